@@ -1,0 +1,1 @@
+"""Tacit: recommendations that learn from people without collecting what they did."""

@@ -1,0 +1,1 @@
+"""Where histories come from, and how they are cut: log -> cohort."""

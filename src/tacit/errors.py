@@ -1,0 +1,81 @@
+"""The tree of errors. Each says what is wrong, what was seen and what to do, and has an exit number of its own.
+
+TacitError                 1   anything below
+├── ConfigError            3   an option that does not exist or cannot be
+├── DataError              4   input that cannot be read as what it should be
+│   └── DownloadError      5   no network, wrong checksum, no disk
+├── MethodError            6   a method cannot work with this data
+│   └── DivergedError      7   learning left the finite numbers
+├── EvaluationError        8   nothing to evaluate, or a protocol that cannot be kept
+└── StorageError           9   a run folder that cannot be written or read
+
+Exit numbers are never reused; 2 is the shell's word for wrong usage and 130 for Ctrl-C.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+
+
+class TacitError(Exception):
+    """Base of all errors a user can cause or mend; `hint` says what to do."""
+
+    exit_code = 1
+
+    def __init__(self, message: str, hint: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+    def __str__(self) -> str:
+        return f"{self.message} {self.hint}".strip()
+
+
+class ConfigError(TacitError):
+    """An option that does not exist, has the wrong type or contradicts another."""
+
+    exit_code = 3
+
+
+class DataError(TacitError):
+    """Input data that cannot be read as what it should be."""
+
+    exit_code = 4
+
+
+class DownloadError(DataError):
+    """A dataset that could not be fetched, checked or stored."""
+
+    exit_code = 5
+
+
+class MethodError(TacitError):
+    """A method that cannot work with this data or these options."""
+
+    exit_code = 6
+
+
+class DivergedError(MethodError):
+    """Learning produced NaN or exploding numbers and was stopped."""
+
+    exit_code = 7
+
+
+class EvaluationError(TacitError):
+    """Nothing to evaluate, or a protocol that cannot be kept."""
+
+    exit_code = 8
+
+
+class StorageError(TacitError):
+    """A run folder that cannot be written or read."""
+
+    exit_code = 9
+
+
+def nearest(word: str, known: Iterable[str]) -> str:
+    """Return "Did you mean 'x'?" with the closest known word, or the list of all of them."""
+    names = sorted(known)
+    close = get_close_matches(word, names, n=1, cutoff=0.6)
+    return f"Did you mean '{close[0]}'?" if close else f"Known: {', '.join(names)}."

@@ -1,0 +1,1 @@
+"""How good, how varied, how fair: one value per person first."""

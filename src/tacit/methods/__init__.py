@@ -1,0 +1,1 @@
+"""How it is learnt: one file per method."""

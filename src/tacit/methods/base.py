@@ -1,0 +1,145 @@
+"""What a method is, and the registry that finds them: a new method is one new file in this folder.
+
+A centralised method has `fit` and `score`. `fit` yields the model after every pass over the data, so that whoever
+drives it can draw curves, stop early and keep the best; a one-shot method yields once. The arrays of a yielded model
+may change at the next step: copy what you keep.
+"""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib.metadata import entry_points
+from typing import Any, ClassVar, Protocol, TypeVar, runtime_checkable
+
+from pydantic import ValidationError
+
+from tacit.errors import ConfigError, nearest
+from tacit.random import Key
+from tacit.types import Array, Catalog, Clients, Config, Floats, Model, Reason
+
+
+class Method(Protocol):
+    """What every method answers, however it was learnt.
+
+    `shared` and `private` are the two halves of its model, `private` already narrowed to `clients`.
+    """
+
+    uses_features: ClassVar[bool]  # scores from item features, so that a twin that learns alone may be good honestly
+
+    def score(self, shared: Mapping[str, Array], private: Mapping[str, Array], clients: Clients) -> Floats:
+        """Return [C, n_items]: higher is better; finite everywhere."""
+        ...
+
+
+@runtime_checkable
+class Centralised(Method, Protocol):
+    """A method that needs all histories in one place."""
+
+    def fit(self, clients: Clients, catalog: Catalog, key: Key) -> Iterator[Model]:
+        """Yield the model after each pass."""
+        ...
+
+
+@runtime_checkable
+class ScoresPairs(Protocol):
+    """A method for which scoring a few items is much cheaper than scoring all."""
+
+    def score_pairs(
+        self, shared: Mapping[str, Array], private: Mapping[str, Array], rows: Array, items: Array, clients: Clients
+    ) -> Floats:
+        """Return the scores [M] of `items[m]` for the client at position `rows[m]`."""
+        ...
+
+
+@runtime_checkable
+class Explains(Protocol):
+    """A method that can say what carried a score."""
+
+    def explain(
+        self, shared: Mapping[str, Array], private: Mapping[str, Array], client: Clients, item: int
+    ) -> list[Reason]:
+        """Return reasons for one item and a cohort of one, strongest first."""
+        ...
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A registered method: its name, options and class."""
+
+    name: str
+    config: type[Config]
+    build: Callable[[Any], Any]
+
+    @property
+    def summary(self) -> str:
+        """The first line of its docstring."""
+        return (self.build.__doc__ or "").strip().splitlines()[0]
+
+
+_REGISTRY: dict[str, Entry] = {}
+T = TypeVar("T", bound=type)
+
+
+def register(name: str, config: type[Config]) -> Callable[[T], T]:
+    """Class decorator: make a method known under `name`, with `config` as its options."""
+
+    def keep(cls: T) -> T:
+        _REGISTRY[name] = Entry(name, config, cls)
+        return cls
+
+    return keep
+
+
+@cache
+def _scan() -> None:
+    package = importlib.import_module("tacit.methods")
+    for module in pkgutil.iter_modules(package.__path__):
+        importlib.import_module(f"tacit.methods.{module.name}")
+    for point in entry_points(group="tacit.methods"):
+        point.load()
+
+
+def methods() -> dict[str, Entry]:
+    """Return every registered method by name: ours, and those of packages that declare `tacit.methods`."""
+    _scan()
+    return dict(sorted(_REGISTRY.items()))
+
+
+def entry(name: str) -> Entry:
+    """Return the registered method of that name."""
+    known = methods()
+    if name not in known:
+        raise ConfigError(f"There is no method '{name}'.", nearest(name, known))
+    return known[name]
+
+
+def options(name: str, given: Mapping[str, Any]) -> Config:
+    """Check the options of a method and fill in its defaults."""
+    return checked(entry(name).config, given, where=f"method '{name}'")
+
+
+def build(name: str, config: Config | None = None) -> Any:
+    """Return a method ready to learn."""
+    found = entry(name)
+    return found.build(config if config is not None else found.config())
+
+
+C = TypeVar("C", bound=Config)
+
+
+def checked(config: type[C], given: Mapping[str, Any], where: str) -> C:
+    """Validate options; the first problem becomes one clear ConfigError that names the nearest known option."""
+    try:
+        return config(**given)
+    except ValidationError as error:
+        first = error.errors()[0]
+        option = ".".join(str(part) for part in first["loc"]) or where
+        if first["type"] == "extra_forbidden":
+            known = list(config.model_fields)
+            raise ConfigError(f"{where} has no option '{option}'.", nearest(option.rsplit(".", 1)[-1], known)) from None
+        seen = f" (seen: {first['input']!r})" if first["type"] != "missing" else ""
+        raise ConfigError(f"{where}: option '{option}': {first['msg']}{seen}.") from None

@@ -1,0 +1,1 @@
+"""What is learnt: initial values, gradients, scores."""

@@ -1,0 +1,288 @@
+"""The nouns that flow through every room, and `Config`, the frozen base of all options."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import BaseModel, ConfigDict
+from scipy import sparse
+
+from tacit.errors import DataError, nearest
+
+Array: TypeAlias = NDArray[Any]
+Floats: TypeAlias = NDArray[np.float32]
+Label: TypeAlias = str | int
+
+
+class Config(BaseModel):
+    """Options of one part, declared beside the code that reads them: frozen, and unknown keys are refused."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", ser_json_inf_nan="strings")
+
+
+@dataclass(frozen=True)
+class Vocabulary:
+    """Outside labels by index; labels are unique integers or unique strings."""
+
+    labels: Array  # [n] int64 or str objects
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def __getitem__(self, index: int) -> Label:
+        label = self.labels[index]
+        return int(label) if isinstance(label, np.integer) else str(label)
+
+    @cached_property
+    def _index(self) -> dict[Label, int]:
+        return {label: i for i, label in enumerate(self.labels.tolist())}
+
+    def index(self, label: Label, what: str = "id") -> int:
+        """Return the index of a label; '42' finds 42. Unknown labels are a DataError with the nearest known one."""
+        found = self._index.get(label)
+        if found is None and isinstance(label, str) and label.lstrip("-").isdigit():
+            found = self._index.get(int(label))
+        if found is None and isinstance(label, int):
+            found = self._index.get(str(label))
+        if found is None:
+            some = [str(x) for x in self.labels[:1000].tolist()]
+            hint = nearest(str(label), some) if len(some) < 30 else f"Ids look like {', '.join(some[:3])}."
+            raise DataError(f"There is no {what} '{label}' among the {len(self)} known ones.", hint)
+        return found
+
+    def take(self, rows: Array) -> Vocabulary:
+        """Return the labels of some rows, in that order."""
+        return Vocabulary(self.labels[rows])
+
+
+@dataclass(frozen=True)
+class Interactions:
+    """The log: one row per thing a person did. Indices point into the two vocabularies."""
+
+    users: NDArray[np.int32]  # [N]
+    items: NDArray[np.int32]  # [N]
+    values: Floats | None  # [N] ratings or counts
+    times: NDArray[np.int64] | None  # [N] unix seconds
+    user_ids: Vocabulary
+    item_ids: Vocabulary
+
+    def __len__(self) -> int:
+        return len(self.users)
+
+    def take(self, rows: Array) -> Interactions:
+        """Return some rows (mask or indices); vocabularies stay whole."""
+        return Interactions(
+            self.users[rows],
+            self.items[rows],
+            None if self.values is None else self.values[rows],
+            None if self.times is None else self.times[rows],
+            self.user_ids,
+            self.item_ids,
+        )
+
+
+@dataclass(frozen=True)
+class Labels:
+    """Ragged labels of items: item i carries `names[ids[ptr[i]:ptr[i + 1]]]` (categories, features)."""
+
+    ptr: NDArray[np.int64]  # [n_items + 1]
+    ids: NDArray[np.int32]
+    names: Sequence[str]
+
+    def of(self, item: int) -> list[str]:
+        """Return the names an item carries."""
+        return [self.names[j] for j in self.ids[self.ptr[item] : self.ptr[item + 1]]]
+
+    def take(self, items: Array) -> Labels:
+        """Return the labels of some items, in that order; names stay whole."""
+        counts = np.diff(self.ptr)[items]
+        return Labels(offsets(counts), self.ids[ragged_rows(self.ptr, items)], self.names)
+
+    def matrix(self) -> sparse.csr_matrix:
+        """Return [n_items, n_names] of ones."""
+        shape = (len(self.ptr) - 1, len(self.names))
+        return sparse.csr_matrix((np.ones(len(self.ids), np.float32), self.ids, self.ptr), shape=shape)
+
+
+@dataclass(frozen=True)
+class Triples:
+    """A knowledge graph: (head, relation, tail) as indices into `entities` and `relations`."""
+
+    heads: NDArray[np.int32]
+    relations: NDArray[np.int32]
+    tails: NDArray[np.int32]
+    entities: Vocabulary
+    relation_names: Sequence[str]
+    item_entity: NDArray[np.int32]  # [n_items] the item's entity, -1 where it has none
+
+    def __len__(self) -> int:
+        return len(self.heads)
+
+
+@dataclass(frozen=True)
+class Catalog:
+    """Public knowledge about the items; it holds nothing about people."""
+
+    item_ids: Vocabulary
+    titles: Sequence[str] | None = None
+    categories: Labels | None = None
+    coordinates: NDArray[np.float64] | None = None  # [n_items, 2] latitude, longitude in degrees; NaN where unknown
+    graph: Triples | None = None
+
+    @property
+    def n_items(self) -> int:
+        """How many items there are."""
+        return len(self.item_ids)
+
+    def title(self, item: int) -> str:
+        """Return the best name of an item."""
+        return self.titles[item] if self.titles is not None else str(self.item_ids[item])
+
+    def take(self, items: Array) -> Catalog:
+        """Return a catalogue of some items, in that order."""
+        graph = self.graph
+        if graph is not None:
+            graph = Triples(
+                graph.heads,
+                graph.relations,
+                graph.tails,
+                graph.entities,
+                graph.relation_names,
+                graph.item_entity[items],
+            )
+        return Catalog(
+            self.item_ids.take(items),
+            None if self.titles is None else [self.titles[i] for i in items],
+            None if self.categories is None else self.categories.take(items),
+            None if self.coordinates is None else self.coordinates[items],
+            graph,
+        )
+
+
+@dataclass(frozen=True)
+class Clients:
+    """A cohort: each client's own history. A device holds one of length 1.
+
+    Items are sorted within a client. `avoid` holds items that training negatives must not hit although they are
+    not in the history: only the `legacy` switch of a split fills it, to reproduce the leak of published code.
+    """
+
+    ids: NDArray[np.int64]  # [C] who: index into the vocabulary of people; -1 for a stranger
+    ptr: NDArray[np.int64]  # [C + 1]
+    items: NDArray[np.int32]  # [N]
+    n_items: int
+    values: Floats | None = None  # [N]
+    times: NDArray[np.int64] | None = None  # [N]
+    avoid: Clients | None = None
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    @property
+    def sizes(self) -> NDArray[np.int64]:
+        """History length of each client, [C]."""
+        return np.diff(self.ptr)
+
+    @property
+    def rows(self) -> NDArray[np.int32]:
+        """The position of the client in the cohort for each interaction, [N]."""
+        return np.repeat(np.arange(len(self), dtype=np.int32), self.sizes)
+
+    def of(self, client: int) -> NDArray[np.int32]:
+        """Return the history of one client (position in the cohort)."""
+        return self.items[self.ptr[client] : self.ptr[client + 1]]
+
+    def take(self, positions: Sequence[int] | Array) -> Clients:
+        """Return the cohort of some clients, in that order."""
+        chosen = np.asarray(positions, np.int64)
+        at = ragged_rows(self.ptr, chosen)
+        return Clients(
+            self.ids[chosen],
+            offsets(self.sizes[chosen]),
+            self.items[at],
+            self.n_items,
+            None if self.values is None else self.values[at],
+            None if self.times is None else self.times[at],
+            None if self.avoid is None else self.avoid.take(chosen),
+        )
+
+    def matrix(self, weighted: bool = False) -> sparse.csr_matrix:
+        """Return [C, n_items] in CSR form: ones, or the values where `weighted`; repeated rows count once."""
+        data = self.values if weighted and self.values is not None else np.ones(len(self.items), np.float32)
+        matrix = sparse.csr_matrix((data, self.items, self.ptr), shape=(len(self), self.n_items), copy=True)
+        if not weighted:
+            matrix.sum_duplicates()
+            matrix.data[:] = 1.0
+        return matrix
+
+
+class Heldout:
+    """What a split keeps back from training. Only the evaluation room opens it.
+
+    Methods, samplers and runtimes are never given one: their signatures take `Clients` and `Catalog`, and
+    `make check` refuses a file of theirs that so much as names this type.
+    """
+
+    __slots__ = ("__seen", "__truth")
+
+    def __init__(self, truth: Clients, seen: Clients) -> None:
+        """`truth`: held-out items per person, -1 where an item is not in the catalogue; `seen`: what she did before."""
+        self.__truth = truth
+        self.__seen = seen
+
+    def __len__(self) -> int:
+        return len(self.__truth)
+
+    def __repr__(self) -> str:
+        return f"Heldout({len(self)} people)"
+
+    def __reduce__(self) -> str:
+        raise TypeError("Held-out items are never serialised.")
+
+    def open(self) -> tuple[Clients, Clients]:
+        """Return (truth, seen) with the same people in the same order. For `tacit.evaluation` only."""
+        return self.__truth, self.__seen
+
+
+@dataclass(frozen=True)
+class Model:
+    """What was learnt. `private` has the client axis first and never leaves a device."""
+
+    shared: Mapping[str, Array]
+    private: Mapping[str, Array]
+
+    def take(self, positions: Array | slice) -> Model:
+        """Return the model of some clients."""
+        return Model(self.shared, {name: array[positions] for name, array in self.private.items()})
+
+    def copy(self) -> Model:
+        """Return a copy that later training does not touch."""
+        return Model({k: v.copy() for k, v in self.shared.items()}, {k: v.copy() for k, v in self.private.items()})
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """One reason for a recommendation: what carried the score, and how much of it (0 to 1)."""
+
+    kind: str  # "history": about is an item of hers; "people": a count; "feature": a name; "popularity": a count
+    about: int | str
+    weight: float
+
+
+def offsets(counts: Array) -> NDArray[np.int64]:
+    """Turn lengths into the ptr array of a ragged structure."""
+    ptr = np.zeros(len(counts) + 1, np.int64)
+    np.cumsum(counts, out=ptr[1:])
+    return ptr
+
+
+def ragged_rows(ptr: NDArray[np.int64], chosen: Array) -> NDArray[np.int64]:
+    """Return the positions of all entries of the chosen groups, group after group."""
+    counts = np.diff(ptr)[chosen]
+    starts = np.repeat(ptr[:-1][chosen] - offsets(counts)[:-1], counts)
+    return starts + np.arange(int(counts.sum()), dtype=np.int64)
