@@ -17,7 +17,7 @@ _LOW = np.uint64(0xFFFFFFFF)
 
 
 @njit(inline="always")
-def mix(x):  # type: ignore[no-untyped-def]
+def mix(x):
     """SplitMix64's finaliser of one word."""
     x = (x ^ (x >> U64(30))) * _M1
     x = (x ^ (x >> U64(27))) * _M2
@@ -25,18 +25,18 @@ def mix(x):  # type: ignore[no-untyped-def]
 
 
 @njit(inline="always")
-def lane(word, index):  # type: ignore[no-untyped-def]
+def lane(word, index):
     """Start the stream of one lane (a client, an epoch, a held-out item)."""
     return mix(U64(word) ^ mix(U64(index) + GAMMA))
 
 
 @njit(inline="always")
-def high(word, n):  # type: ignore[no-untyped-def]
+def high(word, n):
     """Return a number in [0, n) from the upper half of a word, n < 2^32."""
     return ((word >> U64(32)) * U64(n)) >> U64(32)
 
 
 @njit(inline="always")
-def low(word, n):  # type: ignore[no-untyped-def]
+def low(word, n):
     """Return a number in [0, n) from the lower half of a word, n < 2^32."""
     return ((word & _LOW) * U64(n)) >> U64(32)
