@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, TypeAlias
+from typing import Any, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, ValidationError
 from scipy import sparse
 
-from tacit.errors import DataError, nearest
+from tacit.errors import ConfigError, DataError, nearest
 
 Array: TypeAlias = NDArray[Any]
 Floats: TypeAlias = NDArray[np.float32]
@@ -23,6 +23,34 @@ class Config(BaseModel):
     """Options of one part, declared beside the code that reads them: frozen, and unknown keys are refused."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", ser_json_inf_nan="strings")
+
+    @classmethod
+    def checked(cls, given: Mapping[str, Any], where: str) -> Self:
+        """Validate options; the first problem becomes one ConfigError that names the option and the nearest known."""
+        try:
+            return cls(**given)
+        except ValidationError as error:
+            raise _readable(cls, error, where) from None
+
+
+def _readable(config: type[BaseModel], error: ValidationError, where: str) -> ConfigError:
+    """Say the first validation problem in one sentence."""
+    first = error.errors()[0]
+    option = ".".join(str(part) for part in first["loc"])
+    if first["type"] == "extra_forbidden":
+        holder: Any = config
+        for part in first["loc"][:-1]:  # walk down to the section that was given the unknown key
+            field = getattr(holder, "model_fields", {}).get(part)
+            holder = field.annotation if field is not None else holder
+        return ConfigError(
+            f"{where} has no option '{option}'.",
+            nearest(str(first["loc"][-1]), getattr(holder, "model_fields", config.model_fields)),
+        )
+    if first["type"] == "missing":
+        return ConfigError(f"{where} needs the option '{option}'.")
+    message = first["msg"].removeprefix("Value error, ")
+    named = f"option '{option}': " if option else ""
+    return ConfigError(f"{where}: {named}{message} (seen: {first['input']!r}).")
 
 
 @dataclass(frozen=True)

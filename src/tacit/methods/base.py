@@ -15,8 +15,6 @@ from functools import cache
 from importlib.metadata import entry_points
 from typing import Any, ClassVar, Protocol, TypeVar, runtime_checkable
 
-from pydantic import ValidationError
-
 from tacit.errors import ConfigError, nearest
 from tacit.random import Key
 from tacit.types import Array, Catalog, Clients, Config, Floats, Model, Reason
@@ -119,27 +117,10 @@ def entry(name: str) -> Entry:
 
 def options(name: str, given: Mapping[str, Any]) -> Config:
     """Check the options of a method and fill in its defaults."""
-    return checked(entry(name).config, given, where=f"method '{name}'")
+    return entry(name).config.checked(given, where=f"method '{name}'")
 
 
 def build(name: str, config: Config | None = None) -> Any:
     """Return a method ready to learn."""
     found = entry(name)
     return found.build(config if config is not None else found.config())
-
-
-C = TypeVar("C", bound=Config)
-
-
-def checked(config: type[C], given: Mapping[str, Any], where: str) -> C:
-    """Validate options; the first problem becomes one clear ConfigError that names the nearest known option."""
-    try:
-        return config(**given)
-    except ValidationError as error:
-        first = error.errors()[0]
-        option = ".".join(str(part) for part in first["loc"]) or where
-        if first["type"] == "extra_forbidden":
-            known = list(config.model_fields)
-            raise ConfigError(f"{where} has no option '{option}'.", nearest(option.rsplit(".", 1)[-1], known)) from None
-        seen = f" (seen: {first['input']!r})" if first["type"] != "missing" else ""
-        raise ConfigError(f"{where}: option '{option}': {first['msg']}{seen}.") from None

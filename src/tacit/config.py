@@ -1,0 +1,159 @@
+"""One YAML file is one frozen object: an `Experiment` (one run) or a `Comparison` (many)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import product
+from pathlib import Path
+from typing import Any, TypeVar
+
+import yaml
+from pydantic import Field, SerializeAsAny, model_serializer, model_validator
+
+from tacit.data import DataConfig, SplitConfig
+from tacit.errors import ConfigError
+from tacit.evaluation import EvaluationConfig
+from tacit.methods.base import build, options
+from tacit.runtimes.central import RuntimeConfig
+from tacit.types import Config
+
+
+class MethodChoice(Config):
+    """A method by name with its options beside it: `{name: ease, l2: 300}`, or just `ease`."""
+
+    name: str
+    options: SerializeAsAny[Config]
+
+    @model_validator(mode="before")
+    @classmethod
+    def _flat(cls, given: Any) -> Any:
+        if isinstance(given, str):
+            given = {"name": given}
+        if not isinstance(given, Mapping) or "name" not in given:
+            raise ConfigError(f"A method is a name or a mapping with a name, not {given!r}.", "Write {name: ease}.")
+        if isinstance(given.get("options"), Config):
+            return given
+        rest = {key: value for key, value in given.items() if key != "name"}
+        return {"name": given["name"], "options": options(str(given["name"]), rest)}
+
+    @model_serializer
+    def _flatten(self) -> dict[str, Any]:
+        return {"name": self.name, **self.options.model_dump(mode="json")}
+
+    def build(self) -> Any:
+        """Return the method, ready to learn."""
+        return build(self.name, self.options)
+
+
+class _Bench(Config):
+    """What one run and a comparison share: the data, how it is cut, where it is learnt, how it is judged."""
+
+    name: str = Field("run", min_length=1, pattern=r"^[\w.@+-]+$", description="names the run's folder")
+    seed: int = Field(42, ge=0, description="every draw of the run follows from it")
+    data: DataConfig = DataConfig()
+    split: SplitConfig = SplitConfig()
+    runtime: RuntimeConfig = RuntimeConfig()
+    evaluation: EvaluationConfig = EvaluationConfig()
+
+
+class Experiment(_Bench):
+    """Everything that decides a run's numbers."""
+
+    method: MethodChoice
+
+
+class Comparison(_Bench):
+    """Several methods under the same protocol, each with `repeat` seeds, optionally swept over a grid."""
+
+    methods: tuple[MethodChoice, ...] = Field(min_length=1)
+    repeat: int = Field(1, ge=1, description="seeds s, s+1, ...: one run each")
+    grid: dict[str, tuple[Any, ...]] = Field({}, description="option path -> values; every combination is run")
+
+    def experiments(self) -> Iterator[tuple[str, Experiment]]:
+        """Yield (label, experiment) for every method, point of the grid and seed; seeds of one label follow each other."""
+        shared = self.model_dump(mode="json", exclude={"methods", "repeat", "grid"})
+        for method in self.methods:
+            for point in product(*self.grid.values()):
+                settings = dict(zip(self.grid, point, strict=True))
+                label = " ".join([method.name, *(f"{k.split('.')[-1]}={v}" for k, v in settings.items())])
+                for seed in range(self.seed, self.seed + self.repeat):
+                    base = {**shared, "method": method.model_dump(mode="json"), "seed": seed}
+                    yield label, Experiment.checked(overridden(base, settings), "the comparison")
+
+
+T = TypeVar("T", Experiment, Comparison)
+
+
+def read(kind: type[T], path: Path, overrides: Iterable[str] = ()) -> T:
+    """Read an experiment or a comparison from a YAML file, with `a.b=c` overrides applied."""
+    try:
+        given = yaml.load(path.read_text(encoding="utf-8"), Loader=_StrictLoader)
+    except FileNotFoundError:
+        raise ConfigError(f"There is no file '{path}'.", "Give the path of a YAML file; see examples/.") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"'{path}' cannot be read: {error}.") from None
+    except yaml.YAMLError as error:
+        raise ConfigError(f"'{path}' is not valid YAML: {' '.join(str(error).split())}.") from None
+    if not isinstance(given, dict):
+        raise ConfigError(f"'{path}' holds no options.", "It should start with keys such as 'data:' and 'method:'.")
+    if kind is Experiment and "methods" in given:
+        raise ConfigError(f"'{path}' lists several methods.", f"Use `tacit compare {path}`.")
+    if kind is Comparison and "method" in given:
+        raise ConfigError(f"'{path}' names one method.", f"Use `tacit run {path}`, or list them under 'methods:'.")
+    return kind.checked(overridden(given, parsed(overrides)), f"'{path}'")
+
+
+def parsed(overrides: Iterable[str]) -> dict[str, Any]:
+    """Turn `["method.l2=300"]` into `{"method.l2": 300}`; values are read as YAML."""
+    settings: dict[str, Any] = {}
+    for text in overrides:
+        path, equals, value = text.partition("=")
+        if not equals or not path.strip():
+            raise ConfigError(f"'{text}' is not an override.", "Write --set method.l2=300.")
+        try:
+            settings[path.strip()] = yaml.safe_load(value)
+        except yaml.YAMLError:
+            raise ConfigError(f"The value of '{text}' cannot be read.", "Write it as in YAML.") from None
+    return settings
+
+
+def overridden(given: Mapping[str, Any], settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a copy with dotted paths set; a section given by its bare name (`method: ease`) is opened first."""
+    result: dict[str, Any] = _copied(given)
+    for path, value in settings.items():
+        *sections, last = path.split(".")
+        here = result
+        for section in sections:
+            inner = here.get(section)
+            if inner is None or isinstance(inner, str):
+                inner = {} if inner is None else {"name" if section == "method" else "source": inner}
+            if not isinstance(inner, dict):
+                raise ConfigError(f"'{path}' cannot be set: '{section}' holds no options.")
+            here[section] = inner
+            here = inner
+        here[last] = value
+    return result
+
+
+def to_yaml(config: Config) -> str:
+    """Return the resolved configuration as YAML; reading it back gives an equal object."""
+    return yaml.safe_dump(config.model_dump(mode="json"), sort_keys=False, allow_unicode=True)
+
+
+def _copied(value: Any) -> Any:
+    return {k: _copied(v) for k, v in value.items()} if isinstance(value, Mapping) else value
+
+
+class _StrictLoader(yaml.SafeLoader):
+    """YAML in which a key given twice is an error instead of a silent overwrite."""
+
+
+def _mapping(loader: _StrictLoader, node: yaml.MappingNode) -> dict[Any, Any]:
+    keys = [loader.construct_object(key) for key, _ in node.value]  # type: ignore[no-untyped-call]
+    twice = next((key for i, key in enumerate(keys) if key in keys[:i]), None)
+    if twice is not None:
+        raise yaml.constructor.ConstructorError(None, None, f"key '{twice}' stands twice", node.start_mark)
+    return loader.construct_mapping(node, deep=True)
+
+
+_StrictLoader.add_constructor(yaml.resolver.BaseResolver.DEFAULT_MAPPING_TAG, _mapping)

@@ -1,0 +1,85 @@
+"""Several methods on the same people: one row each, means over seeds, intervals and significance."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tacit.report.folder import Run
+
+
+@dataclass(frozen=True)
+class Row:
+    """One method (at one point of the grid): its runs, one per seed."""
+
+    label: str
+    runs: tuple[Run, ...]
+    ci: dict[str, tuple[float, float]]  # 95 % interval of the mean over people
+    p_t: float | None  # paired t-test against the best method, Holm-corrected; None for the best itself
+    p_wilcoxon: float | None
+
+    @property
+    def metrics(self) -> dict[str, float]:
+        """Means over the seeds."""
+        return {name: float(np.mean([run.metrics[name] for run in self.runs])) for name in self.runs[0].metrics}
+
+    @property
+    def sd(self) -> dict[str, float]:
+        """Standard deviation over the seeds; 0 with one seed."""
+        spread = {name: [run.metrics[name] for run in self.runs] for name in self.runs[0].metrics}
+        return {name: float(np.std(values, ddof=1)) if len(values) > 1 else 0.0 for name, values in spread.items()}
+
+    @property
+    def leaking(self) -> bool:
+        """True if any of its runs failed the leak test."""
+        return any(run.result["leak"] is not None and not run.result["leak"]["ok"] for run in self.runs)
+
+    def mean(self, field: str) -> float:
+        """Return the mean over the seeds of a number in the run's result (train_seconds, peak_mb, ...)."""
+        return float(np.mean([run.result[field] for run in self.runs]))
+
+
+@dataclass(frozen=True)
+class Compared:
+    """The rows of a comparison, in the order given, with the metric that decides."""
+
+    name: str
+    primary: str
+    rows: tuple[Row, ...]
+    folder: Path | None = None
+
+    @property
+    def best(self) -> Row:
+        """The row with the highest primary metric among those that do not leak."""
+        honest = [row for row in self.rows if not row.leaking] or list(self.rows)
+        return max(honest, key=lambda row: row.metrics[self.primary])
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the document that `tacit compare --json` prints."""
+        return {
+            "name": self.name,
+            "primary": self.primary,
+            "best": self.best.label,
+            "rows": [
+                {
+                    "label": row.label,
+                    "method": row.runs[0].result["method"],
+                    "data": row.runs[0].result["data"],
+                    "seeds": [run.result["seed"] for run in row.runs],
+                    "metrics": row.metrics,
+                    "sd": row.sd,
+                    "ci": {name: list(interval) for name, interval in row.ci.items()},
+                    "p_value_vs_best": row.p_t,
+                    "p_wilcoxon_vs_best": row.p_wilcoxon,
+                    "leaking": row.leaking,
+                    "train_seconds": row.mean("train_seconds"),
+                    "peak_mb": row.mean("peak_mb"),
+                    "runs": [run.result["run"] for run in row.runs],
+                }
+                for row in self.rows
+            ],
+            "report": str(self.folder / "report.html") if self.folder is not None else None,
+        }

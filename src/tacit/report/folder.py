@@ -1,0 +1,172 @@
+"""A run folder: the resolved configuration, metrics per person, curves, the model, what was sent, where it ran.
+
+experiment.yaml    run it again and get the same numbers
+result.json        the summary that `tacit run --json` prints, with confidence intervals and data statistics
+people.parquet     one row per person with held-out items: her label and every metric
+items.parquet      one row per item: label, title, how often it occurs in training, how often it is recommended
+curve.parquet      one row per look at the validation part (present when there were looks)
+ledger.parquet     what left people's devices
+model/             everything `Recommender.load` needs
+environment.json   versions and machine
+log.txt            what happened, with times
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from tacit.config import Experiment, read, to_yaml
+from tacit.errors import StorageError
+from tacit.runtimes.recommender import Recommendation, Recommender
+from tacit.types import Label
+
+PACKAGES = ("tacit", "numpy", "scipy", "numba", "polars", "pydantic")
+
+
+@dataclass(frozen=True)
+class Run:
+    """One finished run: its numbers, and the model that made them."""
+
+    experiment: Experiment
+    result: dict[str, Any]
+    people: pl.DataFrame
+    items: pl.DataFrame
+    curve: pl.DataFrame
+    ledger: pl.DataFrame
+    log: list[str] = field(default_factory=list)
+    folder: Path | None = None
+    trained: Recommender | None = None
+
+    @property
+    def metrics(self) -> dict[str, float]:
+        """The mean of every metric."""
+        metrics: dict[str, float] = self.result["metrics"]
+        return metrics
+
+    @cached_property
+    def recommender(self) -> Recommender:
+        """The model that serves; read from the folder when the run was opened from disk."""
+        if self.trained is not None:
+            return self.trained
+        if self.folder is None:
+            raise StorageError("This run has neither a model in memory nor a folder.")
+        return Recommender.load(self.folder / "model")
+
+    def recommend(self, user: Label, k: int = 10) -> list[Recommendation]:
+        """Return the k best items for a person, with reasons."""
+        return self.recommender.recommend(user, k)
+
+    def save(self, folder: Path) -> Run:
+        """Write the run folder, whole or not at all, in place of an earlier one."""
+        with whole_folder(folder) as partial:
+            (partial / "experiment.yaml").write_text(to_yaml(self.experiment), encoding="utf-8")
+            write_json(partial / "result.json", {**self.result, "run": str(folder)})
+            write_json(partial / "environment.json", environment())
+            self.people.write_parquet(partial / "people.parquet")
+            self.items.write_parquet(partial / "items.parquet")
+            self.ledger.write_parquet(partial / "ledger.parquet")
+            if len(self.curve):
+                self.curve.write_parquet(partial / "curve.parquet")
+            (partial / "log.txt").write_text("\n".join(self.log) + "\n", encoding="utf-8")
+            self.recommender.save(partial / "model")
+        return replace(self, folder=folder, result={**self.result, "run": str(folder)})
+
+    @classmethod
+    def open(cls, folder: Path | str) -> Run:
+        """Read a run folder back."""
+        folder = Path(folder)
+        if not (folder / "result.json").is_file():
+            hint = "Give the folder that `tacit run` printed."
+            raise StorageError(f"'{folder}' is not a run folder: it has no result.json.", hint)
+        try:
+            curve = folder / "curve.parquet"
+            return cls(
+                read(Experiment, folder / "experiment.yaml"),
+                json.loads((folder / "result.json").read_text(encoding="utf-8")),
+                pl.read_parquet(folder / "people.parquet"),
+                pl.read_parquet(folder / "items.parquet"),
+                pl.read_parquet(curve) if curve.exists() else pl.DataFrame(),
+                pl.read_parquet(folder / "ledger.parquet"),
+                (folder / "log.txt").read_text(encoding="utf-8").splitlines(),
+                folder,
+            )
+        except (OSError, ValueError, pl.exceptions.PolarsError) as error:
+            raise StorageError(f"'{folder}' cannot be read: {error}.", "Run the experiment again.") from None
+
+
+@contextmanager
+def whole_folder(folder: Path) -> Iterator[Path]:
+    """Give a scratch folder that takes the place of `folder` when all went well, and vanishes otherwise."""
+    partial = folder.parent / f".{folder.name}.partial-{os.getpid()}"
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        shutil.rmtree(partial, ignore_errors=True)
+        partial.mkdir()
+        yield partial
+        if folder.exists():
+            old = folder.parent / f".{folder.name}.old-{os.getpid()}"
+            folder.rename(old)
+            partial.rename(folder)
+            shutil.rmtree(old)
+        else:
+            partial.rename(folder)
+    except OSError as error:
+        hint = "Free some space or choose another folder with --out."
+        raise StorageError(f"'{folder}' cannot be written: {error.strerror or error}.", hint) from None
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Write JSON that people can read."""
+    path.write_text(json.dumps(value, indent=2, ensure_ascii=False, allow_nan=True) + "\n", encoding="utf-8")
+
+
+def environment() -> dict[str, Any]:
+    """Say where the numbers were made: versions, machine, commit."""
+    return {
+        "python": sys.version.split()[0],
+        "packages": {name: version(name) for name in PACKAGES},
+        "platform": platform.platform(),
+        "processor": _processor(),
+        "cores": os.cpu_count(),
+        "commit": _commit(),
+    }
+
+
+def _processor() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return platform.processor()
+    named = (line.split(":", 1)[1].strip() for line in lines if line.startswith("model name"))
+    return next(named, platform.processor())
+
+
+def _commit() -> str | None:
+    try:
+        found = subprocess.run(
+            ["git", "rev-parse", "--short", "HEAD"],
+            cwd=Path(__file__).parent,
+            capture_output=True,
+            text=True,
+            timeout=5,
+            check=False,
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return found.stdout.strip() or None
