@@ -1,0 +1,70 @@
+"""The two yardsticks that learn nothing about anyone: chance, and what everybody does."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import ClassVar
+
+import numpy as np
+
+from tacit.methods.base import register
+from tacit.random import GAMMA, Key, mix
+from tacit.types import Array, Catalog, Clients, Config, Floats, Model, Reason
+
+
+class RandomConfig(Config):
+    """Chance has no options; its draws follow the seed of the run."""
+
+
+@register("random", RandomConfig)
+class Random:
+    """Random order: every person gets a shuffle of the catalogue that depends on the seed and on who she is."""
+
+    uses_features: ClassVar[bool] = False
+
+    def __init__(self, config: RandomConfig) -> None:
+        self.config = config
+
+    def fit(self, clients: Clients, catalog: Catalog, key: Key) -> Iterator[Model]:
+        """Keep the word that starts all draws; nothing is learnt."""
+        yield Model({"word": np.asarray(key.child("random").word), "n_items": np.asarray(catalog.n_items)}, {})
+
+    def score(self, shared: Mapping[str, Array], private: Mapping[str, Array], clients: Clients) -> Floats:
+        """Return uniform numbers, the same for the same person however the cohort is cut."""
+        lanes = mix(shared["word"] ^ mix(clients.ids.astype(np.uint64) + GAMMA))
+        steps = np.arange(1, int(shared["n_items"]) + 1, dtype=np.uint64) * GAMMA
+        return (mix(lanes[:, None] + steps[None, :]) >> np.uint64(40)).astype(np.float32) * np.float32(2.0**-24)
+
+    def explain(
+        self, shared: Mapping[str, Array], private: Mapping[str, Array], client: Clients, item: int
+    ) -> list[Reason]:
+        """Chance has no reasons."""
+        return []
+
+
+class MostPopularConfig(Config):
+    """Most Popular has no options."""
+
+
+@register("most-popular", MostPopularConfig)
+class MostPopular:
+    """Most popular first: the same list for everybody, by how many people did it."""
+
+    uses_features: ClassVar[bool] = False
+
+    def __init__(self, config: MostPopularConfig) -> None:
+        self.config = config
+
+    def fit(self, clients: Clients, catalog: Catalog, key: Key) -> Iterator[Model]:
+        """Count the people of each item; doing it twice counts once."""
+        yield Model({"people": clients.matrix().getnnz(axis=0).astype(np.float32)}, {})
+
+    def score(self, shared: Mapping[str, Array], private: Mapping[str, Array], clients: Clients) -> Floats:
+        """Return the number of people of each item, for everybody the same."""
+        return np.tile(shared["people"], (len(clients), 1))
+
+    def explain(
+        self, shared: Mapping[str, Array], private: Mapping[str, Array], client: Clients, item: int
+    ) -> list[Reason]:
+        """Say how many people did it."""
+        return [Reason("popularity", int(shared["people"][item]), 1.0)]
