@@ -1,0 +1,83 @@
+"""evaluate(): rank, place the held-out items, measure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from tacit.errors import EvaluationError
+from tacit.evaluation.config import EvaluationConfig
+from tacit.evaluation.heldout import Opened, opened
+from tacit.evaluation.metrics import Positions, accuracy
+from tacit.evaluation.population import measure_lists
+from tacit.evaluation.ranking import PairScorer, Ranking, Scorer, in_blocks
+from tacit.evaluation.result import Evaluation
+from tacit.random import Key
+from tacit.types import Catalog, Heldout
+
+
+def evaluate(
+    score: Scorer,
+    heldout: Heldout,
+    catalog: Catalog,
+    config: EvaluationConfig,
+    key: Key,
+    *,
+    threads: int = 1,
+    score_pairs: PairScorer | None = None,
+    lists: bool = True,
+    auc: bool = False,
+) -> Evaluation:
+    """Measure a scorer on what was held out, one value per person first.
+
+    `score(positions)` returns the scores [len(positions), n_items] of the people at these positions of `heldout`; it
+    is called for up to 128 people at a time, from several threads if `threads` is above 1. `key` fixes the candidates
+    of the sampled protocol and the order of tied items in the lists: give the same one to all methods compared.
+
+    Full protocol: candidates are all items the person has not seen. Sampled: each held-out item is ranked against
+    its own N items drawn from those neither seen nor held out; every metric is computed for each held-out item alone
+    and averaged over the person's items.
+
+    `lists=False` leaves out lists and their metrics, and ranks only people with held-out items; then the sampled
+    protocol scores its candidates with `score_pairs(rows, items)` if given. `auc=True` adds AUC under the full
+    protocol (the sampled one always has it): the share of all unseen items that a held-out item beats.
+    """
+    if threads < 1:
+        raise EvaluationError(f"An evaluation needs at least one thread, not {threads}.")
+    data = opened(heldout, catalog)
+    ranking = Ranking(
+        data, catalog.n_items, config, key, score, score_pairs=None if lists else score_pairs, lists=lists, auc=auc
+    )
+    in_blocks(ranking.rank, np.arange(len(data)) if lists else data.with_truth, threads)
+    kept = data.with_truth
+    found = Positions(np.append(data.truth_ptr[kept], len(data.truth)), ranking.positions)
+    values = accuracy(found, config.k, apart=config.sampled > 0)
+    if auc or config.sampled:
+        values["AUC"] = found.per_person(ranking.auc) / found.sizes
+    whole = measure_lists(ranking.top, data, catalog, config.k) if lists else None
+    return Evaluation(
+        protocol=config.protocol,
+        k=config.k,
+        people=data.ids[kept],
+        rows=kept,
+        values=values,
+        overall={name: float(value.mean()) for name, value in values.items()} | (whole.metrics if whole else {}),
+        top=ranking.top if lists else None,
+        recommended=whole.recommended if whole else {},
+        bias=whole.bias if whole else {},
+        notes=(*_notes(data, ranking, config), *(whole.notes if whole else ())),
+    )
+
+
+def _notes(data: Opened, ranking: Ranking, config: EvaluationConfig) -> Iterator[str]:
+    """Say what happened to held-out items that could not be ranked as the protocol has it."""
+    cold = int(np.count_nonzero(data.truth < 0))
+    if cold:
+        yield f"{cold} held-out items are not in the catalogue: they count as never found"
+    short = int(np.count_nonzero(ranking.is_short[data.with_truth]))
+    if short:
+        yield f"{short} people had fewer than {config.sampled} unseen items: they were ranked against all of them"
+    again = 0 if config.sampled else int(np.count_nonzero(data.truth_seen))
+    if again:
+        yield f"{again} held-out items are in the person's history too: they are no candidates and never found"

@@ -1,0 +1,93 @@
+"""Opening, narrowing and sampling what a split kept back."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tacit.errors import EvaluationError
+from tacit.kernels.topk import seen_before
+from tacit.random import Key
+from tacit.types import Array, Catalog, Clients, Heldout, offsets
+
+
+@dataclass(frozen=True)
+class Opened:
+    """Held-out and seen items as ragged arrays over the same people, each item once per person and ascending."""
+
+    ids: NDArray[np.int64]  # [people]
+    truth_ptr: NDArray[np.int64]
+    truth: NDArray[np.int32]  # -1 where the item is not in the catalogue
+    seen_ptr: NDArray[np.int64]
+    seen: NDArray[np.int32]
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    @property
+    def truth_seen(self) -> NDArray[np.bool_]:
+        """Which held-out items are in the person's history too, [H]."""
+        seen: NDArray[np.bool_] = seen_before(self.truth_ptr, self.truth, self.seen_ptr, self.seen)
+        return seen
+
+    @property
+    def with_truth(self) -> NDArray[np.int64]:
+        """Positions of people with something held out."""
+        return np.flatnonzero(np.diff(self.truth_ptr))
+
+
+def opened(heldout: Heldout, catalog: Catalog) -> Opened:
+    """Open what was held out and check that it fits the catalogue and that there is something to evaluate."""
+    truth, seen = heldout.open()
+    if len(truth) != len(seen) or not np.array_equal(truth.ids, seen.ids):
+        raise EvaluationError(
+            f"Held-out items of {len(truth)} people do not match the histories of {len(seen)}.",
+            "Both must list the same people in the same order.",
+        )
+    for what, clients in (("held-out", truth), ("seen", seen)):
+        least = -1 if what == "held-out" else 0
+        if len(clients.items) and not (least <= clients.items.min() and clients.items.max() < catalog.n_items):
+            raise EvaluationError(
+                f"A {what} item is outside the catalogue of {catalog.n_items} items.",
+                "Evaluate with the catalogue of the split.",
+            )
+    if len(truth.items) == 0:
+        raise EvaluationError(
+            f"Nothing to evaluate: none of the {len(truth)} people has an item held out.",
+            "Hold out more (split.test), or keep people with longer histories.",
+        )
+    truth_ptr, truth_items = _distinct(truth)
+    seen_ptr, seen_items = _distinct(seen)
+    return Opened(truth.ids, truth_ptr, truth_items, seen_ptr, seen_items)
+
+
+def _distinct(clients: Clients) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+    """Return (ptr, items) with each item once per person; items outside the catalogue stay apart."""
+    items, rows = clients.items, clients.rows
+    same_person = rows[1:] == rows[:-1]
+    if np.any(same_person & (items[1:] < items[:-1])):
+        items = items[np.lexsort((items, rows))]
+    keep = np.ones(len(items), np.bool_)
+    keep[1:] = ~(same_person & (items[1:] == items[:-1])) | (items[1:] < 0)
+    if keep.all():
+        return clients.ptr, items
+    return offsets(np.bincount(rows[keep], minlength=len(clients))), items[keep]
+
+
+def narrow(heldout: Heldout, positions: Array) -> Heldout:
+    """Return what was held out from some people, in that order; the scorer then gets positions among these."""
+    truth, seen = heldout.open()
+    return Heldout(truth.take(positions), seen.take(positions))
+
+
+def sample_people(heldout: Heldout, n: int, key: Key) -> NDArray[np.int64]:
+    """Choose n people with something held out (all, if there are fewer): their positions, ascending.
+
+    Whether a person is chosen depends on the key and the ids, not on the order of people.
+    """
+    truth, _ = heldout.open()
+    able = np.flatnonzero(truth.sizes)
+    drawn = key.bits(truth.ids[able], 1)[:, 0]
+    return np.sort(able[np.argsort(drawn, kind="stable")[:n]])

@@ -1,0 +1,136 @@
+"""Ranking block by block: where held-out items stand, and the lists."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+from threadpoolctl import threadpool_limits
+
+from tacit.errors import EvaluationError
+from tacit.evaluation.config import EvaluationConfig
+from tacit.evaluation.heldout import Opened
+from tacit.evaluation.metrics import Values
+from tacit.kernels.candidates import draw_candidates, mid_ranks
+from tacit.kernels.denormals import flush_denormals
+from tacit.kernels.topk import auc_rows, rank_rows
+from tacit.random import Key
+from tacit.types import Array, Floats
+
+Scorer: TypeAlias = Callable[[NDArray[np.int64]], Floats]
+PairScorer: TypeAlias = Callable[[NDArray[np.int64], NDArray[np.int32]], Floats]
+
+BLOCK = 128  # people scored at once; fixed, so that results do not depend on the number of threads
+
+
+def in_blocks(work: Callable[[NDArray[np.int64]], None], rows: NDArray[np.int64], threads: int) -> None:
+    """Run `work` on blocks of people in worker threads, one BLAS thread each.
+
+    Even one thread is a worker: all of them treat denormal numbers alike, whatever the caller's thread does.
+    """
+    blocks = [rows[start : start + BLOCK] for start in range(0, len(rows), BLOCK)]
+    with threadpool_limits(1, "blas"), ThreadPoolExecutor(threads, initializer=flush_denormals) as pool:
+        try:
+            for _ in pool.map(work, blocks):
+                pass
+        except BaseException:
+            pool.shutdown(cancel_futures=True)
+            raise
+
+
+class Ranking:
+    """Ranks blocks of people; each block writes its own part of the results."""
+
+    def __init__(
+        self,
+        data: Opened,
+        n_items: int,
+        config: EvaluationConfig,
+        key: Key,
+        score: Scorer,
+        *,
+        score_pairs: PairScorer | None,
+        lists: bool,
+        auc: bool,
+    ) -> None:
+        self.data, self.n_items, self.n_sampled = data, n_items, config.sampled
+        self.score, self.score_pairs, self.lists, self.wants_auc = score, score_pairs, lists, auc
+        self.word = key.child("candidates").word
+        self.item_at = np.argsort(key.child("ties").bits(np.arange(n_items), 1)[:, 0], kind="stable").astype(np.int32)
+        self.order = np.empty(n_items, np.int64)
+        self.order[self.item_at] = np.arange(n_items)
+        self.top = np.full((len(data), config.max_k), -1, np.int32)
+        self.positions: Values = np.full(len(data.truth), np.inf)
+        self.auc: Values = np.zeros(len(data.truth))
+        self.is_short = np.zeros(len(data), np.bool_)
+
+    def rank(self, rows: NDArray[np.int64]) -> None:
+        """Rank the people of one block."""
+        if self.n_sampled:
+            self._sampled(rows)
+        else:
+            self._full(rows, self.scores(rows), self.data.truth_ptr, self.positions)
+
+    def scores(self, rows: NDArray[np.int64]) -> Floats:
+        """Ask the method and check the shape of its answer."""
+        scores = np.ascontiguousarray(self.score(rows), np.float32)
+        if scores.shape != (len(rows), self.n_items):
+            raise EvaluationError(
+                f"The method scored {len(rows)} people as an array {scores.shape}, not {(len(rows), self.n_items)}.",
+                "score must return one row per person and one column per item of the catalogue.",
+            )
+        return scores
+
+    def _full(self, rows: NDArray[np.int64], scores: Floats, truth_ptr: Array, positions: Values) -> None:
+        data, bits = self.data, scores.view(np.int32)
+        bad = rank_rows(
+            bits, rows, data.seen_ptr, data.seen, truth_ptr, data.truth, self.order, self.item_at, self.top, positions
+        )
+        if bad >= 0:
+            raise _not_finite(data, rows[bad], scores[bad])
+        if self.wants_auc and not self.n_sampled:
+            auc_rows(bits, rows, data.seen_ptr, data.seen, data.truth_ptr, data.truth, self.auc)
+
+    def _sampled(self, rows: NDArray[np.int64]) -> None:
+        data, n = self.data, self.n_sampled
+        ptr, items, self.is_short[rows] = draw_candidates(
+            self.word, data.ids, rows, data.seen_ptr, data.seen, data.truth_ptr, data.truth, self.n_items, n
+        )
+        held = np.concatenate([np.arange(data.truth_ptr[u], data.truth_ptr[u + 1]) for u in rows])
+        truth = data.truth[held]
+        local = np.repeat(np.arange(len(rows)), np.diff(data.truth_ptr)[rows])  # [held] row in the block
+        known = truth >= 0
+        n_each = np.diff(ptr)
+        own = np.full(len(held), np.nan, np.float32)
+        if self.score_pairs is not None:
+            asked = np.concatenate([rows[local[known]], rows[np.repeat(local, n_each)]])
+            pairs = np.asarray(self.score_pairs(asked, np.concatenate([truth[known], items])), np.float32)
+            finite = np.isfinite(pairs)
+            if not finite.all():
+                raise _not_finite(data, asked[np.argmin(finite)], pairs[~finite])
+            own[known], others = pairs[: known.sum()], pairs[known.sum() :]
+        else:
+            scores = self.scores(rows)
+            if self.lists:
+                nothing_held_out = np.zeros(len(data) + 1, np.int64)
+                self._full(rows, scores, nothing_held_out, self.positions)
+            wrong = np.flatnonzero(~np.isfinite(scores).all(axis=1))
+            if len(wrong):
+                raise _not_finite(data, rows[wrong[0]], scores[wrong[0]])
+            own[known] = scores[local[known], truth[known]]
+            others = scores[np.repeat(local, n_each), items]
+        places = mid_ranks(own, others, ptr)
+        beaten = n_each - np.where(known, places - 1.0, 0.0)
+        self.positions[held] = places
+        self.auc[held] = np.where(known, np.where(n_each > 0, beaten / np.maximum(n_each, 1), 0.5), 0.0)
+
+
+def _not_finite(data: Opened, row: int, scores: Array) -> EvaluationError:
+    seen = scores[~np.isfinite(scores)][0]
+    return EvaluationError(
+        f"The method gave the score {seen} to an item for person {data.ids[row]} (row {row}); scores must be finite.",
+        "It has probably diverged: lower its learning rate.",
+    )

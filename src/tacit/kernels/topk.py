@@ -1,0 +1,186 @@
+"""Full ranking: the best items of each person, and where her held-out items stand among all candidates.
+
+Scores are compared as 32-bit integers that sort as the floats do (`_load`), so that the passes over a row vectorise
+without giving up on NaN, and seen items become the one integer that no finite float has.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+MASKED = np.int32(-(2**31))  # what no finite score becomes: an item that is not a candidate
+_ABS = np.int32(0x7FFFFFFF)
+_NOT_FINITE = np.int32(0x7F800000)  # bits of infinity; NaN has more
+_CHUNK = 64
+_SIGN = np.int32(31)
+_ZERO = np.int32(0)
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _load(bits, seen, keys):
+    """Fill `keys` with one row of score bits in sorting order and mask the seen items; False if one is not finite."""
+    largest = _ZERO
+    for j in range(bits.size):
+        b = bits[j]
+        largest = max(largest, np.int32(b & _ABS))
+        b = _ZERO if b == MASKED else b  # -0.0 equals 0.0
+        keys[j] = b ^ ((b >> _SIGN) & _ABS)
+    for item in seen:
+        keys[item] = MASKED
+    return largest < _NOT_FINITE
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _best(keys, order, best):
+    """Fill `best` with the largest (key, order) words, descending; places without a candidate keep the least word."""
+    k = best.size
+    best[:] = np.int64(MASKED) << 32
+    threshold = MASKED
+    n = keys.size
+    for start in range(0, n, _CHUNK):
+        end = min(n, start + _CHUNK)
+        largest = MASKED
+        for j in range(start, end):
+            largest = max(largest, keys[j])
+        if largest < threshold or largest == MASKED:
+            continue
+        for j in range(start, end):
+            key = keys[j]
+            if key < threshold or key == MASKED:
+                continue
+            word = (np.int64(key) << 32) | order[j]
+            if word <= best[k - 1]:
+                continue
+            place = k - 1
+            while place > 0 and best[place - 1] < word:
+                best[place] = best[place - 1]
+                place -= 1
+            best[place] = word
+            threshold = np.int32(best[k - 1] >> 32)
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _count_equal(keys, key):
+    total = 0
+    for j in range(keys.size):
+        total += keys[j] == key
+    return total
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _places(keys, best, truth, positions):
+    """Write the mid-rank of each held-out item, ascending; infinity beyond the list or where it is no candidate."""
+    k = best.size
+    last = np.int32(best[k - 1] >> 32)
+    tied_with_last = -1  # counted over the row at most once, and only if a held-out item is in that group
+    for t in range(truth.size):
+        place = np.inf
+        item = truth[t]
+        key = keys[item] if item >= 0 else MASKED
+        if key != MASKED and key >= last:
+            better = 0
+            equal = 0
+            for q in range(k):
+                other = np.int32(best[q] >> 32)
+                better += other > key
+                equal += other == key
+            if key == last:
+                if tied_with_last < 0:
+                    tied_with_last = _count_equal(keys, key)
+                equal = tied_with_last
+            place = 1.0 + better + 0.5 * (equal - 1)
+            if place > k:
+                place = np.inf
+        at = t
+        while at > 0 and positions[at - 1] > place:
+            positions[at] = positions[at - 1]
+            at -= 1
+        positions[at] = place
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def rank_rows(bits, rows, seen_ptr, seen, truth_ptr, truth, order, item_at, top, positions):
+    """Rank all unseen items for a block of people; returns the first row with a score that is not finite, or -1.
+
+    bits [B, n] are float32 scores seen as int32; row b belongs to person rows[b] of the ragged arrays. `order` [n] is
+    the place of each item in the order that breaks ties of the lists (larger first), `item_at` its inverse. Writes
+    top [people, k], padded with -1, and positions [H], aligned with `truth_ptr` and ascending within a person.
+    """
+    keys = np.empty(bits.shape[1], np.int32)
+    best = np.empty(top.shape[1], np.int64)
+    for b in range(rows.size):
+        u = rows[b]
+        if not _load(bits[b], seen[seen_ptr[u] : seen_ptr[u + 1]], keys):
+            return b
+        _best(keys, order, best)
+        for q in range(best.size):
+            is_padding = np.int32(best[q] >> 32) == MASKED
+            top[u, q] = -1 if is_padding else item_at[best[q] & 0xFFFFFFFF]
+        first, end = truth_ptr[u], truth_ptr[u + 1]
+        if end > first:
+            _places(keys, best, truth[first:end], positions[first:end])
+    return -1
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def auc_rows(bits, rows, seen_ptr, seen, truth_ptr, truth, auc):
+    """Write, for each held-out item, the share of unseen items that it beats; returns as `rank_rows` does.
+
+    Unseen means neither seen nor held out; a tie counts half. An item that is no candidate gets 0, one without any
+    unseen item to beat gets 0.5.
+    """
+    keys = np.empty(bits.shape[1], np.int32)
+    for b in range(rows.size):
+        u = rows[b]
+        if not _load(bits[b], seen[seen_ptr[u] : seen_ptr[u + 1]], keys):
+            return b
+        first, end = truth_ptr[u], truth_ptr[u + 1]
+        own = np.full(end - first, MASKED, np.int32)
+        for t in range(end - first):
+            item = truth[first + t]
+            if item >= 0:
+                own[t] = keys[item]
+        for t in range(end - first):
+            if truth[first + t] >= 0:
+                keys[truth[first + t]] = MASKED
+        others = keys.size - _count_equal(keys, MASKED)
+        for t in range(end - first):
+            if own[t] == MASKED:
+                auc[first + t] = 0.0
+                continue
+            better = 0
+            for j in range(keys.size):
+                better += keys[j] > own[t]
+            equal = _count_equal(keys, own[t])
+            auc[first + t] = (others - better - 0.5 * equal) / others if others else 0.5
+    return -1
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _holds(own, item):
+    """Whether the ascending array holds the item."""
+    at = np.searchsorted(own, item)
+    return at < own.size and own[at] == item
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def listed_truth(top, truth_ptr, truth):
+    """Return [people, k]: whether each listed item is held out for that person; `truth` ascends within a person."""
+    found = np.zeros(top.shape, np.bool_)
+    for u in range(top.shape[0]):
+        own = truth[truth_ptr[u] : truth_ptr[u + 1]]
+        for q in range(top.shape[1]):
+            found[u, q] = top[u, q] >= 0 and _holds(own, top[u, q])
+    return found
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def seen_before(truth_ptr, truth, seen_ptr, seen):
+    """Return [H]: whether each held-out item is in the person's own history, which ascends."""
+    found = np.zeros(truth.size, np.bool_)
+    for u in range(truth_ptr.size - 1):
+        own = seen[seen_ptr[u] : seen_ptr[u + 1]]
+        for t in range(truth_ptr[u], truth_ptr[u + 1]):
+            found[t] = _holds(own, truth[t])
+    return found

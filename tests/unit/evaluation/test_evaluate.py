@@ -1,0 +1,239 @@
+"""Laws of evaluate(): mid-ranks by brute force, and what may not change a result."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from ranking_worlds import World, catalog_of, clients_of, make_world
+
+from tacit.errors import EvaluationError
+from tacit.evaluation import Evaluation, EvaluationConfig, evaluate, narrow, sample_people
+from tacit.evaluation.metrics import METRICS, Positions
+from tacit.random import Key
+from tacit.types import Catalog, Heldout, Labels, Vocabulary
+
+FULL = EvaluationConfig(k=(1, 3, 10))
+SAMPLED = EvaluationConfig(protocol="sampled-5", k=(1, 3, 10))
+
+
+def same(a: Evaluation, b: Evaluation) -> None:
+    assert a.values.keys() == b.values.keys()
+    for name in a.values:
+        np.testing.assert_array_equal(a.values[name], b.values[name], err_msg=name)
+
+
+def mid_rank(scores: np.ndarray, item: int, rivals: list[int]) -> float:
+    """1 + strictly better + half of the other equal ones: the mean place over all orders of tied items."""
+    others = scores[[j for j in rivals if j != item]]
+    return 1 + float((others > scores[item]).sum()) + float((others == scores[item]).sum()) / 2
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("k", [1, 4, 12, 60])
+def test_full_ranking_places_held_out_items_at_their_mid_rank(seed: int, k: int, key: Key) -> None:
+    world = make_world(seed)
+    found = evaluate(world.score, world.heldout, world.catalog, EvaluationConfig(k=k), key)
+    rows = [u for u, truth in enumerate(world.truth) if truth]
+    assert found.rows.tolist() == rows
+    assert found.people.tolist() == [world.ids[u] for u in rows]
+    for n, u in enumerate(rows):
+        rivals = [j for j in range(world.n_items) if j not in world.seen[u]]
+        places = [mid_rank(world.scores[u], i, rivals) if i >= 0 else np.inf for i in world.truth[u]]
+        places = sorted(p if p <= k else np.inf for p in places)
+        for name, metric in METRICS.items():
+            expected = metric(Positions(np.array([0, len(places)]), np.array(places)), k)[0]
+            assert found.values[f"{name}@{k}"][n] == expected, (u, name)
+
+
+@pytest.mark.parametrize("k", [5, 60])
+def test_lists_hold_the_best_candidates_and_padding_where_there_are_none(world: World, key: Key, k: int) -> None:
+    top = evaluate(world.score, world.heldout, world.catalog, EvaluationConfig(k=k), key).top
+    assert top is not None
+    for u in range(len(world.truth)):
+        rivals = [j for j in range(world.n_items) if j not in world.seen[u]]
+        listed = top[u][top[u] >= 0].tolist()
+        assert len(listed) == min(k, len(rivals)) == len(set(listed))
+        assert (top[u][len(listed) :] == -1).all()
+        assert set(listed) <= set(rivals)
+        best = np.sort(world.scores[u, rivals])[::-1][:k]
+        np.testing.assert_array_equal(world.scores[u, listed], best)
+
+
+def test_tied_items_are_listed_in_an_order_drawn_by_key(world: World, key: Key) -> None:
+    flat = np.zeros_like(world.scores)
+    heldout = Heldout(clients_of(world.truth, world.n_items), clients_of([[]] * len(world.truth), world.n_items))
+
+    def listed(k: Key) -> list[int]:
+        top = evaluate(lambda rows: flat[rows], heldout, world.catalog, FULL, k).top
+        assert top is not None
+        assert (top == top[0]).all()
+        return top[0].tolist()  # type: ignore[no-any-return]
+
+    assert listed(key) == listed(key)
+    assert listed(key) != listed(Key(8)), "ties follow the key"
+    assert sorted(listed(key)) != list(range(10)), "low indices must not win ties"
+
+
+@pytest.mark.parametrize("config", [FULL, SAMPLED], ids=["full", "sampled"])
+class TestWhatChangesNothing:
+    def test_shifting_and_scaling_scores(self, world: World, key: Key, config: EvaluationConfig) -> None:
+        plain = evaluate(world.score, world.heldout, world.catalog, config, key)
+        moved = evaluate(lambda rows: 4 * world.scores[rows] - 8, world.heldout, world.catalog, config, key)
+        same(plain, moved)
+        np.testing.assert_array_equal(plain.top, moved.top)
+
+    def test_the_order_of_people(self, world: World, key: Key, config: EvaluationConfig) -> None:
+        order = np.random.default_rng(0).permutation(len(world.truth)).tolist()
+        other = world.take(order)
+        plain = evaluate(world.score, world.heldout, world.catalog, config, key)
+        moved = evaluate(other.score, other.heldout, other.catalog, config, key)
+        to = np.argsort(moved.people)[np.argsort(np.argsort(plain.people))]
+        assert (moved.people[to] == plain.people).all()
+        for name in plain.values:
+            np.testing.assert_array_equal(plain.values[name], moved.values[name][to], err_msg=name)
+        for name in plain.overall:
+            assert plain.overall[name] == pytest.approx(moved.overall[name], rel=1e-12), name
+
+    def test_who_else_is_evaluated(self, world: World, key: Key, config: EvaluationConfig) -> None:
+        some = sample_people(world.heldout, 20, key)
+        other = world.take(some.tolist())
+        few = evaluate(other.score, narrow(world.heldout, some), world.catalog, config, key)
+        all_of_them = evaluate(world.score, world.heldout, world.catalog, config, key)
+        at = np.searchsorted(all_of_them.rows, some)
+        for name in few.values:
+            np.testing.assert_array_equal(few.values[name], all_of_them.values[name][at], err_msg=name)
+
+    def test_the_number_of_threads(self, key: Key, config: EvaluationConfig) -> None:
+        rng = np.random.default_rng(3)
+        world = make_world(5, people=700, n_items=90)
+        p, q = rng.normal(size=(700, 8)).astype(np.float32), rng.normal(size=(90, 8)).astype(np.float32)
+        one, two = (
+            evaluate(lambda rows: p[rows] @ q.T, world.heldout, world.catalog, config, key, threads=t) for t in (1, 2)
+        )
+        same(one, two)
+        np.testing.assert_array_equal(one.top, two.top)
+        assert one.overall == two.overall
+
+    def test_leaving_out_the_lists(self, world: World, key: Key, config: EvaluationConfig) -> None:
+        whole = evaluate(world.score, world.heldout, world.catalog, config, key)
+        bare = evaluate(
+            world.score, world.heldout, world.catalog, config, key, lists=False, score_pairs=world.score_pairs
+        )
+        same(whole, bare)
+        assert bare.top is None
+        assert bare.overall == {name: whole.overall[name] for name in whole.values}
+
+    def test_the_scorers_own_array(self, world: World, key: Key, config: EvaluationConfig) -> None:
+        before = world.scores.copy()
+        frozen = np.broadcast_to(np.arange(world.n_items, dtype=np.float32), world.scores.shape)
+        evaluate(world.score, world.heldout, world.catalog, config, key)
+        evaluate(lambda rows: frozen[rows], world.heldout, world.catalog, config, key)
+        np.testing.assert_array_equal(world.scores, before)
+
+
+@pytest.mark.parametrize("config", [FULL, SAMPLED], ids=["full", "sampled"])
+def test_a_perfect_scorer_gets_one(key: Key, config: EvaluationConfig) -> None:
+    truth = [[3], [5], [], [0]]
+    scores = np.zeros((4, 30), np.float32)
+    for u, own in enumerate(truth):
+        scores[u, own] = 1
+    heldout = Heldout(clients_of(truth, 30), clients_of([[1], [2], [4], []], 30))
+    found = evaluate(lambda rows: scores[rows], heldout, catalog_of(30), config, key, auc=True)
+    for name in ("HR@1", "NDCG@1", "Precision@1", "Recall@1", "F1@1", "MAP@1", "MRR@1", "HR@10", "NDCG@10", "AUC"):
+        assert found.values[name].tolist() == [1, 1, 1], name
+
+
+def test_an_item_outside_the_catalogue_counts_against_recall(key: Key) -> None:
+    scores = np.arange(20, dtype=np.float32)[None]
+    heldout = Heldout(clients_of([[-1, -1, 19, 18]], 20), clients_of([[]], 20))
+    full = evaluate(lambda rows: scores[rows], heldout, catalog_of(20), FULL, key, auc=True)
+    assert full.overall["Recall@3"] == 0.5
+    assert full.overall["Precision@3"] == pytest.approx(2 / 3)
+    assert full.overall["AUC"] == 0.5
+    assert "2 held-out items are not in the catalogue" in full.notes[0]
+    sampled = evaluate(lambda rows: scores[rows], heldout, catalog_of(20), SAMPLED, key)
+    assert sampled.overall["Recall@3"] == sampled.overall["HR@3"] == sampled.overall["AUC"] == 0.5
+
+
+def test_auc_is_the_share_of_unseen_items_beaten(world: World, key: Key) -> None:
+    found = evaluate(world.score, world.heldout, world.catalog, FULL, key, auc=True, lists=False)
+    for n, u in enumerate(found.rows):
+        unseen = [j for j in range(world.n_items) if j not in world.seen[u] and j not in world.truth[u]]
+        shares = []
+        for item in world.truth[u]:
+            beaten = len(unseen) - (mid_rank(world.scores[u], item, [*unseen, item]) - 1)
+            shares.append(0.0 if item < 0 else beaten / len(unseen))
+        assert found.values["AUC"][n] == pytest.approx(np.mean(shares), abs=1e-12)
+
+
+def test_a_held_out_item_that_was_seen_is_never_found_and_reported(key: Key) -> None:
+    scores = np.arange(20, dtype=np.float32)[None]
+    heldout = Heldout(clients_of([[19, 18, 18]], 20), clients_of([[19, 3, 3]], 20))
+    found = evaluate(lambda rows: scores[rows], heldout, catalog_of(20), FULL, key)
+    assert found.overall["Recall@3"] == 0.5, "item 18 is held out once although listed twice"
+    assert found.overall["MRR@3"] == 1.0
+    assert any("1 held-out items are in the person's history" in note for note in found.notes)
+
+
+class TestMistakes:
+    def test_a_score_that_is_not_finite(self, world: World, key: Key) -> None:
+        for wrong in (np.nan, -np.nan, np.inf, -np.inf):
+            scores = world.scores.copy()
+            scores[200, 5] = wrong
+            for config in (FULL, SAMPLED):
+                with pytest.raises(EvaluationError, match=rf"person {world.ids[200]} .*must be finite"):
+                    evaluate(lambda rows, s=scores: s[rows], world.heldout, world.catalog, config, key)
+
+    def test_a_pair_score_that_is_not_finite(self, world: World, key: Key) -> None:
+        with pytest.raises(EvaluationError, match="must be finite"):
+            evaluate(
+                world.score,
+                world.heldout,
+                world.catalog,
+                SAMPLED,
+                key,
+                lists=False,
+                score_pairs=lambda rows, items: np.full(len(rows), np.nan, np.float32),
+            )
+
+    def test_scores_of_the_wrong_shape(self, world: World, key: Key) -> None:
+        with pytest.raises(EvaluationError, match=r"\(128, 36\), not \(128, 37\)"):
+            evaluate(lambda rows: world.scores[rows, 1:], world.heldout, world.catalog, FULL, key)
+
+    def test_nothing_held_out(self, key: Key) -> None:
+        heldout = Heldout(clients_of([[], []], 4), clients_of([[1], [2]], 4))
+        with pytest.raises(EvaluationError, match="none of the 2 people has an item held out"):
+            evaluate(lambda rows: np.zeros((len(rows), 4), np.float32), heldout, catalog_of(4), FULL, key)
+
+    def test_a_catalogue_that_does_not_fit(self, world: World, key: Key) -> None:
+        with pytest.raises(EvaluationError, match="outside the catalogue of 20 items"):
+            evaluate(world.score, world.heldout, catalog_of(20), FULL, key)
+
+    def test_people_that_do_not_match(self, key: Key) -> None:
+        heldout = Heldout(clients_of([[1]], 4), clients_of([[2], [3]], 4))
+        with pytest.raises(EvaluationError, match="1 people do not match the histories of 2"):
+            evaluate(lambda rows: np.zeros((len(rows), 4), np.float32), heldout, catalog_of(4), FULL, key)
+
+
+def test_metrics_of_the_lists_stand_beside_the_means(world: World, key: Key) -> None:
+    labels = Labels(np.arange(world.n_items + 1), np.arange(world.n_items, dtype=np.int32) % 2, ["even", "odd"])
+    catalog = Catalog(Vocabulary(np.arange(world.n_items)), categories=labels)
+    found = evaluate(world.score, world.heldout, catalog, FULL, key)
+    for k in (1, 3, 10):
+        for name in ("ItemCoverage", "Gini", "ShannonEntropy", "ACLT", "PopREO", "PopRSP"):
+            assert np.isfinite(found.overall[f"{name}@{k}"])
+        assert found.recommended[k].sum() == (found.top[:, :k] >= 0).sum()  # type: ignore[index]
+        assert found.bias[k].names == ["even", "odd"]
+
+
+def test_a_sample_of_people_is_keyed_sorted_and_has_held_out_items(world: World, key: Key) -> None:
+    some = sample_people(world.heldout, 25, key)
+    assert len(some) == 25
+    assert (np.diff(some) > 0).all()
+    assert all(world.truth[u] for u in some)
+    assert some.tolist() != sample_people(world.heldout, 25, Key(8)).tolist()
+    everyone = sample_people(world.heldout, 10**6, key)
+    assert everyone.tolist() == [u for u, t in enumerate(world.truth) if t]
+    back = world.take(list(range(len(world.truth)))[::-1])
+    chosen = {back.ids[u] for u in sample_people(back.heldout, 25, key)}
+    assert chosen == {world.ids[u] for u in some}, "the order of people must not matter"
