@@ -5,11 +5,11 @@ One step with gradient g, number t counted from 1 (the two corrections are float
     m <- b1 m + (1 - b1) g      v <- b2 v + (1 - b2) g^2
     w <- w - lr / (1 - b1^t) * m / (sqrt(v) / sqrt(1 - b2^t) + eps)
 
-A row of an embedding table that is not in a batch has g = 0 and still moves while its m is not zero, so whole tables move
-at every batch. (Replaying missed steps when a row is next read gives the same bits, and measures slower: streaming
-through the tables is cheap beside the square roots.) But a row that never had a gradient has m = v = 0 and stays where
-it is, so it is exact to leave it out: a table moves in runs of rows that are awake, one run where many people learn
-together, a few short ones where a person learns alone.
+A row of an embedding table that is not in a batch has g = 0 and still moves while its m is not zero, so whole tables
+move at every batch. (Replaying the missed steps of a row when it is next read gives the same bits, and measures slower:
+streaming through the tables is cheap beside the square roots.) But a row that never had a gradient has m = v = 0 and
+stays where it is, so it is exact to leave it out: a table moves in runs of rows that are awake, one run where many
+people learn together, some short ones where a person learns alone.
 """
 
 from __future__ import annotations

@@ -115,7 +115,11 @@ class NCF:
     def _check(self, shared: Mapping[str, Array], users: Array) -> None:
         for name, shape in {"items": (-1, self.width), "users": (-1, self.width), **self.shapes}.items():
             seen = users.shape if name == "users" else shared[name].shape if name in shared else None
-            if seen is None or len(seen) != len(shape) or any(e not in (-1, s) for e, s in zip(shape, seen, strict=True)):
+            if (
+                seen is None
+                or len(seen) != len(shape)
+                or any(e not in (-1, s) for e, s in zip(shape, seen, strict=True))
+            ):
                 raise MethodError(
                     f"'{name}' should have shape {shape}, seen: {seen}.",
                     "The model was trained with other values of 'factors' or 'layers'.",
@@ -123,7 +127,7 @@ class NCF:
 
 
 def _within(index: Array, n: int, what: str) -> None:
-    if len(index) and not (0 <= index.min() and index.max() < n):
+    if len(index) and (index.min() < 0 or index.max() >= n):
         raise MethodError(f"There are {n} of '{what}', but index {index.min()}..{index.max()} was asked for.")
 
 

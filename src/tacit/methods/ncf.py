@@ -1,0 +1,144 @@
+"""Neural collaborative filtering in one place: GMF, MLP and NeuMF learnt from everybody's history at once.
+
+Binary cross-entropy on positives and fresh negatives of every epoch, shuffled batches, Adam. These are the centralised
+references of FedNCF; the definitions of the models are shared with its federated versions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import ClassVar
+
+import numpy as np
+from pydantic import Field, PositiveInt
+
+from tacit.errors import DivergedError, MethodError
+from tacit.kernels.adam import at_rest, corrections
+from tacit.kernels.ncf import draw_samples, ncf_epoch, shuffle
+from tacit.methods import reasons
+from tacit.methods.base import register
+from tacit.models.ncf import NCF, gmf, mlp, neumf
+from tacit.random import Key
+from tacit.types import Array, Catalog, Clients, Config, Floats, Model, Reason
+
+
+class GMFConfig(Config):
+    """Options of GMF."""
+
+    factors: int = Field(12, gt=0, description="D: length of a latent vector")
+    learning_rate: float = Field(1e-3, gt=0, description="Adam's step")
+    epochs: int = Field(30, gt=0, description="passes over all positives")
+    batch_size: int = Field(256, gt=0, description="samples per step, positives and negatives together")
+    negatives: int = Field(4, gt=0, description="fresh negatives per positive and epoch")
+    init_scale: float = Field(0.01, gt=0, description="standard deviation of the first latent vectors")
+
+
+class MLPConfig(GMFConfig):
+    """Options of MLP."""
+
+    epochs: int = Field(26, gt=0, description="passes over all positives")
+    layers: tuple[PositiveInt, ...] = Field((48, 24, 12, 6), min_length=1, description="widths of the ReLU layers")
+
+
+class NeuMFConfig(MLPConfig):
+    """Options of NeuMF."""
+
+    epochs: int = Field(12, gt=0, description="passes over all positives; it overfits with many more")
+
+
+class _Trained:
+    """What the three have in common: everything but the shape of the model."""
+
+    uses_features: ClassVar[bool] = False
+    shape: NCF
+    config: GMFConfig
+
+    def fit(self, clients: Clients, catalog: Catalog, key: Key) -> Iterator[Model]:
+        """Yield the model after each epoch; its arrays go on changing."""
+        c = self.config
+        if not len(clients.items):
+            raise MethodError("There is nothing to learn from: no client has any history.")
+        shared = self.shape.init_shared(catalog.n_items, key.child("init"), c.init_scale)
+        users = at_rest(self.shape.init_private(clients.ids, key.child("init"), c.init_scale)["users"])
+        items, layers = at_rest(shared["items"]), at_rest(self.shape.flatten(shared))
+        model = Model({"items": items.w, **self.shape.unflatten(layers.w)}, {"users": users.w})
+        awake = np.zeros(len(clients), np.bool_), np.zeros(catalog.n_items, np.bool_)
+        barred = clients.avoid
+        avoid = (np.zeros_like(clients.ptr), clients.items[:0]) if barred is None else (barred.ptr, barred.items)
+        steps = 0
+        for epoch in range(c.epochs):
+            chance = key.child("epoch", epoch)
+            samples = draw_samples(
+                clients.ids,
+                clients.ptr,
+                clients.items,
+                *avoid,
+                catalog.n_items,
+                c.negatives,
+                chance.child("negatives").word,
+            )
+            shuffle(samples, chance.child("order").word)
+            batches = -(-len(samples) // c.batch_size)
+            ncf_epoch(
+                samples,
+                c.batch_size,
+                users,
+                items,
+                layers,
+                self.shape.sizes,
+                self.shape.product,
+                *awake,
+                *corrections(steps, batches, c.learning_rate),
+            )
+            steps += batches
+            if not all(np.isfinite(w).all() for w in (users.w, items.w, layers.w)):
+                raise DivergedError(
+                    f"Learning left the finite numbers in epoch {epoch + 1} (learning_rate={c.learning_rate:g}).",
+                    "Use a smaller learning_rate or init_scale.",
+                )
+            yield model
+
+    def score(self, shared: Mapping[str, Array], private: Mapping[str, Array], clients: Clients) -> Floats:
+        """Return the logits of all items."""
+        return self.shape.score(shared, private["users"])
+
+    def score_pairs(
+        self, shared: Mapping[str, Array], private: Mapping[str, Array], rows: Array, items: Array, clients: Clients
+    ) -> Floats:
+        """Return the logits of some pairs."""
+        return self.shape.score_pairs(shared, private["users"], rows, items)
+
+    def explain(
+        self, shared: Mapping[str, Array], private: Mapping[str, Array], client: Clients, item: int
+    ) -> list[Reason]:
+        """Return her own items whose vectors point the same way as the item's, seen from the average item."""
+        vectors = shared["items"] - shared["items"].mean(axis=0)
+        history = np.setdiff1d(client.items, [item])
+        return reasons.from_history(history, reasons.alignment(vectors, history, item))
+
+
+@register("gmf", GMFConfig)
+class GMF(_Trained):
+    """GMF: a weighted product of a person's and an item's vector (He et al., 2017), learnt in one place."""
+
+    def __init__(self, config: GMFConfig) -> None:
+        self.config = config
+        self.shape = gmf(config.factors)
+
+
+@register("mlp", MLPConfig)
+class MLP(_Trained):
+    """MLP: a person's and an item's vector through ReLU layers (He et al., 2017), learnt in one place."""
+
+    def __init__(self, config: MLPConfig) -> None:
+        self.config = config
+        self.shape = mlp(config.factors, config.layers)
+
+
+@register("neumf", NeuMFConfig)
+class NeuMF(_Trained):
+    """NeuMF: GMF and MLP joined in the last layer (He et al., 2017), learnt in one place."""
+
+    def __init__(self, config: NeuMFConfig) -> None:
+        self.config = config
+        self.shape = neumf(config.factors, config.layers)
