@@ -14,7 +14,7 @@ FLOORS = [
     {"protocols"},
     {"runtimes"},
     {"config"},
-    {"run", "report"},
+    {"run", "compare", "report"},
     {"cli", "web"},
 ]
 FLOOR = {room: floor for floor, rooms in enumerate(FLOORS) for room in rooms}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import resource
 import sys
 import time
 from dataclasses import dataclass
@@ -16,13 +15,18 @@ import polars as pl
 from tacit.config import Experiment, to_yaml
 from tacit.data import Dataset, Split, describe, load, split
 from tacit.errors import ConfigError
-from tacit.evaluation import Evaluation, Leak, confidence, evaluate, narrowed, sampled_people, verdict
+from tacit.evaluation import Evaluation, Leak, evaluate, narrow, sample_people, verdict
 from tacit.methods.base import Centralised, ScoresPairs, build
 from tacit.random import Key
 from tacit.report.folder import Run
 from tacit.runtimes.central import Learnt, Progress, learn, one_blas_thread, score_alone
 from tacit.runtimes.recommender import Recommender
 from tacit.types import Array, Floats, Heldout, Model
+
+try:
+    import resource
+except ImportError:  # Windows has no such module
+    resource = None  # type: ignore[assignment]
 
 
 def silent(what: str, done: int, total: int) -> None:
@@ -57,7 +61,7 @@ def run(
     """Run an experiment. With a `folder`, write it there; `data` takes the place of the configured source."""
     log = _Log()
     bench = bench or prepare(experiment, data, progress)
-    log.add(f"data {bench.name}: {bench.parts.counts}")
+    log.add(f"data {bench.name}: {dict(bench.parts.counts)}")
     parts, key, config = bench.parts, Key(experiment.seed), experiment.evaluation
     method = experiment.method.build()
     if not isinstance(method, Centralised):
@@ -115,7 +119,7 @@ def run(
 def check_leak(method: Any, experiment: Experiment, parts: Split, progress: Progress = silent) -> Leak | None:
     """Let a sample of people learn alone; whoever beats Most Popular so has been told what was held out."""
     config, key = experiment.evaluation, Key(experiment.seed)
-    people = sampled_people(parts.test, config.twin_people, key.child("twin"))
+    people = sample_people(parts.test, config.twin_people, key.child("twin"))
     if not len(people):
         return None
     progress("learning alone", 0, 0)
@@ -131,7 +135,7 @@ def check_leak(method: Any, experiment: Experiment, parts: Split, progress: Prog
     def by_herself(positions: Array) -> Floats:
         return alone(people[positions])
 
-    sample = narrowed(parts.test, people)
+    sample = narrow(parts.test, people)
     twin, reference = (
         evaluate(score, sample, parts.catalog, config, key.child("candidates"), lists=False, auc=True)
         for score in (by_herself, by_popularity)
@@ -172,7 +176,7 @@ def _finished(
             "item": parts.catalog.item_ids.labels.tolist(),
             "title": [parts.catalog.title(i) for i in range(parts.catalog.n_items)],
             "train_count": counts,
-            "recommended": evaluation.recommended,
+            "recommended": evaluation.recommended[evaluation.k[-1]],
         }
     )
     people = pl.DataFrame({"user": labels[evaluation.people].tolist(), **evaluation.values})
@@ -186,7 +190,7 @@ def _finished(
         "seed": experiment.seed,
         "rounds": learnt.passes,
         "metrics": evaluation.overall,
-        "ci": {name: list(confidence(values)) for name, values in evaluation.values.items()},
+        "ci": {name: list(evaluation.ci(name)) for name in evaluation.values},
         "users": len(evaluation.people),
         "train_seconds": learnt.seconds,
         "evaluate_seconds": seconds,
@@ -195,7 +199,7 @@ def _finished(
         "leak": None if leak is None else leak.as_json(),
         "peak_mb": peak_megabytes(),
         "notes": list(evaluation.notes),
-        "about_data": {**bench.about, "counts": parts.counts},
+        "about_data": {**bench.about, "counts": dict(parts.counts)},
     }
     trained = Recommender(
         experiment.method.name,
@@ -210,6 +214,8 @@ def _finished(
 
 def peak_megabytes() -> float:
     """Return the peak memory of this process so far."""
+    if resource is None:
+        return float("nan")
     unit = 1 if sys.platform == "darwin" else 1024
     return round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 2**20, 1)
 

@@ -1,0 +1,61 @@
+# Two commands do everything on a fresh machine: `make demo` and `make test`. The environment is .venv, here.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
+export NUMBA_CACHE_DIR ?= $(CURDIR)/.numba_cache
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test quick check lint format bench reproduce lock clean
+
+help:  ## show what there is to make
+	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
+
+demo: $(VENV)/core  ## the tour on built-in data: a table and a report, no download
+	$(BIN)/tacit demo
+
+test: $(VENV)/dev  ## every test (real-data tests run where TACIT_DATA points at the data)
+	$(BIN)/python -m pytest -n 2 --dist loadfile -m "not reproduce"
+
+quick: $(VENV)/dev  ## the tests that take under a minute
+	$(BIN)/python -m pytest -n 2 --dist loadfile -m "not reproduce and not slow and not data"
+
+check: lint test  ## format, lint, strict types, import floors, tests
+
+lint: $(VENV)/dev
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/python tools/floors.py
+
+format: $(VENV)/dev  ## put the code into its usual form
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+bench: $(VENV)/bench  ## speeds beside peers, one JSON line each [ONLY=name]
+	$(BIN)/python -m benchmarks $(ONLY)
+
+reproduce: $(VENV)/dev  ## slow reproductions of published tables
+	$(BIN)/python -m pytest -m reproduce
+
+lock: $(VENV)/dev  ## renew the locked dependencies
+	$(PIP) install "uv>=0.9"
+	$(BIN)/uv pip compile pyproject.toml $(LOCK) -o requirements/core.lock
+	$(BIN)/uv pip compile pyproject.toml --extra dev $(LOCK) -o requirements/dev.lock
+	$(BIN)/uv pip compile pyproject.toml --extra dev --extra bench $(LOCK) -o requirements/bench.lock
+
+clean:  ## remove the environment and everything made here
+	rm -rf $(VENV) .numba_cache .mypy_cache .ruff_cache .pytest_cache .hypothesis runs
+
+LOCK := --universal --python-version 3.11 --generate-hashes --no-header --no-annotate --quiet --upgrade
+
+# One marker file per set of packages: made when all of them are installed, remade when the lock changes.
+$(VENV)/bin/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo "Tacit needs Python 3.11 or newer; $(PYTHON) is older. Run: make PYTHON=python3.12 ..."; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/core $(VENV)/dev $(VENV)/bench: $(VENV)/%: requirements/%.lock pyproject.toml | $(VENV)/bin/python
+	$(PIP) install --require-hashes -r $<
+	$(PIP) install --no-deps --editable .
+	@touch $@

@@ -1,0 +1,238 @@
+"""The verbs: demo, data, run, compare, recommend, doctor."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import click
+import typer
+
+from tacit.cli.doctor import examine
+from tacit.cli.screen import Screen
+from tacit.errors import ConfigError, TacitError
+
+app = typer.Typer(
+    name="tacit",
+    help="Recommendations that learn from people without collecting what they did.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode="rich",
+    pretty_exceptions_enable=False,
+)
+data_app = typer.Typer(no_args_is_help=True, help="The datasets: which there are, get one, look into one.")
+app.add_typer(data_app, name="data")
+
+screen = Screen()
+
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON document and nothing else.")]
+Out = Annotated[Path, typer.Option("--out", help="Folder that receives the run folders.")]
+Set = Annotated[list[str], typer.Option("--set", help="Override an option, e.g. --set method.l2=300.")]
+Threads = Annotated[int, typer.Option("--threads", min=1, help="Worker threads; the numbers do not depend on it.")]
+DEMO = Path(__file__).parent / "demo.yaml"
+
+
+@app.command(epilog="Example: tacit demo")
+def demo(out: Out = Path("runs"), as_json: Json = False) -> None:
+    """Take the tour: several methods on the built-in town, a table and a report. No download, under a minute."""
+    screen.say("A town of 1,000 people and 800 places, generated from a seed. Who recommends the next place best?\n")
+    _compare(DEMO, [], out, 1)
+    screen.say("\nNext: open the report in a browser, then try")
+    screen.say("  tacit data list\n  tacit run --method ease --data town\n  tacit recommend RUN --user 7")
+
+
+@app.command(epilog="Example: tacit run --method ease --data ml-1m --set method.l2=500 --repeat 3")
+def run(
+    file: Annotated[Path | None, typer.Argument(help="An experiment in YAML; options below override it.")] = None,
+    method: Annotated[str | None, typer.Option("--method", "-m", help="A method by name.")] = None,
+    data: Annotated[str | None, typer.Option("--data", "-d", help="A dataset by name, or a file of your own.")] = None,
+    settings: Set = [],  # noqa: B006
+    seed: Annotated[int | None, typer.Option(help="The first seed.")] = None,
+    repeat: Annotated[int, typer.Option(min=1, help="How many seeds, one after the other.")] = 1,
+    threads: Threads = 1,
+    out: Out = Path("runs"),
+    as_json: Json = False,
+) -> None:
+    """Run one experiment and write its folder."""
+    from tacit.compare import run_repeatedly
+    from tacit.config import Experiment, overridden, parsed, read
+    from tacit.report.page import write_report
+
+    chosen = {"method": method, "data": data, "seed": seed}
+    shortcuts = {key: value for key, value in chosen.items() if value is not None}
+    if threads > 1:
+        settings = [*settings, f"runtime.threads={threads}"]
+    if file is not None:
+        base = read(Experiment, file).model_dump(mode="json")
+        given = {**base, **{k: v for k, v in shortcuts.items() if k == "seed"}}
+        if method is not None:
+            given["method"] = {"name": method}
+        if data is not None:
+            given["data"] = {**base["data"], "source": data}
+    else:
+        if method is None:
+            raise ConfigError("There is nothing to run.", "Give a YAML file, or --method NAME (and --data NAME).")
+        given = {**shortcuts, **({"data": {"source": data}} if data else {})}
+    experiment = Experiment.checked(overridden(given, parsed(settings)), str(file or "the command line"))
+    compared = run_repeatedly(experiment, repeat, out, screen.progress)
+    screen.close()
+    row = compared.rows[0]
+    for single in row.runs:
+        assert single.folder is not None
+        write_report(compared, single.folder / "report.html")
+    document: dict[str, Any] = dict(row.runs[0].result)
+    if repeat > 1:
+        document |= {"metrics": row.metrics, "sd": row.sd, "seeds": [r.result["seed"] for r in row.runs]}
+        document["runs"] = [r.result["run"] for r in row.runs]
+    screen.document(document)
+    _show(compared)
+    screen.say(f"\nRun folder: {row.runs[0].folder}")
+
+
+@app.command(epilog="Example: tacit compare examples/baselines.yaml --set data.source=ml-100k")
+def compare(
+    file: Annotated[Path, typer.Argument(help="A comparison in YAML: the methods, the data, the protocol.")],
+    settings: Set = [],  # noqa: B006
+    threads: Threads = 1,
+    out: Out = Path("runs"),
+    as_json: Json = False,
+) -> None:
+    """Run many methods under one protocol: table, significance, figures and an HTML report."""
+    _compare(file, settings, out, threads)
+
+
+@app.command(epilog="Example: tacit recommend runs/town-ease-42-1a2b3c4d --user 7 -k 5")
+def recommend(
+    folder: Annotated[Path, typer.Argument(metavar="RUN", help="A run folder.")],
+    user: Annotated[str, typer.Option(help="The person, by the id in the data.")],
+    k: Annotated[int, typer.Option("-k", min=1, max=1000, help="How many.")] = 10,
+    as_json: Json = False,
+) -> None:
+    """Show the top of a person's list, with reasons."""
+    from tacit.report.folder import Run
+
+    found = Run.open(folder).recommend(user, k)
+    rows = [{"item": r.item, "title": r.title, "score": r.score, "why": r.why} for r in found]
+    screen.document({"run": str(folder), "user": user, "recommendations": rows})
+    table = [[str(i), f"{r.title}", f"{r.score:.3f}", r.why] for i, r in enumerate(found, 1)]
+    screen.table(f"For {user}", ["", "item", "score", "why"], table)
+
+
+@data_app.command("list", epilog="Example: tacit data list")
+def data_list(as_json: Json = False) -> None:
+    """List the named datasets: at hand, to be downloaded, or to be asked for."""
+    from tacit.data import catalogue
+
+    known = catalogue()
+    screen.document({"datasets": known})
+    rows = [[str(d["name"]), str(d["status"]), str(d["about"]), str(d["licence"])] for d in known]
+    screen.table("", ["name", "status", "what", "licence"], rows)
+
+
+@data_app.command("get", epilog="Example: tacit data get ml-100k")
+def data_get(name: str, as_json: Json = False) -> None:
+    """Download a dataset from its official home, check it and keep it."""
+    from tacit.data import fetch
+
+    path = fetch(name, lambda done, total: screen.progress(f"getting {name}", done, total))
+    screen.close()
+    screen.document({"name": name, "path": str(path)})
+    screen.say(f"{name}: {path}")
+
+
+@data_app.command("info", epilog="Example: tacit data info mine.csv")
+def data_info(
+    source: Annotated[str, typer.Argument(help="A dataset by name, or a file.")],
+    settings: Set = [],  # noqa: B006
+    as_json: Json = False,
+) -> None:
+    """Say what is in a dataset, and what its columns were taken for."""
+    from tacit.config import overridden, parsed
+    from tacit.data import DataConfig, describe, load
+
+    given = overridden({"data": {"source": source}}, parsed(settings))["data"]
+    about = describe(load(DataConfig.checked(given, "data")))
+    screen.document(about)
+    rows = [[str(k), v if isinstance(v, str) else json.dumps(v, ensure_ascii=False)] for k, v in about.items()]
+    screen.table("", ["", source], rows)
+
+
+@app.command(epilog="Example: tacit methods ease")
+def methods(name: Annotated[str | None, typer.Argument(help="One method: its options.")] = None, as_json: Json = False) -> None:
+    """List the methods, or the options of one."""
+    from tacit.methods.base import entry
+    from tacit.methods.base import methods as every
+
+    if name is None:
+        known = every()
+        screen.document({"methods": [{"name": e.name, "summary": e.summary} for e in known.values()]})
+        screen.table("", ["method", "what it is"], [[e.name, e.summary] for e in known.values()])
+        return
+    found = entry(name)
+    fields = found.config.model_fields
+    rows = [[key, str(f.default), f.description or ""] for key, f in fields.items()]
+    screen.document({"name": name, "summary": found.summary, "options": found.config.model_json_schema()["properties"]})
+    screen.table(f"{name}: {found.summary}", ["option", "default", "meaning"], rows)
+
+
+@app.command(epilog="Example: tacit doctor")
+def doctor(as_json: Json = False) -> None:
+    """Say what is missing on this machine and how to mend it."""
+    from tacit.data import cache_folder, catalogue
+
+    findings = list(examine(cache_folder(), lambda: [str(d["name"]) for d in catalogue() if d["status"] == "at hand"]))
+    healthy = all(finding.ok for finding in findings)
+    screen.document({"ok": healthy, "findings": [finding.as_json() for finding in findings]})
+    rows = [["ok" if f.ok else "MEND", f.what, f.seen if f.ok else f"{f.seen}. {f.mend}"] for f in findings]
+    screen.table("", ["", "what", "seen"], rows)
+    screen.say("Everything is in order." if healthy else "Some things need mending: see above.")
+    if not healthy:
+        raise typer.Exit(1)
+
+
+def _compare(file: Path, settings: list[str], out: Path, threads: int) -> None:
+    from tacit.compare import compare as run_comparison
+    from tacit.config import Comparison, read
+
+    if threads > 1:
+        settings = [*settings, f"runtime.threads={threads}"]
+    compared = run_comparison(read(Comparison, file, settings), out, screen.progress)
+    screen.close()
+    screen.document(compared.as_json())
+    _show(compared)
+    assert compared.folder is not None
+    screen.say(f"\nReport: {compared.folder / 'report.html'}")
+
+
+def _show(compared: Any) -> None:
+    from tacit.report.tables import terminal_table
+
+    columns, rows, notes = terminal_table(compared)
+    screen.table(compared.name, columns, rows, notes)
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run a command; every error becomes one message and an exit number."""
+    global screen
+    arguments = sys.argv[1:] if arguments is None else arguments
+    screen = Screen(as_json="--json" in arguments)
+    try:
+        code = app(arguments, standalone_mode=False)
+    except TacitError as error:
+        screen.fail(error)
+        code = error.exit_code
+    except click.ClickException as error:
+        screen.fail(ConfigError(error.format_message(), "See --help."))
+        code = error.exit_code
+    except (KeyboardInterrupt, click.Abort):
+        screen.fail(TacitError("Stopped.", "Nothing of the unfinished run was kept; finished ones are."))
+        code = 130
+    except BrokenPipeError:  # the reader of a pipe went away, as `head` does
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        code = 141
+    finally:
+        screen.close()
+    sys.exit(code if isinstance(code, int) else 0)

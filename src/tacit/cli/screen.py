@@ -1,0 +1,104 @@
+"""What a command shows: one JSON document or text for people, progress with time left, errors that help."""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.table import Table
+
+from tacit.errors import TacitError
+
+QUIET_SECONDS = 2.0  # anything shorter needs no progress bar
+
+
+class Screen:
+    """Standard output for results, standard error for everything else; `as_json` prints one document and no text."""
+
+    def __init__(self, as_json: bool = False) -> None:
+        self.as_json = as_json
+        self.out = Console(soft_wrap=True, highlight=False)
+        self.err = Console(stderr=True, highlight=False)
+        self._started = time.monotonic()
+        self._bar: Progress | None = None
+        self._task: Any = None
+        self._what = ""
+        self.prefix = ""
+
+    def say(self, text: str = "") -> None:
+        """Print a line for people."""
+        if not self.as_json:
+            self.out.print(text, markup=False)
+
+    def document(self, value: Any) -> None:
+        """Print the one JSON document of a command, if it was asked for."""
+        if self.as_json:
+            print(json.dumps(finite(value), ensure_ascii=False))
+
+    def table(self, title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], notes: str = "") -> None:
+        """Print a table: the first column to the left, numbers to the right."""
+        if self.as_json:
+            return
+        table = Table(title=title or None, title_justify="left", caption=notes or None, caption_justify="left")
+        for i, column in enumerate(columns):
+            table.add_column(column, justify="left" if i == 0 else "right", no_wrap=i == 0, overflow="fold")
+        for row in rows:
+            table.add_row(*row)
+        self.out.print(table)
+
+    def progress(self, what: str, done: int, total: int) -> None:
+        """Show how far a long job is, and the time left; nothing before two seconds or without a terminal."""
+        if not self.err.is_terminal or self.as_json:
+            return
+        if self._bar is None:
+            if time.monotonic() - self._started < QUIET_SECONDS:
+                return
+            self._bar = Progress(
+                TextColumn("{task.description}"),
+                BarColumn(bar_width=30),
+                TextColumn("{task.completed:.0f}/{task.total:.0f}"),
+                TimeElapsedColumn(),
+                TimeRemainingColumn(),
+                console=self.err,
+                transient=True,
+            )
+            self._bar.start()
+            self._task = self._bar.add_task(what, total=None)
+        if what != self._what:
+            self._bar.reset(self._task, total=total or None)
+            self._what = what
+        self._bar.update(self._task, description=f"{self.prefix}{what}", completed=done, total=total or None)
+
+    def close(self) -> None:
+        """Take the progress bar away."""
+        if self._bar is not None:
+            self._bar.stop()
+            self._bar = None
+
+    def fail(self, error: TacitError) -> None:
+        """Say what went wrong and what to do about it."""
+        self.close()
+        if self.as_json:
+            kind = type(error).__name__
+            print(json.dumps({"error": {"kind": kind, "message": error.message, "hint": error.hint}}))
+            return
+        self.err.print(f"[bold red]{type(error).__name__}[/]: ", end="")
+        self.err.print(error.message, markup=False, soft_wrap=True)
+        if error.hint:
+            self.err.print(error.hint, markup=False, soft_wrap=True, style="dim")
+
+
+def finite(value: Any) -> Any:
+    """Replace NaN and infinities by null, which is all that JSON knows."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, dict):
+        return {str(k): finite(v) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [finite(v) for v in value]
+    return value

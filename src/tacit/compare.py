@@ -1,0 +1,68 @@
+"""Many runs under one protocol: the same people, the same held-out items, the same candidates."""
+
+from __future__ import annotations
+
+from itertools import groupby
+from pathlib import Path
+
+import numpy as np
+
+from tacit.config import Comparison, Experiment, to_yaml
+from tacit.data import Dataset
+from tacit.errors import EvaluationError
+from tacit.evaluation import confidence, versus_best
+from tacit.report.compared import Compared, Row
+from tacit.report.folder import Run, whole_folder, write_json
+from tacit.report.page import write_report
+from tacit.report.tables import write_tables
+from tacit.run import Bench, folder_name, prepare, run, silent
+from tacit.runtimes.central import Progress
+from tacit.types import Floats
+
+
+def compare(
+    comparison: Comparison, out: Path = Path("runs"), progress: Progress = silent, data: Dataset | None = None
+) -> Compared:
+    """Run every method of a comparison and write its folder: a report, tables and figures beside the runs."""
+    benches: dict[str, Bench] = {}
+    planned = list(comparison.experiments())
+    groups: list[tuple[str, list[Run]]] = []
+    done = 0
+    for label, group in groupby(planned, key=lambda pair: pair[0]):
+        runs = []
+        for _, experiment in group:
+            def shown(what: str, at: int, total: int, label: str = label, done: int = done) -> None:
+                progress(f"{done + 1}/{len(planned)} {label}: {what}", at, total)
+
+            runs.append(_one(experiment, benches, out, shown, data))
+            done += 1
+        groups.append((label, runs))
+    compared = _compared(comparison.name, comparison.evaluation.primary, groups)
+    folder = out / comparison.name
+    finished = Compared(compared.name, compared.primary, compared.rows, folder)
+    with whole_folder(folder) as partial:
+        (partial / "comparison.yaml").write_text(to_yaml(comparison), encoding="utf-8")
+        write_json(partial / "result.json", finished.as_json())
+        write_tables(finished, partial)
+        write_report(finished, partial / "report.html", figures=partial / "figures")
+    return finished
+
+
+def run_repeatedly(
+    experiment: Experiment, repeat: int, out: Path, progress: Progress = silent, data: Dataset | None = None
+) -> Compared:
+    """Run one experiment with seeds s, s+1, ... and keep each in a folder of its own."""
+    benches: dict[str, Bench] = {}
+    seeds = range(experiment.seed, experiment.seed + repeat)
+    runs = [_one(experiment.model_copy(update={"seed": s}), benches, out, progress, data) for s in seeds]
+    return _compared(experiment.name, experiment.evaluation.primary, [(experiment.method.name, runs)])
+
+
+def _one(
+    experiment: Experiment, benches: dict[str, Bench], out: Path, progress: Progress, data: Dataset | None
+) -> Run:
+    by_chance = str(experiment.seed) if experiment.split.kind == "random" else ""
+    cut = to_yaml(experiment.data) + to_yaml(experiment.split) + by_chance
+    if cut not in benches:
+        benches[cut] = prepare(experiment, data, progress)
+    return run(experiment, folder=out / folder_name(experiment), progress=progress, bench=benches[cut])

@@ -1,0 +1,26 @@
+"""The tree is the diagram: files import from below, and nothing that learns can name what was held out."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent.parent
+sys.path.insert(0, str(ROOT / "tools"))
+
+import floors  # noqa: E402
+
+
+def test_every_file_imports_only_from_lower_floors() -> None:
+    assert floors.problems(ROOT / "src" / "tacit") == []
+
+
+def test_the_check_itself_catches_a_breach(tmp_path: Path) -> None:
+    package = tmp_path / "tacit"
+    (package / "methods").mkdir(parents=True)
+    (package / "kernels").mkdir()
+    (package / "methods" / "peeking.py").write_text("from tacit.types import Heldout\n\ndef fit(x: Heldout): ...\n")
+    (package / "kernels" / "climbing.py").write_text("def f():\n    from tacit.run import run\n")
+    found = "\n".join(floors.problems(package))
+    assert "code that learns names 'Heldout'" in found
+    assert "'kernels' (floor 1) imports 'run' (floor 7)" in found

@@ -1,0 +1,162 @@
+"""What holds for every registered method: the file of a new one is tested the day it appears."""
+
+from __future__ import annotations
+
+import typing
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tacit.methods.base import Centralised, Explains, ScoresPairs, build, entry, methods, options
+from tacit.random import Key
+from tacit.runtimes.recommender import Recommender
+from tacit.types import Catalog, Clients, Config, Model, Vocabulary
+
+EVERY = list(methods())
+CENTRALISED = [name for name in EVERY if isinstance(build(name), Centralised)]
+IMPERSONAL = {"random", "most-popular"}
+KEY = Key(7).child("learn")
+World = tuple[Clients, Catalog]
+
+
+def quick(name: str, **given: Any) -> Any:
+    """A method with few enough passes for a test."""
+    fields = entry(name).config.model_fields
+    if "epochs" in fields and "epochs" not in given:
+        given["epochs"] = 4
+    return build(name, options(name, given))
+
+
+def last(method: Any, world: World, key: Key = KEY) -> Model:
+    for model in method.fit(*world, key):
+        final = model
+    return final
+
+
+def scores(method: Any, model: Model, clients: Clients) -> np.ndarray:
+    return method.score(model.shared, model.private, clients)
+
+
+@pytest.mark.parametrize("name", CENTRALISED)
+def test_the_same_key_gives_the_same_bits_and_inputs_stay_untouched(name: str, tastes: World) -> None:
+    # the fixture's arrays are read-only, so writing to them would raise
+    first, second = (scores(m, last(m, tastes), tastes[0]) for m in (quick(name), quick(name)))
+    assert np.array_equal(first, second)
+    assert first.shape == (len(tastes[0]), tastes[1].n_items)
+    assert first.dtype == np.float32
+    assert np.isfinite(first).all()
+
+
+@pytest.mark.parametrize("name", CENTRALISED)
+def test_a_person_is_scored_alone_as_in_a_cohort(name: str, tastes: World) -> None:
+    method = quick(name)
+    model = last(method, tastes)
+    together = scores(method, model, tastes[0])
+    for person in (0, 7, 39):
+        alone = scores(method, model.take(np.array([person])), tastes[0].take([person]))
+        np.testing.assert_allclose(alone[0], together[person], rtol=2e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", CENTRALISED)
+def test_a_cohort_of_one_learns(name: str, tastes: World) -> None:
+    method, one = quick(name), tastes[0].take([3])
+    assert np.isfinite(scores(method, last(method, (one, tastes[1])), one)).all()
+
+
+@pytest.mark.parametrize("name", [n for n in CENTRALISED if n not in IMPERSONAL])
+def test_two_tastes_are_told_apart(name: str, tastes: World) -> None:
+    clients, catalog = tastes
+    # enough learning for a small world: more passes, larger steps, no shrinking of a rare signal
+    fields = entry(name).config.model_fields
+    given: dict[str, Any] = {"epochs": 60} if "epochs" in fields else {}
+    given |= {"learning_rate": 0.05} if "learning_rate" in fields else {}
+    given |= {"batch_size": 32} if "batch_size" in fields else {}
+    given |= {"factors": 4} if name in ("pure-svd", "als", "bpr-mf") else {}
+    method = quick(name, **given)
+    found = scores(method, last(method, tastes), clients)
+    unseen = clients.matrix().toarray() == 0
+    own = (np.arange(catalog.n_items)[None, :] % 2) == (clients.ids[:, None] % 2)
+    worst_own = np.where(unseen & own, found, np.nan)
+    best_other = np.where(unseen & ~own, found, np.nan)
+    right = np.nanmean(worst_own, axis=1) > np.nanmean(best_other, axis=1)
+    assert right.mean() > 0.95, f"{name} prefers the own taste for only {right.mean():.0%} of the people"
+
+
+@pytest.mark.parametrize("name", CENTRALISED)
+def test_a_model_is_saved_and_served_without_the_training_data(name: str, tastes: World, tmp_path: Path) -> None:
+    clients, catalog = tastes
+    method = quick(name)
+    people = Vocabulary(np.array([f"person {i}" for i in range(len(clients))], dtype=object))
+    before = Recommender(name, method.config, last(method, tastes), clients, catalog, people)
+    before.save(tmp_path / "model")
+    after = Recommender.load(tmp_path / "model")
+    assert after.recommend("person 3", 5) == before.recommend("person 3", 5)
+    served = [r.item for r in after.recommend("person 3", 50)]
+    seen = {catalog.item_ids[i] for i in clients.of(3)}
+    assert not seen & set(served), "something from her own history was recommended again"
+    assert len(served) == catalog.n_items - len(seen)
+
+
+@pytest.mark.parametrize("name", [n for n in CENTRALISED if isinstance(build(n), ScoresPairs)])
+def test_pairs_score_as_in_the_whole_row(name: str, tastes: World) -> None:
+    method = quick(name)
+    model = last(method, tastes)
+    rows, items = np.array([0, 0, 5, 39, 39]), np.array([1, 23, 4, 0, 9])
+    pairs = method.score_pairs(model.shared, model.private, rows, items, tastes[0])
+    np.testing.assert_allclose(pairs, scores(method, model, tastes[0])[rows, items], rtol=2e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", [n for n in CENTRALISED if isinstance(build(n), Explains)])
+def test_reasons_are_about_her_and_weigh_between_zero_and_one(name: str, tastes: World) -> None:
+    clients, catalog = tastes
+    method = quick(name)
+    model = last(method, tastes).take(np.array([4]))
+    one = clients.take([4])
+    unseen = np.setdiff1d(np.arange(catalog.n_items), one.items)
+    for reason in method.explain(model.shared, model.private, one, int(unseen[0])):
+        assert 0.0 <= reason.weight <= 1.0 + 1e-6
+        if reason.kind == "history":
+            assert reason.about in one.items, "a reason names something she never did"
+
+
+def other_value(config: type[Config], field: str) -> Any:
+    """Another legal value of an option, chosen by its type."""
+    info = config.model_fields[field]
+    default = info.default
+    if typing.get_origin(info.annotation) is typing.Literal:
+        return next(v for v in typing.get_args(info.annotation) if v != default)
+    if isinstance(default, bool):
+        return not default
+    if isinstance(default, int):
+        return 3 if default != 3 else 2
+    if isinstance(default, float):
+        return default / 2 if default else 0.5
+    if isinstance(default, tuple):
+        return (*default[:-1], default[-1] + 2)
+    if default is None:
+        return 0.01
+    raise AssertionError(f"{config.__name__}.{field}: say here how to vary a {type(default).__name__}")
+
+
+OPTIONS = [(name, field) for name in CENTRALISED for field in entry(name).config.model_fields]
+
+
+@pytest.mark.parametrize(("name", "field"), OPTIONS)
+def test_every_option_has_an_effect(name: str, field: str, tastes: World) -> None:
+    config = entry(name).config
+    usual = quick(name)
+    changed = quick(name, **{field: other_value(config, field)})
+    before, after = (scores(m, last(m, tastes), tastes[0]) for m in (usual, changed))
+    assert not np.array_equal(before, after), f"{name}.{field} = {other_value(config, field)!r} changes nothing"
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_options_are_described_and_survive_a_round_trip(name: str) -> None:
+    config = entry(name).config
+    for field, info in config.model_fields.items():
+        assert info.description, f"{name}.{field} has no description"
+    default = config()
+    assert config(**default.model_dump(mode="json")) == default
+    assert entry(name).summary, f"{name} has no docstring"
