@@ -26,4 +26,5 @@ def alignment(vectors: Array, items: Array, item: int) -> Array:
     """Return the cosine between the vectors of some items and that of one item; zero vectors align with nothing."""
     chosen, target = vectors[items], vectors[item]
     lengths = np.linalg.norm(chosen, axis=1) * np.linalg.norm(target)
-    return np.divide(chosen @ target, lengths, out=np.zeros(len(items), vectors.dtype), where=lengths > 0)
+    aligned: Array = np.divide(chosen @ target, lengths, out=np.zeros(len(items), vectors.dtype), where=lengths > 0)
+    return aligned

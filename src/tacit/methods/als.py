@@ -1,0 +1,77 @@
+"""Implicit ALS (Hu, Koren, Volinsky, 2008): weighted least squares over all cells, solved side by side in turn."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, ClassVar
+
+import numpy as np
+from pydantic import Field
+
+from tacit.kernels.als import solve_rows
+from tacit.methods import reasons
+from tacit.methods.base import register
+from tacit.random import Key
+from tacit.types import Array, Catalog, Clients, Config, Floats, Model, Reason
+
+
+class ALSConfig(Config):
+    """Options of als."""
+
+    factors: int = Field(32, gt=0, le=1024, description="F: length of a latent vector")
+    epochs: int = Field(15, gt=0, description="times both sides are solved")
+    alpha: float = Field(2.0, gt=0, description="an item she has counts 1 + alpha times as much as one she has not")
+    reg: float = Field(20.0, gt=0, description="lambda: pull of all vectors to zero")
+    init_scale: float = Field(0.1, gt=0, description="standard deviation of the people's first vectors")
+
+
+@register("als", ALSConfig)
+class ALS:
+    """Alternating least squares on implicit feedback: all cells count, what she did counts more."""
+
+    uses_features: ClassVar[bool] = False
+
+    def __init__(self, config: ALSConfig) -> None:
+        self.config = config
+
+    def fit(self, clients: Clients, catalog: Catalog, key: Key) -> Iterator[Model]:
+        """Yield the model after each epoch: items from people, then people from these items."""
+        c = self.config
+        by_people = clients.matrix()
+        by_items = by_people.tocsc()
+        people = key.child("people").normal(clients.ids, c.factors, c.init_scale)
+        for _ in range(c.epochs):
+            items = self._solve(by_items, people)
+            people = self._solve(by_people, items)
+            yield Model({"items": items}, {"people": people})
+
+    def score(self, shared: Mapping[str, Array], private: Mapping[str, Array], clients: Clients) -> Floats:
+        """Return P Q'; a person without a vector of her own gets it from her history."""
+        people = private["people"] if "people" in private else self._solve(clients.matrix(), shared["items"])
+        return np.asarray(people @ shared["items"].T)
+
+    def score_pairs(
+        self, shared: Mapping[str, Array], private: Mapping[str, Array], rows: Array, items: Array, clients: Clients
+    ) -> Floats:
+        """Return p_u . q_i for some pairs."""
+        people = private["people"] if "people" in private else self._solve(clients.matrix(), shared["items"])
+        return np.asarray(np.einsum("mf,mf->m", people[rows], shared["items"][items]))
+
+    def explain(
+        self, shared: Mapping[str, Array], private: Mapping[str, Array], client: Clients, item: int
+    ) -> list[Reason]:
+        """Return her items by their part of the score: it is a sum over her history (section 5 of the paper)."""
+        vectors = shared["items"]
+        history = np.unique(client.items)
+        chosen = vectors[history]
+        system = self._gram(vectors) + np.float32(self.config.alpha) * (chosen.T @ chosen)
+        return reasons.from_history(history, chosen @ np.linalg.solve(system, vectors[item]))
+
+    def _solve(self, matrix: Any, fixed: Floats) -> Floats:
+        extra = np.float32(self.config.alpha)
+        return np.asarray(solve_rows(matrix.indptr, matrix.indices, fixed, self._gram(fixed), extra))
+
+    def _gram(self, fixed: Floats) -> Floats:
+        """Return Y'Y + reg I."""
+        gram = fixed.T @ fixed + self.config.reg * np.eye(fixed.shape[1], dtype=np.float32)
+        return np.ascontiguousarray(gram, np.float32)

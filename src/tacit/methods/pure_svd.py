@@ -1,0 +1,68 @@
+"""PureSVD (Cremonesi, Koren, Turrin, 2010): a history seen through the strongest directions of all histories."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, ClassVar
+
+import numpy as np
+from pydantic import Field
+from scipy.sparse.linalg import svds
+
+from tacit.methods import reasons
+from tacit.methods.base import register
+from tacit.random import Key
+from tacit.types import Array, Catalog, Clients, Config, Floats, Model, Reason
+
+_ZERO = 1e-6  # singular values below this part of the largest are rounding
+
+
+class PureSVDConfig(Config):
+    """Options of pure-svd."""
+
+    factors: int = Field(50, gt=0, description="F: how many directions are kept; fewer where the data has fewer")
+
+
+@register("pure-svd", PureSVDConfig)
+class PureSVD:
+    """Truncated SVD of the people-items matrix, missing cells as zeros."""
+
+    uses_features: ClassVar[bool] = False
+
+    def __init__(self, config: PureSVDConfig) -> None:
+        self.config = config
+
+    def fit(self, clients: Clients, catalog: Catalog, key: Key) -> Iterator[Model]:
+        """Find the right singular vectors; a person needs only her history and these."""
+        x = clients.matrix()
+        seen = np.flatnonzero(x.getnnz(axis=0))
+        directions = _directions(x[:, seen].astype(np.float64), self.config.factors, key.child("start"))
+        items = np.zeros((catalog.n_items, directions.shape[1]), np.float32)
+        items[seen] = directions
+        yield Model({"items": items}, {})
+
+    def score(self, shared: Mapping[str, Array], private: Mapping[str, Array], clients: Clients) -> Floats:
+        """Return X V V'."""
+        return np.asarray((clients.matrix() @ shared["items"]) @ shared["items"].T)
+
+    def explain(
+        self, shared: Mapping[str, Array], private: Mapping[str, Array], client: Clients, item: int
+    ) -> list[Reason]:
+        """Return her items by their part of the score: v_i . v_item, summed over her history."""
+        history = np.setdiff1d(client.items, [item])
+        return reasons.from_history(history, shared["items"][history] @ shared["items"][item])
+
+
+def _directions(x: Any, factors: int, key: Key) -> Array:
+    """Return the right singular vectors [n, at most factors], strongest first; the largest entry of each is above 0."""
+    smaller = min(x.shape)
+    if smaller == 0:
+        return np.zeros((x.shape[1], 0))
+    if smaller <= 2 * factors:  # Lanczos needs room; small matrices are done at once
+        _, values, rows = np.linalg.svd(x.toarray(), full_matrices=False)
+    else:
+        _, values, rows = svds(x, k=factors, v0=key.normal(np.arange(smaller), 1)[:, 0].astype(np.float64))
+        values, rows = values[::-1], rows[::-1]
+    rows = rows[:factors][values[:factors] > _ZERO * values[0]]
+    largest = rows[np.arange(len(rows)), np.abs(rows).argmax(axis=1)]
+    return np.asarray((rows * np.sign(largest)[:, None]).T)
