@@ -1,0 +1,103 @@
+"""MultiVAE (Liang et al., 2018): a variational autoencoder that predicts a history from a thinned copy of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import ClassVar
+
+import numpy as np
+from pydantic import Field
+from scipy import sparse
+
+from tacit.errors import DivergedError, MethodError
+from tacit.kernels.adam import adam_step, at_rest, corrections
+from tacit.kernels.denormals import flush_denormals
+from tacit.kernels.thinning import thin
+from tacit.methods import reasons
+from tacit.methods.base import register
+from tacit.models.multi_vae import decode, gradients, init, unit_rows
+from tacit.random import Key
+from tacit.types import Array, Catalog, Clients, Config, Floats, Model, Reason
+
+
+class MultiVAEConfig(Config):
+    """Options of MultiVAE."""
+
+    hidden: int = Field(200, gt=0, description="width of the layer on either side of the code")
+    latent: int = Field(64, gt=0, description="length of the code z")
+    learning_rate: float = Field(1e-3, gt=0, description="Adam's step")
+    epochs: int = Field(60, gt=0, description="passes over all people")
+    batch_size: int = Field(100, gt=0, description="people per step")
+    dropout: float = Field(0.5, ge=0, lt=1, description="share of a history that is hidden from the encoder")
+    beta: float = Field(0.2, ge=0, description="weight of the KL term once it is fully there")
+    anneal_epochs: int = Field(30, ge=0, description="epochs in which that weight grows from 0 to beta")
+
+
+@register("multi-vae", MultiVAEConfig)
+class MultiVAE:
+    """MultiVAE: a variational autoencoder with multinomial likelihood; it scores from a history alone."""
+
+    uses_features: ClassVar[bool] = False
+
+    def __init__(self, config: MultiVAEConfig) -> None:
+        self.config = config
+
+    def fit(self, clients: Clients, catalog: Catalog, key: Key) -> Iterator[Model]:
+        """Yield the model after each epoch; its arrays go on changing."""
+        c = self.config
+        people = np.flatnonzero(clients.sizes)
+        if not len(people):
+            raise MethodError("There is nothing to learn from: no client has any history.")
+        cohort, history = clients.take(people), clients.matrix()[people]
+        whole = unit_rows(history.indptr)
+        moving = {name: at_rest(w) for name, w in init(catalog.n_items, c.hidden, c.latent, key.child("init")).items()}
+        model = Model({name: p.w for name, p in moving.items()}, {})
+        batches = -(-len(people) // c.batch_size)
+        for epoch in range(c.epochs):
+            flush_denormals()
+            chance = key.child("epoch", epoch)
+            thinned = thin(cohort.ids, history.indptr, whole, 1.0 - c.dropout, chance.child("dropout").word)
+            x = sparse.csr_matrix((thinned, history.indices, history.indptr), shape=history.shape)
+            noise = chance.child("noise").normal(cohort.ids, c.latent)
+            order = chance.child("order").generator().permutation(len(people))
+            rate, root = corrections(epoch * batches, batches, c.learning_rate)
+            for t in range(batches):
+                chosen = order[t * c.batch_size : (t + 1) * c.batch_size]
+                grown = (epoch + t / batches) / c.anneal_epochs if c.anneal_epochs else 1.0
+                beta = c.beta * min(1.0, grown)
+                with np.errstate(over="ignore", invalid="ignore"):  # divergence is told below, in words
+                    _, g = gradients(model.shared, x[chosen], history[chosen], noise[chosen], beta)
+                for name, p in moving.items():
+                    adam_step(p.w.ravel(), p.m.ravel(), p.v.ravel(), g[name].ravel(), rate[t], root[t])
+            if not all(np.isfinite(p.w).all() for p in moving.values()):
+                raise DivergedError(
+                    f"Learning left the finite numbers in epoch {epoch + 1} (learning_rate={c.learning_rate:g}).",
+                    "Use a smaller learning_rate.",
+                )
+            yield model
+
+    def score(self, shared: Mapping[str, Array], private: Mapping[str, Array], clients: Clients) -> Floats:
+        """Return the logits of all items, from histories alone."""
+        scores: Floats = decode(shared, _unit(clients)) @ shared["items_out"].T + shared["bias_out"]
+        return scores
+
+    def explain(
+        self, shared: Mapping[str, Array], private: Mapping[str, Array], client: Clients, item: int
+    ) -> list[Reason]:
+        """Return her own items by how much the score falls when one is taken out of her history."""
+        history = np.setdiff1d(client.items, [item])
+        n = len(history)
+        if n < 2:
+            return reasons.from_history(history, np.ones(n))
+        without = ~np.eye(n + 1, n, dtype=bool)  # row k lacks item k, the last row lacks nothing
+        columns = np.nonzero(without)[1]
+        ptr = np.concatenate([[0], np.cumsum(without.sum(axis=1))])
+        x = sparse.csr_matrix((unit_rows(ptr), history[columns], ptr), shape=(n + 1, client.n_items))
+        logits = decode(shared, x) @ shared["items_out"][item]
+        return reasons.from_history(history, logits[-1] - logits[:-1])
+
+
+def _unit(clients: Clients) -> sparse.csr_matrix:
+    x = clients.matrix()
+    x.data = unit_rows(x.indptr)
+    return x
