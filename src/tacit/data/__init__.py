@@ -1,1 +1,37 @@
 """Where histories come from, and how they are cut: log -> cohort."""
+
+from tacit.data.dataset import PARTS, Dataset, Step
+from tacit.data.describe import describe
+from tacit.data.download import Progress, cache_folder
+from tacit.data.fetch import Status, datasets, fetch
+from tacit.data.filters import FilterConfig, prepare
+from tacit.data.formats.images import Digits, Faces
+from tacit.data.load import DataConfig, load, load_images
+from tacit.data.sources import SOURCES, Source
+from tacit.data.split import Split, SplitConfig, split
+from tacit.data.town import town
+
+__all__ = [
+    "PARTS",
+    "SOURCES",
+    "DataConfig",
+    "Dataset",
+    "Digits",
+    "Faces",
+    "FilterConfig",
+    "Progress",
+    "Source",
+    "Split",
+    "SplitConfig",
+    "Status",
+    "Step",
+    "cache_folder",
+    "datasets",
+    "describe",
+    "fetch",
+    "load",
+    "load_images",
+    "prepare",
+    "split",
+    "town",
+]

@@ -1,0 +1,134 @@
+"""Timestamps of any usual kind become unix seconds; units are detected, never mixed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from tacit.errors import DataError
+
+Where = Callable[[int], str]
+"""Turns a row number into words a reader can look up, e.g. 'log.csv, line 17'."""
+
+_UNITS = ((10**11, "seconds", 1), (10**14, "milliseconds", 10**3), (10**17, "microseconds", 10**6))
+_NANOSECONDS = ("nanoseconds", 10**9)
+_FORMATS = (
+    "%Y-%m-%dT%H:%M:%S%.fZ",
+    "%Y-%m-%dT%H:%M:%S%.f%:z",
+    "%Y-%m-%d %H:%M:%S%.f%:z",
+    "%Y-%m-%dT%H:%M:%S%.f",
+    "%Y-%m-%d %H:%M:%S%.f UTC",
+    "%Y-%m-%d %H:%M:%S%.f",
+    "%Y-%m-%dT%H:%M",
+    "%Y-%m-%d %H:%M",
+    "%a %b %d %H:%M:%S %z %Y",
+    "%Y-%m-%d",
+    "%Y/%m/%d",
+)
+
+
+def to_seconds(column: pl.Series, where: Where, before_1970: bool = False) -> NDArray[np.int64]:
+    """Return unix seconds (UTC) from numbers in s, ms, us or ns, dates, or ISO text; fractions are cut off."""
+    if column.dtype == pl.String:
+        column = _parsed(column, where)
+    if column.dtype in (pl.Datetime, pl.Date):
+        _no_holes(column, where)
+        stamps = column.cast(pl.Datetime("us")).dt.epoch("us")
+        seconds = stamps.to_numpy() // 10**6
+        return seconds if before_1970 else _not_negative(seconds, where)
+    if not column.dtype.is_numeric():
+        raise DataError(f"{where(0)}: timestamps must be numbers or dates, seen type {column.dtype}.")
+    _no_holes(column, where)
+    values = column.to_numpy()
+    if len(values) == 0:
+        return np.zeros(0, np.int64)
+    low, high = int(values.argmin()), int(values.argmax())
+    if values[low] < 0 and not before_1970:
+        raise DataError(
+            f"{where(low)}: negative timestamp {values[low]}.", "Timestamps are unix times, counted from 1970."
+        )
+    (small, scale), (large, largest) = _unit(values[low]), _unit(values[high])
+    if scale != largest:
+        raise DataError(
+            f"Mixed units of time: {where(low)} has {_shown(values[low])} ({small}), "
+            f"{where(high)} has {_shown(values[high])} ({large}).",
+            "Bring all timestamps to one unit (seconds, ms, us or ns).",
+        )
+    if values.dtype.kind == "f":
+        return np.asarray(np.floor(values / scale), np.int64)
+    return np.asarray(values if scale == 1 else values // scale, np.int64)
+
+
+def _unit(value: float) -> tuple[str, int]:
+    for bound, name, scale in _UNITS:
+        if value < bound:
+            return name, scale
+    return _NANOSECONDS
+
+
+def _shown(value: float) -> str:
+    return str(int(value)) if float(value).is_integer() else str(value)
+
+
+def _parsed(column: pl.Series, where: Where) -> pl.Series:
+    """Turn text into numbers or dates, by the first format that reads the first value."""
+    _no_holes(column, where)
+    if len(column) == 0:
+        return column.cast(pl.Int64)
+    text = column.str.strip_chars()
+    for kind in (pl.Int64, pl.Float64):
+        numbers = text.cast(kind, strict=False)
+        if numbers[0] is not None:
+            return _complete(numbers, column, where)
+    for pattern in _FORMATS:
+        if _try(text.head(1), pattern)[0] is not None:
+            return _complete(_try(text, pattern), column, where)
+    raise DataError(
+        f"{where(0)}: cannot read the timestamp '{column[0]}'.",
+        "Use unix time or ISO dates such as 2012-04-03 18:00:09.",
+    )
+
+
+def _try(text: pl.Series, pattern: str) -> pl.Series:
+    if pattern.endswith(("%Y-%m-%d", "%Y/%m/%d")):
+        return text.str.to_date(pattern, strict=False)
+    if pattern.endswith("Z") or "z" not in pattern:
+        return text.str.to_datetime(pattern, time_unit="us", strict=False)
+    return (
+        text.str.to_datetime(pattern, time_unit="us", strict=False)
+        .dt.convert_time_zone("UTC")
+        .dt.replace_time_zone(None)
+    )
+
+
+def _complete(parsed: pl.Series, column: pl.Series, where: Where) -> pl.Series:
+    bad = parsed.is_null()
+    if bad.any():
+        row = int(bad.arg_true()[0])
+        raise DataError(
+            f"{where(row)}: cannot read the timestamp '{column[row]}' like the first one, '{column[0]}'.",
+            "Write all timestamps in one form: unix time, or ISO dates such as 2012-04-03 18:00:09.",
+        )
+    return parsed
+
+
+def _no_holes(column: pl.Series, where: Where) -> None:
+    holes = column.is_null()
+    if column.dtype.is_float():
+        holes = holes | column.is_nan().fill_null(True) | column.is_infinite().fill_null(True)
+    if holes.any():
+        row = int(holes.arg_true()[0])
+        raise DataError(
+            f"{where(row)}: the timestamp is missing ({int(holes.sum())} such rows).",
+            "Drop these rows or the whole column.",
+        )
+
+
+def _not_negative(seconds: NDArray[np.int64], where: Where) -> NDArray[np.int64]:
+    if len(seconds) and seconds.min() < 0:
+        row = int(seconds.argmin())
+        raise DataError(f"{where(row)}: the date lies before 1970 ({seconds[row]} seconds).", "Check the year.")
+    return seconds

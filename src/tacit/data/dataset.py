@@ -1,0 +1,228 @@
+"""Dataset: the log with what is publicly known about its items, and how labelled columns become one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from tacit.data.clock import Where, to_seconds
+from tacit.errors import DataError
+from tacit.types import Array, Catalog, Interactions, Labels, Triples, Vocabulary, offsets
+
+PARTS = ("train", "validation", "test")
+"""What the codes of a ready split stand for."""
+
+_INTEGER = r"^(0|-?[1-9][0-9]{0,17})$"
+
+
+@dataclass(frozen=True)
+class Step:
+    """One filter and what it left."""
+
+    what: str
+    rows: int
+    people: int
+    items: int
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """A log of what people did and the catalogue it refers to; both share the item vocabulary."""
+
+    name: str
+    interactions: Interactions
+    catalog: Catalog
+    given: NDArray[np.int8] | None = None  # [N] index into PARTS, when the data came with its own split
+    columns: Mapping[str, str] = field(default_factory=dict)  # role -> what it was taken from
+    origin: str = ""
+    steps: tuple[Step, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+    def __len__(self) -> int:
+        return len(self.interactions)
+
+    @property
+    def n_users(self) -> int:
+        """How many people there are."""
+        return len(self.interactions.user_ids)
+
+    @property
+    def n_items(self) -> int:
+        """How many items there are."""
+        return self.catalog.n_items
+
+    def __repr__(self) -> str:
+        return f"Dataset('{self.name}': {self.n_users} people, {self.n_items} items, {len(self)} interactions)"
+
+
+@dataclass(frozen=True)
+class Graph:
+    """A knowledge graph as it is written: triples of labels, and which entity each item is."""
+
+    triples: pl.DataFrame  # head, relation, tail
+    links: pl.DataFrame  # item, entity
+
+
+@dataclass(frozen=True)
+class Tables:
+    """What a parser hands over: labelled columns, not yet indices.
+
+    log: user, item [, rating, timestamp, split]; items: item [, title, category, lat, lon], where category is a list of
+    texts, or one text with names joined by '|'.
+    """
+
+    log: pl.DataFrame
+    items: pl.DataFrame | None = None
+    graph: Graph | None = None
+    columns: Mapping[str, str] = field(default_factory=dict)
+    warnings: tuple[str, ...] = ()
+    before_1970: bool = False  # only where a named dataset is known to hold such dates
+
+
+def assemble(name: str, tables: Tables, origin: str, where: Where | None = None) -> Dataset:
+    """Turn labelled columns into a Dataset; vocabularies are sorted, so an index says which id is smaller."""
+    log, at = tables.log, where or (lambda row: f"{origin}, row {row + 1}")
+    if log.height == 0:
+        raise DataError(f"{origin}: there are no interactions in it.", "It needs at least one row: user, item.")
+    for role in ("user", "item"):
+        holes = log[role].is_null()
+        if holes.any():
+            raise DataError(f"{at(int(holes.arg_true()[0]))}: the {role} is missing ({int(holes.sum())} such rows).")
+    values = _ratings(log["rating"], at) if "rating" in log.columns else None
+    times = to_seconds(log["timestamp"], at, tables.before_1970) if "timestamp" in log.columns else None
+    given = _parts(log["split"], at) if "split" in log.columns else None
+    users, user_ids = encode(log["user"])
+    items, item_ids = encode(log["item"])
+    interactions = Interactions(users, items, values, times, user_ids, item_ids)
+    catalog = describe_items(item_ids, tables.items, tables.graph)
+    return Dataset(name, interactions, catalog, given, tables.columns, origin, warnings=tables.warnings)
+
+
+def encode(column: pl.Series) -> tuple[NDArray[np.int32], Vocabulary]:
+    """Return each row's index and the sorted labels; ids written as integers become integers."""
+    if column.dtype.is_float():
+        column = _whole(column)
+    if column.dtype.is_integer():
+        return _encode_integers(column.cast(pl.Int64).to_numpy())
+    text = column.cast(pl.String)
+    labels = text.unique().sort()
+    codes = text.cast(pl.Enum(labels)).to_physical().to_numpy().astype(np.int32)
+    if labels.str.contains(_INTEGER).all():
+        numbers = labels.cast(pl.Int64).to_numpy()
+        order = np.argsort(numbers)
+        rank = np.empty(len(order), np.int32)
+        rank[order] = np.arange(len(order), dtype=np.int32)
+        return rank[codes], Vocabulary(numbers[order])
+    return codes, Vocabulary(labels.to_numpy().astype(object))
+
+
+def _encode_integers(values: NDArray[np.int64]) -> tuple[NDArray[np.int32], Vocabulary]:
+    low, high = int(values.min()), int(values.max())
+    if high - low < max(4 * len(values), 1 << 20):  # a table of the whole range is faster than sorting
+        present = np.zeros(high - low + 1, bool)
+        shifted = values - low
+        present[shifted] = True
+        rank = np.cumsum(present, dtype=np.int32) - np.int32(1)
+        return rank[shifted], Vocabulary(np.flatnonzero(present) + low)
+    labels = np.sort(pl.Series(values).unique().to_numpy())
+    return np.searchsorted(labels, values).astype(np.int32), Vocabulary(labels)
+
+
+def _whole(column: pl.Series) -> pl.Series:
+    whole = column.cast(pl.Int64, strict=False)
+    wrong = (whole.cast(pl.Float64) != column).fill_null(True)
+    if wrong.any():
+        row = int(wrong.arg_true()[0])
+        raise DataError(f"Column '{column.name}', row {row + 1}: an id must be whole or text, seen {column[row]}.")
+    return whole
+
+
+def _ratings(column: pl.Series, where: Where) -> NDArray[np.float32]:
+    values = column
+    if column.dtype == pl.String:
+        values = column.str.strip_chars().cast(pl.Float32, strict=False)
+    if not values.dtype.is_numeric() and values.dtype != pl.Boolean:
+        raise DataError(f"{where(0)}: ratings must be numbers, seen type {column.dtype}.")
+    values = values.cast(pl.Float32)
+    wrong = values.is_null() | ~values.is_finite().fill_null(False)
+    if wrong.any():
+        row = int(wrong.arg_true()[0])
+        raise DataError(
+            f"{where(row)}: the rating is not a number (seen '{column[row]}'; {int(wrong.sum())} such rows).",
+            "Drop these rows, or leave the rating column out.",
+        )
+    return values.to_numpy()
+
+
+def _parts(column: pl.Series, where: Where) -> NDArray[np.int8]:
+    words = {"train": 0, "training": 0, "valid": 1, "validation": 1, "val": 1, "dev": 1, "test": 2, "testing": 2}
+    codes = column.cast(pl.String).str.to_lowercase().replace_strict(words, default=-1, return_dtype=pl.Int8)
+    if (codes < 0).any():
+        row = int((codes < 0).arg_true()[0])
+        raise DataError(f"{where(row)}: '{column[row]}' is no part of a split.", "Use train, validation or test.")
+    return codes.to_numpy()
+
+
+def describe_items(item_ids: Vocabulary, items: pl.DataFrame | None, graph: Graph | None) -> Catalog:
+    """Build the catalogue of the items that occur; what else the table knows is left out."""
+    if items is None:
+        return Catalog(item_ids, graph=None if graph is None else _triples(item_ids, graph))
+    at = _positions(item_ids, items["item"])
+    known = items.filter(pl.Series(at >= 0))
+    at = at[at >= 0]
+    titles: list[str] | None = None
+    if "title" in items.columns:
+        titles = [str(label) for label in item_ids.labels.tolist()]
+        for item, title in zip(at.tolist(), known["title"].to_list(), strict=True):
+            if title:
+                titles[item] = title
+    coordinates = None
+    if "lat" in items.columns and "lon" in items.columns:
+        coordinates = np.full((len(item_ids), 2), np.nan)
+        coordinates[at] = known.select(pl.col("lat", "lon").cast(pl.Float64)).to_numpy()
+    categories = _categories(len(item_ids), at, known["category"]) if "category" in items.columns else None
+    return Catalog(item_ids, titles, categories, coordinates, None if graph is None else _triples(item_ids, graph))
+
+
+def _positions(ids: Vocabulary, labels: pl.Series) -> NDArray[np.int64]:
+    """Return the index of each label, -1 where it is not known."""
+    if ids.labels.dtype == object:
+        known = pl.Series(ids.labels.tolist(), dtype=pl.String)
+        wanted = labels.cast(pl.String)
+    else:
+        known, wanted = pl.Series(ids.labels), labels.cast(pl.Int64, strict=False)
+    table = pl.DataFrame({"label": known, "at": np.arange(len(ids))})
+    found = pl.DataFrame({"label": wanted}).join(table, on="label", how="left", maintain_order="left")
+    return found["at"].fill_null(-1).to_numpy()
+
+
+def _categories(n_items: int, at: Array, column: pl.Series) -> Labels:
+    lists = column if column.dtype == pl.List else column.cast(pl.String).str.split("|")
+    rows = pl.DataFrame({"item": at, "name": lists}).explode("name").drop_nulls().filter(pl.col("name") != "")
+    rows = rows.unique().sort("item", "name")
+    names = rows["name"].unique().sort()
+    ids = rows["name"].cast(pl.Enum(names)).to_physical().to_numpy().astype(np.int32)
+    return Labels(offsets(np.bincount(rows["item"].to_numpy(), minlength=n_items)), ids, names.to_list())
+
+
+def _triples(item_ids: Vocabulary, graph: Graph) -> Triples:
+    triples, links = graph.triples.cast(pl.String), graph.links
+    entities = pl.concat([triples["head"], triples["tail"], links["entity"].cast(pl.String)]).unique().sort()
+    relations = triples["relation"].unique().sort()
+    index = pl.Enum(entities)
+    item_entity = np.full(len(item_ids), -1, np.int32)
+    at = _positions(item_ids, links["item"])
+    linked = links["entity"].cast(pl.String).cast(index).to_physical().to_numpy()
+    item_entity[at[at >= 0]] = linked[at >= 0]
+    return Triples(
+        triples["head"].cast(index).to_physical().to_numpy().astype(np.int32),
+        triples["relation"].cast(pl.Enum(relations)).to_physical().to_numpy().astype(np.int32),
+        triples["tail"].cast(index).to_physical().to_numpy().astype(np.int32),
+        Vocabulary(entities.to_numpy().astype(object)),
+        relations.to_list(),
+        item_entity,
+    )

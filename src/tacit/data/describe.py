@@ -1,0 +1,76 @@
+"""describe: what one wants to know of a dataset before using it."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+import numpy as np
+
+from tacit.data.dataset import PARTS, Dataset
+
+
+def describe(dataset: Dataset) -> dict[str, Any]:
+    """Return counts, sizes of histories, time span, what the columns were taken for, and what to watch out for."""
+    log, catalog = dataset.interactions, dataset.catalog
+    per_person = np.bincount(log.users, minlength=dataset.n_users)
+    per_item = np.bincount(log.items, minlength=dataset.n_items)
+    cells = dataset.n_users * dataset.n_items
+    told: dict[str, Any] = {
+        "name": dataset.name,
+        "origin": dataset.origin,
+        "people": dataset.n_users,
+        "items": dataset.n_items,
+        "interactions": len(dataset),
+        "density": len(dataset) / cells,
+        "per_person": _spread(per_person),
+        "per_item": _spread(per_item),
+        "ratings": None if log.values is None else [float(log.values.min()), float(log.values.max())],
+        "time_span": None if log.times is None else [_day(int(log.times.min())), _day(int(log.times.max()))],
+        "columns": dict(dataset.columns),
+        "titles": catalog.titles is not None,
+        "categories": None if catalog.categories is None else len(catalog.categories.names),
+        "coordinates": catalog.coordinates is not None,
+        "graph": None if catalog.graph is None else len(catalog.graph),
+        "given_split": None,
+        "steps": [{"what": s.what, "rows": s.rows, "people": s.people, "items": s.items} for s in dataset.steps],
+    }
+    if dataset.given is not None:
+        sizes = np.bincount(dataset.given, minlength=len(PARTS))
+        told["given_split"] = {part: int(size) for part, size in zip(PARTS, sizes, strict=True)}
+    told["warnings"] = list(dataset.warnings) + _worries(dataset, per_person)
+    return told
+
+
+def _spread(counts: np.ndarray[Any, np.dtype[np.int64]]) -> dict[str, float]:
+    return {
+        "min": int(counts.min()),
+        "median": float(np.median(counts)),
+        "mean": float(counts.mean()),
+        "max": int(counts.max()),
+    }
+
+
+def _day(seconds: int) -> str:
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d")
+
+
+def _worries(dataset: Dataset, per_person: np.ndarray[Any, np.dtype[np.int64]]) -> list[str]:
+    log, worries = dataset.interactions, []
+    lonely = int((per_person < 2).sum())
+    if lonely:
+        worries.append(f"{lonely} of {dataset.n_users} people have a single row: nothing of theirs can be held out.")
+    if log.times is None:
+        worries.append("No timestamps: temporal splits and leave-last-out need them.")
+    else:
+        if len(np.unique(log.times[:1000])) == 1 and len(log) > 1:
+            worries.append("The first timestamps are all equal: is this column the time?")
+        if int((log.times < 0).sum()):
+            worries.append(f"{int((log.times < 0).sum())} rows are dated before 1970.")
+    if dataset.n_users > 1 and dataset.n_items == 1:
+        worries.append("There is a single item: are the columns taken for the right things?")
+    pairs = log.users.astype(np.int64) * dataset.n_items + log.items
+    repeats = len(pairs) - len(np.unique(pairs))
+    if repeats:
+        worries.append(f"{repeats} rows repeat a pair of person and item.")
+    return worries

@@ -1,0 +1,326 @@
+"""A log of one's own: CSV, TSV, Parquet, RecBole files (also gzipped), pandas and polars frames."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import itertools
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TextIO
+
+import numpy as np
+import polars as pl
+
+from tacit.data.clock import Where
+from tacit.data.columns import find_columns, knows
+from tacit.data.dataset import Tables
+from tacit.errors import DataError
+
+TEXT = (".csv", ".tsv", ".txt", ".dat", ".data", ".tab", ".inter", ".item", ".user", ".rating", ".ratings")
+"""Endings of text files; each may be followed by .gz."""
+
+_SAMPLE = 200
+_ITEM_FACTS = ("title", "category", "lat", "lon")
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How a text file is written: its separator, header and columns, found from its first lines."""
+
+    path: Path
+    separator: str  # '::' is possible
+    quoted: bool
+    has_header: bool
+    names: tuple[str, ...]
+    sample: tuple[tuple[str, ...], ...]
+    encoding: str
+
+    def rows(self, handle: TextIO) -> Iterator[list[str]]:
+        """Yield the fields of each row, header included, as the fast reader would see them."""
+        if self.separator == "::":
+            for line in handle:
+                yield line.rstrip("\r\n").split("::")
+        else:
+            yield from csv.reader(
+                handle, delimiter=self.separator, quoting=csv.QUOTE_MINIMAL if self.quoted else csv.QUOTE_NONE
+            )
+
+
+def suffix(path: Path) -> str:
+    """Return the ending of a file without .gz, in small letters."""
+    name = path.name.lower().removesuffix(".gz")
+    return Path(name).suffix
+
+
+def is_readable(path: Path) -> bool:
+    """Return whether the ending of a file is one we read."""
+    return suffix(path) in (*TEXT, ".parquet")
+
+
+def read_file(path: Path, mapping: Mapping[str, str]) -> tuple[Tables, Where]:
+    """Read one file of one's own into labelled columns, and say where each row stands in it."""
+    if not path.is_file():
+        raise DataError(f"There is no file {path}.")
+    if suffix(path) == ".parquet":
+        try:
+            frame = pl.read_parquet(path)
+        except (pl.exceptions.PolarsError, OSError) as error:
+            raise DataError(f"{path}: cannot be read as Parquet ({_first_line(error)}).") from None
+        return from_frame(frame, mapping, path.name), lambda row: f"{path.name}, row {row + 1}"
+    if suffix(path) not in TEXT:
+        raise DataError(
+            f"{path}: files ending in '{suffix(path)}' are not known.",
+            f"Known: {', '.join((*TEXT, '.parquet'))}, each text file also with .gz.",
+        )
+    layout = sniff(path, mapping)
+    roles = find_columns(layout.names, mapping, path.name)
+    frame = _read_text(layout, roles)
+    first = 2 if layout.has_header else 1
+    blank = (frame["user"].is_null() & frame["item"].is_null()).arg_true()
+    lines = (
+        np.arange(first, frame.height + first)
+        if len(blank) == 0
+        else np.delete(np.arange(first, frame.height + first), blank.to_numpy())
+    )
+    if len(blank):
+        frame = frame.filter(pl.col("user").is_not_null() | pl.col("item").is_not_null())
+
+    def where(row: int) -> str:
+        return f"{path.name}, line {lines[row]}"
+
+    if frame.height == 0:
+        raise DataError(f"{path}: there is a header but not a single row.", "It needs rows of user, item.")
+    return _tables(frame, {role: layout.names[at] for role, at in roles.items()}), where
+
+
+def sniff(path: Path, mapping: Mapping[str, str]) -> Layout:
+    """Find separator, header and column names from the first lines of a text file."""
+    encoding = "utf-8"
+    try:
+        head = _head(path, encoding)
+    except UnicodeDecodeError:
+        encoding = "iso-8859-1"
+        head = _head(path, encoding)
+    if not head:
+        raise DataError(f"{path}: the file is empty.", "It needs rows of user, item[, rating, timestamp].")
+    separator = _separator(path, head[0])
+    layout = Layout(path, separator, separator in ",;" or head[0].startswith('"'), True, (), (), encoding)
+    rows = [tuple(row) for row in layout.rows(iter(line + "\n" for line in head)) if row]  # type: ignore[arg-type]
+    if not rows:
+        raise DataError(f"{path}: there are only blank lines.", "It needs rows of user, item[, rating, timestamp].")
+    first = tuple(field.strip() for field in rows[0])
+    numbered = tuple(str(i + 1) for i in range(len(first)))
+    by_number = bool(mapping) and all(name in numbered for name in mapping.values()) and not knows(first)
+    has_header = not by_number and (knows(first) or any(name in first for name in mapping.values()))
+    if not has_header and not by_number:
+        names = _guess(first, rows)
+        if names is None and not any(_is_number(field) for field in first):
+            has_header = True  # words that we do not know: the caller lists them
+        elif names is None:
+            raise DataError(
+                f"{path.name}, line 1: no header, and {len(first)} columns whose meaning cannot be told: {rows[0]}.",
+                "Say which is which, by number: data.columns={user: 1, item: 2}.",
+            )
+        else:
+            return Layout(path, separator, layout.quoted, False, names, tuple(rows), encoding)
+    names = first if has_header else numbered
+    sample = tuple(rows[1:] if has_header else rows)
+    return Layout(path, separator, layout.quoted, has_header, names, sample, encoding)
+
+
+def _head(path: Path, encoding: str) -> list[str]:
+    try:
+        with _open(path, encoding) as handle:
+            return [line.rstrip("\r\n") for line in itertools.islice(handle, _SAMPLE)]
+    except (OSError, EOFError) as error:
+        if isinstance(error, UnicodeError):
+            raise
+        raise DataError(f"{path}: cannot be read ({_first_line(error)}).") from None
+
+
+def _open(path: Path, encoding: str) -> TextIO:
+    if path.name.lower().endswith(".gz"):
+        return gzip.open(path, "rt", encoding=encoding, newline="")
+    return path.open(encoding=encoding, newline="")
+
+
+def _separator(path: Path, line: str) -> str:
+    if suffix(path) in (".tsv", ".tab", ".inter", ".item", ".user"):
+        return "\t"
+    for separator in ("::", "\t", ";", ",", "|"):
+        if separator in line:
+            return separator
+    return " " if " " in line.strip() else ","
+
+
+def _guess(first: tuple[str, ...], rows: list[tuple[str, ...]]) -> tuple[str, ...] | None:
+    """Name the columns of a file without a header: user, item[, rating][, timestamp]."""
+    if not 2 <= len(first) <= 4 or not any(_is_number(field) for field in first):
+        return None
+    if len(first) == 2:
+        return ("user", "item")
+    if not _is_number(first[2]):
+        return None
+    stamps = all(_is_number(row[-1]) and float(row[-1]) >= 1e8 for row in rows if len(row) == len(first))
+    if len(first) == 3:
+        return ("user", "item", "timestamp" if stamps else "rating")
+    return ("user", "item", "rating", "timestamp") if stamps else None
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _is_id(text: str) -> bool:
+    text = text.strip()
+    return text.isascii() and text.isdigit() and len(text) < 19 and (text == "0" or text[0] != "0")
+
+
+def _read_text(layout: Layout, roles: Mapping[str, int]) -> pl.DataFrame:
+    """Read the needed columns fast; on any trouble read them as text, and find the line that is wrong."""
+    types: dict[str, Any] = {}
+    for role, at in roles.items():
+        seen = [row[at] for row in layout.sample if at < len(row)]
+        if role in ("user", "item"):
+            types[role] = pl.Int64 if seen and all(map(_is_id, seen)) else pl.String
+        elif role == "timestamp":
+            whole = all(field.strip().lstrip("-").isdigit() for field in seen)
+            types[role] = pl.Int64 if whole else pl.Float64 if all(map(_is_number, seen)) else pl.String
+        else:
+            types[role] = {"rating": pl.Float32, "lat": pl.Float64, "lon": pl.Float64}.get(role, pl.String)
+    frame = _try_read(layout, roles, types)
+    if frame is None and (types["user"] != pl.String or types["item"] != pl.String):
+        frame = _try_read(layout, roles, {**types, "user": pl.String, "item": pl.String})
+    if frame is None or any(frame[role].null_count() for role in roles if role not in _ITEM_FACTS):
+        _find_wrong_line(layout, roles)
+    if frame is None:
+        raise DataError(f"{layout.path}: cannot be read as a table.", "Save it as UTF-8 text with one row per line.")
+    return frame
+
+
+def _try_read(layout: Layout, roles: Mapping[str, int], types: Mapping[str, Any]) -> pl.DataFrame | None:
+    """Return the wanted columns, or None if a row does not fit their types or their number."""
+    step = 2 if layout.separator == "::" else 1  # read with ':' as separator, '::' leaves every other column empty
+    wanted = {role: f"column_{at * step + 1}" for role, at in roles.items()}
+    width = len(layout.names) * step - (step - 1)
+    schema: dict[str, Any] = {f"column_{i + 1}": pl.String for i in range(width)}
+    schema |= {column: types[role] for role, column in wanted.items()}
+    # Rows that are too long are noticed only when all columns are read; columns nobody wants may hold long texts.
+    chosen = None if step == 2 or len(wanted) == width else list(wanted.values())
+    try:
+        frame = pl.read_csv(
+            layout.path,
+            has_header=False,
+            skip_lines=1 if layout.has_header else 0,
+            separator=layout.separator[0],
+            quote_char='"' if layout.quoted else None,
+            columns=chosen,
+            schema=schema,
+            encoding="utf8" if layout.encoding == "utf-8" else layout.encoding,
+        )
+    except pl.exceptions.NoDataError:
+        return pl.DataFrame(schema={role: types[role] for role in wanted})
+    except (pl.exceptions.PolarsError, OSError, UnicodeError):
+        return None
+    return frame.select(pl.col(column).alias(role) for role, column in wanted.items())
+
+
+def _find_wrong_line(layout: Layout, roles: Mapping[str, int]) -> None:
+    """Walk through the file slowly and raise an error that names the first row that cannot be read."""
+    numeric = {"rating", "lat", "lon"}
+    stamp = roles.get("timestamp")
+    if stamp is not None and all(_is_number(row[stamp]) for row in layout.sample[:1] if stamp < len(row)):
+        numeric.add("timestamp")
+    try:
+        with _open(layout.path, layout.encoding) as handle:
+            line = 0
+            for number, row in enumerate(layout.rows(handle)):
+                line = number + 1
+                if (number == 0 and layout.has_header) or not row:
+                    continue
+                _check_row(layout, roles, numeric, row, line)
+    except UnicodeDecodeError as error:
+        raise DataError(f"{layout.path.name}, after line {line}: not UTF-8 text ({error.reason}).") from None
+    except csv.Error as error:
+        raise DataError(f"{layout.path.name}, line {line + 1}: {error}.") from None
+
+
+def _check_row(layout: Layout, roles: Mapping[str, int], numeric: set[str], row: list[str], line: int) -> None:
+    where = f"{layout.path.name}, line {line}"
+    if len(row) != len(layout.names):
+        raise DataError(f"{where}: {len(layout.names)} columns expected, {len(row)} seen: {row[:8]}.", "Mend this row.")
+    for role, at in roles.items():
+        field = row[at].strip()
+        if role in ("user", "item") and not field:
+            raise DataError(f"{where}: the {role} is missing in {row[:8]}.", "Mend or drop this row.")
+        if role in numeric and role not in _ITEM_FACTS and not (_is_number(field) and np.isfinite(float(field))):
+            raise DataError(f"{where}: cannot read the {role} '{row[at]}' as a number.", "Mend or drop this row.")
+        if role in numeric and role in _ITEM_FACTS and field and not _is_number(field):
+            raise DataError(f"{where}: cannot read the {role} '{row[at]}' as a number.", "Mend or drop this row.")
+
+
+def from_frame(frame: Any, mapping: Mapping[str, str], name: str = "the frame") -> Tables:
+    """Take a pandas or polars frame as labelled columns."""
+    if isinstance(frame, pl.LazyFrame):
+        frame = frame.collect()
+    names = [str(column) for column in frame.columns]
+    roles = find_columns(names, mapping, name)
+    if isinstance(frame, pl.DataFrame):
+        table = frame.select(pl.col(names[at]).alias(role) for role, at in roles.items())
+    else:
+        table = pl.DataFrame([_from_pandas(frame.iloc[:, at], role) for role, at in roles.items()])
+    if table.height == 0:
+        raise DataError(f"{name}: there are columns but not a single row.", "It needs rows of user, item.")
+    return _tables(table, {role: names[at] for role, at in roles.items()})
+
+
+def is_frame(source: object) -> bool:
+    """Return whether this is a polars or pandas frame, without importing pandas."""
+    kind = type(source)
+    return isinstance(source, pl.DataFrame | pl.LazyFrame) or (
+        kind.__name__ == "DataFrame" and kind.__module__.split(".")[0] == "pandas"
+    )
+
+
+def _from_pandas(column: Any, role: str) -> pl.Series:
+    if getattr(column.dtype, "tz", None) is not None:
+        column = column.dt.tz_convert("UTC").dt.tz_localize(None)
+    values = column.to_numpy()
+    if values.dtype.kind in "biufM":
+        return pl.Series(role, values.astype("datetime64[us]") if values.dtype.kind == "M" else values)
+    whole = all(isinstance(value, int | np.integer) for value in values[:_SAMPLE])
+    clean = [None if value is None or value != value else (value if whole else str(value)) for value in values.tolist()]
+    return pl.Series(role, clean, dtype=pl.Int64 if whole else pl.String, strict=False)
+
+
+def _tables(frame: pl.DataFrame, columns: dict[str, str]) -> Tables:
+    """Part the columns into the log and what they say about items."""
+    facts = [role for role in _ITEM_FACTS if role in frame.columns]
+    items = None
+    if facts:
+        text = [role for role in facts if frame.schema[role] == pl.String]
+        numbers = [role for role in ("lat", "lon") if role in facts and role not in text]
+        rest = [pl.col(role).cast(pl.String) for role in facts if role not in text and role not in numbers]
+        # min and median do not depend on the order of the rows
+        known = (
+            frame.lazy()
+            .with_columns(rest)
+            .group_by("item")
+            .agg(
+                *(pl.col(role).min() for role in facts if role not in numbers and role != "category"),
+                *(pl.col(role).median() for role in numbers),
+                *([pl.col("category").str.split("|").explode().unique().drop_nulls()] if "category" in facts else []),
+            )
+        )
+        items = known.collect()
+    return Tables(frame.drop(facts), items, columns=columns)
+
+
+def _first_line(error: BaseException) -> str:
+    return str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__

@@ -1,0 +1,138 @@
+"""Filters of a log, in one fixed order: threshold, duplicates, items, people, core."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
+
+from tacit.data.dataset import Dataset, Step
+from tacit.errors import DataError
+from tacit.types import Config, Interactions
+
+
+class FilterConfig(Config):
+    """What of the log is kept."""
+
+    min_rating: float | None = Field(None, description="keep only rows rated at least so high (binarisation)")
+    duplicates: Literal["latest", "keep"] = Field(
+        "latest", description="a person's repeated rows of one item: keep the latest, or all of them"
+    )
+    min_per_item: int = Field(0, ge=0, description="keep items that at least so many different people had")
+    min_per_user: int = Field(0, ge=0, description="keep people with at least so many rows")
+    core: int = Field(0, ge=0, description="k of the k-core: repeat both filters until nobody and nothing falls out")
+
+
+def prepare(dataset: Dataset, config: FilterConfig) -> Dataset:
+    """Return the dataset with its filters applied; people and items that lost everything leave the vocabularies."""
+    log, given = dataset.interactions, dataset.given
+    kept = np.arange(len(log))
+    steps = [_step("as read", log)]
+    for what, rows in _filters(log, given, config):
+        before, kept = len(kept), rows
+        if len(kept) < before:
+            steps.append(_step(what, log.take(kept)))
+        if len(kept) == 0:
+            raise DataError(
+                f"The filters of '{dataset.name}' leave nothing: {_told(steps)}.", "Ask for less, or take more data."
+            )
+    return compact(dataset, kept, tuple(steps))
+
+
+def _filters(
+    log: Interactions, given: NDArray[np.int8] | None, config: FilterConfig
+) -> Iterator[tuple[str, NDArray[np.int64]]]:
+    kept = np.arange(len(log))
+    if config.min_rating is not None:
+        if log.values is None:
+            raise DataError(
+                "data.min_rating needs ratings, but the data has none.", "Leave it out, or name the column of ratings."
+            )
+        kept = kept[log.values >= np.float32(config.min_rating)]
+        yield f"min_rating={config.min_rating:g}", kept
+    if config.duplicates == "latest":
+        kept = latest(log, kept, given)
+        yield "duplicates=latest", kept
+    if config.min_per_item > 1:
+        kept = kept[_people_per_item(log, kept)[log.items[kept]] >= config.min_per_item]
+        yield f"min_per_item={config.min_per_item}", kept
+    if config.min_per_user > 1:
+        kept = kept[_rows_per_user(log, kept)[log.users[kept]] >= config.min_per_user]
+        yield f"min_per_user={config.min_per_user}", kept
+    if config.core > 1:
+        yield f"core={config.core}", _core(log, kept, config.core)
+
+
+def latest(log: Interactions, rows: NDArray[np.int64], given: NDArray[np.int8] | None) -> NDArray[np.int64]:
+    """Return the rows without repeats of (person, item): the latest stays, at equal times the highest rated.
+
+    Without times the last row stays. Rows of different parts of a ready split are never merged.
+    """
+    pairs = log.users[rows].astype(np.int64) * len(log.item_ids) + log.items[rows]
+    if given is not None:
+        pairs = pairs * 3 + given[rows]
+    in_order = np.sort(pairs)
+    if not (in_order[1:] == in_order[:-1]).any():
+        return rows
+    del in_order
+    order = np.arange(len(rows))
+    if log.times is not None:
+        if log.values is not None:
+            order = np.argsort(log.values[rows], kind="stable")
+        order = order[np.argsort(log.times[rows[order]], kind="stable")]
+    order = order[np.argsort(pairs[order], kind="stable")]
+    last = np.ones(len(order), bool)
+    last[:-1] = pairs[order[1:]] != pairs[order[:-1]]
+    return rows[np.sort(order[last])]
+
+
+def _core(log: Interactions, kept: NDArray[np.int64], k: int) -> NDArray[np.int64]:
+    while True:
+        before = len(kept)
+        kept = kept[_rows_per_user(log, kept)[log.users[kept]] >= k]
+        kept = kept[_people_per_item(log, kept)[log.items[kept]] >= k]
+        if len(kept) == before:
+            return kept
+
+
+def _rows_per_user(log: Interactions, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+    return np.bincount(log.users[rows], minlength=len(log.user_ids))
+
+
+def _people_per_item(log: Interactions, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+    pairs = log.users[rows].astype(np.int64) * len(log.item_ids) + log.items[rows]
+    pairs.sort()
+    distinct = np.ones(len(pairs), bool)
+    distinct[1:] = pairs[1:] != pairs[:-1]
+    return np.bincount(pairs[distinct] % len(log.item_ids), minlength=len(log.item_ids))
+
+
+def compact(dataset: Dataset, rows: NDArray[np.int64], steps: tuple[Step, ...]) -> Dataset:
+    """Return the dataset of some rows, with only the people and items that occur in them."""
+    log = dataset.interactions if len(rows) == len(dataset) else dataset.interactions.take(rows)
+    has_user = np.bincount(log.users, minlength=len(log.user_ids)) > 0
+    has_item = np.bincount(log.items, minlength=len(log.item_ids)) > 0
+    users, items = log.users, log.items
+    user_ids, catalog = log.user_ids, dataset.catalog
+    if not has_user.all():
+        users = (np.cumsum(has_user, dtype=np.int32) - np.int32(1))[users]
+        user_ids = user_ids.take(np.flatnonzero(has_user))
+    if not has_item.all():
+        items = (np.cumsum(has_item, dtype=np.int32) - np.int32(1))[items]
+        catalog = catalog.take(np.flatnonzero(has_item))
+    given = None if dataset.given is None else dataset.given[rows]
+    log = Interactions(users, items, log.values, log.times, user_ids, catalog.item_ids)
+    return replace(dataset, interactions=log, catalog=catalog, given=given, steps=steps)
+
+
+def _step(what: str, log: Interactions) -> Step:
+    people = int((np.bincount(log.users, minlength=1) > 0).sum())
+    return Step(what, len(log), people, int((np.bincount(log.items, minlength=1) > 0).sum()))
+
+
+def _told(steps: list[Step]) -> str:
+    return " -> ".join(f"{s.what} {s.rows} rows, {s.people} people, {s.items} items" for s in steps)

@@ -1,0 +1,149 @@
+"""Folders: a log beside tables of items and a knowledge graph, or the files of a ready split."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+
+from tacit.data.clock import Where
+from tacit.data.dataset import Graph, Tables
+from tacit.data.files import is_readable, read_file
+from tacit.errors import DataError
+
+_PARTS = {"train": "train", "training": "train", "valid": "validation", "validation": "validation", "val": "validation"}
+_PARTS |= {"dev": "validation", "test": "test", "testing": "test"}
+_FACTS = {"item": "item", "title": "title", "genres": "category", "category": "category", "lat": "lat", "lon": "lon"}
+
+
+def read_folder(folder: Path, mapping: Mapping[str, str], graph: bool) -> tuple[Tables, Where]:
+    """Read a folder of one's own: interactions.*, or train.* and test.* [and validation.*], with items.* if present."""
+    if find(folder, "interactions") is not None:
+        return read_layout(folder, "interactions", mapping, graph)
+    parts = _ready_split(folder)
+    if "train" in parts and "test" in parts:
+        tables, where = _read_parts(parts, mapping)
+        items, knowledge = read_items(folder), read_graph(folder) if graph else None
+        return replace(tables, items=items if items is not None else tables.items, graph=knowledge), where
+    logs = [path for path in sorted(folder.iterdir()) if path.suffix == ".inter"]
+    if len(logs) == 1:
+        return read_file(logs[0], mapping)
+    seen = ", ".join(sorted(path.name for path in folder.iterdir())[:12]) or "nothing"
+    raise DataError(
+        f"{folder}: neither interactions.* nor train.* and test.* are in it; seen: {seen}.",
+        "Name one file of it, or put interactions.tsv (and items.tsv) there.",
+    )
+
+
+def read_layout(folder: Path, log_name: str, mapping: Mapping[str, str], graph: bool) -> tuple[Tables, Where]:
+    """Read a log with the tables beside it: items (title, genres or category, lat, lon), kg and item_entity."""
+    path = find(folder, log_name)
+    if path is None:
+        raise DataError(f"{folder}: there is no file {log_name}.tsv.gz (or .csv, .tsv, .parquet).")
+    tables, where = read_file(path, mapping)
+    items = read_items(folder)
+    graphed = read_graph(folder) if graph else None
+    return replace(tables, items=items if items is not None else tables.items, graph=graphed), where
+
+
+def find(folder: Path, stem: str) -> Path | None:
+    """Return the readable file of that stem in a folder, whatever its ending."""
+    if not folder.is_dir():
+        return None
+    for path in sorted(folder.iterdir()):
+        if path.is_file() and path.name.split(".")[0] == stem and is_readable(path):
+            return path
+    return None
+
+
+def read_items(folder: Path) -> pl.DataFrame | None:
+    """Return what items.* in a folder says about items, or None."""
+    path = find(folder, "items")
+    if path is None:
+        return None
+    frame = read_table(path)
+    if "item" not in frame.columns:
+        raise DataError(f"{path}: no column 'item'; columns seen: {', '.join(frame.columns)}.")
+    known = {column: role for column, role in _FACTS.items() if column in frame.columns}
+    return frame.select(
+        pl.col(column).cast(pl.Float64, strict=False).alias(role)
+        if role in ("lat", "lon")
+        else pl.col(column).alias(role)
+        for column, role in known.items()
+    )
+
+
+def read_graph(folder: Path) -> Graph:
+    """Return the knowledge graph of a folder: kg.* and item_entity.*, or ready features.* of items."""
+    links, triples, features = (find(folder, stem) for stem in ("item_entity", "kg", "features"))
+    if links is not None and triples is not None:
+        return Graph(read_table(triples).select("head", "relation", "tail"), read_table(links).select("item", "entity"))
+    if links is not None and features is not None:
+        return _from_features(read_table(features), read_table(links), find(folder, "predicates"))
+    raise DataError(
+        f"data.graph is set, but {folder} holds no knowledge graph.",
+        "It needs kg.tsv (head, relation, tail) and item_entity.tsv (item, entity).",
+    )
+
+
+def _from_features(features: pl.DataFrame, links: pl.DataFrame, predicates: Path | None) -> Graph:
+    """Turn (item, predicate, object) rows into triples whose relation is the whole path of predicates."""
+    rows = features.join(links.select("item", "entity"), on="item", how="inner", maintain_order="left")
+    if predicates is not None:
+        paths = read_table(predicates).select("predicate", "path")
+        rows = rows.join(paths, on="predicate", how="left", maintain_order="left")
+        rows = rows.with_columns(predicate=pl.coalesce("path", "predicate"))
+    triples = rows.select(head="entity", relation="predicate", tail="object")
+    return Graph(triples, links.select("item", "entity"))
+
+
+def read_table(path: Path) -> pl.DataFrame:
+    """Read a small table with a header, every column as text."""
+    if path.name.endswith(".parquet"):
+        return pl.read_parquet(path).cast(pl.String)
+    comma = path.name.lower().removesuffix(".gz").endswith(".csv")
+    try:
+        return pl.read_csv(
+            path, separator="," if comma else "\t", quote_char='"' if comma else None, infer_schema=False
+        )
+    except (pl.exceptions.PolarsError, OSError) as error:
+        raise DataError(f"{path}: cannot be read as a table ({str(error).splitlines()[0]}).") from None
+
+
+def _ready_split(folder: Path) -> dict[str, Path]:
+    """Return part -> file for files named like train.tsv, valid.csv.gz or ml.test.rating."""
+    parts: dict[str, Path] = {}
+    for path in sorted(folder.iterdir()):
+        words = [word for word in path.name.lower().split(".") if word in _PARTS]
+        if path.is_file() and words and is_readable(path):
+            part = _PARTS[words[0]]
+            if part in parts:
+                raise DataError(f"{folder}: both {parts[part].name} and {path.name} look like the {part} part.")
+            parts[part] = path
+    return parts
+
+
+def _read_parts(parts: Mapping[str, Path], mapping: Mapping[str, str]) -> tuple[Tables, Where]:
+    read = {part: read_file(path, mapping) for part, path in parts.items()}
+    logs = {part: tables.log for part, (tables, _) in read.items()}
+    common = [role for role in logs["train"].columns if all(role in log.columns for log in logs.values())]
+    for role in ("user", "item"):  # one type for ids, should the files disagree
+        if len({log.schema[role] for log in logs.values()}) > 1:
+            logs = {part: log.with_columns(pl.col(role).cast(pl.String)) for part, log in logs.items()}
+    log = pl.concat(
+        [log.select(common).with_columns(split=pl.lit(part)) for part, log in logs.items()], how="vertical_relaxed"
+    )
+    ends = np.cumsum([frame.height for frame in logs.values()])
+    places = [where for _, where in read.values()]
+
+    def where(row: int) -> str:
+        part = int(np.searchsorted(ends, row, side="right"))
+        return places[part](row - (int(ends[part - 1]) if part else 0))
+
+    dropped = sorted({role for frame in logs.values() for role in frame.columns} - set(common))
+    warnings = (f"Not in all parts of the split, so left out: {', '.join(dropped)}.",) if dropped else ()
+    columns = {role: name for role, name in read["train"][0].columns.items() if role in common}
+    return Tables(log, read["train"][0].items, columns=columns, warnings=warnings), where

@@ -1,0 +1,156 @@
+"""load: a name, a path or a frame becomes a filtered Dataset. The one way data comes in."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Self
+
+from pydantic import Field, ValidationError, model_validator
+
+from tacit.data.dataset import Dataset, assemble
+from tacit.data.download import Progress
+from tacit.data.fetch import fetch
+from tacit.data.files import from_frame, is_frame, read_file
+from tacit.data.filters import FilterConfig, prepare
+from tacit.data.folder import read_folder, read_graph, read_layout
+from tacit.data.formats.images import Digits, Faces, celeba, mnist
+from tacit.data.sources import SOURCES, Place, Source, locate, named
+from tacit.data.town import town
+from tacit.errors import ConfigError, DataError, nearest
+
+_TOWN_ONLY = ("people", "places", "visits", "seed")
+_PEPPER = {"foursquare-nyc": {"user": "1", "item": "2", "rating": "3", "lat": "5", "lon": "6"}}
+
+
+class DataConfig(FilterConfig):
+    """Which data, and what of it."""
+
+    source: str = Field("town", description="name of a dataset, or path of a file or folder of one's own")
+    columns: dict[str, str] = Field(
+        default_factory=dict,
+        description="role -> column for files of one's own, where names are unusual; or its number",
+    )
+    table: str | None = Field(None, description="which log, for datasets with several (lastfm-2k: tags or listens)")
+    graph: bool = Field(False, description="load the knowledge graph of the items too")
+    people: int = Field(1000, ge=2, description="town: how many people live there")
+    places: int = Field(800, ge=2, description="town: how many places there are")
+    visits: int = Field(60, ge=2, description="town: mean number of visits of a person in a year")
+    seed: int = Field(0, ge=0, description="town: which town")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _numbers_name_columns(cls, given: Any) -> Any:
+        if isinstance(given, dict) and isinstance(given.get("columns"), dict):
+            return {**given, "columns": {role: str(name) for role, name in given["columns"].items()}}
+        return given
+
+    @model_validator(mode="after")
+    def _has_effect(self) -> Self:
+        is_named = self.source in SOURCES
+        if self.source != "town":
+            for option in _TOWN_ONLY:
+                if getattr(self, option) != type(self).model_fields[option].default:
+                    raise ValueError(f"'{option}' belongs to source 'town', not to '{self.source}'")
+        if self.columns and (is_named or self.source == "town"):
+            raise ValueError(f"'columns' is for files of one's own; the columns of '{self.source}' are known")
+        if self.table is not None:
+            tables = SOURCES[self.source].tables if is_named else ()
+            if self.table not in tables:
+                known = ", ".join(tables) or "it has only one"
+                raise ValueError(f"'{self.source}' has no table '{self.table}' ({known})")
+        return self
+
+
+def load(source: Any = "town", progress: Progress | None = None, **options: Any) -> Dataset:
+    """Return a dataset by name, path, pandas or polars frame, or DataConfig, with its filters applied.
+
+    A named dataset is looked up under TACIT_DATA, then in the cache, then fetched from its official home.
+    """
+    if isinstance(source, DataConfig):
+        config = source.model_copy(update=options) if options else source
+        return prepare(read(config, progress), config)
+    if is_frame(source):
+        config = data_config(source="frame", **options)
+        tables = from_frame(source, config.columns)
+        return prepare(assemble("frame", tables, "the frame"), config)
+    if not isinstance(source, str | Path):
+        raise DataError(
+            f"Cannot load data from {type(source).__name__}.", "Give a name, a path, or a pandas or polars frame."
+        )
+    config = data_config(source=str(source), **options)
+    return prepare(read(config, progress), config)
+
+
+def data_config(**options: Any) -> DataConfig:
+    """Check options of data; the first problem becomes one clear ConfigError."""
+    try:
+        return DataConfig(**options)
+    except ValidationError as error:
+        first = error.errors()[0]
+        option = ".".join(str(part) for part in first["loc"])
+        if first["type"] == "extra_forbidden":
+            raise ConfigError(f"data has no option '{option}'.", nearest(option, DataConfig.model_fields)) from None
+        message = first["msg"].removeprefix("Value error, ")
+        seen = f" (seen: {first['input']!r})" if option else ""
+        raise ConfigError(f"data{'.' + option if option else ''}: {message}{seen}.") from None
+
+
+def read(config: DataConfig, progress: Progress | None = None) -> Dataset:
+    """Return the whole dataset of a configuration, before its filters."""
+    if config.source == "town":
+        return town(config.people, config.places, config.visits, config.seed, config.graph)
+    if config.source in SOURCES:
+        return _read_named(named(config.source), config, progress)
+    path = Path(config.source).expanduser()
+    if path.is_dir():
+        tables, where = read_folder(path, config.columns, config.graph)
+    elif path.is_file():
+        if config.graph:
+            raise DataError(
+                f"data.graph is set, but {path} is a single file.",
+                "Give a folder with interactions.tsv, kg.tsv and item_entity.tsv.",
+            )
+        tables, where = read_file(path, config.columns)
+    else:
+        if path.suffix or len(path.parts) > 1:
+            raise DataError(f"There is no file or folder {path}.")
+        named(config.source)
+    return assemble(path.name, tables, str(path), where)
+
+
+def _read_named(source: Source, config: DataConfig, progress: Progress | None) -> Dataset:
+    if source.name in _IMAGES:
+        raise DataError(
+            f"'{source.name}' holds pictures, not what people did with items.",
+            f"Use tacit.data.load_images('{source.name}').",
+        )
+    place = locate(source) or fetch(source.name, progress)
+    table = config.table or (source.tables[0] if source.tables else "")
+    where = None
+    if source.name == "pepper-splits":
+        tables, where = read_folder(place.folder / table, _PEPPER.get(table, {}), config.graph)
+    elif place.form == "tables":
+        log = "listens" if table == "listens" else "interactions"
+        tables, where = read_layout(place.folder, log, {}, config.graph)
+    elif source.parse is not None:
+        tables = source.parse(place.folder, table)
+        if config.graph:
+            tables = replace(tables, graph=read_graph(place.folder))
+    else:
+        raise DataError(f"'{source.name}' is not in the form that is known: interactions.tsv.", source.ask)
+    tables = replace(tables, before_1970=source.before_1970)
+    name = f"{source.name}:{table}" if config.table else source.name
+    return assemble(name, tables, str(place.folder), where)
+
+
+_IMAGES: dict[str, Callable[[Path], Digits | Faces]] = {"mnist": mnist, "celeba-attributes": celeba}
+
+
+def load_images(name: str, progress: Progress | None = None) -> Digits | Faces:
+    """Return MNIST's digits or CelebA's attributes."""
+    if name not in _IMAGES:
+        raise DataError(f"There are no pictures named '{name}'.", nearest(name, _IMAGES))
+    place: Place = locate(named(name)) or fetch(name, progress)
+    return _IMAGES[name](place.folder)

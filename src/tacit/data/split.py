@@ -1,0 +1,215 @@
+"""The split: what a method may learn from, and what is held back. Only the evaluation room can open the latter."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
+
+from tacit.data.dataset import Dataset
+from tacit.data.draws import ragged_bits
+from tacit.errors import ConfigError, DataError
+from tacit.random import Key
+from tacit.types import Catalog, Clients, Config, Heldout, Interactions, Vocabulary, offsets
+
+TRAIN, VALIDATION, TEST = np.int8(0), np.int8(1), np.int8(2)
+
+
+class SplitConfig(Config):
+    """How each person's rows are parted."""
+
+    kind: Literal["temporal", "leave-last-out", "random", "given"] = Field(
+        "temporal", description="newest share, newest one, random share, or the split that came with the data"
+    )
+    test: float = Field(0.2, gt=0, lt=1, description="share of a person's rows held out, rounded down")
+    validation: bool | float = Field(
+        False, description="carve a validation part from train in the same way; or its share"
+    )
+    ties: Literal["smaller-item", "larger-item", "file-order"] = Field(
+        "smaller-item", description="at equal times, which row counts as later: smaller or larger item id, or lower row"
+    )
+    catalog: Literal["all", "train"] = Field(
+        "all", description="'train': items without a training row cannot be ranked"
+    )
+    negatives: Literal["clean", "legacy"] = Field(
+        "clean", description="'legacy' tells training which items are held out, as much published code does: a leak"
+    )
+
+
+@dataclass(frozen=True)
+class Split:
+    """A dataset parted for one experiment. All parts hold the same people in the same order."""
+
+    train: Clients
+    validation: Heldout | None
+    test: Heldout
+    catalog: Catalog
+    user_ids: Vocabulary
+    sampling: Literal["clean", "legacy"]
+    counts: Mapping[str, int]
+
+
+def split(dataset: Dataset, config: SplitConfig, key: Key) -> Split:
+    """Part each person's rows into train, validation and test."""
+    parts = assign(dataset, config, key)
+    if not (parts == TEST).any():
+        longest = int(np.bincount(dataset.interactions.users).max())
+        raise DataError(
+            f"Nobody in '{dataset.name}' has anything to hold out: the longest history has {longest} rows, "
+            f"split.kind is {config.kind} with test={config.test:g}.",
+            "Raise split.test, or take split.kind=leave-last-out.",
+        )
+    if not (parts == TRAIN).any():
+        raise DataError(f"The split of '{dataset.name}' leaves nothing to train on.", "Lower split.test.")
+    return _build(dataset, parts, config)
+
+
+def assign(dataset: Dataset, config: SplitConfig, key: Key) -> NDArray[np.int8]:
+    """Return 0 (train), 1 (validation) or 2 (test) for each row of the log."""
+    if config.kind == "given":
+        return _given(dataset, config)
+    log = dataset.interactions
+    n = np.bincount(log.users, minlength=len(log.user_ids))
+    rank = _age(log, n, config, dataset.name, key)
+    if config.kind == "leave-last-out":
+        if not isinstance(config.validation, bool):
+            raise ConfigError(
+                f"split.validation={config.validation} is a share, but leave-last-out holds out single rows.",
+                "Set split.validation to true or false.",
+            )
+        _long_enough(dataset, n, 3 if config.validation else 2)
+        n_test = np.ones_like(n)
+        n_validation = n_test * int(config.validation)
+    else:
+        n_test = _share(config.test, n)
+        ratio = config.test if config.validation is True else float(config.validation)
+        if not 0 <= ratio < 1:
+            raise ConfigError(f"split.validation must be true, false or a share below 1, seen {config.validation}.")
+        n_validation = _share(ratio, n - n_test)
+    parts = np.full(len(log), TRAIN)
+    parts[rank < (n_test + n_validation)[log.users]] = VALIDATION
+    parts[rank < n_test[log.users]] = TEST
+    return parts
+
+
+def _share(ratio: float, n: NDArray[np.int64]) -> NDArray[np.int64]:
+    """floor(ratio * n) in exact decimal arithmetic, so that 0.29 of 100 is 29."""
+    exact = Fraction(repr(ratio))
+    sizes, at = np.unique(n, return_inverse=True)
+    return np.array([int(exact * size) for size in sizes.tolist()], np.int64)[at]
+
+
+def _age(log: Interactions, n: NDArray[np.int64], config: SplitConfig, name: str, key: Key) -> NDArray[np.int64]:
+    """Return each row's place among its person's rows, 0 = first to be held out."""
+    if config.kind == "random":
+        by_item = np.lexsort((*_identity(log), log.items, log.users))
+        draws = np.empty(len(log), np.uint64)
+        draws[by_item] = ragged_bits(key.child("split"), np.arange(len(n)), n)
+        order = np.lexsort((draws, log.users))
+    else:
+        times = log.times
+        if times is None:
+            if config.ties != "file-order":
+                raise DataError(
+                    f"split.kind={config.kind} needs timestamps, but '{name}' has none.",
+                    "Take split.kind=random, name the column with data.columns, or set split.ties=file-order "
+                    "if the rows are in order of time.",
+                )
+            times = np.zeros(len(log), np.int64)
+        newest = -times
+        if config.ties == "file-order":
+            order = np.lexsort((-np.arange(len(log)), newest, log.users))
+        else:
+            items = log.items if config.ties == "smaller-item" else -log.items
+            order = np.lexsort((*_identity(log), items, newest, log.users))
+    rank = np.empty(len(log), np.int64)
+    rank[order] = np.arange(len(log)) - np.repeat(offsets(n)[:-1], n)
+    return rank
+
+
+def _identity(log: Interactions) -> tuple[NDArray[np.float32] | NDArray[np.int64], ...]:
+    """What tells repeated rows of one item apart whatever their order in the file."""
+    return tuple(column for column in (log.values, log.times) if column is not None)
+
+
+def _long_enough(dataset: Dataset, n: NDArray[np.int64], needed: int) -> None:
+    short = int((n < needed).sum())
+    if short:
+        raise DataError(
+            f"leave-last-out needs at least {needed} rows per person, but {short} of {len(n)} people in "
+            f"'{dataset.name}' have fewer.",
+            f"Set data.min_per_user={needed}.",
+        )
+
+
+def _given(dataset: Dataset, config: SplitConfig) -> NDArray[np.int8]:
+    if dataset.given is None:
+        raise DataError(
+            f"split.kind=given, but '{dataset.name}' came without a split.",
+            "Give a folder with train, validation and test files, or a column 'split'.",
+        )
+    if config.validation is not False and not (dataset.given == VALIDATION).any():
+        raise DataError(f"split.validation is set, but the given split of '{dataset.name}' has no validation part.")
+    if config.validation is False:
+        return np.where(dataset.given == VALIDATION, TRAIN, dataset.given)
+    return dataset.given
+
+
+def _build(dataset: Dataset, parts: NDArray[np.int8], config: SplitConfig) -> Split:
+    log, catalog = dataset.interactions, dataset.catalog
+    items = log.items
+    if config.catalog == "train":
+        known = np.zeros(catalog.n_items, bool)
+        known[items[parts == TRAIN]] = True
+        catalog = catalog.take(np.flatnonzero(known))
+        items = np.where(known, np.cumsum(known, dtype=np.int32) - np.int32(1), np.int32(-1))[items]
+    log = Interactions(log.users, items, log.values, log.times, log.user_ids, catalog.item_ids)
+    train = cohort(log, parts == TRAIN)
+    validation = None
+    if (parts == VALIDATION).any():
+        validation = Heldout(cohort(log, parts == VALIDATION), train)
+    rankable = items >= 0
+    test = Heldout(cohort(log, parts == TEST), cohort(log, (parts != TEST) & rankable))
+    if config.negatives == "legacy":
+        avoid = cohort(log, (parts != TRAIN) & rankable)
+        train = Clients(train.ids, train.ptr, train.items, train.n_items, train.values, train.times, avoid)
+    return Split(train, validation, test, catalog, log.user_ids, config.negatives, _counts(log, parts))
+
+
+def cohort(log: Interactions, rows: NDArray[np.bool_]) -> Clients:
+    """Return every person's history among some rows, items in order."""
+    at = np.flatnonzero(rows)
+    keys: tuple[NDArray[np.int32] | NDArray[np.int64], ...] = (log.items[at], log.users[at])
+    if log.times is not None:
+        keys = (log.times[at], *keys)
+    at = at[np.lexsort(keys)]
+    return Clients(
+        np.arange(len(log.user_ids), dtype=np.int64),
+        offsets(np.bincount(log.users[at], minlength=len(log.user_ids))),
+        log.items[at],
+        len(log.item_ids),
+        None if log.values is None else log.values[at],
+        None if log.times is None else log.times[at],
+    )
+
+
+def _counts(log: Interactions, parts: NDArray[np.int8]) -> dict[str, int]:
+    n_items = max(len(log.item_ids), 1)
+    pairs = log.users.astype(np.int64) * n_items + log.items
+    heldout = parts != TRAIN
+    repeated = np.isin(pairs[heldout & (log.items >= 0)], pairs[parts == TRAIN])
+    return {
+        "people": len(log.user_ids),
+        "people_tested": len(np.unique(log.users[parts == TEST])),
+        "items": len(log.item_ids),
+        "train": int((parts == TRAIN).sum()),
+        "validation": int((parts == VALIDATION).sum()),
+        "test": int((parts == TEST).sum()),
+        "not_in_catalog": int((log.items < 0).sum()),
+        "heldout_also_in_train": int(repeated.sum()),
+    }
