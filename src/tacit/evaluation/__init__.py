@@ -1,17 +1,30 @@
 """How good, how varied, how fair: one value per person first."""
 
+from tacit.evaluation.compare import Comparison, Pair, Row, average, compare, holm
 from tacit.evaluation.config import EvaluationConfig
 from tacit.evaluation.evaluate import evaluate
 from tacit.evaluation.heldout import narrow, sample_people
+from tacit.evaluation.leak import Leak, verdict
+from tacit.evaluation.lists import CategoryBias
 from tacit.evaluation.ranking import PairScorer, Scorer
-from tacit.evaluation.result import Evaluation
+from tacit.evaluation.result import Evaluation, mean_interval
 
 __all__ = [
+    "CategoryBias",
+    "Comparison",
     "Evaluation",
     "EvaluationConfig",
+    "Leak",
+    "Pair",
     "PairScorer",
+    "Row",
     "Scorer",
+    "average",
+    "compare",
     "evaluate",
+    "holm",
+    "mean_interval",
     "narrow",
     "sample_people",
+    "verdict",
 ]

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,7 +26,7 @@ class Positions:
     ptr: NDArray[np.int64]  # [P + 1]
     values: Values  # [H]
 
-    @property
+    @cached_property
     def sizes(self) -> NDArray[np.int64]:
         """How many items each person has held out, [P]."""
         return np.diff(self.ptr)
@@ -40,7 +41,7 @@ class Positions:
         inside: NDArray[np.bool_] = (self.values <= k) & (self.nth < k)
         return inside
 
-    @property
+    @cached_property
     def nth(self) -> NDArray[np.int64]:
         """How many items of the same person stand before each, [H]."""
         return np.arange(len(self.values)) - np.repeat(self.ptr[:-1], self.sizes)
@@ -142,11 +143,6 @@ def accuracy(found: Positions, ks: tuple[int, ...], *, apart: bool = False) -> d
     >>> accuracy(found, (2,), apart=True)["HR@2"].tolist(), accuracy(found, (2,))["HR@2"].tolist()
     ([0.5], [1.0])
     """
-    values: dict[str, Values] = {}
-    for k in ks:
-        for name, metric in METRICS.items():
-            if apart:
-                values[f"{name}@{k}"] = found.per_person(metric(found.apart(), k)) / found.sizes
-            else:
-                values[f"{name}@{k}"] = metric(found, k)
-    return values
+    judged = found.apart() if apart else found
+    values = {f"{name}@{k}": metric(judged, k) for k in ks for name, metric in METRICS.items()}
+    return {name: found.per_person(value) / found.sizes for name, value in values.items()} if apart else values

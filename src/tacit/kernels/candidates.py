@@ -32,10 +32,10 @@ def _draw(state, excluded, stamp, unseen, n, drawn):
     taken = 0
     while taken < n:
         state += GAMMA
-        item = np.int64(high(mix(state), n_items))
-        if excluded[item] < stamp:
-            excluded[item] = stamp
-            drawn[taken] = item
+        found = np.int64(high(mix(state), n_items))
+        if excluded[found] < stamp:
+            excluded[found] = stamp
+            drawn[taken] = found
             taken += 1
     for q in range(n):
         excluded[drawn[q]] = 0

@@ -63,8 +63,8 @@ def _best(keys, order, best):
 @njit(cache=True, nogil=True, error_model="numpy")
 def _count_equal(keys, key):
     total = 0
-    for j in range(keys.size):
-        total += keys[j] == key
+    for other in keys:
+        total += other == key
     return total
 
 
@@ -83,8 +83,10 @@ def _places(keys, best, truth, positions):
             equal = 0
             for q in range(k):
                 other = np.int32(best[q] >> 32)
-                better += other > key
-                equal += other == key
+                if other > key:
+                    better += 1
+                elif other == key:
+                    equal += 1
             if key == last:
                 if tied_with_last < 0:
                     tied_with_last = _count_equal(keys, key)
@@ -150,8 +152,8 @@ def auc_rows(bits, rows, seen_ptr, seen, truth_ptr, truth, auc):
                 auc[first + t] = 0.0
                 continue
             better = 0
-            for j in range(keys.size):
-                better += keys[j] > own[t]
+            for key in keys:
+                better += key > own[t]
             equal = _count_equal(keys, own[t])
             auc[first + t] = (others - better - 0.5 * equal) / others if others else 0.5
     return -1
