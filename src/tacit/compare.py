@@ -5,19 +5,17 @@ from __future__ import annotations
 from itertools import groupby
 from pathlib import Path
 
-import numpy as np
-
 from tacit.config import Comparison, Experiment, to_yaml
 from tacit.data import Dataset
-from tacit.errors import EvaluationError
-from tacit.evaluation import confidence, versus_best
+from tacit.evaluation import Evaluation, average, mean_interval
+from tacit.evaluation import compare as test_differences
 from tacit.report.compared import Compared, Row
+from tacit.report.figures import draw, save_figures
 from tacit.report.folder import Run, whole_folder, write_json
 from tacit.report.page import write_report
-from tacit.report.tables import write_tables
+from tacit.report.table import write_tables
 from tacit.run import Bench, folder_name, prepare, run, silent
 from tacit.runtimes.central import Progress
-from tacit.types import Floats
 
 
 def compare(
@@ -31,6 +29,7 @@ def compare(
     for label, group in groupby(planned, key=lambda pair: pair[0]):
         runs = []
         for _, experiment in group:
+
             def shown(what: str, at: int, total: int, label: str = label, done: int = done) -> None:
                 progress(f"{done + 1}/{len(planned)} {label}: {what}", at, total)
 
@@ -44,7 +43,8 @@ def compare(
         (partial / "comparison.yaml").write_text(to_yaml(comparison), encoding="utf-8")
         write_json(partial / "result.json", finished.as_json())
         write_tables(finished, partial)
-        write_report(finished, partial / "report.html", figures=partial / "figures")
+        write_report(finished, partial / "report.html")
+        save_figures(draw(finished), partial / "figures")
     return finished
 
 
@@ -58,11 +58,38 @@ def run_repeatedly(
     return _compared(experiment.name, experiment.evaluation.primary, [(experiment.method.name, runs)])
 
 
-def _one(
-    experiment: Experiment, benches: dict[str, Bench], out: Path, progress: Progress, data: Dataset | None
-) -> Run:
+def _one(experiment: Experiment, benches: dict[str, Bench], out: Path, progress: Progress, data: Dataset | None) -> Run:
     by_chance = str(experiment.seed) if experiment.split.kind == "random" else ""
     cut = to_yaml(experiment.data) + to_yaml(experiment.split) + by_chance
     if cut not in benches:
         benches[cut] = prepare(experiment, data, progress)
     return run(experiment, folder=out / folder_name(experiment), progress=progress, bench=benches[cut])
+
+
+def _compared(name: str, primary: str, groups: list[tuple[str, list[Run]]]) -> Compared:
+    """Test every row against the best one on the same data; what leaks is not compared with."""
+    rows = []
+    for label, runs in groups:
+        peers = {
+            other: found
+            for other, found in groups
+            if found[0].result["data"] == runs[0].result["data"] and not _leaks(found)
+        }
+        p_t, p_wilcoxon = None, None
+        if label in peers and len(peers) > 1:
+            tested = test_differences({other: _evaluations(found) for other, found in peers.items()}, primary)
+            against = next(row.against_best for row in tested.rows if row.method == label)
+            if against is not None:
+                p_t, p_wilcoxon = against.p_t_holm, against.p_wilcoxon_holm
+        found = _evaluations(runs)
+        ci = {metric: mean_interval(average(found, metric)) for metric in found[0].values}
+        rows.append(Row(label, tuple(runs), ci, p_t, p_wilcoxon))
+    return Compared(name, primary, tuple(rows))
+
+
+def _evaluations(runs: list[Run]) -> list[Evaluation]:
+    return [run.evaluation for run in runs if run.evaluation is not None]
+
+
+def _leaks(runs: list[Run]) -> bool:
+    return any(run.result["leak"] is not None and not run.result["leak"]["ok"] for run in runs)

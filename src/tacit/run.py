@@ -196,7 +196,7 @@ def _finished(
         "evaluate_seconds": seconds,
         "bytes_up": int(ledger["bytes"].sum()),
         "bytes_down": 0,
-        "leak": None if leak is None else leak.as_json(),
+        "leak": None if leak is None else leak.to_dict(),
         "peak_mb": peak_megabytes(),
         "notes": list(evaluation.notes),
         "about_data": {**bench.about, "counts": dict(parts.counts)},
@@ -209,7 +209,9 @@ def _finished(
         parts.catalog,
         parts.user_ids,
     )
-    return Run(experiment, result, people, items, pl.DataFrame(learnt.curve), ledger, log.lines, trained=trained)
+    return Run(
+        experiment, result, people, items, pl.DataFrame(learnt.curve), ledger, log.lines, None, trained, evaluation
+    )
 
 
 def peak_megabytes() -> float:

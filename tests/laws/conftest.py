@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tacit.types import Catalog, Clients, Labels, Vocabulary, offsets
+from tacit.types import Catalog, Clients, Labels, Triples, Vocabulary, offsets
 
 
 def two_tastes(people: int = 40, items: int = 24, seed: int = 0) -> tuple[Clients, Catalog]:
@@ -21,8 +21,26 @@ def two_tastes(people: int = 40, items: int = 24, seed: int = 0) -> tuple[Client
         np.concatenate(histories).astype(np.int32),
         items,
     )
-    categories = Labels(np.arange(items + 1), (np.arange(items) % 2).astype(np.int32), ["even", "odd"])
-    return clients, Catalog(Vocabulary(np.arange(items) + 100), categories=categories)
+    every = np.arange(items)
+    also = every % 5 == 0  # a rarer mark that some items carry besides
+    marks = [[item % 2, 2] if also[item] else [item % 2] for item in every]
+    categories = Labels(offsets(1 + also), np.concatenate(marks).astype(np.int32), ["even", "odd", "fifth"])
+    return clients, Catalog(Vocabulary(every + 100), categories=categories, graph=_graph(items))
+
+
+def _graph(items: int) -> Triples:
+    """Statements about the items: their parity, and a maker for every three in a row."""
+    every = np.arange(items)
+    makers = items + 2 + every // 3
+    names = [f"item {i}" for i in every] + ["even", "odd"] + [f"maker {m}" for m in range(items // 3 + 1)]
+    return Triples(
+        np.tile(every, 2).astype(np.int32),
+        np.repeat([0, 1], items).astype(np.int32),
+        np.concatenate([items + every % 2, makers]).astype(np.int32),
+        Vocabulary(np.array(names, dtype=object)),
+        ["parity", "made by"],
+        every.astype(np.int32),
+    )
 
 
 @pytest.fixture

@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import os
 import sys
+from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import click
 import typer
@@ -14,6 +15,9 @@ import typer
 from tacit.cli.doctor import examine
 from tacit.cli.screen import Screen
 from tacit.errors import ConfigError, TacitError
+
+if TYPE_CHECKING:
+    from tacit.report.compared import Compared
 
 app = typer.Typer(
     name="tacit",
@@ -124,12 +128,12 @@ def recommend(
 @data_app.command("list", epilog="Example: tacit data list")
 def data_list(as_json: Json = False) -> None:
     """List the named datasets: at hand, to be downloaded, or to be asked for."""
-    from tacit.data import catalogue
+    from tacit.data import datasets
 
-    known = catalogue()
-    screen.document({"datasets": known})
-    rows = [[str(d["name"]), str(d["status"]), str(d["about"]), str(d["licence"])] for d in known]
-    screen.table("", ["name", "status", "what", "licence"], rows)
+    known = datasets()
+    screen.document({"datasets": [asdict(status) for status in known]})
+    rows = [[status.name, status.state, status.title, status.licence] for status in known]
+    screen.table("", ["name", "state", "what", "licence"], rows)
 
 
 @data_app.command("get", epilog="Example: tacit data get ml-100k")
@@ -137,10 +141,10 @@ def data_get(name: str, as_json: Json = False) -> None:
     """Download a dataset from its official home, check it and keep it."""
     from tacit.data import fetch
 
-    path = fetch(name, lambda done, total: screen.progress(f"getting {name}", done, total))
+    place = fetch(name, lambda done, total: screen.progress(f"getting {name}", done, total or 0))
     screen.close()
-    screen.document({"name": name, "path": str(path)})
-    screen.say(f"{name}: {path}")
+    screen.document({"name": name, "folder": str(place.folder)})
+    screen.say(f"{name} is in {place.folder}")
 
 
 @data_app.command("info", epilog="Example: tacit data info mine.csv")
@@ -161,7 +165,9 @@ def data_info(
 
 
 @app.command(epilog="Example: tacit methods ease")
-def methods(name: Annotated[str | None, typer.Argument(help="One method: its options.")] = None, as_json: Json = False) -> None:
+def methods(
+    name: Annotated[str | None, typer.Argument(help="One method: its options.")] = None, as_json: Json = False
+) -> None:
     """List the methods, or the options of one."""
     from tacit.methods.base import entry
     from tacit.methods.base import methods as every
@@ -181,9 +187,9 @@ def methods(name: Annotated[str | None, typer.Argument(help="One method: its opt
 @app.command(epilog="Example: tacit doctor")
 def doctor(as_json: Json = False) -> None:
     """Say what is missing on this machine and how to mend it."""
-    from tacit.data import cache_folder, catalogue
+    from tacit.data import cache_folder, datasets
 
-    findings = list(examine(cache_folder(), lambda: [str(d["name"]) for d in catalogue() if d["status"] == "at hand"]))
+    findings = list(examine(cache_folder(), lambda: [d.name for d in datasets() if d.state in ("here", "cached")]))
     healthy = all(finding.ok for finding in findings)
     screen.document({"ok": healthy, "findings": [finding.as_json() for finding in findings]})
     rows = [["ok" if f.ok else "MEND", f.what, f.seen if f.ok else f"{f.seen}. {f.mend}"] for f in findings]
@@ -207,11 +213,10 @@ def _compare(file: Path, settings: list[str], out: Path, threads: int) -> None:
     screen.say(f"\nReport: {compared.folder / 'report.html'}")
 
 
-def _show(compared: Any) -> None:
-    from tacit.report.tables import terminal_table
+def _show(compared: Compared) -> None:
+    from tacit.report.table import as_text
 
-    columns, rows, notes = terminal_table(compared)
-    screen.table(compared.name, columns, rows, notes)
+    screen.say(as_text(compared).rstrip())
 
 
 def main(arguments: list[str] | None = None) -> None:

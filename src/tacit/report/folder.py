@@ -31,6 +31,7 @@ import polars as pl
 
 from tacit.config import Experiment, read, to_yaml
 from tacit.errors import StorageError
+from tacit.evaluation import Evaluation
 from tacit.runtimes.recommender import Recommendation, Recommender
 from tacit.types import Label
 
@@ -49,7 +50,8 @@ class Run:
     ledger: pl.DataFrame
     log: list[str] = field(default_factory=list)
     folder: Path | None = None
-    trained: Recommender | None = None
+    trained: Recommender | None = None  # present, like `evaluation`, when the run was made by this process
+    evaluation: Evaluation | None = None
 
     @property
     def metrics(self) -> dict[str, float]:
