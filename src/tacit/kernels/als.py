@@ -6,7 +6,27 @@ import numpy as np
 from numba import njit
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@njit(cache=True, nogil=True, error_model="numpy", fastmath={"contract", "reassoc"})
+def _solve(system, right):
+    """Solve a symmetric positive system in place by Cholesky: `system` [F, F] is used up, `right` [F] is solved."""
+    n = len(right)
+    for i in range(n):
+        for j in range(i + 1):
+            rest = system[i, j]
+            for k in range(j):
+                rest -= system[i, k] * system[j, k]
+            system[i, j] = np.sqrt(rest) if i == j else rest / system[j, j]
+    for i in range(n):
+        for k in range(i):
+            right[i] -= system[i, k] * right[k]
+        right[i] /= system[i, i]
+    for i in range(n - 1, -1, -1):
+        right[i] /= system[i, i]
+        for k in range(i):
+            right[k] -= system[i, k] * right[i]
+
+
+@njit(cache=True, nogil=True, error_model="numpy", fastmath={"contract"})
 def solve_rows(ptr, columns, fixed, gram, extra):
     """Return [R, F]: for each row the x with (gram + extra sum_c y_c y_c') x = (1 + extra) sum_c y_c.
 
@@ -15,10 +35,19 @@ def solve_rows(ptr, columns, fixed, gram, extra):
     """
     n_rows, factors = len(ptr) - 1, fixed.shape[1]
     solved = np.zeros((n_rows, factors), np.float32)
+    system = np.empty((factors, factors), np.float32)
     for r in range(n_rows):
         if ptr[r] == ptr[r + 1]:
             continue
-        chosen = fixed[columns[ptr[r] : ptr[r + 1]]]  # [n, F]
-        system = gram + extra * np.dot(chosen.T, chosen)
-        solved[r] = np.linalg.solve(system, (np.float32(1.0) + extra) * chosen.sum(axis=0))
+        for a in range(factors):  # the lower half is enough
+            for b in range(a + 1):
+                system[a, b] = gram[a, b]
+        for e in range(ptr[r], ptr[r + 1]):
+            c = columns[e]
+            for a in range(factors):
+                solved[r, a] += (np.float32(1.0) + extra) * fixed[c, a]
+                scale = extra * fixed[c, a]
+                for b in range(a + 1):
+                    system[a, b] += scale * fixed[c, b]
+        _solve(system, solved[r])
     return solved

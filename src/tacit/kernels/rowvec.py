@@ -46,8 +46,8 @@ def chunks(length: int) -> list[tuple[int, int]]:
     return cuts
 
 
-class _Row:
-    """Code for one row of one table: its address, and its floats as a list of vectors."""
+class Row:
+    """Code for one row of one table: its address, and its floats as a list of vectors. For intrinsics only."""
 
     def __init__(self, context: Any, builder: Any, table: Any, value: Any, index: Any) -> None:
         self.builder = builder
@@ -61,9 +61,11 @@ class _Row:
         return self.builder.bitcast(address, ir.VectorType(_FLOAT, width).as_pointer())
 
     def load(self) -> list[Any]:
+        """Code that reads the row."""
         return [self.builder.load(self._chunk(*cut), align=4) for cut in self.cuts]
 
     def store(self, vectors: list[Any]) -> None:
+        """Code that writes the row."""
         for cut, vector in zip(self.cuts, vectors, strict=True):
             self.builder.store(vector, self._chunk(*cut), align=4)
 
@@ -74,16 +76,16 @@ def _each(builder: Any, operation: str, left: list[Any], right: list[Any]) -> li
     return [apply(a, b, flags=_FUSE) for a, b in zip(left, right, strict=True)]
 
 
+def spread(builder: Any, scalar: Any, width: int) -> Any:
+    """Code for a vector of `width` equal floats."""
+    empty = ir.Constant(ir.VectorType(_FLOAT, width), ir.Undefined)
+    first = builder.insert_element(empty, scalar, ir.Constant(_I32, 0))
+    return builder.shuffle_vector(first, empty, ir.Constant(ir.VectorType(_I32, width), [0] * width))
+
+
 def _times(builder: Any, scalar: Any, vectors: list[Any]) -> list[Any]:
     """Code for scalar * row."""
-    result = []
-    for vector in vectors:
-        width = vector.type.count
-        empty = ir.Constant(ir.VectorType(_FLOAT, width), ir.Undefined)
-        first = builder.insert_element(empty, scalar, ir.Constant(_I32, 0))
-        spread = builder.shuffle_vector(first, empty, ir.Constant(ir.VectorType(_I32, width), [0] * width))
-        result.append(builder.fmul(spread, vector, flags=_FUSE))
-    return result
+    return [builder.fmul(spread(builder, scalar, v.type.count), v, flags=_FUSE) for v in vectors]
 
 
 def _sum(builder: Any, vectors: list[Any]) -> Any:
@@ -115,9 +117,9 @@ def dot_difference(typing_context, left, u, right, i, j):
     _need_rows(left, right)
 
     def generate(context, builder, signature, args):
-        p = _Row(context, builder, left, args[0], args[1]).load()
-        q_i = _Row(context, builder, right, args[2], args[3]).load()
-        q_j = _Row(context, builder, right, args[2], args[4]).load()
+        p = Row(context, builder, left, args[0], args[1]).load()
+        q_i = Row(context, builder, right, args[2], args[3]).load()
+        q_j = Row(context, builder, right, args[2], args[4]).load()
         return _sum(builder, _each(builder, "fmul", p, _each(builder, "fsub", q_i, q_j)))
 
     return types.float32(left, types.uint64, right, types.uint64, types.uint64), generate
@@ -133,9 +135,9 @@ def step_pair(typing_context, left, u, right, i, j, step, keep_u, keep_i, keep_j
     _need_rows(left, right)
 
     def generate(context, builder, signature, args):
-        row_u = _Row(context, builder, left, args[0], args[1])
-        row_i = _Row(context, builder, right, args[2], args[3])
-        row_j = _Row(context, builder, right, args[2], args[4])
+        row_u = Row(context, builder, left, args[0], args[1])
+        row_i = Row(context, builder, right, args[2], args[3])
+        row_j = Row(context, builder, right, args[2], args[4])
         p, q_i, q_j = row_u.load(), row_i.load(), row_j.load()
         step, keep_u, keep_i, keep_j = args[5:]
         pull = _times(builder, step, p)
@@ -155,7 +157,7 @@ def prefetch(typing_context, table, row):
     _need_rows(table)
 
     def generate(context, builder, signature, args):
-        start = builder.bitcast(_Row(context, builder, table, *args).start, _BYTE.as_pointer())
+        start = builder.bitcast(Row(context, builder, table, *args).start, _BYTE.as_pointer())
         kind = ir.FunctionType(ir.VoidType(), [_BYTE.as_pointer(), _I32, _I32, _I32])
         ask = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0")
         size = table.dtype.size
