@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 GAMMA = np.uint64(0x9E3779B97F4A7C15)  # 2^64 / golden ratio: the step of SplitMix64
 _M1 = np.uint64(0xBF58476D1CE4E5B9)
 _M2 = np.uint64(0x94D049BB133111EB)
+_ALL = 2**64 - 1
 
 
 def mix(x: NDArray[np.uint64]) -> NDArray[np.uint64]:
@@ -23,6 +24,23 @@ def mix(x: NDArray[np.uint64]) -> NDArray[np.uint64]:
     x = (x ^ (x >> np.uint64(30))) * _M1
     x = (x ^ (x >> np.uint64(27))) * _M2
     return x ^ (x >> np.uint64(31))
+
+
+def _hashed(word: int, name: str = "") -> int:
+    text = f"{word}/{name}".encode()
+    return int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "little")
+
+
+def _lane(word: int, index: int) -> int:
+    """The scalar twin of the lanes in `Key.bits`, in plain integers."""
+    return _mixed(word ^ _mixed(index + int(GAMMA)))
+
+
+def _mixed(x: int) -> int:
+    x &= _ALL
+    x = ((x ^ (x >> 30)) * int(_M1)) & _ALL
+    x = ((x ^ (x >> 27)) * int(_M2)) & _ALL
+    return x ^ (x >> 31)
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,9 +56,11 @@ class Key:
 
     @property
     def word(self) -> np.uint64:
-        """64 bits that stand for this key; kernels start from them."""
-        text = repr((int(self.seed), *self.path)).encode()
-        return np.uint64(int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "little"))
+        """64 bits that stand for this key; kernels start from them. Numbers on the path are lanes, as in `bits`."""
+        word = _hashed(int(self.seed))
+        for part in self.path:
+            word = _hashed(word, part) if isinstance(part, str) else _lane(word, int(part))
+        return np.uint64(word)
 
     def bits(self, lanes: NDArray[np.integer], n: int) -> NDArray[np.uint64]:
         """Random words [len(lanes), n]; row l depends on the lane's number only."""

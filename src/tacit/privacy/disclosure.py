@@ -1,0 +1,144 @@
+"""Disclosure: a person decides how much of what she did may be seen in her updates.
+
+Rows that speak of something she did (positives) leave with probability pi; all other rows always leave. Some items or
+categories never leave, whatever pi is. This is control, not a guarantee: a reader can still guess, and no epsilon is
+printed for it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+from pydantic import Field, field_validator
+from scipy import stats
+
+from tacit.errors import ConfigError, nearest
+from tacit.kernels.coins import toss
+from tacit.random import Key
+from tacit.types import Array, Catalog, Config, Vocabulary
+from tacit.updates import Update
+
+_SPREAD = re.compile(r"\s*(uniform|beta)\(\s*([\d.]+)\s*,\s*([\d.]+)\s*\)\s*")
+
+
+class DisclosureConfig(Config):
+    """How much of what people did may leave."""
+
+    name: Literal["disclose"] = "disclose"
+    pi: float | str = Field(
+        1.0,
+        description="probability that a positive row leaves: a number; 'uniform(a,b)' or 'beta(a,b)' drawn once per "
+        "person; or a file with columns user and pi",
+    )
+    coin: Literal["row", "item"] = Field("row", description="one coin per row, or one per item and round")
+    never_items: tuple[str | int, ...] = Field((), description="items whose positive rows never leave")
+    never_categories: tuple[str, ...] = Field((), description="categories whose positive rows never leave")
+
+    @field_validator("pi")
+    @classmethod
+    def _a_probability(cls, pi: float | str) -> float | str:
+        if isinstance(pi, float) and not 0 <= pi <= 1:
+            raise ValueError("pi is a probability, from 0 to 1")
+        return pi
+
+
+@dataclass(frozen=True)
+class Disclosure:
+    """The stage: coins keyed by (round, person, row)."""
+
+    pi: NDArray[np.float64]  # by person id
+    is_secret: NDArray[np.bool_]  # by item
+    per_item: bool
+
+    @property
+    def reveals(self) -> str:
+        """What the reader of the rows still learns."""
+        return "each row sent, whether it was a positive is not said but may be guessed from its direction"
+
+    def keep(
+        self, clients: Array, ptr: NDArray[np.int64], items: Array, sensitive: NDArray[np.bool_], key: Key
+    ) -> NDArray[np.uint8]:
+        """Return which rows [R] may leave."""
+        kept = np.empty(len(items), np.uint8)
+        toss(key.word, clients, ptr, items, sensitive, self.pi[clients], self.is_secret, self.per_item, kept)
+        return kept
+
+    def on_device(self, update: Update, key: Key) -> Update:
+        """Take the rows away that must not leave."""
+        tables, marks = {}, {}
+        for name, rows in update.tables.items():
+            sensitive = update.sensitive[name]
+            kept = self.keep(update.clients, rows.ptr, rows.ids, sensitive, key).astype(bool)
+            tables[name], marks[name] = rows.keep(kept), sensitive[kept]
+        return Update(update.clients, tables, marks)
+
+    @classmethod
+    def build(cls, config: DisclosureConfig, user_ids: Vocabulary, catalog: Catalog, key: Key) -> Disclosure:
+        """Settle everybody's pi and what is secret; every name must exist."""
+        secret = np.zeros(catalog.n_items, bool)
+        for label in config.never_items:
+            secret[catalog.item_ids.index(label, "item for never_items")] = True
+        secret |= _in_categories(config.never_categories, catalog)
+        return cls(_pi_of(config.pi, user_ids, key), secret, config.coin == "item")
+
+
+def _pi_of(pi: float | str, user_ids: Vocabulary, key: Key) -> NDArray[np.float64]:
+    if not isinstance(pi, str):
+        return np.full(len(user_ids), float(pi))
+    spread = _SPREAD.fullmatch(pi)
+    if spread is None:
+        return _pi_from(Path(pi), user_ids)
+    kind, a, b = spread[1], float(spread[2]), float(spread[3])
+    drawn = key.child("pi").uniform(np.arange(len(user_ids)), 1)[:, 0]
+    if kind == "beta":
+        if a <= 0 or b <= 0:
+            raise ConfigError(f"pi: both numbers of {pi} must be above 0.")
+        shaped: NDArray[np.float64] = stats.beta.ppf(drawn, a, b)
+        return shaped
+    if not 0 <= a <= b <= 1:
+        raise ConfigError(f"pi: {pi} must lie between 0 and 1, the smaller number first.")
+    return a + (b - a) * drawn
+
+
+def _pi_from(path: Path, user_ids: Vocabulary) -> NDArray[np.float64]:
+    if not path.is_file():
+        hint = "Give a number, 'uniform(0.1,0.9)', 'beta(2,5)' or the path of a file with columns user and pi."
+        raise ConfigError(f"pi: there is no file '{path}'.", hint)
+    try:
+        frame = pl.read_csv(path, separator="\t" if path.suffix == ".tsv" else ",", infer_schema=False)
+        values = frame["pi"].cast(pl.Float64).to_numpy()
+        people = [user_ids.index(user, "person") for user in frame["user"].to_list()]
+    except pl.exceptions.PolarsError as error:
+        raise ConfigError(f"pi: '{path}' is not a table with columns user and pi: {error}.") from None
+    result = np.full(len(user_ids), np.nan)
+    result[people] = values
+    missing = np.flatnonzero(np.isnan(result))
+    if len(missing):
+        who = user_ids[int(missing[0])]
+        raise ConfigError(f"pi: '{path}' misses {len(missing)} people, '{who}' among them.", "Give everybody a value.")
+    if result.min() < 0 or result.max() > 1:
+        bad = int(np.flatnonzero((result < 0) | (result > 1))[0])
+        raise ConfigError(f"pi: '{path}' gives '{user_ids[bad]}' {result[bad]:g}, which is not between 0 and 1.")
+    return result
+
+
+def _in_categories(names: Sequence[str], catalog: Catalog) -> NDArray[np.bool_]:
+    secret = np.zeros(catalog.n_items, bool)
+    if not names:
+        return secret
+    if catalog.categories is None:
+        raise ConfigError("never_categories is set, but this catalogue has no categories.", "Use never_items.")
+    known = {name: i for i, name in enumerate(catalog.categories.names)}
+    for name in names:
+        if name not in known:
+            raise ConfigError(f"never_categories: there is no category '{name}'.", nearest(name, known))
+    wanted = np.isin(catalog.categories.ids, [known[name] for name in names])
+    secret[np.repeat(np.arange(catalog.n_items), np.diff(catalog.categories.ptr))[wanted]] = True
+    return secret

@@ -1,0 +1,149 @@
+"""The nouns of learning together: what was learnt, what may leave, and the sum of it.
+
+    Update     what a cohort learnt; stays on the device
+    Outgoing   what may be sent: made by `seal` only, whole numbers of the ring
+    Total      the sum of many; `+` is associative and has a zero
+
+Sums are exact. A value v travels as round(v * 2^fraction), an integer modulo 2^bits, so the order of arrival cannot
+change a sum and masks cancel exactly. A value that does not fit is an error, never a silent wrap.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
+
+from tacit.errors import DivergedError
+from tacit.types import Array, Config, Floats, offsets, ragged_rows
+
+
+class Ring(Config):
+    """Fixed-point numbers modulo 2^bits, the same in simulation and in the field."""
+
+    bits: Literal[32, 64] = Field(64, description="width of the ring that sums live in")
+    fraction: int = Field(20, ge=4, le=23, description="bits behind the point: the grid is 2^-fraction")
+
+    @property
+    def scale(self) -> np.float32:
+        """How many steps of the grid make 1."""
+        return np.float32(2.0**self.fraction)
+
+    @property
+    def largest(self) -> float:
+        """The largest value of a single number: a float32 on the grid is exact up to 2^24 steps."""
+        return float(2.0 ** (24 - self.fraction))
+
+    def encode(self, values: Floats) -> NDArray[np.int64]:
+        """Return values as whole numbers; too large ones mean that learning has run away."""
+        if len(values) and not float(np.abs(values).max()) <= self.largest:  # NaN fails this too
+            raise DivergedError(
+                f"An update does not fit the ring: it has values above {self.largest:g}.",
+                "Lower the learning rate, or use fewer fraction bits (runtime.ring.fraction).",
+            )
+        return np.rint(values * self.scale).astype(np.int64)
+
+    def decode(self, sums: NDArray[np.int64]) -> Floats:
+        """Return sums as floats."""
+        return sums.astype(np.float32) * np.float32(1.0 / self.scale)
+
+    def check(self, sums: NDArray[np.int64]) -> None:
+        """Refuse a sum that would have wrapped around in this ring."""
+        if self.bits == 32 and len(sums) and int(np.abs(sums).max()) >= 2**31:
+            raise DivergedError(
+                "A sum of updates does not fit into 32 bits.",
+                "Use runtime.ring.bits=64, fewer fraction bits, or fewer clients per round.",
+            )
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Ragged rows of one table: client c speaks of rows `ids[ptr[c]:ptr[c + 1]]`; a row may occur more than once."""
+
+    ptr: NDArray[np.int64]  # [C + 1]
+    ids: NDArray[np.int32]  # [R]
+    values: Floats  # [R, D]
+
+    def take(self, clients: Array) -> Rows:
+        """Return the rows of some clients, in that order."""
+        at = ragged_rows(self.ptr, clients)
+        return Rows(offsets(np.diff(self.ptr)[clients]), self.ids[at], self.values[at])
+
+    def keep(self, mask: NDArray[np.bool_]) -> Rows:
+        """Return the rows where `mask` [R] is true."""
+        owner = np.repeat(np.arange(len(self.ptr) - 1), np.diff(self.ptr))
+        counts = np.bincount(owner[mask], minlength=len(self.ptr) - 1)
+        return Rows(offsets(counts), self.ids[mask], self.values[mask])
+
+
+@dataclass(frozen=True)
+class Update:
+    """What a cohort learnt in a round. `sensitive` marks the rows that speak of something a person did."""
+
+    clients: NDArray[np.int64]  # [C] ids
+    tables: Mapping[str, Rows]
+    sensitive: Mapping[str, NDArray[np.bool_]] = field(default_factory=dict)  # per table, [R]
+
+    def take(self, positions: Array) -> Update:
+        """Return the update of some clients, in that order."""
+        at = {name: ragged_rows(rows.ptr, positions) for name, rows in self.tables.items()}
+        return Update(
+            self.clients[positions],
+            {name: rows.take(positions) for name, rows in self.tables.items()},
+            {name: mask[at[name]] for name, mask in self.sensitive.items()},
+        )
+
+
+@dataclass(frozen=True)
+class Release:
+    """What the reader of an Outgoing learns of its senders, in counts."""
+
+    positives: NDArray[np.int64]  # [C] rows sent that speak of something a person did
+    negatives: NDArray[np.int64]  # [C] other rows sent
+    bytes: NDArray[np.int64]  # [C]
+
+
+@dataclass(frozen=True)
+class Outgoing:
+    """The only thing that may be sent: rows as whole numbers of the ring."""
+
+    clients: NDArray[np.int64]
+    tables: Mapping[str, tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.int64]]]  # ptr, ids, numbers [R, D]
+    release: Release
+
+
+@dataclass(frozen=True)
+class Total:
+    """Sums over clients, table by table, and how often each row was spoken of."""
+
+    sums: Mapping[str, NDArray[np.int64]]  # [n, D]
+    counts: Mapping[str, NDArray[np.int64]]  # [n]
+    n_clients: int = 0
+
+    @classmethod
+    def zero(cls, shapes: Mapping[str, tuple[int, ...]]) -> Total:
+        """Return the sum of nobody."""
+        return cls(
+            {name: np.zeros(shape, np.int64) for name, shape in shapes.items()},
+            {name: np.zeros(shape[0], np.int64) for name, shape in shapes.items()},
+        )
+
+    def __add__(self, other: Total) -> Total:
+        return Total(
+            {name: sums + other.sums[name] for name, sums in self.sums.items()},
+            {name: counts + other.counts[name] for name, counts in self.counts.items()},
+            self.n_clients + other.n_clients,
+        )
+
+    def received(self, message: Outgoing) -> Total:
+        """Return the sum with one more message in it."""
+        sums = {name: array.copy() for name, array in self.sums.items()}
+        counts = {name: array.copy() for name, array in self.counts.items()}
+        for name, (_, ids, numbers) in message.tables.items():
+            np.add.at(sums[name], ids, numbers)
+            np.add.at(counts[name], ids, 1)
+        return Total(sums, counts, self.n_clients + len(message.clients))
