@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from tacit.data.dataset import Dataset, Step
+from tacit.data.ordering import order_by
 from tacit.errors import DataError
-from tacit.types import Config, Interactions
+from tacit.types import Array, Config, Interactions
 
 
 class FilterConfig(Config):
@@ -75,19 +76,25 @@ def latest(log: Interactions, rows: NDArray[np.int64], given: NDArray[np.int8] |
     pairs = log.users[rows].astype(np.int64) * len(log.item_ids) + log.items[rows]
     if given is not None:
         pairs = pairs * 3 + given[rows]
-    in_order = np.sort(pairs)
-    if not (in_order[1:] == in_order[:-1]).any():
+    order = np.argsort(pairs, kind="stable")
+    same = pairs[order[1:]] == pairs[order[:-1]]
+    if not same.any():
         return rows
-    del in_order
-    order = np.arange(len(rows))
+    repeated = np.zeros(len(order), bool)
+    repeated[1:] |= same
+    repeated[:-1] |= same
+    again = np.sort(order[repeated])  # only these need a closer look
+    keys: list[Array] = [pairs[again]]
     if log.times is not None:
+        keys.append(log.times[rows[again]])
         if log.values is not None:
-            order = np.argsort(log.values[rows], kind="stable")
-        order = order[np.argsort(log.times[rows[order]], kind="stable")]
-    order = order[np.argsort(pairs[order], kind="stable")]
-    last = np.ones(len(order), bool)
-    last[:-1] = pairs[order[1:]] != pairs[order[:-1]]
-    return rows[np.sort(order[last])]
+            keys.append(log.values[rows[again]])
+    again = again[order_by(*keys)]
+    last = np.ones(len(again), bool)
+    last[:-1] = pairs[again[1:]] != pairs[again[:-1]]
+    keep = np.ones(len(rows), bool)
+    keep[again[~last]] = False
+    return rows[keep]
 
 
 def _core(log: Interactions, kept: NDArray[np.int64], k: int) -> NDArray[np.int64]:

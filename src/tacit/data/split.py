@@ -13,9 +13,10 @@ from pydantic import Field
 
 from tacit.data.dataset import Dataset
 from tacit.data.draws import ragged_bits
+from tacit.data.ordering import order_by
 from tacit.errors import ConfigError, DataError
 from tacit.random import Key
-from tacit.types import Catalog, Clients, Config, Heldout, Interactions, Vocabulary, offsets
+from tacit.types import Array, Catalog, Clients, Config, Heldout, Interactions, Vocabulary, offsets
 
 TRAIN, VALIDATION, TEST = np.int8(0), np.int8(1), np.int8(2)
 
@@ -107,10 +108,10 @@ def _share(ratio: float, n: NDArray[np.int64]) -> NDArray[np.int64]:
 def _age(log: Interactions, n: NDArray[np.int64], config: SplitConfig, name: str, key: Key) -> NDArray[np.int64]:
     """Return each row's place among its person's rows, 0 = first to be held out."""
     if config.kind == "random":
-        by_item = np.lexsort((*_identity(log), log.items, log.users))
+        by_item = order_by(log.users, log.items, *_identity(log))
         draws = np.empty(len(log), np.uint64)
         draws[by_item] = ragged_bits(key.child("split"), np.arange(len(n)), n)
-        order = np.lexsort((draws, log.users))
+        order = order_by(log.users, draws)
     else:
         times = log.times
         if times is None:
@@ -121,12 +122,12 @@ def _age(log: Interactions, n: NDArray[np.int64], config: SplitConfig, name: str
                     "if the rows are in order of time.",
                 )
             times = np.zeros(len(log), np.int64)
-        newest = -times
         if config.ties == "file-order":
-            order = np.lexsort((-np.arange(len(log)), newest, log.users))
-        else:
-            items = log.items if config.ties == "smaller-item" else -log.items
-            order = np.lexsort((*_identity(log), items, newest, log.users))
+            order = order_by(log.users, times, np.arange(len(log)), descending=(False, True, True))
+        else:  # repeated rows of one item at one time are told apart by their value
+            keys: list[Array] = [log.users, times, log.items, *([] if log.values is None else [log.values])]
+            down = [False, True, config.ties == "larger-item", False][: len(keys)]
+            order = order_by(*keys, descending=down)
     rank = np.empty(len(log), np.int64)
     rank[order] = np.arange(len(log)) - np.repeat(offsets(n)[:-1], n)
     return rank
@@ -134,7 +135,7 @@ def _age(log: Interactions, n: NDArray[np.int64], config: SplitConfig, name: str
 
 def _identity(log: Interactions) -> tuple[NDArray[np.float32] | NDArray[np.int64], ...]:
     """What tells repeated rows of one item apart whatever their order in the file."""
-    return tuple(column for column in (log.values, log.times) if column is not None)
+    return tuple(column for column in (log.times, log.values) if column is not None)
 
 
 def _long_enough(dataset: Dataset, n: NDArray[np.int64], needed: int) -> None:
@@ -184,10 +185,8 @@ def _build(dataset: Dataset, parts: NDArray[np.int8], config: SplitConfig) -> Sp
 def cohort(log: Interactions, rows: NDArray[np.bool_]) -> Clients:
     """Return every person's history among some rows, items in order."""
     at = np.flatnonzero(rows)
-    keys: tuple[NDArray[np.int32] | NDArray[np.int64], ...] = (log.items[at], log.users[at])
-    if log.times is not None:
-        keys = (log.times[at], *keys)
-    at = at[np.lexsort(keys)]
+    part = log.take(at)
+    at = at[order_by(part.users, part.items, *_identity(part))]
     return Clients(
         np.arange(len(log.user_ids), dtype=np.int64),
         offsets(np.bincount(log.users[at], minlength=len(log.user_ids))),
@@ -201,8 +200,10 @@ def cohort(log: Interactions, rows: NDArray[np.bool_]) -> Clients:
 def _counts(log: Interactions, parts: NDArray[np.int8]) -> dict[str, int]:
     n_items = max(len(log.item_ids), 1)
     pairs = log.users.astype(np.int64) * n_items + log.items
-    heldout = parts != TRAIN
-    repeated = np.isin(pairs[heldout & (log.items >= 0)], pairs[parts == TRAIN])
+    learnt = np.sort(pairs[parts == TRAIN])
+    heldout = pairs[(parts != TRAIN) & (log.items >= 0)]
+    at = np.minimum(np.searchsorted(learnt, heldout), len(learnt) - 1)
+    repeated = learnt[at] == heldout
     return {
         "people": len(log.user_ids),
         "people_tested": len(np.unique(log.users[parts == TEST])),
