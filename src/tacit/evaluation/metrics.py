@@ -2,13 +2,15 @@
 
 A position is 1 for the best candidate; ties stand in the middle of their group, so a position may end in .5, and it
 is infinite where the item was not found within the longest list or is not in the catalogue. An item counts at k if
-its position is at most k. A list of k holds at most k items: of a larger tied group only k count.
+its position is at most k, and counts half at k + 0.5: of two tied for the last place one is in the list, whichever.
+(Counting none would hold ties against a method, counting both would favour them.) A list of k holds at most k items:
+of a larger tied group only k count.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
@@ -25,6 +27,7 @@ class Positions:
 
     ptr: NDArray[np.int64]  # [P + 1]
     values: Values  # [H]
+    _counts: dict[int, Values] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @cached_property
     def sizes(self) -> NDArray[np.int64]:
@@ -36,15 +39,18 @@ class Positions:
         sums: Values = np.add.reduceat(values, self.ptr[:-1], dtype=np.float64)
         return sums
 
-    def counts(self, k: int) -> NDArray[np.bool_]:
-        """Whether each held-out item is in its person's list of k, [H]."""
-        inside: NDArray[np.bool_] = (self.values <= k) & (self.nth < k)
-        return inside
+    def before(self, counts: Values) -> Values:
+        """Return the sum over the same person's items before each, [H]."""
+        sums = np.cumsum(counts) - counts
+        first: Values = np.repeat(sums[self.ptr[:-1]], self.sizes)
+        return sums - first
 
-    @cached_property
-    def nth(self) -> NDArray[np.int64]:
-        """How many items of the same person stand before each, [H]."""
-        return np.arange(len(self.values)) - np.repeat(self.ptr[:-1], self.sizes)
+    def counts(self, k: int) -> Values:
+        """How far each held-out item is in its person's list of k: 1, 0.5 or 0, [H]."""
+        if k not in self._counts:  # every metric asks for it
+            wanted = np.clip(k + 1.0 - self.values, 0.0, 1.0)
+            self._counts[k] = np.clip(k - self.before(wanted), 0.0, wanted)
+        return self._counts[k]
 
     def apart(self) -> Positions:
         """Return each held-out item as a person of its own."""
@@ -54,10 +60,10 @@ class Positions:
 def hit_rate(found: Positions, k: int) -> Values:
     """HR@k: 1 if any held-out item is in the list.
 
-    >>> hit_rate(Positions(np.array([0, 2, 3]), np.array([2.0, np.inf, 4.0])), k=3).tolist()
-    [1.0, 0.0]
+    >>> hit_rate(Positions(np.array([0, 2, 3, 4]), np.array([2.0, np.inf, 4.0, 3.5])), k=3).tolist()
+    [1.0, 0.0, 0.5]
     """
-    return (found.per_person(found.counts(k)) > 0).astype(np.float64)
+    return np.minimum(found.per_person(found.counts(k)), 1.0)
 
 
 def precision(found: Positions, k: int) -> Values:
@@ -93,7 +99,7 @@ def ndcg(found: Positions, k: int) -> Values:
     >>> ndcg(Positions(np.array([0, 1, 3]), np.array([3.0, 1.0, np.inf])), k=3).round(4).tolist()  # 1/2; 1/(1 + 0.6309)
     [0.5, 0.6131]
     """
-    gains = np.where(found.counts(k), 1.0 / np.log2(found.values + 1.0), 0.0)
+    gains = found.counts(k) / np.log2(found.values + 1.0)
     ideal = np.cumsum(1.0 / np.log2(np.arange(2, k + 2)))
     best: Values = ideal[np.minimum(found.sizes, k) - 1]
     return found.per_person(gains) / best
@@ -107,7 +113,8 @@ def average_precision(found: Positions, k: int) -> Values:
     >>> average_precision(Positions(np.array([0, 3]), np.array([1.0, 4.0, np.inf])), k=5).tolist()  # (1/1 + 2/4) / 3
     [0.5]
     """
-    precisions = np.where(found.counts(k), (found.nth + 1.0) / found.values, 0.0)
+    counts = found.counts(k)
+    precisions = counts * (found.before(counts) + 1.0) / found.values
     return found.per_person(precisions) / found.sizes
 
 
@@ -117,8 +124,7 @@ def reciprocal_rank(found: Positions, k: int) -> Values:
     >>> reciprocal_rank(Positions(np.array([0, 2, 3]), np.array([4.0, 5.0, 6.0])), k=5).tolist()
     [0.25, 0.0]
     """
-    first = found.values[found.ptr[:-1]]
-    return np.where(first <= k, 1.0 / first, 0.0)
+    return hit_rate(found, k) / found.values[found.ptr[:-1]]
 
 
 METRICS: dict[str, Callable[[Positions, int], Values]] = {

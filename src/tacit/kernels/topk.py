@@ -32,13 +32,29 @@ def _load(bits, seen, keys):
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
+def _spread(n):
+    """Return a step that visits n places once each and jumps about: scores that rise with the item stay cheap."""
+    step = int(0.618 * n) + 1
+    while True:
+        a, b = step, n
+        while b:
+            a, b = b, a % b
+        if a == 1:
+            return step
+        step += 1
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
 def _best(keys, order, best):
     """Fill `best` with the largest (key, order) words, descending; places without a candidate keep the least word."""
     k = best.size
     best[:] = np.int64(MASKED) << 32
     threshold = MASKED
     n = keys.size
-    for start in range(0, n, _CHUNK):
+    n_chunks = (n + _CHUNK - 1) // _CHUNK
+    stride = _spread(n_chunks)
+    for c in range(n_chunks):
+        start = (c * stride) % n_chunks * _CHUNK
         end = min(n, start + _CHUNK)
         largest = MASKED
         for j in range(start, end):
@@ -70,7 +86,7 @@ def _count_equal(keys, key):
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _places(keys, best, truth, positions):
-    """Write the mid-rank of each held-out item, ascending; infinity beyond the list or where it is no candidate."""
+    """Write the mid-rank of each held-out item, ascending; infinity beyond k + 0.5 or where it is no candidate."""
     k = best.size
     last = np.int32(best[k - 1] >> 32)
     tied_with_last = -1  # counted over the row at most once, and only if a held-out item is in that group
@@ -92,7 +108,7 @@ def _places(keys, best, truth, positions):
                     tied_with_last = _count_equal(keys, key)
                 equal = tied_with_last
             place = 1.0 + better + 0.5 * (equal - 1)
-            if place > k:
+            if place > k + 0.5:
                 place = np.inf
         at = t
         while at > 0 and positions[at - 1] > place:

@@ -86,10 +86,31 @@ def test_a_tied_group_larger_than_the_list_never_exceeds_one(k: int) -> None:
             assert 0 <= metric(found, k)[0] <= 1, (name, size)
 
 
+@pytest.mark.parametrize("k", [1, 3])
+def test_of_two_tied_for_the_last_place_one_is_in_the_list(k: int) -> None:
+    one = Positions(np.array([0, 1]), np.array([k + 0.5]))
+    both = Positions(np.array([0, 2]), np.array([k + 0.5, k + 0.5]))
+    assert [METRICS[name](one, k)[0] for name in ("HR", "Recall")] == [0.5, 0.5]
+    assert METRICS["Precision"](one, k)[0] == 0.5 / k
+    assert METRICS["HR"](both, k)[0] == 1.0
+    assert METRICS["Precision"](both, k)[0] == 1 / k
+
+
+def test_ties_are_worth_what_random_orders_give_on_average(key: Key) -> None:
+    world, config = make_world(8, people=400, n_items=40, levels=12, cold=False), EvaluationConfig(k=(5, 10))
+    tied, with_ties = evaluate(world.score, world.heldout, world.catalog, config, key), world.scores
+    rng, runs = np.random.default_rng(0), []
+    for _ in range(30):
+        world.scores = with_ties + rng.permuted(np.tile(np.linspace(0, 0.4, 40, dtype=np.float32), (400, 1)), axis=1)
+        runs.append(evaluate(world.score, world.heldout, world.catalog, config, key).overall)
+    for name in ("HR@5", "Precision@5", "Recall@5", "HR@10", "Precision@10", "Recall@10"):
+        assert tied.overall[name] == pytest.approx(np.mean([found[name] for found in runs]), rel=0.02), name
+
+
 def test_sampled_metrics_are_of_each_item_alone_then_averaged() -> None:
     found = Positions(np.array([0, 3, 4]), np.array([1.0, 2.5, np.inf, 3.0]))
     values = accuracy(found, (2, 3), apart=True)
-    assert values["HR@2"].tolist() == pytest.approx([1 / 3, 0])
+    assert values["HR@2"].tolist() == pytest.approx([1.5 / 3, 0])
     assert values["HR@3"].tolist() == pytest.approx([2 / 3, 1])
     assert values["Recall@3"].tolist() == values["HR@3"].tolist()
     assert values["Precision@3"].tolist() == pytest.approx([2 / 9, 1 / 3])
