@@ -1,0 +1,402 @@
+"""The figures of a comparison, drawn without a display: `draw` makes them, `save_figures` writes PNG and SVG.
+
+Leaking runs appear by name only. A figure that would say nothing (a trade-off of one method, curves of methods that
+learn in one step) is left out.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tacit.evaluation.lists import short_head
+from tacit.report.compared import Compared, Row
+from tacit.report.marks import ALARM, GRID, INK, PAPER, RC, SOFT, looks, short, spread_out
+from tacit.report.table import NOT_REPORTED, decimals, number, reported
+
+if TYPE_CHECKING:  # matplotlib takes most of a second to import: only those who draw wait for it
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+WIDTH = 4.5  # inches: half a page on a desk, the whole width of a phone
+MOST_POINTS = 200  # of a line: more cannot be seen
+
+
+def draw(compared: Compared) -> dict[str, Figure]:
+    """Draw the comparison: results, curves, coverage, people, tail and cost, by name."""
+    drawers = (_results, _curves, _coverage, _people, _tail, _cost)
+    with _style():
+        drawn = {drawer.__name__.removeprefix("_"): drawer(compared) for drawer in drawers}
+        figures = {name: figure for name, figure in drawn.items() if figure is not None}
+        for figure in figures.values():
+            figure.draw_without_rendering()
+            figure.set_layout_engine("none")  # the layout is found once and kept for every format
+    return figures
+
+
+def save_figures(figures: Mapping[str, Figure], folder: Path) -> list[Path]:
+    """Write every figure as PNG (200 dpi) and SVG under `folder`/figures; return the paths."""
+    target = folder / "figures"
+    target.mkdir(parents=True, exist_ok=True)
+    paths = []
+    with _style():
+        for name, figure in figures.items():
+            figure.savefig(target / f"{name}.png", dpi=200, metadata={"Software": None})
+            figure.savefig(target / f"{name}.svg", metadata=_NO_METADATA)
+            paths += [target / f"{name}.png", target / f"{name}.svg"]
+    return paths
+
+
+def inline_svg(name: str, figure: Figure, description: str) -> str:
+    """Return a figure to stand inside a page: ids of its own, the page's ink and paper, nothing to fetch.
+
+    `description` must be escaped already; it is what a screen reader says.
+    """
+    out = io.StringIO()
+    with _style():
+        figure.savefig(out, format="svg", metadata=_NO_METADATA)
+    svg = out.getvalue()
+    svg = re.sub(r"<!--.*?-->", "", svg[svg.index("<svg") :], flags=re.DOTALL)
+    svg = re.sub(r'\s+xmlns(?::\w+)?="[^"]*"', "", svg).replace("xlink:href=", "href=")
+    svg = re.sub(r'(\bid="|href="#|url\(#)', rf"\g<1>{name}-", svg)
+    for colour, variable in ((INK, "ink"), (SOFT, "soft"), (GRID, "grid"), (PAPER, "card"), (ALARM, "alarm")):
+        svg = svg.replace(colour, f"var(--{variable})")
+    width, height = (72 * inches for inches in figure.get_size_inches())
+    head = f'<svg role="img" aria-label="{description}" viewBox="0 0 {width:g} {height:g}">'
+    return re.sub(r"\s*\n\s*", "\n", re.sub(r"<svg[^>]*>", lambda _: head, svg, count=1)).strip()
+
+
+_NO_METADATA: dict[str, Any] = dict.fromkeys(("Date", "Creator", "Format", "Type"))
+
+
+@contextmanager
+def _style() -> Iterator[None]:
+    import matplotlib as mpl
+
+    with mpl.rc_context(RC), warnings.catch_warnings():
+        # A label in a script that the font lacks is drawn as boxes: the table has it in full.
+        warnings.filterwarnings("ignore", message="Glyph .* missing from font", category=UserWarning)
+        yield
+
+
+def _figure(height: float, columns: int = 1) -> tuple[Figure, list[Axes]]:
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(WIDTH, height), layout="constrained")
+    FigureCanvasAgg(figure)
+    axes = figure.subplots(1, columns, sharey=columns > 1, squeeze=False)
+    return figure, list(axes[0])
+
+
+def _ranked(compared: Compared) -> list[Row]:
+    """Best first, as in the table."""
+    return sorted(reported(compared), key=lambda row: -row.metrics[compared.primary])
+
+
+def _looks(compared: Compared) -> dict[str, Any]:
+    return looks([row.label for row in compared.rows])
+
+
+def _results(compared: Compared) -> Figure:
+    """One dot and interval per method."""
+    rows, style, primary = _ranked(compared), _looks(compared), compared.primary
+    leaking = [row for row in compared.rows if row.leaking]
+    names = [*rows, *leaking]
+    figure, (axes,) = _figure(0.95 + 0.3 * len(names))
+    values = [row.metrics[primary] for row in rows]
+    places = decimals(values)
+    for y, row in enumerate(rows):
+        low, high = row.ci.get(primary, (values[y], values[y]))
+        look = style[row.label]
+        axes.hlines(y, low, high, color=look.colour, linewidth=2.2)
+        if len(row.runs) > 1:
+            axes.plot([run.metrics[primary] for run in row.runs], [y] * len(row.runs), "|", color=INK, markersize=7)
+        axes.plot(values[y], y, look.marker, color=look.colour, markersize=7.5, markeredgecolor=PAPER)
+        axes.annotate(number(values[y], places), (1.02, y), xycoords=axes.get_yaxis_transform(), va="center")
+    for y in range(len(rows), len(names)):
+        where: dict[str, Any] = {
+            "xycoords": axes.get_yaxis_transform(),
+            "va": "center",
+            "color": ALARM,
+            "style": "italic",
+        }
+        axes.annotate(NOT_REPORTED, (0.02, y), **where)
+    _name_lines(axes, names)
+    axes.set_xlabel(f"{primary}, mean over people and 95 % interval")
+    if not rows:
+        axes.set_xticks([])
+    axes.locator_params(axis="x", nbins=6)
+    return figure
+
+
+def _curves(compared: Compared) -> Figure | None:
+    """Validation over passes, the kept pass marked; names at the end of the lines."""
+    primary, style = compared.primary, _looks(compared)
+    rows = [row for row in reported(compared) if any(_has_curve(run.curve.columns, primary) for run in row.runs)]
+    if not rows:
+        return None
+    figure, (axes,) = _figure(3.2)
+    ends: dict[str, tuple[float, float]] = {}
+    for row in rows:
+        look = style[row.label]
+        for run in row.runs:
+            if not _has_curve(run.curve.columns, primary):
+                continue
+            passes, values = run.curve["pass"].to_numpy(), run.curve[primary].to_numpy()
+            axes.plot(passes, values, color=look.colour, linestyle=look.dash, linewidth=1.5)
+            kept = np.flatnonzero(passes == run.result["rounds"])
+            axes.plot(passes[kept], values[kept], look.marker, color=look.colour, markeredgecolor=PAPER, markersize=7.5)
+            ends[row.label] = max(ends.get(row.label, (0.0, 0.0)), (float(passes[-1]), float(values[-1])))
+    longest = [end for end, _ in ends.values()]
+    if max(longest) > 15 * min(longest):
+        axes.set_xscale("log")
+        _plain_numbers(axes.xaxis)
+    axes.set_xlabel("passes over the data")
+    axes.set_ylabel(f"{primary} on validation")
+    axes.margins(x=0.02)
+    _name_ends(figure, axes, [ends[row.label] for row in rows], [(row.label, style[row.label].colour) for row in rows])
+    return figure
+
+
+def _has_curve(columns: Sequence[str], primary: str) -> bool:
+    return "pass" in columns and primary in columns
+
+
+def _coverage(compared: Compared) -> Figure | None:
+    """Accuracy against how much of the catalogue is shown to anybody."""
+    rows, style, primary = _ranked(compared), _looks(compared), compared.primary
+    beyond = next((name for name in _beyond(primary, rows) if all(name in row.metrics for row in rows)), None)
+    if beyond is None or len(rows) < 2:
+        return None
+    figure, (axes,) = _figure(3.4)
+    xs, ys = [row.metrics[beyond] for row in rows], [row.metrics[primary] for row in rows]
+    if min(xs) > 0 and max(xs) > 20 * min(xs):
+        axes.set_xscale("log")
+        _plain_numbers(axes.xaxis)
+    for row, x, y in zip(rows, xs, ys, strict=True):
+        look = style[row.label]
+        axes.plot(x, y, look.marker, color=look.colour, markersize=8, markeredgecolor=PAPER, clip_on=False)
+    axes.margins(0.12)
+    axes.set_xlabel(f"{beyond} (more of the catalogue →)")
+    axes.set_ylabel(primary)
+    _name_points(figure, axes, xs, ys, [(row.label, style[row.label].colour) for row in rows])
+    return figure
+
+
+def _beyond(primary: str, rows: Sequence[Row]) -> list[str]:
+    """What accuracy is set against: coverage or evenness, at the same list length if it was measured there."""
+    cut = primary.partition("@")[2]
+    measured = [name for row in rows[:1] for name in row.metrics]
+    wanted = [f"ItemCoverage@{cut}", f"Gini@{cut}"]
+    return wanted + [name for name in measured if name.startswith(("ItemCoverage@", "Gini@"))]
+
+
+def _people(compared: Compared) -> Figure | None:
+    """Share of people at or below each value."""
+    rows, style, primary = _ranked(compared), _looks(compared), compared.primary
+    rows = [row for row in rows if all(primary in run.people.columns for run in row.runs)]
+    if not rows:
+        return None
+    figure, (axes,) = _figure(3.1 + _legend_height(rows))
+    for i, row in enumerate(rows):
+        values = np.sort(np.concatenate([run.people[primary].to_numpy() for run in row.runs]))
+        x = np.unique(np.append(values, 0.0))
+        if len(x) > MOST_POINTS:
+            x = np.linspace(min(values[0], 0.0), values[-1], MOST_POINTS)
+        share = np.searchsorted(values, x, side="right") / len(values)
+        axes.plot(
+            x,
+            share,
+            drawstyle="steps-post",
+            label=short(row.label),
+            markevery=_sparse(i, len(x)),
+            **style[row.label].line,
+        )
+    axes.set_ylim(0, 1.02)
+    _percent(axes.yaxis)
+    axes.set_xlabel(f"{primary} of a person")
+    axes.set_ylabel("people with at most that")
+    axes.margins(x=0.02)
+    _legend(figure, rows)
+    return figure
+
+
+def _tail(compared: Compared) -> Figure | None:
+    """How much of training and of the recommendations falls on the most popular items."""
+    rows, style = _ranked(compared), _looks(compared)
+    if not rows:
+        return None
+    figure, (axes,) = _figure(3.1 + _legend_height([*rows, None]))
+    counts = rows[0].runs[0].items["train_count"].to_numpy()
+    ranks, share = _cumulative(counts, counts)
+    axes.plot(ranks, share, color=INK, linewidth=2.6, alpha=0.85, label="training")
+    for i, row in enumerate(rows):
+        items = row.runs[0].items
+        shown = np.sum([run.items["recommended"].to_numpy() for run in row.runs], axis=0)
+        ranks, share = _cumulative(items["train_count"].to_numpy(), shown)
+        axes.plot(ranks, share, label=short(row.label), markevery=_sparse(i, len(ranks)), **style[row.label].line)
+    axes.set_xscale("log")
+    _plain_numbers(axes.xaxis)
+    head = max(int(short_head(counts).sum()), 1)
+    axes.axvline(head, color=SOFT, linewidth=1, linestyle=(0, (2, 2)))
+    axes.annotate("long tail →", (head, 0.02), (4, 0), textcoords="offset points", color=SOFT, fontsize=8.5)
+    axes.set_ylim(0, 1.02)
+    axes.set_xlim(1, len(counts))
+    _percent(axes.yaxis)
+    axes.set_xlabel("items, the most popular first (log scale)")
+    axes.set_ylabel("share of all places so far")
+    _legend(figure, [None, *rows])
+    return figure
+
+
+def _cumulative(popularity: NDArray[Any], counts: NDArray[Any]) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    order = np.argsort(-popularity, kind="stable")
+    share = np.cumsum(counts[order]) / max(float(counts.sum()), 1.0)
+    ranks = np.unique(np.geomspace(1, len(counts), MOST_POINTS).round().astype(np.int64))
+    return ranks, share[ranks - 1]
+
+
+def _cost(compared: Compared) -> Figure | None:
+    """Learning time and memory."""
+    rows, style = _ranked(compared), _looks(compared)
+    if not rows:
+        return None
+    figure, (time, memory) = _figure(0.95 + 0.3 * len(rows), columns=2)
+    colours = [style[row.label].colour for row in rows]
+    seconds = [max(row.mean("train_seconds"), 1e-3) for row in rows]
+    time.barh(range(len(rows)), seconds, color=colours, height=0.62)
+    time.set_xscale("log")
+    time.set_xlim(min(seconds) / 3, max(seconds) * 12)  # room for the figure at the end of the longest bar
+    _plain_numbers(time.xaxis)
+    time.set_xlabel("learning, seconds (log)")
+    megabytes = [row.mean("peak_mb") for row in rows]
+    memory.barh(range(len(rows)), megabytes, color=colours, height=0.62)
+    memory.set_xlim(0, max(megabytes) * 1.4 or 1)
+    memory.set_xlabel("peak memory, MB")
+    memory.locator_params(axis="x", nbins=4)
+    for axes, values in ((time, seconds), (memory, megabytes)):
+        for y, value in enumerate(values):
+            axes.annotate(f"{value:.2g}" if value < 10 else f"{value:,.0f}", (value, y), (3, 0), **_AT_POINT)
+    _name_lines(time, rows)
+    memory.tick_params(axis="y", length=0)
+    memory.grid(visible=False, axis="y")
+    return figure
+
+
+_AT_POINT: dict[str, Any] = {"textcoords": "offset points", "va": "center", "fontsize": 8.8}
+
+
+def _name_lines(axes: Axes, rows: Sequence[Row]) -> None:
+    """Write the methods beside a horizontal chart, the first on top."""
+    axes.set_yticks(range(len(rows)), [short(row.label) for row in rows])
+    axes.set_ylim(len(rows) - 0.4, -0.6)
+    axes.tick_params(axis="y", length=0)
+    axes.grid(visible=False, axis="y")
+    axes.spines["left"].set_visible(False)
+
+
+def _name_ends(
+    figure: Figure, axes: Axes, ends: Sequence[tuple[float, float]], names: Sequence[tuple[str, str]]
+) -> None:
+    """Write each name to the right of the axes, at the height of its line's end where that is free."""
+    figure.draw_without_rendering()
+    height = axes.get_window_extent().height / figure.dpi * 72
+    low, high = axes.get_ylim()
+    wanted = [(y - low) / (high - low) for _, y in ends]
+    for (label, colour), end, y in zip(names, ends, spread_out(wanted, 12.5 / height, 0.0, 1.0), strict=True):
+        axes.annotate(
+            short(label),
+            end,
+            (1.04, y),
+            textcoords="axes fraction",
+            va="center",
+            color=colour,
+            arrowprops={"arrowstyle": "-", "color": colour, "linewidth": 0.7, "alpha": 0.7, "shrinkA": 1, "shrinkB": 1},
+            annotation_clip=False,
+        )
+
+
+def _name_points(
+    figure: Figure, axes: Axes, xs: Sequence[float], ys: Sequence[float], names: Sequence[tuple[str, str]]
+) -> None:
+    """Write each name beside its point, at the nearest of many places where it covers neither a point nor a name."""
+    from matplotlib.transforms import Bbox
+
+    figure.draw_without_rendering()
+    scale = figure.dpi / 72
+    points = axes.transData.transform(np.column_stack([xs, ys]))
+    taken = [Bbox.from_bounds(x - 6 * scale, y - 6 * scale, 12 * scale, 12 * scale) for x, y in points]
+    frame = axes.get_window_extent().padded(4 * scale)
+    for (label, colour), point, x, y in zip(names, points, xs, ys, strict=True):
+        text = axes.annotate(short(label), (x, y), (0, 0), color=colour, **{**_AT_POINT, "fontsize": 9.2})
+        text.set_in_layout(False)
+        size = text.get_window_extent()
+        best: tuple[float, float, float, Bbox] | None = None
+        for dx, dy in _PLACES:
+            left = point[0] + dx * scale - (size.width if dx < 0 else size.width / 2 if dx == 0 else 0)
+            box = Bbox.from_bounds(left, point[1] + dy * scale - size.height / 2, size.width, size.height)
+            cost = 40.0 * sum(box.overlaps(other) for other in taken) + float(np.hypot(dx, dy)) / 10
+            inside = frame.x0 <= box.x0 and box.x1 <= frame.x1 and frame.y0 <= box.y0 and box.y1 <= frame.y1
+            cost += 0.0 if inside else 25.0
+            if best is None or cost < best[0]:
+                best = (cost, dx, dy, box)
+        assert best is not None
+        _, dx, dy, box = best
+        taken.append(box)
+        text.set_position((dx, dy))
+        text.set_horizontalalignment("right" if dx < 0 else "center" if dx == 0 else "left")
+        if np.hypot(dx, dy) > 15:
+            arrow = {"arrowstyle": "-", "color": colour, "linewidth": 0.7, "alpha": 0.7}
+            axes.annotate("", (x, y), (dx, dy), textcoords="offset points", arrowprops=arrow).set_in_layout(False)
+
+
+_PLACES: Sequence[tuple[float, float]] = [(8, 0), (-8, 0), (0, 11), (0, -11)] + [
+    (side * across, up)
+    for across in (7, 12, 20, 34, 52)
+    for up in (11, -11, 20, -20, 32, -32, 46, -46)
+    for side in (1, -1)
+]
+
+
+def _plain_numbers(axis: Any) -> None:
+    """Label a log axis 0.1, 1, 10, 1,000 instead of with powers."""
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+
+    axis.set_major_locator(LogLocator(numticks=7))
+    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}" if value >= 1 else f"{value:g}"))
+    axis.set_minor_formatter(NullFormatter())
+
+
+def _percent(axis: Any) -> None:
+    from matplotlib.ticker import PercentFormatter
+
+    axis.set_major_formatter(PercentFormatter(1.0, decimals=0, symbol=" %"))
+
+
+def _sparse(i: int, n: int) -> tuple[int, int]:
+    """A marker now and then, at other places for each line, so that lines are told apart in grey."""
+    every = max(n // 6, 1)
+    return (i * max(every // 5, 1)) % every, every
+
+
+def _legend_columns(rows: Sequence[Row | None]) -> int:
+    longest = max(len(short(row.label)) if row else 8 for row in rows)
+    return max(1, min(3, len(rows), 57 // (longest + 7)))
+
+
+def _legend_height(rows: Sequence[Row | None]) -> float:
+    return 0.185 * -(-len(rows) // _legend_columns(rows))
+
+
+def _legend(figure: Figure, rows: Sequence[Row | None]) -> None:
+    """Name the lines below the axes: those of a distribution all end in the same corner."""
+    figure.legend(loc="outside lower center", ncols=_legend_columns(rows))

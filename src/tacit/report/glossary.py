@@ -1,0 +1,66 @@
+"""What each metric means in one line, which direction is better, and which ones a table shows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Measure:
+    """A metric as a reader meets it."""
+
+    name: str
+    meaning: str
+    better: int  # 1: higher is better, -1: lower is better
+    accuracy: bool  # one value per person; the others describe the lists of everybody together
+
+
+MEASURES = {
+    measure.name: measure
+    for measure in (
+        Measure(
+            "NDCG",
+            "held-out items found in the list, more for those near its top; 1 is the best possible list",
+            1,
+            True,
+        ),
+        Measure("HR", "share of people with at least one held-out item in the list", 1, True),
+        Measure("Precision", "share of the list that was held out", 1, True),
+        Measure("Recall", "share of the held-out items that are in the list", 1, True),
+        Measure("F1", "harmonic mean of precision and recall", 1, True),
+        Measure("MAP", "precision at each held-out item found, averaged over all held-out items", 1, True),
+        Measure("MRR", "one over the position of the first held-out item; 0 if none is in the list", 1, True),
+        Measure("AUC", "share of other candidates that a held-out item is ranked above; 0.5 is chance", 1, True),
+        Measure("ItemCoverage", "how many different items are in anybody's list", 1, False),
+        Measure("Gini", "1 − Gini index: 1 if all items are recommended equally often, 0 if one takes all", 1, False),
+        Measure("ShannonEntropy", "evenness of what is recommended, in nats; 0 if one item takes all", 1, False),
+        Measure("ACLT", "long-tail items in a list, on average", 1, False),
+        Measure("PopREO", "how differently held-out popular and long-tail items are found; 0 is equal", -1, False),
+        Measure("PopRSP", "how differently popular and long-tail items are recommended; 0 is equal", -1, False),
+    )
+}
+
+MAIN = ("NDCG", "HR", "Precision", "Recall", "MRR", "ItemCoverage", "Gini", "ACLT", "PopREO", "PopRSP")
+
+
+def measure(metric: str) -> Measure | None:
+    """Return what is known about a metric such as `NDCG@10`; None for one that a plug-in brought."""
+    return MEASURES.get(metric.partition("@")[0])
+
+
+def main_metrics(measured: Iterable[str], primary: str) -> list[str]:
+    """Return the metrics that a table shows: the one that decides, then the usual ones at its list length.
+
+    >>> main_metrics(["HR@10", "HR@20", "Recall@10", "Gini@10", "F1@10"], "Recall@10")
+    ['Recall@10', 'HR@10', 'Gini@10']
+    """
+    known = set(measured)
+    cut = primary.partition("@")[2] or _longest_cut(known)
+    usual = [f"{name}@{cut}" for name in MAIN]
+    return [primary, *(name for name in usual if name in known and name != primary)]
+
+
+def _longest_cut(measured: set[str]) -> str:
+    cuts = [name.partition("@")[2] for name in measured]
+    return max((cut for cut in cuts if cut.isdigit()), key=int, default="10")

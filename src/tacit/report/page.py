@@ -1,0 +1,382 @@
+"""The report: one HTML file that opens offline, on a phone, on a desk, in the dark and on paper."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib.resources import files
+from itertools import groupby
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import polars as pl
+import yaml
+from jinja2 import Environment, StrictUndefined
+from markupsafe import Markup, escape
+
+from tacit.config import to_yaml
+from tacit.report.compared import Compared, Row
+from tacit.report.figures import draw, inline_svg
+from tacit.report.folder import Run, environment
+from tacit.report.glossary import measure
+from tacit.report.marks import looks
+from tacit.report.table import LEGACY, NOT_REPORTED, WORSE, Line, Table, decimals, number, tabulate, titled
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+CAPTIONS = {
+    "results": (
+        "Who is best.",
+        "A dot is the mean over people, the bar its 95 % confidence interval; small ticks are single seeds. Bars may "
+        "overlap although two methods differ: the tests in the table compare them person by person.",
+    ),
+    "curves": (
+        "How they learnt.",
+        "Quality on the validation part after each look; the marker is the pass that was kept. The test part played no "
+        "role in it.",
+    ),
+    "coverage": (
+        "Accuracy against variety.",
+        "Up: better lists. Right: more of the catalogue is shown to anybody. A method is worth a look if no other "
+        "stands both above it and to its right.",
+    ),
+    "people": (
+        "Whom it serves.",
+        "Share of people whose lists score at most the value on the axis. Lower and further right is better; where a "
+        "curve starts on the left is the share of people who got nothing.",
+    ),
+    "tail": (
+        "How popular the recommendations are.",
+        "Items from the most to the least popular in training, and the share of all places in lists that they take "
+        "together. Above the thick line: more of the same popular items than people chose themselves. Below it: "
+        "further into the long tail.",
+    ),
+    "cost": (
+        "What it took.",
+        "Learning time (each mark is ten times the one before) and peak memory of the process, data included.",
+    ),
+}
+KINDS = {
+    "temporal": "the newest {share} of each person's history held out",
+    "leave-last-out": "each person's newest interaction held out",
+    "random": "a random {share} of each person's history held out",
+    "given": "held-out part as given with the data",
+}
+
+
+def write_report(compared: Compared, path: Path, figures: Mapping[str, Figure] | None = None) -> None:
+    """Write the report of a comparison, or of a single run, as one self-contained HTML file.
+
+    `figures` are those of `draw(compared)`, for those who have drawn them already.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(render(compared, draw(compared) if figures is None else figures), encoding="utf-8")
+
+
+def render(compared: Compared, figures: Mapping[str, Figure]) -> str:
+    """Return the report as HTML; everything that comes from data or labels is escaped."""
+    made = tabulate(compared)
+    lines = made.lines
+    honest = [line for line in lines if not line.leaking]
+    style = looks([row.label for row in compared.rows])
+    several = len(compared.rows) > 1
+    leak_metrics = _leak_metrics(compared)
+    html: str = _template().render(
+        title=compared.name if several else f"{lines[0].label} on {_first(compared).result['data']}",
+        lead=_lead(compared),
+        facts=_facts(compared),
+        verdict=_verdict(compared, made),
+        several=several,
+        table=made,
+        groups=[(group, len(list(metrics))) for group, metrics in groupby(made.metrics, key=_group)],
+        every_metric=_every_metric(honest),
+        honest=honest,
+        colour={label: look.colour for label, look in style.items()},
+        not_reported=NOT_REPORTED,
+        legacy=LEGACY,
+        leak_metrics=leak_metrics,
+        leak_words={line.label: _leak_words(line.row, leak_metrics) for line in lines if line.leaking},
+        leaks=[(line, _leak(line, leak_metrics)) for line in lines],
+        figures=_inlined(figures),
+        privacy=_privacy(lines),
+        ledgers=[(line, _sent(line.row)) for line in lines],
+        costs=[(line, _cost(line.row)) for line in lines],
+        notes=_notes(compared),
+        **_recipe(lines),
+        environments=_environments(lines),
+        glossary=_glossary(lines),
+    )
+    return html
+
+
+def _template() -> Any:
+    room = files("tacit.report")
+    jinja = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    jinja.globals["style"] = Markup(room.joinpath("style.css").read_text(encoding="utf-8"))
+    return jinja.from_string(room.joinpath("template.html").read_text(encoding="utf-8"))
+
+
+def _first(compared: Compared) -> Run:
+    return compared.rows[0].runs[0]
+
+
+def _group(metric: str) -> str:
+    known = measure(metric)
+    return "accuracy" if known is None or known.accuracy else "beyond accuracy"
+
+
+def _told(runs: Sequence[Run], field: str) -> str:
+    """Say a field of the results once, or all its values if the runs differ."""
+    return ", ".join(dict.fromkeys(str(run.result[field]) for run in runs))
+
+
+def _lead(compared: Compared) -> str:
+    runs = [run for row in compared.rows for run in row.runs]
+    counts = runs[0].result["about_data"]["counts"]
+    n = len(compared.rows)
+    what = f"{n} methods were compared" if n > 1 else f"{compared.rows[0].label} was run"
+    seeds = len({run.result["seed"] for run in runs})
+    return (
+        f"{what} on {_told(runs, 'data')}: {counts['people']:,} people, {counts['items']:,} items, "
+        f"{_interactions(counts):,} interactions; {_split(runs[0])}, {_protocol(runs[0])}; "
+        f"{runs[0].result['users']:,} people were evaluated, with {seeds} seed{'s' if seeds > 1 else ''}."
+    )
+
+
+def _interactions(counts: dict[str, int]) -> int:
+    return counts["train"] + counts.get("validation", 0) + counts["test"]
+
+
+def _split(run: Run) -> str:
+    split = run.experiment.split
+    return KINDS[split.kind].format(share=f"{100 * split.test:g} %")
+
+
+def _protocol(run: Run) -> str:
+    protocol = str(run.result["protocol"])
+    if protocol == "full":
+        return "ranked among all items the person has not seen"
+    return f"each ranked against {protocol.rpartition('-')[2]} sampled items the person has not seen"
+
+
+def _facts(compared: Compared) -> list[tuple[str, str]]:
+    runs = [run for row in compared.rows for run in row.runs]
+    counts = runs[0].result["about_data"]["counts"]
+    return [
+        ("data", _told(runs, "data")),
+        ("people", f"{counts['people']:,}"),
+        ("items", f"{counts['items']:,}"),
+        ("training rows", f"{counts['train']:,}"),
+        ("held-out rows", f"{counts['test']:,}"),
+        ("split", runs[0].experiment.split.kind),
+        ("protocol", _told(runs, "protocol")),
+        ("training negatives", _told(runs, "sampling")),
+        ("seeds", _told(runs, "seed")),
+    ]
+
+
+def _verdict(compared: Compared, made: Table) -> str:
+    honest = [line for line in made.lines if not line.leaking]
+    if not honest:
+        return "No run may be reported: all of them leak."
+    first = honest[0].cells[0]
+    value = f"{first.text} {first.spread}".strip()
+    if len(honest) == 1:
+        return f"{honest[0].label} reaches {compared.primary} {value}."
+    alike = [line.label for line in honest[1:] if not line.is_worse]
+    told = f"{honest[0].label} has the highest {compared.primary}, {value}. "
+    if not alike:
+        return told + "All others are worse by more than chance explains."
+    are = "is" if len(alike) == 1 else "are"
+    return (
+        told + f"{_listed(alike)} {are} not distinguishable from it (no {WORSE}): do not read their order as a ranking."
+    )
+
+
+def _listed(names: Sequence[str]) -> str:
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+
+
+def _every_metric(honest: Sequence[Line]) -> list[tuple[str, list[str]]]:
+    names = dict.fromkeys(name for line in honest for name in line.row.metrics)
+    told = []
+    for name in names:
+        values = [line.row.metrics.get(name) for line in honest]
+        places = decimals([value for value in values if value is not None])
+        told.append((titled(name), [number(value, places) for value in values]))
+    return told
+
+
+@dataclass(frozen=True)
+class _Leak:
+    figures: list[str]
+    verdict: str
+    reason: str
+    known: bool
+
+
+def _leak_metrics(compared: Compared) -> list[str]:
+    """The metric that decides, and AUC where the check measured it."""
+    checks = [run.result["leak"] for row in compared.rows for run in row.runs if run.result["leak"] is not None]
+    also = ["AUC"] if any("AUC" in check["twin"] for check in checks) else []
+    return list(dict.fromkeys([compared.primary, *also]))
+
+
+def _leak_mean(row: Row, who: str, metric: str) -> float | None:
+    values = [run.result["leak"][who].get(metric) for run in row.runs if run.result["leak"] is not None]
+    known = [value for value in values if value is not None]
+    return float(np.mean(known)) if known else None
+
+
+def _leak(line: Line, metrics: Sequence[str]) -> _Leak:
+    checks = [run.result["leak"] for run in line.row.runs if run.result["leak"] is not None]
+    figures = [number(_leak_mean(line.row, who, metric), 4) for metric in metrics for who in ("twin", "most_popular")]
+    if not checks:
+        return _Leak(figures, "not checked", "no twin was trained", False)
+    told = next((check for check in checks if not check["ok"]), checks[0])
+    return _Leak(figures, "leaking" if line.leaking else "no leak seen", str(told.get("reason", "")), True)
+
+
+def _leak_words(row: Row, metrics: Sequence[str]) -> str:
+    both = [
+        (metric, *(number(_leak_mean(row, who, metric), 4) for who in ("twin", "most_popular"))) for metric in metrics
+    ]
+    reached = _listed([f"{metric} {twin} (Most Popular {popular})" for metric, twin, popular in both])
+    return f"Learning alone it reaches {reached}."
+
+
+def _inlined(figures: Mapping[str, Figure]) -> list[dict[str, Any]]:
+    told = []
+    for name, figure in figures.items():
+        title, caption = CAPTIONS[name]
+        svg = Markup(inline_svg(name, figure, str(escape(f"{title} {caption}"))))
+        told.append({"name": name, "title": title, "caption": caption, "svg": svg})
+    return told
+
+
+def _privacy(lines: Sequence[Line]) -> str:
+    whole = [line.label for line in lines if _is_whole(line.row)]
+    if not whole:
+        return "No history left a device whole. The table says what did; whoever received it may still infer from it."
+    whose = "Every method here" if len(whole) == len(lines) > 1 else _listed(whole)
+    return (
+        f"{whose} learnt in one place: the whole history of every person was handed over. There is no privacy in these "
+        "runs, and no figure here should be read as if there were; they show what is possible when everything is known."
+    )
+
+
+def _is_whole(row: Row) -> bool:
+    return any("whole history" in run.ledger["what"].unique().to_list() for run in row.runs)
+
+
+def _sent(row: Row) -> dict[str, str]:
+    ledger = row.runs[0].ledger
+    kinds = [str(what) for what in sorted(ledger["what"].unique().to_list())]
+    return {
+        "what": ", ".join("whole histories" if kind == "whole history" else kind for kind in kinds) or "nothing",
+        "people": f"{ledger['user'].n_unique():,}" if len(ledger) else "0",
+        "rows": f"{ledger.select(pl.col('rows').sum()).item():,}",
+        "up": _bytes(row.mean("bytes_up")),
+        "down": _bytes(row.mean("bytes_down")),
+    }
+
+
+def _bytes(size: float) -> str:
+    for unit in ("B", "kB", "MB", "GB"):
+        if size < 1000:
+            return f"{size:.0f} B" if unit == "B" else f"{size:.3g} {unit}"
+        size /= 1000
+    return f"{size:,.3g} TB"
+
+
+def _cost(row: Row) -> list[str]:
+    learning, evaluating = (f"{row.mean(field):,.3f} s" for field in ("train_seconds", "evaluate_seconds"))
+    return [f"{row.mean('rounds'):g}", learning, evaluating, f"{row.mean('peak_mb'):,.0f} MB"]
+
+
+def _notes(compared: Compared) -> list[str]:
+    """What the runs remarked, each remark once with those who made it, and what a careful reader should know."""
+    notes: dict[str, list[str]] = {}
+    for row in compared.rows:
+        for note in dict.fromkeys(note for run in row.runs for note in run.result["notes"]):
+            notes.setdefault(str(note), []).append(row.label)
+    everyone = len(compared.rows)
+    told = [note if len(who) == everyone else f"{_listed(who)}: {note}" for note, who in notes.items()]
+    if all(len(row.runs) == 1 for row in compared.rows):
+        told.append("Each method ran with one seed: the intervals cover the choice of people, not chance in learning.")
+    if any(run.result["sampling"] == "legacy" for row in compared.rows for run in row.runs):
+        told.append(
+            "Legacy sampling tells training which items are held out. Do not compare its figures with clean ones."
+        )
+    if str(_first(compared).result["protocol"]) != "full":
+        told.append(
+            "Figures against sampled items are higher than those of a full ranking and may order methods differently."
+        )
+    return told
+
+
+def _recipe(lines: Sequence[Line]) -> dict[str, Any]:
+    """The commands; what all configurations share, said once, and what each adds. Unsaved runs are told in full."""
+    saved = [run.result["run"] for line in lines for run in line.row.runs if run.result["run"]]
+    if not saved:
+        told = [(line, to_yaml(line.row.runs[0].experiment)) for line in lines]
+        commands = "# save a configuration below as experiment.yaml, then\ntacit run experiment.yaml"
+        return {"commands": commands, "shared": "", "configurations": told}
+    given = [line.row.runs[0].experiment.model_dump(mode="json") for line in lines]
+    shared = {
+        key: value for key, value in given[0].items() if len(given) > 1 and all(one[key] == value for one in given)
+    }
+    own = [{key: value for key, value in one.items() if key not in shared} for one in given]
+    return {
+        "commands": "\n".join(f"tacit run {shlex.quote(str(Path(folder) / 'experiment.yaml'))}" for folder in saved),
+        "shared": _yaml(shared) if shared else "",
+        "configurations": [(line, _yaml(one)) for line, one in zip(lines, own, strict=True) if one],
+    }
+
+
+def _yaml(told: dict[str, Any]) -> str:
+    return yaml.safe_dump(told, sort_keys=False, allow_unicode=True)
+
+
+def _environments(lines: Sequence[Line]) -> list[tuple[str, list[tuple[str, str]]]]:
+    """Where the numbers were made; the methods are named only if there was more than one place."""
+    places: dict[str, list[str]] = {}
+    for line in lines:
+        for run in line.row.runs:
+            places.setdefault(json.dumps(_environment(run)), []).append(line.label)
+    return [
+        (_listed(list(Counter(who))) if len(places) > 1 else "", _pairs(json.loads(place)))
+        for place, who in places.items()
+    ]
+
+
+def _environment(run: Run) -> dict[str, Any]:
+    """Return what the run folder says, or this process, which made a run that was not saved."""
+    saved = run.folder / "environment.json" if run.folder is not None else None
+    if saved is not None and saved.is_file():
+        told: dict[str, Any] = json.loads(saved.read_text(encoding="utf-8"))
+        return told
+    return environment()
+
+
+def _pairs(told: dict[str, Any]) -> list[tuple[str, str]]:
+    pairs = []
+    for key, value in told.items():
+        if isinstance(value, dict):
+            pairs.append((key, ", ".join(f"{name} {version}" for name, version in value.items())))
+        elif value is not None:
+            pairs.append((key, str(value)))
+    return pairs
+
+
+def _glossary(lines: Sequence[Line]) -> list[tuple[str, str]]:
+    names = dict.fromkeys(name.partition("@")[0] for line in lines for name in line.row.metrics)
+    known = [found for name in names if (found := measure(name)) is not None]
+    arrows = {1: "higher is better", -1: "lower is better"}
+    told = [("@k", "counted in each person's list of the k best items")] if known else []
+    return told + [(one.name, f"{one.meaning} ({arrows[one.better]})") for one in known]

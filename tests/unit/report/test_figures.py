@@ -1,0 +1,120 @@
+"""Figures: PNG and SVG, the same bytes each time, a look of its own for each method, labels apart."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import xml.etree.ElementTree as ET
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from made_runs import METHODS, Comparing, made_row
+from matplotlib.figure import Figure
+
+from tacit.report.figures import draw, save_figures
+from tacit.report.marks import looks, spread_out
+
+ALL = ["results", "curves", "coverage", "people", "tail", "cost"]
+
+
+@pytest.fixture(scope="module")
+def twelve(comparison: Comparing) -> dict[str, Figure]:
+    return draw(comparison(12))
+
+
+@pytest.mark.parametrize("n", [1, 12])
+def test_each_figure_is_saved_as_png_and_svg(
+    n: int, twelve: dict[str, Figure], comparison: Comparing, tmp_path: Path
+) -> None:
+    figures = twelve if n == 12 else draw(comparison(n))
+    assert list(figures) == (ALL if n > 1 else [name for name in ALL if name not in ("curves", "coverage")])
+    paths = save_figures(figures, tmp_path)
+    assert sorted(paths) == sorted((tmp_path / "figures").iterdir())
+    assert len(paths) == 2 * len(figures)
+    for path in paths:
+        if path.suffix == ".svg":
+            assert ET.parse(path).getroot().tag.endswith("svg")
+        else:
+            data = path.read_bytes()
+            assert data[:8] == b"\x89PNG\r\n\x1a\n"
+            assert int.from_bytes(data[16:20], "big") == 900, "4.5 inches at 200 dpi"
+
+
+def test_the_same_comparison_gives_the_same_bytes(comparison: Comparing, tmp_path: Path) -> None:
+    rows = [made_row("als", 0), made_row("ease", 1)]
+    first = save_figures(draw(comparison(rows=rows)), tmp_path / "a")
+    again = save_figures(draw(comparison(rows=rows)), tmp_path / "b")
+    for one, other in zip(first, again, strict=True):
+        assert one.read_bytes() == other.read_bytes(), one.name
+
+
+def test_names_of_points_do_not_cover_each_other(twelve: dict[str, Figure]) -> None:
+    figure = twelve["coverage"]
+    figure.draw_without_rendering()
+    boxes = {text.get_text(): text.get_window_extent() for text in figure.axes[0].texts if text.get_text()}
+    assert set(boxes) == set(METHODS)
+    pairs = [(a, b) for i, a in enumerate(boxes) for b in list(boxes)[:i] if boxes[a].overlaps(boxes[b])]
+    assert pairs == []
+
+
+def test_nothing_is_cut_off(comparison: Comparing) -> None:
+    long = [made_row("bpr-mf factors=64 learning_rate=0.05", 0), *(made_row(label, 1) for label in METHODS[1:])]
+    for name, figure in draw(comparison(rows=long)).items():
+        figure.draw_without_rendering()
+        whole = figure.bbox.padded(1)
+        texts = [text for axes in figure.axes for text in (*axes.texts, axes.xaxis.label, axes.yaxis.label)]
+        texts += [text for axes in figure.axes if name in ("results", "cost") for text in axes.get_yticklabels()]
+        texts += [text for legend in figure.legends for text in legend.get_texts()]
+        for text in texts:
+            box = text.get_window_extent()
+            inside = whole.x0 <= box.x0 and box.x1 <= whole.x1 and whole.y0 <= box.y0 and box.y1 <= whole.y1
+            assert inside or not text.get_text(), (name, text.get_text(), box)
+
+
+def test_a_leaking_run_is_named_in_the_results_and_drawn_nowhere(comparison: Comparing) -> None:
+    figures = draw(comparison(rows=[made_row("ease", 0), made_row("als", 1), made_row("gmf", 2, leaks=True)]))
+    texts = [text.get_text() for text in figures["results"].axes[0].texts]
+    assert "leaking: not reported" in texts
+    for name in ("curves", "coverage", "people", "tail", "cost"):
+        figure = figures[name]
+        named = [text.get_text() for axes in figure.axes for text in (*axes.texts, *axes.get_yticklabels())]
+        named += [text.get_text() for legend in figure.legends for text in legend.get_texts()]
+        assert "gmf" not in named, name
+
+
+def test_the_distribution_over_people_is_exact(comparison: Comparing) -> None:
+    compared = comparison(1)
+    values = compared.rows[0].runs[0].people["NDCG@10"].to_numpy()
+    line = draw(compared)["people"].axes[0].lines[0]
+    for x, share in zip(line.get_xdata(), line.get_ydata(), strict=True):
+        assert share == pytest.approx(np.mean(values <= x))
+
+
+def test_shares_of_the_tail_end_at_one(twelve: dict[str, Figure]) -> None:
+    for line in twelve["tail"].axes[0].lines[:13]:
+        assert np.asarray(line.get_ydata())[-1] == pytest.approx(1.0)
+        assert np.all(np.diff(np.asarray(line.get_ydata())) >= 0)
+
+
+def test_looks_differ_for_sixty_labels() -> None:
+    made = looks([str(i) for i in range(60)])
+    assert len({(look.colour, look.marker, str(look.dash)) for look in made.values()}) == 60
+    assert len({look.colour for look in list(made.values())[:12]}) == 12
+
+
+@given(st.lists(st.floats(0, 1), max_size=20))
+def test_spread_out_keeps_order_gap_and_bounds(wanted: list[float]) -> None:
+    gap = 0.04
+    placed = spread_out(wanted, gap, 0.0, 1.0)
+    order = sorted(range(len(wanted)), key=lambda i: wanted[i])
+    apart = np.diff([placed[i] for i in order])
+    assert np.all(apart >= gap - 1e-9)
+    assert all(-1e-9 <= y <= 1 + 1e-9 for y in placed)
+
+
+def test_importing_the_report_does_not_import_matplotlib() -> None:
+    code = "import sys, tacit.report.page; sys.exit('matplotlib' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
