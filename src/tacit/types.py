@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Self, TypeAlias
+from typing import Any, Self, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +17,7 @@ from tacit.errors import ConfigError, DataError, nearest
 Array: TypeAlias = NDArray[Any]
 Floats: TypeAlias = NDArray[np.float32]
 Label: TypeAlias = str | int
+T = TypeVar("T")
 
 
 class Config(BaseModel):
@@ -207,9 +208,17 @@ class Clients:
     values: Floats | None = None  # [N]
     times: NDArray[np.int64] | None = None  # [N]
     avoid: Clients | None = None
+    _kept: dict[str, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def __len__(self) -> int:
         return len(self.ids)
+
+    def remembered(self, name: str, make: Callable[[Clients], T]) -> T:
+        """Return what `make` derives from this cohort, made once and kept with it."""
+        if name not in self._kept:
+            self._kept[name] = make(self)
+        kept: T = self._kept[name]
+        return kept
 
     @property
     def sizes(self) -> NDArray[np.int64]:

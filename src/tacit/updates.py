@@ -40,12 +40,18 @@ class Ring(Config):
 
     def encode(self, values: Floats) -> NDArray[np.int64]:
         """Return values as whole numbers; too large ones mean that learning has run away."""
-        if len(values) and not float(np.abs(values).max()) <= self.largest:  # NaN fails this too
-            raise DivergedError(
-                f"An update does not fit the ring: it has values above {self.largest:g}.",
-                "Lower the learning rate, or use fewer fraction bits (runtime.ring.fraction).",
-            )
+        if len(values):
+            self.fits(float(np.abs(values).max()))
         return np.rint(values * self.scale).astype(np.int64)
+
+    def fits(self, largest: float) -> None:
+        """Refuse a value that the grid cannot hold; NaN is none that it can."""
+        if not largest <= self.largest:
+            raise DivergedError(
+                f"Learning has run away: a value of {largest:.3g} does not fit the ring, which holds {self.largest:g}.",
+                "Lower method.learning_rate (updates are summed over clients), or use fewer bits behind the point "
+                "(runtime.ring.fraction).",
+            )
 
     def decode(self, sums: NDArray[np.int64]) -> Floats:
         """Return sums as floats."""

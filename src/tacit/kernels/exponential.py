@@ -8,6 +8,7 @@ from __future__ import annotations
 import numpy as np
 from llvmlite import ir
 from numba import njit, types
+from numba.core import cgutils
 from numba.extending import intrinsic
 
 _F = np.float32
@@ -24,6 +25,18 @@ def _float_of_bits(typing_context, bits):
     return types.float32(types.int32), generate
 
 
+@intrinsic
+def fused(typing_context, a, b, c):
+    """Return a b + c, rounded once: always, where the compiler alone would do so here and not there."""
+
+    def generate(context, builder, signature, args):
+        kind = ir.FloatType()
+        function = ir.FunctionType(kind, [kind] * 3)
+        return builder.call(cgutils.get_or_insert_function(builder.module, function, "llvm.fma.f32"), args)
+
+    return types.float32(types.float32, types.float32, types.float32), generate
+
+
 @njit(inline="always")
 def exp32(x):
     """Return e^x in float32; x is held within +-87, so the result is finite and above zero. NaN stays NaN."""
@@ -33,11 +46,11 @@ def exp32(x):
     whole = np.floor(y + _F(0.5))
     f = y - whole  # 2^y = 2^whole 2^f, f in [-1/2, 1/2]
     p = _F(0.00132764718)
-    p = p * f + _F(0.00967554133)
-    p = p * f + _F(0.0555071327)
-    p = p * f + _F(0.240221197)
-    p = p * f + _F(0.693146967)
-    p = p * f + _F(1.00000007)
+    p = fused(p, f, _F(0.00967554133))
+    p = fused(p, f, _F(0.0555071327))
+    p = fused(p, f, _F(0.240221197))
+    p = fused(p, f, _F(0.693146967))
+    p = fused(p, f, _F(1.00000007))
     return p * _float_of_bits((np.int32(whole) + np.int32(127)) << np.int32(23))
 
 

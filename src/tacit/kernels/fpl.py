@@ -24,13 +24,14 @@ from numba.extending import intrinsic
 
 from tacit.kernels.exponential import doubt
 from tacit.kernels.membership import has
-from tacit.kernels.rowvec import _Row as Row
-from tacit.kernels.rowvec import chunks
+from tacit.kernels.rowvec import Row, chunks, spread
 from tacit.kernels.sampling import GAMMA, U64, high, lane, low, mix
 
 _F32 = ir.FloatType()
 _I32 = ir.IntType(32)
 _I64 = ir.IntType(64)
+_UNIT = 2.0**-53
+_BLOCK = 512  # rounds drawn ahead: they stay in the nearest cache
 _TOGETHER = U64(8)  # clients advanced in step: their chains of dependent operations overlap
 
 
@@ -42,13 +43,6 @@ def _call(builder: Any, name: str, *args: Any) -> Any:
     kind = args[0].type
     function = ir.FunctionType(kind, [kind] * len(args))
     return builder.call(cgutils.get_or_insert_function(builder.module, function, f"{name}.v{kind.count}f32"), args)
-
-
-def spread(builder: Any, scalar: Any, width: int) -> Any:
-    """Code for a vector that holds one number everywhere."""
-    empty = ir.Constant(ir.VectorType(_F32, width), ir.Undefined)
-    first = builder.insert_element(empty, scalar, ir.Constant(_I32, 0))
-    return builder.shuffle_vector(first, empty, ir.Constant(ir.VectorType(_I32, width), [0] * width))
 
 
 def _fma(builder: Any, a: list[Any], b: list[Any], c: list[Any]) -> list[Any]:
@@ -188,39 +182,46 @@ def step_and_add(typing_context, moved, people, table, c, i, j, step, shrink, z,
 # --- kernels ------------------------------------------------------------------------------------------------------
 
 
+@njit(inline="always")
+def _draw(word, client_id, start, size, items, taken, position, n_items, positives, negatives, refused):
+    """Fill one client's positives and negatives [T]; `position` is hers in `taken`."""
+    n_triples = U64(len(positives))
+    first = lane(word, client_id)
+    second = mix(first)
+    n_refused = U64(0)
+    for t in range(n_triples):
+        first += GAMMA
+        drawn = mix(first)
+        positives[t] = items[start + high(drawn, size)]
+        negatives[t] = low(drawn, n_items)
+    for t in range(n_triples):
+        refused[n_refused] = t
+        n_refused += U64(has(taken, position, U64(negatives[t])))
+    for k in range(n_refused):
+        t = U64(refused[k])
+        negative = U64(negatives[t])
+        while has(taken, position, negative):
+            second += GAMMA
+            negative = high(mix(second), n_items)
+        negatives[t] = negative
+
+
 @njit(cache=True, nogil=True, error_model="numpy")
 def draw_pairs(word, ids, ptr, items, taken, n_items, positives, negatives):
     """Fill positives and negatives [C, T] for clients `ids` [C]; each client's draws follow from (word, id) alone.
 
     A positive is uniform over her history, a negative uniform over the catalogue, redrawn while she has it. Draw t
-    takes word t of her stream for both; redraws take the words of a second stream, one by one.
+    takes word t of her stream for both; redraws take the words of a second stream, one by one. First all are drawn,
+    then the few refused ones are mended: no branch in between.
     """
-    n_clients, n_triples = positives.shape
-    refused = np.empty(n_triples, np.uint32)
-    for c in range(U64(n_clients)):
-        first = lane(word, ids[c])
-        second = mix(first)
+    refused = np.empty(positives.shape[1], np.uint32)
+    for c in range(U64(len(ids))):
         start = U64(ptr[c])
         size = U64(ptr[c + U64(1)]) - start
-        n_refused = U64(0)
-        for t in range(U64(n_triples)):
-            first += GAMMA
-            drawn = mix(first)
-            positives[c, t] = items[start + high(drawn, size)]
-            negatives[c, t] = low(drawn, n_items)
-        for t in range(U64(n_triples)):
-            refused[n_refused] = t
-            n_refused += U64(has(taken, c, U64(negatives[c, t])))
-        for k in range(n_refused):
-            t = U64(refused[k])
-            negative = U64(negatives[c, t])
-            while has(taken, c, negative):
-                second += GAMMA
-                negative = high(mix(second), n_items)
-            negatives[c, t] = negative
+        _draw(word, ids[c], start, size, items, taken, c, n_items, positives[c], negatives[c], refused)
 
 
-@njit(cache=True, nogil=True, error_model="numpy", fastmath={"contract"})
+@njit(cache=True, nogil=True, error_model="numpy")
 def rows_of_pairs(people, moved, table, positives, negatives, rows, scale, rate, reg):
     """Take every client's local steps and write her rows: `rows` [C * 2T], positives then negatives per client.
 
@@ -241,7 +242,7 @@ def rows_of_pairs(people, moved, table, positives, negatives, rows, scale, rate,
             )
 
 
-@njit(cache=True, nogil=True, error_model="numpy", fastmath={"contract"})
+@njit(cache=True, nogil=True, error_model="numpy")
 def sum_of_pairs(people, moved, table, positives, negatives, is_sent, totals, scale, rate, reg):
     """Take every client's local steps and add z [p, 1] of what she sends to `totals` [n_items, D] in the ring."""
     n_clients, n_triples = positives.shape
@@ -273,3 +274,143 @@ def shrink_touched(table, counts, totals, scale, reg):
                 if counts[sign, item]:
                     term = np.rint(scale * reg[1 + sign] * table[item, d])
                     totals[item, d] -= counts[sign, item] * np.int64(term)
+
+
+# --- many rounds of one client each -------------------------------------------------------------------------------
+
+
+@intrinsic
+def step_and_apply(typing_context, moved, people, table, c, i, j, step, shrink, z, reg_i, reg_j, gain, is_sent):
+    """Move client c by a triple, and the two items by gain times their rows: a whole round of one triple."""
+
+    def generate(context, builder, signature, args):
+        triple = _Step(context, builder, (moved, people, table), args)
+        step, shrink, z, reg_i, reg_j, gain, sent = args[6:]
+        pull = triple.pull(z)
+        push = [builder.fneg(vector) for vector in pull]
+
+        def change(item, row, reg, q):
+            whole = _minus(builder, row, _on_grid(builder, reg, q, last=0.0))
+            moved_by = zip(_filled(builder, gain, whole), whole, q, strict=True)
+            Row(context, builder, table, args[2], item).store([builder.fadd(r, builder.fmul(g, w)) for g, w, r in moved_by])
+
+        change(args[5], push, reg_j, triple.q_j)
+        with builder.if_then(builder.icmp_unsigned("!=", sent, sent.type(0))):
+            change(args[4], pull, reg_i, triple.q_i)
+        triple.advance(step, shrink)
+        return context.get_dummy_value()
+
+    return types.void(moved, people, table, *_STEP, *[types.float32] * 3, types.uint8), generate
+
+
+@njit(inline="always")
+def _coin(stream, state, item, per_item):
+    drawn = mix(lane(stream, item) + GAMMA) if per_item else mix(state)
+    return (drawn >> U64(11)) * _UNIT
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def rounds_of_one_triple(
+    first, n_rounds, words, ids, ptr, items, taken, n_items, people, table, scale, rate, reg, pi, is_secret, per_item, sent
+):
+    """Run whole rounds of one client and one triple each; `people` and `table` move, `sent` [2, C] counts rows.
+
+    `words` are those of choosing, learning and sealing; round r takes lane r of each. Rounds are drawn ahead in
+    blocks, so that their look-ups in memory overlap.
+    """
+    zero, one = U64(0), U64(1)
+    shrink, reg_i, reg_j = rate * reg[0], scale * reg[1], scale * reg[2]
+    gain = rate / scale
+    block = np.empty((4, _BLOCK), np.uint32)
+    refused = np.empty(1, np.uint32)
+    for start in range(first, first + n_rounds, _BLOCK):
+        size = U64(min(_BLOCK, first + n_rounds - start))
+        for k in range(size):
+            number = U64(start) + k
+            c = high(mix(lane(words[0], number) + GAMMA), len(ids))
+            block[zero, k] = c
+            begin = U64(ptr[c])
+            length = U64(ptr[c + one]) - begin
+            pair = block[:, k : k + one]
+            _draw(lane(words[1], number), ids[c], begin, length, items, taken, c, n_items, pair[1], pair[2], refused)
+            stream = lane(lane(lane(words[2], number), 0), ids[c])
+            item = U64(block[one, k])
+            leaves = not is_secret[item] and _coin(stream, stream + GAMMA, item, per_item) < pi[c]
+            block[U64(3), k] = leaves
+            sent[zero, c] += leaves
+            sent[one, c] += 1
+        for k in range(size):
+            c, i, j = U64(block[zero, k]), U64(block[one, k]), U64(block[U64(2), k])
+            z = doubt(preference(people, c, table, i, j))
+            leaves = np.uint8(block[U64(3), k])
+            step_and_apply(people, people, table, c, i, j, rate * z, shrink, scale * z, reg_i, reg_j, gain, leaves)
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def rounds_of_one_client(
+    first,
+    n_rounds,
+    words,
+    ids,
+    ptr,
+    items,
+    taken,
+    n_items,
+    people,
+    frozen,
+    table,
+    values,
+    n_triples,
+    scale,
+    rate,
+    reg,
+    pi,
+    is_secret,
+    per_item,
+    sent,
+):
+    """Run whole rounds of one client and many triples each; `values` [n_items, D] is the same table as `table`.
+
+    `frozen` are the vectors that gradients are taken at: `people` itself, or a copy that follows after each round.
+    """
+    totals = np.zeros(values.shape, np.int64)
+    counts = np.zeros((2, len(values)), np.int64)
+    pair = np.empty((2, n_triples), np.uint32)
+    refused = np.empty(n_triples, np.uint32)
+    touched = np.empty(2 * n_triples, np.uint32)
+    shrink, unit = rate * reg[0], np.float32(1.0) / scale
+    for number in range(first, first + n_rounds):
+        c = high(mix(lane(words[0], number) + GAMMA), len(ids))
+        begin = U64(ptr[c])
+        length = U64(ptr[c + U64(1)]) - begin
+        _draw(lane(words[1], number), ids[c], begin, length, items, taken, c, n_items, pair[0], pair[1], refused)
+        stream = lane(lane(lane(words[2], number), 0), ids[c])
+        state = stream
+        n_touched = U64(0)
+        for t in range(U64(n_triples)):
+            i, j = U64(pair[0, t]), U64(pair[1, t])
+            state += GAMMA
+            leaves = np.uint8(not is_secret[i] and _coin(stream, state, i, per_item) < pi[c])
+            z = doubt(preference(frozen, c, table, i, j))
+            step_and_add(people, frozen, table, c, i, j, rate * z, shrink, scale * z, totals, leaves)
+            for sign, item in ((0, i), (1, j)):
+                if sign == 0 and leaves == 0:
+                    continue
+                if counts[0, item] + counts[1, item] == 0:
+                    touched[n_touched] = item
+                    n_touched += U64(1)
+                counts[sign, item] += 1
+                sent[sign, c] += 1
+        for k in range(n_touched):
+            item = U64(touched[k])
+            for d in range(values.shape[1]):
+                total = totals[item, d]
+                if d < values.shape[1] - 1:
+                    for sign in range(2):
+                        term = np.rint(scale * reg[1 + sign] * values[item, d])
+                        total -= counts[sign, item] * np.int64(term)
+                values[item, d] += rate * (np.float32(total) * unit)
+                totals[item, d] = 0
+            counts[0, item] = 0
+            counts[1, item] = 0
+        frozen[c] = people[c]

@@ -3,6 +3,9 @@
 A centralised method has `fit` and `score`. `fit` yields the model after every pass over the data, so that whoever
 drives it can draw curves, stop early and keep the best; a one-shot method yields once. The arrays of a yielded model
 may change at the next step: copy what you keep.
+
+A federated method has `init`, `learn`, `apply` and `score`: `learn` is what a device does with its own history (a
+cohort of one; the simulator passes thousands), `apply` is what the server does with the sum.
 """
 
 from __future__ import annotations
@@ -16,8 +19,10 @@ from importlib.metadata import entry_points
 from typing import Any, ClassVar, Protocol, TypeVar, runtime_checkable
 
 from tacit.errors import ConfigError, nearest
+from tacit.privacy.disclosure import Disclosure
 from tacit.random import Key
 from tacit.types import Array, Catalog, Clients, Config, Floats, Model, Reason
+from tacit.updates import Release, Ring, Total, Update
 
 
 class Method(Protocol):
@@ -39,6 +44,81 @@ class Centralised(Method, Protocol):
 
     def fit(self, clients: Clients, catalog: Catalog, key: Key) -> Iterator[Model]:
         """Yield the model after each pass."""
+        ...
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """How a federated method spends its rounds. A pass is what curves and early stopping count."""
+
+    passes: int
+    rounds_per_pass: int
+    clients_per_round: int
+
+    @property
+    def rounds(self) -> int:
+        """All rounds."""
+        return self.passes * self.rounds_per_pass
+
+
+@runtime_checkable
+class Federated(Method, Protocol):
+    """A method whose histories stay where they are: devices learn, the server adds and applies."""
+
+    tables: ClassVar[tuple[str, ...]]  # the shared arrays that updates speak of, row by row
+
+    def schedule(self, clients: Clients) -> Schedule:
+        """Return how many rounds there are, and how many clients each one asks."""
+        ...
+
+    def init(self, clients: Clients, catalog: Catalog, key: Key) -> Model:
+        """Return the first model; each client's private part follows from her id and the key alone."""
+        ...
+
+    def learn(
+        self,
+        shared: Mapping[str, Array],
+        private: Mapping[str, Array],
+        clients: Clients,
+        ring: Ring,
+        key: Key,
+    ) -> tuple[Update, Mapping[str, Array]]:
+        """Return what a cohort learnt, on the ring's grid, and its new private part; inputs stay untouched."""
+        ...
+
+    def apply(self, shared: Mapping[str, Array], total: Total, ring: Ring) -> Mapping[str, Array]:
+        """Return the shared model moved by a sum of updates."""
+        ...
+
+
+@runtime_checkable
+class SumsCohorts(Protocol):
+    """A federated method that can add up what a cohort sends without writing it out: the same sums, only faster."""
+
+    def sum_cohort(
+        self,
+        shared: Mapping[str, Array],
+        private: Mapping[str, Array],
+        clients: Clients,
+        ring: Ring,
+        disclosure: Disclosure | None,
+        keys: tuple[Key, Key],
+        total: Total,
+    ) -> tuple[Release, Mapping[str, Array]]:
+        """Add into the arrays of `total`; `keys` are those of learning and of the disclosure in this round."""
+        ...
+
+    def run_rounds(
+        self,
+        shared: Mapping[str, Array],
+        private: Mapping[str, Array],
+        clients: Clients,
+        ring: Ring,
+        disclosure: Disclosure | None,
+        key: Key,
+        rounds: range,
+    ) -> Release:
+        """Run rounds of one client each from first to last, moving `shared` and `private` in place."""
         ...
 
 

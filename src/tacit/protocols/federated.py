@@ -22,10 +22,11 @@ def device_round(
     private: Private,
     clients: Clients,
     key: Key,
+    number: int,
 ) -> tuple[Outgoing, Private]:
-    """Learn from one's own history; return what may leave and the private part that stays."""
-    update, private = method.learn(shared, private, clients, ring, key.child("learn"))
-    return seal(update, stages, ring, key.child("seal")), private
+    """Learn from one's own history in round `number`; return what may leave and the private part that stays."""
+    update, private = method.learn(shared, private, clients, ring, key.child("learn", number))
+    return seal(update, stages, ring, key.child("seal", number)), private
 
 
 def server_round(method: Federated, ring: Ring, shared: Shared, inbox: Iterable[Outgoing]) -> Shared:

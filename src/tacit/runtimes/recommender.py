@@ -70,7 +70,9 @@ class Recommender:
             scores = method.score(model.shared, model.private, client)[0]
             found = []
             for item in _best(scores, client.items, k):
-                reasons = method.explain(model.shared, model.private, client, item) if isinstance(method, Explains) else []
+                reasons = (
+                    method.explain(model.shared, model.private, client, item) if isinstance(method, Explains) else []
+                )
                 found.append(
                     Recommendation(
                         self.catalog.item_ids[item],
@@ -86,7 +88,11 @@ class Recommender:
         folder.mkdir(parents=True, exist_ok=True)
         arrays = {f"shared.{name}": array for name, array in self.model.shared.items()}
         arrays |= {f"private.{name}": array for name, array in self.model.private.items()}
-        arrays |= {"history.ids": self.clients.ids, "history.ptr": self.clients.ptr, "history.items": self.clients.items}
+        arrays |= {
+            "history.ids": self.clients.ids,
+            "history.ptr": self.clients.ptr,
+            "history.items": self.clients.items,
+        }
         np.savez(folder / "model.npz", **arrays)
         about = {"method": self.name, "options": self.options.model_dump(mode="json"), "format": 1}
         (folder / "method.json").write_text(json.dumps(about, indent=2), encoding="utf-8")
@@ -154,7 +160,9 @@ def _catalog_frame(catalog: Catalog) -> pl.DataFrame:
         columns["categories"] = [catalog.categories.of(i) for i in range(catalog.n_items)]
     if catalog.coordinates is not None:
         columns["lat"], columns["lon"] = catalog.coordinates[:, 0], catalog.coordinates[:, 1]
-    return pl.DataFrame(columns, schema_overrides={"categories": pl.List(pl.String)} if "categories" in columns else None)
+    return pl.DataFrame(
+        columns, schema_overrides={"categories": pl.List(pl.String)} if "categories" in columns else None
+    )
 
 
 def _read_catalog(frame: pl.DataFrame) -> Catalog:

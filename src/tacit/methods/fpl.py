@@ -1,0 +1,271 @@
+"""FPL: federated pair-wise learning (Anelli et al., SAC 2021 and JIIS 2022; Ferrara's thesis, chapter 4)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+from pydantic import Field, field_validator, model_validator
+
+from tacit.errors import ConfigError, MethodError
+from tacit.kernels.fpl import (
+    count_touched,
+    draw_pairs,
+    rounds_of_one_client,
+    rounds_of_one_triple,
+    rows_of_pairs,
+    shrink_touched,
+    sum_of_pairs,
+)
+from tacit.kernels.membership import Taken, taken
+from tacit.kernels.rowvec import rows_of
+from tacit.methods import reasons
+from tacit.methods.base import Schedule, register
+from tacit.privacy.disclosure import Disclosure
+from tacit.privacy.outbound import row_bytes
+from tacit.random import Key
+from tacit.types import Array, Catalog, Clients, Config, Floats, Model, Reason
+from tacit.updates import Release, Ring, Rows, Total, Update
+
+PRESETS: dict[str, tuple[int, int]] = {"sFPL": (1, 1), "sFPL+": (1, 0), "pFPL": (0, 1), "pFPL+": (0, 0)}
+BITMAP_BYTES = 1024  # per client: up to 8,192 items a bit each is faster than searching the sorted history
+
+
+class FPLConfig(Config):
+    """Options of FPL. `preset: sFPL | sFPL+ | pFPL | pFPL+` sets clients_per_round and local_steps together."""
+
+    factors: int = Field(20, gt=0, description="F: length of a latent vector")
+    learning_rate: float = Field(0.005, gt=0, description="alpha, of the device and of the server")
+    clients_per_round: int = Field(0, ge=0, description="|U-|: clients asked in a round; 0: all of them")
+    local_steps: int = Field(0, ge=0, description="T: triples per client and round; 0: X+ / |U|, a person's even share")
+    epochs: int = Field(50, gt=0, description="an epoch is X+ triples in all")
+    rounds: int = Field(0, ge=0, description="stop after so many rounds instead of epochs; 0: epochs decide")
+    step: Literal["sequential", "batch"] = Field(
+        "sequential", description="p moves after every triple, or once a round with all gradients at the old p"
+    )
+    reg_user: float | None = Field(None, ge=0, description="lambda of p; none: learning_rate / 20")
+    reg_positive: float | None = Field(None, ge=0, description="lambda of the positive item; none: learning_rate / 20")
+    reg_negative: float | None = Field(None, ge=0, description="lambda of the negative item; none: learning_rate / 200")
+    init_scale: float = Field(0.1, gt=0, description="standard deviation of the first p, q and b")
+    pi: float | str | None = Field(
+        None,
+        description="shorthand for a first privacy stage {name: disclose, pi: ...}: the probability that a positive leaves",
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _preset(cls, given: Any) -> Any:
+        if not isinstance(given, Mapping) or "preset" not in given:
+            return given
+        rest = {key: value for key, value in given.items() if key != "preset"}
+        preset = str(given["preset"])
+        if preset not in PRESETS:
+            raise ConfigError(f"There is no preset '{preset}' of FPL.", f"Known: {', '.join(PRESETS)}.")
+        if {"clients_per_round", "local_steps"} & rest.keys():
+            raise ConfigError("A preset of FPL sets clients_per_round and local_steps.", "Give either, not both.")
+        clients, steps = PRESETS[preset]
+        return {**rest, "clients_per_round": clients, "local_steps": steps}
+
+    @field_validator("pi")
+    @classmethod
+    def _a_probability(cls, pi: float | str | None) -> float | str | None:
+        if isinstance(pi, float) and not 0 <= pi <= 1:
+            raise ValueError("pi is a probability, from 0 to 1")
+        return pi
+
+    @property
+    def regs(self) -> Floats:
+        """lambda of person, positive and negative item."""
+        rate = self.learning_rate
+        usual = ((self.reg_user, rate / 20), (self.reg_positive, rate / 20), (self.reg_negative, rate / 200))
+        return np.array([default if given is None else given for given, default in usual], np.float32)
+
+
+@register("fpl", FPLConfig)
+class FPL:
+    """Federated pair-wise learning: BPR on devices; negatives always leave, positives with probability pi.
+
+    p moves after each triple (or once, `step: batch`), item rows stay as received, updates are summed, not averaged.
+    """
+
+    uses_features: ClassVar[bool] = False
+    tables: ClassVar[tuple[str, ...]] = ("items",)
+
+    def __init__(self, config: FPLConfig) -> None:
+        self.config = config
+
+    def schedule(self, clients: Clients) -> Schedule:
+        """rpe = X+ / (|U-| T) rounds make an epoch."""
+        c = self.config
+        asked = c.clients_per_round or len(clients)
+        if asked > len(clients):
+            raise MethodError(
+                f"fpl asks {asked} clients per round, but there are {len(clients)}.",
+                "Lower method.clients_per_round, or set it to 0 for all.",
+            )
+        per_epoch = max(1, round(len(clients.items) / (asked * self._local_steps(clients))))
+        if not c.rounds:
+            return Schedule(c.epochs, per_epoch, asked)
+        passes = max(1, c.rounds // per_epoch)
+        return Schedule(passes, max(1, c.rounds // passes), asked)
+
+    def _local_steps(self, clients: Clients) -> int:
+        return self.config.local_steps or max(1, len(clients.items) // len(clients))
+
+    def init(self, clients: Clients, catalog: Catalog, key: Key) -> Model:
+        """Draw p, q and b; a person's row ends with the 1 that the item's bias is multiplied by."""
+        _check_histories(clients)
+        c = self.config
+        people = key.child("people").normal(clients.ids, c.factors + 1, c.init_scale)
+        people[:, -1] = 1.0
+        items = key.child("items").normal(np.arange(catalog.n_items), c.factors + 1, c.init_scale)
+        steps = np.array(self._local_steps(clients))
+        return Model({"items": items, "local_steps": steps}, {"p": people})
+
+    def learn(
+        self, shared: Mapping[str, Array], private: Mapping[str, Array], clients: Clients, ring: Ring, key: Key
+    ) -> tuple[Update, Mapping[str, Array]]:
+        """Draw triples, take the local steps, and write two rows for each."""
+        positives, negatives = self.draw(shared, clients, key)
+        people, moved = self.local_rows(private["p"])
+        n_clients, steps = positives.shape
+        rows = np.empty((n_clients * 2 * steps, shared["items"].shape[1]), np.float32)
+        rate = np.float32(self.config.learning_rate)
+        rows_of_pairs(
+            rows_of(people),
+            rows_of(moved),
+            rows_of(shared["items"]),
+            positives,
+            negatives,
+            rows_of(rows),
+            ring.scale,
+            rate,
+            self.config.regs,
+        )
+        ptr = np.arange(n_clients + 1) * 2 * steps
+        ids = np.concatenate([positives, negatives], axis=1).astype(np.int32).ravel()
+        is_positive = np.tile(np.arange(2 * steps) < steps, n_clients)
+        return Update(clients.ids, {"items": Rows(ptr, ids, rows)}, {"items": is_positive}), {"p": moved}
+
+    def draw(self, shared: Mapping[str, Array], clients: Clients, key: Key) -> tuple[Array, Array]:
+        """Return positives and negatives [C, T] of a round."""
+        steps = int(shared["local_steps"])
+        pairs = np.empty((2, len(clients), steps), np.uint32)
+        has = clients.remembered("taken", _taken)
+        draw_pairs(key.word, clients.ids, clients.ptr, clients.items, has, clients.n_items, pairs[0], pairs[1])
+        return pairs[0], pairs[1]
+
+    def local_rows(self, p: Floats) -> tuple[Floats, Floats]:
+        """Return the vectors that gradients are taken at, and a copy that moves: the same one if steps are sequential."""
+        moved = p.copy()
+        return (moved, moved) if self.config.step == "sequential" else (p, moved)
+
+    def sum_cohort(
+        self,
+        shared: Mapping[str, Array],
+        private: Mapping[str, Array],
+        clients: Clients,
+        ring: Ring,
+        disclosure: Disclosure | None,
+        keys: tuple[Key, Key],
+        total: Total,
+    ) -> tuple[Release, Mapping[str, Array]]:
+        """Add up a cohort's rows as `learn` and `seal` would make them."""
+        table, config = shared["items"], self.config
+        positives, negatives = self.draw(shared, clients, keys[0])
+        n_clients, steps = positives.shape
+        sent = np.ones(positives.shape, np.uint8)
+        if disclosure is not None:
+            ptr, every = np.arange(n_clients + 1) * steps, np.ones(positives.size, bool)
+            sent = disclosure.keep(clients.ids, ptr, positives.ravel(), every, keys[1]).reshape(sent.shape)
+        counts = np.zeros((2, len(table)), np.int32)
+        count_touched(positives, negatives, sent, counts)
+        touched = counts[0] + counts[1]
+        rate, sums = np.float32(config.learning_rate), total.sums["items"]
+
+        def summed(into: Array) -> Floats:
+            people, moved = self.local_rows(private["p"])
+            rows = rows_of(people), rows_of(moved), rows_of(table)
+            sum_of_pairs(*rows, positives, negatives, sent, into, ring.scale, rate, config.regs)
+            return moved
+
+        # Whole numbers of 32 bits are added in half the time; they hold as long as the busiest item cannot overflow.
+        narrow = np.zeros(table.shape, np.int32)
+        moved = summed(narrow)
+        largest = max(1.0, float(np.abs(private["p"]).max()), float(np.abs(moved).max()))
+        if 2.0 * largest * float(ring.scale) * int(touched.max()) < 2**31:  # 2: p may pass beyond both its ends
+            sums += narrow
+        else:
+            ring.fits(largest)
+            moved = summed(sums)
+        shrink_touched(table, counts, sums, ring.scale, config.regs)
+        total.counts["items"][:] += touched
+        n_sent = sent.sum(axis=1, dtype=np.int64)
+        n_rows = n_sent + steps
+        return Release(n_sent, np.full(n_clients, steps), n_rows * row_bytes(table.shape[1], ring)), {"p": moved}
+
+    def run_rounds(
+        self,
+        shared: Mapping[str, Array],
+        private: Mapping[str, Array],
+        clients: Clients,
+        ring: Ring,
+        disclosure: Disclosure | None,
+        key: Key,
+        rounds: range,
+    ) -> Release:
+        """Run rounds of one client each without leaving the kernel."""
+        table, p, config = shared["items"], private["p"], self.config
+        words = np.array([key.child(name).word for name in ("choose", "learn", "seal")])
+        has = clients.remembered("taken", _taken)
+        sent = np.zeros((2, len(clients)), np.int64)
+        if disclosure is None:
+            coins = np.ones(len(clients)), np.zeros(len(table), bool), False
+        else:
+            coins = disclosure.pi[clients.ids], disclosure.is_secret, disclosure.per_item
+        draws = words, clients.ids, clients.ptr, clients.items, has, clients.n_items
+        numbers = ring.scale, np.float32(config.learning_rate), config.regs
+        steps, is_batch = int(shared["local_steps"]), config.step == "batch"
+        people, rows = rows_of(p), rows_of(table)
+        if steps == 1 and not is_batch:
+            rounds_of_one_triple(rounds.start, len(rounds), *draws, people, rows, *numbers, *coins, sent)
+        else:
+            frozen = rows_of(p.copy()) if is_batch else people
+            rounds_of_one_client(
+                rounds.start, len(rounds), *draws, people, frozen, rows, table, steps, *numbers, *coins, sent
+            )
+        return Release(sent[0], sent[1], sent.sum(axis=0) * row_bytes(table.shape[1], ring))
+
+    def apply(self, shared: Mapping[str, Array], total: Total, ring: Ring) -> Mapping[str, Array]:
+        """Add alpha times the sum, with no averaging."""
+        moved = shared["items"] + np.float32(self.config.learning_rate) * ring.decode(total.sums["items"])
+        return {**shared, "items": moved}
+
+    def score(self, shared: Mapping[str, Array], private: Mapping[str, Array], clients: Clients) -> Floats:
+        """Return [p, 1] . [q, b]."""
+        scores: Floats = private["p"] @ shared["items"].T
+        return scores
+
+    def explain(
+        self, shared: Mapping[str, Array], private: Mapping[str, Array], client: Clients, item: int
+    ) -> list[Reason]:
+        """Name her items whose vectors are most aligned with the item's."""
+        history = np.setdiff1d(client.items, [item])
+        return reasons.from_history(history, reasons.alignment(shared["items"][:, :-1], history, item))
+
+
+def _taken(clients: Clients) -> Taken:
+    return taken(clients, most_bytes=BITMAP_BYTES * len(clients))
+
+
+def _check_histories(clients: Clients) -> None:
+    """Refuse people from whom no triple can be drawn."""
+    if not len(clients) or clients.sizes.min() == 0:
+        raise MethodError("fpl needs at least one item in every history.", "Set data.min_per_user=1 or higher.")
+    kept_out = clients.remembered("taken", _taken)
+    owner = np.repeat(np.arange(len(clients)), np.diff(kept_out.ptr))
+    repeats = np.zeros(len(kept_out.items), bool)
+    repeats[1:] = (kept_out.items[1:] == kept_out.items[:-1]) & (owner[1:] == owner[:-1])
+    if int(np.bincount(owner[~repeats], minlength=len(clients)).max()) >= clients.n_items:
+        raise MethodError("fpl cannot draw a negative for someone who has every item.", "Leave such people out.")

@@ -1,0 +1,162 @@
+"""A federation in one process: thousands of devices, a chunk of them at a time, bit for bit what real ones would do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tacit.errors import DivergedError
+from tacit.methods.base import Federated, Schedule, SumsCohorts
+from tacit.privacy.disclosure import Disclosure
+from tacit.privacy.outbound import Stage
+from tacit.protocols.federated import device_round
+from tacit.protocols.selection import chosen
+from tacit.random import Key
+from tacit.types import Array, Catalog, Clients, Model
+from tacit.updates import Release, Ring, Total
+
+CHUNK_ROWS = 2**17  # local steps in one chunk: what is drawn for them stays in cache
+
+
+@dataclass
+class Traffic:
+    """What each client was asked for and sent, summed over rounds, by position in the cohort."""
+
+    rounds: NDArray[np.int64]
+    positives: NDArray[np.int64]
+    negatives: NDArray[np.int64]
+    bytes_up: NDArray[np.int64]
+    bytes_down: NDArray[np.int64]
+
+    @classmethod
+    def none(cls, n_clients: int) -> Traffic:
+        """Return the traffic before the first round."""
+        return cls(*(np.zeros(n_clients, np.int64) for _ in range(5)))
+
+    def add(self, positions: Array, release: Release, rounds: Array | int, down: int) -> None:
+        """Count what the clients at some positions (each once) received and sent."""
+        self.rounds[positions] += rounds
+        self.positives[positions] += release.positives
+        self.negatives[positions] += release.negatives
+        self.bytes_up[positions] += release.bytes
+        self.bytes_down[positions] += rounds * down
+
+
+def simulate(
+    method: Federated,
+    stages: Sequence[Stage],
+    ring: Ring,
+    clients: Clients,
+    catalog: Catalog,
+    key: Key,
+    traffic: Traffic | None = None,
+    *,
+    plainly: bool = False,
+) -> Iterator[Model]:
+    """Yield the model after each pass; its arrays go on changing.
+
+    `plainly` writes every message out and adds them one by one, as devices and a server do; otherwise a method that
+    can adds up cohorts at once. A law holds the two together, bit for bit.
+    """
+    schedule = method.schedule(clients)
+    model = method.init(clients, catalog, key.child("init"))
+    shared, private = dict(model.shared), {name: array.copy() for name, array in model.private.items()}
+    traffic = Traffic.none(len(clients)) if traffic is None else traffic
+    federation = _Federation(method, stages, ring, clients, key, schedule, traffic, plainly)
+    for number in range(schedule.passes):
+        rounds = range(number * schedule.rounds_per_pass, (number + 1) * schedule.rounds_per_pass)
+        shared = federation.run(shared, private, rounds)
+        _refuse_if_diverged(method, shared, private, ring, number)
+        yield Model(shared, private)
+
+
+class _Federation:
+    """The rounds of one simulation; `private` is changed in place."""
+
+    def __init__(
+        self,
+        method: Federated,
+        stages: Sequence[Stage],
+        ring: Ring,
+        clients: Clients,
+        key: Key,
+        schedule: Schedule,
+        traffic: Traffic,
+        plainly: bool,
+    ) -> None:
+        self.method, self.stages, self.ring, self.clients, self.key = method, stages, ring, clients, key
+        self.schedule, self.traffic = schedule, traffic
+        only = stages[0] if len(stages) == 1 else None
+        can_sum = isinstance(method, SumsCohorts) and (not stages or isinstance(only, Disclosure))
+        self.summing: SumsCohorts | None = method if can_sum and not plainly else None  # type: ignore[assignment]
+        self.disclosure = only if isinstance(only, Disclosure) else None
+        self.whole: list[tuple[Array, Clients]] = []  # the chunks of everybody, cut once
+
+    def run(self, shared: dict[str, Array], private: dict[str, Array], rounds: range) -> dict[str, Array]:
+        if self.summing is not None and self.schedule.clients_per_round == 1:
+            release = self.summing.run_rounds(
+                shared, private, self.clients, self.ring, self.disclosure, self.key, rounds
+            )
+            steps = int(shared.get("local_steps", 1))
+            times = release.negatives // steps  # every round sends all its negatives
+            self.traffic.add(np.arange(len(self.clients)), release, times, self._down(shared))
+            return shared
+        for number in rounds:
+            shared = dict(self.one(shared, private, number))
+        return shared
+
+    def one(self, shared: dict[str, Array], private: dict[str, Array], number: int) -> dict[str, Array]:
+        """Run one round: every chunk learns and is added, then the server applies the sum."""
+        total = Total.zero({name: shared[name].shape for name in self.method.tables})
+        for positions, clients in self._chunks(number, shared):
+            part = {name: array[positions] for name, array in private.items()}
+            if self.summing is not None:
+                keys = self.key.child("learn", number), self.key.child("seal", number, 0)
+                release, moved = self.summing.sum_cohort(
+                    shared, part, clients, self.ring, self.disclosure, keys, total
+                )
+            else:
+                message, moved = device_round(
+                    self.method, self.stages, self.ring, shared, part, clients, self.key, number
+                )
+                total, release = total.received(message), message.release
+            for name, array in moved.items():
+                private[name][positions] = array
+            self.traffic.add(positions, release, 1, self._down(shared))
+        for sums in total.sums.values():
+            self.ring.check(sums)
+        return dict(self.method.apply(shared, total, self.ring))
+
+    def _chunks(self, number: int, shared: dict[str, Array]) -> Iterator[tuple[Array, Clients]]:
+        asked = self.schedule.clients_per_round
+        size = max(1, CHUNK_ROWS // max(1, int(shared.get("local_steps", 1))))
+        if asked < len(self.clients):
+            positions = chosen(self.key.child("choose"), number, len(self.clients), asked)
+            for start in range(0, len(positions), size):
+                part = positions[start : start + size]
+                yield part, self.clients.take(part)
+            return
+        if not self.whole:
+            cuts = [np.arange(s, min(s + size, len(self.clients))) for s in range(0, len(self.clients), size)]
+            self.whole = [(part, self.clients.take(part)) for part in cuts]
+        yield from self.whole
+
+    def _down(self, shared: dict[str, Array]) -> int:
+        return sum(shared[name].nbytes for name in self.method.tables)
+
+
+def _refuse_if_diverged(
+    method: Federated, shared: dict[str, Array], private: dict[str, Array], ring: Ring, number: int
+) -> None:
+    for array in (*(shared[name] for name in method.tables), *private.values()):
+        largest = float(np.abs(array).max(initial=0.0))
+        if not largest <= ring.largest:
+            rate = getattr(getattr(method, "config", None), "learning_rate", None)
+            raise DivergedError(
+                f"Learning diverged in pass {number + 1}: a learnt number reached {largest:.3g}.",
+                f"Updates are summed over clients, so a step that suits one is too large for many: lower "
+                f"method.learning_rate{'' if rate is None else f' (now {rate:g})'} or method.clients_per_round.",
+            )
