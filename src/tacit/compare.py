@@ -15,7 +15,7 @@ from tacit.report.folder import Run, whole_folder, write_json
 from tacit.report.page import write_report
 from tacit.report.table import write_tables
 from tacit.run import Bench, folder_name, prepare, run, silent
-from tacit.runtimes.central import Progress
+from tacit.runtimes.learning import Progress
 
 
 def compare(
@@ -43,8 +43,9 @@ def compare(
         (partial / "comparison.yaml").write_text(to_yaml(comparison), encoding="utf-8")
         write_json(partial / "result.json", finished.as_json())
         write_tables(finished, partial)
-        write_report(finished, partial / "report.html")
-        save_figures(draw(finished), partial / "figures")
+        figures = draw(finished)
+        save_figures(figures, partial)
+        write_report(finished, partial / "report.html", figures)
     return finished
 
 

@@ -14,7 +14,8 @@ from tacit.data import DataConfig, SplitConfig
 from tacit.errors import ConfigError
 from tacit.evaluation import EvaluationConfig
 from tacit.methods.base import build, options
-from tacit.runtimes.central import RuntimeConfig
+from tacit.privacy.disclosure import DisclosureConfig
+from tacit.runtimes.learning import RuntimeConfig
 from tacit.types import Config
 
 
@@ -52,6 +53,7 @@ class _Bench(Config):
     seed: int = Field(42, ge=0, description="every draw of the run follows from it")
     data: DataConfig = DataConfig()
     split: SplitConfig = SplitConfig()
+    privacy: tuple[DisclosureConfig, ...] = Field((), description="stages that updates pass before they leave")
     runtime: RuntimeConfig = RuntimeConfig()
     evaluation: EvaluationConfig = EvaluationConfig()
 
@@ -60,6 +62,16 @@ class Experiment(_Bench):
     """Everything that decides a run's numbers."""
 
     method: MethodChoice
+
+    @property
+    def stages(self) -> tuple[DisclosureConfig, ...]:
+        """The stages on the way out; `method.pi` is shorthand for a first one."""
+        pi = getattr(self.method.options, "pi", None)
+        if pi is None:
+            return self.privacy
+        if self.privacy:
+            raise ConfigError("Both method.pi and the privacy section say what may leave.", "Keep one of them.")
+        return (DisclosureConfig.checked({"pi": pi}, "method"),)
 
 
 class Comparison(_Bench):
@@ -70,7 +82,7 @@ class Comparison(_Bench):
     grid: dict[str, tuple[Any, ...]] = Field({}, description="option path -> values; every combination is run")
 
     def experiments(self) -> Iterator[tuple[str, Experiment]]:
-        """Yield (label, experiment) for every method, point of the grid and seed; seeds of one label follow each other."""
+        """Yield (label, experiment) for every method, point of the grid and seed, the seeds of a label together."""
         shared = self.model_dump(mode="json", exclude={"methods", "repeat", "grid"})
         for method in self.methods:
             for point in product(*self.grid.values()):

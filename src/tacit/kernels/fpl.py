@@ -292,7 +292,9 @@ def step_and_apply(typing_context, moved, people, table, c, i, j, step, shrink, 
         def change(item, row, reg, q):
             whole = _minus(builder, row, _on_grid(builder, reg, q, last=0.0))
             moved_by = zip(_filled(builder, gain, whole), whole, q, strict=True)
-            Row(context, builder, table, args[2], item).store([builder.fadd(r, builder.fmul(g, w)) for g, w, r in moved_by])
+            Row(context, builder, table, args[2], item).store(
+                [builder.fadd(r, builder.fmul(g, w)) for g, w, r in moved_by]
+            )
 
         change(args[5], push, reg_j, triple.q_j)
         with builder.if_then(builder.icmp_unsigned("!=", sent, sent.type(0))):
@@ -311,7 +313,23 @@ def _coin(stream, state, item, per_item):
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def rounds_of_one_triple(
-    first, n_rounds, words, ids, ptr, items, taken, n_items, people, table, scale, rate, reg, pi, is_secret, per_item, sent
+    first,
+    n_rounds,
+    words,
+    ids,
+    ptr,
+    items,
+    taken,
+    n_items,
+    people,
+    table,
+    scale,
+    rate,
+    reg,
+    pi,
+    is_secret,
+    per_item,
+    sent,
 ):
     """Run whole rounds of one client and one triple each; `people` and `table` move, `sent` [2, C] counts rows.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import polars as pl
 
 from tacit.errors import MethodError, StorageError
 from tacit.methods.base import Explains, build, options
-from tacit.runtimes.central import one_blas_thread
+from tacit.runtimes.learning import one_blas_thread
 from tacit.types import Array, Catalog, Clients, Config, Floats, Label, Labels, Model, Reason, Vocabulary, offsets
 
 
@@ -37,7 +38,7 @@ class Recommender:
     catalog: Catalog
     user_ids: Vocabulary
 
-    @property
+    @cached_property
     def method(self) -> Any:
         """The method that reads the model."""
         return build(self.name, self.options)
@@ -46,6 +47,12 @@ class Recommender:
         """Score all items for some people, by position in the cohort."""
         part = self.model.take(positions)
         scores: Floats = self.method.score(part.shared, part.private, self.clients.take(positions))
+        return scores
+
+    def score_pairs(self, positions: Array, items: Array) -> Floats:
+        """Score single items for people by position, where the method can do that cheaply."""
+        model = self.model
+        scores: Floats = self.method.score_pairs(model.shared, model.private, positions, items, self.clients)
         return scores
 
     def recommend(self, user: Label, k: int = 10) -> list[Recommendation]:

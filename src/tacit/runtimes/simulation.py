@@ -115,9 +115,7 @@ class _Federation:
             part = {name: array[positions] for name, array in private.items()}
             if self.summing is not None:
                 keys = self.key.child("learn", number), self.key.child("seal", number, 0)
-                release, moved = self.summing.sum_cohort(
-                    shared, part, clients, self.ring, self.disclosure, keys, total
-                )
+                release, moved = self.summing.sum_cohort(shared, part, clients, self.ring, self.disclosure, keys, total)
             else:
                 message, moved = device_round(
                     self.method, self.stages, self.ring, shared, part, clients, self.key, number

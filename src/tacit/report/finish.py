@@ -1,0 +1,108 @@
+"""From a finished evaluation to a `Run`: the summary, the tables per person and per item, and what was sent."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from tacit.config import Experiment
+from tacit.data import Split
+from tacit.evaluation import Evaluation, Leak
+from tacit.report.folder import Run
+from tacit.runtimes.learning import Learnt
+from tacit.runtimes.recommender import Recommender
+
+try:
+    import resource
+except ImportError:  # Windows has no such module
+    resource = None  # type: ignore[assignment]
+
+ITEM_BYTES = 4  # what a centralised method is sent for each thing a person did: an item id
+
+
+def finished(
+    experiment: Experiment,
+    data: str,
+    about: dict[str, Any],
+    parts: Split,
+    recommender: Recommender,
+    learnt: Learnt,
+    evaluation: Evaluation,
+    leak: Leak | None,
+    evaluate_seconds: float,
+    log: list[str],
+) -> Run:
+    """Put together everything that a run folder holds."""
+    labels, catalog, train = parts.user_ids.labels, parts.catalog, parts.train
+    ledger = _ledger(parts, learnt)
+    items = pl.DataFrame(
+        {
+            "item": catalog.item_ids.labels.tolist(),
+            "title": [catalog.title(i) for i in range(catalog.n_items)],
+            "train_count": np.bincount(train.items, minlength=catalog.n_items),
+            "recommended": evaluation.recommended[evaluation.k[-1]],
+        }
+    )
+    people = pl.DataFrame({"user": labels[evaluation.people].tolist(), **evaluation.values})
+    result = {
+        "run": None,
+        "name": experiment.name,
+        "method": experiment.method.name,
+        "data": data,
+        "protocol": experiment.evaluation.protocol,
+        "sampling": parts.sampling,
+        "seed": experiment.seed,
+        "rounds": learnt.passes,
+        "metrics": evaluation.overall,
+        "ci": {name: list(evaluation.ci(name)) for name in evaluation.values},
+        "bias": {str(k): found.to_dict() for k, found in evaluation.bias.items()},
+        "users": len(evaluation),
+        "train_seconds": learnt.seconds,
+        "evaluate_seconds": evaluate_seconds,
+        "bytes_up": int(ledger["bytes_up"].sum()),
+        "bytes_down": int(ledger["bytes_down"].sum()),
+        "leak": None if leak is None else leak.to_dict(),
+        "peak_mb": peak_megabytes(),
+        "notes": list(evaluation.notes),
+        "about_data": {**about, "counts": dict(parts.counts)},
+    }
+    return Run(
+        experiment, result, people, items, pl.DataFrame(learnt.curve), ledger, log, None, recommender, evaluation
+    )
+
+
+def _ledger(parts: Split, learnt: Learnt) -> pl.DataFrame:
+    """Return one row per person: how often she was asked, what left her device, and what came back."""
+    people, train = parts.user_ids.labels[parts.train.ids].tolist(), parts.train
+    if learnt.traffic is None:
+        nothing = np.zeros(len(train), np.int64)
+        sent = {
+            "what": ["whole history"] * len(train),
+            "rounds": np.ones(len(train), np.int64),
+            "positives": train.sizes,
+            "negatives": nothing,
+            "bytes_up": train.sizes * ITEM_BYTES,
+            "bytes_down": nothing,
+        }
+    else:
+        traffic = learnt.traffic
+        sent = {
+            "what": ["rows of the item table"] * len(train),
+            "rounds": traffic.rounds,
+            "positives": traffic.positives,
+            "negatives": traffic.negatives,
+            "bytes_up": traffic.bytes_up,
+            "bytes_down": traffic.bytes_down,
+        }
+    return pl.DataFrame({"user": people, **sent}).with_columns(rows=pl.col("positives") + pl.col("negatives"))
+
+
+def peak_megabytes() -> float:
+    """Return the peak memory of this process so far."""
+    if resource is None:
+        return float("nan")
+    unit = 1 if sys.platform == "darwin" else 1024
+    return round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 2**20, 1)

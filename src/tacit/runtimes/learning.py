@@ -1,0 +1,138 @@
+"""Learning in this process, whatever the method: pass after pass, with looks at the validation part; and alone."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+from pydantic import Field
+from threadpoolctl import threadpool_limits
+
+from tacit.errors import ConfigError, MethodError
+from tacit.methods.base import Centralised, Federated
+from tacit.privacy.outbound import Stage
+from tacit.random import Key
+from tacit.runtimes.simulation import Traffic, simulate
+from tacit.types import Array, Catalog, Clients, Config, Floats, Model
+from tacit.updates import Ring
+
+Look = Callable[[Model], Mapping[str, float]]
+Progress = Callable[[str, int, int], None]  # what is being done, how far, out of how much (0: unknown)
+
+
+class RuntimeConfig(Config):
+    """Where and how learning runs."""
+
+    name: Literal["simulation"] = "simulation"
+    threads: int = Field(1, ge=1, le=256, description="worker threads; the numbers do not depend on it")
+    look_every: int = Field(0, ge=0, description="passes between looks at the validation part; 0: never look")
+    patience: int = Field(0, ge=0, description="looks without a better one before stopping; 0: never stop early")
+    keep: Literal["best", "last"] = Field("best", description="the model of the best look, or of the last pass")
+    ring: Ring = Field(Ring(), description="the whole numbers that federated sums are made of")
+
+
+@dataclass(frozen=True)
+class Learnt:
+    """A model and how it came about."""
+
+    model: Model
+    passes: int  # after which the kept model was taken
+    seconds: float  # spent learning, looks left out
+    curve: list[dict[str, float]] = field(default_factory=list)  # one row per look
+    traffic: Traffic | None = None  # what was sent, if the method is federated; all of it, later passes included
+
+
+def passes_of(method: Any, clients: Clients) -> int:
+    """Return how many passes a method makes at most."""
+    if isinstance(method, Federated):
+        return method.schedule(clients).passes
+    return int(getattr(getattr(method, "config", None), "epochs", 1))
+
+
+def passes(
+    method: Any,
+    clients: Clients,
+    catalog: Catalog,
+    key: Key,
+    stages: Sequence[Stage] = (),
+    ring: Ring | None = None,
+    traffic: Traffic | None = None,
+) -> Iterator[Model]:
+    """Yield a method's model after each pass over a cohort."""
+    if isinstance(method, Federated):
+        return simulate(method, stages, ring or Ring(), clients, catalog, key, traffic)
+    if stages:
+        raise ConfigError(
+            "A centralised method is sent whole histories: privacy stages would have no effect.",
+            "Take the privacy section away, or choose a federated method such as fpl.",
+        )
+    if isinstance(method, Centralised):
+        return method.fit(clients, catalog, key)
+    raise ConfigError(f"'{type(method).__name__}' is neither centralised nor federated.")
+
+
+def learn(
+    method: Any,
+    clients: Clients,
+    catalog: Catalog,
+    key: Key,
+    config: RuntimeConfig,
+    *,
+    stages: Sequence[Stage] = (),
+    look: Look | None = None,
+    primary: str = "",
+    progress: Progress = lambda what, done, total: None,
+) -> Learnt:
+    """Learn from a cohort. With a `look` at the validation part, keep the best pass by `primary` and stop early."""
+    total = passes_of(method, clients)
+    traffic = Traffic.none(len(clients)) if isinstance(method, Federated) else None
+    curve: list[dict[str, float]] = []
+    kept: Model | None = None
+    model: Model | None = None
+    kept_at, best, worse, done, spent = 0, -np.inf, 0, 0, 0.0
+    with one_blas_thread():
+        started = time.perf_counter()
+        for model in passes(method, clients, catalog, key, stages, config.ring, traffic):
+            done += 1
+            spent += time.perf_counter() - started
+            progress("learning", done, total)
+            if look is not None and config.look_every and (done % config.look_every == 0 or done == total):
+                seen = look(model)
+                curve.append({"pass": done, "seconds": spent, **seen})
+                if config.keep == "best" and seen[primary] > best:
+                    best, kept, kept_at, worse = seen[primary], model.copy(), done, 0
+                elif config.patience:
+                    worse += 1
+                    if worse >= config.patience:
+                        break
+            started = time.perf_counter()
+    if model is None:
+        raise MethodError("The method learnt nothing: it made no pass over the data.", "Set its epochs to at least 1.")
+    return Learnt(kept or model, kept_at or done, spent, curve, traffic)
+
+
+def score_alone(method: Any, clients: Clients, catalog: Catalog, key: Key, ring: Ring) -> Callable[[Array], Floats]:
+    """Return a scorer in which every person is served by a model that learnt from her own history only.
+
+    Nothing leaves, so no stage stands in between.
+    """
+
+    def score(positions: Array) -> Floats:
+        rows = np.empty((len(positions), clients.n_items), np.float32)
+        with one_blas_thread():
+            for row, position in enumerate(positions):
+                person = clients.take([position])
+                for model in passes(method, person, catalog, key, ring=ring):
+                    last = model
+                rows[row] = method.score(last.shared, last.private, person)[0]
+        return rows
+
+    return score
+
+
+def one_blas_thread() -> threadpool_limits:
+    """Sums inside BLAS depend on how many threads share them; one thread gives the same bits on every machine size."""
+    return threadpool_limits(limits=1, user_api="blas")
