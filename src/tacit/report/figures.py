@@ -19,7 +19,8 @@ from numpy.typing import NDArray
 
 from tacit.evaluation.lists import short_head
 from tacit.report.compared import Compared, Row
-from tacit.report.marks import ALARM, GRID, INK, PAPER, RC, SOFT, looks, short, spread_out
+from tacit.report.labels import BESIDE, legend, legend_height, name_ends, name_lines, name_points
+from tacit.report.marks import ALARM, GRID, INK, PAPER, RC, SOFT, looks, short
 from tacit.report.table import NOT_REPORTED, decimals, number, reported
 
 if TYPE_CHECKING:  # matplotlib takes most of a second to import: only those who draw wait for it
@@ -27,6 +28,7 @@ if TYPE_CHECKING:  # matplotlib takes most of a second to import: only those who
     from matplotlib.figure import Figure
 
 WIDTH = 4.5  # inches: half a page on a desk, the whole width of a phone
+SHORTEST = 1e-3  # seconds: what is faster is drawn as this
 MOST_POINTS = 200  # of a line: more cannot be seen
 
 
@@ -130,7 +132,7 @@ def _results(compared: Compared) -> Figure:
             "style": "italic",
         }
         axes.annotate(NOT_REPORTED, (0.02, y), **where)
-    _name_lines(axes, names)
+    name_lines(axes, names)
     axes.set_xlabel(f"{primary}, mean over people and 95 % interval")
     if not rows:
         axes.set_xticks([])
@@ -163,7 +165,7 @@ def _curves(compared: Compared) -> Figure | None:
     axes.set_xlabel("passes over the data")
     axes.set_ylabel(f"{primary} on validation")
     axes.margins(x=0.02)
-    _name_ends(figure, axes, [ends[row.label] for row in rows], [(row.label, style[row.label].colour) for row in rows])
+    name_ends(figure, axes, [ends[row.label] for row in rows], [(row.label, style[row.label].colour) for row in rows])
     return figure
 
 
@@ -188,7 +190,7 @@ def _coverage(compared: Compared) -> Figure | None:
     axes.margins(0.12)
     axes.set_xlabel(f"{beyond} (more of the catalogue →)")
     axes.set_ylabel(primary)
-    _name_points(figure, axes, xs, ys, [(row.label, style[row.label].colour) for row in rows])
+    name_points(figure, axes, xs, ys, [(row.label, style[row.label].colour) for row in rows])
     return figure
 
 
@@ -206,7 +208,7 @@ def _people(compared: Compared) -> Figure | None:
     rows = [row for row in rows if all(primary in run.people.columns for run in row.runs)]
     if not rows:
         return None
-    figure, (axes,) = _figure(3.1 + _legend_height(rows))
+    figure, (axes,) = _figure(3.1 + legend_height(rows))
     for i, row in enumerate(rows):
         values = np.sort(np.concatenate([run.people[primary].to_numpy() for run in row.runs]))
         x = np.unique(np.append(values, 0.0))
@@ -226,7 +228,7 @@ def _people(compared: Compared) -> Figure | None:
     axes.set_xlabel(f"{primary} of a person")
     axes.set_ylabel("people with at most that")
     axes.margins(x=0.02)
-    _legend(figure, rows)
+    legend(figure, rows)
     return figure
 
 
@@ -235,7 +237,7 @@ def _tail(compared: Compared) -> Figure | None:
     rows, style = _ranked(compared), _looks(compared)
     if not rows:
         return None
-    figure, (axes,) = _figure(3.1 + _legend_height([*rows, None]))
+    figure, (axes,) = _figure(3.1 + legend_height([*rows, None]))
     counts = rows[0].runs[0].items["train_count"].to_numpy()
     ranks, share = _cumulative(counts, counts)
     axes.plot(ranks, share, color=INK, linewidth=2.6, alpha=0.85, label="training")
@@ -254,7 +256,7 @@ def _tail(compared: Compared) -> Figure | None:
     _percent(axes.yaxis)
     axes.set_xlabel("items, the most popular first (log scale)")
     axes.set_ylabel("share of all places so far")
-    _legend(figure, [None, *rows])
+    legend(figure, [None, *rows])
     return figure
 
 
@@ -272,7 +274,7 @@ def _cost(compared: Compared) -> Figure | None:
         return None
     figure, (time, memory) = _figure(0.95 + 0.3 * len(rows), columns=2)
     colours = [style[row.label].colour for row in rows]
-    seconds = [max(row.mean("train_seconds"), 1e-3) for row in rows]
+    seconds = [max(row.mean("train_seconds"), SHORTEST) for row in rows]
     time.barh(range(len(rows)), seconds, color=colours, height=0.62)
     time.set_xscale("log")
     time.set_xlim(min(seconds) / 3, max(seconds) * 12)  # room for the figure at the end of the longest bar
@@ -285,86 +287,17 @@ def _cost(compared: Compared) -> Figure | None:
     memory.locator_params(axis="x", nbins=4)
     for axes, values in ((time, seconds), (memory, megabytes)):
         for y, value in enumerate(values):
-            axes.annotate(f"{value:.2g}" if value < 10 else f"{value:,.0f}", (value, y), (3, 0), **_AT_POINT)
-    _name_lines(time, rows)
+            axes.annotate(_brief(value), (value, y), (3, 0), **BESIDE)
+    name_lines(time, rows)
     memory.tick_params(axis="y", length=0)
     memory.grid(visible=False, axis="y")
     return figure
 
 
-_AT_POINT: dict[str, Any] = {"textcoords": "offset points", "va": "center", "fontsize": 8.8}
-
-
-def _name_lines(axes: Axes, rows: Sequence[Row]) -> None:
-    """Write the methods beside a horizontal chart, the first on top."""
-    axes.set_yticks(range(len(rows)), [short(row.label) for row in rows])
-    axes.set_ylim(len(rows) - 0.4, -0.6)
-    axes.tick_params(axis="y", length=0)
-    axes.grid(visible=False, axis="y")
-    axes.spines["left"].set_visible(False)
-
-
-def _name_ends(
-    figure: Figure, axes: Axes, ends: Sequence[tuple[float, float]], names: Sequence[tuple[str, str]]
-) -> None:
-    """Write each name to the right of the axes, at the height of its line's end where that is free."""
-    figure.draw_without_rendering()
-    height = axes.get_window_extent().height / figure.dpi * 72
-    low, high = axes.get_ylim()
-    wanted = [(y - low) / (high - low) for _, y in ends]
-    for (label, colour), end, y in zip(names, ends, spread_out(wanted, 12.5 / height, 0.0, 1.0), strict=True):
-        axes.annotate(
-            short(label),
-            end,
-            (1.04, y),
-            textcoords="axes fraction",
-            va="center",
-            color=colour,
-            arrowprops={"arrowstyle": "-", "color": colour, "linewidth": 0.7, "alpha": 0.7, "shrinkA": 1, "shrinkB": 1},
-            annotation_clip=False,
-        )
-
-
-def _name_points(
-    figure: Figure, axes: Axes, xs: Sequence[float], ys: Sequence[float], names: Sequence[tuple[str, str]]
-) -> None:
-    """Write each name beside its point, at the nearest of many places where it covers neither a point nor a name."""
-    from matplotlib.transforms import Bbox
-
-    figure.draw_without_rendering()
-    scale = figure.dpi / 72
-    points = axes.transData.transform(np.column_stack([xs, ys]))
-    taken = [Bbox.from_bounds(x - 6 * scale, y - 6 * scale, 12 * scale, 12 * scale) for x, y in points]
-    frame = axes.get_window_extent().padded(4 * scale)
-    for (label, colour), point, x, y in zip(names, points, xs, ys, strict=True):
-        text = axes.annotate(short(label), (x, y), (0, 0), color=colour, **{**_AT_POINT, "fontsize": 9.2})
-        text.set_in_layout(False)
-        size = text.get_window_extent()
-        best: tuple[float, float, float, Bbox] | None = None
-        for dx, dy in _PLACES:
-            left = point[0] + dx * scale - (size.width if dx < 0 else size.width / 2 if dx == 0 else 0)
-            box = Bbox.from_bounds(left, point[1] + dy * scale - size.height / 2, size.width, size.height)
-            cost = 40.0 * sum(box.overlaps(other) for other in taken) + float(np.hypot(dx, dy)) / 10
-            inside = frame.x0 <= box.x0 and box.x1 <= frame.x1 and frame.y0 <= box.y0 and box.y1 <= frame.y1
-            cost += 0.0 if inside else 25.0
-            if best is None or cost < best[0]:
-                best = (cost, dx, dy, box)
-        assert best is not None
-        _, dx, dy, box = best
-        taken.append(box)
-        text.set_position((dx, dy))
-        text.set_horizontalalignment("right" if dx < 0 else "center" if dx == 0 else "left")
-        if np.hypot(dx, dy) > 15:
-            arrow = {"arrowstyle": "-", "color": colour, "linewidth": 0.7, "alpha": 0.7}
-            axes.annotate("", (x, y), (dx, dy), textcoords="offset points", arrowprops=arrow).set_in_layout(False)
-
-
-_PLACES: Sequence[tuple[float, float]] = [(8, 0), (-8, 0), (0, 11), (0, -11)] + [
-    (side * across, up)
-    for across in (7, 12, 20, 34, 52)
-    for up in (11, -11, 20, -20, 32, -32, 46, -46)
-    for side in (1, -1)
-]
+def _brief(value: float) -> str:
+    if value <= SHORTEST:
+        return f"< {SHORTEST:g}"
+    return f"{value:.2g}" if value < 10 else f"{value:,.0f}"
 
 
 def _plain_numbers(axis: Any) -> None:
@@ -386,17 +319,3 @@ def _sparse(i: int, n: int) -> tuple[int, int]:
     """A marker now and then, at other places for each line, so that lines are told apart in grey."""
     every = max(n // 6, 1)
     return (i * max(every // 5, 1)) % every, every
-
-
-def _legend_columns(rows: Sequence[Row | None]) -> int:
-    longest = max(len(short(row.label)) if row else 8 for row in rows)
-    return max(1, min(3, len(rows), 57 // (longest + 7)))
-
-
-def _legend_height(rows: Sequence[Row | None]) -> float:
-    return 0.185 * -(-len(rows) // _legend_columns(rows))
-
-
-def _legend(figure: Figure, rows: Sequence[Row | None]) -> None:
-    """Name the lines below the axes: those of a distribution all end in the same corner."""
-    figure.legend(loc="outside lower center", ncols=_legend_columns(rows))

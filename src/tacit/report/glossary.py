@@ -33,6 +33,7 @@ MEASURES = {
         Measure("MRR", "one over the position of the first held-out item; 0 if none is in the list", 1, True),
         Measure("AUC", "share of other candidates that a held-out item is ranked above; 0.5 is chance", 1, True),
         Measure("ItemCoverage", "how many different items are in anybody's list", 1, False),
+        Measure("ItemCoverageRatio", "the same as a share of the catalogue", 1, False),
         Measure("Gini", "1 − Gini index: 1 if all items are recommended equally often, 0 if one takes all", 1, False),
         Measure("ShannonEntropy", "evenness of what is recommended, in nats; 0 if one item takes all", 1, False),
         Measure("ACLT", "long-tail items in a list, on average", 1, False),

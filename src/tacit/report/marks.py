@@ -103,32 +103,3 @@ def short(label: str) -> str:
     printable = "".join(character if character.isprintable() else " " for character in label)
     half = LONGEST // 2
     return printable if len(printable) <= LONGEST else f"{printable[:half]}…{printable[-half:]}"
-
-
-def spread_out(wanted: Sequence[float], gap: float, low: float, high: float) -> list[float]:
-    """Move positions apart until neighbours are `gap` away from each other, inside [low, high], in the same order.
-
-    >>> spread_out([5.0, 5.0, 9.5], 2.0, 0.0, 10.0)
-    [4.0, 6.0, 9.5]
-    """
-    if not wanted:
-        return []
-    gap = min(gap, (high - low) / max(len(wanted) - 1, 1))
-    order = sorted(range(len(wanted)), key=lambda i: wanted[i])
-    groups: list[tuple[float, list[int]]] = []  # (centre, members): each group is a run of touching labels
-    for i in order:
-        groups.append((wanted[i], [i]))
-        while len(groups) > 1:
-            (below, first), (above, second) = groups[-2:]
-            if above - below >= gap * (len(first) + len(second)) / 2:
-                break
-            centre = (below * len(first) + above * len(second)) / (len(first) + len(second))
-            groups[-2:] = [(centre, first + second)]
-        centre, members = groups[-1]
-        half = gap * (len(members) - 1) / 2
-        groups[-1] = (min(max(centre, low + half), high - half), members)
-    placed = [0.0] * len(wanted)
-    for centre, members in groups:
-        for j, i in enumerate(members):
-            placed[i] = centre + gap * (j - (len(members) - 1) / 2)
-    return placed

@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 CAPTIONS = {
     "results": (
         "Who is best.",
-        "A dot is the mean over people, the bar its 95 % confidence interval; small ticks are single seeds. Bars may "
-        "overlap although two methods differ: the tests in the table compare them person by person.",
+        "A dot is the mean over people, the bar its 95 % confidence interval; of several seeds each has a small tick. "
+        "Bars may overlap although two methods differ: the tests in the table compare them person by person.",
     ),
     "curves": (
         "How they learnt.",
@@ -86,6 +86,7 @@ def render(compared: Compared, figures: Mapping[str, Figure]) -> str:
     style = looks([row.label for row in compared.rows])
     several = len(compared.rows) > 1
     leak_metrics = _leak_metrics(compared)
+    leaks = [(line, _leak(line, leak_metrics)) for line in lines]
     html: str = _template().render(
         title=compared.name if several else f"{lines[0].label} on {_first(compared).result['data']}",
         lead=_lead(compared),
@@ -101,7 +102,8 @@ def render(compared: Compared, figures: Mapping[str, Figure]) -> str:
         legacy=LEGACY,
         leak_metrics=leak_metrics,
         leak_words={line.label: _leak_words(line.row, leak_metrics) for line in lines if line.leaking},
-        leaks=[(line, _leak(line, leak_metrics)) for line in lines],
+        leaks=leaks,
+        usual_verdict=_usual([check.reason for _, check in leaks]),
         figures=_inlined(figures),
         privacy=_privacy(lines),
         ledgers=[(line, _sent(line.row)) for line in lines],
@@ -175,7 +177,7 @@ def _facts(compared: Compared) -> list[tuple[str, str]]:
         ("held-out rows", f"{counts['test']:,}"),
         ("split", runs[0].experiment.split.kind),
         ("protocol", _told(runs, "protocol")),
-        ("training negatives", _told(runs, "sampling")),
+        ("negatives", _told(runs, "sampling")),
         ("seeds", _told(runs, "seed")),
     ]
 
@@ -242,6 +244,12 @@ def _leak(line: Line, metrics: Sequence[str]) -> _Leak:
     return _Leak(figures, "leaking" if line.leaking else "no leak seen", str(told.get("reason", "")), True)
 
 
+def _usual(reasons: Sequence[str]) -> str:
+    """Return the reason that several checks share, to be said once; none if each has its own."""
+    reason, times = Counter(reasons).most_common(1)[0]
+    return reason if times > 1 else ""
+
+
 def _leak_words(row: Row, metrics: Sequence[str]) -> str:
     both = [
         (metric, *(number(_leak_mean(row, who, metric), 4) for who in ("twin", "most_popular"))) for metric in metrics
@@ -295,8 +303,12 @@ def _bytes(size: float) -> str:
 
 
 def _cost(row: Row) -> list[str]:
-    learning, evaluating = (f"{row.mean(field):,.3f} s" for field in ("train_seconds", "evaluate_seconds"))
+    learning, evaluating = (_seconds(row.mean(field)) for field in ("train_seconds", "evaluate_seconds"))
     return [f"{row.mean('rounds'):g}", learning, evaluating, f"{row.mean('peak_mb'):,.0f} MB"]
+
+
+def _seconds(time: float) -> str:
+    return f"{time:,.3f} s" if time >= 0.0005 else "< 0.001 s"
 
 
 def _notes(compared: Compared) -> list[str]:

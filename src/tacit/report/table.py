@@ -112,7 +112,10 @@ def titled(metric: str) -> str:
 
 def decimals(values: Sequence[float]) -> int:
     """Return how many decimals a column needs, so that all its numbers align."""
-    top = max((abs(value) for value in values if math.isfinite(value)), default=0.0)
+    known = [abs(value) for value in values if math.isfinite(value)]
+    top = max(known, default=0.0)
+    if top > 1 and all(value.is_integer() for value in known):
+        return 0
     return 4 if top <= 1 else 2 if top < 100 else 0
 
 

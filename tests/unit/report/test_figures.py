@@ -15,7 +15,8 @@ from made_runs import METHODS, Comparing, made_row
 from matplotlib.figure import Figure
 
 from tacit.report.figures import draw, save_figures
-from tacit.report.marks import looks, spread_out
+from tacit.report.labels import spread_out
+from tacit.report.marks import looks
 
 ALL = ["results", "curves", "coverage", "people", "tail", "cost"]
 

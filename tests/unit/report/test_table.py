@@ -126,7 +126,8 @@ def test_formats_by_name(comparison: Comparing, tmp_path: Path) -> None:
 def test_numbers() -> None:
     assert decimals([0.1, 1.0]) == 4
     assert decimals([0.1, 9.87]) == 2
-    assert decimals([606.0, 17.0]) == 0
+    assert decimals([606.5, 17.0]) == 0
+    assert decimals([26.0]) == 0
     assert number(1234.4, 0) == "1,234"
     assert number(float("nan"), 4) == number(None, 4) == "–"
     assert p_value(0.0004) == "< 0.001"
