@@ -56,7 +56,7 @@ def name_points(
     scale = figure.dpi / 72
     points = axes.transData.transform(np.column_stack([xs, ys]))
     taken = [Bbox.from_bounds(x - 6 * scale, y - 6 * scale, 12 * scale, 12 * scale) for x, y in points]
-    frame = axes.get_window_extent().padded(4 * scale)
+    frame = axes.get_window_extent()
     for (label, colour), point, x, y in zip(names, points, xs, ys, strict=True):
         text = axes.annotate(short(label), (x, y), (0, 0), **{**BESIDE, "fontsize": 9.2})
         text.set_in_layout(False)

@@ -27,7 +27,7 @@ COLOURS = (
     "#d6336c",
     "#12a5a5",
 )
-MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", ">", "p", "h", "*")
+MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", ">", "p", "h", "d")
 DASHES: tuple[Any, ...] = ("-", (0, (5, 1.6)), (0, (1.2, 1.2)), (0, (6, 1.5, 1.2, 1.5)), (0, (9, 2)))
 LONGEST = 24  # characters of a label in a figure
 
