@@ -36,18 +36,23 @@ def solve_rows(ptr, columns, fixed, gram, extra):
     n_rows, factors = len(ptr) - 1, fixed.shape[1]
     solved = np.zeros((n_rows, factors), np.float32)
     system = np.empty((factors, factors), np.float32)
+    y = np.empty((4, factors), np.float32)
     for r in range(n_rows):
         if ptr[r] == ptr[r + 1]:
             continue
         for a in range(factors):  # the lower half is enough
             for b in range(a + 1):
                 system[a, b] = gram[a, b]
-        for e in range(ptr[r], ptr[r + 1]):
-            c = columns[e]
+        for start in range(ptr[r], ptr[r + 1], 4):  # four columns at a time: the system is read and written once
+            for s in range(4):
+                present = start + s < ptr[r + 1]
+                column = columns[start + s] if present else 0
+                for a in range(factors):
+                    y[s, a] = fixed[column, a] if present else np.float32(0.0)
             for a in range(factors):
-                solved[r, a] += (np.float32(1.0) + extra) * fixed[c, a]
-                scale = extra * fixed[c, a]
+                y0, y1, y2, y3 = y[0, a], y[1, a], y[2, a], y[3, a]
+                solved[r, a] += (np.float32(1.0) + extra) * ((y0 + y1) + (y2 + y3))
                 for b in range(a + 1):
-                    system[a, b] += scale * fixed[c, b]
+                    system[a, b] += extra * ((y0 * y[0, b] + y1 * y[1, b]) + (y2 * y[2, b] + y3 * y[3, b]))
         _solve(system, solved[r])
     return solved

@@ -48,7 +48,7 @@ class MostPopularConfig(Config):
 
 @register("most-popular", MostPopularConfig)
 class MostPopular:
-    """Most popular first: the same list for everybody, by how many people did it."""
+    """Most popular first: the same list for everybody; at equal counts the catalogue's order decides."""
 
     uses_features: ClassVar[bool] = False
 
@@ -57,11 +57,14 @@ class MostPopular:
 
     def fit(self, clients: Clients, catalog: Catalog, key: Key) -> Iterator[Model]:
         """Count the people of each item; doing it twice counts once."""
-        yield Model({"people": clients.matrix().getnnz(axis=0).astype(np.float32)}, {})
+        people = clients.matrix().getnnz(axis=0)
+        places = np.empty(len(people), np.float32)
+        places[np.argsort(-people, kind="stable")] = np.arange(len(people), 0, -1)
+        yield Model({"people": people, "places": places}, {})
 
     def score(self, shared: Mapping[str, Array], private: Mapping[str, Array], clients: Clients) -> Floats:
-        """Return the number of people of each item, for everybody the same."""
-        return np.tile(shared["people"], (len(clients), 1))
+        """Return each item's place in the list counted from its end, for everybody the same."""
+        return np.tile(shared["places"], (len(clients), 1))
 
     def explain(
         self, shared: Mapping[str, Array], private: Mapping[str, Array], client: Clients, item: int

@@ -13,11 +13,12 @@ def catalog(n: int) -> Catalog:
     return Catalog(Vocabulary(np.arange(n)))
 
 
-def test_popularity_counts_people_and_not_repeats(cohort) -> None:
+def test_popularity_counts_people_and_not_repeats_and_has_no_ties(cohort) -> None:
     clients = cohort([[0, 0, 0, 2], [2], [2, 3]], 5)
     method = build("most-popular")
     model = next(method.fit(clients, catalog(5), Key(0)))
-    assert method.score(model.shared, {}, clients).tolist() == [[1, 0, 3, 1, 0]] * 3
+    assert method.score(model.shared, {}, clients).tolist() == [[4, 2, 5, 3, 1]] * 3
+    assert model.shared["people"].tolist() == [1, 0, 3, 1, 0]
     assert method.explain(model.shared, {}, clients.take([1]), 2) == [Reason("popularity", 3, 1.0)]
 
 
