@@ -52,19 +52,20 @@ class Member:
         with self.open() as handle:
             return handle.read()
 
-    def blocks(self, size: int = _BLOCK) -> Iterator[bytes]:
-        """Yield the bytes in blocks that end at a line's end, so that large files need little memory."""
+    def blocks(self, size: int = _BLOCK) -> Iterator[tuple[int, bytes]]:
+        """Yield (lines before it, bytes) of blocks that end at a line's end, so that large files need little memory."""
         with self.open() as handle:
-            rest = b""
+            before, rest = 0, b""
             while block := handle.read(size):
                 cut = block.rfind(b"\n") + 1
                 if cut == 0:
                     rest += block
                     continue
-                yield rest + block[:cut]
-                rest = block[cut:]
+                whole = rest + block[:cut]
+                yield before, whole
+                before, rest = before + whole.count(b"\n"), block[cut:]
             if rest:
-                yield rest
+                yield before, rest
 
 
 def find_member(folder: Path, name: str) -> Member | None:

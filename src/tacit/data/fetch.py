@@ -52,12 +52,17 @@ def fetch(name: str, progress: Progress | None = None) -> Place:
         return place
     folder = cache_folder() / (source.folder or source.name)
     if not source.files:
-        raise DownloadError(f"'{name}' cannot be downloaded by a program. {source.ask}", f"Put it into {folder}.")
+        raise DownloadError(
+            f"'{name}' cannot be downloaded by a program. {source.ask}",
+            f"Put the files into {folder}, or into {source.name}/ of the folder that TACIT_DATA names.",
+        )
     for number, remote in enumerate(source.files):
         download(remote, folder, _numbered(progress, number, [file.size for file in source.files]))
     found = locate(source)
     if found is None:
-        raise DownloadError(f"What was fetched for '{name}' does not hold {source.sign}.", f"See {source.home}.")
+        raise DownloadError(
+            f"What was fetched for '{name}' does not hold {' or '.join(source.signs)}.", f"See {source.home}."
+        )
     return found
 
 

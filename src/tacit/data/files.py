@@ -199,9 +199,7 @@ def _read_text(layout: Layout, roles: Mapping[str, int]) -> pl.DataFrame:
         frame = _try_read(layout, roles, {**types, "user": pl.String, "item": pl.String})
     if frame is None or any(frame[role].null_count() for role in roles if role not in _ITEM_FACTS):
         _find_wrong_line(layout, roles)
-    if frame is None:
-        raise DataError(f"{layout.path}: cannot be read as a table.", "Save it as UTF-8 text with one row per line.")
-    return frame
+    return _read_slowly(layout, roles) if frame is None else frame
 
 
 def _try_read(layout: Layout, roles: Mapping[str, int], types: Mapping[str, Any]) -> pl.DataFrame | None:
@@ -229,6 +227,16 @@ def _try_read(layout: Layout, roles: Mapping[str, int], types: Mapping[str, Any]
     except (pl.exceptions.PolarsError, OSError, UnicodeError):
         return None
     return frame.select(pl.col(column).alias(role) for role, column in wanted.items())
+
+
+def _read_slowly(layout: Layout, roles: Mapping[str, int]) -> pl.DataFrame:
+    """Read every row as text: for files without a wrong line that the fast reader does not take all the same."""
+    with _open(layout.path, layout.encoding) as handle:
+        rows: list[list[str | None]] = [[*row] or [None] * len(layout.names) for row in layout.rows(handle)]
+    rows = rows[int(layout.has_header) :]
+    frame = pl.DataFrame({role: [row[at] for row in rows] for role, at in roles.items()})
+    numbers = [role for role in ("lat", "lon") if role in roles]
+    return frame.cast(pl.String).with_columns(pl.col(numbers).cast(pl.Float64, strict=False))
 
 
 def _find_wrong_line(layout: Layout, roles: Mapping[str, int]) -> None:

@@ -16,7 +16,7 @@ from tacit.data.files import from_frame, is_frame, read_file
 from tacit.data.filters import FilterConfig, prepare
 from tacit.data.folder import read_folder, read_graph, read_layout
 from tacit.data.formats.images import Digits, Faces, celeba, mnist
-from tacit.data.sources import SOURCES, Place, Source, locate, named
+from tacit.data.sources import SOURCES, Place, Source, locate, named, unknown
 from tacit.data.town import town
 from tacit.errors import ConfigError, DataError, nearest
 
@@ -69,7 +69,7 @@ def load(source: Any = "town", progress: Progress | None = None, **options: Any)
     A named dataset is looked up under TACIT_DATA, then in the cache, then fetched from its official home.
     """
     if isinstance(source, DataConfig):
-        config = source.model_copy(update=options) if options else source
+        config = data_config(**{**source.model_dump(), **options}) if options else source
         return prepare(read(config, progress), config)
     if is_frame(source):
         config = data_config(source="frame", **options)
@@ -113,10 +113,10 @@ def read(config: DataConfig, progress: Progress | None = None) -> Dataset:
                 "Give a folder with interactions.tsv, kg.tsv and item_entity.tsv.",
             )
         tables, where = read_file(path, config.columns)
+    elif path.suffix or len(path.parts) > 1:
+        raise DataError(f"There is no file or folder {path}.", "Paths are taken from where the command runs.")
     else:
-        if path.suffix or len(path.parts) > 1:
-            raise DataError(f"There is no file or folder {path}.")
-        named(config.source)
+        raise unknown(config.source)
     return assemble(path.name, tables, str(path), where)
 
 

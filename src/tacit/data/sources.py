@@ -23,14 +23,14 @@ Parser = Callable[[Path, str], Tables]
 
 @dataclass(frozen=True)
 class Source:
-    """A dataset known by name. `sign` is the official file whose presence shows that a folder holds it."""
+    """A dataset known by name. `signs` are official files, any of which shows that a folder holds it."""
 
     name: str
     title: str
     home: str
     licence: str
     citation: str
-    sign: str
+    signs: tuple[str, ...]
     files: tuple[Remote, ...] = ()
     parse: Parser | None = None  # None: not a log of people and items
     ask: str = ""  # where to ask for it, when nobody may download it freely
@@ -75,7 +75,7 @@ def _country(name: str, title: str, code: str) -> Source:
         _CITE,
         "D. Yang, D. Zhang, B. Qu: Participatory Cultural Mapping Based on Collective Behavior Data in Location-Based "
         "Social Networks. ACM TIST 7(3), 2016.",
-        "dataset_TIST2015_Checkins.txt",
+        ("dataset_TIST2015_Checkins.txt",),
         (_TIST,),
         lambda folder, _: tist2015(folder, code),
         folder="tist2015",
@@ -96,7 +96,7 @@ _ALL = (
         "https://grouplens.org/datasets/movielens/100k/",
         _GROUPLENS,
         _MOVIELENS,
-        "u.data",
+        ("u.data",),
         (
             Remote(
                 "https://files.grouplens.org/datasets/movielens/ml-100k.zip",
@@ -113,7 +113,7 @@ _ALL = (
         "https://grouplens.org/datasets/movielens/1m/",
         _GROUPLENS,
         _MOVIELENS,
-        "ratings.dat",
+        ("ratings.dat",),
         (
             Remote(
                 "https://files.grouplens.org/datasets/movielens/ml-1m.zip",
@@ -130,7 +130,7 @@ _ALL = (
         _CITE,
         "D. Yang, D. Zhang, V. W. Zheng, Z. Yu: Modeling User Activity Preference by Leveraging User Spatial Temporal "
         "Characteristics in LBSNs. IEEE Trans. SMC: Systems 45(1), 2015.",
-        "dataset_TSMC2014_NYC.txt",
+        ("dataset_TSMC2014_NYC.txt",),
         (
             Remote(
                 "http://www-public.it-sudparis.eu/~zhang_da/pub/dataset_tsmc2014.zip",
@@ -149,7 +149,7 @@ _ALL = (
         "https://snap.stanford.edu/data/loc-gowalla.html",
         _CITE,
         "E. Cho, S. A. Myers, J. Leskovec: Friendship and Mobility. KDD 2011.",
-        "loc-gowalla_totalCheckins.txt",
+        ("loc-gowalla_totalCheckins.txt",),
         (
             Remote(
                 "https://snap.stanford.edu/data/loc-gowalla_totalCheckins.txt.gz",
@@ -167,7 +167,7 @@ _ALL = (
         _CITE,
         "Y. Liu, T.-A. N. Pham, G. Cong, Q. Yuan: An Experimental Evaluation of Point-of-interest Recommendation in "
         "Location-based Social Networks. VLDB 2017.",
-        "",
+        (),
         ask="Take Gowalla/Gowalla_3 from its home page as interactions.tsv (user, item, timestamp).",
     ),
     Source(
@@ -177,7 +177,7 @@ _ALL = (
         "Non-commercial use only; the data belongs to Last.fm.",
         "I. Cantador, P. Brusilovsky, T. Kuflik: 2nd Workshop on Information Heterogeneity and Fusion in Recommender "
         "Systems (HetRec). RecSys 2011.",
-        "user_taggedartists.dat",
+        ("user_taggedartists.dat",),
         (
             Remote(
                 "https://files.grouplens.org/datasets/hetrec2011/hetrec2011-lastfm-2k.zip",
@@ -196,7 +196,7 @@ _ALL = (
         "Research use; the authors ask to be cited.",
         "J. McAuley, C. Targett, J. Shi, A. van den Hengel: Image-based Recommendations on Styles and Substitutes. "
         "SIGIR 2015.",
-        "ratings_Digital_Music.csv",
+        ("ratings_Digital_Music.csv",),
         (
             Remote(
                 "http://snap.stanford.edu/data/amazon/productGraph/categoryFiles/ratings_Digital_Music.csv",
@@ -212,7 +212,7 @@ _ALL = (
         "Research use; the authors ask to be cited.",
         "C. Cai, R. He, J. McAuley: SPMC: Socially-Aware Personalized Markov Chains for Sparse Sequential "
         "Recommendation. IJCAI 2017.",
-        "reviews.txt",
+        ("reviews.txt", "reviews.json", "UI2.txt"),
         (
             Remote(
                 "https://mcauleylab.ucsd.edu/public_datasets/data/librarything/lthing_data.tar.gz",
@@ -227,7 +227,7 @@ _ALL = (
         "https://github.com/sisinflab/LinkedDatasets",
         "No licence text is published; research use with citation.",
         "V. W. Anelli et al.: Sparse Feature Factorization for Recommender Systems with Knowledge Graphs. RecSys 2021.",
-        "trainingset.tsv",
+        ("trainingset.tsv",),
         (Remote(_LINKED + "trainingset.tsv", "trainingset.tsv"), Remote(_LINKED + "testset.tsv", "testset.tsv")),
         lambda folder, _: linked(folder),
     ),
@@ -237,7 +237,7 @@ _ALL = (
         "https://webscope.sandbox.yahoo.com/catalog.php?datatype=r",
         "Only for those whom Yahoo! Webscope granted it; non-commercial research; no redistribution.",
         "Yahoo! Webscope dataset ydata-ymovies-user-movie-ratings-content-v1_0.",
-        "ydata-ymovies-user-movie-ratings-train-v1_0.txt",
+        ("ydata-ymovies-user-movie-ratings-train-v1_0.txt", "trainingset.tsv"),
         parse=lambda folder, _: yahoo_movies(folder),
         ask="Ask Yahoo! Webscope for R4 at https://webscope.sandbox.yahoo.com.",
     ),
@@ -248,7 +248,7 @@ _ALL = (
         "No licence text is published; the terms of Foursquare, Gowalla and MovieLens apply.",
         "Y. Belal, A. Bellet, S. Ben Mokhtar, V. Nitu: PEPPER: Empowering User-Centric Recommender Systems over Gossip "
         "Learning. IMWUT 6(3), 2022.",
-        "",
+        (),
         ask="Copy the *.rating files of its repository, one folder per table.",
         tables=("ml-100k", "foursquare-nyc", "gowalla-nyc"),
     ),
@@ -259,7 +259,7 @@ _ALL = (
         "Commonly given as CC BY-SA 3.0; the official page states none.",
         "Y. LeCun, L. Bottou, Y. Bengio, P. Haffner: Gradient-based learning applied to document recognition. "
         "Proc. IEEE 86(11), 1998.",
-        "train-images-idx3-ubyte",
+        ("train-images-idx3-ubyte",),
         tuple(
             Remote(f"{_MNIST}{name}.gz", f"{name}.gz", f"md5:{md5}")
             for name, md5 in (
@@ -276,7 +276,7 @@ _ALL = (
         "https://mmlab.ie.cuhk.edu.hk/projects/CelebA.html",
         "Non-commercial research only; no redistribution.",
         "Z. Liu, P. Luo, X. Wang, X. Tang: Deep Learning Face Attributes in the Wild. ICCV 2015.",
-        "list_attr_celeba.txt",
+        ("list_attr_celeba.txt",),
         ask="Agree to the terms on its home page and take list_attr_celeba.txt and identity_CelebA.txt.",
     ),
 )
@@ -287,10 +287,14 @@ _READY = {"mnist": "mnist.npz", "celeba-attributes": "celeba_attributes.npz"}
 def named(name: str) -> Source:
     """Return a named dataset, or say which name is nearest."""
     if name not in SOURCES:
-        raise DataError(
-            f"There is no dataset '{name}', and no file or folder of that name.", nearest(name, ["town", *SOURCES])
-        )
+        raise unknown(name)
     return SOURCES[name]
+
+
+def unknown(name: str) -> DataError:
+    """Return the error for a name that stands for no dataset, file or folder."""
+    known = nearest(name, ["town", *SOURCES])
+    return DataError(f"There is no dataset '{name}', and no file or folder of that name.", known)
 
 
 def locate(source: Source) -> Place | None:
@@ -304,6 +308,6 @@ def locate(source: Source) -> Place | None:
                 return Place(folder, "tables", cached)
             if source.name == "pepper-splits" and folder.is_dir():
                 return Place(folder, "tables", cached)
-            if source.sign and find_member(folder, source.sign):
+            if any(find_member(folder, sign) for sign in source.signs):
                 return Place(folder, "official", cached)
     return None

@@ -139,7 +139,7 @@ def _visits(
     np.cumsum(wish, axis=1, out=wish)
 
     spread = key.child("activity").normal(who, 1, 0.5)[:, 0].astype(np.float64)
-    counts = np.clip(np.round(mean * np.exp(spread - 0.125)), min(5, mean), 8 * mean).astype(np.int64)
+    counts = np.clip(np.round(mean * np.exp(spread - 0.125)), max(2, mean // 6), 8 * mean).astype(np.int64)
     rows = np.repeat(np.arange(len(who)), counts)
     cell = _pick(wish, rows, ragged_uniform(key.child("cell"), who, counts))
     at = _place_in(cell, places, ragged_uniform(key.child("place"), who, counts))

@@ -34,7 +34,7 @@ def tist2015(folder: Path, country: str) -> Tables:
     venues = required(folder, "dataset_TIST2015_POIs.txt")
     kinds = {"item": (0, pl.String), "lat": (1, pl.Float64), "lon": (2, pl.Float64), "category": (3, pl.String)}
     blocks = [
-        columns(venues, {**kinds, "country": (4, pl.String)}, 5, data=block).filter(
+        columns(venues, {**kinds, "country": (4, pl.String)}, 5, block=block).filter(
             pl.col("country").str.strip_chars() == country
         )
         for block in venues.blocks()
@@ -45,7 +45,7 @@ def tist2015(folder: Path, country: str) -> Tables:
     checkins = required(folder, "dataset_TIST2015_Checkins.txt")
     wanted = {"user": (0, pl.Int64), "item": (1, pl.String), "timestamp": (2, pl.String)}
     logs = [
-        _timed(columns(checkins, wanted, 4, data=block).join(items, on="item", how="semi"), checkins)
+        _timed(columns(checkins, wanted, 4, block=block).join(items, on="item", how="semi"), checkins)
         for block in checkins.blocks()
     ]
     names = {"user": "column 1", "item": "column 2", "timestamp": "column 3"}
@@ -58,7 +58,7 @@ def gowalla(folder: Path, box: tuple[float, float, float, float] = NYC) -> Table
     south, north, west, east = box
     kinds = {"user": (0, pl.Int64), "timestamp": (1, pl.String), "lat": (2, pl.Float64), "lon": (3, pl.Float64)}
     logs = [
-        columns(source, {**kinds, "item": (4, pl.Int64)}, 5, data=block).filter(
+        columns(source, {**kinds, "item": (4, pl.Int64)}, 5, block=block).filter(
             pl.col("lat").is_between(south, north) & pl.col("lon").is_between(west, east)
         )
         for block in source.blocks()

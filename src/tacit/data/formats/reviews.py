@@ -27,8 +27,8 @@ def librarything(folder: Path) -> Tables:
     """Read LibraryThing: reviews.txt or reviews.json (one Python dict per line), or UI2.txt (ratings times two)."""
     ratings = find_member(folder, "UI2.txt")
     if ratings is not None:
-        log = columns(ratings, _PAIR, 3, separator="\t" if b"\t" in ratings.read()[:200] else " ")
-        log = log.with_columns(pl.col("rating") / 2).unique(maintain_order=True)  # one line per tag of a rating
+        kinds = {"user": pl.String, "item": pl.String, "rating": pl.Float32}
+        log = pl.DataFrame(list(dict.fromkeys(_ratings(ratings))), schema=kinds, orient="row")
         return Tables(log, columns=_NAMES)
     source = find_member(folder, "reviews.txt") or required(folder, "reviews.json")
     log = pl.DataFrame(
@@ -38,6 +38,18 @@ def librarything(folder: Path) -> Tables:
     )
     names = {"user": "user", "item": "work", "rating": "stars", "timestamp": "unixtime"}
     return Tables(log, columns=names, warnings=("Reviews without stars or time are left out.",))
+
+
+def _ratings(source: Member) -> Iterator[tuple[str, str, float]]:
+    """Yield (person, work, stars): the file has a line for each tag, and tags may hold spaces."""
+    with source.open() as handle:
+        for number, raw in enumerate(handle, start=1):
+            fields = raw.decode("utf-8", "replace").split(maxsplit=3)
+            if not fields:
+                continue
+            if len(fields) < 3 or not fields[2].isdigit():
+                raise DataError(f"{source}, line {number}: person, work, rating, tag expected, seen {fields}.")
+            yield fields[0], fields[1], int(fields[2]) / 2
 
 
 def _reviews(source: Member) -> Iterator[tuple[str, str, float, int]]:
