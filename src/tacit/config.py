@@ -23,6 +23,7 @@ class MethodChoice(Config):
     """A method by name with its options beside it: `{name: ease, l2: 300}`, or just `ease`."""
 
     name: str
+    label: str | None = None  # what tables call it, where a method stands more than once
     options: SerializeAsAny[Config]
 
     @model_validator(mode="before")
@@ -34,12 +35,22 @@ class MethodChoice(Config):
             raise ConfigError(f"A method is a name or a mapping with a name, not {given!r}.", "Write {name: ease}.")
         if isinstance(given.get("options"), Config):
             return given
-        rest = {key: value for key, value in given.items() if key != "name"}
-        return {"name": given["name"], "options": options(str(given["name"]), rest)}
+        rest = {key: value for key, value in given.items() if key not in ("name", "label")}
+        return {"name": given["name"], "label": given.get("label"), "options": options(str(given["name"]), rest)}
 
     @model_serializer
     def _flatten(self) -> dict[str, Any]:
-        return {"name": self.name, **self.options.model_dump(mode="json")}
+        named = {"name": self.name} if self.label is None else {"name": self.name, "label": self.label}
+        return {**named, **self.options.model_dump(mode="json")}
+
+    @property
+    def called(self) -> str:
+        """Its label, or its name with the options that are not the usual ones."""
+        if self.label is not None:
+            return self.label
+        usual = type(self.options).model_fields
+        unusual = {k: v for k, v in self.options if v != usual[k].default}
+        return " ".join([self.name, *(f"{k}={v}" for k, v in unusual.items())])
 
     def build(self) -> Any:
         """Return the method, ready to learn."""
@@ -81,13 +92,23 @@ class Comparison(_Bench):
     repeat: int = Field(1, ge=1, description="seeds s, s+1, ...: one run each")
     grid: dict[str, tuple[Any, ...]] = Field({}, description="option path -> values; every combination is run")
 
+    @model_validator(mode="after")
+    def _told_apart(self) -> Comparison:
+        labels = [method.called for method in self.methods]
+        twice = next((label for label in labels if labels.count(label) > 1), None)
+        if twice is not None:
+            raise ValueError(f"two methods are both called '{twice}'; give one of them another label")
+        return self
+
     def experiments(self) -> Iterator[tuple[str, Experiment]]:
         """Yield (label, experiment) for every method, point of the grid and seed, the seeds of a label together."""
         shared = self.model_dump(mode="json", exclude={"methods", "repeat", "grid"})
+        names = [method.name for method in self.methods]
         for method in self.methods:
+            called = method.called if method.label or names.count(method.name) > 1 else method.name
             for point in product(*self.grid.values()):
                 settings = dict(zip(self.grid, point, strict=True))
-                label = " ".join([method.name, *(f"{k.split('.')[-1]}={v}" for k, v in settings.items())])
+                label = " ".join([called, *(f"{k.split('.')[-1]}={v}" for k, v in settings.items())])
                 for seed in range(self.seed, self.seed + self.repeat):
                     base = {**shared, "method": method.model_dump(mode="json"), "seed": seed}
                     yield label, Experiment.checked(overridden(base, settings), "the comparison")

@@ -194,10 +194,10 @@ class FPL:
         narrow = np.zeros(table.shape, np.int32)
         moved = summed(narrow)
         largest = max(1.0, float(np.abs(private["p"]).max()), float(np.abs(moved).max()))
+        ring.fits(largest)
         if 2.0 * largest * float(ring.scale) * int(touched.max()) < 2**31:  # 2: p may pass beyond both its ends
             sums += narrow
         else:
-            ring.fits(largest)
             moved = summed(sums)
         shrink_touched(table, counts, sums, ring.scale, config.regs)
         total.counts["items"][:] += touched
@@ -235,6 +235,7 @@ class FPL:
             rounds_of_one_client(
                 rounds.start, len(rounds), *draws, people, frozen, rows, table, steps, *numbers, *coins, sent
             )
+        ring.fits(float(np.abs(p).max()))
         return Release(sent[0], sent[1], sent.sum(axis=0) * row_bytes(table.shape[1], ring))
 
     def apply(self, shared: Mapping[str, Array], total: Total, ring: Ring) -> Mapping[str, Array]:
