@@ -15,6 +15,7 @@ FLOORS = [
     {"runtimes"},
     {"config"},
     {"run", "compare", "report"},
+    {"tune", "reproduce"},
     {"cli", "web"},
 ]
 FLOOR = {room: floor for floor, rooms in enumerate(FLOORS) for room in rooms}
