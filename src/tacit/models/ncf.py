@@ -57,12 +57,16 @@ class NCF:
         shapes["head_bias"] = (1,)
         return shapes
 
-    def init_shared(self, n_items: int, key: Key, scale: float) -> dict[str, Array]:
-        """Return the first item table, normal(0, scale), and layers: Xavier uniform, biases zero."""
+    def init_shared(self, n_items: int, key: Key, scale: float, negatives: int) -> dict[str, Array]:
+        """Return the first item table, normal(0, scale), and layers: Xavier uniform, biases zero.
+
+        The last bias starts at the log odds of a positive among its negatives. From zero, all first gradients would
+        push every score down, and in about one of fifty runs that switches the whole tower off for good.
+        """
         shared: dict[str, Array] = {"items": key.child("items").normal(np.arange(n_items), self.width, scale)}
         for name, shape in self.shapes.items():
             if "bias" in name:
-                shared[name] = np.zeros(shape, np.float32)
+                shared[name] = np.full(shape, -np.log(negatives) if name == "head_bias" else 0.0, np.float32)
             else:
                 fan_in, fan_out = shape if len(shape) == 2 else (shape[0], 1)
                 limit = np.sqrt(6.0 / (fan_in + fan_out))
