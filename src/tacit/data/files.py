@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import gzip
 import itertools
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TextIO
@@ -37,14 +37,14 @@ class Layout:
     sample: tuple[tuple[str, ...], ...]
     encoding: str
 
-    def rows(self, handle: TextIO) -> Iterator[list[str]]:
+    def rows(self, lines: Iterable[str]) -> Iterator[list[str]]:
         """Yield the fields of each row, header included, as the fast reader would see them."""
         if self.separator == "::":
-            for line in handle:
+            for line in lines:
                 yield line.rstrip("\r\n").split("::")
         else:
             yield from csv.reader(
-                handle, delimiter=self.separator, quoting=csv.QUOTE_MINIMAL if self.quoted else csv.QUOTE_NONE
+                lines, delimiter=self.separator, quoting=csv.QUOTE_MINIMAL if self.quoted else csv.QUOTE_NONE
             )
 
 
@@ -107,7 +107,10 @@ def sniff(path: Path, mapping: Mapping[str, str]) -> Layout:
         raise DataError(f"{path}: the file is empty.", "It needs rows of user, item[, rating, timestamp].")
     separator = _separator(path, head[0])
     layout = Layout(path, separator, separator in ",;" or head[0].startswith('"'), True, (), (), encoding)
-    rows = [tuple(row) for row in layout.rows(iter(line + "\n" for line in head)) if row]  # type: ignore[arg-type]
+    try:
+        rows = [tuple(row) for row in layout.rows(line + "\n" for line in head) if row]
+    except csv.Error as error:
+        raise DataError(f"{path}: cannot be read as a table ({error}).", "Check its quotes.") from None
     if not rows:
         raise DataError(f"{path}: there are only blank lines.", "It needs rows of user, item[, rating, timestamp].")
     first = tuple(field.strip() for field in rows[0])
