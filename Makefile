@@ -3,7 +3,6 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
-export NUMBA_CACHE_DIR ?= $(CURDIR)/.numba_cache
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test quick check lint format bench reproduce lock clean
@@ -45,7 +44,7 @@ lock: $(VENV)/dev  ## renew the locked dependencies
 	$(BIN)/uv pip compile pyproject.toml --extra dev --extra bench $(LOCK) -o requirements/bench.lock
 
 clean:  ## remove the environment and everything made here
-	rm -rf $(VENV) .numba_cache .mypy_cache .ruff_cache .pytest_cache .hypothesis runs
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis runs
 
 LOCK := --universal --python-version 3.11 --generate-hashes --no-header --no-annotate --quiet --upgrade
 

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
-ROOT = Path(__file__).parent.parent.parent
-sys.path.insert(0, str(ROOT / "tools"))
+import floors
 
-import floors  # noqa: E402
+ROOT = Path(__file__).parent.parent.parent
 
 
 def test_every_file_imports_only_from_lower_floors() -> None:

@@ -1,1 +1,28 @@
-"""Arrays in, arrays out: the inner loops, compiled."""
+"""Arrays in, arrays out: the inner loops, compiled.
+
+Compiled code is kept on disk between runs, in a folder named after the sources of all kernels: numba itself looks only
+at the file a kernel stands in, and would go on using code built from an older version of the files beside it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from pathlib import Path
+
+import numba
+
+
+def _cache_folder() -> Path:
+    here = Path(__file__).parent
+    sources = b"".join(file.read_bytes() for file in sorted(here.glob("*.py")))
+    name = f"kernels-{hashlib.blake2b(sources, digest_size=8).hexdigest()}"
+    beside = here / "__pycache__"
+    if os.access(beside if beside.is_dir() else here, os.W_OK):
+        return beside / name
+    home = os.environ.get("TACIT_CACHE") or os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(home) / "tacit" / name
+
+
+if "NUMBA_CACHE_DIR" not in os.environ:
+    numba.config.CACHE_DIR = str(_cache_folder())
