@@ -14,8 +14,9 @@ FLOORS = [
     {"protocols"},
     {"runtimes"},
     {"config"},
-    {"run", "compare", "report"},
-    {"tune", "reproduce"},
+    {"experiments", "comparisons", "report"},
+    {"tune"},
+    {"reproduce"},
     {"cli", "web"},
 ]
 FLOOR = {room: floor for floor, rooms in enumerate(FLOORS) for room in rooms}

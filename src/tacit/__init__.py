@@ -1,1 +1,97 @@
-"""Tacit: recommendations that learn from people without collecting what they did."""
+"""Tacit: recommendations that learn from people without collecting what they did.
+
+    import tacit
+
+    run = tacit.run(tacit.Experiment(method="ease", data={"source": "town"}))
+    run.metrics["NDCG@10"], run.recommend(7, k=5)
+
+Names are imported when they are first used, so that `import tacit` costs nothing.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from importlib.metadata import version as _version
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tacit.comparisons import compare
+    from tacit.config import Comparison, Experiment
+    from tacit.data import DataConfig, Dataset, Split, SplitConfig, load, split
+    from tacit.errors import TacitError
+    from tacit.evaluation import Evaluation, EvaluationConfig, evaluate
+    from tacit.experiments import run
+    from tacit.methods.base import Centralised, Federated, methods, register
+    from tacit.random import Key
+    from tacit.report.folder import Run
+    from tacit.runtimes.recommender import Recommendation, Recommender
+    from tacit.types import Catalog, Clients, Config, Heldout, Interactions, Model, Reason, Vocabulary
+    from tacit.updates import Outgoing, Release, Ring, Rows, Total, Update
+
+_HOMES = {
+    "comparisons": ("compare",),
+    "config": ("Comparison", "Experiment"),
+    "data": ("DataConfig", "Dataset", "Split", "SplitConfig", "load", "split"),
+    "errors": ("TacitError",),
+    "evaluation": ("Evaluation", "EvaluationConfig", "evaluate"),
+    "experiments": ("run",),
+    "methods.base": ("Centralised", "Federated", "methods", "register"),
+    "random": ("Key",),
+    "report.folder": ("Run",),
+    "runtimes.recommender": ("Recommendation", "Recommender"),
+    "types": ("Catalog", "Clients", "Config", "Heldout", "Interactions", "Model", "Reason", "Vocabulary"),
+    "updates": ("Outgoing", "Release", "Ring", "Rows", "Total", "Update"),
+}
+_HOME = {name: module for module, names in _HOMES.items() for name in names}
+
+__all__ = [  # noqa: RUF022 - by room, as above
+    "compare",
+    "Comparison",
+    "Experiment",
+    "DataConfig",
+    "Dataset",
+    "Split",
+    "SplitConfig",
+    "load",
+    "split",
+    "TacitError",
+    "Evaluation",
+    "EvaluationConfig",
+    "evaluate",
+    "run",
+    "Centralised",
+    "Federated",
+    "methods",
+    "register",
+    "Key",
+    "Run",
+    "Recommendation",
+    "Recommender",
+    "Catalog",
+    "Clients",
+    "Config",
+    "Heldout",
+    "Interactions",
+    "Model",
+    "Reason",
+    "Vocabulary",
+    "Outgoing",
+    "Release",
+    "Ring",
+    "Rows",
+    "Total",
+    "Update",
+    "__version__",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        return _version("tacit")
+    if name not in _HOME:
+        raise AttributeError(f"module 'tacit' has no attribute '{name}'")
+    return getattr(import_module(f"tacit.{_HOME[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

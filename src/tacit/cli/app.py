@@ -61,7 +61,7 @@ def run(
     as_json: Json = False,
 ) -> None:
     """Run one experiment and write its folder."""
-    from tacit.compare import run_repeatedly
+    from tacit.comparisons import run_repeatedly
     from tacit.config import Experiment, overridden, parsed, read
     from tacit.report.page import write_report
 
@@ -200,7 +200,7 @@ def doctor(as_json: Json = False) -> None:
 
 
 def _compare(file: Path, settings: list[str], out: Path, threads: int) -> None:
-    from tacit.compare import compare as run_comparison
+    from tacit.comparisons import compare as run_comparison
     from tacit.config import Comparison, read
 
     if threads > 1:

@@ -14,7 +14,7 @@ from tacit.report.figures import draw, save_figures
 from tacit.report.folder import Run, whole_folder, write_json
 from tacit.report.page import write_report
 from tacit.report.table import write_tables
-from tacit.run import Bench, folder_name, prepare, run, silent
+from tacit.experiments import Bench, folder_name, prepare, run, silent
 from tacit.runtimes.learning import Progress
 
 

@@ -16,9 +16,9 @@ from tacit.privacy.disclosure import Disclosure
 from tacit.random import Key
 from tacit.report.finish import finished
 from tacit.report.folder import Run
-from tacit.runtimes.learning import Progress, learn, one_blas_thread, score_alone
+from tacit.runtimes.learning import Learnt, Progress, learn, one_blas_thread, score_alone
 from tacit.runtimes.recommender import Recommender
-from tacit.types import Array, Floats, Heldout, Model
+from tacit.types import Array, Catalog, Clients, Floats, Heldout, Model, Vocabulary
 
 
 def silent(what: str, done: int, total: int) -> None:
@@ -44,6 +44,58 @@ def prepare(experiment: Experiment, data: Dataset | None = None, progress: Progr
     return Bench(dataset.name, parts, describe(dataset))
 
 
+@dataclass(frozen=True)
+class Attempt:
+    """An experiment with all that it may learn from, and the part it may look at on the way. It holds no test items."""
+
+    experiment: Experiment
+    train: Clients
+    validation: Heldout | None
+    catalog: Catalog
+    user_ids: Vocabulary
+
+    @classmethod
+    def on(cls, experiment: Experiment, parts: Split) -> Attempt:
+        """Take from a split what may be learnt from."""
+        return cls(experiment, parts.train, parts.validation, parts.catalog, parts.user_ids)
+
+    def learn(self, progress: Progress = silent) -> Learnt:
+        """Learn, with looks at the validation part as the runtime says."""
+        experiment, key, validation = self.experiment, Key(self.experiment.seed), self.validation
+        people = key.child("people")
+        return learn(
+            experiment.method.build(),
+            self.train,
+            self.catalog,
+            key.child("learn"),
+            experiment.runtime,
+            stages=[Disclosure.build(stage, self.user_ids, self.catalog, people) for stage in experiment.stages],
+            look=None if validation is None else lambda model: self.judged(model, validation, lists=False).overall,
+            primary=experiment.evaluation.primary,
+            progress=progress,
+        )
+
+    def served(self, model: Model) -> Recommender:
+        """Put a model behind a counter."""
+        chosen = self.experiment.method
+        return Recommender(chosen.name, chosen.options, model, self.train, self.catalog, self.user_ids)
+
+    def judged(self, model: Model, heldout: Heldout, lists: bool = True) -> Evaluation:
+        """Evaluate a model on a held-out part; every experiment of one seed ranks the same candidates."""
+        recommender = self.served(model)
+        with one_blas_thread():
+            return evaluate(
+                recommender.score,
+                heldout,
+                self.catalog,
+                self.experiment.evaluation,
+                Key(self.experiment.seed).child("candidates"),
+                threads=self.experiment.runtime.threads,
+                score_pairs=recommender.score_pairs if isinstance(recommender.method, ScoresPairs) else None,
+                lists=lists,
+            )
+
+
 def run(
     experiment: Experiment,
     data: Dataset | None = None,
@@ -55,53 +107,29 @@ def run(
     """Run an experiment. With a `folder`, write it there; `data` takes the place of the configured source."""
     log = _Log()
     bench = bench or prepare(experiment, data, progress)
-    parts, key, config = bench.parts, Key(experiment.seed), experiment.evaluation
+    parts = bench.parts
     log.add(f"data {bench.name}: {dict(parts.counts)}")
-    method = experiment.method.build()
-    stages = [
-        Disclosure.build(stage, parts.user_ids, parts.catalog, key.child("people")) for stage in experiment.stages
-    ]
-
-    def served(model: Model) -> Recommender:
-        chosen = experiment.method
-        return Recommender(chosen.name, chosen.options, model, parts.train, parts.catalog, parts.user_ids)
-
-    def judged(model: Model, heldout: Heldout, lists: bool = True) -> Evaluation:
-        recommender = served(model)
-        with one_blas_thread():
-            return evaluate(
-                recommender.score,
-                heldout,
-                parts.catalog,
-                config,
-                key.child("candidates"),
-                threads=experiment.runtime.threads,
-                score_pairs=recommender.score_pairs if isinstance(method, ScoresPairs) else None,
-                lists=lists,
-            )
-
-    validation = parts.validation
-    learnt = learn(
-        method,
-        parts.train,
-        parts.catalog,
-        key.child("learn"),
-        experiment.runtime,
-        stages=stages,
-        look=None if validation is None else lambda model: judged(model, validation, lists=False).overall,
-        primary=config.primary,
-        progress=progress,
-    )
+    attempt = Attempt.on(experiment, parts)
+    learnt = attempt.learn(progress)
     log.add(f"learnt {experiment.method.name}: kept the model of pass {learnt.passes}")
     progress("evaluating", 0, 0)
     started = time.perf_counter()
-    evaluation = judged(learnt.model, parts.test)
+    evaluation = attempt.judged(learnt.model, parts.test)
     seconds = time.perf_counter() - started
     log.add(f"evaluated {len(evaluation)} people")
-    leak = check_leak(method, experiment, parts, progress)
+    leak = check_leak(experiment.method.build(), experiment, parts, progress)
     log.add(f"leak verdict: {leak.reason if leak else 'not asked for'}")
     result = finished(
-        experiment, bench.name, bench.about, parts, served(learnt.model), learnt, evaluation, leak, seconds, log.lines
+        experiment,
+        bench.name,
+        bench.about,
+        parts,
+        attempt.served(learnt.model),
+        learnt,
+        evaluation,
+        leak,
+        seconds,
+        log.lines,
     )
     return result.save(Path(folder)) if folder is not None else result
 
