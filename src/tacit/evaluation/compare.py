@@ -8,7 +8,7 @@ from itertools import combinations
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import stats
+from scipy import special
 
 from tacit.errors import EvaluationError
 from tacit.evaluation.metrics import Values
@@ -135,7 +135,7 @@ def t_test(differences: Values, alternative: str = "two-sided") -> float:
     if error == 0:  # every person differs by the same amount
         return 0.0 if alternative == "two-sided" or mean > 0 else 1.0
     t = mean / error
-    return float(stats.t.sf(t, n - 1) if alternative == "greater" else 2 * stats.t.sf(abs(t), n - 1))
+    return float(special.stdtr(n - 1, -t) if alternative == "greater" else 2 * special.stdtr(n - 1, -abs(t)))
 
 
 def wilcoxon(differences: Values) -> float:
@@ -144,6 +144,8 @@ def wilcoxon(differences: Values) -> float:
     >>> wilcoxon(np.array([1.0, 2.0, 3.0, 4.0]))  # all positive: 2 of 2^4 sign patterns
     0.125
     """
+    from scipy import stats  # here, because importing it takes longer than all the rest of this package
+
     kept = differences[differences != 0]
     return float(stats.wilcoxon(kept).pvalue) if len(kept) else 1.0
 

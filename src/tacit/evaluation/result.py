@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import stats
+from scipy import special
 
 from tacit.errors import EvaluationError, nearest
 from tacit.evaluation.lists import CategoryBias
@@ -66,5 +66,5 @@ def mean_interval(values: Values, level: float = 0.95) -> tuple[float, float]:
     mean, n = float(values.mean()), len(values)
     if n < 2:
         return mean, mean
-    half = float(stats.t.ppf(0.5 + level / 2, n - 1) * values.std(ddof=1) / np.sqrt(n))
+    half = float(special.stdtrit(n - 1, 0.5 + level / 2) * values.std(ddof=1) / np.sqrt(n))
     return mean - half, mean + half

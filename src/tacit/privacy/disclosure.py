@@ -17,7 +17,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 from pydantic import Field, field_validator
-from scipy import stats
+from scipy import special
 
 from tacit.errors import ConfigError, nearest
 from tacit.kernels.coins import toss
@@ -100,7 +100,7 @@ def _pi_of(pi: float | str, user_ids: Vocabulary, key: Key) -> NDArray[np.float6
     if kind == "beta":
         if a <= 0 or b <= 0:
             raise ConfigError(f"pi: both numbers of {pi} must be above 0.")
-        shaped: NDArray[np.float64] = stats.beta.ppf(drawn, a, b)
+        shaped: NDArray[np.float64] = special.betaincinv(a, b, drawn)
         return shaped
     if not 0 <= a <= b <= 1:
         raise ConfigError(f"pi: {pi} must lie between 0 and 1, the smaller number first.")

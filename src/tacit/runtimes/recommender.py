@@ -151,7 +151,8 @@ def in_words(reasons: list[Reason], catalog: Catalog) -> str:
 
 
 def _listed(names: list[str]) -> str:
-    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+    quoted = [f"“{name}”" for name in names]
+    return quoted[0] if len(quoted) == 1 else f"{', '.join(quoted[:-1])} and {quoted[-1]}"
 
 
 def _vocabulary(series: pl.Series) -> Vocabulary:
