@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,7 +27,7 @@ class Opened:
     def __len__(self) -> int:
         return len(self.ids)
 
-    @property
+    @cached_property
     def truth_seen(self) -> NDArray[np.bool_]:
         """Which held-out items are in the person's history too, [H]."""
         seen: NDArray[np.bool_] = seen_before(self.truth_ptr, self.truth, self.seen_ptr, self.seen)
