@@ -114,7 +114,7 @@ class Comparison(_Bench):
                     yield label, Experiment.checked(overridden(base, settings), "the comparison")
 
 
-T = TypeVar("T", Experiment, Comparison)
+T = TypeVar("T", bound=_Bench)
 
 
 def read(kind: type[T], path: Path, overrides: Iterable[str] = ()) -> T:
@@ -129,9 +129,9 @@ def read(kind: type[T], path: Path, overrides: Iterable[str] = ()) -> T:
         raise ConfigError(f"'{path}' is not valid YAML: {' '.join(str(error).split())}.") from None
     if not isinstance(given, dict):
         raise ConfigError(f"'{path}' holds no options.", "It should start with keys such as 'data:' and 'method:'.")
-    if kind is Experiment and "methods" in given:
+    if issubclass(kind, Experiment) and "methods" in given:
         raise ConfigError(f"'{path}' lists several methods.", f"Use `tacit compare {path}`.")
-    if kind is Comparison and "method" in given:
+    if issubclass(kind, Comparison) and "method" in given:
         raise ConfigError(f"'{path}' names one method.", f"Use `tacit run {path}`, or list them under 'methods:'.")
     return kind.checked(overridden(given, parsed(overrides)), f"'{path}'")
 
