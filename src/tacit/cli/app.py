@@ -216,7 +216,7 @@ def _compare(file: Path, settings: list[str], out: Path, threads: int) -> None:
 def _show(compared: Compared) -> None:
     from tacit.report.table import as_text
 
-    screen.say(as_text(compared).rstrip())
+    screen.say(as_text(compared, screen.width).rstrip())
 
 
 def main(arguments: list[str] | None = None) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 
 from tacit.errors import TacitError
@@ -28,7 +28,11 @@ class Screen:
         self._bar: Progress | None = None
         self._task: Any = None
         self._what = ""
-        self.prefix = ""
+
+    @property
+    def width(self) -> int | None:
+        """Columns of the terminal; none where the output goes into a file or a pipe."""
+        return self.out.width if self.out.is_terminal else None
 
     def say(self, text: str = "") -> None:
         """Print a line for people."""
@@ -61,24 +65,25 @@ class Screen:
             self._bar = Progress(
                 TextColumn("{task.description}"),
                 BarColumn(bar_width=30),
-                TextColumn("{task.completed:.0f}/{task.total:.0f}"),
+                MofNCompleteColumn(),
                 TimeElapsedColumn(),
                 TimeRemainingColumn(),
                 console=self.err,
                 transient=True,
             )
             self._bar.start()
-            self._task = self._bar.add_task(what, total=None)
-        if what != self._what:
-            self._bar.reset(self._task, total=total or None)
+        if what != self._what:  # a new task, because a task whose end was known cannot forget it
+            if self._task is not None:
+                self._bar.remove_task(self._task)
+            self._task = self._bar.add_task(what, total=total or None)
             self._what = what
-        self._bar.update(self._task, description=f"{self.prefix}{what}", completed=done, total=total or None)
+        self._bar.update(self._task, completed=done, total=total or None)
 
     def close(self) -> None:
         """Take the progress bar away."""
         if self._bar is not None:
             self._bar.stop()
-            self._bar = None
+            self._bar, self._task, self._what = None, None, ""
 
     def fail(self, error: TacitError) -> None:
         """Say what went wrong and what to do about it."""

@@ -195,24 +195,34 @@ def _footnotes(compared: Compared, lines: Sequence[Line], n_seeds: int) -> dict[
     return said
 
 
-def as_text(compared: Compared) -> str:
-    """Return the table for a terminal: means only, aligned; a list length that all metrics share is said once."""
+def as_text(compared: Compared, width: int | None = None) -> str:
+    """Return the table for a terminal: means only, aligned; a list length that all metrics share is said once.
+
+    Metrics that do not fit into `width` are left out, the last ones first, and counted below.
+    """
     made = tabulate(compared)
     head = [f"method ({made.cut})" if made.cut else "method", *made.short_titles, "p"]
     body = [
         [_marked(line), *([cell.text for cell in line.cells] or [""] * len(made.metrics)), line.p_t]
         for line in made.lines
     ]
-    widths = [max(len(row[i]) for row in [head, *body]) for i in range(len(head))]
+    columns = [[row[i] for row in [head, *body]] for i in range(len(head))]
+    widths = [max(map(len, column)) for column in columns]
+    left_out = 0
+    while width is not None and sum(widths) + 2 * (len(widths) - 1) > width and len(widths) > 3:
+        del columns[-2], widths[-2]
+        left_out += 1
     rows = [
         "  ".join(
-            text.ljust(width) if i == 0 else text.rjust(width)
-            for i, (text, width) in enumerate(zip(row, widths, strict=True))
+            text.ljust(size) if i == 0 else text.rjust(size)
+            for i, (text, size) in enumerate(zip(row, widths, strict=True))
         )
-        for row in [head, *body]
+        for row in zip(*columns, strict=True)
     ]
     notes = [note for about, note in made.footnotes.items() if about not in ("spread", "bold")]
-    rule = "  ".join("─" * width for width in widths)
+    if left_out:
+        notes.append(f"{left_out} more metrics are in the report and in a wider window.")
+    rule = "  ".join("─" * size for size in widths)
     return "\n".join([rows[0].rstrip(), rule, *(row.rstrip() for row in rows[1:]), *notes]) + "\n"
 
 
