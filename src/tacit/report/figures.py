@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import io
 import re
-import warnings
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,16 +16,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.evaluation.lists import short_head
+from tacit.report.canvas import percent, plain_numbers, sheet, styled
 from tacit.report.compared import Compared, Row
 from tacit.report.labels import BESIDE, legend, legend_height, name_ends, name_lines, name_points
-from tacit.report.marks import ALARM, GRID, INK, PAPER, RC, SOFT, looks, short
+from tacit.report.marks import ALARM, GRID, INK, PAPER, SOFT, looks, short
 from tacit.report.table import NOT_REPORTED, decimals, number, reported
 
 if TYPE_CHECKING:  # matplotlib takes most of a second to import: only those who draw wait for it
-    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-WIDTH = 4.5  # inches: half a page on a desk, the whole width of a phone
 SHORTEST = 1e-3  # seconds: what is faster is drawn as this
 MOST_POINTS = 200  # of a line: more cannot be seen
 
@@ -35,7 +32,7 @@ MOST_POINTS = 200  # of a line: more cannot be seen
 def draw(compared: Compared) -> dict[str, Figure]:
     """Draw the comparison: results, curves, coverage, people, tail and cost, by name."""
     drawers = (_results, _curves, _coverage, _people, _tail, _cost)
-    with _style():
+    with styled():
         drawn = {drawer.__name__.removeprefix("_"): drawer(compared) for drawer in drawers}
         figures = {name: figure for name, figure in drawn.items() if figure is not None}
         for figure in figures.values():
@@ -49,7 +46,7 @@ def save_figures(figures: Mapping[str, Figure], folder: Path) -> list[Path]:
     target = folder / "figures"
     target.mkdir(parents=True, exist_ok=True)
     paths = []
-    with _style():
+    with styled():
         for name, figure in figures.items():
             figure.savefig(target / f"{name}.png", dpi=200, metadata={"Software": None})
             figure.savefig(target / f"{name}.svg", metadata=_NO_METADATA)
@@ -63,7 +60,7 @@ def inline_svg(name: str, figure: Figure, description: str) -> str:
     `description` must be escaped already; it is what a screen reader says.
     """
     out = io.StringIO()
-    with _style():
+    with styled():
         figure.savefig(out, format="svg", metadata=_NO_METADATA)
     svg = out.getvalue()
     svg = re.sub(r"<!--.*?-->", "", svg[svg.index("<svg") :], flags=re.DOTALL)
@@ -77,26 +74,6 @@ def inline_svg(name: str, figure: Figure, description: str) -> str:
 
 
 _NO_METADATA: dict[str, Any] = dict.fromkeys(("Date", "Creator", "Format", "Type"))
-
-
-@contextmanager
-def _style() -> Iterator[None]:
-    import matplotlib as mpl
-
-    with mpl.rc_context(RC), warnings.catch_warnings():
-        # A label in a script that the font lacks is drawn as boxes: the table has it in full.
-        warnings.filterwarnings("ignore", message="Glyph .* missing from font", category=UserWarning)
-        yield
-
-
-def _figure(height: float, columns: int = 1) -> tuple[Figure, list[Axes]]:
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(WIDTH, height), layout="constrained")
-    FigureCanvasAgg(figure)
-    axes = figure.subplots(1, columns, sharey=columns > 1, squeeze=False)
-    return figure, list(axes[0])
 
 
 def _ranked(compared: Compared) -> list[Row]:
@@ -113,7 +90,7 @@ def _results(compared: Compared) -> Figure:
     rows, style, primary = _ranked(compared), _looks(compared), compared.primary
     leaking = [row for row in compared.rows if row.leaking]
     names = [*rows, *leaking]
-    figure, (axes,) = _figure(0.95 + 0.3 * len(names))
+    figure, (axes,) = sheet(0.95 + 0.3 * len(names))
     values = [row.metrics[primary] for row in rows]
     places = decimals(values)
     for y, row in enumerate(rows):
@@ -146,7 +123,7 @@ def _curves(compared: Compared) -> Figure | None:
     rows = [row for row in reported(compared) if any(_has_curve(run.curve.columns, primary) for run in row.runs)]
     if not rows:
         return None
-    figure, (axes,) = _figure(3.2)
+    figure, (axes,) = sheet(3.2)
     ends: dict[str, tuple[float, float]] = {}
     for row in rows:
         look = style[row.label]
@@ -161,7 +138,7 @@ def _curves(compared: Compared) -> Figure | None:
     longest = [end for end, _ in ends.values()]
     if max(longest) > 15 * min(longest):
         axes.set_xscale("log")
-        _plain_numbers(axes.xaxis)
+        plain_numbers(axes.xaxis)
     axes.set_xlabel("passes over the data")
     axes.set_ylabel(f"{primary} on validation")
     axes.margins(x=0.02)
@@ -179,11 +156,11 @@ def _coverage(compared: Compared) -> Figure | None:
     beyond = next((name for name in _beyond(primary, rows) if all(name in row.metrics for row in rows)), None)
     if beyond is None or len(rows) < 2:
         return None
-    figure, (axes,) = _figure(3.4)
+    figure, (axes,) = sheet(3.4)
     xs, ys = [row.metrics[beyond] for row in rows], [row.metrics[primary] for row in rows]
     if min(xs) > 0 and max(xs) > 20 * min(xs):
         axes.set_xscale("log")
-        _plain_numbers(axes.xaxis)
+        plain_numbers(axes.xaxis)
     for row, x, y in zip(rows, xs, ys, strict=True):
         look = style[row.label]
         axes.plot(x, y, look.marker, color=look.colour, markersize=8, markeredgecolor=PAPER, clip_on=False)
@@ -208,7 +185,7 @@ def _people(compared: Compared) -> Figure | None:
     rows = [row for row in rows if all(primary in run.people.columns for run in row.runs)]
     if not rows:
         return None
-    figure, (axes,) = _figure(3.1 + legend_height(rows))
+    figure, (axes,) = sheet(3.1 + legend_height(rows))
     for i, row in enumerate(rows):
         values = np.sort(np.concatenate([run.people[primary].to_numpy() for run in row.runs]))
         x = np.unique(np.append(values, 0.0))
@@ -224,7 +201,7 @@ def _people(compared: Compared) -> Figure | None:
             **style[row.label].line,
         )
     axes.set_ylim(0, 1.02)
-    _percent(axes.yaxis)
+    percent(axes.yaxis)
     axes.set_xlabel(f"{primary} of a person")
     axes.set_ylabel("people with at most that")
     axes.margins(x=0.02)
@@ -237,7 +214,7 @@ def _tail(compared: Compared) -> Figure | None:
     rows, style = _ranked(compared), _looks(compared)
     if not rows:
         return None
-    figure, (axes,) = _figure(3.1 + legend_height([*rows, None]))
+    figure, (axes,) = sheet(3.1 + legend_height([*rows, None]))
     counts = rows[0].runs[0].items["train_count"].to_numpy()
     ranks, share = _cumulative(counts, counts)
     axes.plot(ranks, share, color=INK, linewidth=2.6, alpha=0.85, label="training")
@@ -247,13 +224,13 @@ def _tail(compared: Compared) -> Figure | None:
         ranks, share = _cumulative(items["train_count"].to_numpy(), shown)
         axes.plot(ranks, share, label=short(row.label), markevery=_sparse(i, len(ranks)), **style[row.label].line)
     axes.set_xscale("log")
-    _plain_numbers(axes.xaxis)
+    plain_numbers(axes.xaxis)
     head = max(int(short_head(counts).sum()), 1)
     axes.axvline(head, color=SOFT, linewidth=1, linestyle=(0, (2, 2)))
     axes.annotate("long tail →", (head, 0.02), (4, 0), textcoords="offset points", color=SOFT, fontsize=8.5)
     axes.set_ylim(0, 1.02)
     axes.set_xlim(1, len(counts))
-    _percent(axes.yaxis)
+    percent(axes.yaxis)
     axes.set_xlabel("items, the most popular first (log scale)")
     axes.set_ylabel("share of all places so far")
     legend(figure, [None, *rows])
@@ -272,13 +249,13 @@ def _cost(compared: Compared) -> Figure | None:
     rows, style = _ranked(compared), _looks(compared)
     if not rows:
         return None
-    figure, (time, memory) = _figure(0.95 + 0.3 * len(rows), columns=2)
+    figure, (time, memory) = sheet(0.95 + 0.3 * len(rows), columns=2)
     colours = [style[row.label].colour for row in rows]
     seconds = [max(row.mean("train_seconds"), SHORTEST) for row in rows]
     time.barh(range(len(rows)), seconds, color=colours, height=0.62)
     time.set_xscale("log")
     time.set_xlim(min(seconds) / 3, max(seconds) * 12)  # room for the figure at the end of the longest bar
-    _plain_numbers(time.xaxis)
+    plain_numbers(time.xaxis)
     time.set_xlabel("learning, seconds (log)")
     megabytes = [row.mean("peak_mb") for row in rows]
     memory.barh(range(len(rows)), megabytes, color=colours, height=0.62)
@@ -298,21 +275,6 @@ def _brief(value: float) -> str:
     if value <= SHORTEST:
         return f"< {SHORTEST:g}"
     return f"{value:.2g}" if value < 10 else f"{value:,.0f}"
-
-
-def _plain_numbers(axis: Any) -> None:
-    """Label a log axis 0.1, 1, 10, 1,000 instead of with powers."""
-    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
-
-    axis.set_major_locator(LogLocator(numticks=7))
-    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}" if value >= 1 else f"{value:g}"))
-    axis.set_minor_formatter(NullFormatter())
-
-
-def _percent(axis: Any) -> None:
-    from matplotlib.ticker import PercentFormatter
-
-    axis.set_major_formatter(PercentFormatter(1.0, decimals=0, symbol=" %"))
 
 
 def _sparse(i: int, n: int) -> tuple[int, int]:
