@@ -58,7 +58,7 @@ class _Trained:
         c = self.config
         if not len(clients.items):
             raise MethodError("There is nothing to learn from: no client has any history.")
-        shared = self.shape.init_shared(catalog.n_items, key.child("init"), c.init_scale, c.negatives)
+        shared = self.shape.init_shared(catalog.n_items, key.child("init"), c.init_scale)
         users = at_rest(self.shape.init_private(clients.ids, key.child("init"), c.init_scale)["users"])
         items, layers = at_rest(shared["items"]), at_rest(self.shape.flatten(shared))
         model = Model({"items": items.w, **self.shape.unflatten(layers.w)}, {"users": users.w})

@@ -57,21 +57,24 @@ class NCF:
         shapes["head_bias"] = (1,)
         return shapes
 
-    def init_shared(self, n_items: int, key: Key, scale: float, negatives: int) -> dict[str, Array]:
+    def init_shared(self, n_items: int, key: Key, scale: float) -> dict[str, Array]:
         """Return the first item table, normal(0, scale), and layers: Xavier uniform, biases zero.
 
-        The last bias starts at the log odds of a positive among its negatives. From zero, all first gradients would
-        push every score down, and in about one of fifty runs that switches the whole tower off for good.
+        The tower's head has as many negative as positive weights. With several negatives per positive, learning first
+        pushes every score down; a head that happens to be all positive (one of 64 has it so) would switch all units
+        off for good, while those with a negative weight grow.
         """
         shared: dict[str, Array] = {"items": key.child("items").normal(np.arange(n_items), self.width, scale)}
         for name, shape in self.shapes.items():
             if "bias" in name:
-                shared[name] = np.full(shape, -np.log(negatives) if name == "head_bias" else 0.0, np.float32)
+                shared[name] = np.zeros(shape, np.float32)
             else:
                 fan_in, fan_out = shape if len(shape) == 2 else (shape[0], 1)
                 limit = np.sqrt(6.0 / (fan_in + fan_out))
                 drawn = key.child(name).uniform(np.arange(fan_in), fan_out)
                 shared[name] = ((2.0 * drawn - 1.0) * limit).reshape(shape).astype(np.float32)
+        tower = shared["head"][self.product :]
+        tower[:] = np.abs(tower) * np.where(np.arange(len(tower)) % 2, 1, -1)
         return shared
 
     def init_private(self, ids: NDArray[np.int64], key: Key, scale: float) -> dict[str, Array]:

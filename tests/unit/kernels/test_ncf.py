@@ -18,7 +18,7 @@ N_PEOPLE, N_ITEMS = 6, 9
 
 def _start(shape, scale=0.5):
     key = Key(3)
-    shared = shape.init_shared(N_ITEMS, key, scale, 1)
+    shared = shape.init_shared(N_ITEMS, key, scale)
     flat = shape.flatten(shared)
     flat += np.random.default_rng(0).normal(0, 0.3, flat.size).astype(np.float32)  # biases away from zero
     return shape.init_private(np.arange(N_PEOPLE), key, scale)["users"], shared["items"], flat

@@ -87,7 +87,7 @@ def test_alone_only_what_she_met_moves():
     catalog = Catalog(Vocabulary(np.arange(5000)))
     one = replace(clients.take([3]), n_items=5000)
     method = build("gmf", options("gmf", {"epochs": 2}))
-    start = method.shape.init_shared(5000, Key(1).child("init"), 0.01, 4)["items"]
+    start = method.shape.init_shared(5000, Key(1).child("init"), 0.01)["items"]
     _, model = _learn("gmf", one, catalog, epochs=2)
     moved = (model.shared["items"] != start).any(axis=1)
     assert moved[one.items].all()

@@ -15,7 +15,7 @@ EVERY_SHAPE = pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES)
 
 
 def _model(shape, n_items=1100, n_people=5):
-    shared = shape.init_shared(n_items, Key(1), 0.5, 4)
+    shared = shape.init_shared(n_items, Key(1), 0.5)
     for name in shape.shapes:
         if "bias" in name:
             shared[name] += 0.1
@@ -66,18 +66,21 @@ def test_layers_survive_the_flat_vector(shape):
 
 @EVERY_SHAPE
 def test_first_values(shape):
-    shared = shape.init_shared(2000, Key(5), 0.01, 4)
+    shared = shape.init_shared(2000, Key(5), 0.01)
     assert shared["items"].std() == pytest.approx(0.01, rel=0.03)
     for name, dims in shape.shapes.items():
-        if name == "head_bias":
-            odds = np.exp(shared[name])
-            np.testing.assert_allclose(odds / (1 + odds), 1 / 5, rtol=1e-6, err_msg="one positive, four negatives")
-        elif "bias" in name:
+        if "bias" in name:
             assert not shared[name].any()
         else:
             limit = np.sqrt(6 / (dims[0] + (dims[1] if len(dims) == 2 else 1)))
             assert np.abs(shared[name]).max() <= limit
             assert np.abs(shared[name]).max() > 0.6 * limit
+
+
+def test_no_head_is_all_positive():
+    for seed in range(100):
+        head = neumf(12, LAYERS).init_shared(1, Key(seed), 0.01)["head"][12:]
+        assert (head < 0).sum() == 3, "such a tower would be switched off by the first steps"
 
 
 def test_a_person_starts_the_same_whoever_is_with_her():
