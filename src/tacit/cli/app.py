@@ -36,6 +36,7 @@ Json = Annotated[bool, typer.Option("--json", help="Print one JSON document and 
 Out = Annotated[Path, typer.Option("--out", help="Folder that receives the run folders.")]
 Set = Annotated[list[str], typer.Option("--set", help="Override an option, e.g. --set method.l2=300.")]
 Threads = Annotated[int, typer.Option("--threads", min=1, help="Worker threads; the numbers do not depend on it.")]
+STOPPED = 130  # as a shell counts a command that Ctrl-C ended; typer turns the interrupt into it too
 DEMO = Path(__file__).parent / "demo.yaml"
 
 
@@ -233,11 +234,12 @@ def main(arguments: list[str] | None = None) -> None:
         screen.fail(ConfigError(error.format_message(), "See --help."))
         code = error.exit_code
     except (KeyboardInterrupt, click.Abort):
-        screen.fail(TacitError("Stopped.", "Nothing of the unfinished run was kept; finished ones are."))
-        code = 130
+        code = STOPPED
     except BrokenPipeError:  # the reader of a pipe went away, as `head` does
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         code = 141
     finally:
         screen.close()
+    if code == STOPPED:
+        screen.fail(TacitError("Stopped.", "Nothing of the unfinished run was kept; finished ones are."))
     sys.exit(code if isinstance(code, int) else 0)

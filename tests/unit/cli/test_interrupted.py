@@ -1,0 +1,67 @@
+"""Killed, stopped, without space: the message is clear and nothing half-written stays."""
+
+from __future__ import annotations
+
+import os
+import resource
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+COMMAND = [sys.executable, "-c", "from tacit.cli import main; main()"]
+ENDLESS = ["run", "--method", "gmf", "--data", "town", "--set", "method.epochs=1000000"]
+
+
+def start(arguments: list[str], folder: Path, limit: int | None = None) -> subprocess.Popen[str]:
+    def smaller() -> None:
+        if limit is not None:
+            signal.signal(signal.SIGXFSZ, signal.SIG_IGN)  # so that writing fails instead of killing
+            resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
+
+    return subprocess.Popen(
+        [*COMMAND, *arguments],
+        cwd=folder,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=smaller,
+        env={**os.environ, "PYTHONUNBUFFERED": "1"},
+    )
+
+
+def test_ctrl_c_ends_a_run_with_one_message_and_no_folder(tmp_path: Path) -> None:
+    process = start(ENDLESS, tmp_path)
+    time.sleep(6)
+    assert process.poll() is None, f"it ended by itself: {process.stderr.read() if process.stderr else ''}"
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 130, err
+    assert "Stopped" in err
+    assert "Traceback" not in err
+    assert out == ""
+    assert not list(tmp_path.rglob("*.npz")), "a half-written run was left behind"
+
+
+def test_a_full_disk_is_said_and_nothing_stays(tmp_path: Path) -> None:
+    town = ["--data", "town", "--set", "data.people=300", "--set", "evaluation.twin_people=0"]
+    process = start(["run", "--method", "ease", *town], tmp_path, limit=100_000)
+    _, err = process.communicate(timeout=120)
+    assert process.returncode == 9, err
+    assert "cannot be written" in err
+    runs = tmp_path / "runs"
+    assert not runs.exists() or not list(runs.iterdir()), "a half-written folder was left behind"
+
+
+@pytest.mark.parametrize("arguments", [["methods"], ["data", "list"]])
+def test_a_reader_that_goes_away_is_no_error_message(arguments: list[str], tmp_path: Path) -> None:
+    process = start(arguments, tmp_path)
+    assert process.stdout is not None
+    process.stdout.close()
+    process.wait(timeout=60)
+    assert process.stderr is not None
+    assert "Traceback" not in process.stderr.read()
+    process.stderr.close()
