@@ -17,7 +17,7 @@ def main() -> int:
     if unknown:
         print(f"There is no benchmark '{unknown[0]}'. Known: {', '.join(known)}.", file=sys.stderr)
         return 2
-    one_thread = {name: "1" for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS")}
+    one_thread = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS"), "1")
     codes = [
         subprocess.run([sys.executable, known[name]], env={**os.environ, **one_thread}).returncode for name in wanted
     ]

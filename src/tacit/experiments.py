@@ -140,10 +140,9 @@ def check_leak(method: Any, experiment: Experiment, parts: Split, progress: Prog
     people = sample_people(parts.test, config.twin_people, key.child("twin"))
     if not len(people):
         return None
-    progress("learning alone", 0, 0)
     popular = build("most-popular")
     counted = next(iter(popular.fit(parts.train, parts.catalog, key)))
-    alone = score_alone(method, parts.train, parts.catalog, key.child("learn"), experiment.runtime.ring)
+    alone = score_alone(method, parts.train, parts.catalog, key.child("learn"), experiment.runtime.ring, progress)
 
     def by_popularity(positions: Array) -> Floats:
         scores: Floats = popular.score(counted.shared, counted.private, parts.train.take(people[positions]))

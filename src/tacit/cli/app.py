@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import sys
 from dataclasses import asdict
 from pathlib import Path
@@ -44,9 +45,11 @@ DEMO = Path(__file__).parent / "demo.yaml"
 def demo(out: Out = Path("runs"), as_json: Json = False) -> None:
     """Take the tour: several methods on the built-in town, a table and a report. No download, under a minute."""
     screen.say("A town of 1,000 people and 800 places, generated from a seed. Who recommends the next place best?\n")
-    _compare(DEMO, [], out, 1)
+    best = _compare(DEMO, [], out, 1).best.runs[0].folder
+    called = "tacit" if shutil.which("tacit") else os.path.relpath(sys.argv[0])
     screen.say("\nNext: open the report in a browser, then try")
-    screen.say("  tacit data list\n  tacit run --method ease --data town\n  tacit recommend RUN --user 7")
+    for line in ("data list", "run --method ease --data town", f"recommend {best} --user 7"):
+        screen.say(f"  {called} {line}")
 
 
 @app.command(epilog="Example: tacit run --method ease --data ml-1m --set method.l2=500 --repeat 3")
@@ -200,7 +203,7 @@ def doctor(as_json: Json = False) -> None:
         raise typer.Exit(1)
 
 
-def _compare(file: Path, settings: list[str], out: Path, threads: int) -> None:
+def _compare(file: Path, settings: list[str], out: Path, threads: int) -> Compared:
     from tacit.comparisons import compare as run_comparison
     from tacit.config import Comparison, read
 
@@ -212,6 +215,7 @@ def _compare(file: Path, settings: list[str], out: Path, threads: int) -> None:
     _show(compared)
     assert compared.folder is not None
     screen.say(f"\nReport: {compared.folder / 'report.html'}")
+    return compared
 
 
 def _show(compared: Compared) -> None:

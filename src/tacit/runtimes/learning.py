@@ -114,7 +114,14 @@ def learn(
     return Learnt(kept or model, kept_at or done, spent, curve, traffic)
 
 
-def score_alone(method: Any, clients: Clients, catalog: Catalog, key: Key, ring: Ring) -> Callable[[Array], Floats]:
+def score_alone(
+    method: Any,
+    clients: Clients,
+    catalog: Catalog,
+    key: Key,
+    ring: Ring,
+    progress: Progress = lambda what, done, total: None,
+) -> Callable[[Array], Floats]:
     """Return a scorer in which every person is served by a model that learnt from her own history only.
 
     Nothing leaves, so no stage stands in between.
@@ -124,6 +131,7 @@ def score_alone(method: Any, clients: Clients, catalog: Catalog, key: Key, ring:
         rows = np.empty((len(positions), clients.n_items), np.float32)
         with one_blas_thread():
             for row, position in enumerate(positions):
+                progress("learning alone, to see that nothing leaks", row, len(positions))
                 person = clients.take([position])
                 for model in passes(method, person, catalog, key, ring=ring):
                     last = model

@@ -86,7 +86,8 @@ def test_repeat_gives_mean_and_spread_over_seeds(tacit: Command) -> None:
 
 def test_compare_tests_against_the_best_and_writes_a_report(tacit: Command, tmp_path: Path) -> None:
     Path("c.yaml").write_text(
-        "name: two\ndata: {source: town, people: 120, places: 80}\nmethods: [random, most-popular, {name: ease, reg: 50}]\n"
+        "name: two\ndata: {source: town, people: 120, places: 80}\n"
+        "methods: [random, most-popular, {name: ease, reg: 50}]\n"
     )
     result = document(tacit("compare", "c.yaml", "--json"))
     rows = {row["method"]: row for row in result["rows"]}
