@@ -16,7 +16,7 @@ from pydantic import Field, field_validator
 from tacit.config import Experiment, MethodChoice, overridden, to_yaml
 from tacit.data import Dataset
 from tacit.errors import ConfigError, DataError, DivergedError
-from tacit.experiments import Attempt, prepare, silent
+from tacit.experiments import Attempt, Bench, prepare, silent
 from tacit.random import Key
 from tacit.report.folder import whole_folder, write_json
 from tacit.runtimes.learning import Progress
@@ -104,11 +104,15 @@ class Tuned:
 
 
 def tune(
-    tuning: Tuning, out: Path | None = Path("runs"), progress: Progress = silent, data: Dataset | None = None
+    tuning: Tuning,
+    out: Path | None = Path("runs"),
+    progress: Progress = silent,
+    data: Dataset | None = None,
+    bench: Bench | None = None,
 ) -> Tuned:
     """Try every point of a search on the validation part and write a folder with the trials and `best.yaml`."""
     points = tuning.points()
-    bench = prepare(tuning, data, progress)
+    bench = bench or prepare(tuning, data, progress)
     attempts = [(settings, Attempt.on(experiment, bench.parts)) for settings, experiment in points]
     trials = tuple(_numbered(attempts, progress))
     finite = [i for i, trial in enumerate(trials) if not trial.diverged]

@@ -14,9 +14,12 @@ ID_BYTES = 4
 
 
 class Stage(Protocol):
-    """One step on the way out; `reveals` says in words what its reader still learns."""
+    """One step on the way out."""
 
-    reveals: str
+    @property
+    def reveals(self) -> str:
+        """What the reader of what is sent learns."""
+        ...
 
     def on_device(self, update: Update, key: Key) -> Update:
         """Return what remains of the update after this stage."""

@@ -1,0 +1,167 @@
+"""The options that FPL is run with, chosen on the validation part as the papers do.
+
+BPR-MF chooses the length of the vectors among {10, 20, 50}, with alpha in {0.005, 0.05, 0.5} and 10 to 50 passes. The
+papers then take its alpha for FPL too; a step that suits one client is too large where many are summed, so here each
+configuration chooses its own alpha (at pi = 1), and its own number of passes for every pi.
+
+An epoch of sFPL+ and pFPL+ is not what the papers' text says. Their table 4 (Brazil: TCC = 50 R+ (|I| + T (1 + pi)) and
+35 R+ (...)) shows R+ visits to clients in an epoch of all four configurations, and each visit of a + configuration
+takes T = R+ / |U| triples: T times the training of the others. So the + configurations may go on for up to 50 T passes
+of R+ triples here, 1,000 at most, as long as validation gets better; their figures within 50 passes stand beside.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from tacit.reproduce.lab import Lab
+
+RATES = (0.005, 0.05, 0.5)
+FACTORS = (10, 20, 50)
+PASSES, LOOK = 50, 10
+LONG_PASSES, LONG_LOOK, LONG_PATIENCE = 1000, 20, 10
+PIS = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
+NEIGHBOURS = tuple(range(10, 101, 10))
+
+SHORT = " (50 passes)"
+CONFIGURATIONS = ("sFPL", "sFPL+", "pFPL", "pFPL+")
+SHORTENED = tuple(name + SHORT for name in CONFIGURATIONS if name.endswith("+"))
+
+QUICK_PIS, QUICK_PASSES = (0.0, 0.5, 1.0), 8
+
+
+@dataclass(frozen=True)
+class Choice:
+    """One configuration of FPL: its step, and for every pi the passes that were best and what they reached."""
+
+    name: str
+    learning_rate: float
+    factors: int
+    passes: dict[float, int]  # by pi; none where learning diverged
+    values: dict[float, float]  # precision at 10 on the validation part
+
+    @property
+    def pi(self) -> float:
+        """The best pi above 0 on validation."""
+        return max((pi for pi in self.values if pi > 0), key=lambda pi: self.values[pi])
+
+    def method(self, pi: float | None = None) -> dict[str, Any]:
+        """Return the method to run, at a pi or at the best one."""
+        at = self.pi if pi is None else pi
+        return {
+            "name": "fpl",
+            "preset": self.name.removesuffix(SHORT),
+            "learning_rate": self.learning_rate,
+            "factors": self.factors,
+            "epochs": self.passes[at],
+            "pi": at,
+        }
+
+    def said(self, pi: float | None = None) -> str:
+        """Return the options in a few words."""
+        at = self.pi if pi is None else pi
+        return f"pi={at:g} alpha={self.learning_rate:g} F={self.factors} passes={self.passes[at]}"
+
+
+@dataclass(frozen=True)
+class Choices:
+    """What validation chose: options of the baselines by name, and the configurations of FPL."""
+
+    baselines: dict[str, dict[str, Any]]
+    fpl: dict[str, Choice]
+    quick: bool = False
+
+    def notes(self) -> list[str]:
+        """Say how the options came about, and which configurations do not use BPR-MF's step."""
+        if self.quick:
+            return ["Quick: fixed options and few passes. These numbers say nothing about the methods."]
+        rate = self.baselines["bpr-mf"]["learning_rate"]
+        others = [f"{c.name} {c.learning_rate:g}" for c in self.fpl.values() if c.learning_rate != rate]
+        if not others:
+            return [f"alpha = {rate:g}, chosen with BPR-MF on validation, was best for every configuration."]
+        return [
+            f"BPR-MF chose alpha = {rate:g} on validation; configurations that did better with another step, since"
+            f" updates are summed over clients: {', '.join(others)}."
+        ]
+
+    def detail(self) -> dict[str, Any]:
+        """Return everything that was chosen, for the result."""
+        configurations = {
+            name: {
+                "learning_rate": choice.learning_rate,
+                "factors": choice.factors,
+                "best_pi": choice.pi,
+                "passes_by_pi": choice.passes,
+                "validation_precision_by_pi": choice.values,
+            }
+            for name, choice in self.fpl.items()
+        }
+        return {"baselines": self.baselines, "configurations": configurations}
+
+
+def choices(lab: Lab) -> Choices:
+    """Return the options for a dataset: searched on validation once and kept, or fixed ones for a quick look."""
+    if lab.quick:
+        return _fixed()
+    asked = {
+        "rates": RATES,
+        "factors": FACTORS,
+        "passes": (PASSES, LOOK),
+        "long": (LONG_PASSES, LONG_LOOK, LONG_PATIENCE),
+        "pis": PIS,
+        "neighbours": NEIGHBOURS,
+    }
+    kept = lab.remembered("fpl", asked, lambda: _as_json(_searched(lab)))
+    return Choices(kept["baselines"], {name: _read(choice) for name, choice in kept["fpl"].items()})
+
+
+def _fixed() -> Choices:
+    passes = dict.fromkeys(QUICK_PIS, QUICK_PASSES)
+    fixed = {
+        name: Choice(name, 0.05, 10, passes, {pi: pi for pi in QUICK_PIS}) for name in (*CONFIGURATIONS, *SHORTENED)
+    }
+    bpr = {"name": "bpr-mf", "learning_rate": 0.05, "factors": 10, "epochs": QUICK_PASSES}
+    return Choices(
+        {"bpr-mf": bpr, "user-knn": {"name": "user-knn"}, "item-knn": {"name": "item-knn"}}, fixed, quick=True
+    )
+
+
+def _searched(lab: Lab) -> Choices:
+    looks = {"look_every": LOOK}
+    grid = {"method.learning_rate": RATES, "method.factors": FACTORS}
+    tuned = lab.search("bpr-mf", {"name": "bpr-mf", "epochs": PASSES}, grid, looks)
+    factors = tuned.best.settings["method.factors"]
+    rate = tuned.best.settings["method.learning_rate"]
+    baselines = {"bpr-mf": {"name": "bpr-mf", "learning_rate": rate, "factors": factors, "epochs": tuned.best.passes}}
+    for name in ("user-knn", "item-knn"):
+        near = lab.search(name, {"name": name}, {"method.neighbours": NEIGHBOURS})
+        baselines[name] = {"name": name, "neighbours": near.best.settings["method.neighbours"]}
+    fpl = {name: _configured(lab, name, factors) for name in (*CONFIGURATIONS, *SHORTENED)}
+    return Choices(baselines, fpl)
+
+
+def _configured(lab: Lab, name: str, factors: int) -> Choice:
+    train = lab.practice.parts.train
+    local_steps = max(1, len(train.items) // len(train))
+    goes_on = name.endswith("+")
+    most = min(PASSES * local_steps, LONG_PASSES) if goes_on else PASSES
+    runtime = {"look_every": LONG_LOOK, "patience": LONG_PATIENCE} if goes_on else {"look_every": LOOK}
+    method = {"name": "fpl", "preset": name.removesuffix(SHORT), "factors": factors, "epochs": most}
+    steps = lab.search(f"alpha of {name}", {**method, "pi": 1.0}, {"method.learning_rate": RATES}, runtime)
+    rate = steps.best.settings["method.learning_rate"]
+    tried = lab.search(f"pi of {name}", {**method, "learning_rate": rate}, {"method.pi": PIS}, runtime)
+    finite = [trial for trial in tried.trials if trial.value is not None]
+    passes = {trial.settings["method.pi"]: trial.passes for trial in finite}
+    return Choice(name, rate, factors, passes, {t.settings["method.pi"]: t.value or 0.0 for t in finite})
+
+
+def _as_json(made: Choices) -> dict[str, Any]:
+    return {"baselines": made.baselines, "fpl": {name: asdict(choice) for name, choice in made.fpl.items()}}
+
+
+def _read(stored: Mapping[str, Any]) -> Choice:
+    passes = {float(pi): int(n) for pi, n in stored["passes"].items()}
+    values = {float(pi): float(value) for pi, value in stored["values"].items()}
+    return Choice(stored["name"], stored["learning_rate"], stored["factors"], passes, values)

@@ -1,0 +1,171 @@
+"""The figures of the FPL papers, drawn in the style of the reports."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tacit.report.canvas import plain_numbers, sheet, styled
+from tacit.report.labels import name_ends, name_points
+from tacit.report.marks import GRID, INK, PAPER, SOFT, looks
+from tacit.reproduce.fpl_choices import CONFIGURATIONS
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+Points = Mapping[str, Sequence[tuple[float, float]]]  # configuration -> (x, y), in the order of pi
+LOOKS = looks(CONFIGURATIONS)
+_NEVER, _ALWAYS = np.array([0.80, 0.24, 0.16]), np.array([0.0, 0.35, 0.70])  # pi = 0 red, pi = 1 blue
+
+
+def over_pi(points: Points, label: str, reference: float | None) -> Figure:
+    """Draw a metric over pi, one line per configuration; the reference is Most Popular."""
+    with styled():
+        figure, (axes,) = sheet(3.2)
+        for name, line in points.items():
+            xs, ys = zip(*line, strict=True)
+            axes.plot(xs, ys, **LOOKS[name].line)
+        if reference is not None:
+            axes.axhline(reference, color=SOFT, linewidth=1, linestyle=(0, (2, 2)))
+            axes.annotate("Most Popular", (1, reference), (0, 3), textcoords="offset points", color=SOFT, ha="right")
+        axes.set_xlabel("π: share of positive updates that leave the device")
+        axes.set_ylabel(label)
+        axes.margins(x=0.02)
+        name_ends(figure, axes, [line[-1] for line in points.values()], [(n, LOOKS[n].colour) for n in points])
+        return _settled(figure)
+
+
+def against(points: Points, x_label: str, y_label: str) -> Figure:
+    """Draw one metric against another along growing pi; the white point is pi = 1."""
+    with styled():
+        figure, (axes,) = sheet(3.6)
+        for name, line in points.items():
+            look = LOOKS[name]
+            xs, ys = zip(*line, strict=True)
+            axes.plot(xs, ys, **look.line)
+            axes.plot(xs[-1], ys[-1], look.marker, color=PAPER, markeredgecolor=look.colour, markersize=7, zorder=5)
+        axes.set_xscale("log")
+        plain_numbers(axes.xaxis)
+        axes.set_xlabel(x_label)
+        axes.set_ylabel(y_label)
+        axes.margins(0.08)
+        ends = [line[-1] for line in points.values()]
+        xs, ys = zip(*ends, strict=True)
+        name_points(figure, axes, xs, ys, [(name, LOOKS[name].colour) for name in points])
+        return _settled(figure)
+
+
+def cost(points: Mapping[str, tuple[float, float]]) -> Figure:
+    """Draw precision against the total communication cost, one point per configuration: top left is best."""
+    with styled():
+        figure, (axes,) = sheet(3.2)
+        for name, (x, y) in points.items():
+            look = LOOKS[name]
+            axes.plot(x, y, look.marker, color=look.colour, markersize=9, markeredgecolor=PAPER, clip_on=False)
+        xs, ys = zip(*points.values(), strict=True)
+        axes.set_xscale("log")
+        plain_numbers(axes.xaxis)
+        axes.margins(0.15)
+        axes.set_xlabel("TCC: millions of vectors sent and received (log scale)")
+        axes.set_ylabel("Precision@10")
+        name_points(figure, axes, xs, ys, [(name, LOOKS[name].colour) for name in points])
+        return _settled(figure)
+
+
+def beside(methods: Sequence[str], panels: Mapping[str, Sequence[tuple[float | None, float | None]]]) -> Figure:
+    """Draw published (hollow) and ours (filled) for every method, one panel per metric."""
+    with styled():
+        figure, columns = sheet(0.9 + 0.27 * len(methods), columns=len(panels))
+        for axes, (metric, pairs) in zip(columns, panels.items(), strict=True):
+            for y, (published, ours) in enumerate(pairs):
+                known = [value for value in (published, ours) if value is not None]
+                axes.plot(known, [y] * len(known), color=GRID, linewidth=3, zorder=1, solid_capstyle="round")
+                if published is not None:
+                    axes.plot(published, y, "o", color=PAPER, markeredgecolor=INK, markersize=6, zorder=2)
+                if ours is not None:
+                    axes.plot(ours, y, "o", color=LOOKS["sFPL"].colour, markeredgecolor=PAPER, markersize=7, zorder=3)
+            values = [value for pair in pairs for value in pair if value]
+            if values and max(values) > 30 * min(values):
+                axes.set_xscale("log")
+                plain_numbers(axes.xaxis)
+            axes.set_xlabel(metric)
+            axes.grid(visible=False, axis="y")
+            axes.tick_params(axis="y", length=0)
+        first = columns[0]
+        first.set_yticks(range(len(methods)), list(methods))
+        first.set_ylim(len(methods) - 0.4, -0.6)
+        figure.legend(handles=_published_and_ours(), loc="outside lower center", ncols=2)
+        return _settled(figure)
+
+
+def by_rank(
+    panels: Mapping[str, Mapping[float, NDArray[np.float64]]], n: int, label: str, items: NDArray[np.float64] | None
+) -> Figure:
+    """Draw shares of items, the largest first, one line per pi from red (0) to blue (1); dashed: the training data."""
+    from matplotlib.cm import ScalarMappable
+    from matplotlib.colors import LinearSegmentedColormap, Normalize
+
+    with styled():
+        figure, columns = sheet(3.1, columns=len(panels))
+        colours = LinearSegmentedColormap.from_list("pi", [_NEVER.tolist(), _ALWAYS.tolist()])
+        for axes, (name, lines) in zip(columns, panels.items(), strict=True):
+            for pi, shares in lines.items():
+                top = np.sort(shares)[::-1][:n]
+                axes.plot(np.arange(1, len(top) + 1), top, color=colours(pi), linewidth=1.2)
+            if items is not None:
+                top = np.sort(items)[::-1][:n]
+                axes.plot(np.arange(1, len(top) + 1), top, color=INK, linewidth=1.4, linestyle=(0, (4, 2)))
+            axes.set_xscale("log")
+            axes.set_yscale("log")
+            plain_numbers(axes.xaxis)
+            axes.set_title(name, fontsize=10)
+            axes.set_xlabel(f"the {n:,} foremost items")
+        columns[0].set_ylabel(label)
+        bar = figure.colorbar(ScalarMappable(Normalize(0, 1), colours), ax=columns, shrink=0.8, aspect=25)
+        bar.set_label("π")
+        bar.outline.set_visible(False)
+        return _settled(figure)
+
+
+def by_category(names: Sequence[str], lines: Mapping[str, Sequence[float]]) -> Figure:
+    """Draw the bias disparity of every category, one mark per method; 0 is the bias people had before."""
+    with styled():
+        figure, (axes,) = sheet(1.3 + 0.33 * len(names))
+        marks = looks(list(lines))
+        for place, (method, values) in enumerate(lines.items()):
+            offset = (place - (len(lines) - 1) / 2) * 0.55 / max(len(lines) - 1, 1)
+            look = marks[method]
+            axes.plot(
+                values,
+                np.arange(len(names)) + offset,
+                look.marker,
+                color=look.colour,
+                markersize=5.5,
+                markeredgecolor=PAPER,
+                label=method,
+            )
+        axes.axvline(0, color=SOFT, linewidth=1)
+        axes.set_xscale("symlog", linthresh=1)
+        axes.set_yticks(range(len(names)), list(names))
+        axes.set_ylim(len(names) - 0.4, -0.6)
+        axes.tick_params(axis="y", length=0)
+        axes.set_xlabel("bias disparity (0: as in the histories)")
+        figure.legend(loc="outside lower center", ncols=4)
+        return _settled(figure)
+
+
+def _published_and_ours() -> list[Any]:
+    from matplotlib.lines import Line2D
+
+    hollow: dict[str, Any] = {"color": PAPER, "markeredgecolor": INK, "linestyle": "none"}
+    filled: dict[str, Any] = {"color": LOOKS["sFPL"].colour, "markeredgecolor": PAPER, "linestyle": "none"}
+    return [Line2D([], [], marker="o", label="published", **hollow), Line2D([], [], marker="o", label="ours", **filled)]
+
+
+def _settled(figure: Figure) -> Figure:
+    figure.draw_without_rendering()
+    figure.set_layout_engine("none")  # the layout is found once and kept for every format
+    return figure

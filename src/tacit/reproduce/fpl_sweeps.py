@@ -1,0 +1,228 @@
+"""FPL's figures made again: what pi does to accuracy, coverage, communication and popularity."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tacit.config import MethodChoice
+from tacit.privacy.disclosure import Disclosure, DisclosureConfig
+from tacit.privacy.outbound import Stage
+from tacit.random import Key
+from tacit.report.folder import Run
+from tacit.reproduce import fpl_figures as draw
+from tacit.reproduce import fpl_published as printed
+from tacit.reproduce.base import Found, reproduction
+from tacit.reproduce.fpl import DATASETS, PAPER, POPULAR, published, recipe
+from tacit.reproduce.fpl_choices import CONFIGURATIONS, Choice, Choices, choices
+from tacit.reproduce.lab import Lab
+from tacit.reproduce.sheets import Row, Sheet, over_pi, value_of
+from tacit.runtimes.simulation import simulate
+from tacit.updates import Ring, Update
+
+Swept = dict[str, dict[float, list[Run]]]  # configuration -> pi -> one run per seed
+COVERAGE = ("ItemCoverage@10", "Precision@10")
+ACCURACY = ("F1@10", "Precision@10", "Recall@10")
+UPDATED = ("sFPL+", "pFPL+")
+RECOMMENDED = ("sFPL", "sFPL+")
+TALLIED_PASSES = 3
+FOREMOST_UPDATED, FOREMOST_RECOMMENDED = 1000, 250
+
+
+@reproduction("fpl-pi", "FPL when less is disclosed", f"{PAPER}, fig. 2; thesis, fig. 4.2", DATASETS, recipe, seeds=1)
+def disclosure(lab: Lab) -> Found:
+    """F1 of the four configurations over pi."""
+    chosen = choices(lab)
+    swept = _sweep(lab, chosen, CONFIGURATIONS)
+    popular = lab.runs(POPULAR, {"name": POPULAR}, seeds=1)[0].metrics
+    rows = [*_rows(swept, chosen, ACCURACY), *(Row.of(POPULAR, metric, [popular[metric]]) for metric in ACCURACY)]
+    lines = _averages(swept, "F1@10")
+    best = [f"{name} {max(by_pi, key=lambda pi: by_pi[pi]):g}" for name, by_pi in lines.items()]
+    known = published(lab, printed.BEST_PI)
+    says = f" Published: {', '.join(f'{name} {pi:g}' for name, pi in known.items())}." if known else ""
+    figure = draw.over_pi({name: list(by_pi.items()) for name, by_pi in lines.items()}, "F1@10", popular["F1@10"])
+    reference = {"most-popular": dict.fromkeys(next(iter(lines.values())), popular["F1@10"])}
+    sheet = over_pi("F1 at 10 over pi", lines | reference)
+    notes = [*_notes(chosen), f"Best pi on the test part: {', '.join(best)}.{says}"]
+    return Found(rows, [sheet], {"pi": figure}, notes, chosen.detail())
+
+
+@reproduction("fpl-coverage", "Coverage and precision", f"{PAPER}, fig. 3; thesis, fig. 4.3", DATASETS, recipe, seeds=1)
+def coverage(lab: Lab) -> Found:
+    """Item coverage against precision, along growing pi."""
+    chosen = choices(lab)
+    swept = _sweep(lab, chosen, CONFIGURATIONS)
+    across, up = (_averages(swept, metric) for metric in COVERAGE)
+    points = {name: [(across[name][pi], up[name][pi]) for pi in across[name] if pi > 0] for name in swept}
+    figure = draw.against(points, "ItemCoverage@10 (log scale)", "Precision@10")
+    sheets = [over_pi(f"{metric} over pi", lines) for metric, lines in zip(COVERAGE, (across, up), strict=True)]
+    notes = [*_notes(chosen), "The figure leaves out pi = 0, as the papers do; its white points are pi = 1."]
+    return Found(_rows(swept, chosen, COVERAGE), sheets, {"coverage": figure}, notes, chosen.detail())
+
+
+@reproduction(
+    "fpl-communication", "Communication and precision", f"{PAPER}, table 4, fig. 4", DATASETS, recipe, seeds=1
+)
+def communication(lab: Lab) -> Found:
+    """Total communication cost against precision: what was sent, counted, beside the papers' formula."""
+    chosen = choices(lab)
+    swept = _sweep(lab, chosen, CONFIGURATIONS)
+    table = printed.TABLE_4 if lab.is_named and lab.name == "foursquare-brazil" else {}
+    rows, counted, off = [], {}, 0.0
+    for name, by_pi in swept.items():
+        counted[name] = {pi: float(np.mean([_vectors(run, lab) for run in runs])) for pi, runs in by_pi.items()}
+        for pi, runs in by_pi.items():
+            known = table[name][round(10 * pi) - 1] if name in table and pi > 0 else (None, None)
+            label, said = f"{name} pi={pi:g}", chosen.fpl[name].said(pi)
+            values = [run.metrics["Precision@10"] for run in runs]
+            rows.append(
+                Row.of(label, "TCC [1e12 vectors]", [_vectors(run, lab) / 1e12 for run in runs], known[0], said)
+            )
+            rows.append(Row.of(label, "Precision@10", values, known[1], said))
+            off = max(off, abs(counted[name][pi] / _formula(lab, chosen.fpl[name], pi) - 1))
+    precision = _averages(swept, "Precision@10")
+    best = {name: max(by_pi, key=lambda pi: by_pi[pi]) for name, by_pi in precision.items()}
+    points = {name: (counted[name][pi] / 1e6, precision[name][pi]) for name, pi in best.items()}
+    millions = {name: {pi: value / 1e6 for pi, value in by_pi.items()} for name, by_pi in counted.items()}
+    sheets = [over_pi("TCC over pi, in millions of vectors", millions), over_pi("Precision at 10 over pi", precision)]
+    notes = [
+        *_notes(chosen),
+        f"TCC is counted from the ledgers; the papers' formula CCE x passes differs from it by {off:.2%} at most.",
+        "The figure shows each configuration at the pi that is best on the test part, as the papers do.",
+    ]
+    return Found(rows, sheets, {"cost": draw.cost(points)}, notes, chosen.detail())
+
+
+@reproduction(
+    "fpl-popularity",
+    "Popularity in updates and in lists",
+    "Ferrara's thesis, figs. 4.4 and 4.5",
+    ("ml-1m", "foursquare-italy"),
+    recipe,
+    seeds=1,
+)
+def popularity(lab: Lab) -> Found:
+    """How often each item's row is updated in training, and how often it is recommended, for every pi."""
+    chosen = choices(lab)
+    train, n_items = lab.parts.train, lab.parts.catalog.n_items
+    history = np.bincount(train.items, minlength=n_items) / len(train.items)
+    swept = _sweep(lab, chosen, RECOMMENDED)
+    updated = {
+        name: {pi: _update_shares(lab, chosen.fpl[name], pi) for pi in sorted(chosen.fpl[name].passes)}
+        for name in UPDATED
+    }
+    shown = {name: {pi: _recommended_shares(runs) for pi, runs in by_pi.items()} for name, by_pi in swept.items()}
+    rows: list[Row] = []
+    sheets: list[Sheet] = []
+    for what, found in (("updates", updated), ("recommendations", shown)):
+        head, like = f"share of {what} on the foremost 1 % of the items", f"correlation of {what} with popularity"
+        for name, by_pi in found.items():
+            for pi, shares in by_pi.items():
+                foremost = float(np.sort(shares)[::-1][: max(1, n_items // 100)].sum())
+                rows.append(Row.of(f"{name} pi={pi:g}", head, [foremost]))
+                rows.append(Row.of(f"{name} pi={pi:g}", like, [float(np.corrcoef(shares, history)[0, 1])]))
+        for metric in (head, like):
+            lines = {n: {pi: value_of(rows, f"{n} pi={pi:g}", metric) for pi in by_pi} for n, by_pi in found.items()}
+            sheets.append(over_pi(metric, lines))
+    figures = {
+        "updates": draw.by_rank(updated, min(FOREMOST_UPDATED, n_items), "share of all updates", None),
+        "recommendations": draw.by_rank(shown, min(FOREMOST_RECOMMENDED, n_items), "share of all places", history),
+    }
+    notes = [
+        *_notes(chosen),
+        f"Updates are counted in {TALLIED_PASSES} passes, message by message. What is drawn does not depend on what was"
+        " learnt, and sFPL draws as sFPL+ does, so sFPL+ and pFPL+ stand for all.",
+        "Dashed: the training data.",
+    ]
+    return Found(rows, sheets, figures, notes, chosen.detail())
+
+
+def cce(rounds_per_epoch: float, clients: int, n_items: int, local_steps: float, pi: float) -> float:
+    """Communication cost per epoch in vectors: rpe |U-| (|I| + T (1 + pi)) (JIIS 6.3).
+
+    >>> round(45 * cce(599_958, 1, 47_270, 1, 0.1) / 1e12, 5)  # sFPL on Brazil, 45 epochs: table 4 prints 1.27623
+    1.27623
+    """
+    return rounds_per_epoch * clients * (n_items + local_steps * (1 + pi))
+
+
+class Tally:
+    """A stage that lets everything pass and counts the rows of each item."""
+
+    def __init__(self, n_items: int) -> None:
+        self.reveals = "nothing more: it only counts"
+        self.counts = np.zeros(n_items, np.int64)
+
+    def on_device(self, update: Update, key: Key) -> Update:
+        """Count, and hand on."""
+        for rows in update.tables.values():
+            self.counts += np.bincount(rows.ids, minlength=len(self.counts))
+        return update
+
+
+def _sweep(lab: Lab, chosen: Choices, names: Sequence[str]) -> Swept:
+    """Run configurations at every pi; what diverged is left out."""
+    found: Swept = {}
+    for name in names:
+        choice = chosen.fpl[name]
+        made = {pi: lab.runs(f"{name} pi={pi:g}", choice.method(pi)) for pi in sorted(choice.passes)}
+        found[name] = {pi: runs for pi, runs in made.items() if runs}
+    return found
+
+
+def _averages(swept: Swept, metric: str) -> dict[str, dict[float, float]]:
+    return {
+        name: {pi: float(np.mean([run.metrics[metric] for run in runs])) for pi, runs in by_pi.items()}
+        for name, by_pi in swept.items()
+    }
+
+
+def _rows(swept: Swept, chosen: Choices, metrics: Sequence[str]) -> list[Row]:
+    return [
+        Row.of(f"{name} pi={pi:g}", metric, [run.metrics[metric] for run in runs], settings=chosen.fpl[name].said(pi))
+        for name, by_pi in swept.items()
+        for pi, runs in by_pi.items()
+        for metric in metrics
+    ]
+
+
+def _notes(chosen: Choices) -> list[str]:
+    return chosen.notes() if chosen.quick else [*chosen.notes(), "Passes were chosen on validation for every pi."]
+
+
+def _vectors(run: Run, lab: Lab) -> float:
+    """Return how many vectors went to and fro: the whole table to each client asked, and the rows she sent."""
+    return float(run.ledger["rounds"].sum()) * lab.parts.catalog.n_items + float(run.ledger["rows"].sum())
+
+
+def _formula(lab: Lab, choice: Choice, pi: float) -> float:
+    train, method = lab.parts.train, _built(choice.method(pi))
+    schedule = method.schedule(train)
+    local_steps = method.config.local_steps or max(1, len(train.items) // len(train))
+    rounds, clients = schedule.rounds_per_pass, schedule.clients_per_round
+    return float(schedule.passes * cce(rounds, clients, lab.parts.catalog.n_items, local_steps, pi))
+
+
+def _built(method: Mapping[str, Any]) -> Any:
+    return MethodChoice.model_validate(dict(method)).build()
+
+
+def _recommended_shares(runs: Sequence[Run]) -> NDArray[np.float64]:
+    counts = np.sum([run.items["recommended"].to_numpy() for run in runs], axis=0)
+    shares: NDArray[np.float64] = counts / max(counts.sum(), 1)
+    return shares
+
+
+def _update_shares(lab: Lab, choice: Choice, pi: float) -> NDArray[np.float64]:
+    parts, key = lab.parts, Key(lab.seeds[0])
+    tally = Tally(parts.catalog.n_items)
+    config = DisclosureConfig.checked({"pi": pi}, "the recipe")
+    stages: list[Stage] = [Disclosure.build(config, parts.user_ids, parts.catalog, key.child("people")), tally]
+    method = _built({**choice.method(pi), "epochs": TALLIED_PASSES, "pi": None})
+    for done, _ in enumerate(simulate(method, stages, Ring(), parts.train, parts.catalog, key.child("learn")), 1):
+        lab.progress(f"{lab.name}: updates of {choice.name} pi={pi:g}", done, TALLIED_PASSES)
+    shares: NDArray[np.float64] = tally.counts / max(int(tally.counts.sum()), 1)
+    return shares

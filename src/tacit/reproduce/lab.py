@@ -1,0 +1,107 @@
+"""The bench of one dataset: search on validation, then run on test, each experiment once."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from tacit.config import Experiment, overridden, to_yaml
+from tacit.data import Split
+from tacit.errors import DivergedError
+from tacit.experiments import Bench, prepare, run
+from tacit.report.folder import Run, write_json
+from tacit.runtimes.learning import Progress
+from tacit.tune import Tuned, Tuning, tune
+
+FIRST_SEED = 42
+VALIDATION = 0.2  # share of the training part that a search looks at
+
+
+class Lab:
+    """One dataset cut as a paper says. A search sees the validation part only; a run learns from all but the test."""
+
+    def __init__(
+        self,
+        source: str,
+        recipe: Mapping[str, Any],
+        settings: Mapping[str, Any],
+        *,
+        seeds: int,
+        quick: bool,
+        choices: Path,
+        progress: Progress,
+    ) -> None:
+        self.base = overridden({"seed": FIRST_SEED, "method": "random", **recipe}, settings)
+        self.seeds = range(FIRST_SEED, FIRST_SEED + seeds)
+        self.quick, self.choices, self.progress = quick, choices, progress
+        self.name = Path(source).stem
+        self.is_named = source == self.name  # published numbers belong to datasets known by name
+        self._runs: dict[str, Run | None] = {}
+
+    @cached_property
+    def bench(self) -> Bench:
+        """Training and test part."""
+        return prepare(Experiment.checked(self.base, "the recipe"), progress=self.progress)
+
+    @property
+    def parts(self) -> Split:
+        """How the data is parted for runs."""
+        return self.bench.parts
+
+    @cached_property
+    def practice(self) -> Bench:
+        """The same test part, and a validation part carved from training."""
+        cut = overridden(self.base, {"split.validation": VALIDATION})
+        return prepare(Experiment.checked(cut, "the recipe"), progress=self.progress)
+
+    def search(
+        self,
+        label: str,
+        method: Mapping[str, Any],
+        values: Mapping[str, Sequence[Any]],
+        runtime: Mapping[str, Any] | None = None,
+    ) -> Tuned:
+        """Try values of a method's options on the validation part."""
+        given = overridden(self.base, {"split.validation": VALIDATION})
+        given |= {"method": dict(method), "search": dict(values), "runtime": dict(runtime or {})}
+        return tune(Tuning.checked(given, "the recipe"), None, self._labelled(f"choosing {label}"), bench=self.practice)
+
+    def runs(self, label: str, method: Mapping[str, Any], *, seeds: int | None = None, twins: int = 0) -> list[Run]:
+        """Run a method on the test part with each seed, the same experiment only once; diverged runs are left out.
+
+        With `twins`, so many people also learn alone under the first seed, for the leak verdict.
+        """
+        asked = self.seeds[:seeds]
+        made = [self._run(label, method, seed, twins if seed == FIRST_SEED else 0) for seed in asked]
+        return [found for found in made if found is not None]
+
+    def remembered(self, what: str, asked: Mapping[str, Any], make: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+        """Return choices made before under the same question on the same data; otherwise make and keep them."""
+        question = json.dumps({"asked": asked, "base": self.base, "cut": dict(self.practice.parts.counts)}, default=str)
+        fingerprint = hashlib.blake2b(question.encode(), digest_size=4).hexdigest()
+        path = self.choices / f"{what}-{self.name}-{fingerprint}.json"
+        if path.is_file():
+            kept: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+            return kept
+        chosen = make()
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_json(path, chosen)
+        return chosen
+
+    def _run(self, label: str, method: Mapping[str, Any], seed: int, twins: int) -> Run | None:
+        given = overridden(self.base, {"seed": seed, "method": dict(method), "evaluation.twin_people": twins})
+        experiment = Experiment.checked(given, "the recipe")
+        key = to_yaml(experiment)
+        if key not in self._runs:
+            try:
+                self._runs[key] = run(experiment, progress=self._labelled(f"{label}, seed {seed}"), bench=self.bench)
+            except DivergedError:
+                self._runs[key] = None
+        return self._runs[key]
+
+    def _labelled(self, label: str) -> Progress:
+        return lambda what, done, total: self.progress(f"{self.name}: {label}: {what}", done, total)
