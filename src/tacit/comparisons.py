@@ -9,12 +9,12 @@ from tacit.config import Comparison, Experiment, to_yaml
 from tacit.data import Dataset
 from tacit.evaluation import Evaluation, average, mean_interval
 from tacit.evaluation import compare as test_differences
+from tacit.experiments import Bench, folder_name, prepare, run, silent
 from tacit.report.compared import Compared, Row
 from tacit.report.figures import draw, save_figures
 from tacit.report.folder import Run, whole_folder, write_json
 from tacit.report.page import write_report
 from tacit.report.table import write_tables
-from tacit.experiments import Bench, folder_name, prepare, run, silent
 from tacit.runtimes.learning import Progress
 
 

@@ -182,7 +182,7 @@ class _StrictLoader(yaml.SafeLoader):
 
 
 def _mapping(loader: _StrictLoader, node: yaml.MappingNode) -> dict[Any, Any]:
-    keys = [loader.construct_object(key) for key, _ in node.value]  # type: ignore[no-untyped-call]
+    keys = [loader.construct_object(key) for key, _ in node.value]
     twice = next((key for i, key in enumerate(keys) if key in keys[:i]), None)
     if twice is not None:
         raise yaml.constructor.ConstructorError(None, None, f"key '{twice}' stands twice", node.start_mark)

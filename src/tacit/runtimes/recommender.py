@@ -93,7 +93,7 @@ class Recommender:
     def save(self, folder: Path) -> None:
         """Write everything needed to serve into a folder."""
         folder.mkdir(parents=True, exist_ok=True)
-        arrays = {f"shared.{name}": array for name, array in self.model.shared.items()}
+        arrays: dict[str, Any] = {f"shared.{name}": array for name, array in self.model.shared.items()}
         arrays |= {f"private.{name}": array for name, array in self.model.private.items()}
         arrays |= {
             "history.ids": self.clients.ids,
