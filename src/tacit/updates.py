@@ -145,11 +145,16 @@ class Total:
             self.n_clients + other.n_clients,
         )
 
+    def add(self, message: Outgoing) -> None:
+        """Add one more message in place; `n_clients`, which cannot change, is left to the caller."""
+        for name, (_, ids, numbers) in message.tables.items():
+            np.add.at(self.sums[name], ids, numbers)
+            np.add.at(self.counts[name], ids, 1)
+
     def received(self, message: Outgoing) -> Total:
         """Return the sum with one more message in it."""
         sums = {name: array.copy() for name, array in self.sums.items()}
         counts = {name: array.copy() for name, array in self.counts.items()}
-        for name, (_, ids, numbers) in message.tables.items():
-            np.add.at(sums[name], ids, numbers)
-            np.add.at(counts[name], ids, 1)
-        return Total(sums, counts, self.n_clients + len(message.clients))
+        result = Total(sums, counts, self.n_clients + len(message.clients))
+        result.add(message)
+        return result

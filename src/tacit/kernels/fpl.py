@@ -9,177 +9,26 @@ over j is x = [p, 1] . ([q_i, b_i] - [q_j, b_j]), and with z = 1 / (1 + e^x) a t
 Each of the two terms is rounded to the grid of the ring (multiples of 1/scale), so that sums of rows are sums of
 whole numbers. Items stay as received for the whole round, so the second term of an item is the same in every row.
 `rows_of_pairs` writes the rows out, which is what a device sends; `sum_of_pairs` adds the first terms of many devices
-at once and `shrink_touched` subtracts the second ones, counted. The sums agree to the last bit.
+at once and `settle` subtracts the second ones, counted. The sums agree to the last bit.
+
+Tables and people come padded (`kernels.triples`). A triple is a chain of dependent operations some hundred cycles
+long, so the fast kernels carry several independent ones through it side by side.
 """
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-from llvmlite import ir
-from numba import njit, types
-from numba.core import cgutils
-from numba.extending import intrinsic
+from numba import njit
 
 from tacit.kernels.exponential import doubt
 from tacit.kernels.membership import has
-from tacit.kernels.rowvec import Row, chunks, spread
+from tacit.kernels.rowvec import prefetch
 from tacit.kernels.sampling import GAMMA, U64, high, lane, low, mix
+from tacit.kernels.triples import preference, step_and_add, step_and_apply, step_and_write
 
-_F32 = ir.FloatType()
-_I32 = ir.IntType(32)
-_I64 = ir.IntType(64)
 _UNIT = 2.0**-53
 _BLOCK = 512  # rounds drawn ahead: they stay in the nearest cache
-_TOGETHER = U64(8)  # clients advanced in step: their chains of dependent operations overlap
-
-
-# --- code for whole rows ------------------------------------------------------------------------------------------
-
-
-def _call(builder: Any, name: str, *args: Any) -> Any:
-    """Code for an LLVM intrinsic on equal vectors."""
-    kind = args[0].type
-    function = ir.FunctionType(kind, [kind] * len(args))
-    return builder.call(cgutils.get_or_insert_function(builder.module, function, f"{name}.v{kind.count}f32"), args)
-
-
-def _fma(builder: Any, a: list[Any], b: list[Any], c: list[Any]) -> list[Any]:
-    return [_call(builder, "llvm.fma", x, y, z) for x, y, z in zip(a, b, c, strict=True)]
-
-
-def _minus(builder: Any, a: list[Any], b: list[Any]) -> list[Any]:
-    return [builder.fsub(x, y) for x, y in zip(a, b, strict=True)]
-
-
-def _filled(builder: Any, scalar: Any, like: list[Any], last: float | None = None) -> list[Any]:
-    """Code for a row that holds one number everywhere, with `last` in the place of the bias."""
-    row = [spread(builder, scalar, vector.type.count) for vector in like]
-    if last is not None:
-        at = ir.Constant(_I32, row[-1].type.count - 1)
-        row[-1] = builder.insert_element(row[-1], ir.Constant(_F32, last), at)
-    return row
-
-
-def _dot(builder: Any, a: list[Any], b: list[Any]) -> Any:
-    """Code for a dot product in one fixed order: halves of the widest chunk, joined by the narrower ones on the way."""
-    total = None
-    for x, y in zip(a, b, strict=True):
-        width = x.type.count
-        while total is not None and total.type.count > width:
-            total = _halved(builder, total)
-        total = builder.fmul(x, y) if total is None else _call(builder, "llvm.fma", x, y, total)
-    while total.type.count > 1:
-        total = _halved(builder, total)
-    return builder.extract_element(total, ir.Constant(_I32, 0))
-
-
-def _halved(builder: Any, vector: Any) -> Any:
-    half = vector.type.count // 2
-    kind = ir.VectorType(_I32, half)
-    lower = builder.shuffle_vector(vector, vector, ir.Constant(kind, list(range(half))))
-    upper = builder.shuffle_vector(vector, vector, ir.Constant(kind, list(range(half, 2 * half))))
-    return builder.fadd(lower, upper)
-
-
-def _on_grid(builder: Any, scalar: Any, row: list[Any], last: float | None = None) -> list[Any]:
-    """Code for round(scalar row): whole numbers, still as floats."""
-    products = zip(_filled(builder, scalar, row, last), row, strict=True)
-    return [_call(builder, "llvm.rint", builder.fmul(factor, vector)) for factor, vector in products]
-
-
-@intrinsic
-def preference(typing_context, left, u, right, i, j):
-    """Return left[u] . (right[i] - right[j])."""
-
-    def generate(context, builder, signature, args):
-        p = Row(context, builder, left, args[0], args[1]).load()
-        q_i = Row(context, builder, right, args[2], args[3]).load()
-        q_j = Row(context, builder, right, args[2], args[4]).load()
-        return _dot(builder, p, _minus(builder, q_i, q_j))
-
-    return types.float32(left, types.uint64, right, types.uint64, types.uint64), generate
-
-
-class _Step:
-    """Code for one triple: the rows it reads, the person's step, and z [p, 1] on the grid."""
-
-    def __init__(self, context: Any, builder: Any, kinds: Any, args: Any) -> None:
-        moved, people, table = kinds
-        self.builder = builder
-        self.row = Row(context, builder, moved, args[0], args[3])
-        self.p = Row(context, builder, people, args[1], args[3]).load()
-        self.q_i = Row(context, builder, table, args[2], args[4]).load()
-        self.q_j = Row(context, builder, table, args[2], args[5]).load()
-
-    def advance(self, step: Any, shrink: Any) -> None:
-        """Move the person: += step (q_i - q_j) - shrink p, but for the last place, where her 1 stays."""
-        builder, p = self.builder, self.p
-        kept = _fma(builder, _filled(builder, builder.fneg(shrink), p, last=0.0), p, self.row.load())
-        self.row.store(_fma(builder, _filled(builder, step, p, last=0.0), _minus(builder, self.q_i, self.q_j), kept))
-
-    def pull(self, z: Any) -> list[Any]:
-        """Return round(z [p, 1])."""
-        return _on_grid(self.builder, z, self.p)
-
-
-_STEP = [types.uint64] * 3 + [types.float32] * 3
-
-
-@intrinsic
-def step_and_write(typing_context, moved, people, table, c, i, j, step, shrink, z, reg_i, reg_j, unit, rows, a, b):
-    """Move client c by a triple, and write its two rows to rows[a] and rows[b]; z and both regs come times the scale."""
-
-    def generate(context, builder, signature, args):
-        triple = _Step(context, builder, (moved, people, table), args)
-        step, shrink, z, reg_i, reg_j, unit, target, a, b = args[6:]
-        pull = triple.pull(z)
-        push = [builder.fneg(vector) for vector in pull]
-        for at, row, reg, q in ((a, pull, reg_i, triple.q_i), (b, push, reg_j, triple.q_j)):
-            whole = _minus(builder, row, _on_grid(builder, reg, q, last=0.0))
-            value = [builder.fmul(x, y) for x, y in zip(whole, _filled(builder, unit, whole), strict=True)]
-            Row(context, builder, rows, target, at).store(value)
-        triple.advance(step, shrink)
-        return context.get_dummy_value()
-
-    more = [types.float32] * 3 + [rows] + [types.uint64] * 2
-    return types.void(moved, people, table, *_STEP, *more), generate
-
-
-@intrinsic
-def step_and_add(typing_context, moved, people, table, c, i, j, step, shrink, z, totals, is_sent):
-    """Move client c by a triple, and add z [p, 1] to totals[i] if it is sent and subtract it from totals[j]."""
-    bits = totals.dtype.bitwidth
-    number = ir.IntType(bits)
-
-    def generate(context, builder, signature, args):
-        triple = _Step(context, builder, (moved, people, table), args)
-        step, shrink, z, target, sent = args[6:]
-        length = table.dtype.size // 4
-        pull = []
-        for vector in triple.pull(z):
-            whole = builder.fptosi(vector, ir.VectorType(_I32, vector.type.count))
-            pull.append(builder.sext(whole, ir.VectorType(number, whole.type.count)) if bits > 32 else whole)
-        triple.advance(step, shrink)
-        start = context.make_array(totals)(context, builder, target).data
-
-        def change(item, operation):
-            at = builder.gep(start, [builder.mul(item, ir.Constant(_I64, length))])
-            for (offset, width), whole in zip(chunks(length), pull, strict=True):
-                cell = builder.gep(at, [ir.Constant(_I64, offset)])
-                cell = builder.bitcast(cell, ir.VectorType(number, width).as_pointer())
-                builder.store(operation(builder.load(cell, align=bits // 8), whole), cell, align=bits // 8)
-
-        change(args[5], builder.sub)
-        with builder.if_then(builder.icmp_unsigned("!=", sent, sent.type(0))):
-            change(args[4], builder.add)
-        return context.get_dummy_value()
-
-    return types.void(moved, people, table, *_STEP, totals, types.uint8), generate
-
-
-# --- kernels ------------------------------------------------------------------------------------------------------
+_TOGETHER = U64(16)  # triples that go side by side
 
 
 @njit(inline="always")
@@ -243,66 +92,65 @@ def rows_of_pairs(people, moved, table, positives, negatives, rows, scale, rate,
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def sum_of_pairs(people, moved, table, positives, negatives, is_sent, totals, scale, rate, reg):
-    """Take every client's local steps and add z [p, 1] of what she sends to `totals` [n_items, D] in the ring."""
-    n_clients, n_triples = positives.shape
-    shrink = rate * reg[0]
-    for start in range(U64(0), U64(n_clients), _TOGETHER):
-        stop = min(U64(n_clients), start + _TOGETHER)
-        for t in range(U64(n_triples)):
-            for c in range(start, stop):
-                i, j = U64(positives[c, t]), U64(negatives[c, t])
-                z = doubt(preference(people, c, table, i, j))
-                step_and_add(moved, people, table, c, i, j, rate * z, shrink, scale * z, totals, is_sent[c, t])
+def count_sent(positives, negatives, is_sent, targets, counts):
+    """Count in `counts` [2, n_items + 1] how often each item is sent as a positive and as a negative.
 
-
-@njit(cache=True, nogil=True, error_model="numpy")
-def count_touched(positives, negatives, is_sent, counts):
-    """Count in `counts` [2, n_items] how often each item is sent as a positive and as a negative."""
+    `targets` [C, T] become the positives that are sent, and n_items, which is nobody, for those that are not.
+    """
+    nobody = U64(counts.shape[1] - 1)
     for c in range(U64(positives.shape[0])):
         for t in range(U64(positives.shape[1])):
-            counts[U64(0), U64(positives[c, t])] += is_sent[c, t]
-            counts[U64(1), U64(negatives[c, t])] += np.uint8(1)
+            target = U64(positives[c, t]) if is_sent[c, t] else nobody
+            targets[c, t] = target
+            counts[U64(0), target] += np.int32(1)
+            counts[U64(1), U64(negatives[c, t])] += np.int32(1)
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def shrink_touched(table, counts, totals, scale, reg):
-    """Subtract the second terms of all rows that were counted: totals -= counts round(scale reg q), not for the bias."""
-    for item in range(len(table)):
-        for d in range(table.shape[1] - 1):
-            for sign in range(2):
-                if counts[sign, item]:
-                    term = np.rint(scale * reg[1 + sign] * table[item, d])
-                    totals[item, d] -= counts[sign, item] * np.int64(term)
+def sum_of_pairs(people, moved, table, positives, negatives, targets, totals, peaks, scale, rate, reg):
+    """Take every client's local steps and add z [p, 1] of what she sends to `totals` [n_items + 1, D], whole numbers.
+
+    `peaks` [1] keeps the largest of them, place by place.
+    """
+    n_clients, n_triples = positives.shape
+    shrink = rate * reg[0]
+    z = np.zeros(_TOGETHER, np.float32)
+    for start in range(U64(0), U64(n_clients), _TOGETHER):
+        n_together = min(U64(n_clients) - start, _TOGETHER)
+        for t in range(U64(n_triples)):
+            for k in range(n_together):
+                c = start + k
+                z[k] = preference(people, c, table, U64(positives[c, t]), U64(negatives[c, t]))
+            for k in range(_TOGETHER):
+                z[k] = doubt(z[k])
+            for k in range(n_together):
+                c = start + k
+                i, j, a = U64(positives[c, t]), U64(negatives[c, t]), U64(targets[c, t])
+                step_and_add(moved, people, table, c, i, j, rate * z[k], shrink, scale * z[k], totals, a, peaks)
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def settle(table, totals, counts, sums, touched, scale, reg):
+    """Move `totals` [n_items + 1, D] into `sums` [n_items, F + 1], less the second terms of all rows counted.
+
+    `touched` [n_items] goes up by how often each item was sent.
+    """
+    n_items, width = sums.shape
+    last = table.shape[1] - 1
+    reg_i, reg_j = scale * reg[1], scale * reg[2]
+    for item in range(U64(n_items)):
+        n_positive, n_negative = np.int64(counts[U64(0), item]), np.int64(counts[U64(1), item])
+        if n_positive + n_negative == 0:
+            continue
+        touched[item] += n_positive + n_negative
+        for d in range(U64(width - 1)):
+            q = table[item, d]
+            shrunk = n_positive * np.int64(np.rint(reg_i * q)) + n_negative * np.int64(np.rint(reg_j * q))
+            sums[item, d] += totals[item, d] - shrunk
+        sums[item, U64(width - 1)] += totals[item, U64(last)]
 
 
 # --- many rounds of one client each -------------------------------------------------------------------------------
-
-
-@intrinsic
-def step_and_apply(typing_context, moved, people, table, c, i, j, step, shrink, z, reg_i, reg_j, gain, is_sent):
-    """Move client c by a triple, and the two items by gain times their rows: a whole round of one triple."""
-
-    def generate(context, builder, signature, args):
-        triple = _Step(context, builder, (moved, people, table), args)
-        step, shrink, z, reg_i, reg_j, gain, sent = args[6:]
-        pull = triple.pull(z)
-        push = [builder.fneg(vector) for vector in pull]
-
-        def change(item, row, reg, q):
-            whole = _minus(builder, row, _on_grid(builder, reg, q, last=0.0))
-            moved_by = zip(_filled(builder, gain, whole), whole, q, strict=True)
-            Row(context, builder, table, args[2], item).store(
-                [builder.fadd(r, builder.fmul(g, w)) for g, w, r in moved_by]
-            )
-
-        change(args[5], push, reg_j, triple.q_j)
-        with builder.if_then(builder.icmp_unsigned("!=", sent, sent.type(0))):
-            change(args[4], pull, reg_i, triple.q_i)
-        triple.advance(step, shrink)
-        return context.get_dummy_value()
-
-    return types.void(moved, people, table, *_STEP, *[types.float32] * 3, types.uint8), generate
 
 
 @njit(inline="always")
@@ -330,38 +178,92 @@ def rounds_of_one_triple(
     is_secret,
     per_item,
     sent,
+    peaks,
 ):
-    """Run whole rounds of one client and one triple each; `people` and `table` move, `sent` [2, C] counts rows.
+    """Run whole rounds of one client and one triple each; `people` and `table` move, `sent` [C, 2] counts rows.
 
     `words` are those of choosing, learning and sealing; round r takes lane r of each. Rounds are drawn ahead in
-    blocks, so that their look-ups in memory overlap.
+    blocks, so that their look-ups in memory overlap, and rounds that share neither person nor item go side by side:
+    none of them could tell that the others were not there yet.
     """
-    zero, one = U64(0), U64(1)
+    zero, one, n_people = U64(0), U64(1), U64(len(ids))
     shrink, reg_i, reg_j = rate * reg[0], scale * reg[1], scale * reg[2]
     gain = rate / scale
-    block = np.empty((4, _BLOCK), np.uint32)
-    refused = np.empty(1, np.uint32)
+    who, likes, other = np.empty(_BLOCK, np.uint32), np.empty(_BLOCK, np.uint32), np.empty(_BLOCK, np.uint32)
+    leaves, states = np.empty(_BLOCK, np.uint8), np.empty(_BLOCK, np.uint64)
+    refused, marks = np.empty(_BLOCK + 1, np.uint32), np.empty(len(ids), np.uint64)
+    for c in range(n_people):
+        marks[c] = mix(U64(ids[c]) + GAMMA)
+    is_choosy = pi.min() < 1.0 or is_secret.any()
+    person_used, item_used = np.zeros(len(ids), np.uint32), np.zeros(len(table), np.uint32)
+    z = np.zeros(_TOGETHER, np.float32)
+    now = np.uint32(0)  # numbers the rounds from 1 on: 0 is before all of them
     for start in range(first, first + n_rounds, _BLOCK):
         size = U64(min(_BLOCK, first + n_rounds - start))
         for k in range(size):
             number = U64(start) + k
-            c = high(mix(lane(words[0], number) + GAMMA), len(ids))
-            block[zero, k] = c
+            c = high(mix(lane(words[0], number) + GAMMA), n_people)
             begin = U64(ptr[c])
-            length = U64(ptr[c + one]) - begin
-            pair = block[:, k : k + one]
-            _draw(lane(words[1], number), ids[c], begin, length, items, taken, c, n_items, pair[1], pair[2], refused)
-            stream = lane(lane(lane(words[2], number), 0), ids[c])
-            item = U64(block[one, k])
-            leaves = not is_secret[item] and _coin(stream, stream + GAMMA, item, per_item) < pi[c]
-            block[U64(3), k] = leaves
-            sent[zero, c] += leaves
-            sent[one, c] += 1
+            state = mix(lane(words[1], number) ^ marks[c])  # the lane of her id
+            drawn = mix(state + GAMMA)
+            who[k], states[k] = c, state
+            likes[k] = items[begin + high(drawn, U64(ptr[c + one]) - begin)]
+            other[k] = low(drawn, n_items)
+            prefetch(people, c)
+        n_refused = zero
         for k in range(size):
-            c, i, j = U64(block[zero, k]), U64(block[one, k]), U64(block[U64(2), k])
-            z = doubt(preference(people, c, table, i, j))
-            leaves = np.uint8(block[U64(3), k])
-            step_and_apply(people, people, table, c, i, j, rate * z, shrink, scale * z, reg_i, reg_j, gain, leaves)
+            refused[n_refused] = k
+            n_refused += U64(has(taken, U64(who[k]), U64(other[k])))
+        for r in range(n_refused):
+            k = U64(refused[r])
+            c, j, second = U64(who[k]), U64(other[k]), mix(states[k])
+            while has(taken, c, j):
+                second += GAMMA
+                j = high(mix(second), n_items)
+            other[k] = j
+        for k in range(size):
+            c, i = U64(who[k]), U64(likes[k])
+            prefetch(table, i)
+            prefetch(table, U64(other[k]))
+            leaves[k] = one
+            if is_choosy:
+                stream = mix(lane(lane(words[2], U64(start) + k), zero) ^ marks[c])
+                leaves[k] = not is_secret[i] and _coin(stream, stream + GAMMA, i, per_item) < pi[c]
+            sent[c, zero] += leaves[k]
+            sent[c, one] += np.uint32(1)
+        at = zero
+        while at < size:
+            stop, since = at, now
+            while stop < size and stop - at < _TOGETHER:
+                c, i, j = U64(who[stop]), U64(likes[stop]), U64(other[stop])
+                if person_used[c] > since or item_used[i] > since or item_used[j] > since:
+                    break
+                now += np.uint32(1)
+                person_used[c] = item_used[i] = item_used[j] = now
+                stop += one
+            for k in range(at, stop):
+                z[k - at] = preference(people, U64(who[k]), table, U64(likes[k]), U64(other[k]))
+            for k in range(_TOGETHER):
+                z[k] = doubt(z[k])
+            for k in range(at, stop):
+                c, i, j, sure = U64(who[k]), U64(likes[k]), U64(other[k]), z[k - at]
+                step_and_apply(
+                    people,
+                    people,
+                    table,
+                    c,
+                    i,
+                    j,
+                    rate * sure,
+                    shrink,
+                    scale * sure,
+                    reg_i,
+                    reg_j,
+                    gain,
+                    leaves[k],
+                    peaks,
+                )
+            at = stop
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -386,17 +288,23 @@ def rounds_of_one_client(
     is_secret,
     per_item,
     sent,
+    peaks,
+    width,
 ):
     """Run whole rounds of one client and many triples each; `values` [n_items, D] is the same table as `table`.
 
     `frozen` are the vectors that gradients are taken at: `people` itself, or a copy that follows after each round.
+    Only the `width` - 1 first columns and the last one are not padding. Return the largest sum of an item in a round.
     """
-    totals = np.zeros(values.shape, np.int64)
-    counts = np.zeros((2, len(values)), np.int64)
+    n_rows, last = values.shape[0], U64(values.shape[1] - 1)
+    totals = np.zeros((n_rows + 1, values.shape[1]), np.int64)
+    counts = np.zeros((2, n_rows), np.int64)
     pair = np.empty((2, n_triples), np.uint32)
     refused = np.empty(n_triples, np.uint32)
     touched = np.empty(2 * n_triples, np.uint32)
     shrink, unit = rate * reg[0], np.float32(1.0) / scale
+    reg_i, reg_j = scale * reg[1], scale * reg[2]
+    largest = np.int64(0)
     for number in range(first, first + n_rounds):
         c = high(mix(lane(words[0], number) + GAMMA), len(ids))
         begin = U64(ptr[c])
@@ -408,27 +316,31 @@ def rounds_of_one_client(
         for t in range(U64(n_triples)):
             i, j = U64(pair[0, t]), U64(pair[1, t])
             state += GAMMA
-            leaves = np.uint8(not is_secret[i] and _coin(stream, state, i, per_item) < pi[c])
+            leaves = not is_secret[i] and _coin(stream, state, i, per_item) < pi[c]
             z = doubt(preference(frozen, c, table, i, j))
-            step_and_add(people, frozen, table, c, i, j, rate * z, shrink, scale * z, totals, leaves)
+            a = i if leaves else U64(n_rows)
+            step_and_add(people, frozen, table, c, i, j, rate * z, shrink, scale * z, totals, a, peaks)
             for sign, item in ((0, i), (1, j)):
-                if sign == 0 and leaves == 0:
+                if sign == 0 and not leaves:
                     continue
                 if counts[0, item] + counts[1, item] == 0:
                     touched[n_touched] = item
                     n_touched += U64(1)
                 counts[sign, item] += 1
-                sent[sign, c] += 1
+                sent[c, sign] += 1
         for k in range(n_touched):
             item = U64(touched[k])
-            for d in range(values.shape[1]):
-                total = totals[item, d]
-                if d < values.shape[1] - 1:
-                    for sign in range(2):
-                        term = np.rint(scale * reg[1 + sign] * values[item, d])
-                        total -= counts[sign, item] * np.int64(term)
-                values[item, d] += rate * (np.float32(total) * unit)
-                totals[item, d] = 0
+            n_positive, n_negative = counts[0, item], counts[1, item]
+            for d in range(U64(width)):
+                at = d if d < U64(width - 1) else last
+                total = totals[item, at]
+                if at < last:
+                    q = values[item, at]
+                    total -= n_positive * np.int64(np.rint(reg_i * q)) + n_negative * np.int64(np.rint(reg_j * q))
+                largest = max(largest, abs(total))
+                values[item, at] += rate * (np.float32(total) * unit)
+                totals[item, at] = 0
             counts[0, item] = 0
             counts[1, item] = 0
         frozen[c] = people[c]
+    return largest

@@ -10,20 +10,21 @@ from pydantic import Field, field_validator, model_validator
 
 from tacit.errors import ConfigError, MethodError
 from tacit.kernels.fpl import (
-    count_touched,
+    count_sent,
     draw_pairs,
     rounds_of_one_client,
     rounds_of_one_triple,
     rows_of_pairs,
-    shrink_touched,
+    settle,
     sum_of_pairs,
 )
 from tacit.kernels.membership import Taken, taken
 from tacit.kernels.rowvec import rows_of
+from tacit.kernels.triples import padded, unpadded
 from tacit.methods import reasons
 from tacit.methods.base import Schedule, register
 from tacit.privacy.disclosure import Disclosure
-from tacit.privacy.outbound import row_bytes
+from tacit.privacy.outbound import row_bytes, seal
 from tacit.random import Key
 from tacit.types import Array, Catalog, Clients, Config, Floats, Model, Reason
 from tacit.updates import Release, Ring, Rows, Total, Update
@@ -50,7 +51,7 @@ class FPLConfig(Config):
     init_scale: float = Field(0.1, gt=0, description="standard deviation of the first p, q and b")
     pi: float | str | None = Field(
         None,
-        description="shorthand for a first privacy stage {name: disclose, pi: ...}: the probability that a positive leaves",
+        description="shorthand for the privacy stage {name: disclose, pi: ...}: probability that a positive leaves",
     )
 
     @model_validator(mode="before")
@@ -128,25 +129,18 @@ class FPL:
     ) -> tuple[Update, Mapping[str, Array]]:
         """Draw triples, take the local steps, and write two rows for each."""
         positives, negatives = self.draw(shared, clients, key)
+        table = padded(shared["items"])
         people, moved = self.local_rows(private["p"])
         n_clients, steps = positives.shape
-        rows = np.empty((n_clients * 2 * steps, shared["items"].shape[1]), np.float32)
-        rate = np.float32(self.config.learning_rate)
-        rows_of_pairs(
-            rows_of(people),
-            rows_of(moved),
-            rows_of(shared["items"]),
-            positives,
-            negatives,
-            rows_of(rows),
-            ring.scale,
-            rate,
-            self.config.regs,
-        )
+        rows = np.empty((n_clients * 2 * steps, table.shape[1]), np.float32)
+        arrays = rows_of(people), rows_of(moved), rows_of(table), positives, negatives, rows_of(rows)
+        rows_of_pairs(*arrays, ring.scale, np.float32(self.config.learning_rate), self.config.regs)
         ptr = np.arange(n_clients + 1) * 2 * steps
         ids = np.concatenate([positives, negatives], axis=1).astype(np.int32).ravel()
         is_positive = np.tile(np.arange(2 * steps) < steps, n_clients)
-        return Update(clients.ids, {"items": Rows(ptr, ids, rows)}, {"items": is_positive}), {"p": moved}
+        width = shared["items"].shape[1]
+        update = Update(clients.ids, {"items": Rows(ptr, ids, unpadded(rows, width))}, {"items": is_positive})
+        return update, {"p": unpadded(moved, width)}
 
     def draw(self, shared: Mapping[str, Array], clients: Clients, key: Key) -> tuple[Array, Array]:
         """Return positives and negatives [C, T] of a round."""
@@ -157,9 +151,9 @@ class FPL:
         return pairs[0], pairs[1]
 
     def local_rows(self, p: Floats) -> tuple[Floats, Floats]:
-        """Return the vectors that gradients are taken at, and a copy that moves: the same one if steps are sequential."""
-        moved = p.copy()
-        return (moved, moved) if self.config.step == "sequential" else (p, moved)
+        """Return, padded, the vectors gradients are taken at and those that move: one array if steps are sequential."""
+        moved = padded(p)
+        return (moved, moved) if self.config.step == "sequential" else (moved.copy(), moved)
 
     def sum_cohort(
         self,
@@ -172,38 +166,57 @@ class FPL:
         total: Total,
     ) -> tuple[Release, Mapping[str, Array]]:
         """Add up a cohort's rows as `learn` and `seal` would make them."""
-        table, config = shared["items"], self.config
+        table, config, n_items = padded(shared["items"]), self.config, len(shared["items"])
         positives, negatives = self.draw(shared, clients, keys[0])
         n_clients, steps = positives.shape
         sent = np.ones(positives.shape, np.uint8)
         if disclosure is not None:
             ptr, every = np.arange(n_clients + 1) * steps, np.ones(positives.size, bool)
             sent = disclosure.keep(clients.ids, ptr, positives.ravel(), every, keys[1]).reshape(sent.shape)
-        counts = np.zeros((2, len(table)), np.int32)
-        count_touched(positives, negatives, sent, counts)
-        touched = counts[0] + counts[1]
-        rate, sums = np.float32(config.learning_rate), total.sums["items"]
+        targets, counts = np.empty_like(positives), np.zeros((2, n_items + 1), np.int32)
+        count_sent(positives, negatives, sent, targets, counts)
+        numbers = ring.scale, np.float32(config.learning_rate), config.regs
+        peaks = np.zeros((1, table.shape[1]), np.float32)
 
         def summed(into: Array) -> Floats:
             people, moved = self.local_rows(private["p"])
             rows = rows_of(people), rows_of(moved), rows_of(table)
-            sum_of_pairs(*rows, positives, negatives, sent, into, ring.scale, rate, config.regs)
+            sum_of_pairs(*rows, positives, negatives, targets, into, rows_of(peaks), *numbers)
             return moved
 
         # Whole numbers of 32 bits are added in half the time; they hold as long as the busiest item cannot overflow.
-        narrow = np.zeros(table.shape, np.int32)
-        moved = summed(narrow)
-        largest = max(1.0, float(np.abs(private["p"]).max()), float(np.abs(moved).max()))
-        ring.fits(largest)
-        if 2.0 * largest * float(ring.scale) * int(touched.max()) < 2**31:  # 2: p may pass beyond both its ends
-            sums += narrow
-        else:
+        sums = np.zeros((n_items + 1, table.shape[1]), np.int32)
+        moved = summed(sums)
+        largest = float(peaks.max())
+        if largest * int((counts[0, :-1] + counts[1, :-1]).max()) >= 2**31:
+            sums = np.zeros(sums.shape, np.int64)
             moved = summed(sums)
-        shrink_touched(table, counts, sums, ring.scale, config.regs)
-        total.counts["items"][:] += touched
+        shrunk = float(config.regs[1:].max() * np.abs(table).max() * ring.scale)
+        if not (largest + shrunk < ring.largest * ring.scale and np.isfinite(moved).all()):
+            return self._sum_plainly(shared, private, clients, ring, disclosure, keys, total)
+        settle(table, sums, counts, total.sums["items"], total.counts["items"], ring.scale, config.regs)
+        width = shared["items"].shape[1]
         n_sent = sent.sum(axis=1, dtype=np.int64)
-        n_rows = n_sent + steps
-        return Release(n_sent, np.full(n_clients, steps), n_rows * row_bytes(table.shape[1], ring)), {"p": moved}
+        release = Release(n_sent, np.full(n_clients, steps), (n_sent + steps) * row_bytes(width, ring))
+        return release, {"p": unpadded(moved, width)}
+
+    def _sum_plainly(
+        self,
+        shared: Mapping[str, Array],
+        private: Mapping[str, Array],
+        clients: Clients,
+        ring: Ring,
+        disclosure: Disclosure | None,
+        keys: tuple[Key, Key],
+        total: Total,
+    ) -> tuple[Release, Mapping[str, Array]]:
+        """Write the rows out where one of them may be too large for the ring: sealing them decides."""
+        update, moved = self.learn(shared, private, clients, ring, keys[0])
+        if disclosure is not None:
+            update = disclosure.on_device(update, keys[1])
+        message = seal(update, (), ring, keys[1])
+        total.add(message)
+        return message.release, moved
 
     def run_rounds(
         self,
@@ -216,10 +229,11 @@ class FPL:
         rounds: range,
     ) -> Release:
         """Run rounds of one client each without leaving the kernel."""
-        table, p, config = shared["items"], private["p"], self.config
+        config, width = self.config, shared["items"].shape[1]
+        table, p = padded(shared["items"]), padded(private["p"])
         words = np.array([key.child(name).word for name in ("choose", "learn", "seal")])
         has = clients.remembered("taken", _taken)
-        sent = np.zeros((2, len(clients)), np.int64)
+        sent, peaks = np.zeros((len(clients), 2), np.uint32), np.zeros((1, table.shape[1]), np.float32)
         if disclosure is None:
             coins = np.ones(len(clients)), np.zeros(len(table), bool), False
         else:
@@ -228,15 +242,23 @@ class FPL:
         numbers = ring.scale, np.float32(config.learning_rate), config.regs
         steps, is_batch = int(shared["local_steps"]), config.step == "batch"
         people, rows = rows_of(p), rows_of(table)
+        span = rounds.start, len(rounds)
         if steps == 1 and not is_batch:
-            rounds_of_one_triple(rounds.start, len(rounds), *draws, people, rows, *numbers, *coins, sent)
+            rounds_of_one_triple(*span, *draws, people, rows, *numbers, *coins, sent, rows_of(peaks))
+            largest_row = float(peaks.max())
         else:
             frozen = rows_of(p.copy()) if is_batch else people
-            rounds_of_one_client(
-                rounds.start, len(rounds), *draws, people, frozen, rows, table, steps, *numbers, *coins, sent
-            )
-        ring.fits(float(np.abs(p).max()))
-        return Release(sent[0], sent[1], sent.sum(axis=0) * row_bytes(table.shape[1], ring))
+            tables = people, frozen, rows, table, steps
+            largest_sum = rounds_of_one_client(*span, *draws, *tables, *numbers, *coins, sent, rows_of(peaks), width)
+            ring.check(np.array([largest_sum]))
+            # a row is its first term and a small second one; both ends of a pass bound the latter well enough
+            shrunk = float(config.regs[1:].max() * max(np.abs(table).max(), np.abs(shared["items"]).max()) * ring.scale)
+            largest_row = float(peaks.max()) + shrunk
+        ring.fits(max(largest_row / float(ring.scale), 0.0 if np.isfinite(p).all() else np.nan))
+        shared["items"][:] = unpadded(table, width)
+        private["p"][:] = unpadded(p, width)
+        counted = sent.astype(np.int64)
+        return Release(counted[:, 0], counted[:, 1], counted.sum(axis=1) * row_bytes(width, ring))
 
     def apply(self, shared: Mapping[str, Array], total: Total, ring: Ring) -> Mapping[str, Array]:
         """Add alpha times the sum, with no averaging."""
