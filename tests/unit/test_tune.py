@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from tacit.config import Experiment, read
-from tacit.data import Dataset, DataConfig, SplitConfig, load
+from tacit.data import DataConfig, Dataset, SplitConfig, load
 from tacit.data.split import TEST, assign
 from tacit.errors import ConfigError, DivergedError
 from tacit.experiments import run

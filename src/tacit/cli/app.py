@@ -1,4 +1,4 @@
-"""The verbs: demo, data, run, compare, recommend, doctor."""
+"""The verbs: demo, data, run, compare, recommend, methods, doctor; `research` adds tune and reproduce."""
 
 from __future__ import annotations
 
@@ -227,6 +227,8 @@ def _show(compared: Compared) -> None:
 def main(arguments: list[str] | None = None) -> None:
     """Run a command; every error becomes one message and an exit number."""
     global screen
+    import tacit.cli.research  # noqa: F401 - its verbs join the others
+
     arguments = sys.argv[1:] if arguments is None else arguments
     screen = Screen(as_json="--json" in arguments)
     try:

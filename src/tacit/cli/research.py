@@ -1,0 +1,105 @@
+"""The verbs of those who search and reproduce: tune, reproduce."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from tacit.cli import app as shell
+from tacit.cli.app import Json, Out, Set, Threads, app
+
+if TYPE_CHECKING:
+    from tacit.reproduce import Reproduced
+
+
+@app.command(epilog="Example: tacit tune examples/search.yaml --set trials=4")
+def tune(
+    file: Annotated[Path, typer.Argument(help="An experiment in YAML with a 'search:' section: option -> values.")],
+    settings: Set = [],  # noqa: B006
+    threads: Threads = 1,
+    out: Out = Path("runs"),
+    as_json: Json = False,
+) -> None:
+    """Search for good options on the validation part, never on the test part, and write the best as best.yaml."""
+    from tacit.config import read
+    from tacit.reproduce.sheets import number
+    from tacit.tune import Tuning
+    from tacit.tune import tune as search
+
+    if threads > 1:
+        settings = [*settings, f"runtime.threads={threads}"]
+    tuned = search(read(Tuning, file, settings), out, shell.screen.progress)
+    shell.screen.close()
+    shell.screen.document(tuned.as_json())
+    names = list(tuned.best.settings)
+    rows = [
+        [
+            *(str(trial.settings[name]) for name in names),
+            "diverged" if trial.diverged else number(trial.value),
+            str(trial.passes or "–"),
+            f"{trial.seconds:.1f}",
+        ]
+        for trial in tuned.ranked()
+    ]
+    columns = [*(name.split(".")[-1] for name in names), f"{tuned.primary} on validation", "passes", "seconds"]
+    shell.screen.table(f"{tuned.data}: {len(tuned.trials)} trials", columns, rows)
+    assert tuned.folder is not None
+    shell.screen.say(f"\nThe best learns from the validation part too: tacit run {tuned.folder / 'best.yaml'}")
+
+
+@app.command(epilog="Example: tacit reproduce fpl-accuracy --data ml-1m --seeds 3")
+def reproduce(
+    name: Annotated[str | None, typer.Argument(help="Which table or figure; without it, the list.")] = None,
+    data: Annotated[str | None, typer.Option("--data", "-d", help="A dataset by name, or a file of your own.")] = None,
+    seeds: Annotated[int | None, typer.Option(min=1, help="Runs of each method; otherwise as the recipe says.")] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="Fixed options, few passes: only to see it run.")] = False,
+    settings: Set = [],  # noqa: B006
+    out: Out = Path("runs"),
+    as_json: Json = False,
+) -> None:
+    """Make a published table or figure again: published beside ours, on the paper's datasets that are at hand."""
+    from tacit.config import parsed
+    from tacit.reproduce import reproduce as make
+    from tacit.reproduce import reproductions
+
+    if name is None:
+        known = reproductions().values()
+        listed = [{"name": r.name, "title": r.title, "source": r.source, "datasets": r.datasets} for r in known]
+        shell.screen.document({"reproductions": listed})
+        shell.screen.table("", ["name", "what", "published in"], [[r.name, r.title, r.source] for r in known])
+        return
+    made = make(
+        name,
+        data,
+        seeds=seeds,
+        quick=quick,
+        settings=parsed(settings),
+        out=out,
+        progress=shell.screen.progress,
+    )
+    shell.screen.close()
+    shell.screen.document(_together(name, made))
+    for one in made:
+        _show(one)
+
+
+def _together(name: str, made: list[Reproduced]) -> dict[str, Any]:
+    """Return one document, whether it was made on one dataset or on several."""
+    documents = [one.as_json() for one in made]
+    return {
+        "name": name,
+        "data": ", ".join(document["data"] for document in documents),
+        "rows": [row for document in documents for row in document["rows"]],
+        "seconds": sum(document["seconds"] for document in documents),
+        "folders": [str(one.folder) for one in made],
+    }
+
+
+def _show(one: Reproduced) -> None:
+    for sheet in one.found.sheets:
+        shell.screen.table(f"{one.data}: {sheet.title}", sheet.columns, sheet.lines)
+    for note in one.found.notes:
+        shell.screen.say(f"· {note}")
+    shell.screen.say(f"\nTables and figures: {one.folder}")
