@@ -42,7 +42,8 @@ class Ring(Config):
         """Return values as whole numbers; too large ones mean that learning has run away."""
         if len(values):
             self.fits(float(np.abs(values).max()))
-        return np.rint(values * self.scale).astype(np.int64)
+        numbers: NDArray[np.int64] = np.rint(values * self.scale).astype(np.int64)
+        return numbers
 
     def fits(self, largest: float) -> None:
         """Refuse a value that the grid cannot hold; NaN is none that it can."""

@@ -71,12 +71,11 @@ def _filled(builder: Any, scalar: Any, like: list[Any], last: float | None = Non
 
 def _dot(builder: Any, a: list[Any], b: list[Any]) -> Any:
     """Code for a dot product in one fixed order: halves of the widest chunk, joined by the narrower ones on the way."""
-    total = None
-    for x, y in zip(a, b, strict=True):
-        width = x.type.count
-        while total is not None and total.type.count > width:
+    total = builder.fmul(a[0], b[0])
+    for x, y in zip(a[1:], b[1:], strict=True):
+        while total.type.count > x.type.count:
             total = _halved(builder, total)
-        total = builder.fmul(x, y) if total is None else _call(builder, "llvm.fma", x, y, total)
+        total = _call(builder, "llvm.fma", x, y, total)
     while total.type.count > 1:
         total = _halved(builder, total)
     return builder.extract_element(total, ir.Constant(_I32, 0))

@@ -54,11 +54,18 @@ class Schedule:
     passes: int
     rounds_per_pass: int
     clients_per_round: int
+    most_rounds: int | None = None  # the last pass may be cut short
 
     @property
     def rounds(self) -> int:
         """All rounds."""
-        return self.passes * self.rounds_per_pass
+        every = self.passes * self.rounds_per_pass
+        return every if self.most_rounds is None else min(every, self.most_rounds)
+
+    def rounds_of(self, number: int) -> range:
+        """The rounds of a pass."""
+        start = number * self.rounds_per_pass
+        return range(start, min(start + self.rounds_per_pass, self.rounds))
 
 
 @runtime_checkable
@@ -107,6 +114,11 @@ class SumsCohorts(Protocol):
     ) -> tuple[Release, Mapping[str, Array]]:
         """Add into the arrays of `total`; `keys` are those of learning and of the disclosure in this round."""
         ...
+
+
+@runtime_checkable
+class RunsRounds(Protocol):
+    """A federated method that can run many rounds of one client each at once: the same model, only faster."""
 
     def run_rounds(
         self,

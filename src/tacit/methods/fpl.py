@@ -108,8 +108,7 @@ class FPL:
         per_epoch = max(1, round(len(clients.items) / (asked * self._local_steps(clients))))
         if not c.rounds:
             return Schedule(c.epochs, per_epoch, asked)
-        passes = max(1, c.rounds // per_epoch)
-        return Schedule(passes, max(1, c.rounds // passes), asked)
+        return Schedule(-(-c.rounds // per_epoch), per_epoch, asked, most_rounds=c.rounds)
 
     def _local_steps(self, clients: Clients) -> int:
         return self.config.local_steps or max(1, len(clients.items) // len(clients))

@@ -25,7 +25,8 @@ from tacit.random import Key
 from tacit.types import Array, Catalog, Config, Vocabulary
 from tacit.updates import Update
 
-_SPREAD = re.compile(r"\s*(uniform|beta)\(\s*([\d.]+)\s*,\s*([\d.]+)\s*\)\s*")
+_NUMBER = r"(\d+\.?\d*|\.\d+)"
+_SPREAD = re.compile(rf"\s*(uniform|beta)\(\s*{_NUMBER}\s*,\s*{_NUMBER}\s*\)\s*")
 
 
 class DisclosureConfig(Config):
@@ -113,12 +114,18 @@ def _pi_from(path: Path, user_ids: Vocabulary) -> NDArray[np.float64]:
         raise ConfigError(f"pi: there is no file '{path}'.", hint)
     try:
         frame = pl.read_csv(path, separator="\t" if path.suffix == ".tsv" else ",", infer_schema=False)
-        values = frame["pi"].cast(pl.Float64).to_numpy()
-        people = [user_ids.index(user, "person") for user in frame["user"].to_list()]
-    except pl.exceptions.PolarsError as error:
-        raise ConfigError(f"pi: '{path}' is not a table with columns user and pi: {error}.") from None
+        frame = frame.select("user", pl.col("pi").cast(pl.Float64))
+    except (pl.exceptions.PolarsError, UnicodeDecodeError) as error:
+        said = str(error).strip().splitlines()[0]
+        raise ConfigError(f"pi: '{path}' is not a table with columns user and pi: {said}.") from None
+    twice = frame["user"].filter(frame["user"].is_duplicated())
+    if len(twice):
+        raise ConfigError(f"pi: '{path}' names '{twice[0]}' more than once.", "Give everybody one value.")
+    place = {str(label): position for position, label in enumerate(user_ids.labels.tolist())}
     result = np.full(len(user_ids), np.nan)
-    result[people] = values
+    for user, pi in frame.iter_rows():
+        if user in place and pi is not None:  # people whom filters left out may stand in the file
+            result[place[user]] = pi
     missing = np.flatnonzero(np.isnan(result))
     if len(missing):
         who = user_ids[int(missing[0])]

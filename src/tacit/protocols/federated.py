@@ -33,5 +33,7 @@ def server_round(method: Federated, ring: Ring, shared: Shared, inbox: Iterable[
     """Add what arrived, in whatever order, and move the shared model."""
     total = Total.zero({name: shared[name].shape for name in method.tables})
     for message in inbox:
-        total = total.received(message)
+        total.add(message)
+    for sums in total.sums.values():
+        ring.check(sums)
     return method.apply(shared, total, ring)

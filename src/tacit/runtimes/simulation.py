@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.errors import DivergedError
-from tacit.methods.base import Federated, Schedule, SumsCohorts
+from tacit.methods.base import Federated, RunsRounds, Schedule, SumsCohorts
 from tacit.privacy.disclosure import Disclosure
 from tacit.privacy.outbound import Stage
 from tacit.protocols.federated import device_round
@@ -68,8 +68,7 @@ def simulate(
     traffic = Traffic.none(len(clients)) if traffic is None else traffic
     federation = _Federation(method, stages, ring, clients, key, schedule, traffic, plainly)
     for number in range(schedule.passes):
-        rounds = range(number * schedule.rounds_per_pass, (number + 1) * schedule.rounds_per_pass)
-        shared = federation.run(shared, private, rounds)
+        shared = federation.run(shared, private, schedule.rounds_of(number))
         _refuse_if_diverged(method, shared, private, number)
         yield Model(shared, private)
 
@@ -91,14 +90,16 @@ class _Federation:
         self.method, self.stages, self.ring, self.clients, self.key = method, stages, ring, clients, key
         self.schedule, self.traffic = schedule, traffic
         only = stages[0] if len(stages) == 1 else None
-        can_sum = isinstance(method, SumsCohorts) and (not stages or isinstance(only, Disclosure))
-        self.summing: SumsCohorts | None = method if can_sum and not plainly else None  # type: ignore[assignment]
+        can_skip = not plainly and (not stages or isinstance(only, Disclosure))
+        self.summing = method if can_skip and isinstance(method, SumsCohorts) else None
+        is_single = can_skip and schedule.clients_per_round == 1
+        self.single = method if is_single and isinstance(method, RunsRounds) else None
         self.disclosure = only if isinstance(only, Disclosure) else None
         self.whole: list[tuple[Array, Clients]] = []  # the chunks of everybody, cut once
 
     def run(self, shared: dict[str, Array], private: dict[str, Array], rounds: range) -> dict[str, Array]:
-        if self.summing is not None and self.schedule.clients_per_round == 1:
-            release = self.summing.run_rounds(
+        if self.single is not None:
+            release = self.single.run_rounds(
                 shared, private, self.clients, self.ring, self.disclosure, self.key, rounds
             )
             steps = int(shared.get("local_steps", 1))

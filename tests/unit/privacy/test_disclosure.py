@@ -1,0 +1,135 @@
+"""What may leave: everybody's pi, coins that fall as often as they should, and what never leaves."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tacit.errors import ConfigError, DataError
+from tacit.privacy.disclosure import Disclosure, DisclosureConfig
+from tacit.privacy.outbound import row_bytes, seal
+from tacit.random import Key
+from tacit.types import Catalog, Labels, Vocabulary
+from tacit.updates import Ring, Rows, Update
+
+PEOPLE = Vocabulary(np.arange(2000) + 10)
+ITEMS = Vocabulary(np.array(["bar", "café", "pier", "park"], dtype=object))
+CATALOG = Catalog(ITEMS, categories=Labels(np.array([0, 1, 2, 3, 3]), np.array([0, 0, 1]), ["food", "sea"]))
+
+
+def built(**given: object) -> Disclosure:
+    return Disclosure.build(DisclosureConfig.checked(given, "privacy"), PEOPLE, CATALOG, Key(5))
+
+
+def test_one_number_is_everybodys() -> None:
+    assert (built(pi=0.25).pi == 0.25).all()
+    assert (built(pi=1).pi == 1.0).all()
+
+
+def test_a_distribution_is_drawn_once_per_person_and_has_its_shape() -> None:
+    uniform, beta = built(pi="uniform(0.2, 0.6)").pi, built(pi="beta(2,5)").pi
+    assert uniform.min() >= 0.2
+    assert uniform.max() <= 0.6
+    assert abs(uniform.mean() - 0.4) < 0.01
+    assert abs(uniform.std() - 0.4 / np.sqrt(12)) < 0.005
+    assert abs(beta.mean() - 2 / 7) < 0.01
+    assert abs(beta.var() - 2 * 5 / (7**2 * 8)) < 0.002
+    assert np.array_equal(beta, built(pi="beta(2,5)").pi)
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".tsv"])
+def test_a_file_gives_each_person_her_own(tmp_path: Path, suffix: str) -> None:
+    file, comma = tmp_path / f"pi{suffix}", "," if suffix == ".csv" else "\t"
+    rows = [f"{label}{comma}{i / 2000}" for i, label in enumerate(PEOPLE.labels)] + [f"stranger{comma}0.5"]
+    file.write_text(f"user{comma}pi\n" + "\n".join(reversed(rows)), encoding="utf-8")
+    assert np.allclose(built(pi=str(file)).pi, np.arange(2000) / 2000)
+
+
+FILES = {
+    "misses people": ("user,pi\n10,0.5\n", "misses 1999 people, '11' among them"),
+    "out of range": ("user,pi\n" + "\n".join(f"{u},{1.5 if u == 12 else 0.5}" for u in PEOPLE.labels), "'12' 1.5"),
+    "no number": ("user,pi\n10,much\n", "not a table with columns user and pi"),
+    "no column": ("who,pi\n10,0.5\n", "not a table with columns user and pi"),
+    "twice": ("user,pi\n10,0.5\n10,0.6\n", "'10' more than once"),
+    "empty value": ("user,pi\n" + "\n".join(f"{u},{'' if u == 12 else 0.5}" for u in PEOPLE.labels), "misses 1 people"),
+}
+
+
+@pytest.mark.parametrize("case", FILES)
+def test_a_file_that_cannot_be_is_refused(case: str, tmp_path: Path) -> None:
+    text, said = FILES[case]
+    (tmp_path / "pi.csv").write_text(text, encoding="utf-8")
+    with pytest.raises(ConfigError, match=said):
+        built(pi=str(tmp_path / "pi.csv"))
+
+
+WRONG = {
+    "above": ({"pi": 1.01}, "from 0 to 1"),
+    "below": ({"pi": -0.1}, "from 0 to 1"),
+    "nan": ({"pi": float("nan")}, "from 0 to 1"),
+    "spread above": ({"pi": "uniform(0.5,1.5)"}, "between 0 and 1"),
+    "spread backwards": ({"pi": "uniform(0.9,0.1)"}, "smaller number first"),
+    "flat beta": ({"pi": "beta(0,1)"}, "above 0"),
+    "no file": ({"pi": "somewhere.csv"}, "no file 'somewhere.csv'"),
+    "no number": ({"pi": "uniform(0.1.2,1)"}, "no file"),
+    "no category": ({"never_categories": ("fodo",)}, "no category 'fodo'.*food"),
+}
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_what_cannot_be_is_refused(case: str) -> None:
+    given, said = WRONG[case]
+    with pytest.raises(ConfigError, match=said):
+        built(**given)
+
+
+def test_an_item_that_does_not_exist_is_refused() -> None:
+    with pytest.raises(DataError, match=r"item for never_items 'caffe'.*café"):
+        built(never_items=("caffe",))
+
+
+def test_categories_need_a_catalogue_that_has_some() -> None:
+    config = DisclosureConfig(never_categories=("food",))
+    with pytest.raises(ConfigError, match="has no categories"):
+        Disclosure.build(config, PEOPLE, Catalog(ITEMS), Key(5))
+
+
+def update_of(n_rows: int = 20) -> Update:
+    """Every person speaks of items 0..3 in turn; the first half of her rows is sensitive."""
+    ptr = np.arange(len(PEOPLE) + 1) * n_rows
+    ids = np.tile(np.arange(n_rows) % 4, len(PEOPLE)).astype(np.int32)
+    marks = np.tile(np.arange(n_rows) < n_rows // 2, len(PEOPLE))
+    values = np.ones((len(ids), 3), np.float32)
+    return Update(np.arange(len(PEOPLE)), {"items": Rows(ptr, ids, values)}, {"items": marks})
+
+
+def test_coins_fall_as_often_as_each_persons_pi_says() -> None:
+    stage, update = built(pi="uniform(0,1)"), update_of(40)
+    sent = seal(update, [stage], Ring(), Key(1)).release
+    assert (sent.negatives == 20).all()
+    expected, spread = 20 * stage.pi, np.sqrt(20 * stage.pi * (1 - stage.pi))
+    z = (sent.positives - expected) / np.maximum(spread, 0.3)
+    assert abs(z.mean()) < 0.1
+    assert abs(z.std() - 1) < 0.1
+    again = seal(update, [stage], Ring(), Key(2)).release
+    assert not np.array_equal(sent.positives, again.positives), "another round tosses other coins"
+
+
+def test_one_coin_per_item_keeps_or_drops_all_its_rows_together() -> None:
+    stage, update = built(pi=0.5, coin="item"), update_of(40)
+    rows = update.tables["items"]
+    kept = stage.keep(update.clients, rows.ptr, rows.ids, update.sensitive["items"], Key(1))
+    by_item = kept.reshape(-1, 40)[:, :20].reshape(-1, 5, 4)
+    assert (by_item == by_item[:, :1]).all()
+    assert abs(by_item[:, 0].mean() - 0.5) < 0.02
+    assert kept.reshape(-1, 40)[:, 20:].all()
+
+
+def test_secret_items_never_leave_as_positives() -> None:
+    stage = built(pi=1.0, never_items=("pier",), never_categories=("food",))
+    assert stage.is_secret.tolist() == [True, True, True, False]
+    message = seal(update_of(), [stage], Ring(bits=32), Key(1))
+    assert (message.release.positives == 2).all()
+    assert (message.release.bytes == 12 * row_bytes(3, Ring(bits=32))).all()
