@@ -30,7 +30,7 @@ def over_pi(points: Points, label: str, reference: float | None) -> Figure:
             axes.plot(xs, ys, **LOOKS[name].line)
         if reference is not None:
             axes.axhline(reference, color=SOFT, linewidth=1, linestyle=(0, (2, 2)))
-            axes.annotate("Most Popular", (1, reference), (0, 3), textcoords="offset points", color=SOFT, ha="right")
+            axes.annotate("Most Popular", (0, reference), (0, 3), textcoords="offset points", color=SOFT, fontsize=8.5)
         axes.set_xlabel("π: share of positive updates that leave the device")
         axes.set_ylabel(label)
         axes.margins(x=0.02)
@@ -47,9 +47,12 @@ def against(points: Points, x_label: str, y_label: str) -> Figure:
             xs, ys = zip(*line, strict=True)
             axes.plot(xs, ys, **look.line)
             axes.plot(xs[-1], ys[-1], look.marker, color=PAPER, markeredgecolor=look.colour, markersize=7, zorder=5)
-        axes.set_xscale("log")
-        plain_numbers(axes.xaxis)
-        axes.set_xlabel(x_label)
+        covered = [x for line in points.values() for x, _ in line]
+        is_wide = max(covered) > 8 * min(covered)
+        if is_wide:
+            axes.set_xscale("log")
+            plain_numbers(axes.xaxis)
+        axes.set_xlabel(f"{x_label} (log scale)" if is_wide else x_label)
         axes.set_ylabel(y_label)
         axes.margins(0.08)
         ends = [line[-1] for line in points.values()]
@@ -97,7 +100,8 @@ def beside(methods: Sequence[str], panels: Mapping[str, Sequence[tuple[float | N
         first = columns[0]
         first.set_yticks(range(len(methods)), list(methods))
         first.set_ylim(len(methods) - 0.4, -0.6)
-        figure.legend(handles=_published_and_ours(), loc="outside lower center", ncols=2)
+        if any(published is not None for pairs in panels.values() for published, _ in pairs):
+            figure.legend(handles=_published_and_ours(), loc="outside lower center", ncols=2)
         return _settled(figure)
 
 
@@ -121,9 +125,10 @@ def by_rank(
             axes.set_xscale("log")
             axes.set_yscale("log")
             plain_numbers(axes.xaxis)
+            plain_numbers(axes.yaxis)
             axes.set_title(name, fontsize=10)
-            axes.set_xlabel(f"the {n:,} foremost items")
         columns[0].set_ylabel(label)
+        figure.supxlabel(f"the {n:,} foremost items (log scale)", fontsize=9.5)
         bar = figure.colorbar(ScalarMappable(Normalize(0, 1), colours), ax=columns, shrink=0.8, aspect=25)
         bar.set_label("π")
         bar.outline.set_visible(False)
@@ -132,6 +137,8 @@ def by_rank(
 
 def by_category(names: Sequence[str], lines: Mapping[str, Sequence[float]]) -> Figure:
     """Draw the bias disparity of every category, one mark per method; 0 is the bias people had before."""
+    from matplotlib.ticker import FuncFormatter, NullFormatter
+
     with styled():
         figure, (axes,) = sheet(1.3 + 0.33 * len(names))
         marks = looks(list(lines))
@@ -149,6 +156,10 @@ def by_category(names: Sequence[str], lines: Mapping[str, Sequence[float]]) -> F
             )
         axes.axvline(0, color=SOFT, linewidth=1)
         axes.set_xscale("symlog", linthresh=1)
+        most = max(2.0, *(value for values in lines.values() for value in values))
+        axes.set_xticks([-1, -0.5, 0, 0.5, 1, *(tick for tick in (2, 5, 10, 20, 50, 100) if tick <= 1.5 * most)])
+        axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+        axes.xaxis.set_minor_formatter(NullFormatter())
         axes.set_yticks(range(len(names)), list(names))
         axes.set_ylim(len(names) - 0.4, -0.6)
         axes.tick_params(axis="y", length=0)

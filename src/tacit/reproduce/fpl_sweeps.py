@@ -57,7 +57,7 @@ def coverage(lab: Lab) -> Found:
     swept = _sweep(lab, chosen, CONFIGURATIONS)
     across, up = (_averages(swept, metric) for metric in COVERAGE)
     points = {name: [(across[name][pi], up[name][pi]) for pi in across[name] if pi > 0] for name in swept}
-    figure = draw.against(points, "ItemCoverage@10 (log scale)", "Precision@10")
+    figure = draw.against(points, "ItemCoverage@10", "Precision@10")
     sheets = [over_pi(f"{metric} over pi", lines) for metric, lines in zip(COVERAGE, (across, up), strict=True)]
     notes = [*_notes(chosen), "The figure leaves out pi = 0, as the papers do; its white points are pi = 1."]
     return Found(_rows(swept, chosen, COVERAGE), sheets, {"coverage": figure}, notes, chosen.detail())
