@@ -78,6 +78,10 @@ class Federated(Method, Protocol):
         """Return how many rounds there are, and how many clients each one asks."""
         ...
 
+    def rows_per_client(self, shared: Mapping[str, Array]) -> int:
+        """Return about how many rows a client makes in a round: cohorts are cut into chunks by it."""
+        ...
+
     def init(self, clients: Clients, catalog: Catalog, key: Key) -> Model:
         """Return the first model; each client's private part follows from her id and the key alone."""
         ...
@@ -129,8 +133,8 @@ class RunsRounds(Protocol):
         disclosure: Disclosure | None,
         key: Key,
         rounds: range,
-    ) -> Release:
-        """Run rounds of one client each from first to last, moving `shared` and `private` in place."""
+    ) -> tuple[Release, Array]:
+        """Run rounds of one client each, moving `shared` and `private` in place; return how often each was asked too."""
         ...
 
 

@@ -15,11 +15,13 @@ from tacit.privacy.outbound import Stage
 from tacit.protocols.federated import device_round
 from tacit.protocols.selection import chosen
 from tacit.random import Key
+from tacit.runtimes.events import Events
 from tacit.types import Array, Catalog, Clients, Model
 from tacit.updates import Release, Ring, Total
 
 EXPLODED = 1e3  # vectors that rank well stay far below
-CHUNK_ROWS = 2**17  # local steps in one chunk: what is drawn for them stays in cache
+CHUNK_ROWS = 2**18  # rows made in one chunk: what is drawn for them stays in cache
+ROWS_PER_ITEM = 8  # in one chunk at least: touching the whole table once for it must be worth while
 
 
 @dataclass
@@ -37,7 +39,7 @@ class Traffic:
         """Return the traffic before the first round."""
         return cls(*(np.zeros(n_clients, np.int64) for _ in range(5)))
 
-    def add(self, positions: Array, release: Release, rounds: Array | int, down: int) -> None:
+    def add(self, positions: Array | slice, release: Release, rounds: Array | int, down: int) -> None:
         """Count what the clients at some positions (each once) received and sent."""
         self.rounds[positions] += rounds
         self.positives[positions] += release.positives
@@ -56,17 +58,19 @@ def simulate(
     traffic: Traffic | None = None,
     *,
     plainly: bool = False,
+    events: Events | None = None,
 ) -> Iterator[Model]:
     """Yield the model after each pass; its arrays go on changing.
 
     `plainly` writes every message out and adds them one by one, as devices and a server do; otherwise a method that
-    can adds up cohorts at once. A law holds the two together, bit for bit.
+    can adds up cohorts at once. A law holds the two together, bit for bit. `events` are told of every message; they
+    are written from the messages themselves, so a simulation that keeps them runs plainly.
     """
     schedule = method.schedule(clients)
     model = method.init(clients, catalog, key.child("init"))
     shared, private = dict(model.shared), {name: array.copy() for name, array in model.private.items()}
     traffic = Traffic.none(len(clients)) if traffic is None else traffic
-    federation = _Federation(method, stages, ring, clients, key, schedule, traffic, plainly)
+    federation = _Federation(method, stages, ring, clients, key, schedule, traffic, plainly, events)
     for number in range(schedule.passes):
         shared = federation.run(shared, private, schedule.rounds_of(number))
         _refuse_if_diverged(method, shared, private, number)
@@ -86,62 +90,62 @@ class _Federation:
         schedule: Schedule,
         traffic: Traffic,
         plainly: bool,
+        events: Events | None,
     ) -> None:
         self.method, self.stages, self.ring, self.clients, self.key = method, stages, ring, clients, key
-        self.schedule, self.traffic = schedule, traffic
+        self.schedule, self.traffic, self.events = schedule, traffic, events
         only = stages[0] if len(stages) == 1 else None
-        can_skip = not plainly and (not stages or isinstance(only, Disclosure))
-        self.summing = method if can_skip and isinstance(method, SumsCohorts) else None
-        is_single = can_skip and schedule.clients_per_round == 1
-        self.single = method if is_single and isinstance(method, RunsRounds) else None
         self.disclosure = only if isinstance(only, Disclosure) else None
-        self.whole: list[tuple[Array, Clients]] = []  # the chunks of everybody, cut once
+        self.is_fast = not plainly and events is None and len(stages) == (self.disclosure is not None)
+        self.whole: list[tuple[slice, Clients]] = []  # the chunks of everybody, cut once
 
     def run(self, shared: dict[str, Array], private: dict[str, Array], rounds: range) -> dict[str, Array]:
-        if self.single is not None:
-            release = self.single.run_rounds(
+        method = self.method
+        if self.is_fast and isinstance(method, RunsRounds) and self.schedule.clients_per_round == 1:
+            release, times = method.run_rounds(
                 shared, private, self.clients, self.ring, self.disclosure, self.key, rounds
             )
-            steps = int(shared.get("local_steps", 1))
-            times = release.negatives // steps  # every round sends all its negatives
-            self.traffic.add(np.arange(len(self.clients)), release, times, self._down(shared))
+            self.traffic.add(slice(None), release, times, self._down(shared))
             return shared
         for number in rounds:
-            shared = dict(self.one(shared, private, number))
+            shared = self.one(shared, private, number)
         return shared
 
     def one(self, shared: dict[str, Array], private: dict[str, Array], number: int) -> dict[str, Array]:
         """Run one round: every chunk learns and is added, then the server applies the sum."""
-        total = Total.zero({name: shared[name].shape for name in self.method.tables})
+        method, key = self.method, self.key
+        total = Total.zero({name: shared[name].shape for name in method.tables})
         for positions, clients in self._chunks(number, shared):
             part = {name: array[positions] for name, array in private.items()}
-            if self.summing is not None:
-                keys = self.key.child("learn", number), self.key.child("seal", number, 0)
-                release, moved = self.summing.sum_cohort(shared, part, clients, self.ring, self.disclosure, keys, total)
+            if self.is_fast and isinstance(method, SumsCohorts):
+                keys = key.child("learn", number), key.child("seal", number, 0)
+                release, moved = method.sum_cohort(shared, part, clients, self.ring, self.disclosure, keys, total)
             else:
-                message, moved = device_round(
-                    self.method, self.stages, self.ring, shared, part, clients, self.key, number
-                )
-                total, release = total.received(message), message.release
+                message, moved = device_round(method, self.stages, self.ring, shared, part, clients, key, number)
+                total.add(message)
+                release = message.release
+                if self.events is not None:
+                    self.events.write(number, message)
             for name, array in moved.items():
                 private[name][positions] = array
             self.traffic.add(positions, release, 1, self._down(shared))
         for sums in total.sums.values():
             self.ring.check(sums)
-        return dict(self.method.apply(shared, total, self.ring))
+        return dict(method.apply(shared, total, self.ring))
 
-    def _chunks(self, number: int, shared: dict[str, Array]) -> Iterator[tuple[Array, Clients]]:
-        asked = self.schedule.clients_per_round
-        size = max(1, CHUNK_ROWS // max(1, int(shared.get("local_steps", 1))))
-        if asked < len(self.clients):
-            positions = chosen(self.key.child("choose"), number, len(self.clients), asked)
+    def _chunks(self, number: int, shared: dict[str, Array]) -> Iterator[tuple[Array | slice, Clients]]:
+        asked, n_clients = self.schedule.clients_per_round, len(self.clients)
+        rows = max(CHUNK_ROWS, ROWS_PER_ITEM * max(len(shared[name]) for name in self.method.tables))
+        size = max(1, rows // max(1, self.method.rows_per_client(shared)))
+        if asked < n_clients:
+            positions = chosen(self.key.child("choose"), number, n_clients, asked)
             for start in range(0, len(positions), size):
                 part = positions[start : start + size]
                 yield part, self.clients.take(part)
             return
         if not self.whole:
-            cuts = [np.arange(s, min(s + size, len(self.clients))) for s in range(0, len(self.clients), size)]
-            self.whole = [(part, self.clients.take(part)) for part in cuts]
+            cuts = [slice(start, min(start + size, n_clients)) for start in range(0, n_clients, size)]
+            self.whole = [(cut, self.clients.take(np.arange(cut.start, cut.stop))) for cut in cuts]
         yield from self.whole
 
     def _down(self, shared: dict[str, Array]) -> int:
