@@ -118,7 +118,7 @@ class FedSVD:
         return Release(n_sent, np.zeros_like(n_sent), n_sent * row_bytes(sums.shape[1], ring)), {}
 
     def apply(self, shared: Mapping[str, Array], total: Total, ring: Ring) -> Mapping[str, Array]:
-        """Orthonormalise the sum; the first sum also says how many people have each item. Nothing sent moves nothing."""
+        """Orthonormalise the sum; the first one also says how many people have each item. No rows move nothing."""
         if not total.sums["basis"].any():
             return {**shared, "angles": np.append(shared["angles"], np.float32(0.0))}
         basis, r = np.linalg.qr(ring.decode(total.sums["basis"]).astype(np.float64))
@@ -133,8 +133,8 @@ class FedSVD:
 
     def score(self, shared: Mapping[str, Array], private: Mapping[str, Array], clients: Clients) -> Floats:
         """Return (x W) Q Q' W^-1: her weighted history, seen through the kept directions, unweighted again."""
-        scores: Floats = self.people(shared, clients) @ (shared["basis"] / shared["weights"][:, None]).T
-        return scores
+        through = shared["basis"] / shared["weights"][:, None]
+        return np.asarray(self.people(shared, clients) @ through.T, np.float32)
 
     def explain(
         self, shared: Mapping[str, Array], private: Mapping[str, Array], client: Clients, item: int
