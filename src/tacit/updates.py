@@ -116,14 +116,18 @@ class Release:
 
 @dataclass(frozen=True)
 class Outgoing:
-    """The only thing that may be sent: rows as whole numbers of the ring."""
+    """The only thing that may be sent: rows as whole numbers of the ring.
+
+    `release` and `sensitive` are for the device's own ledger and are not part of what travels.
+    """
 
     clients: NDArray[np.int64]
     tables: Mapping[str, tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.int64]]]  # ptr, ids, numbers [R, D]
     release: Release
+    sensitive: Mapping[str, NDArray[np.bool_]] = field(default_factory=dict)  # per table, [R]
 
 
-@dataclass(frozen=True)
+@dataclass
 class Total:
     """Sums over clients, table by table, and how often each row was spoken of."""
 
@@ -147,15 +151,16 @@ class Total:
         )
 
     def add(self, message: Outgoing) -> None:
-        """Add one more message in place; `n_clients`, which cannot change, is left to the caller."""
+        """Add one more message in place."""
         for name, (_, ids, numbers) in message.tables.items():
             np.add.at(self.sums[name], ids, numbers)
             np.add.at(self.counts[name], ids, 1)
+        self.n_clients += len(message.clients)
 
     def received(self, message: Outgoing) -> Total:
         """Return the sum with one more message in it."""
         sums = {name: array.copy() for name, array in self.sums.items()}
         counts = {name: array.copy() for name, array in self.counts.items()}
-        result = Total(sums, counts, self.n_clients + len(message.clients))
+        result = Total(sums, counts, self.n_clients)
         result.add(message)
         return result

@@ -213,6 +213,7 @@ def test_sums_do_not_depend_on_the_size_of_chunks(
     found = []
     for rows in (1, 100, 2**17):
         monkeypatch.setattr(simulation, "CHUNK_ROWS", rows)
+        monkeypatch.setattr(simulation, "ROWS_PER_ITEM", 0)
         traffic = Traffic.none(len(tastes[0]))
         stages = [disclosing(tastes, pi=0.5)]
         model = final(simulate(quick(name), stages, RING, *tastes, KEY, traffic, plainly=plainly))

@@ -60,14 +60,40 @@ def draw_pairs(word, ids, ptr, items, taken, n_items, positives, negatives):
     """Fill positives and negatives [C, T] for clients `ids` [C]; each client's draws follow from (word, id) alone.
 
     A positive is uniform over her history, a negative uniform over the catalogue, redrawn while she has it. Draw t
-    takes word t of her stream for both; redraws take the words of a second stream, one by one. First all are drawn,
-    then the few refused ones are mended: no branch in between.
+    takes word t of her stream for both; redraws take the words of a second stream, one by one. Blocks of draws are
+    made in three steps: where to look, look, and mend the few that were refused: so that many looks overlap.
     """
-    refused = np.empty(positives.shape[1], np.uint32)
-    for c in range(U64(len(ids))):
-        start = U64(ptr[c])
-        size = U64(ptr[c + U64(1)]) - start
-        _draw(word, ids[c], start, size, items, taken, c, n_items, positives[c], negatives[c], refused)
+    n_clients, n_triples = U64(positives.shape[0]), U64(positives.shape[1])
+    n_together = max(U64(1), U64(_BLOCK) // max(U64(1), n_triples))
+    refused = np.empty((2, n_together * n_triples + U64(1)), np.uint32)
+    for start in range(U64(0), n_clients, n_together):
+        stop = min(n_clients, start + n_together)
+        for c in range(start, stop):
+            begin = U64(ptr[c])
+            size = U64(ptr[c + U64(1)]) - begin
+            state = lane(word, ids[c])
+            for t in range(n_triples):
+                state += GAMMA
+                drawn = mix(state)
+                positives[c, t] = begin + high(drawn, size)
+                negatives[c, t] = low(drawn, n_items)
+        n_refused = U64(0)
+        for c in range(start, stop):
+            for t in range(n_triples):
+                positives[c, t] = items[U64(positives[c, t])]
+                refused[U64(0), n_refused] = c
+                refused[U64(1), n_refused] = t
+                n_refused += U64(has(taken, c, U64(negatives[c, t])))
+        last, second = n_clients, U64(0)
+        for r in range(n_refused):
+            c, t = U64(refused[U64(0), r]), U64(refused[U64(1), r])
+            if c != last:
+                last, second = c, mix(lane(word, ids[c]))
+            negative = U64(negatives[c, t])
+            while has(taken, c, negative):
+                second += GAMMA
+                negative = high(mix(second), n_items)
+            negatives[c, t] = negative
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -207,11 +233,12 @@ def rounds_of_one_triple(
             state = mix(lane(words[1], number) ^ marks[c])  # the lane of her id
             drawn = mix(state + GAMMA)
             who[k], states[k] = c, state
-            likes[k] = items[begin + high(drawn, U64(ptr[c + one]) - begin)]
+            likes[k] = begin + high(drawn, U64(ptr[c + one]) - begin)
             other[k] = low(drawn, n_items)
             prefetch(people, c)
         n_refused = zero
         for k in range(size):
+            likes[k] = items[U64(likes[k])]
             refused[n_refused] = k
             n_refused += U64(has(taken, U64(who[k]), U64(other[k])))
         for r in range(n_refused):

@@ -78,10 +78,6 @@ class Federated(Method, Protocol):
         """Return how many rounds there are, and how many clients each one asks."""
         ...
 
-    def rows_per_client(self, shared: Mapping[str, Array]) -> int:
-        """Return about how many rows a client makes in a round: cohorts are cut into chunks by it."""
-        ...
-
     def init(self, clients: Clients, catalog: Catalog, key: Key) -> Model:
         """Return the first model; each client's private part follows from her id and the key alone."""
         ...
@@ -99,6 +95,15 @@ class Federated(Method, Protocol):
 
     def apply(self, shared: Mapping[str, Array], total: Total, ring: Ring) -> Mapping[str, Array]:
         """Return the shared model moved by a sum of updates."""
+        ...
+
+
+@runtime_checkable
+class CountsRows(Protocol):
+    """A federated method whose clients speak of few rows; others are taken to speak of all."""
+
+    def rows_per_client(self, shared: Mapping[str, Array]) -> int:
+        """Return about how many rows a client makes in a round: cohorts are cut into chunks by it."""
         ...
 
 
@@ -134,7 +139,7 @@ class RunsRounds(Protocol):
         key: Key,
         rounds: range,
     ) -> tuple[Release, Array]:
-        """Run rounds of one client each, moving `shared` and `private` in place; return how often each was asked too."""
+        """Run rounds of one client each, moving `shared` and `private` in place; say how often each was asked."""
         ...
 
 

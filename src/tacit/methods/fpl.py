@@ -110,6 +110,10 @@ class FPL:
             return Schedule(c.epochs, per_epoch, asked)
         return Schedule(-(-c.rounds // per_epoch), per_epoch, asked, most_rounds=c.rounds)
 
+    def rows_per_client(self, shared: Mapping[str, Array]) -> int:
+        """Two for every triple."""
+        return 2 * int(shared["local_steps"])
+
     def _local_steps(self, clients: Clients) -> int:
         return self.config.local_steps or max(1, len(clients.items) // len(clients))
 
@@ -190,10 +194,11 @@ class FPL:
         if largest * int((counts[0, :-1] + counts[1, :-1]).max()) >= 2**31:
             sums = np.zeros(sums.shape, np.int64)
             moved = summed(sums)
-        shrunk = float(config.regs[1:].max() * np.abs(table).max() * ring.scale)
-        if not (largest + shrunk < ring.largest * ring.scale and np.isfinite(moved).all()):
+        shrunk = float(config.regs[1:].max() * max(table.max(), -table.min()) * ring.scale)
+        if not largest + shrunk < ring.largest * ring.scale:
             return self._sum_plainly(shared, private, clients, ring, disclosure, keys, total)
         settle(table, sums, counts, total.sums["items"], total.counts["items"], ring.scale, config.regs)
+        total.n_clients += n_clients
         width = shared["items"].shape[1]
         n_sent = sent.sum(axis=1, dtype=np.int64)
         release = Release(n_sent, np.full(n_clients, steps), (n_sent + steps) * row_bytes(width, ring))
@@ -226,7 +231,7 @@ class FPL:
         disclosure: Disclosure | None,
         key: Key,
         rounds: range,
-    ) -> Release:
+    ) -> tuple[Release, Array]:
         """Run rounds of one client each without leaving the kernel."""
         config, width = self.config, shared["items"].shape[1]
         table, p = padded(shared["items"]), padded(private["p"])
@@ -253,11 +258,12 @@ class FPL:
             # a row is its first term and a small second one; both ends of a pass bound the latter well enough
             shrunk = float(config.regs[1:].max() * max(np.abs(table).max(), np.abs(shared["items"]).max()) * ring.scale)
             largest_row = float(peaks.max()) + shrunk
-        ring.fits(max(largest_row / float(ring.scale), 0.0 if np.isfinite(p).all() else np.nan))
+        ring.fits(largest_row / float(ring.scale))
         shared["items"][:] = unpadded(table, width)
         private["p"][:] = unpadded(p, width)
         counted = sent.astype(np.int64)
-        return Release(counted[:, 0], counted[:, 1], counted.sum(axis=1) * row_bytes(width, ring))
+        release = Release(counted[:, 0], counted[:, 1], counted.sum(axis=1) * row_bytes(width, ring))
+        return release, release.negatives // steps  # every round sends all its negatives
 
     def apply(self, shared: Mapping[str, Array], total: Total, ring: Ring) -> Mapping[str, Array]:
         """Add alpha times the sum, with no averaging."""

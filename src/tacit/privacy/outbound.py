@@ -42,7 +42,7 @@ def seal(update: Update, stages: Sequence[Stage], ring: Ring, key: Key) -> Outgo
         negatives += n_rows - marked
         size += n_rows * row_bytes(rows.values.shape[1], ring)
         tables[name] = (rows.ptr, rows.ids, ring.encode(rows.values))
-    return Outgoing(update.clients, tables, Release(positives, negatives, size))
+    return Outgoing(update.clients, tables, Release(positives, negatives, size), update.sensitive)
 
 
 def row_bytes(width: int, ring: Ring) -> int:

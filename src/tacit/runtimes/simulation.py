@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.errors import DivergedError
-from tacit.methods.base import Federated, RunsRounds, Schedule, SumsCohorts
+from tacit.methods.base import CountsRows, Federated, RunsRounds, Schedule, SumsCohorts
 from tacit.privacy.disclosure import Disclosure
 from tacit.privacy.outbound import Stage
 from tacit.protocols.federated import device_round
@@ -135,8 +135,9 @@ class _Federation:
 
     def _chunks(self, number: int, shared: dict[str, Array]) -> Iterator[tuple[Array | slice, Clients]]:
         asked, n_clients = self.schedule.clients_per_round, len(self.clients)
-        rows = max(CHUNK_ROWS, ROWS_PER_ITEM * max(len(shared[name]) for name in self.method.tables))
-        size = max(1, rows // max(1, self.method.rows_per_client(shared)))
+        every = sum(len(shared[name]) for name in self.method.tables)
+        each = self.method.rows_per_client(shared) if isinstance(self.method, CountsRows) else every
+        size = max(1, max(CHUNK_ROWS, ROWS_PER_ITEM * every) // max(1, each))
         if asked < n_clients:
             positions = chosen(self.key.child("choose"), number, n_clients, asked)
             for start in range(0, len(positions), size):
