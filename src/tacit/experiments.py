@@ -72,6 +72,7 @@ class Attempt:
             stages=[Disclosure.build(stage, self.user_ids, self.catalog, people) for stage in experiment.stages],
             look=None if validation is None else lambda model: self.judged(model, validation, lists=False).overall,
             primary=experiment.evaluation.primary,
+            people=self.user_ids,
             progress=progress,
         )
 

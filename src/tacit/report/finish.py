@@ -11,6 +11,7 @@ import polars as pl
 from tacit.config import Experiment
 from tacit.data import Split
 from tacit.evaluation import Evaluation, Leak
+from tacit.evaluation.communication import measured, total_cost
 from tacit.report.folder import Run
 from tacit.runtimes.learning import Learnt
 from tacit.runtimes.recommender import Recommender
@@ -64,14 +65,36 @@ def finished(
         "evaluate_seconds": evaluate_seconds,
         "bytes_up": int(ledger["bytes_up"].sum()),
         "bytes_down": int(ledger["bytes_down"].sum()),
+        **_communication(recommender, learnt),
         "leak": None if leak is None else leak.to_dict(),
         "peak_mb": peak_megabytes(),
         "notes": list(evaluation.notes),
         "about_data": {**about, "counts": dict(parts.counts)},
     }
     return Run(
-        experiment, result, people, items, pl.DataFrame(learnt.curve), ledger, log, None, recommender, evaluation
+        experiment,
+        result,
+        people,
+        items,
+        pl.DataFrame(learnt.curve),
+        ledger,
+        log,
+        None,
+        recommender,
+        evaluation,
+        learnt.events,
     )
+
+
+def _communication(recommender: Recommender, learnt: Learnt) -> dict[str, Any]:
+    """Return CCE and TCC in vectors, and bytes per client and round, of a federated run."""
+    traffic = learnt.traffic
+    if traffic is None:
+        return {}
+    rows_down = sum(len(recommender.model.shared[name]) for name in recommender.method.tables)
+    rows_up, both = traffic.positives + traffic.negatives, traffic.bytes_up + traffic.bytes_down
+    cost = measured(traffic.rounds, rows_up, both, rows_down, learnt.all_passes)
+    return {**cost, "tcc": total_cost(cost["cce"], learnt.passes)}
 
 
 def _ledger(parts: Split, learnt: Learnt) -> pl.DataFrame:

@@ -6,6 +6,7 @@ people.parquet     one row per person with held-out items: her label and every m
 items.parquet      one row per item: label, title, how often it occurs in training, how often it is recommended
 curve.parquet      one row per look at the validation part (present when there were looks)
 ledger.parquet     what left people's devices
+events.parquet     every single release (present with runtime.ledger=events)
 model/             everything `Recommender.load` needs
 environment.json   versions and machine
 log.txt            what happened, with times
@@ -32,6 +33,7 @@ import polars as pl
 from tacit.config import Experiment, read, to_yaml
 from tacit.errors import StorageError
 from tacit.evaluation import Evaluation
+from tacit.runtimes.events import Events
 from tacit.runtimes.recommender import Recommendation, Recommender
 from tacit.types import Label
 
@@ -52,6 +54,15 @@ class Run:
     folder: Path | None = None
     trained: Recommender | None = None  # present, like `evaluation`, when the run was made by this process
     evaluation: Evaluation | None = None
+    released: Events | None = None  # every release of this run, if it was to keep them
+
+    @property
+    def events(self) -> pl.LazyFrame | None:
+        """Every release: round, user, the items sent as positives and as negatives, bytes; none unless it was kept."""
+        if self.released is not None:
+            return self.released.scan()
+        file = None if self.folder is None else self.folder / "events.parquet"
+        return pl.scan_parquet(file) if file is not None and file.exists() else None
 
     @property
     def metrics(self) -> dict[str, float]:
@@ -81,6 +92,8 @@ class Run:
             self.people.write_parquet(partial / "people.parquet")
             self.items.write_parquet(partial / "items.parquet")
             self.ledger.write_parquet(partial / "ledger.parquet")
+            if self.released is not None:
+                self.released.save(partial / "events.parquet")
             if len(self.curve):
                 self.curve.write_parquet(partial / "curve.parquet")
             (partial / "log.txt").write_text("\n".join(self.log) + "\n", encoding="utf-8")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
 import tempfile
+import weakref
 from pathlib import Path
 
 import numpy as np
@@ -33,7 +35,8 @@ class Events:
 
     def __init__(self, people: Vocabulary, items: Vocabulary) -> None:
         self._people, self._items = pl.Series(people.labels.tolist()), pl.Series(items.labels.tolist())
-        self._scratch = tempfile.TemporaryDirectory(prefix="tacit-events-")
+        self._scratch = Path(tempfile.mkdtemp(prefix="tacit-events-"))
+        weakref.finalize(self, shutil.rmtree, self._scratch, ignore_errors=True)
         self._frames: list[pl.DataFrame] = []
         self._n_buffered, self._n_parts = 0, 0
 
@@ -71,7 +74,7 @@ class Events:
 
     def _flush(self) -> None:
         if self._frames:
-            path = Path(self._scratch.name) / f"{self._n_parts:06d}.parquet"
+            path = self._scratch / f"{self._n_parts:06d}.parquet"
             pl.concat(self._frames).write_parquet(path)
             self._n_parts += 1
         self._frames, self._n_buffered = [], 0
@@ -79,7 +82,7 @@ class Events:
     def scan(self) -> pl.LazyFrame:
         """Return all releases so far, in order; read from disk as far as they are needed."""
         self._flush()
-        return pl.scan_parquet(sorted(Path(self._scratch.name).glob("*.parquet")))
+        return pl.scan_parquet(sorted(self._scratch.glob("*.parquet")))
 
     def save(self, path: Path) -> None:
         """Write all releases into one file, without holding them in memory."""

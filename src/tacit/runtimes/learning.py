@@ -15,8 +15,9 @@ from tacit.errors import ConfigError, MethodError
 from tacit.methods.base import Centralised, Federated
 from tacit.privacy.outbound import Stage
 from tacit.random import Key
+from tacit.runtimes.events import Events, refuse_too_many
 from tacit.runtimes.simulation import Traffic, simulate
-from tacit.types import Array, Catalog, Clients, Config, Floats, Model
+from tacit.types import Array, Catalog, Clients, Config, Floats, Model, Vocabulary
 from tacit.updates import Ring
 
 Look = Callable[[Model], Mapping[str, float]]
@@ -32,6 +33,9 @@ class RuntimeConfig(Config):
     patience: int = Field(0, ge=0, description="looks without a better one before stopping; 0: never stop early")
     keep: Literal["best", "last"] = Field("best", description="the model of the best look, or of the last pass")
     ring: Ring = Field(Ring(), description="the whole numbers that federated sums are made of")
+    ledger: Literal["people", "events"] = Field(
+        "people", description="what is kept of what was sent: totals per person, or every single release too (slower)"
+    )
 
 
 @dataclass(frozen=True)
@@ -43,6 +47,8 @@ class Learnt:
     seconds: float  # spent learning, looks left out
     curve: list[dict[str, float]] = field(default_factory=list)  # one row per look
     traffic: Traffic | None = None  # what was sent, if the method is federated; all of it, later passes included
+    all_passes: int = 0  # later ones included
+    events: Events | None = None  # every release, if they were asked for
 
 
 def passes_of(method: Any, clients: Clients) -> int:
@@ -60,10 +66,11 @@ def passes(
     stages: Sequence[Stage] = (),
     ring: Ring | None = None,
     traffic: Traffic | None = None,
+    events: Events | None = None,
 ) -> Iterator[Model]:
     """Yield a method's model after each pass over a cohort."""
     if isinstance(method, Federated):
-        return simulate(method, stages, ring or Ring(), clients, catalog, key, traffic)
+        return simulate(method, stages, ring or Ring(), clients, catalog, key, traffic, events=events)
     if stages:
         raise ConfigError(
             "A centralised method is sent whole histories: privacy stages would have no effect.",
@@ -84,18 +91,23 @@ def learn(
     stages: Sequence[Stage] = (),
     look: Look | None = None,
     primary: str = "",
+    people: Vocabulary | None = None,
     progress: Progress = lambda what, done, total: None,
 ) -> Learnt:
-    """Learn from a cohort. With a `look` at the validation part, keep the best pass by `primary` and stop early."""
+    """Learn from a cohort. With a `look` at the validation part, keep the best pass by `primary` and stop early.
+
+    A ledger of events calls people by their labels in `people`, or by number.
+    """
     total = passes_of(method, clients)
     traffic = Traffic.none(len(clients)) if isinstance(method, Federated) else None
+    events = _events_of(method, clients, catalog, people) if config.ledger == "events" else None
     curve: list[dict[str, float]] = []
     kept: Model | None = None
     model: Model | None = None
     kept_at, best, worse, done, spent = 0, -np.inf, 0, 0, 0.0
     with one_blas_thread():
         started = time.perf_counter()
-        for model in passes(method, clients, catalog, key, stages, config.ring, traffic):
+        for model in passes(method, clients, catalog, key, stages, config.ring, traffic, events):
             done += 1
             spent += time.perf_counter() - started
             progress("learning", done, total)
@@ -111,7 +123,17 @@ def learn(
             started = time.perf_counter()
     if model is None:
         raise MethodError("The method learnt nothing: it made no pass over the data.", "Set its epochs to at least 1.")
-    return Learnt(kept or model, kept_at or done, spent, curve, traffic)
+    return Learnt(kept or model, kept_at or done, spent, curve, traffic, done, events)
+
+
+def _events_of(method: Any, clients: Clients, catalog: Catalog, people: Vocabulary | None) -> Events:
+    if not isinstance(method, Federated):
+        raise ConfigError(
+            "runtime.ledger=events has no effect: a centralised method is sent whole histories once.",
+            "Take it away, or choose a federated method such as fpl.",
+        )
+    refuse_too_many(method.schedule(clients))
+    return Events(people or Vocabulary(np.arange(int(clients.ids.max()) + 1)), catalog.item_ids)
 
 
 def score_alone(
