@@ -16,14 +16,14 @@ import numpy as np
 from numba import njit
 
 from tacit.kernels.adam import adam_rows, adam_step, runs_of
-from tacit.kernels.denormals import flush_denormals
+from tacit.kernels.denormals import flush_denormals, restore_denormals
 from tacit.kernels.sampling import GAMMA, high, lane, mix
 
 _ONE = np.uint64(1)
 _ITEM = np.uint64(0x7FFFFFFF)
 _SPARSE = 16  # below one free item in so many, list them instead of drawing again and again
 _CHUNK = 512  # pairs scored at a time: their activations stay in cache
-_FAST = {"reassoc", "contract", "nsz"}  # sums in any order, the same one every time; NaN stays NaN
+FAST = {"reassoc", "contract", "nsz"}  # sums in any order, the same one every time; NaN stays NaN
 
 
 @njit(inline="always")
@@ -114,14 +114,14 @@ def shuffle(samples, word):
         samples[k], samples[j] = samples[j], samples[k]
 
 
-@njit(cache=True, nogil=True, error_model="numpy", fastmath=_FAST)
+@njit(cache=True, nogil=True, error_model="numpy", fastmath=FAST)
 def _relu(z, b):
     for k in range(z.shape[0]):
         for f in range(z.shape[1]):
             z[k, f] = max(z[k, f] + b[f], np.float32(0))
 
 
-@njit(cache=True, nogil=True, error_model="numpy", fastmath=_FAST)
+@njit(cache=True, nogil=True, error_model="numpy", fastmath=FAST)
 def _relu_back(d, a, gb):
     """Silence d where the unit was off, and add up what the bias gets."""
     for k in range(d.shape[0]):
@@ -131,29 +131,29 @@ def _relu_back(d, a, gb):
 
 
 @njit(cache=True, nogil=True)
-def _view(buffer, before, rows, width, capacity):
+def block(buffer, before, rows, width, capacity):
     """Return [rows, width] inside a flat buffer that holds `capacity` rows of each layer, after `before` columns."""
     start = capacity * before
     return buffer[start : start + rows * width].reshape((rows, width))
 
 
 @njit(cache=True, nogil=True)
-def _forward(acts, n, capacity, theta, sizes, first):
+def tower_forward(acts, n, capacity, theta, sizes, first):
     """Fill the activations of layers first + 1, ... from those of layer `first`, for n rows."""
     at = 0
     before = 0
     for k in range(sizes.size - 1):
         a, b = sizes[k], sizes[k + 1]
         if k >= first:
-            z = _view(acts, before + a, n, b, capacity)
-            np.dot(_view(acts, before, n, a, capacity), theta[at : at + a * b].reshape((a, b)), z)
+            z = block(acts, before + a, n, b, capacity)
+            np.dot(block(acts, before, n, a, capacity), theta[at : at + a * b].reshape((a, b)), z)
             _relu(z, theta[at + a * b : at + a * b + b])
         at += (a + 1) * b
         before += a
 
 
 @njit(cache=True, nogil=True)
-def _backward(acts, back, n, capacity, theta, grad, sizes):
+def tower_backward(acts, back, n, capacity, theta, grad, sizes):
     """From the gradient of the last activations in `back`, fill `grad` and the gradient of the input, for n rows."""
     at = 0
     before = 0
@@ -163,30 +163,30 @@ def _backward(acts, back, n, capacity, theta, grad, sizes):
     for k in range(sizes.size - 2, -1, -1):
         a, b = sizes[k], sizes[k + 1]
         at -= (a + 1) * b
-        d = _view(back, before, n, b, capacity)
-        _relu_back(d, _view(acts, before, n, b, capacity), grad[at + a * b : at + (a + 1) * b])
+        d = block(back, before, n, b, capacity)
+        _relu_back(d, block(acts, before, n, b, capacity), grad[at + a * b : at + (a + 1) * b])
         before -= a
-        np.dot(_view(acts, before, n, a, capacity).T, d, grad[at : at + a * b].reshape((a, b)))
-        np.dot(d, theta[at : at + a * b].reshape((a, b)).T, _view(back, before, n, a, capacity))
+        np.dot(block(acts, before, n, a, capacity).T, d, grad[at : at + a * b].reshape((a, b)))
+        np.dot(d, theta[at : at + a * b].reshape((a, b)).T, block(back, before, n, a, capacity))
 
 
-@njit(cache=True, nogil=True, error_model="numpy", fastmath=_FAST)
+@njit(cache=True, nogil=True, error_model="numpy", fastmath=FAST)
 def _logits(samples, users, items, theta, sizes, product, acts, capacity, z):
     """Fill z and the activations for a batch of samples."""
     n = samples.size
     tail, before = 0, 0
     if sizes.size > 0:
         half = sizes[0] // 2
-        x = _view(acts, 0, n, sizes[0], capacity)
+        x = block(acts, 0, n, sizes[0], capacity)
         for k in range(n):
             u, i = _row(samples[k]), _item(samples[k])
             for f in range(half):
                 x[k, f] = users[u, product + f]
                 x[k, half + f] = items[i, product + f]
-        _forward(acts, n, capacity, theta, sizes, 0)
+        tower_forward(acts, n, capacity, theta, sizes, 0)
         tail, before = sizes[-1], sizes[:-1].sum()
     head = theta[theta.size - 1 - product - tail : theta.size - 1]
-    top = _view(acts, before, n, tail, capacity)
+    top = block(acts, before, n, tail, capacity)
     for k in range(n):
         u, i = _row(samples[k]), _item(samples[k])
         s = theta[-1]
@@ -197,7 +197,7 @@ def _logits(samples, users, items, theta, sizes, product, acts, capacity, z):
         z[k] = s
 
 
-@njit(cache=True, nogil=True, error_model="numpy", fastmath=_FAST)
+@njit(cache=True, nogil=True, error_model="numpy", fastmath=FAST)
 def ncf_gradients(samples, users, items, theta, sizes, product, acts, back, z, g_users, g_items, g_theta):
     """Add the gradients of the mean binary cross-entropy over a batch to three gradients that are zero.
 
@@ -209,8 +209,8 @@ def ncf_gradients(samples, users, items, theta, sizes, product, acts, back, z, g
     before = sizes[:-1].sum() if sizes.size > 0 else 0
     head = theta[theta.size - 1 - product - tail : theta.size - 1]
     g_head = g_theta[theta.size - 1 - product - tail : theta.size - 1]
-    top = _view(acts, before, n, tail, capacity)
-    d_top = _view(back, before, n, tail, capacity)
+    top = block(acts, before, n, tail, capacity)
+    d_top = block(back, before, n, tail, capacity)
     inverse = np.float32(1.0 / n)
     for k in range(n):
         u, i = _row(samples[k]), _item(samples[k])
@@ -226,9 +226,9 @@ def ncf_gradients(samples, users, items, theta, sizes, product, acts, back, z, g
             g_head[product + f] += r * top[k, f]
             d_top[k, f] = r * head[product + f]
     if sizes.size > 0:
-        _backward(acts, back, n, capacity, theta, g_theta, sizes)
+        tower_backward(acts, back, n, capacity, theta, g_theta, sizes)
         half = sizes[0] // 2
-        d_x = _view(back, 0, n, sizes[0], capacity)
+        d_x = block(back, 0, n, sizes[0], capacity)
         for k in range(n):
             u, i = _row(samples[k]), _item(samples[k])
             for f in range(half):
@@ -243,7 +243,7 @@ def ncf_epoch(samples, batch, users, items, layers, sizes, product, awake_users,
     `users`, `items` and `layers` are `Moving` parameters, `rate` and `root` Adam's corrections of each batch. Rows in
     the samples are marked awake before the first batch, which is exact: until they have a gradient they do not move.
     """
-    flush_denormals()
+    before = flush_denormals()
     for s in samples:
         awake_users[_row(s)] = True
         awake_items[_item(s)] = True
@@ -257,6 +257,7 @@ def ncf_epoch(samples, batch, users, items, layers, sizes, product, awake_users,
         adam_rows(users, user_runs, rate[t], root[t])
         adam_rows(items, item_runs, rate[t], root[t])
         adam_step(layers.w, layers.m, layers.v, layers.g, rate[t], root[t])
+    restore_denormals(before)
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -273,7 +274,7 @@ def pair_scores(rows, columns, users, items, theta, sizes, product):
     return z
 
 
-@njit(cache=True, nogil=True, error_model="numpy", fastmath=_FAST)
+@njit(cache=True, nogil=True, error_model="numpy", fastmath=FAST)
 def add_tower_scores(first_users, first_items, theta, sizes, product, scores):
     """Add head . a_L to scores [C, N] for every person and item.
 
@@ -288,12 +289,12 @@ def add_tower_scores(first_users, first_items, theta, sizes, product, scores):
     for c in range(first_users.shape[0]):
         for start in range(0, n_items, capacity):
             n = min(capacity, n_items - start)
-            a = _view(acts, sizes[0], n, width, capacity)
+            a = block(acts, sizes[0], n, width, capacity)
             for k in range(n):
                 for f in range(width):
                     a[k, f] = max(first_users[c, f] + first_items[start + k, f], np.float32(0))
-            _forward(acts, n, capacity, theta, sizes, 1)
-            top = _view(acts, before, n, sizes[-1], capacity)
+            tower_forward(acts, n, capacity, theta, sizes, 1)
+            top = block(acts, before, n, sizes[-1], capacity)
             for k in range(n):
                 s = np.float32(0)
                 for f in range(head.size):

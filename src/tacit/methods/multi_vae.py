@@ -11,7 +11,7 @@ from scipy import sparse
 
 from tacit.errors import DivergedError, MethodError
 from tacit.kernels.adam import adam_step, at_rest, corrections
-from tacit.kernels.denormals import flush_denormals
+from tacit.kernels.denormals import flushed_denormals
 from tacit.kernels.thinning import thin
 from tacit.methods import reasons
 from tacit.methods.base import register
@@ -54,7 +54,6 @@ class MultiVAE:
         model = Model({name: p.w for name, p in moving.items()}, {})
         batches = -(-len(people) // c.batch_size)
         for epoch in range(c.epochs):
-            flush_denormals()
             chance = key.child("epoch", epoch)
             thinned = thin(cohort.ids, history.indptr, whole, 1.0 - c.dropout, chance.child("dropout").word)
             x = sparse.csr_matrix((thinned, history.indices, history.indptr), shape=history.shape)
@@ -65,10 +64,10 @@ class MultiVAE:
                 chosen = order[t * c.batch_size : (t + 1) * c.batch_size]
                 grown = (epoch + t / batches) / c.anneal_epochs if c.anneal_epochs else 1.0
                 beta = c.beta * min(1.0, grown)
-                with np.errstate(over="ignore", invalid="ignore"):  # divergence is told below, in words
+                with flushed_denormals(), np.errstate(over="ignore", invalid="ignore"):  # divergence is told below
                     _, g = gradients(model.shared, x[chosen], history[chosen], noise[chosen], beta)
-                for name, p in moving.items():
-                    adam_step(p.w.ravel(), p.m.ravel(), p.v.ravel(), g[name].ravel(), rate[t], root[t])
+                    for name, p in moving.items():
+                        adam_step(p.w.ravel(), p.m.ravel(), p.v.ravel(), g[name].ravel(), rate[t], root[t])
             if not all(np.isfinite(p.w).all() for p in moving.values()):
                 raise DivergedError(
                     f"Learning left the finite numbers in epoch {epoch + 1} (learning_rate={c.learning_rate:g}).",
