@@ -55,6 +55,7 @@ class Schedule:
     rounds_per_pass: int
     clients_per_round: int
     most_rounds: int | None = None  # the last pass may be cut short
+    partition: bool = False  # a pass asks everybody once, in random groups; otherwise each round draws anew
 
     @property
     def rounds(self) -> int:

@@ -1,11 +1,27 @@
-"""Who is asked in a round: keyed by the round alone."""
+"""Who is asked in a round: keyed by the round, or by the pass where a pass asks everybody once."""
 
 from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tacit.methods.base import Schedule
 from tacit.random import GAMMA, Key, mix
+
+
+def asked(schedule: Schedule, key: Key, number: int, n_clients: int) -> NDArray[np.int64]:
+    """Return the positions of the clients that a schedule asks in round `number`, ascending, each at most once."""
+    if schedule.partition:
+        return one_of_groups(key, number, n_clients, schedule.clients_per_round, schedule.rounds_per_pass)
+    return chosen(key, number, n_clients, schedule.clients_per_round)
+
+
+def one_of_groups(key: Key, number: int, n_clients: int, n_asked: int, rounds_per_pass: int) -> NDArray[np.int64]:
+    """Return the group of round `number`, where each pass deals everybody into random groups of `n_asked`."""
+    in_pass, group = divmod(number, rounds_per_pass)
+    generator = np.random.Generator(np.random.Philox(key=int(key.child("pass", in_pass).word)))
+    dealt: NDArray[np.int64] = generator.permutation(n_clients)
+    return np.sort(dealt[group * n_asked : (group + 1) * n_asked])
 
 
 def chosen(key: Key, number: int, n_clients: int, n_asked: int) -> NDArray[np.int64]:

@@ -13,7 +13,7 @@ from tacit.methods.base import CountsRows, Federated, RunsRounds, Schedule, Sums
 from tacit.privacy.disclosure import Disclosure
 from tacit.privacy.outbound import Stage
 from tacit.protocols.federated import device_round
-from tacit.protocols.selection import chosen
+from tacit.protocols.selection import asked
 from tacit.random import Key
 from tacit.runtimes.events import Events
 from tacit.types import Array, Catalog, Clients, Model
@@ -134,12 +134,12 @@ class _Federation:
         return dict(method.apply(shared, total, self.ring))
 
     def _chunks(self, number: int, shared: dict[str, Array]) -> Iterator[tuple[Array | slice, Clients]]:
-        asked, n_clients = self.schedule.clients_per_round, len(self.clients)
+        n_clients = len(self.clients)
         every = sum(len(shared[name]) for name in self.method.tables)
         each = self.method.rows_per_client(shared) if isinstance(self.method, CountsRows) else every
         size = max(1, max(CHUNK_ROWS, ROWS_PER_ITEM * every) // max(1, each))
-        if asked < n_clients:
-            positions = chosen(self.key.child("choose"), number, n_clients, asked)
+        if self.schedule.clients_per_round < n_clients:
+            positions = asked(self.schedule, self.key.child("choose"), number, n_clients)
             for start in range(0, len(positions), size):
                 part = positions[start : start + size]
                 yield part, self.clients.take(part)
