@@ -7,7 +7,7 @@ from pathlib import Path
 
 from tacit.config import Comparison, Experiment, to_yaml
 from tacit.data import Dataset
-from tacit.evaluation import Evaluation, average, mean_interval
+from tacit.evaluation import Evaluation, Pair, average, mean_interval
 from tacit.evaluation import compare as test_differences
 from tacit.experiments import Bench, folder_name, prepare, run, silent
 from tacit.report.compared import Compared, Row
@@ -69,22 +69,18 @@ def _one(experiment: Experiment, benches: dict[str, Bench], out: Path, progress:
 
 def _compared(name: str, primary: str, groups: list[tuple[str, list[Run]]]) -> Compared:
     """Test every row against the best one on the same data; what leaks is not compared with."""
+    tested: dict[str, Pair] = {}  # label -> its comparison with the best
+    for data in dict.fromkeys(runs[0].result["data"] for _, runs in groups):
+        peers = {label: runs for label, runs in groups if runs[0].result["data"] == data and not _leaks(runs)}
+        if len(peers) > 1:
+            found = test_differences({label: _evaluations(runs) for label, runs in peers.items()}, primary)
+            tested |= {row.method: row.against_best for row in found.rows if row.against_best is not None}
     rows = []
     for label, runs in groups:
-        peers = {
-            other: found
-            for other, found in groups
-            if found[0].result["data"] == runs[0].result["data"] and not _leaks(found)
-        }
-        p_t, p_wilcoxon = None, None
-        if label in peers and len(peers) > 1:
-            tested = test_differences({other: _evaluations(found) for other, found in peers.items()}, primary)
-            against = next(row.against_best for row in tested.rows if row.method == label)
-            if against is not None:
-                p_t, p_wilcoxon = against.p_t_holm, against.p_wilcoxon_holm
-        found = _evaluations(runs)
-        ci = {metric: mean_interval(average(found, metric)) for metric in found[0].values}
-        rows.append(Row(label, tuple(runs), ci, p_t, p_wilcoxon))
+        seeds, pair = _evaluations(runs), tested.get(label)
+        ci = {metric: mean_interval(average(seeds, metric)) for metric in seeds[0].values}
+        p_values = (None, None) if pair is None else (pair.p_t_holm, pair.p_wilcoxon_holm)
+        rows.append(Row(label, tuple(runs), ci, *p_values))
     return Compared(name, primary, tuple(rows))
 
 

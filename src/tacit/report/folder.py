@@ -125,7 +125,13 @@ class Run:
 
 @contextmanager
 def whole_folder(folder: Path) -> Iterator[Path]:
-    """Give a scratch folder that takes the place of `folder` when all went well, and vanishes otherwise."""
+    """Give a scratch folder that takes the place of `folder` when all went well, and vanishes otherwise.
+
+    Only what an earlier run left is ever replaced.
+    """
+    if folder.exists() and not (folder / "result.json").is_file() and (not folder.is_dir() or any(folder.iterdir())):
+        hint = "Give another name, or another folder with --out."
+        raise StorageError(f"'{folder}' is there already and is not the folder of a run.", hint)
     partial = folder.parent / f".{folder.name}.partial-{os.getpid()}"
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
