@@ -10,7 +10,7 @@ change a sum and masks cancel exactly. A value that does not fit is an error, ne
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -89,11 +89,16 @@ class Rows:
 
 @dataclass(frozen=True)
 class Update:
-    """What a cohort learnt in a round. `sensitive` marks the rows that speak of something a person did."""
+    """What a cohort learnt in a round. `sensitive` marks the rows that speak of something a person did.
+
+    Where every row is made of all that a person did, a row that leaves would speak of those that do not: then `remake`
+    says what the remaining rows are for somebody who has done nothing else.
+    """
 
     clients: NDArray[np.int64]  # [C] ids
     tables: Mapping[str, Rows]
     sensitive: Mapping[str, NDArray[np.bool_]] = field(default_factory=dict)  # per table, [R]
+    remake: Callable[[Update], Update] | None = field(default=None, compare=False)
 
     def take(self, positions: Array) -> Update:
         """Return the update of some clients, in that order."""
@@ -102,7 +107,18 @@ class Update:
             self.clients[positions],
             {name: rows.take(positions) for name, rows in self.tables.items()},
             {name: mask[at[name]] for name, mask in self.sensitive.items()},
+            self.remake,
         )
+
+    def keep(self, kept: Mapping[str, NDArray[np.bool_]]) -> Update:
+        """Return the update with the kept rows only, [R] per table."""
+        rest = Update(
+            self.clients,
+            {name: rows.keep(kept[name]) for name, rows in self.tables.items()},
+            {name: mask[kept[name]] for name, mask in self.sensitive.items()},
+            self.remake,
+        )
+        return rest if self.remake is None else self.remake(rest)
 
 
 @dataclass(frozen=True)

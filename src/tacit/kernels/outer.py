@@ -29,14 +29,42 @@ def item_rows(ptr, items, weights, people, scale, rows):
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def add_item_rows(ptr, items, weights, people, scale, kept, sums, counts):
-    """Add the rows of `item_rows` that are kept to sums [n_items, D], as whole numbers, and count them."""
+def add_item_rows(ptr, items, weights, people, scale, sums, counts):
+    """Add the rows of `item_rows` to sums [n_items, D], as whole numbers, and count them."""
     for c in range(len(people)):
         for e in range(ptr[c], ptr[c + 1]):
-            if not kept[e]:
-                continue
             item = items[e]
             counts[item] += 1
             weight = weights[item] * scale
             for d in range(people.shape[1]):
                 sums[item, d] += np.int64(np.rint(weight * people[c, d]))
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def normal_rows(people, shares, scales, scale, rows):
+    """rows[c] = the upper triangle of s p p' times scales[0], then s p times scales[1], rounded to the grid.
+
+    p = people[c] [F], s = shares[c]; rows [C, F (F + 1) / 2 + F].
+    """
+    unit = np.float32(1.0) / scale
+    for c in range(len(people)):
+        at = 0
+        for a in range(people.shape[1]):
+            first = people[c, a] * shares[c]
+            for b in range(a, people.shape[1]):
+                rows[c, at] = np.rint(first * people[c, b] * scales[0] * scale) * unit
+                at += 1
+        for a in range(people.shape[1]):
+            rows[c, at] = np.rint(people[c, a] * shares[c] * scales[1] * scale) * unit
+            at += 1
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def add_repeated(ptr, items, numbers, sums, counts):
+    """Add numbers[c] [D] to the row of every item of client c, and count them."""
+    for c in range(len(numbers)):
+        for e in range(ptr[c], ptr[c + 1]):
+            item = items[e]
+            counts[item] += 1
+            for d in range(numbers.shape[1]):
+                sums[item, d] += numbers[c, d]

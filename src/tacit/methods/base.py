@@ -109,6 +109,13 @@ class CountsRows(Protocol):
 
 
 @runtime_checkable
+class Distributes(Protocol):
+    """A federated method whose devices are sent other arrays than the tables they speak of."""
+
+    downloads: ClassVar[tuple[str, ...]]  # the shared arrays a device receives in every round
+
+
+@runtime_checkable
 class SumsCohorts(Protocol):
     """A federated method that can add up what a cohort sends without writing it out: the same sums, only faster."""
 

@@ -73,12 +73,11 @@ class Disclosure:
 
     def on_device(self, update: Update, key: Key) -> Update:
         """Take the rows away that must not leave."""
-        tables, marks = {}, {}
-        for name, rows in update.tables.items():
-            sensitive = update.sensitive[name]
-            kept = self.keep(update.clients, rows.ptr, rows.ids, sensitive, key).astype(bool)
-            tables[name], marks[name] = rows.keep(kept), sensitive[kept]
-        return Update(update.clients, tables, marks)
+        kept = {
+            name: self.keep(update.clients, rows.ptr, rows.ids, update.sensitive[name], key).astype(bool)
+            for name, rows in update.tables.items()
+        }
+        return update.keep(kept)
 
     @classmethod
     def build(cls, config: DisclosureConfig, user_ids: Vocabulary, catalog: Catalog, key: Key) -> Disclosure:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.errors import DivergedError
-from tacit.methods.base import CountsRows, Federated, RunsRounds, Schedule, SumsCohorts
+from tacit.methods.base import CountsRows, Distributes, Federated, RunsRounds, Schedule, SumsCohorts
 from tacit.privacy.disclosure import Disclosure
 from tacit.privacy.outbound import Stage
 from tacit.protocols.federated import device_round
@@ -150,7 +150,9 @@ class _Federation:
         yield from self.whole
 
     def _down(self, shared: dict[str, Array]) -> int:
-        return sum(shared[name].nbytes for name in self.method.tables)
+        method = self.method
+        sent = method.downloads if isinstance(method, Distributes) else method.tables
+        return sum(shared[name].nbytes for name in sent)
 
 
 def _refuse_if_diverged(method: Federated, shared: dict[str, Array], private: dict[str, Array], number: int) -> None:

@@ -1,0 +1,191 @@
+"""fed-als: implicit ALS (Hu, Koren, Volinsky, 2008) with the item side solved from sums of normal equations.
+
+A device solves its own vector p from the item table and its Gramian, then sends for each of its items the upper
+triangle of p p' and p itself, and one row more for the Gramian of all people. The server solves every item:
+(P'P + reg I + alpha sum p p') q = (1 + alpha) sum p. The objective, and its minimum, are those of `als`.
+
+Range: p minimises (1 + alpha) sum over her items of (1 - p.q)^2 + sum over others of (p.q)^2 + reg |p|^2, from which
+|p|^2 <= (1 + alpha) n / (4 reg) for n items, whatever the item table is. Rows are scaled so that a history of 4,096 fits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
+
+from tacit.kernels.als import solve_rows
+from tacit.kernels.outer import add_repeated, normal_rows
+from tacit.methods import reasons
+from tacit.methods.base import Schedule, register
+from tacit.methods.sums import LONG_HISTORY, WARM, decoded, disclosed, distinct, rows_per_client, shared_floats, started
+from tacit.privacy.disclosure import Disclosure
+from tacit.privacy.outbound import row_bytes
+from tacit.random import Key
+from tacit.types import Array, Catalog, Clients, Config, Floats, Model, Reason
+from tacit.updates import Release, Ring, Rows, Total, Update
+
+SOLVED_AT_ONCE = 2**22  # numbers in the systems that are solved together
+
+
+class FedALSConfig(Config):
+    """Options of fed-als."""
+
+    factors: int = Field(16, gt=0, le=128, description="F: length of a latent vector; a row sent has F(F+3)/2 numbers")
+    epochs: int = Field(10, gt=0, description="rounds; everybody is asked in each")
+    alpha: float = Field(2.0, gt=0, description="an item she has counts 1 + alpha times as much as one she has not")
+    reg: float = Field(20.0, gt=0, description="lambda: pull of all vectors to zero")
+    init_scale: float = Field(0.1, gt=0, description="standard deviation of the items' first vectors")
+    person_weight: float = Field(
+        0.0,
+        ge=0,
+        le=1.5,
+        description="a person of n items counts n^-v for the item side; at 1.5 her contribution is bounded",
+    )
+    warm_start: str | None = Field(None, description=WARM)
+
+
+@register("fed-als", FedALSConfig)
+class FedALS:
+    """Implicit ALS by sums: people solve themselves, the server solves items from sums of normal equations."""
+
+    uses_features: ClassVar[bool] = False
+    tables: ClassVar[tuple[str, ...]] = ("gram", "normal")
+    downloads: ClassVar[tuple[str, ...]] = ("items", "item_gram")
+
+    def __init__(self, config: FedALSConfig) -> None:
+        self.config = config
+
+    def schedule(self, clients: Clients) -> Schedule:
+        """Everybody, every round."""
+        return Schedule(self.config.epochs, 1, len(clients))
+
+    def rows_per_client(self, shared: Mapping[str, Array]) -> int:
+        """One for each item of hers, and one more."""
+        return rows_per_client(shared["normal"].shape[1])
+
+    def init(self, clients: Clients, catalog: Catalog, key: Key) -> Model:
+        """Draw the item vectors, or take those of an earlier run."""
+        c, n_items = self.config, catalog.n_items
+        drawn = key.child("items").normal(np.arange(n_items), c.factors, c.init_scale)
+        items = started(drawn, c.warm_start, "items", catalog).astype(np.float64)
+        triangle = c.factors * (c.factors + 1) // 2
+        return Model(_with_items(items, np.zeros((1, triangle))), {})
+
+    def people(self, shared: Mapping[str, Array], clients: Clients) -> Floats:
+        """Return the vector p of each person, [C, F]: from the history alone, so that strangers have one too."""
+        system = shared["item_gram"] + np.float32(self.config.reg) * np.eye(len(shared["item_gram"]), dtype=np.float32)
+        alone = distinct(clients)
+        return np.asarray(solve_rows(alone.ptr, alone.items, shared["items"], system, np.float32(self.config.alpha)))
+
+    def bound(self, n_items: int) -> float:
+        """Return the largest |p|^2 of a person with so many items."""
+        return (1.0 + self.config.alpha) * n_items / (4.0 * self.config.reg)
+
+    def scales(self, ring: Ring) -> NDArray[np.float32]:
+        """Return what p p' and p are multiplied with so that a history of 4,096 fits the ring: powers of two."""
+        longest = self.bound(int(LONG_HISTORY))
+        return np.exp2(np.floor(np.log2(ring.largest / np.array([longest, np.sqrt(longest)])))).astype(np.float32)
+
+    def _rows(self, shared: Mapping[str, Array], clients: Clients, ring: Ring) -> Floats:
+        """Return what each person says of every item of hers, [C, F(F+3)/2]; the first F(F+1)/2 are her Gramian."""
+        people = self.people(shared, clients)
+        shares = np.maximum(clients.sizes, 1).astype(np.float32) ** np.float32(-self.config.person_weight)
+        rows = np.empty((len(clients), shared["normal"].shape[1]), np.float32)
+        normal_rows(people, shares, self.scales(ring), ring.scale, rows)
+        return rows
+
+    def learn(
+        self, shared: Mapping[str, Array], private: Mapping[str, Array], clients: Clients, ring: Ring, key: Key
+    ) -> tuple[Update, Mapping[str, Array]]:
+        """Make the same row for every item of hers, and one for the Gramian, which names no item."""
+
+        def made(clients: Clients) -> Update:
+            rows, n_clients = self._rows(shared, clients, ring), len(clients)
+            own = np.ascontiguousarray(rows[:, : shared["gram"].shape[1]])
+            tables = {
+                "gram": Rows(np.arange(n_clients + 1), np.zeros(n_clients, np.int32), own),
+                "normal": Rows(clients.ptr, clients.items, rows[clients.rows]),
+            }
+            marks = {"gram": np.zeros(n_clients, np.bool_), "normal": np.ones(len(clients.items), np.bool_)}
+            return Update(clients.ids, tables, marks, remake)
+
+        def remake(rest: Update) -> Update:
+            rows = rest.tables["normal"]
+            return made(Clients(rest.clients, rows.ptr, rows.ids, clients.n_items))
+
+        return made(distinct(clients)), {}
+
+    def sum_cohort(
+        self,
+        shared: Mapping[str, Array],
+        private: Mapping[str, Array],
+        clients: Clients,
+        ring: Ring,
+        disclosure: Disclosure | None,
+        keys: tuple[Key, Key],
+        total: Total,
+    ) -> tuple[Release, Mapping[str, Array]]:
+        """Add up a cohort's rows without writing them out."""
+        clients = disclosed(distinct(clients), disclosure, keys[1])
+        numbers = ring.encode(self._rows(shared, clients, ring))
+        triangle, width = shared["gram"].shape[1], numbers.shape[1]
+        add_repeated(clients.ptr, clients.items, numbers, total.sums["normal"], total.counts["normal"])
+        total.sums["gram"][0] += numbers[:, :triangle].sum(axis=0)
+        total.counts["gram"][0] += len(clients)
+        total.n_clients += len(clients)
+        sent, one = clients.sizes, np.ones(len(clients), np.int64)
+        return Release(sent, one, sent * row_bytes(width, ring) + row_bytes(triangle, ring)), {}
+
+    def apply(self, shared: Mapping[str, Array], total: Total, ring: Ring) -> Mapping[str, Array]:
+        """Solve every item; one that nobody speaks of becomes zero, and no rows at all move nothing."""
+        counts = total.counts["normal"]
+        if not counts.any():
+            return shared
+        c, scales = self.config, self.scales(ring).astype(np.float64)
+        triangle = shared["gram"].shape[1]
+        gram = decoded(total.sums["gram"], ring) / scales[0]
+        system = _square(gram, c.factors)[0] + c.reg * np.eye(c.factors)
+        items = np.zeros((len(counts), c.factors))
+        spoken = np.flatnonzero(counts)
+        for start in range(0, len(spoken), step := max(1, SOLVED_AT_ONCE // c.factors**2)):
+            some = spoken[start : start + step]
+            sums = decoded(total.sums["normal"][some], ring)
+            own = _square(sums[:, :triangle] / scales[0], c.factors)
+            right = (1.0 + c.alpha) * sums[:, triangle:] / scales[1]
+            items[some] = np.linalg.solve(system + c.alpha * own, right[..., None])[..., 0]
+        return _with_items(items, gram / max(1, int(total.counts["gram"][0])))
+
+    def score(self, shared: Mapping[str, Array], private: Mapping[str, Array], clients: Clients) -> Floats:
+        """Return P Q'."""
+        return np.asarray(self.people(shared, clients) @ shared["items"].T)
+
+    def explain(
+        self, shared: Mapping[str, Array], private: Mapping[str, Array], client: Clients, item: int
+    ) -> list[Reason]:
+        """Return her items by their part of the score: it is a sum over her history (section 5 of the paper)."""
+        vectors, history = shared["items"], distinct(client).items
+        chosen = vectors[history].astype(np.float64)
+        system = (
+            shared["item_gram"] + self.config.reg * np.eye(vectors.shape[1]) + self.config.alpha * chosen.T @ chosen
+        )
+        return reasons.from_history(history, chosen @ np.linalg.solve(system, vectors[item]))
+
+
+def _square(triangles: Array, n: int) -> NDArray[np.float64]:
+    """Return symmetric matrices [R, n, n] of their upper triangles [R, n (n + 1) / 2]."""
+    full = np.empty((len(triangles), n, n))
+    above = np.triu_indices(n)
+    full[:, above[0], above[1]] = triangles
+    full[:, above[1], above[0]] = triangles
+    return full
+
+
+def _with_items(items: Array, gram: Array) -> dict[str, Array]:
+    """Return the shared part; `gram` is the people's mean p p'. The sums that solve items are of the shape `normal`."""
+    width = gram.shape[1] + items.shape[1]
+    kept = shared_floats({"gram": gram, "items": items, "item_gram": items.T @ items})
+    return {**kept, "normal": np.broadcast_to(np.float32(0.0), (len(items), width))}

@@ -1,0 +1,165 @@
+"""fed-ease: EASE's item-to-item weights from a sketch of the Gram matrix, in one or two rounds of sums.
+
+With a narrow table S [n_items, m], the sum over people of x_u (x_u' S) is Y = G S, where G = X'X. From S and Y follows
+the Nystrom approximation U L U' = Y (S'Y)^-1 Y' of G, and from how many people spoke of each item its exact diagonal:
+G ~ U L U' + diag(r). EASE needs P = (G + reg I)^-1, which is a diagonal plus a matrix of rank m, so nothing of the size
+items x items is made. With m = n_items the sketch is G itself, and the weights are those of `ease`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
+from scipy import linalg
+
+from tacit.errors import MethodError
+from tacit.methods import reasons
+from tacit.methods.base import Schedule, register
+from tacit.methods.sums import (
+    WARM,
+    OuterSum,
+    decoded,
+    distinct,
+    orthonormal,
+    rounding,
+    rows_per_client,
+    shared_floats,
+    started,
+)
+from tacit.privacy.disclosure import Disclosure
+from tacit.random import Key
+from tacit.types import Array, Catalog, Clients, Config, Floats, Model, Reason
+from tacit.updates import Release, Ring, Total, Update
+
+MOST_CELLS = 10**8  # of the sketch: about 5 GB while it is solved
+OUTER = OuterSum("sketch")
+
+
+class FedEASEConfig(Config):
+    """Options of fed-ease."""
+
+    sketch: int = Field(
+        256, gt=0, description="m: width of the sketch, at most the catalogue; a row sent has m numbers"
+    )
+    epochs: int = Field(2, gt=0, description="rounds: each sketches with the directions that the one before has found")
+    reg: float = Field(300.0, gt=0, description="lambda: how strongly item-to-item weights are held near zero")
+    exact_diagonal: bool = Field(True, description="mend the sketch by the items' counts, which the sums also tell")
+    warm_start: str | None = Field(None, description=WARM)
+
+
+@register("fed-ease", FedEASEConfig)
+class FedEASE:
+    """EASE by sums: item-to-item weights from a sketched Gram matrix, in one or two rounds."""
+
+    uses_features: ClassVar[bool] = False
+    tables: ClassVar[tuple[str, ...]] = ("sketch",)
+
+    def __init__(self, config: FedEASEConfig) -> None:
+        self.config = config
+
+    def schedule(self, clients: Clients) -> Schedule:
+        """Everybody, every round."""
+        return Schedule(self.config.epochs, 1, len(clients))
+
+    def rows_per_client(self, shared: Mapping[str, Array]) -> int:
+        """One for each item of hers."""
+        return rows_per_client(shared["sketch"].shape[1])
+
+    def init(self, clients: Clients, catalog: Catalog, key: Key) -> Model:
+        """Draw an orthonormal sketch, or take the directions that an earlier run has found."""
+        n_items = catalog.n_items
+        width = min(self.config.sketch, n_items)
+        if n_items * width > MOST_CELLS:
+            raise MethodError(
+                f"fed-ease would sketch {n_items:,} items with {width:,} numbers each ({MOST_CELLS:,} numbers at most).",
+                f"Set method.sketch to {MOST_CELLS // n_items} or less, or use fed-svd.",
+            )
+        start = np.linalg.qr(key.child("sketch").normal(np.arange(n_items), width).astype(np.float64))[0]
+        if self.config.warm_start is not None:
+            start = np.linalg.qr(started(start, self.config.warm_start, "sketch", catalog))[0]
+        nothing = {"maps": np.zeros_like(start), "own": np.zeros(n_items), "precisions": np.ones(n_items)}
+        return Model(shared_floats({"sketch": start, **nothing}), {})
+
+    def learn(
+        self, shared: Mapping[str, Array], private: Mapping[str, Array], clients: Clients, ring: Ring, key: Key
+    ) -> tuple[Update, Mapping[str, Array]]:
+        """Make a row for every item of hers: S' x_u."""
+        return OUTER.update(shared["sketch"], _ones(clients), clients, ring), {}
+
+    def sum_cohort(
+        self,
+        shared: Mapping[str, Array],
+        private: Mapping[str, Array],
+        clients: Clients,
+        ring: Ring,
+        disclosure: Disclosure | None,
+        keys: tuple[Key, Key],
+        total: Total,
+    ) -> tuple[Release, Mapping[str, Array]]:
+        """Add up a cohort's rows without writing them out."""
+        return OUTER.add(shared["sketch"], _ones(clients), clients, ring, disclosure, keys[1], total), {}
+
+    def apply(self, shared: Mapping[str, Array], total: Total, ring: Ring) -> Mapping[str, Array]:
+        """Approximate G from the sum, invert it, and sketch with its directions next time. No rows move nothing."""
+        sums, counts = total.sums["sketch"], total.counts["sketch"]
+        if not sums.any():
+            return shared
+        sketch, y = shared["sketch"].astype(np.float64), decoded(sums, ring) / OUTER.unit
+        noise = rounding(counts, ring) / OUTER.unit
+        directions, values = nystrom(sketch, y, noise)
+        rest = np.zeros(len(counts))
+        if self.config.exact_diagonal:
+            rest = np.maximum(counts - (directions**2) @ values, 0.0)
+        maps, diagonal = inverted(directions, values, self.config.reg + rest)
+        own = np.einsum("im,im->i", maps, maps)
+        found = {"maps": maps, "own": own, "precisions": diagonal}
+        return {**shared, **shared_floats({"sketch": orthonormal(y, noise), **found})}
+
+    def score(self, shared: Mapping[str, Array], private: Mapping[str, Array], clients: Clients) -> Floats:
+        """Return X B."""
+        alone = distinct(clients)
+        maps, own = shared["maps"], shared["own"]
+        found = OUTER.people(maps, _ones(alone), alone) @ maps.T
+        found[alone.rows, alone.items] -= own[alone.items]  # no item speaks for itself
+        return np.asarray(found / shared["precisions"], np.float32)
+
+    def explain(
+        self, shared: Mapping[str, Array], private: Mapping[str, Array], client: Clients, item: int
+    ) -> list[Reason]:
+        """Return her items by their weight towards the item: the score is their sum."""
+        history = distinct(client).items
+        parts = shared["maps"][history] @ shared["maps"][item] / shared["precisions"][item]
+        return reasons.from_history(history, np.where(history == item, 0.0, parts))
+
+
+def nystrom(sketch: Array, y: Array, noise: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return U [n, m] and L [m] with U L U' = Y (S'Y)^-1 Y', for Y = G S known up to noise and orthonormal S.
+
+    G is moved up by the noise and L down again, so that the core can be factorised (Tropp et al., 2017).
+    """
+    kept = sketch.any(axis=0)
+    sketch, y = sketch[:, kept], y[:, kept] + noise * sketch[:, kept]
+    core = sketch.T @ y
+    values, vectors = linalg.eigh((core + core.T) / 2)
+    safe = values > noise / 2
+    half = y @ (vectors[:, safe] / np.sqrt(values[safe]))  # G ~ half half'
+    directions, lengths, _ = linalg.svd(half, full_matrices=False)
+    found = lengths**2 - noise
+    return directions[:, found > 0], found[found > 0]
+
+
+def inverted(directions: Array, values: Array, diagonal: Array) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return V and the diagonal of P, where P = (U L U' + D)^-1 = D^-1 - V V' (Woodbury)."""
+    scaled = directions / diagonal[:, None]
+    core = np.diag(1.0 / values) + directions.T @ scaled
+    factor = linalg.cholesky(core, lower=True)
+    maps = linalg.solve_triangular(factor, scaled.T, lower=True).T
+    return maps, 1.0 / diagonal - np.einsum("im,im->i", maps, maps)
+
+
+def _ones(clients: Clients) -> Floats:
+    return np.ones(clients.n_items, np.float32)

@@ -1,0 +1,188 @@
+"""What methods by sums have in common: histories without repeats, sums of outer products, an earlier run to start from.
+
+The sum over people of x_u (x_u' T), for any table T [n_items, D], needs of each person one row per item of hers:
+w_i s_u (T' x_u), where x_u holds the weights w_i of her items and s_u makes it fit the ring. Every row is made of the
+whole history, so rows that leave are made anew from what is disclosed: what she keeps back has no part in them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from tacit.errors import MethodError
+from tacit.kernels.outer import add_item_rows, item_rows, person_sums
+from tacit.privacy.disclosure import Disclosure
+from tacit.privacy.outbound import row_bytes
+from tacit.random import Key
+from tacit.types import Array, Catalog, Clients, Floats, offsets
+from tacit.updates import Release, Ring, Rows, Total, Update
+
+LONG_HISTORY = 4096.0  # ranges are chosen for a history of this length; longer ones fit up to the ring's own limit
+WARM = "folder of an earlier run of this method to start from; items are matched by their labels"
+_ROWS = 64  # about how many rows of 64 numbers a client makes: cohorts are cut into chunks by it
+
+
+def distinct(clients: Clients) -> Clients:
+    """Return the cohort with each item at most once per person."""
+    return clients.remembered("distinct", _distinct)
+
+
+def _distinct(clients: Clients) -> Clients:
+    again = np.zeros(len(clients.items), np.bool_)
+    again[1:] = (clients.items[1:] == clients.items[:-1]) & (clients.rows[1:] == clients.rows[:-1])
+    return narrowed(clients, ~again) if again.any() else clients
+
+
+def narrowed(clients: Clients, kept: NDArray[np.bool_]) -> Clients:
+    """Return the cohort with the kept items [N] only."""
+    counts = np.bincount(clients.rows[kept], minlength=len(clients))
+    return Clients(clients.ids, offsets(counts), clients.items[kept], clients.n_items)
+
+
+def disclosed(clients: Clients, disclosure: Disclosure | None, key: Key) -> Clients:
+    """Return what a cohort discloses of its histories in a round: the rows that the stage would let pass."""
+    if disclosure is None:
+        return clients
+    every = np.ones(len(clients.items), np.bool_)
+    kept = disclosure.keep(clients.ids, clients.ptr, clients.items, every, key).astype(np.bool_)
+    return clients if kept.all() else narrowed(clients, kept)
+
+
+def rows_per_client(width: int) -> int:
+    """Return the usual number of rows, more where they are wide."""
+    return _ROWS * max(1, width // _ROWS)
+
+
+def decoded(sums: NDArray[np.int64], ring: Ring) -> NDArray[np.float64]:
+    """Return sums as float64, which holds them exactly."""
+    return sums.astype(np.float64) / float(ring.scale)
+
+
+@dataclass(frozen=True)
+class OuterSum:
+    """The sum over people of s_u x_u (x_u' T): a person's part as rows, or a cohort's added at once.
+
+    s_u = n^-2v 4096^(v - 1/2) for n items: with |x_u|^2 <= n and orthonormal T, a person's part is at most
+    n^(1 - 2v) 4096^(v - 1/2) long (Frobenius), and no number in it above n^(1/2 - 2v) 4096^(v - 1/2).
+    """
+
+    name: str  # of the table
+    person_weight: float = 0.0  # v
+
+    @property
+    def unit(self) -> float:
+        """What the sums are multiplied with so that they fit."""
+        return float(LONG_HISTORY ** (self.person_weight - 0.5))
+
+    def bound(self, n_items: int) -> float:
+        """Return the largest Frobenius norm of the part of a person with so many items, before rounding."""
+        return float(n_items) ** (1.0 - 2.0 * self.person_weight) * self.unit
+
+    def people(self, table: Floats, weights: Floats, clients: Clients) -> Floats:
+        """Return T' x_u of each person, [C, D]."""
+        found = np.empty((len(clients), table.shape[1]), np.float32)
+        person_sums(clients.ptr, clients.items, weights, table, found)
+        return found
+
+    def _said(self, table: Floats, weights: Floats, clients: Clients) -> Floats:
+        lengths = np.maximum(clients.sizes, 1).astype(np.float32)
+        scale = lengths ** np.float32(-2.0 * self.person_weight) * np.float32(self.unit)
+        return self.people(table, weights, clients) * scale[:, None]
+
+    def update(self, table: Floats, weights: Floats, clients: Clients, ring: Ring) -> Update:
+        """Return a row for every item of hers: all of them speak of something she did."""
+
+        def made(clients: Clients) -> Update:
+            rows = np.empty((len(clients.items), table.shape[1]), np.float32)
+            item_rows(clients.ptr, clients.items, weights, self._said(table, weights, clients), ring.scale, rows)
+            every = np.ones(len(rows), np.bool_)
+            return Update(clients.ids, {self.name: Rows(clients.ptr, clients.items, rows)}, {self.name: every}, remake)
+
+        def remake(rest: Update) -> Update:
+            rows = rest.tables[self.name]
+            return made(Clients(rest.clients, rows.ptr, rows.ids, clients.n_items))
+
+        return made(distinct(clients))
+
+    def add(
+        self,
+        table: Floats,
+        weights: Floats,
+        clients: Clients,
+        ring: Ring,
+        disclosure: Disclosure | None,
+        key: Key,
+        total: Total,
+    ) -> Release:
+        """Add a cohort's rows into `total` without writing them out."""
+        clients = disclosed(distinct(clients), disclosure, key)
+        said = self._said(table, weights, clients)
+        ring.fits(float(np.abs(said).max(initial=0.0)) * float(weights.max(initial=0.0)))
+        sums, counts = total.sums[self.name], total.counts[self.name]
+        add_item_rows(clients.ptr, clients.items, weights, said, ring.scale, sums, counts)
+        total.n_clients += len(clients)
+        sent = clients.sizes
+        return Release(sent, np.zeros_like(sent), sent * row_bytes(sums.shape[1], ring))
+
+
+def earlier(folder: str, names: tuple[str, ...], catalog: Catalog) -> tuple[dict[str, Array], Array, Array]:
+    """Read shared arrays of an earlier run: (arrays, places of known items there, the same items' places here)."""
+    model = Path(folder) / "model"
+    try:
+        with np.load(model / "model.npz", allow_pickle=False) as stored:
+            missing = [name for name in names if f"shared.{name}" not in stored]
+            arrays = {} if missing else {name: stored[f"shared.{name}"] for name in names}
+        labels = pl.read_parquet(model / "catalog.parquet")["item"].to_list()
+    except (OSError, ValueError, pl.exceptions.PolarsError) as error:
+        raise MethodError(f"warm_start: '{folder}' holds no readable run: {error}.", "Give a run's folder.") from None
+    if missing:
+        raise MethodError(f"warm_start: the run in '{folder}' has no '{missing[0]}'.", "Give a run of the same method.")
+    place = {str(label): at for at, label in enumerate(labels)}
+    there = np.array([place.get(str(label), -1) for label in catalog.item_ids.labels.tolist()], np.int64)
+    if not (there >= 0).any():
+        raise MethodError(
+            f"warm_start: no item of this catalogue occurs in '{folder}'.", "Give a run on the same data."
+        )
+    here = np.flatnonzero(there >= 0)
+    return arrays, there[here], here
+
+
+def started(start: Floats, folder: str | None, name: str, catalog: Catalog) -> Floats:
+    """Return a start table whose known items come from an earlier run's; what it lacks stays as drawn."""
+    if folder is None:
+        return start
+    arrays, there, here = earlier(folder, (name,), catalog)
+    before = arrays[name]
+    if before.ndim != 2:
+        raise MethodError(
+            f"warm_start: '{name}' of the run in '{folder}' is no table.", "Give a run of the same method."
+        )
+    width = min(before.shape[1], start.shape[1])
+    warm = start.copy()
+    warm[here[:, None], np.arange(width)] = before[there, :width]
+    return warm
+
+
+def orthonormal(sums: NDArray[np.float64], noise: float) -> NDArray[np.float64]:
+    """Return an orthonormal basis of the columns, signs settled; a column that adds no more than noise becomes zero."""
+    basis, r = np.linalg.qr(sums)
+    lengths = np.diag(r)
+    basis *= np.where(lengths < 0, -1.0, 1.0)  # one sign, whatever the library's habit
+    basis[:, np.abs(lengths) <= noise] = 0.0
+    return basis
+
+
+def rounding(counts: NDArray[np.int64], ring: Ring) -> float:
+    """Return how long a column of nothing but rounding errors may be: each row sent is off by half a step at most."""
+    return 4.0 * float(np.sqrt(counts.sum() / 12.0)) / float(ring.scale)
+
+
+def shared_floats(arrays: Mapping[str, Array]) -> dict[str, Array]:
+    """Return arrays as float32, the precision in which models travel."""
+    return {name: np.ascontiguousarray(array, np.float32) for name, array in arrays.items()}
