@@ -102,10 +102,10 @@ class Choices:
 
 
 def choices(lab: Lab) -> Choices:
-    """Return the options for a dataset: searched on validation once and kept, or fixed ones for a quick look."""
+    """Return the options for a dataset: searched on validation once, each part kept, or fixed for a quick look."""
     if lab.quick:
         return _fixed()
-    asked = {
+    limits = {
         "rates": RATES,
         "factors": FACTORS,
         "passes": (PASSES, LOOK),
@@ -113,8 +113,15 @@ def choices(lab: Lab) -> Choices:
         "pis": PIS,
         "neighbours": NEIGHBOURS,
     }
-    kept = lab.remembered("fpl", asked, lambda: _as_json(_searched(lab)))
-    return Choices(kept["baselines"], {name: _read(choice) for name, choice in kept["fpl"].items()})
+    baselines = lab.remembered("fpl-baselines", limits, lambda: _baselines(lab))
+    factors = baselines["bpr-mf"]["factors"]
+    asked = {**limits, "chosen": factors}
+
+    def configuration(name: str) -> Choice:
+        file = f"fpl-{name.removesuffix(SHORT)}{'-50' * name.endswith(SHORT)}"
+        return _read(lab.remembered(file, asked, lambda: asdict(_configured(lab, name, factors))))
+
+    return Choices(baselines, {name: configuration(name) for name in (*CONFIGURATIONS, *SHORTENED)})
 
 
 def _fixed() -> Choices:
@@ -128,18 +135,17 @@ def _fixed() -> Choices:
     )
 
 
-def _searched(lab: Lab) -> Choices:
-    looks = {"look_every": LOOK}
+def _baselines(lab: Lab) -> dict[str, Any]:
     grid = {"method.learning_rate": RATES, "method.factors": FACTORS}
-    tuned = lab.search("bpr-mf", {"name": "bpr-mf", "epochs": PASSES}, grid, looks)
-    factors = tuned.best.settings["method.factors"]
-    rate = tuned.best.settings["method.learning_rate"]
-    baselines = {"bpr-mf": {"name": "bpr-mf", "learning_rate": rate, "factors": factors, "epochs": tuned.best.passes}}
+    tuned = lab.search("bpr-mf", {"name": "bpr-mf", "epochs": PASSES}, grid, {"look_every": LOOK})
+    factors, rate = tuned.best.settings["method.factors"], tuned.best.settings["method.learning_rate"]
+    found: dict[str, Any] = {
+        "bpr-mf": {"name": "bpr-mf", "learning_rate": rate, "factors": factors, "epochs": tuned.best.passes}
+    }
     for name in ("user-knn", "item-knn"):
         near = lab.search(name, {"name": name}, {"method.neighbours": NEIGHBOURS})
-        baselines[name] = {"name": name, "neighbours": near.best.settings["method.neighbours"]}
-    fpl = {name: _configured(lab, name, factors) for name in (*CONFIGURATIONS, *SHORTENED)}
-    return Choices(baselines, fpl)
+        found[name] = {"name": name, "neighbours": near.best.settings["method.neighbours"]}
+    return found
 
 
 def _configured(lab: Lab, name: str, factors: int) -> Choice:
@@ -155,10 +161,6 @@ def _configured(lab: Lab, name: str, factors: int) -> Choice:
     finite = [trial for trial in tried.trials if trial.value is not None]
     passes = {trial.settings["method.pi"]: trial.passes for trial in finite}
     return Choice(name, rate, factors, passes, {t.settings["method.pi"]: t.value or 0.0 for t in finite})
-
-
-def _as_json(made: Choices) -> dict[str, Any]:
-    return {"baselines": made.baselines, "fpl": {name: asdict(choice) for name, choice in made.fpl.items()}}
 
 
 def _read(stored: Mapping[str, Any]) -> Choice:
