@@ -1,0 +1,69 @@
+"""Averages of what devices learnt: by whom a sum is divided, and by what each device multiplies before it sends.
+
+    simple-avg   every number over all who took part
+    fedavg       every number weighted by the samples behind it (McMahan et al., 2017)
+    mf-fedavg    a row of a table over those who learnt it, layers weighted by samples (FedNCF)
+
+A device that does not touch a row sends nothing for it, which is a move of zero: dividing by everybody, as the first
+two do, keeps rows of rare items where they are. Devices send moves, not values, so that a sum needs no old model.
+
+A rule is an object with the methods of `Average`; `AVERAGES` names ours.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tacit.types import Array, Floats
+from tacit.updates import Ring
+
+LONG_HISTORY = 4096  # samples; whoever has more weighs as much
+
+
+@dataclass(frozen=True)
+class Average:
+    """How rows of tables and layers are averaged. Layers travel as rows that end with their weight."""
+
+    weighs_rows: bool  # by samples
+    weighs_layers: bool
+    by_row: bool  # over those who learnt the row, instead of all
+
+    def weights(self, samples: Array, ring: Ring) -> Floats:
+        """Return what each device multiplies its rows and its layers by, [2, C]: on the grid, at most what it holds."""
+        unit = ring.largest / LONG_HISTORY
+        weighed = np.clip(samples, 0, LONG_HISTORY) * unit
+        on_grid = np.maximum(np.rint(weighed * ring.scale), np.minimum(samples, 1)) / ring.scale
+        alike = np.ones(len(samples))
+        pair = [on_grid if weighs else alike for weighs in (self.weighs_rows, self.weighs_layers)]
+        return np.stack(pair).astype(np.float32)
+
+    def rows(
+        self, sums: Floats, counts: NDArray[np.int64], n_clients: int, weight: float, shrink: float = 0.0
+    ) -> Floats:
+        """Return the average move of each row of a table [n, D]; nobody's is zero.
+
+        `counts` says who spoke of each row, `weight` is the sum of the layers' weights. `shrink` adds so many people
+        who would leave every row as it is: a row that few have learnt is then believed less.
+        """
+        people: Array = counts.astype(np.float64) if self.by_row else np.full(len(counts), float(n_clients))
+        each = weight / n_clients if self.weighs_rows and n_clients else 1.0
+        return _divided(sums, ((people + shrink) * each)[:, None], (counts > 0)[:, None])
+
+    def layers(self, sums: Floats, weight: float) -> Floats:
+        """Return the average move of the layers [P] from their weighted sum."""
+        return _divided(sums, np.array(weight), np.array(weight > 0))
+
+
+def _divided(sums: Floats, by: Array, where: Array) -> Floats:
+    found: Floats = np.where(where, sums / np.where(where, by, 1.0), 0.0).astype(np.float32)
+    return found
+
+
+AVERAGES = {
+    "simple-avg": Average(weighs_rows=False, weighs_layers=False, by_row=False),
+    "fedavg": Average(weighs_rows=True, weighs_layers=True, by_row=False),
+    "mf-fedavg": Average(weighs_rows=False, weighs_layers=True, by_row=True),
+}

@@ -1,0 +1,221 @@
+"""FedNCF: GMF, MLP and NeuMF learnt on devices (Perifanis and Efraimidis, 2022).
+
+Each device starts from the shared item table and layers, learns on its own samples for some local epochs, and sends by
+how much the rows it touched and the layers have moved. Its person's vector stays. The server averages the moves; in a
+*global round* (a pass) everybody is asked once, in random groups.
+
+Where the paper is silent: negatives are drawn anew in every local epoch; Adam is made anew in every round, for the
+person's vector too; first latent vectors are normal(0, 0.01). A long history weighs by its positives.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field, PositiveInt
+
+from tacit.errors import MethodError
+from tacit.kernels.adam import corrections
+from tacit.kernels.fedncf import add_rows, draw_rounds, learn_products, learn_towers
+from tacit.methods import reasons
+from tacit.methods.aggregation import AVERAGES
+from tacit.methods.base import Schedule, register
+from tacit.models.ncf import NCF, gmf, mlp, neumf
+from tacit.privacy.disclosure import Disclosure
+from tacit.privacy.outbound import row_bytes
+from tacit.random import Key
+from tacit.types import Array, Catalog, Clients, Config, Floats, Model, Reason
+from tacit.updates import Release, Ring, Rows, Total, Update
+
+
+class FedGMFConfig(Config):
+    """Options of fed-gmf."""
+
+    factors: int = Field(12, gt=0, description="D: length of a latent vector")
+    learning_rate: float = Field(1e-3, gt=0, description="Adam's step on the device")
+    epochs: int = Field(400, gt=0, description="global rounds: in each, everybody is asked once")
+    local_epochs: int = Field(2, gt=0, description="E: passes over her own positives each time")
+    clients_per_round: int = Field(20, ge=0, description="|c|: clients whose moves are averaged at a time; 0: all")
+    batch_size: int = Field(256, gt=0, description="samples per step, positives and negatives together")
+    negatives: int = Field(4, gt=0, description="fresh negatives per positive and local epoch")
+    init_scale: float = Field(0.01, gt=0, description="standard deviation of the first latent vectors")
+    aggregation: Literal["mf-fedavg", "fedavg", "simple-avg"] = Field(
+        "mf-fedavg", description="rows averaged over those who learnt them, over samples, or over all who were asked"
+    )
+    shrink: float = Field(
+        0.0, ge=0, description="people who would leave each row as it is, added to those who moved it"
+    )
+    server_rate: float = Field(1.0, gt=0, description="the average move is multiplied by it before it is made")
+
+
+class FedMLPConfig(FedGMFConfig):
+    """Options of fed-mlp."""
+
+    epochs: int = Field(60, gt=0, description="global rounds: in each, everybody is asked once")
+    layers: tuple[PositiveInt, ...] = Field((48, 24, 12, 6), min_length=1, description="widths of the ReLU layers")
+
+
+class FedNeuMFConfig(FedMLPConfig):
+    """Options of fed-neumf."""
+
+    epochs: int = Field(100, gt=0, description="global rounds, everybody asked in each; it overfits with many more")
+
+
+class _Trained:
+    """What the three have in common: everything but the shape of the model."""
+
+    uses_features: ClassVar[bool] = False
+    tables: ClassVar[tuple[str, ...]] = ("items", "layers")
+    shape: NCF
+    config: FedGMFConfig
+
+    def schedule(self, clients: Clients) -> Schedule:
+        """Everybody once in each pass, in groups."""
+        asked = min(self.config.clients_per_round or len(clients), len(clients))
+        return Schedule(self.config.epochs, -(-len(clients) // asked), asked, partition=True)
+
+    def rows_per_client(self, shared: Mapping[str, Array]) -> int:
+        """A guess: a person of some hundred positives touches about ten rows for each."""
+        return min(1000, len(shared["items"])) + 1
+
+    def init(self, clients: Clients, catalog: Catalog, key: Key) -> Model:
+        """Draw the first item table, layers and vectors, as the centralised versions do."""
+        if not len(clients.items):
+            raise MethodError("There is nothing to learn from: no client has any history.")
+        scale = self.config.init_scale
+        shared = self.shape.init_shared(catalog.n_items, key, scale)
+        layers = np.append(self.shape.flatten(shared), np.float32(0))[None, :]  # the last one is the weight's place
+        return Model({"items": shared["items"], "layers": layers}, self.shape.init_private(clients.ids, key, scale))
+
+    def learn(
+        self, shared: Mapping[str, Array], private: Mapping[str, Array], clients: Clients, ring: Ring, key: Key
+    ) -> tuple[Update, Mapping[str, Array]]:
+        """Learn on each device for some local epochs; write the moves of the rows it touched and of the layers."""
+        draws = self.draw(clients, key)
+        rows, layers, people = self._learnt(shared, private["users"], clients, ring, draws)
+        n_clients = len(clients)
+        tables = {
+            "items": Rows(draws[2], draws[3], rows),
+            "layers": Rows(np.arange(n_clients + 1), np.zeros(n_clients, np.int32), layers),
+        }
+        sensitive = {"items": draws[5], "layers": np.zeros(n_clients, bool)}
+        return Update(clients.ids, tables, sensitive), {"users": people}
+
+    def draw(self, clients: Clients, key: Key) -> tuple[NDArray[Any], ...]:
+        """Return samples and touched rows of a round; see `draw_rounds`."""
+        c, barred = self.config, clients.avoid
+        avoid = (np.zeros_like(clients.ptr), clients.items[:0]) if barred is None else (barred.ptr, barred.items)
+        found: tuple[NDArray[Any], ...] = draw_rounds(
+            clients.ids, clients.ptr, clients.items, *avoid, clients.n_items, c.negatives, c.local_epochs, key.word
+        )
+        return found
+
+    def _learnt(
+        self, shared: Mapping[str, Array], users: Floats, clients: Clients, ring: Ring, draws: tuple[NDArray[Any], ...]
+    ) -> tuple[Floats, Floats, Floats]:
+        """Return the moves of rows [R, width] and of layers [C, P + 1], on the grid, and the new vectors."""
+        c = self.config
+        theta = np.ascontiguousarray(shared["layers"][0, :-1])
+        rows = np.empty((len(draws[3]), self.shape.width), np.float32)
+        layers = np.empty((len(clients), len(theta) + 1), np.float32)
+        people = users.copy()
+        longest = int(np.diff(draws[0]).max(initial=0)) // c.local_epochs
+        steps = corrections(0, c.local_epochs * -(-longest // c.batch_size), c.learning_rate)
+        weights = AVERAGES[c.aggregation].weights(clients.sizes, ring)
+        start = draws, c.local_epochs, c.batch_size, shared["items"], theta, people
+        if self.shape.layers:
+            learn_towers(*start, self.shape.sizes, self.shape.product, *steps, weights, ring.scale, rows, layers)
+        else:
+            learn_products(*start, *steps, weights, ring.scale, rows, layers)
+        return rows, layers, people
+
+    def sum_cohort(
+        self,
+        shared: Mapping[str, Array],
+        private: Mapping[str, Array],
+        clients: Clients,
+        ring: Ring,
+        disclosure: Disclosure | None,
+        keys: tuple[Key, Key],
+        total: Total,
+    ) -> tuple[Release, Mapping[str, Array]]:
+        """Add up a cohort's rows without messages in between."""
+        draws = self.draw(clients, keys[0])
+        _, _, ptr, ids, _, positive = draws
+        rows, layers, people = self._learnt(shared, private["users"], clients, ring, draws)
+        for values in (rows, layers):
+            ring.fits(float(np.abs(values).max(initial=0.0)))
+        kept = np.ones(len(ids), np.uint8)
+        if disclosure is not None:
+            kept = disclosure.keep(clients.ids, ptr, ids, positive, keys[1])
+        add_rows(ids, rows, kept, ring.scale, total.sums["items"], total.counts["items"])
+        first = np.zeros(len(clients), np.int32)
+        add_rows(
+            first, layers, np.ones(len(clients), np.uint8), ring.scale, total.sums["layers"], total.counts["layers"]
+        )
+        total.n_clients += len(clients)
+        owner = np.repeat(np.arange(len(clients)), np.diff(ptr))
+        sent, others = (np.bincount(owner[mask], minlength=len(clients)) for mask in (positive & (kept > 0), ~positive))
+        size = (sent + others) * row_bytes(rows.shape[1], ring) + row_bytes(layers.shape[1], ring)
+        return Release(sent, others + 1, size), {"users": people}
+
+    def apply(self, shared: Mapping[str, Array], total: Total, ring: Ring) -> Mapping[str, Array]:
+        """Average the moves and make them; rows of which nobody spoke stay."""
+        c, rule = self.config, AVERAGES[self.config.aggregation]
+        layers = ring.decode(total.sums["layers"])[0]
+        weight = float(layers[-1])
+        moved = rule.rows(ring.decode(total.sums["items"]), total.counts["items"], total.n_clients, weight, c.shrink)
+        rate = np.float32(c.server_rate)
+        by = np.append(rate * rule.layers(layers[:-1], weight), np.float32(0))
+        return {"items": shared["items"] + rate * moved, "layers": shared["layers"] + by}
+
+    def _named(self, shared: Mapping[str, Array]) -> dict[str, Array]:
+        return {"items": shared["items"], **self.shape.unflatten(shared["layers"][0, :-1])}
+
+    def score(self, shared: Mapping[str, Array], private: Mapping[str, Array], clients: Clients) -> Floats:
+        """Return the logits of all items."""
+        return self.shape.score(self._named(shared), private["users"])
+
+    def score_pairs(
+        self, shared: Mapping[str, Array], private: Mapping[str, Array], rows: Array, items: Array, clients: Clients
+    ) -> Floats:
+        """Return the logits of some pairs."""
+        return self.shape.score_pairs(self._named(shared), private["users"], rows, items)
+
+    def explain(
+        self, shared: Mapping[str, Array], private: Mapping[str, Array], client: Clients, item: int
+    ) -> list[Reason]:
+        """Return her own items whose vectors point the same way as the item's, seen from the average item."""
+        vectors = shared["items"] - shared["items"].mean(axis=0)
+        history = np.setdiff1d(client.items, [item])
+        return reasons.from_history(history, reasons.alignment(vectors, history, item))
+
+
+@register("fed-gmf", FedGMFConfig)
+class FedGMF(_Trained):
+    """GMF on devices: a weighted product of a private and an item's vector, item rows averaged (FedNCF)."""
+
+    def __init__(self, config: FedGMFConfig) -> None:
+        self.config = config
+        self.shape = gmf(config.factors)
+
+
+@register("fed-mlp", FedMLPConfig)
+class FedMLP(_Trained):
+    """MLP on devices: a private and an item's vector through shared ReLU layers (FedNCF)."""
+
+    def __init__(self, config: FedMLPConfig) -> None:
+        self.config = config
+        self.shape = mlp(config.factors, config.layers)
+
+
+@register("fed-neumf", FedNeuMFConfig)
+class FedNeuMF(_Trained):
+    """NeuMF on devices: GMF and MLP joined in the last layer (FedNCF)."""
+
+    def __init__(self, config: FedNeuMFConfig) -> None:
+        self.config = config
+        self.shape = neumf(config.factors, config.layers)
