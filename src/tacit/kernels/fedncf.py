@@ -227,11 +227,8 @@ def learn_products(draws, epochs, batch, items, theta, people, rate, root, weigh
     before = flush_denormals()
     starts, samples, row_ptr, rows, slots, _ = draws
     width, most = items.shape[1], _widest(row_ptr)
-    table, m, v = (
-        np.empty((width, most), np.float32),
-        np.zeros((width, most), np.float32),
-        np.zeros((width, most), np.float32),
-    )
+    table, m = np.empty((width, most), np.float32), np.empty((width, most), np.float32)
+    v, z = np.empty((width, most), np.float32), np.empty(batch, np.float32)
     scores, residual = np.empty(most, np.float32), np.empty(most, np.float32)
     c, own = np.empty(width, np.float32), np.empty((4, width), np.float32)  # u with its two moments and gradient
     layers = np.empty((4, width + 1), np.float32)
