@@ -5,7 +5,7 @@ triangle of p p' and p itself, and one row more for the Gramian of all people. T
 (P'P + reg I + alpha sum p p') q = (1 + alpha) sum p. The objective, and its minimum, are those of `als`.
 
 Range: p minimises (1 + alpha) sum over her items of (1 - p.q)^2 + sum over others of (p.q)^2 + reg |p|^2, from which
-|p|^2 <= (1 + alpha) n / (4 reg) for n items, whatever the item table is. Rows are scaled so that a history of 4,096 fits.
+|p|^2 <= (1 + alpha) n / (4 reg) for n items, whatever the item table is. Rows are scaled so that 4,096 items fit.
 """
 
 from __future__ import annotations

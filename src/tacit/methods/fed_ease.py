@@ -43,7 +43,7 @@ class FedEASEConfig(Config):
     """Options of fed-ease."""
 
     sketch: int = Field(
-        256, gt=0, description="m: width of the sketch, at most the catalogue; a row sent has m numbers"
+        128, gt=0, description="m: width of the sketch, at most the catalogue; a row sent has m numbers"
     )
     epochs: int = Field(2, gt=0, description="rounds: each sketches with the directions that the one before has found")
     reg: float = Field(300.0, gt=0, description="lambda: how strongly item-to-item weights are held near zero")
@@ -75,7 +75,7 @@ class FedEASE:
         width = min(self.config.sketch, n_items)
         if n_items * width > MOST_CELLS:
             raise MethodError(
-                f"fed-ease would sketch {n_items:,} items with {width:,} numbers each ({MOST_CELLS:,} numbers at most).",
+                f"fed-ease would sketch {n_items:,} items with {width:,} numbers each ({MOST_CELLS:,} in all at most).",
                 f"Set method.sketch to {MOST_CELLS // n_items} or less, or use fed-svd.",
             )
         start = np.linalg.qr(key.child("sketch").normal(np.arange(n_items), width).astype(np.float64))[0]

@@ -82,7 +82,7 @@ class OuterSum:
 
     def bound(self, n_items: int) -> float:
         """Return the largest Frobenius norm of the part of a person with so many items, before rounding."""
-        return float(n_items) ** (1.0 - 2.0 * self.person_weight) * self.unit
+        return float(n_items ** (1.0 - 2.0 * self.person_weight) * self.unit)
 
     def people(self, table: Floats, weights: Floats, clients: Clients) -> Floats:
         """Return T' x_u of each person, [C, D]."""
