@@ -206,6 +206,20 @@ def test_without_any_stage_the_fast_path_is_the_plain_one_too(tastes: World) -> 
 
 
 @pytest.mark.parametrize("name", FEDERATED)
+@pytest.mark.parametrize("pi", [None, 0.4])
+def test_every_method_sums_as_its_messages_do(name: str, pi: float | None, tastes: World) -> None:
+    stages = [] if pi is None else [disclosing(tastes, pi=pi)]
+    counted = [Traffic.none(len(tastes[0])) for _ in range(2)]
+    at_once, plain = (
+        final(simulate(quick(name), stages, RING, *tastes, KEY, traffic, plainly=plainly))
+        for traffic, plainly in zip(counted, (False, True), strict=True)
+    )
+    assert_same(at_once.shared, plain.shared)
+    assert_same(at_once.private, plain.private)
+    assert_same(vars(counted[0]), vars(counted[1]))
+
+
+@pytest.mark.parametrize("name", FEDERATED)
 @pytest.mark.parametrize("plainly", [False, True])
 def test_sums_do_not_depend_on_the_size_of_chunks(
     name: str, plainly: bool, tastes: World, monkeypatch: pytest.MonkeyPatch

@@ -28,6 +28,7 @@ from tacit.kernels.triples import preference, step_and_add, step_and_apply, step
 
 _UNIT = 2.0**-53
 _BLOCK = 512  # rounds drawn ahead: they stay in the nearest cache
+_NEAR = 2**20  # bytes of a table that need not be asked for ahead
 _TOGETHER = U64(16)  # triples that go side by side
 
 
@@ -133,26 +134,31 @@ def count_sent(positives, negatives, is_sent, targets, counts):
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def sum_of_pairs(people, moved, table, positives, negatives, targets, totals, peaks, scale, rate, reg):
+def sum_of_pairs(people, moved, table, positives, negatives, targets, totals, cells, peaks, scale, rate, reg):
     """Take every client's local steps and add z [p, 1] of what she sends to `totals` [n_items + 1, D], whole numbers.
 
-    `peaks` [1] keeps the largest of them, place by place.
+    `cells` [n_items + 1] are the same totals as rows. `peaks` [1] keeps the largest terms, place by place.
     """
-    n_clients, n_triples = positives.shape
+    n_clients, n_triples = U64(positives.shape[0]), U64(positives.shape[1])
     shrink = rate * reg[0]
+    is_far = table.nbytes > _NEAR
     z = np.zeros(_TOGETHER, np.float32)
-    for start in range(U64(0), U64(n_clients), _TOGETHER):
-        n_together = min(U64(n_clients) - start, _TOGETHER)
-        for t in range(U64(n_triples)):
-            for k in range(n_together):
-                c = start + k
-                z[k] = preference(people, c, table, U64(positives[c, t]), U64(negatives[c, t]))
+    for start in range(U64(0), n_clients, _TOGETHER):
+        stop = min(n_clients, start + _TOGETHER)
+        for t in range(n_triples):
+            for c in range(start, stop):
+                z[c - start] = preference(people, c, table, U64(positives[c, t]), U64(negatives[c, t]))
             for k in range(_TOGETHER):
                 z[k] = doubt(z[k])
-            for k in range(n_together):
-                c = start + k
-                i, j, a = U64(positives[c, t]), U64(negatives[c, t]), U64(targets[c, t])
-                step_and_add(moved, people, table, c, i, j, rate * z[k], shrink, scale * z[k], totals, a, peaks)
+            if is_far and t + U64(1) < n_triples:
+                for c in range(start, stop):
+                    prefetch(table, U64(positives[c, t + U64(1)]))
+                    prefetch(table, U64(negatives[c, t + U64(1)]))
+                    prefetch(cells, U64(targets[c, t + U64(1)]))
+                    prefetch(cells, U64(negatives[c, t + U64(1)]))
+            for c in range(start, stop):
+                i, j, a, sure = U64(positives[c, t]), U64(negatives[c, t]), U64(targets[c, t]), z[c - start]
+                step_and_add(moved, people, table, c, i, j, rate * sure, shrink, scale * sure, totals, a, peaks)
 
 
 @njit(cache=True, nogil=True, error_model="numpy")

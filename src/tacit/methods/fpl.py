@@ -184,7 +184,8 @@ class FPL:
         def summed(into: Array) -> Floats:
             people, moved = self.local_rows(private["p"])
             rows = rows_of(people), rows_of(moved), rows_of(table)
-            sum_of_pairs(*rows, positives, negatives, targets, into, rows_of(peaks), *numbers)
+            cells = rows_of(into.view(np.float32))
+            sum_of_pairs(*rows, positives, negatives, targets, into, cells, rows_of(peaks), *numbers)
             return moved
 
         # Whole numbers of 32 bits are added in half the time; they hold as long as the busiest item cannot overflow.

@@ -94,7 +94,16 @@ def test_sums_at_once_are_the_sums_of_the_rows_written_out(kind: type, n: int) -
     count_sent(*pairs, is_sent, targets, counts)
     totals, peaks = np.zeros((N_ITEMS + 1, table.shape[1]), kind), np.zeros((1, table.shape[1]), np.float32)
     again = padded(p)
-    arrays = rows_of(again), rows_of(again), rows_of(table), *pairs, targets, totals, rows_of(peaks)
+    arrays = (
+        rows_of(again),
+        rows_of(again),
+        rows_of(table),
+        *pairs,
+        targets,
+        totals,
+        rows_of(totals.view(np.float32)),
+        rows_of(peaks),
+    )
     sum_of_pairs(*arrays, SCALE, RATE, REG)
     sums, found = np.zeros((N_ITEMS, width), np.int64), np.zeros(N_ITEMS, np.int64)
     settle(table, totals, counts, sums, found, SCALE, REG)
@@ -111,7 +120,16 @@ def test_the_largest_term_is_kept_even_if_it_is_nan() -> None:
     p[3, 2] = np.nan
     table, people = padded(q), padded(p)
     totals, peaks = np.zeros((N_ITEMS + 1, table.shape[1]), np.int64), np.zeros((1, table.shape[1]), np.float32)
-    arrays = rows_of(people), rows_of(people), rows_of(table), *pairs, pairs[0], totals, rows_of(peaks)
+    arrays = (
+        rows_of(people),
+        rows_of(people),
+        rows_of(table),
+        *pairs,
+        pairs[0],
+        totals,
+        rows_of(totals.view(np.float32)),
+        rows_of(peaks),
+    )
     sum_of_pairs(*arrays, SCALE, RATE, REG)
     assert np.isnan(peaks).any()
 

@@ -1,0 +1,153 @@
+"""FPL, 20 factors, one thread, exact sums in the ring: triples per second beside `implicit` BPR; and how it grows.
+
+Processor time, best of several, ours and the peer in turn on the same data: MovieLens 1M under TACIT_DATA, else a
+town of about its size. Ours is a whole epoch of the simulation: choosing, drawing, local steps, what would be sent,
+sums, the server's step, the ledger. `implicit` verifies its negatives as we do, and counts a triple that it skips.
+`last_over_first` is the time of a late epoch over that of an early one.
+
+Growth: an epoch of pFPL+ with 20 triples each for 10^4 to 10^6 generated people and 100,000 items; `--figure FILE`
+draws it, `--small` leaves the million out.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import resource
+import subprocess
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from threadpoolctl import threadpool_limits
+
+from bench_bpr import PEER_EPOCHS, histories, peer_seconds
+from tacit.methods.base import build, options
+from tacit.random import Key
+from tacit.runtimes.simulation import simulate
+from tacit.types import Catalog, Clients, Vocabulary
+from tacit.updates import Ring
+
+FACTORS, EPOCHS = 20, 50
+EPOCHS_OF = {"pFPL+": EPOCHS, "sFPL": 12, "sFPL+": 5, "pFPL": 4}
+N_ITEMS, HISTORY = 100_000, 20
+
+
+def epochs_of(preset: str, clients: Clients, catalog: Catalog, seed: int, epochs: int) -> list[float]:
+    """Return the processor seconds of each epoch, through the real path."""
+    method = build("fpl", options("fpl", {"factors": FACTORS, "epochs": epochs, "preset": preset}))
+    times, learning = [], simulate(method, [], Ring(), clients, catalog, Key(seed))
+    start = time.process_time()
+    for _ in learning:
+        now = time.process_time()
+        times.append(now - start)
+        start = now
+    return times
+
+
+def line(**given: Any) -> None:
+    """Print one result."""
+    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True).stdout.strip()
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
+    print(json.dumps({**given, "threads": 1, "peak_mb": peak, "commit": commit}), flush=True)
+
+
+def beside_the_peer(repeat: int) -> None:
+    """Time the four configurations, turn by turn with `implicit`."""
+    data, clients, catalog = histories()
+    ours: dict[str, list[list[float]]] = {preset: [] for preset in EPOCHS_OF}
+    peers = []
+    for seed in range(repeat):
+        for preset, epochs in EPOCHS_OF.items():
+            ours[preset].append(epochs_of(preset, clients, catalog, seed, epochs)[1:])  # the first draws the model too
+        peers.append([peer_seconds(clients, epochs) for epochs in PEER_EPOCHS])
+    short, long = np.min(peers, axis=0)
+    peer = len(clients.items) * (PEER_EPOCHS[1] - PEER_EPOCHS[0]) / (long - short) / 1e6
+    for preset, runs in ours.items():
+        times = np.min(runs, axis=0)
+        rate = len(clients.items) / float(times.min()) / 1e6
+        few = max(1, len(times) // 5)
+        line(
+            bench=f"fpl {preset}",
+            data=data,
+            ours=round(rate, 2),
+            peer=round(peer, 2),
+            peer_name="implicit BPR",
+            ratio=round(rate / peer, 2),
+            unit="M triples/s",
+            median=round(len(clients.items) / float(np.median(runs)) / 1e6, 2),
+            last_over_first=round(float(times[-few:].min() / times[:few].min()), 3),
+            train_seconds=round(float(np.median(np.sum(runs, axis=1))), 2),
+            epochs=len(times),
+        )
+
+
+def generated(n_people: int) -> Clients:
+    """People with 20 items each of 100,000, popular ones more often."""
+    rng = np.random.default_rng(0)
+    drawn = (N_ITEMS * rng.random((n_people, 2 * HISTORY)) ** 2).astype(np.int32)
+    items = np.sort(drawn, axis=1)
+    items[:, 1:][items[:, 1:] == items[:, :-1]] = -1
+    place = np.argsort(items < 0, axis=1, kind="stable")[:, :HISTORY]
+    chosen = np.sort(np.take_along_axis(items, place, axis=1), axis=1)
+    return Clients(np.arange(n_people), np.arange(n_people + 1) * HISTORY, chosen.ravel(), N_ITEMS)
+
+
+def growth(most: int) -> list[dict[str, Any]]:
+    """Time an epoch for more and more people."""
+    catalog, found = Catalog(Vocabulary(np.arange(N_ITEMS))), []
+    for n_people in (10_000, 30_000, 100_000, 300_000, 1_000_000):
+        if n_people > most:
+            break
+        clients = generated(n_people)
+        seconds = min(epochs_of("pFPL+", clients, catalog, 1, 3)[1:])
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+        found.append({"people": n_people, "seconds": seconds, "ns": seconds / n_people / HISTORY * 1e9, "mb": peak})
+        line(
+            bench="fpl growth",
+            data=f"{n_people} people x {N_ITEMS} items",
+            ours=round(found[-1]["ns"], 1),
+            peer=round(found[0]["ns"], 1),
+            peer_name="ours with 10,000 people",
+            ratio=round(found[0]["ns"] / found[-1]["ns"], 2),
+            unit="ns per triple",
+            seconds=round(seconds, 3),
+        )
+    return found
+
+
+def draw(found: list[dict[str, Any]], path: Path) -> None:
+    """Draw seconds per epoch and memory against people."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot as plt
+
+    people = [row["people"] for row in found]
+    figure, axes = plt.subplots(1, 2, figsize=(8, 3), layout="constrained")
+    axes[0].loglog(people, [row["seconds"] for row in found], "o-", color="#1f5fa8")
+    axes[0].loglog(people, [found[0]["seconds"] * n / people[0] for n in people], ":", color="#888888")
+    axes[0].set(xlabel="people", ylabel="seconds per epoch", title="Time (dotted: linear)")
+    axes[1].semilogx(people, [row["mb"] / 1024 for row in found], "o-", color="#1f5fa8")
+    axes[1].set(xlabel="people", ylabel="GB", title="Peak memory", ylim=(0, None))
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, metadata={"Date": None})
+
+
+def main() -> None:
+    """Print one JSON line per measurement."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--repeat", type=int, default=3)
+    parser.add_argument("--small", action="store_true", help="growth up to 100,000 people only")
+    parser.add_argument("--figure", type=Path, help="draw the growth to this file")
+    given = parser.parse_args()
+    with threadpool_limits(1):
+        beside_the_peer(given.repeat)
+        found = growth(100_000 if given.small else 1_000_000)
+    if given.figure is not None:
+        draw(found, given.figure)
+
+
+if __name__ == "__main__":
+    main()

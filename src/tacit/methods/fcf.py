@@ -1,0 +1,161 @@
+"""FCF: federated collaborative filtering for implicit feedback (Ammad-ud-din et al., 2019)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import ClassVar, Literal
+
+import numpy as np
+from pydantic import Field
+
+from tacit.errors import MethodError
+from tacit.kernels.als import solve_rows
+from tacit.kernels.fcf import rows_for_all, rows_for_positives, sum_for_all, sum_for_positives
+from tacit.methods import reasons
+from tacit.methods.base import Schedule, register
+from tacit.privacy.disclosure import Disclosure
+from tacit.privacy.outbound import row_bytes
+from tacit.random import Key
+from tacit.types import Array, Catalog, Clients, Config, Floats, Model, Reason, offsets
+from tacit.updates import Release, Ring, Rows, Total, Update
+
+
+class FCFConfig(Config):
+    """Options of FCF."""
+
+    factors: int = Field(20, gt=0, le=1024, description="F: length of a latent vector")
+    alpha: float = Field(1.0, ge=0, description="an item she took counts 1 + alpha times as much as one she did not")
+    reg: float = Field(1.0, gt=0, description="lambda: pull of all vectors to zero")
+    learning_rate: float = Field(0.05, gt=0, description="gamma of the server's steps")
+    optimiser: Literal["adam", "sgd"] = Field("adam", description="how the server steps along the summed gradient")
+    epochs: int = Field(20, gt=0, description="times everybody's vector is solved for anew in the mean")
+    steps_per_epoch: int = Field(5, gt=0, description="gradient steps of the server, each a round, in an epoch")
+    clients_per_round: int = Field(0, ge=0, description="clients asked in a round; 0: all of them")
+    init_scale: float = Field(0.1, gt=0, description="standard deviation of the first item vectors")
+
+
+BETA_1, BETA_2, TINY = np.float32(0.9), np.float32(0.999), np.float32(1e-8)
+
+
+@register("fcf", FCFConfig)
+class FCF:
+    """Federated collaborative filtering: devices solve for their own vector, the server follows summed gradients.
+
+    A device speaks of every item. Its message is what it would be had she taken nothing, for all items, and a
+    correction for each item she took. Corrections are the sensitive rows: disclosure drops them and leaves the rest,
+    so that a dropped one looks like an item that she did not take, and not like a gap. What a row says besides is her
+    vector, up to its length: FCF in the clear shows that to its server, whatever pi is.
+
+    The vector is solved for whenever it is needed and never kept, so there is no private part.
+    """
+
+    uses_features: ClassVar[bool] = False
+    tables: ClassVar[tuple[str, ...]] = ("items",)
+
+    def __init__(self, config: FCFConfig) -> None:
+        self.config = config
+
+    def schedule(self, clients: Clients) -> Schedule:
+        """A round is one gradient step."""
+        asked = self.config.clients_per_round or len(clients)
+        if asked > len(clients):
+            raise MethodError(
+                f"fcf asks {asked} clients per round, but there are {len(clients)}.",
+                "Lower method.clients_per_round, or set it to 0 for all.",
+            )
+        return Schedule(self.config.epochs, self.config.steps_per_epoch, asked)
+
+    def init(self, clients: Clients, catalog: Catalog, key: Key) -> Model:
+        """Draw the item vectors; the rest is the server's memory of its own steps."""
+        items = key.child("items").normal(np.arange(catalog.n_items), self.config.factors, self.config.init_scale)
+        memory = {"mean": np.zeros_like(items), "square": np.zeros_like(items)} if self._is_adam else {}
+        return Model({"items": items, "steps": np.array(0), **memory}, {})
+
+    @property
+    def _is_adam(self) -> bool:
+        return self.config.optimiser == "adam"
+
+    def learn(
+        self, shared: Mapping[str, Array], private: Mapping[str, Array], clients: Clients, ring: Ring, key: Key
+    ) -> tuple[Update, Mapping[str, Array]]:
+        """Solve for each person's vector, and write a row for every item and one more for every positive."""
+        items, matrix = shared["items"], clients.remembered("matrix", Clients.matrix)
+        people, ptr, positives = self._solve(items, clients), matrix.indptr, matrix.indices
+        n_clients, (n_items, factors) = len(clients), items.shape
+        every, corrections = (
+            np.empty((n_clients, n_items, factors), np.float32),
+            np.empty((len(positives), factors), np.float32),
+        )
+        rows_for_all(people, np.ascontiguousarray(items.T), ring.scale, every)
+        rows_for_positives(people, ptr, positives, items, np.float32(self.config.alpha), ring.scale, corrections)
+        sizes = np.diff(ptr)
+        where = np.repeat(np.arange(n_clients) * n_items, sizes) + np.arange(len(positives))  # corrections come first
+        is_positive = np.zeros(n_clients * n_items + len(positives), bool)
+        is_positive[where] = True
+        ids, values = np.empty(len(is_positive), np.int32), np.empty((len(is_positive), factors), np.float32)
+        ids[is_positive], ids[~is_positive] = positives, np.tile(np.arange(n_items), n_clients)
+        values[is_positive], values[~is_positive] = corrections, every.reshape(-1, factors)
+        rows = Rows(offsets(sizes + n_items), ids, values)
+        return Update(clients.ids, {"items": rows}, {"items": is_positive}), {}
+
+    def sum_cohort(
+        self,
+        shared: Mapping[str, Array],
+        private: Mapping[str, Array],
+        clients: Clients,
+        ring: Ring,
+        disclosure: Disclosure | None,
+        keys: tuple[Key, Key],
+        total: Total,
+    ) -> tuple[Release, Mapping[str, Array]]:
+        """Add up a cohort's rows without writing them out."""
+        items, matrix = shared["items"], clients.remembered("matrix", Clients.matrix)
+        people, ptr, positives = self._solve(items, clients), matrix.indptr, matrix.indices
+        kept = np.ones(len(positives), np.uint8)
+        if disclosure is not None:
+            kept = disclosure.keep(clients.ids, ptr, positives, kept.astype(bool), keys[1])
+        sums, counts, n_clients = total.sums["items"], total.counts["items"], len(clients)
+        alpha, turned = np.float32(self.config.alpha), np.zeros(items.T.shape, np.int64)
+        largest = max(
+            sum_for_all(people, np.ascontiguousarray(items.T), ring.scale, turned),
+            sum_for_positives(people, ptr, positives, kept, items, alpha, ring.scale, sums, counts),
+        )
+        ring.fits(float(largest) / float(ring.scale) if np.isfinite(people).all() else np.nan)
+        sums += turned.T
+        counts += n_clients
+        total.n_clients += n_clients
+        n_sent = np.bincount(np.repeat(np.arange(n_clients), np.diff(ptr)), weights=kept, minlength=n_clients)
+        n_positives, n_others = n_sent.astype(np.int64), np.full(n_clients, len(items))
+        return Release(n_positives, n_others, (n_positives + n_others) * row_bytes(items.shape[1], ring)), {}
+
+    def apply(self, shared: Mapping[str, Array], total: Total, ring: Ring) -> Mapping[str, Array]:
+        """Step along the summed gradient, less the pull to zero."""
+        c, items = self.config, shared["items"]
+        gradient = ring.decode(total.sums["items"]) - np.float32(c.reg) * items
+        rate, steps = np.float32(c.learning_rate), int(shared["steps"]) + 1
+        if not self._is_adam:
+            return {"items": items + rate * gradient, "steps": np.array(steps)}
+        mean = BETA_1 * shared["mean"] + (1 - BETA_1) * gradient
+        square = BETA_2 * shared["square"] + (1 - BETA_2) * gradient * gradient
+        size = np.sqrt(square / np.float32(1 - float(BETA_2) ** steps)) + TINY
+        moved = items + rate * (mean / np.float32(1 - float(BETA_1) ** steps)) / size
+        return {"items": moved, "mean": mean, "square": square, "steps": np.array(steps)}
+
+    def score(self, shared: Mapping[str, Array], private: Mapping[str, Array], clients: Clients) -> Floats:
+        """Return X Y', each person's vector solved for from her own history."""
+        scores: Floats = self._solve(shared["items"], clients) @ shared["items"].T
+        return scores
+
+    def explain(
+        self, shared: Mapping[str, Array], private: Mapping[str, Array], client: Clients, item: int
+    ) -> list[Reason]:
+        """Name her items whose vectors are most aligned with the item's."""
+        history = np.setdiff1d(client.items, [item])
+        return reasons.from_history(history, reasons.alignment(shared["items"], history, item))
+
+    def _solve(self, items: Floats, clients: Clients) -> Floats:
+        """Return x = (Y' C Y + reg I)^-1 Y' C r of each client, [C, F]."""
+        matrix = clients.remembered("matrix", Clients.matrix)
+        gram = items.T @ items + np.float32(self.config.reg) * np.eye(items.shape[1], dtype=np.float32)
+        people: Floats = solve_rows(matrix.indptr, matrix.indices, items, gram, np.float32(self.config.alpha))
+        return people
