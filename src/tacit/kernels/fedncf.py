@@ -10,8 +10,11 @@ of them used in the first local epoch) from negatives.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 from numba import njit
+from numpy.typing import NDArray
 
 from tacit.kernels.adam import BETA1, BETA2, adam_step
 from tacit.kernels.denormals import flush_denormals, restore_denormals
@@ -40,11 +43,12 @@ def draw_rounds(ids, ptr, items, avoid_ptr, avoid_items, n_items, negatives, epo
         most += min(n_items, (ptr[c + 1] - ptr[c]) * (1 + negatives * epochs))
     starts, row_ptr = np.zeros(n_clients + 1, np.int64), np.zeros(n_clients + 1, np.int64)
     samples = np.empty(items.size * (1 + negatives) * epochs, np.uint32)
-    rows, slots, is_positive = np.empty(most, np.int32), np.empty(most, np.int32), np.empty(most, np.bool_)
+    rows = np.empty(most + 1, np.int32)  # one more than can be used: it is written to before it is known to count
+    slots, is_positive = np.empty(most, np.int32), np.empty(most, np.bool_)
     marks = np.zeros(n_items, np.uint8)
     slot_of = np.full(n_items, -1, np.int32)
     free = np.empty(n_items // _SPARSE + 1, np.int32)
-    used = np.empty(n_items, np.int32)
+    used = np.empty(n_items + 1, np.int32)
     at = 0
     for c in range(n_clients):
         mine, barred = items[ptr[c] : ptr[c + 1]], avoid_items[avoid_ptr[c] : avoid_ptr[c + 1]]
@@ -94,11 +98,13 @@ def _give_slots(samples, slot_of, used, n_used):
     """Put slots in the place of items, new ones in the order of use; return how many there are."""
     for k in range(samples.size):
         item = samples[k] >> np.uint32(1)
-        if slot_of[item] < 0:
-            slot_of[item] = n_used
-            used[n_used] = item
-            n_used += 1
-        samples[k] = np.uint32(slot_of[item]) << np.uint32(1) | (samples[k] & np.uint32(1))
+        known = slot_of[item]
+        is_new = known < 0
+        slot = n_used if is_new else np.int64(known)
+        slot_of[item] = slot
+        used[n_used] = item  # overwritten by the next one where it is not new
+        n_used += is_new
+        samples[k] = np.uint32(slot) << np.uint32(1) | (samples[k] & np.uint32(1))
     return n_used
 
 
@@ -144,14 +150,33 @@ def _write_sorted(used, slot_of, marks, rows, slots, is_positive):
     else:
         n = 0
         for i in range(slot_of.size):
-            if slot_of[i] >= 0:
-                rows[n] = i
-                n += 1
+            rows[n] = i
+            n += slot_of[i] >= 0
     for n in range(used.size):
         i = rows[n]
         slots[n] = slot_of[i]
         is_positive[n] = marks[i] == _MINE
         slot_of[i] = -1
+
+
+class Leaving(NamedTuple):
+    """Where the moves of a cohort go: each written out, or all added up."""
+
+    rows: NDArray[np.float32]  # [R, D], or one client's at a time
+    layers: NDArray[np.float32]  # [C, P + 1], or one client's; the last number is the weight
+    kept: NDArray[np.uint8]  # [R] which rows are added; empty: write out instead
+    row_sums: NDArray[np.int64]  # [n_items, D]
+    row_counts: NDArray[np.int64]
+    layer_sums: NDArray[np.int64]  # [1, P + 1]
+    layer_counts: NDArray[np.int64]
+    largest: NDArray[np.float32]  # [1] a value that may be added, or one that was and is larger
+
+
+def written(n_rows: int, n_clients: int, width: int, n_layers: int) -> Leaving:
+    """Return room to write all moves out."""
+    rows, layers = np.empty((n_rows, width), np.float32), np.empty((n_clients, n_layers + 1), np.float32)
+    none, table = np.empty(0, np.int64), np.empty((0, 0), np.int64)
+    return Leaving(rows, layers, np.empty(0, np.uint8), table, none, table, none, np.zeros(1, np.float32))
 
 
 @njit(cache=True, nogil=True, error_model="numpy", fastmath=FAST)
@@ -215,14 +240,13 @@ def _widest(row_ptr):
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def learn_products(draws, epochs, batch, items, theta, people, rate, root, weights, scale, rows_out, layers_out):
+def learn_products(draws, epochs, batch, items, theta, people, rate, root, weights, scale, out):
     """Let every client learn a model without a tower; `people` [C, D] move in place.
 
     z = bias + head . (u * i). With c = head * u, the score of a row is bias + c . i and the gradient of every row is a
     number times c, so the sub-table is kept transposed [D, L] and all loops run along its long side.
 
-    `weights` [2, C] multiply what leaves: `rows_out` [R, D] moves of the rows, `layers_out` [C, P + 1] moves of the
-    layers and the weight itself, all rounded to the grid.
+    `weights` [2, C] multiply what leaves: the moves of rows and of layers, all rounded to the grid; see `Leaving`.
     """
     before = flush_denormals()
     starts, samples, row_ptr, rows, slots, _ = draws
@@ -238,8 +262,9 @@ def learn_products(draws, epochs, batch, items, theta, people, rate, root, weigh
             row, slot = items[rows[r]], slots[r]
             for f in range(width):
                 table[f, slot] = row[f]
-        m[:, : b - a] = 0
-        v[:, : b - a] = 0
+        for f in range(width):
+            m[f, : b - a] = 0
+            v[f, : b - a] = 0
         own[0], own[1:] = people[client], 0
         layers[0], layers[1:] = theta, 0
         n = (starts[client + 1] - starts[client]) // epochs
@@ -263,36 +288,59 @@ def learn_products(draws, epochs, batch, items, theta, people, rate, root, weigh
                 adam_step(layers[0], layers[1], layers[2], layers[3], rate[step], root[step])
                 step += 1
         people[client] = own[0]
+        moved = out.rows[a:b] if out.kept.size == 0 else out.rows[: b - a]
         for f in range(width):
-            for r in range(a, b):
-                rows_out[r, f] = table[f, slots[r]]
-        _leave_rows(rows_out[a:b], items, rows[a:b], weights[0, client], scale)
-        _leave(layers[0], theta, weights[1, client], scale, layers_out[client])
+            for r in range(b - a):
+                moved[r, f] = table[f, slots[a + r]]
+        _leave(moved, items, rows[a:b], layers[0], theta, weights[:, client], scale, out, client, a)
     restore_denormals(before)
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _leave_rows(moved, items, rows, weight, scale):
-    """Turn rows that have moved into their moves, weighted and on the grid."""
-    factor, unit = weight * scale, np.float32(1) / scale
+def _leave(moved, items, rows, layers, theta, weights, scale, out, client, first):
+    """Turn what a client has learnt into moves, weighted and on the grid; add them up where that is asked for."""
+    unit, adds = np.float32(1) / scale, out.kept.size > 0
     for r in range(rows.size):
         before = items[rows[r]]
         for f in range(before.size):
-            moved[r, f] = np.rint((moved[r, f] - before[f]) * factor) * unit
-
-
-@njit(cache=True, nogil=True, error_model="numpy")
-def _leave(moved, theta, weight, scale, out):
-    factor, unit = weight * scale, np.float32(1) / scale
+            moved[r, f] = np.rint((moved[r, f] - before[f]) * (weights[0] * scale)) * unit
+    ends = out.layers[0 if adds else client]
     for k in range(theta.size):
-        out[k] = np.rint((moved[k] - theta[k]) * factor) * unit
-    out[theta.size] = np.rint(factor) * unit
+        ends[k] = np.rint((layers[k] - theta[k]) * (weights[1] * scale)) * unit
+    ends[theta.size] = np.rint(weights[1] * scale) * unit
+    if adds:
+        out.largest[0] = _larger(moved.reshape(-1), out.largest[0])
+        out.largest[0] = _larger(ends, out.largest[0])
+        for r in range(rows.size):
+            if out.kept[first + r]:
+                _add(moved[r], scale, out.row_sums[rows[r]])
+                out.row_counts[rows[r]] += 1
+        _add(ends, scale, out.layer_sums[0])
+        out.layer_counts[0] += 1
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def learn_towers(
-    draws, epochs, batch, items, theta, people, sizes, product, rate, root, weights, scale, rows_out, layers_out
-):
+def _add(values, scale, sums):
+    """Add values on the grid as whole numbers, which fit into 32 bits."""
+    for k in range(values.size):
+        sums[k] += np.int64(np.int32(values[k] * scale))
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _larger(values, largest):
+    """Return `largest`, or a value that is larger or NaN if there is one."""
+    n = 0
+    for k in range(values.size):
+        n += not abs(values[k]) <= largest
+    if n > 0:
+        for x in values:
+            if not abs(x) <= largest:
+                largest = abs(x)
+    return largest
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def learn_towers(draws, epochs, batch, items, theta, people, sizes, product, rate, root, weights, scale, out):
     """Let every client learn a model with a tower, and with a product if `product` is not 0; otherwise as above.
 
     Her half of the first layer's input is the same for all her samples, so it is folded into the bias: the tower then
@@ -337,11 +385,11 @@ def learn_towers(
                 adam_step(layers[0], layers[1], layers[2], layers[3], rate[step], root[step])
                 step += 1
         people[client] = own[0]
-        for r in range(a, b):
+        moved = out.rows[a:b] if out.kept.size == 0 else out.rows[: b - a]
+        for r in range(b - a):
             for f in range(width):
-                rows_out[r, f] = local[slots[r], f]
-        _leave_rows(rows_out[a:b], items, rows[a:b], weights[0, client], scale)
-        _leave(layers[0], theta, weights[1, client], scale, layers_out[client])
+                moved[r, f] = local[slots[a + r], f]
+        _leave(moved, items, rows[a:b], layers[0], theta, weights[:, client], scale, out, client, a)
     restore_denormals(before)
 
 
@@ -405,13 +453,3 @@ def _tower_gradients(samples, table, own, layers, inner, product, acts, back, z,
         slot = samples[k] >> np.uint32(1)
         for f in range(half):
             g[slot, product + f] += d_x[k, f]
-
-
-@njit(cache=True, nogil=True, error_model="numpy")
-def add_rows(ids, values, kept, scale, sums, counts):
-    """Add the kept rows to sums [n, D], as whole numbers, and count them."""
-    for r in range(ids.size):
-        if kept[r]:
-            counts[ids[r]] += 1
-            for f in range(values.shape[1]):
-                sums[ids[r], f] += np.int64(np.rint(values[r, f] * scale))

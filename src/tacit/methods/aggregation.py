@@ -48,18 +48,14 @@ class Average:
         `counts` says who spoke of each row, `weight` is the sum of the layers' weights. `shrink` adds so many people
         who would leave every row as it is: a row that few have learnt is then believed less.
         """
-        people: Array = counts.astype(np.float64) if self.by_row else np.full(len(counts), float(n_clients))
+        people: Array = counts if self.by_row else np.full(len(counts), n_clients)
         each = weight / n_clients if self.weighs_rows and n_clients else 1.0
-        return _divided(sums, ((people + shrink) * each)[:, None], (counts > 0)[:, None])
+        by = np.where(counts > 0, (people + shrink) * each, np.inf)
+        return sums * (1.0 / by).astype(np.float32)[:, None]
 
     def layers(self, sums: Floats, weight: float) -> Floats:
         """Return the average move of the layers [P] from their weighted sum."""
-        return _divided(sums, np.array(weight), np.array(weight > 0))
-
-
-def _divided(sums: Floats, by: Array, where: Array) -> Floats:
-    found: Floats = np.where(where, sums / np.where(where, by, 1.0), 0.0).astype(np.float32)
-    return found
+        return sums * np.float32(1.0 / weight if weight > 0 else 0.0)
 
 
 AVERAGES = {

@@ -19,7 +19,7 @@ from pydantic import Field, PositiveInt
 
 from tacit.errors import MethodError
 from tacit.kernels.adam import corrections
-from tacit.kernels.fedncf import add_rows, draw_rounds, learn_products, learn_towers
+from tacit.kernels.fedncf import Leaving, draw_rounds, learn_products, learn_towers, written
 from tacit.methods import reasons
 from tacit.methods.aggregation import AVERAGES
 from tacit.methods.base import Schedule, register
@@ -95,11 +95,12 @@ class _Trained:
     ) -> tuple[Update, Mapping[str, Array]]:
         """Learn on each device for some local epochs; write the moves of the rows it touched and of the layers."""
         draws = self.draw(clients, key)
-        rows, layers, people = self._learnt(shared, private["users"], clients, ring, draws)
         n_clients = len(clients)
+        out = written(len(draws[3]), n_clients, self.shape.width, self.shape.n_layers)
+        people = self._learnt(shared, private["users"], clients, ring, draws, out)
         tables = {
-            "items": Rows(draws[2], draws[3], rows),
-            "layers": Rows(np.arange(n_clients + 1), np.zeros(n_clients, np.int32), layers),
+            "items": Rows(draws[2], draws[3], out.rows),
+            "layers": Rows(np.arange(n_clients + 1), np.zeros(n_clients, np.int32), out.layers),
         }
         sensitive = {"items": draws[5], "layers": np.zeros(n_clients, bool)}
         return Update(clients.ids, tables, sensitive), {"users": people}
@@ -114,23 +115,25 @@ class _Trained:
         return found
 
     def _learnt(
-        self, shared: Mapping[str, Array], users: Floats, clients: Clients, ring: Ring, draws: tuple[NDArray[Any], ...]
-    ) -> tuple[Floats, Floats, Floats]:
-        """Return the moves of rows [R, width] and of layers [C, P + 1], on the grid, and the new vectors."""
-        c = self.config
-        theta = np.ascontiguousarray(shared["layers"][0, :-1])
-        rows = np.empty((len(draws[3]), self.shape.width), np.float32)
-        layers = np.empty((len(clients), len(theta) + 1), np.float32)
-        people = users.copy()
+        self,
+        shared: Mapping[str, Array],
+        users: Floats,
+        clients: Clients,
+        ring: Ring,
+        draws: tuple[NDArray[Any], ...],
+        out: Leaving,
+    ) -> Floats:
+        """Fill `out` with moves on the grid, and return the new vectors."""
+        c, people = self.config, users.copy()
         longest = int(np.diff(draws[0]).max(initial=0)) // c.local_epochs
         steps = corrections(0, c.local_epochs * -(-longest // c.batch_size), c.learning_rate)
         weights = AVERAGES[c.aggregation].weights(clients.sizes, ring)
-        start = draws, c.local_epochs, c.batch_size, shared["items"], theta, people
+        start = draws, c.local_epochs, c.batch_size, shared["items"], shared["layers"][0, :-1], people
         if self.shape.layers:
-            learn_towers(*start, self.shape.sizes, self.shape.product, *steps, weights, ring.scale, rows, layers)
+            learn_towers(*start, self.shape.sizes, self.shape.product, *steps, weights, ring.scale, out)
         else:
-            learn_products(*start, *steps, weights, ring.scale, rows, layers)
-        return rows, layers, people
+            learn_products(*start, *steps, weights, ring.scale, out)
+        return people
 
     def sum_cohort(
         self,
@@ -145,22 +148,29 @@ class _Trained:
         """Add up a cohort's rows without messages in between."""
         draws = self.draw(clients, keys[0])
         _, _, ptr, ids, _, positive = draws
-        rows, layers, people = self._learnt(shared, private["users"], clients, ring, draws)
-        for values in (rows, layers):
-            ring.fits(float(np.abs(values).max(initial=0.0)))
-        kept = np.ones(len(ids), np.uint8)
-        if disclosure is not None:
+        n_clients, width = len(clients), self.shape.width
+        kept = np.ones(max(1, len(ids)), np.uint8)
+        if disclosure is not None and len(ids):
             kept = disclosure.keep(clients.ids, ptr, ids, positive, keys[1])
-        add_rows(ids, rows, kept, ring.scale, total.sums["items"], total.counts["items"])
-        first = np.zeros(len(clients), np.int32)
-        add_rows(
-            first, layers, np.ones(len(clients), np.uint8), ring.scale, total.sums["layers"], total.counts["layers"]
+        one = written(int(np.diff(ptr).max()), 1, width, self.shape.n_layers)
+        sums, counts = total.sums, total.counts
+        out = one._replace(
+            kept=kept,
+            row_sums=sums["items"],
+            row_counts=counts["items"],
+            layer_sums=sums["layers"],
+            layer_counts=counts["layers"],
+            largest=np.array([ring.largest], np.float32),
         )
-        total.n_clients += len(clients)
-        owner = np.repeat(np.arange(len(clients)), np.diff(ptr))
-        sent, others = (np.bincount(owner[mask], minlength=len(clients)) for mask in (positive & (kept > 0), ~positive))
-        size = (sent + others) * row_bytes(rows.shape[1], ring) + row_bytes(layers.shape[1], ring)
-        return Release(sent, others + 1, size), {"users": people}
+        people = self._learnt(shared, private["users"], clients, ring, draws, out)
+        ring.fits(float(out.largest[0]))
+        total.n_clients += n_clients
+        n_rows, positives = np.diff(ptr), _per_client(positive, ptr)
+        others = n_rows - positives
+        if disclosure is not None:
+            positives = _per_client(positive & (kept[: len(ids)] > 0), ptr)
+        size = (positives + others) * row_bytes(width, ring) + row_bytes(self.shape.n_layers + 1, ring)
+        return Release(positives, others + 1, size), {"users": people}
 
     def apply(self, shared: Mapping[str, Array], total: Total, ring: Ring) -> Mapping[str, Array]:
         """Average the moves and make them; rows of which nobody spoke stay."""
@@ -192,6 +202,11 @@ class _Trained:
         vectors = shared["items"] - shared["items"].mean(axis=0)
         history = np.setdiff1d(client.items, [item])
         return reasons.from_history(history, reasons.alignment(vectors, history, item))
+
+
+def _per_client(marks: NDArray[np.bool_], ptr: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Count the marked rows of each client."""
+    return np.diff(np.append(0, np.cumsum(marks, dtype=np.int64))[ptr])
 
 
 @register("fed-gmf", FedGMFConfig)

@@ -57,6 +57,11 @@ class NCF:
         shapes["head_bias"] = (1,)
         return shapes
 
+    @cached_property
+    def n_layers(self) -> int:
+        """How many numbers the layers have together."""
+        return sum(int(np.prod(shape)) for shape in self.shapes.values())
+
     def init_shared(self, n_items: int, key: Key, scale: float) -> dict[str, Array]:
         """Return the first item table, normal(0, scale), and layers: Xavier uniform, biases zero.
 

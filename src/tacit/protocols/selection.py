@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -19,9 +21,16 @@ def asked(schedule: Schedule, key: Key, number: int, n_clients: int) -> NDArray[
 def one_of_groups(key: Key, number: int, n_clients: int, n_asked: int, rounds_per_pass: int) -> NDArray[np.int64]:
     """Return the group of round `number`, where each pass deals everybody into random groups of `n_asked`."""
     in_pass, group = divmod(number, rounds_per_pass)
-    generator = np.random.Generator(np.random.Philox(key=int(key.child("pass", in_pass).word)))
-    dealt: NDArray[np.int64] = generator.permutation(n_clients)
-    return np.sort(dealt[group * n_asked : (group + 1) * n_asked])
+    return np.sort(_dealt(key.child("pass", in_pass), n_clients)[group * n_asked : (group + 1) * n_asked])
+
+
+@lru_cache(maxsize=2)
+def _dealt(key: Key, n_clients: int) -> NDArray[np.int64]:
+    """Everybody in a random order; the rounds of a pass share it."""
+    generator = np.random.Generator(np.random.Philox(key=int(key.word)))
+    order: NDArray[np.int64] = generator.permutation(n_clients)
+    order.flags.writeable = False
+    return order
 
 
 def chosen(key: Key, number: int, n_clients: int, n_asked: int) -> NDArray[np.int64]:

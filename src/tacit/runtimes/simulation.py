@@ -97,6 +97,10 @@ class _Federation:
         only = stages[0] if len(stages) == 1 else None
         self.disclosure = only if isinstance(only, Disclosure) else None
         self.is_fast = not plainly and events is None and len(stages) == (self.disclosure is not None)
+        self.summing = (
+            method if self.is_fast and isinstance(method, SumsCohorts) else None
+        )  # looked up once: it is slow
+        self.downloads = method.downloads if isinstance(method, Distributes) else method.tables
         self.whole: list[tuple[slice, Clients]] = []  # the chunks of everybody, cut once
 
     def run(self, shared: dict[str, Array], private: dict[str, Array], rounds: range) -> dict[str, Array]:
@@ -117,9 +121,9 @@ class _Federation:
         total = Total.zero({name: shared[name].shape for name in method.tables})
         for positions, clients in self._chunks(number, shared):
             part = {name: array[positions] for name, array in private.items()}
-            if self.is_fast and isinstance(method, SumsCohorts):
+            if self.summing is not None:
                 keys = key.child("learn", number), key.child("seal", number, 0)
-                release, moved = method.sum_cohort(shared, part, clients, self.ring, self.disclosure, keys, total)
+                release, moved = self.summing.sum_cohort(shared, part, clients, self.ring, self.disclosure, keys, total)
             else:
                 message, moved = device_round(method, self.stages, self.ring, shared, part, clients, key, number)
                 total.add(message)
@@ -150,9 +154,7 @@ class _Federation:
         yield from self.whole
 
     def _down(self, shared: dict[str, Array]) -> int:
-        method = self.method
-        sent = method.downloads if isinstance(method, Distributes) else method.tables
-        return sum(shared[name].nbytes for name in sent)
+        return sum(shared[name].nbytes for name in self.downloads)
 
 
 def _refuse_if_diverged(method: Federated, shared: dict[str, Array], private: dict[str, Array], number: int) -> None:
