@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 
 from tacit.evaluation.lists import CategoryBias, bias_disparity
-from tacit.methods.base import methods
 from tacit.report.folder import Run
 from tacit.reproduce import fpl_figures as draw
 from tacit.reproduce import fpl_published as printed
@@ -129,8 +128,6 @@ def published(lab: Lab, tables: Mapping[str, Any]) -> Any:
 
 def _all_methods(lab: Lab, chosen: Choices) -> list[Measured]:
     plain = {name: {"name": name} for name in ("random", POPULAR)} | chosen.baselines
-    if "fcf" in methods():
-        plain["fcf"] = {"name": "fcf", "factors": chosen.baselines["bpr-mf"]["factors"]}
     made = []
     for name in (name for name in ORDER if name in plain):
         options = " ".join(f"{key}={value}" for key, value in plain[name].items() if key != "name")
@@ -186,13 +183,11 @@ def _beside(rows: Sequence[Row]) -> dict[str, Any]:
 def _notes(chosen: Choices, measured: Sequence[Measured]) -> list[str]:
     leaking = [method.label for method in measured if method.leaks]
     verdict = f"people who learn alone beat Most Popular: {', '.join(leaking)} (not reported)" if leaking else "no leak"
-    missing = [] if "fcf" in methods() else ["FCF is not among the methods of this version."]
     return [
         *chosen.notes(),
         "An epoch of sFPL+ and pFPL+ in the papers trains T = R+/|U| times as long as the text says (table 4 shows it),"
         " so these two go on while validation improves; '(50 passes)' is the text's reading.",
         f"Leak test with {TWINS} local-only twins of each method: {verdict}.",
-        *missing,
         "The papers' VAE is not run here.",
     ]
 

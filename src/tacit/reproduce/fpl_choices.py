@@ -2,7 +2,8 @@
 
 BPR-MF chooses the length of the vectors among {10, 20, 50}, with alpha in {0.005, 0.05, 0.5} and 10 to 50 passes. The
 papers then take its alpha for FPL too; a step that suits one client is too large where many are summed, so here each
-configuration chooses its own alpha (at pi = 1), and its own number of passes for every pi.
+configuration chooses its own alpha among the papers' three and 0.02 between them (at pi = 0.1 and 1, the better of the
+two counts), and its own number of passes for every pi. FCF chooses its step among the papers' three.
 
 An epoch of sFPL+ and pFPL+ is not what the papers' text says. Their table 4 (Brazil: TCC = 50 R+ (|I| + T (1 + pi)) and
 35 R+ (...)) shows R+ visits to clients in an epoch of all four configurations, and each visit of a + configuration
@@ -19,8 +20,11 @@ from typing import Any
 from tacit.reproduce.lab import Lab
 
 RATES = (0.005, 0.05, 0.5)
+STEPS = (0.005, 0.02, 0.05, 0.5)
+STEPS_AT = (0.1, 1.0)  # pi at which the step is chosen
 FACTORS = (10, 20, 50)
 PASSES, LOOK = 50, 10
+FCF_PASSES, FCF_LOOK = 20, 5
 LONG_PASSES, LONG_LOOK, LONG_PATIENCE = 600, 20, 5
 SHORT_PIS = (0.1, 0.5, 1.0)  # of the figures within 50 passes, which stand in tables only
 PIS = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
@@ -106,23 +110,23 @@ def choices(lab: Lab) -> Choices:
     """Return the options for a dataset: searched on validation once, each part kept, or fixed for a quick look."""
     if lab.quick:
         return _fixed()
-    limits = {
-        "rates": RATES,
-        "factors": FACTORS,
+    grid = {"rates": RATES, "factors": FACTORS, "passes": (PASSES, LOOK), "neighbours": NEIGHBOURS}
+    baselines = lab.remembered("fpl-baselines", grid, lambda: _baselines(lab))
+    fcf = lab.remembered("fpl-fcf", {**grid, "fcf": (FCF_PASSES, FCF_LOOK)}, lambda: _fcf(lab, baselines))
+    factors = baselines["bpr-mf"]["factors"]
+    asked = {
+        "steps": (STEPS, STEPS_AT),
+        "factors": factors,
         "passes": (PASSES, LOOK),
         "long": (LONG_PASSES, LONG_LOOK, LONG_PATIENCE),
         "pis": (PIS, SHORT_PIS),
-        "neighbours": NEIGHBOURS,
     }
-    baselines = lab.remembered("fpl-baselines", limits, lambda: _baselines(lab))
-    factors = baselines["bpr-mf"]["factors"]
-    asked = {**limits, "chosen": factors}
 
     def configuration(name: str) -> Choice:
         file = f"fpl-{name.removesuffix(SHORT)}{'-50' * name.endswith(SHORT)}"
         return _read(lab.remembered(file, asked, lambda: asdict(_configured(lab, name, factors))))
 
-    return Choices(baselines, {name: configuration(name) for name in (*CONFIGURATIONS, *SHORTENED)})
+    return Choices({**baselines, "fcf": fcf}, {name: configuration(name) for name in (*CONFIGURATIONS, *SHORTENED)})
 
 
 def _fixed() -> Choices:
@@ -131,9 +135,9 @@ def _fixed() -> Choices:
         name: Choice(name, 0.05, 10, passes, {pi: pi for pi in QUICK_PIS}) for name in (*CONFIGURATIONS, *SHORTENED)
     }
     bpr = {"name": "bpr-mf", "learning_rate": 0.05, "factors": 10, "epochs": QUICK_PASSES}
-    return Choices(
-        {"bpr-mf": bpr, "user-knn": {"name": "user-knn"}, "item-knn": {"name": "item-knn"}}, fixed, quick=True
-    )
+    plain: dict[str, dict[str, Any]] = {name: {"name": name} for name in ("user-knn", "item-knn")}
+    fcf = {"name": "fcf", "factors": 10, "epochs": QUICK_PASSES}
+    return Choices({"bpr-mf": bpr, **plain, "fcf": fcf}, fixed, quick=True)
 
 
 def _baselines(lab: Lab) -> dict[str, Any]:
@@ -149,6 +153,12 @@ def _baselines(lab: Lab) -> dict[str, Any]:
     return found
 
 
+def _fcf(lab: Lab, baselines: Mapping[str, Any]) -> dict[str, Any]:
+    method = {"name": "fcf", "factors": baselines["bpr-mf"]["factors"], "epochs": FCF_PASSES}
+    best = lab.search("fcf", method, {"method.learning_rate": RATES}, {"look_every": FCF_LOOK}).best
+    return {**method, "learning_rate": best.settings["method.learning_rate"], "epochs": best.passes}
+
+
 def _configured(lab: Lab, name: str, factors: int) -> Choice:
     train = lab.practice.parts.train
     local_steps = max(1, len(train.items) // len(train))
@@ -157,7 +167,8 @@ def _configured(lab: Lab, name: str, factors: int) -> Choice:
     runtime = {"look_every": LONG_LOOK, "patience": LONG_PATIENCE} if goes_on else {"look_every": LOOK}
     method = {"name": "fpl", "preset": name.removesuffix(SHORT), "factors": factors, "epochs": most}
     pis = SHORT_PIS if name in SHORTENED else PIS
-    steps = lab.search(f"alpha of {name}", {**method, "pi": 1.0}, {"method.learning_rate": RATES}, runtime)
+    grid = {"method.learning_rate": STEPS, "method.pi": STEPS_AT}
+    steps = lab.search(f"alpha of {name}", method, grid, runtime)
     rate = steps.best.settings["method.learning_rate"]
     tried = lab.search(f"pi of {name}", {**method, "learning_rate": rate}, {"method.pi": pis}, runtime)
     finite = [trial for trial in tried.trials if trial.value is not None]

@@ -57,6 +57,9 @@ def test_updates_follow_popularity_only_when_positives_leave(tmp_path: Path) -> 
 def test_options_are_searched_on_validation_once_and_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in {
         "RATES": (0.05, 500.0),
+        "STEPS": (0.05, 500.0),
+        "FCF_PASSES": 2,
+        "FCF_LOOK": 1,
         "FACTORS": (4,),
         "PASSES": 4,
         "LOOK": 2,
@@ -78,7 +81,9 @@ def test_options_are_searched_on_validation_once_and_kept(tmp_path: Path, monkey
     assert all(choice.passes[1.0] in (2, 4, 8) for choice in first.fpl.values())
     monkeypatch.setattr(Lab, "search", None)  # a second search would fail
     assert choices(lab()) == first
-    assert len(list(tmp_path.glob("fpl-*-town-*.json"))) == 7, "the baselines, four configurations and two short ones"
+    assert len(list(tmp_path.glob("fpl-*-town-*.json"))) == 8, (
+        "the baselines, FCF, four configurations and two short ones"
+    )
 
 
 def test_data_of_ones_own_has_no_published_numbers(tmp_path: Path) -> None:
