@@ -20,7 +20,7 @@ from tacit.types import Config
 
 
 class MethodChoice(Config):
-    """A method by name with its options beside it: `{name: ease, l2: 300}`, or just `ease`."""
+    """A method by name with its options beside it: `{name: ease, reg: 300}`, or just `ease`."""
 
     name: str
     label: str | None = None  # what tables call it, where a method stands more than once
@@ -137,12 +137,12 @@ def read(kind: type[T], path: Path, overrides: Iterable[str] = ()) -> T:
 
 
 def parsed(overrides: Iterable[str]) -> dict[str, Any]:
-    """Turn `["method.l2=300"]` into `{"method.l2": 300}`; values are read as YAML."""
+    """Turn `["method.reg=300"]` into `{"method.reg": 300}`; values are read as YAML."""
     settings: dict[str, Any] = {}
     for text in overrides:
         path, equals, value = text.partition("=")
         if not equals or not path.strip():
-            raise ConfigError(f"'{text}' is not an override.", "Write --set method.l2=300.")
+            raise ConfigError(f"'{text}' is not an override.", "Write --set method.reg=300.")
         try:
             settings[path.strip()] = yaml.safe_load(value)
         except yaml.YAMLError:

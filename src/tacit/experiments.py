@@ -107,6 +107,9 @@ def run(
 ) -> Run:
     """Run an experiment. With a `folder`, write it there; `data` takes the place of the configured source."""
     log = _Log()
+    if data is not None:  # a configuration cannot bring back what it was handed: say so instead of naming other data
+        handed = experiment.data.model_copy(update={"source": f"given-{data.name}"})
+        experiment = experiment.model_copy(update={"data": handed})
     bench = bench or prepare(experiment, data, progress)
     parts = bench.parts
     log.add(f"data {bench.name}: {dict(parts.counts)}")

@@ -35,7 +35,7 @@ screen = Screen()
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document and nothing else.")]
 Out = Annotated[Path, typer.Option("--out", help="Folder that receives the run folders.")]
-Set = Annotated[list[str], typer.Option("--set", help="Override an option, e.g. --set method.l2=300.")]
+Set = Annotated[list[str], typer.Option("--set", help="Override an option, e.g. --set method.reg=300.")]
 Threads = Annotated[int, typer.Option("--threads", min=1, help="Worker threads; the numbers do not depend on it.")]
 STOPPED = 130  # as a shell counts a command that Ctrl-C ended; typer turns the interrupt into it too
 DEMO = Path(__file__).parent / "demo.yaml"
@@ -52,7 +52,7 @@ def demo(out: Out = Path("runs"), as_json: Json = False) -> None:
         screen.say(f"  {called} {line}")
 
 
-@app.command(epilog="Example: tacit run --method ease --data ml-1m --set method.l2=500 --repeat 3")
+@app.command(epilog="Example: tacit run --method ease --data ml-1m --set method.reg=500 --repeat 3")
 def run(
     file: Annotated[Path | None, typer.Argument(help="An experiment in YAML; options below override it.")] = None,
     method: Annotated[str | None, typer.Option("--method", "-m", help="A method by name.")] = None,

@@ -83,8 +83,9 @@ class Run:
         """Return the k best items for a person, with reasons."""
         return self.recommender.recommend(user, k)
 
-    def save(self, folder: Path) -> Run:
+    def save(self, folder: Path | str) -> Run:
         """Write the run folder, whole or not at all, in place of an earlier one."""
+        folder = Path(folder)
         with whole_folder(folder) as partial:
             (partial / "experiment.yaml").write_text(to_yaml(self.experiment), encoding="utf-8")
             write_json(partial / "result.json", {**self.result, "run": str(folder)})

@@ -90,8 +90,9 @@ class Recommender:
                 )
         return found
 
-    def save(self, folder: Path) -> None:
+    def save(self, folder: Path | str) -> None:
         """Write everything needed to serve into a folder."""
+        folder = Path(folder)
         folder.mkdir(parents=True, exist_ok=True)
         arrays: dict[str, Any] = {f"shared.{name}": array for name, array in self.model.shared.items()}
         arrays |= {f"private.{name}": array for name, array in self.model.private.items()}
@@ -107,8 +108,9 @@ class Recommender:
         _catalog_frame(self.catalog).write_parquet(folder / "catalog.parquet")
 
     @classmethod
-    def load(cls, folder: Path) -> Recommender:
+    def load(cls, folder: Path | str) -> Recommender:
         """Read what `save` wrote."""
+        folder = Path(folder)
         try:
             about = json.loads((folder / "method.json").read_text(encoding="utf-8"))
             with np.load(folder / "model.npz", allow_pickle=False) as stored:

@@ -1,0 +1,43 @@
+"""The Python door: a frame of one's own in five lines, saved, loaded, served."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pandas as pd
+import polars as pl
+import pytest
+
+import tacit
+from tacit.config import read
+
+ROWS = [(f"p{u}", f"i{(u * 5 + k * (1 + u % 3)) % 24}", 1_600_000_000 + 60 * k) for u in range(30) for k in range(12)]
+COLUMNS = ["user", "item", "timestamp"]
+
+
+@pytest.mark.parametrize("kind", ["pandas", "polars"])
+def test_a_frame_is_learnt_from_saved_and_served(kind: str, tmp_path: Path) -> None:
+    frame = pd.DataFrame(ROWS, columns=COLUMNS) if kind == "pandas" else pl.DataFrame(ROWS, COLUMNS, orient="row")
+    run = tacit.run(tacit.Experiment(method={"name": "ease", "reg": 5}), tacit.load(frame))
+    assert 0 < run.metrics["NDCG@10"] <= 1
+    run.recommender.save(str(tmp_path / "model"))
+    loaded = tacit.Recommender.load(str(tmp_path / "model"))
+    assert loaded.recommend("p3", k=5) == run.recommend("p3", k=5)
+    assert loaded.recommend_for(["i1", "i2"], k=2)
+
+
+def test_a_run_on_data_it_was_handed_does_not_name_other_data(tmp_path: Path) -> None:
+    data = tacit.load(pl.DataFrame(ROWS, COLUMNS, orient="row"))
+    run = tacit.run(tacit.Experiment(method="most-popular"), data, folder=str(tmp_path / "run"))
+    saved = read(tacit.Experiment, tmp_path / "run" / "experiment.yaml")
+    assert saved.data.source == "given-frame"
+    with pytest.raises(tacit.TacitError, match="given-frame"):
+        tacit.run(saved)
+    assert tacit.Run.open(tmp_path / "run").metrics == run.metrics
+
+
+def test_every_public_name_is_there() -> None:
+    for name in tacit.__all__:
+        assert getattr(tacit, name) is not None
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        tacit.nothing  # noqa: B018
