@@ -55,8 +55,12 @@ class Lab:
     @cached_property
     def practice(self) -> Bench:
         """The same test part, and a validation part carved from training."""
-        cut = overridden(self.base, {"split.validation": VALIDATION})
-        return prepare(Experiment.checked(cut, "the recipe"), progress=self.progress)
+        return prepare(Experiment.checked(self._cut(), "the recipe"), progress=self.progress)
+
+    def _cut(self) -> dict[str, Any]:
+        """The recipe with a validation part: a share, or one more row where single rows are held out."""
+        single = self.base.get("split", {}).get("kind") == "leave-last-out"
+        return overridden(self.base, {"split.validation": True if single else VALIDATION})
 
     def search(
         self,
@@ -66,8 +70,7 @@ class Lab:
         runtime: Mapping[str, Any] | None = None,
     ) -> Tuned:
         """Try values of a method's options on the validation part."""
-        given = overridden(self.base, {"split.validation": VALIDATION})
-        given |= {"method": dict(method), "search": dict(values), "runtime": dict(runtime or {})}
+        given = self._cut() | {"method": dict(method), "search": dict(values), "runtime": dict(runtime or {})}
         return tune(Tuning.checked(given, "the recipe"), None, self._labelled(f"choosing {label}"), bench=self.practice)
 
     def runs(self, label: str, method: Mapping[str, Any], *, seeds: int | None = None, twins: int = 0) -> list[Run]:

@@ -1,0 +1,312 @@
+"""How far sums carry: quality against bytes per person and rounds, for methods by sums and their peers.
+
+Leave-last-out, clean negatives, unique pairs. Options and numbers of rounds are chosen on validation; fed-gmf runs as
+FedNCF's paper says. Quality is measured on the test part after every round shown; bytes are those of the simulation:
+rows sent with their ids, 8 bytes a number, and the tables received in every round, 4 bytes a number.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tacit.config import Experiment, overridden
+from tacit.experiments import Attempt, check_leak
+from tacit.methods.base import Federated, methods
+from tacit.random import Key
+from tacit.report.canvas import plain_numbers, sheet, styled
+from tacit.report.labels import name_ends
+from tacit.report.marks import SOFT, looks
+from tacit.reproduce.base import Found, reproduction
+from tacit.reproduce.lab import Lab
+from tacit.reproduce.sheets import Row, Sheet, number
+from tacit.runtimes.learning import one_blas_thread, passes
+from tacit.runtimes.simulation import Traffic
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+DATASETS = ("ml-100k", "ml-1m", "lastfm-2k", "foursquare-nyc")
+METRICS = ("HR@10", "NDCG@10")
+PRIMARY = "NDCG@10"
+TWINS = 25  # people who learn alone, for each federated method
+MANY = (1, 2, 3, 5, 10, 20, 50, 100, 200, 400)  # rounds at which long runs are looked at
+SHARES = (0.9, 0.95, 0.99)  # of EASE's quality
+SKETCHES = (16, 32, 64, 128, 256, 512)
+
+GROUPS = {"ml-100k": 20, "ml-1m": 120, "lastfm-2k": 50, "foursquare-nyc": 50}  # |c| of the paper
+FEDNCF = {"ml-100k": (0.59, 0.33), "ml-1m": (0.56, 0.31), "foursquare-nyc": (0.21, 0.14)}  # its GMF; clean data only
+ONE_SEED = ("fed-gmf",)  # hundreds of rounds
+
+Grid = Mapping[str, Sequence[Any]]
+SEARCHED: dict[str, tuple[dict[str, Any], Grid, int]] = {  # method, values, passes between looks at validation
+    "ease": ({}, {"reg": (50, 100, 200, 300, 500, 1000)}, 0),
+    "als": ({"epochs": 15}, {"factors": (16, 64), "alpha": (2.0, 10.0), "reg": (10.0, 40.0)}, 5),
+    "fed-svd": ({"epochs": 6}, {"factors": (16, 32, 64), "item_weight": (0.0, 0.25, 0.5)}, 1),
+    "fed-als": ({"epochs": 10}, {"factors": (8, 16), "alpha": (2.0, 10.0), "reg": (10.0, 40.0)}, 1),
+    "fed-ease": ({"epochs": 2}, {"sketch": (64, 128, 256), "reg": (50, 100, 300, 500, 1000)}, 1),
+    "fpl": ({"preset": "pFPL+", "epochs": 200}, {"factors": (20, 50), "learning_rate": (0.005, 0.05)}, 10),
+}
+QUICK: dict[str, dict[str, Any]] = {
+    "ease": {},
+    "als": {"factors": 8, "epochs": 3},
+    "fed-svd": {"factors": 8, "epochs": 3},
+    "fed-als": {"factors": 4, "epochs": 3},
+    "fed-ease": {"sketch": 16},
+    "fpl": {"preset": "pFPL+", "epochs": 5, "learning_rate": 0.05},
+    "fed-gmf": {"epochs": 2},
+}
+
+
+def recipe(source: str) -> dict[str, Any]:
+    """Return data, split and evaluation: 99 candidates on MovieLens 100K, 100 elsewhere; all items of other data."""
+    extra: dict[str, Any] = {"table": "tags"} if source == "lastfm-2k" else {}
+    protocol = "sampled-99" if source == "ml-100k" else "sampled-100" if source in DATASETS else "full"
+    return {
+        "data": {"source": source, "min_per_user": 5, **extra},
+        "split": {"kind": "leave-last-out"},
+        "evaluation": {"protocol": protocol, "k": [10], "primary": PRIMARY},
+    }
+
+
+@dataclass(frozen=True)
+class Point:
+    """A model after some rounds: what it reached, and what one person had sent and received until then."""
+
+    rounds: int
+    up: float  # bytes
+    down: float
+    seconds: float
+    metrics: dict[str, float]
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A method: one line of points per seed, and the local-only twin's figures if it is federated."""
+
+    name: str
+    lines: list[list[Point]]
+    settings: str
+    twin: dict[str, float] | None
+
+    def mean(self, at: int, metric: str) -> float:
+        """The mean over seeds of a metric at the point with this index."""
+        return float(np.mean([line[at].metrics[metric] for line in self.lines]))
+
+    def last(self) -> Point:
+        """The last point of the first seed: bytes hardly depend on the seed."""
+        return self.lines[0][-1]
+
+
+@reproduction("sums-quality", "Sums are enough", "Quality against bytes per person and rounds", DATASETS, recipe)
+def quality(lab: Lab) -> Found:
+    """Methods by sums beside centralised ones, other federated ones and local-only twins."""
+    chosen = _choices(lab)
+    measured = [_measured(lab, name, method) for name, method in chosen.items()]
+    rows = _rows(lab, measured)
+    federated = [one for one in measured if one.twin is not None]
+    angles, narrow = _angles(lab, chosen["fed-svd"]), _sketches(lab, chosen["fed-ease"])
+    sheets = [
+        _table(measured),
+        _until(measured),
+        Sheet(
+            "fed-svd: largest principal angle to the round before, in radians",
+            ["round", *(str(r) for r in range(1, len(angles) + 1))],
+            [["angle", *map(number, angles)]],
+        ),
+        Sheet(
+            "fed-ease: width of the sketch, one seed",
+            ["sketch", *METRICS, "KB per person up", "down"],
+            [[str(m), *(number(p.metrics[x]) for x in METRICS), _kb(p.up), _kb(p.down)] for m, p in narrow.items()],
+        ),
+    ]
+    detail = {
+        "choices": chosen,
+        "points": {one.name: [[asdict(point) for point in line] for line in one.lines] for one in measured},
+        "angles": angles,
+        "sketches": {str(m): asdict(point) for m, point in narrow.items()},
+    }
+    return Found(rows, sheets, {"quality-bytes": _drawn(federated, measured)}, _notes(lab, federated), detail)
+
+
+def _choices(lab: Lab) -> dict[str, dict[str, Any]]:
+    """Return every method with its options: searched on validation and kept, or fixed for a quick look."""
+    plain: dict[str, dict[str, Any]] = {"most-popular": {"name": "most-popular"}}
+    if lab.quick:
+        return plain | {name: {"name": name, **given} for name, given in QUICK.items() if name in methods()}
+    for name, (given, values, every) in SEARCHED.items():
+        asked = {"given": given, "values": values, "every": every}
+
+        def searched(
+            name: str = name, given: dict[str, Any] = given, values: Grid = values, every: int = every
+        ) -> dict[str, Any]:
+            grid = {f"method.{option}": tried for option, tried in values.items()}
+            runtime = {"look_every": every} if every else None
+            best = lab.search(name, {"name": name, **given}, grid, runtime).best
+            found = {path.removeprefix("method."): value for path, value in best.settings.items()}
+            return {"name": name, **given, **found, **({"epochs": best.passes} if every else {})}
+
+        plain[name] = lab.remembered(f"sums-{name}", asked, searched)
+    if "fed-gmf" in methods():
+        plain["fed-gmf"] = {"name": "fed-gmf", "clients_per_round": GROUPS.get(lab.name, 50)}
+    return plain
+
+
+def _measured(lab: Lab, name: str, method: Mapping[str, Any]) -> Measured:
+    seeds = lab.seeds[:1] if name in ONE_SEED else lab.seeds
+    lines = [_line(lab, name, method, seed) for seed in seeds]
+    settings = " ".join(f"{key}={value}" for key, value in method.items() if key != "name")
+    experiment = _experiment(lab, method, lab.seeds[0])
+    twin = None
+    if isinstance(experiment.method.build(), Federated):
+        lab.progress(f"{lab.name}: {name}: learning alone", 0, 0)
+        leak = check_leak(experiment.method.build(), experiment, lab.parts)
+        twin = leak.twin if leak is not None else {}
+    return Measured(name, lines, settings, twin)
+
+
+def _experiment(lab: Lab, method: Mapping[str, Any], seed: int) -> Experiment:
+    given = overridden(lab.base, {"seed": seed, "method": dict(method), "evaluation.twin_people": TWINS})
+    return Experiment.checked(given, "the recipe")
+
+
+def _line(lab: Lab, name: str, method: Mapping[str, Any], seed: int) -> list[Point]:
+    """Learn once, and look at the test part on the way: nothing is chosen by these looks."""
+    experiment = _experiment(lab, method, seed)
+    attempt, built, train = Attempt.on(experiment, lab.parts), experiment.method.build(), lab.parts.train
+    is_federated = isinstance(built, Federated)
+    traffic = Traffic.none(len(train)) if is_federated else None
+    total = built.schedule(train).passes if is_federated else 0
+    points, spent = [], 0.0
+    with one_blas_thread():
+        learning = passes(
+            built, train, lab.parts.catalog, Key(seed).child("learn"), (), experiment.runtime.ring, traffic
+        )
+        started = time.perf_counter()
+        for done, model in enumerate(learning, 1):
+            spent += time.perf_counter() - started
+            lab.progress(f"{lab.name}: {name}, seed {seed}", done, total)
+            if done == total or (is_federated and (total <= 12 or done in MANY)):
+                up, down = (float(b.mean()) for b in (traffic.bytes_up, traffic.bytes_down)) if traffic else (0.0, 0.0)
+                found = attempt.judged(model, lab.parts.test, lists=False).overall
+                points.append(Point(done, up, down, spent, {m: found[m] for m in METRICS}))
+            started = time.perf_counter()
+        if not is_federated:
+            found = attempt.judged(model, lab.parts.test, lists=False).overall
+            points.append(Point(0, 0.0, 0.0, spent, {m: found[m] for m in METRICS}))
+    return points
+
+
+def _rows(lab: Lab, measured: Sequence[Measured]) -> list[Row]:
+    known = dict(zip(METRICS, FEDNCF.get(lab.name, ()), strict=False)) if lab.is_named else {}
+    rows = []
+    for one in measured:
+        for metric in METRICS:
+            values = [line[-1].metrics[metric] for line in one.lines]
+            published = known.get(metric) if one.name == "fed-gmf" else None
+            rows.append(Row.of(one.name, metric, values, published, one.settings))
+        if one.twin is not None:
+            last = one.last()
+            rows += [Row.of(f"{one.name}, alone", metric, [one.twin[metric]]) for metric in METRICS if one.twin]
+            rows.append(Row.of(one.name, "KB per person up", [last.up / 1e3], None, one.settings))
+            rows.append(Row.of(one.name, "KB per person down", [last.down / 1e3], None, one.settings))
+            rows.append(Row.of(one.name, "rounds", [float(last.rounds)], None, one.settings))
+    return rows
+
+
+def _table(measured: Sequence[Measured]) -> Sheet:
+    lines = []
+    for one in measured:
+        last, cells = one.last(), []
+        for metric in METRICS:
+            values = [line[-1].metrics[metric] for line in one.lines]
+            cells.append(
+                number(float(np.mean(values))) + (f" ± {np.std(values, ddof=1):.4f}" if len(values) > 1 else "")
+            )
+        alone = one.twin.get(PRIMARY) if one.twin else None
+        sent = [str(last.rounds), _kb(last.up), _kb(last.down)] if one.twin is not None else ["–", "–", "–"]
+        lines.append([one.name, *cells, number(alone), *sent, f"{last.seconds:.2f}", one.settings])
+    columns = ["method", *METRICS, f"alone {PRIMARY}", "rounds", "KB per person up", "down", "seconds", "options"]
+    return Sheet("Quality, and what it costs a person", columns, lines)
+
+
+def _until(measured: Sequence[Measured]) -> Sheet:
+    """KB per person, both ways, until a share of EASE's quality is reached."""
+    ease = next(one.mean(-1, PRIMARY) for one in measured if one.name == "ease")
+    lines = []
+    for one in measured:
+        if one.twin is None:
+            continue
+        cells = []
+        for share in SHARES:
+            reached = [p for i, p in enumerate(one.lines[0]) if one.mean(i, PRIMARY) >= share * ease]
+            cells.append(f"{_kb(reached[0].up + reached[0].down)} ({reached[0].rounds})" if reached else "–")
+        lines.append([one.name, *cells])
+    columns = ["method", *(f"{share:.0%} of EASE" for share in SHARES)]
+    return Sheet(f"KB per person, both ways, until {PRIMARY} is reached (after so many rounds)", columns, lines)
+
+
+def _angles(lab: Lab, method: Mapping[str, Any]) -> list[float]:
+    experiment = _experiment(lab, method, lab.seeds[0])
+    with one_blas_thread():
+        for model in passes(experiment.method.build(), lab.parts.train, lab.parts.catalog, Key(lab.seeds[0])):
+            last = model
+    return [float(angle) for angle in last.shared["angles"]]
+
+
+def _sketches(lab: Lab, method: Mapping[str, Any]) -> dict[int, Point]:
+    widths = [m for m in SKETCHES[: 2 if lab.quick else None] if m <= lab.parts.catalog.n_items]
+    return {m: _line(lab, f"fed-ease, sketch {m}", {**method, "sketch": m}, lab.seeds[0])[-1] for m in widths}
+
+
+def _notes(lab: Lab, federated: Sequence[Measured]) -> list[str]:
+    quick = ["Quick: fixed options and few passes. These numbers say nothing about the methods."] if lab.quick else []
+    gmf = (
+        ["fed-gmf runs with one seed and the options of its paper, whose figures stand beside."]
+        if any(one.name == "fed-gmf" for one in federated)
+        else ["fed-gmf is not among the methods of this version."]
+    )
+    return [
+        *quick,
+        "Options and rounds were chosen on the validation part; the test part was looked at along the way to draw the "
+        "lines, and nothing was chosen by it.",
+        f"'alone': the same method learnt by {TWINS} people each from her own history only.",
+        *gmf,
+    ]
+
+
+def _drawn(federated: Sequence[Measured], measured: Sequence[Measured]) -> Figure:
+    """Draw quality against bytes per person; every mark is a round that was looked at."""
+    with styled():
+        figure, (axes,) = sheet(3.8)
+        marks = looks([one.name for one in federated])
+        ends, named = [], []
+        for one in federated:
+            xs = [(point.up + point.down) / 1e6 for point in one.lines[0]]
+            ys = [one.mean(i, PRIMARY) for i in range(len(xs))]
+            axes.plot(xs, ys, **marks[one.name].line)
+            rounds = one.last().rounds
+            ends.append((xs[-1], ys[-1]))
+            named.append((f"{one.name}, {rounds} round{'s' if rounds > 1 else ''}", marks[one.name].colour))
+        for name in ("ease", "als", "most-popular"):
+            level = next(one.mean(-1, PRIMARY) for one in measured if one.name == name)
+            axes.axhline(level, color=SOFT, linewidth=1, linestyle=(0, (2, 2)))
+            axes.annotate(
+                name, (0.01, level), (0, 2), ("axes fraction", "data"), "offset points", color=SOFT, fontsize=8
+            )
+        axes.set_xscale("log")
+        plain_numbers(axes.xaxis)
+        axes.set_xlabel("MB per person, sent and received (log scale)")
+        axes.set_ylabel(PRIMARY)
+        name_ends(figure, axes, ends, named)
+        figure.draw_without_rendering()
+        figure.set_layout_engine("none")  # the layout is found once and kept for every format
+        return figure
+
+
+def _kb(size: float) -> str:
+    return f"{size / 1e3:,.0f}"
