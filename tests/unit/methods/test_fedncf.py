@@ -1,0 +1,180 @@
+"""GMF, MLP and NeuMF on devices, on worlds whose right answer is known."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tacit.errors import ConfigError, DivergedError, MethodError
+from tacit.methods.base import build, options
+from tacit.privacy.disclosure import Disclosure, DisclosureConfig
+from tacit.random import Key
+from tacit.runtimes.simulation import Traffic, simulate
+from tacit.types import Catalog, Clients, Model, Vocabulary, offsets
+from tacit.updates import Ring, Total
+
+NAMES = ("fed-gmf", "fed-mlp", "fed-neumf")
+EVERY = pytest.mark.parametrize("name", NAMES)
+KEY, RING = Key(1), Ring()
+Cohort = Callable[..., Clients]
+
+
+def catalog_of(clients: Clients) -> Catalog:
+    return Catalog(Vocabulary(np.arange(clients.n_items)))
+
+
+def world(people: int = 60, items: int = 20) -> Clients:
+    """Even people like even items, odd people odd ones."""
+    rng = np.random.default_rng(0)
+    histories = [np.sort(rng.choice(np.arange(p % 2, items, 2), items // 4, replace=False)) for p in range(people)]
+    ptr = offsets(np.array([len(h) for h in histories]))
+    return Clients(np.arange(people), ptr, np.concatenate(histories).astype(np.int32), items)
+
+
+def method_of(name: str, **given: Any) -> Any:
+    return build(name, options(name, {"epochs": 2, "factors": 4} | given))
+
+
+def learnt(method: Any, clients: Clients, **given: Any) -> Model:
+    for model in simulate(method, given.pop("stages", []), RING, clients, catalog_of(clients), KEY, **given):
+        last = model
+    return last.copy()
+
+
+@EVERY
+def test_two_tastes_are_learnt(name: str) -> None:
+    clients = world()
+    method = method_of(name, epochs=60, learning_rate=0.01, batch_size=16, init_scale=0.1, factors=8)
+    model = learnt(method, clients)
+    scores = method.score(model.shared, model.private, clients)
+    unseen = clients.matrix().toarray() == 0
+    own = (np.arange(20) % 2)[None, :] == (clients.ids % 2)[:, None]
+    gaps = np.array([scores[c, unseen[c] & own[c]].mean() - scores[c, unseen[c] & ~own[c]].mean() for c in range(60)])
+    assert np.mean(gaps > 0) >= 0.9, f"{np.mean(gaps > 0):.0%} are recommended what they like"
+    rows, items = np.array([0, 3, 59]), np.array([19, 2, 7])
+    pairs = method.score_pairs(model.shared, model.private, rows, items, clients)
+    np.testing.assert_allclose(pairs, scores[rows, items], rtol=2e-5, atol=1e-5)
+
+
+@EVERY
+@pytest.mark.parametrize("aggregation", ["mf-fedavg", "fedavg", "simple-avg"])
+@pytest.mark.parametrize("bits", [32, 64])
+def test_adding_cohorts_at_once_equals_writing_every_message(name: str, aggregation: str, bits: int) -> None:
+    clients, ring = world(), Ring(bits=bits)
+    catalog, method = catalog_of(clients), method_of(name, aggregation=aggregation, clients_per_round=7, shrink=0.5)
+    config = DisclosureConfig.checked({"pi": 0.4, "never_items": (3,)}, "privacy")
+    for stages in ([], [Disclosure.build(config, Vocabulary(clients.ids), catalog, Key(3))]):
+        found = []
+        for plainly in (False, True):
+            traffic = Traffic.none(len(clients))
+            for model in simulate(method, stages, ring, clients, catalog, KEY, traffic, plainly=plainly):
+                last = model
+            found.append({**last.shared, **last.private, **vars(traffic)})
+        for array in found[0]:
+            assert np.array_equal(found[0][array], found[1][array]), array
+
+
+@EVERY
+def test_everybody_is_asked_once_in_a_global_round(name: str) -> None:
+    clients, traffic = world(), Traffic.none(60)
+    learnt(method_of(name, epochs=3, clients_per_round=7), clients, traffic=traffic)
+    assert (traffic.rounds == 3).all()
+
+
+@EVERY
+def test_a_row_is_the_mean_over_those_who_moved_it(name: str) -> None:
+    clients = world()
+    method = method_of(name)
+    model = method.init(clients, catalog_of(clients), KEY)
+    update, _ = method.learn(model.shared, model.private, clients, RING, KEY)
+    total = Total.zero({table: model.shared[table].shape for table in method.tables})
+    _, _ = method.sum_cohort(model.shared, model.private, clients, RING, None, (KEY, KEY), total)
+    moved = method.apply(model.shared, total, RING)
+    rows, layers = update.tables["items"], update.tables["layers"].values
+    for item in range(clients.n_items):
+        mean = rows.values[rows.ids == item].mean(axis=0)
+        np.testing.assert_allclose(moved["items"][item] - model.shared["items"][item], mean, atol=1e-6)
+    mean = layers[:, :-1].sum(axis=0) / layers[:, -1].sum()
+    np.testing.assert_allclose((moved["layers"] - model.shared["layers"])[0, :-1], mean, atol=1e-6)
+
+
+CHANGES: dict[str, Any] = {
+    "factors": 3,
+    "learning_rate": 0.01,
+    "epochs": 3,
+    "local_epochs": 1,
+    "clients_per_round": 7,
+    "batch_size": 16,
+    "negatives": 2,
+    "init_scale": 0.1,
+    "aggregation": "simple-avg",
+    "shrink": 1.0,
+    "server_rate": 0.5,
+    "layers": (5, 4),
+}
+
+
+@EVERY
+def test_every_option_has_an_effect(name: str) -> None:
+    clients, usual = world(), method_of(name)
+    before = learnt(usual, clients)
+    scores = usual.score(before.shared, before.private, clients)
+    for option in type(usual.config).model_fields:
+        method = method_of(name, **{option: CHANGES[option]})
+        model = learnt(method, clients)
+        assert not np.array_equal(scores, method.score(model.shared, model.private, clients)), option
+
+
+@EVERY
+def test_items_to_avoid_are_never_trained_as_negatives(name: str, cohort: Cohort) -> None:
+    clients = world(4)
+    avoid = cohort([[11], [10], [13], [12]], 20)
+    told = replace(clients, avoid=avoid)
+    method = method_of(name)
+    for number in range(30):
+        starts = method.draw(told, KEY.child(number))
+        for c in range(4):
+            assert avoid.of(c)[0] not in starts[3][starts[2][c] : starts[2][c + 1]]
+    assert not np.array_equal(learnt(method, told).shared["items"], learnt(method, clients).shared["items"])
+
+
+@EVERY
+def test_people_with_everything_or_nothing_take_part(name: str, cohort: Cohort) -> None:
+    """Nothing is left to draw from for the first; the second has no sample, weighs nothing and moves nothing."""
+    clients = cohort([list(range(6)), [], [2]], 6)
+    method = method_of(name, aggregation="fedavg", clients_per_round=1)
+    model = learnt(method, clients)
+    for array in (*model.shared.values(), *model.private.values()):
+        assert np.isfinite(array).all()
+    first = method.init(clients, catalog_of(clients), KEY.child("init"))
+    assert np.array_equal(model.private["users"][1], first.private["users"][1])
+    alone = learnt(method, clients.take([0]))
+    assert np.isfinite(alone.shared["items"]).all()
+    with pytest.raises(MethodError, match="nothing to learn from"):
+        learnt(method, clients.take([1]))
+
+
+@EVERY
+@pytest.mark.parametrize("plainly", [False, True])
+def test_runaway_learning_is_refused_before_it_reaches_the_model(name: str, plainly: bool) -> None:
+    with pytest.raises(DivergedError):
+        learnt(method_of(name, learning_rate=1e6), world(), plainly=plainly)
+
+
+def test_layers_that_do_not_fit_are_refused() -> None:
+    for layers in ((), (8, 0), (8, -1)):
+        with pytest.raises(ConfigError, match="layers"):
+            options("fed-neumf", {"layers": layers})
+    method, clients = method_of("fed-mlp", layers=(8, 4)), world()
+    model = learnt(method, clients)
+    with pytest.raises((MethodError, ValueError)):
+        method_of("fed-mlp", layers=(8, 5)).score(model.shared, model.private, clients)
+
+
+def test_what_leaves_is_not_ordered_by_what_she_did(cohort: Cohort) -> None:
+    draws = method_of("fed-gmf").draw(cohort([[40, 60, 80]], 100), KEY)
+    assert (np.diff(draws[3]) > 0).all(), "rows leave in the order of items"
