@@ -25,7 +25,7 @@ STEPS_AT = (0.1, 1.0)  # pi at which the step is chosen
 FACTORS = (10, 20, 50)
 PASSES, LOOK = 50, 10
 FCF_PASSES, FCF_LOOK = 20, 5
-LONG_PASSES, LONG_LOOK, LONG_PATIENCE = 600, 20, 5
+LONG_PASSES, LONG_LOOK, LONG_PATIENCE = 600, 20, 10
 SHORT_PIS = (0.1, 0.5, 1.0)  # of the figures within 50 passes, which stand in tables only
 PIS = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
 NEIGHBOURS = tuple(range(10, 101, 10))
@@ -114,16 +114,10 @@ def choices(lab: Lab) -> Choices:
     baselines = lab.remembered("fpl-baselines", grid, lambda: _baselines(lab))
     fcf = lab.remembered("fpl-fcf", {**grid, "fcf": (FCF_PASSES, FCF_LOOK)}, lambda: _fcf(lab, baselines))
     factors = baselines["bpr-mf"]["factors"]
-    asked = {
-        "steps": (STEPS, STEPS_AT),
-        "factors": factors,
-        "passes": (PASSES, LOOK),
-        "long": (LONG_PASSES, LONG_LOOK, LONG_PATIENCE),
-        "pis": (PIS, SHORT_PIS),
-    }
 
     def configuration(name: str) -> Choice:
         file = f"fpl-{name.removesuffix(SHORT)}{'-50' * name.endswith(SHORT)}"
+        asked = {"steps": (STEPS, STEPS_AT), "factors": factors, "limits": _limits(name)}
         return _read(lab.remembered(file, asked, lambda: asdict(_configured(lab, name, factors))))
 
     return Choices({**baselines, "fcf": fcf}, {name: configuration(name) for name in (*CONFIGURATIONS, *SHORTENED)})
@@ -159,18 +153,22 @@ def _fcf(lab: Lab, baselines: Mapping[str, Any]) -> dict[str, Any]:
     return {**method, "learning_rate": best.settings["method.learning_rate"], "epochs": best.passes}
 
 
+def _limits(name: str) -> dict[str, Any]:
+    """Return how long a configuration may learn, how often it is looked at, and which pi are tried."""
+    if name.endswith("+"):
+        return {"most": LONG_PASSES, "look_every": LONG_LOOK, "patience": LONG_PATIENCE, "pis": PIS}
+    return {"most": PASSES, "look_every": LOOK, "patience": 0, "pis": SHORT_PIS if name in SHORTENED else PIS}
+
+
 def _configured(lab: Lab, name: str, factors: int) -> Choice:
-    train = lab.practice.parts.train
-    local_steps = max(1, len(train.items) // len(train))
-    goes_on = name.endswith("+")
-    most = min(PASSES * local_steps, LONG_PASSES) if goes_on else PASSES
-    runtime = {"look_every": LONG_LOOK, "patience": LONG_PATIENCE} if goes_on else {"look_every": LOOK}
+    train, limits = lab.practice.parts.train, _limits(name)
+    most = min(PASSES * max(1, len(train.items) // len(train)), limits["most"])
+    runtime = {"look_every": limits["look_every"], "patience": limits["patience"]}
     method = {"name": "fpl", "preset": name.removesuffix(SHORT), "factors": factors, "epochs": most}
-    pis = SHORT_PIS if name in SHORTENED else PIS
     grid = {"method.learning_rate": STEPS, "method.pi": STEPS_AT}
     steps = lab.search(f"alpha of {name}", method, grid, runtime)
     rate = steps.best.settings["method.learning_rate"]
-    tried = lab.search(f"pi of {name}", {**method, "learning_rate": rate}, {"method.pi": pis}, runtime)
+    tried = lab.search(f"pi of {name}", {**method, "learning_rate": rate}, {"method.pi": limits["pis"]}, runtime)
     finite = [trial for trial in tried.trials if trial.value is not None]
     passes = {trial.settings["method.pi"]: trial.passes for trial in finite}
     return Choice(name, rate, factors, passes, {t.settings["method.pi"]: t.value or 0.0 for t in finite})

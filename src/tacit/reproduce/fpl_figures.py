@@ -14,6 +14,7 @@ from tacit.report.marks import GRID, INK, PAPER, SOFT, looks
 from tacit.reproduce.fpl_choices import CONFIGURATIONS
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 Points = Mapping[str, Sequence[tuple[float, float]]]  # configuration -> (x, y), in the order of pi
@@ -28,13 +29,15 @@ def over_pi(points: Points, label: str, reference: float | None) -> Figure:
         for name, line in points.items():
             xs, ys = zip(*line, strict=True)
             axes.plot(xs, ys, **LOOKS[name].line)
+        ends, names = [line[-1] for line in points.values()], [(name, LOOKS[name].colour) for name in points]
         if reference is not None:
             axes.axhline(reference, color=SOFT, linewidth=1, linestyle=(0, (2, 2)))
-            axes.annotate("Most Popular", (0, reference), (0, 3), textcoords="offset points", color=SOFT, fontsize=8.5)
+            ends.append((1.0, reference))
+            names.append(("Most Popular", SOFT))
         axes.set_xlabel("π: share of positive updates that leave the device")
         axes.set_ylabel(label)
         axes.margins(x=0.02)
-        name_ends(figure, axes, [line[-1] for line in points.values()], [(n, LOOKS[n].colour) for n in points])
+        name_ends(figure, axes, ends, names)
         return _settled(figure)
 
 
@@ -47,12 +50,7 @@ def against(points: Points, x_label: str, y_label: str) -> Figure:
             xs, ys = zip(*line, strict=True)
             axes.plot(xs, ys, **look.line)
             axes.plot(xs[-1], ys[-1], look.marker, color=PAPER, markeredgecolor=look.colour, markersize=7, zorder=5)
-        covered = [x for line in points.values() for x, _ in line]
-        is_wide = max(covered) > 8 * min(covered)
-        if is_wide:
-            axes.set_xscale("log")
-            plain_numbers(axes.xaxis)
-        axes.set_xlabel(f"{x_label} (log scale)" if is_wide else x_label)
+        _across(axes, [x for line in points.values() for x, _ in line], x_label)
         axes.set_ylabel(y_label)
         axes.margins(0.08)
         ends = [line[-1] for line in points.values()]
@@ -69,10 +67,8 @@ def cost(points: Mapping[str, tuple[float, float]]) -> Figure:
             look = LOOKS[name]
             axes.plot(x, y, look.marker, color=look.colour, markersize=9, markeredgecolor=PAPER, clip_on=False)
         xs, ys = zip(*points.values(), strict=True)
-        axes.set_xscale("log")
-        plain_numbers(axes.xaxis)
         axes.margins(0.15)
-        axes.set_xlabel("TCC: millions of vectors sent and received (log scale)")
+        _across(axes, xs, "TCC: millions of vectors sent and received")
         axes.set_ylabel("Precision@10")
         name_points(figure, axes, xs, ys, [(name, LOOKS[name].colour) for name in points])
         return _settled(figure)
@@ -94,7 +90,7 @@ def beside(methods: Sequence[str], panels: Mapping[str, Sequence[tuple[float | N
             if values and max(values) > 30 * min(values):
                 axes.set_xscale("log")
                 plain_numbers(axes.xaxis)
-            axes.set_xlabel(metric)
+            axes.set_xlabel(metric.replace(" / ", "\n/ "))
             axes.grid(visible=False, axis="y")
             axes.tick_params(axis="y", length=0)
         first = columns[0]
@@ -166,6 +162,17 @@ def by_category(names: Sequence[str], lines: Mapping[str, Sequence[float]]) -> F
         axes.set_xlabel("bias disparity (0: as in the histories)")
         figure.legend(loc="outside lower center", ncols=4)
         return _settled(figure)
+
+
+def _across(axes: Axes, values: Sequence[float], label: str) -> None:
+    """Label the x axis; numbers that span a decade stand on a log scale."""
+    if max(values) < 10 * min(values):
+        axes.set_xlabel(label)
+        axes.xaxis.set_major_formatter("{x:,.0f}")
+        return
+    axes.set_xscale("log")
+    plain_numbers(axes.xaxis)
+    axes.set_xlabel(f"{label} (log scale)")
 
 
 def _published_and_ours() -> list[Any]:
