@@ -5,18 +5,33 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import product
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import yaml
-from pydantic import Field, SerializeAsAny, model_serializer, model_validator
+from pydantic import Discriminator, Field, SerializeAsAny, Tag, model_serializer, model_validator
 
 from tacit.data import DataConfig, SplitConfig
 from tacit.errors import ConfigError
 from tacit.evaluation import EvaluationConfig
 from tacit.methods.base import build, options
+from tacit.privacy.clipping import ClippingConfig
 from tacit.privacy.disclosure import DisclosureConfig
 from tacit.runtimes.learning import RuntimeConfig
 from tacit.types import Config
+
+
+def _stage_name(given: Any) -> str:
+    return str(given.get("name", "disclose") if isinstance(given, Mapping) else getattr(given, "name", given))
+
+
+StageConfig = Annotated[
+    Annotated[DisclosureConfig, Tag("disclose")] | Annotated[ClippingConfig, Tag("clip")],
+    Discriminator(
+        _stage_name,
+        custom_error_type="no_such_stage",
+        custom_error_message="there is no such stage; known are disclose and clip",
+    ),
+]
 
 
 class MethodChoice(Config):
@@ -64,7 +79,7 @@ class _Bench(Config):
     seed: int = Field(42, ge=0, description="every draw of the run follows from it")
     data: DataConfig = DataConfig()
     split: SplitConfig = SplitConfig()
-    privacy: tuple[DisclosureConfig, ...] = Field((), description="stages that updates pass before they leave")
+    privacy: tuple[StageConfig, ...] = Field((), description="stages that updates pass before they leave")
     runtime: RuntimeConfig = RuntimeConfig()
     evaluation: EvaluationConfig = EvaluationConfig()
 
@@ -75,7 +90,7 @@ class Experiment(_Bench):
     method: MethodChoice
 
     @property
-    def stages(self) -> tuple[DisclosureConfig, ...]:
+    def stages(self) -> tuple[DisclosureConfig | ClippingConfig, ...]:
         """The stages on the way out; `method.pi` is shorthand for a first one."""
         pi = getattr(self.method.options, "pi", None)
         if pi is None:

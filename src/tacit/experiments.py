@@ -12,7 +12,9 @@ from tacit.config import Experiment, to_yaml
 from tacit.data import Dataset, Split, describe, load, split
 from tacit.evaluation import Evaluation, Leak, evaluate, narrow, sample_people, verdict
 from tacit.methods.base import ScoresPairs, build
-from tacit.privacy.disclosure import Disclosure
+from tacit.privacy.clipping import Clipping, ClippingConfig
+from tacit.privacy.disclosure import Disclosure, DisclosureConfig
+from tacit.privacy.outbound import Stage
 from tacit.random import Key
 from tacit.report.finish import finished
 from tacit.report.folder import Run
@@ -62,19 +64,23 @@ class Attempt:
     def learn(self, progress: Progress = silent) -> Learnt:
         """Learn, with looks at the validation part as the runtime says."""
         experiment, key, validation = self.experiment, Key(self.experiment.seed), self.validation
-        people = key.child("people")
         return learn(
             experiment.method.build(),
             self.train,
             self.catalog,
             key.child("learn"),
             experiment.runtime,
-            stages=[Disclosure.build(stage, self.user_ids, self.catalog, people) for stage in experiment.stages],
+            stages=[self._stage(stage) for stage in experiment.stages],
             look=None if validation is None else lambda model: self.judged(model, validation, lists=False).overall,
             primary=experiment.evaluation.primary,
             people=self.user_ids,
             progress=progress,
         )
+
+    def _stage(self, config: DisclosureConfig | ClippingConfig) -> Stage:
+        if isinstance(config, ClippingConfig):
+            return Clipping.build(config)
+        return Disclosure.build(config, self.user_ids, self.catalog, Key(self.experiment.seed).child("people"))
 
     def served(self, model: Model) -> Recommender:
         """Put a model behind a counter."""
