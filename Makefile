@@ -55,6 +55,7 @@ $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
 
 $(VENV)/core $(VENV)/dev $(VENV)/bench: $(VENV)/%: requirements/%.lock pyproject.toml | $(VENV)/bin/python
-	$(PIP) install --require-hashes -r $<
-	$(PIP) install --no-deps --editable .
+	@echo "Installing the packages of $< into $(VENV): a minute or two, once."
+	@$(PIP) install --require-hashes -r $<
+	@$(PIP) install --no-deps --editable .
 	@touch $@

@@ -10,9 +10,9 @@ from tacit.data import Dataset
 from tacit.evaluation import Evaluation, Pair, average, mean_interval
 from tacit.evaluation import compare as test_differences
 from tacit.experiments import Bench, folder_name, prepare, run, silent
-from tacit.report.compared import Compared, Row
+from tacit.report.compared import Compared, Row, is_leaking
 from tacit.report.figures import draw, save_figures
-from tacit.report.folder import Run, whole_folder, write_json
+from tacit.report.folder import Run, refuse_foreign, whole_folder, write_json
 from tacit.report.page import write_report
 from tacit.report.table import write_tables
 from tacit.runtimes.learning import Progress
@@ -22,6 +22,7 @@ def compare(
     comparison: Comparison, out: Path = Path("runs"), progress: Progress = silent, data: Dataset | None = None
 ) -> Compared:
     """Run every method of a comparison and write its folder: a report, tables and figures beside the runs."""
+    refuse_foreign(out / comparison.name)
     benches: dict[str, Bench] = {}
     planned = list(comparison.experiments())
     groups: list[tuple[str, list[Run]]] = []
@@ -68,10 +69,10 @@ def _one(experiment: Experiment, benches: dict[str, Bench], out: Path, progress:
 
 
 def _compared(name: str, primary: str, groups: list[tuple[str, list[Run]]]) -> Compared:
-    """Test every row against the best one on the same data; what leaks is not compared with."""
+    """Test every row against the best one under the same conditions; what leaks is not compared with."""
     tested: dict[str, Pair] = {}  # label -> its comparison with the best
-    for data in dict.fromkeys(runs[0].result["data"] for _, runs in groups):
-        peers = {label: runs for label, runs in groups if runs[0].result["data"] == data and not _leaks(runs)}
+    for bench in dict.fromkeys(_conditions(runs) for _, runs in groups):
+        peers = {label: runs for label, runs in groups if _conditions(runs) == bench and not is_leaking(runs)}
         if len(peers) > 1:
             found = test_differences({label: _evaluations(runs) for label, runs in peers.items()}, primary)
             tested |= {row.method: row.against_best for row in found.rows if row.against_best is not None}
@@ -79,8 +80,8 @@ def _compared(name: str, primary: str, groups: list[tuple[str, list[Run]]]) -> C
     for label, runs in groups:
         seeds, pair = _evaluations(runs), tested.get(label)
         ci = {metric: mean_interval(average(seeds, metric)) for metric in seeds[0].values}
-        p_values = (None, None) if pair is None else (pair.p_t_holm, pair.p_wilcoxon_holm)
-        rows.append(Row(label, tuple(runs), ci, *p_values))
+        p_t, p_wilcoxon = (None, None) if pair is None else (pair.p_t_holm, pair.p_wilcoxon_holm)
+        rows.append(Row(label, tuple(runs), ci, p_t, p_wilcoxon, _conditions(runs)))
     return Compared(name, primary, tuple(rows))
 
 
@@ -88,5 +89,8 @@ def _evaluations(runs: list[Run]) -> list[Evaluation]:
     return [run.evaluation for run in runs if run.evaluation is not None]
 
 
-def _leaks(runs: list[Run]) -> bool:
-    return any(run.result["leak"] is not None and not run.result["leak"]["ok"] for run in runs)
+def _conditions(runs: list[Run]) -> str:
+    """Return what must be equal for two rows to be comparable: data, split and protocol; seeds are paired anyway."""
+    experiment = runs[0].experiment
+    sections = (experiment.data, experiment.split, experiment.evaluation)
+    return "".join(to_yaml(section) for section in sections)

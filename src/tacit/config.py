@@ -89,6 +89,14 @@ class Experiment(_Bench):
 
     method: MethodChoice
 
+    @model_validator(mode="after")
+    def _every_option_has_an_effect(self) -> Experiment:
+        if self.runtime.look_every and not self.split.validation:
+            raise ValueError("runtime.look_every looks at a validation part; set split.validation too")
+        if self.runtime.patience and not self.runtime.look_every:
+            raise ValueError("runtime.patience counts looks; set runtime.look_every too")
+        return self
+
     @property
     def stages(self) -> tuple[DisclosureConfig | ClippingConfig, ...]:
         """The stages on the way out; `method.pi` is shorthand for a first one."""

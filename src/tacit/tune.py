@@ -126,7 +126,7 @@ def tune(
         with whole_folder(folder) as partial:
             (partial / "search.yaml").write_text(to_yaml(tuning), encoding="utf-8")
             (partial / "best.yaml").write_text(to_yaml(experiment), encoding="utf-8")
-            write_json(partial / "trials.json", tuned.as_json())
+            write_json(partial / "result.json", tuned.as_json())
             _write_csv(partial / "trials.csv", tuned)
     return tuned
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -74,7 +75,7 @@ class Vocabulary:
     def index(self, label: Label, what: str = "id") -> int:
         """Return the index of a label; '42' finds 42. Unknown labels are a DataError with the nearest known one."""
         found = self._index.get(label)
-        if found is None and isinstance(label, str) and label.lstrip("-").isdigit():
+        if found is None and isinstance(label, str) and re.fullmatch(r"-?[0-9]+", label):
             found = self._index.get(int(label))
         if found is None and isinstance(label, int):
             found = self._index.get(str(label))

@@ -62,7 +62,7 @@ def test_the_best_configuration_runs_as_written(tmp_path: Path) -> None:
     assert experiment.method.options.model_dump()["epochs"] == tuned.best.passes
     assert not experiment.split.validation
     assert run(experiment).metrics["NDCG@10"] > 0
-    stored = json.loads((tuned.folder / "trials.json").read_text())
+    stored = json.loads((tuned.folder / "result.json").read_text())
     assert [trial["settings"] for trial in stored["trials"]] == [
         {"method.learning_rate": rate, "method.factors": factors} for rate in (0.01, 0.1) for factors in (4, 8)
     ]
@@ -105,7 +105,7 @@ def test_a_preset_can_be_searched() -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"split": {}}, "split.validation is not set"),
+        ({"split": {}}, "split.validation"),
         ({"search": {}}, "search"),
         ({"search": {"method.factors": []}}, "no values"),
         ({"search": {"split.test": [0.1, 0.2]}}, "would change what is measured"),

@@ -7,6 +7,7 @@ import os
 import shutil
 import sys
 from dataclasses import asdict
+from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -15,7 +16,7 @@ import typer
 
 from tacit.cli.doctor import examine
 from tacit.cli.screen import Screen
-from tacit.errors import ConfigError, TacitError
+from tacit.errors import ConfigError, StorageError, TacitError
 
 if TYPE_CHECKING:
     from tacit.report.compared import Compared
@@ -36,16 +37,33 @@ screen = Screen()
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document and nothing else.")]
 Out = Annotated[Path, typer.Option("--out", help="Folder that receives the run folders.")]
 Set = Annotated[list[str], typer.Option("--set", help="Override an option, e.g. --set method.reg=300.")]
-Threads = Annotated[int, typer.Option("--threads", min=1, help="Worker threads; the numbers do not depend on it.")]
+Threads = Annotated[
+    int | None, typer.Option("--threads", min=1, help="Threads that rank and measure; the numbers do not depend on it.")
+]
 STOPPED = 130  # as a shell counts a command that Ctrl-C ended; typer turns the interrupt into it too
 DEMO = Path(__file__).parent / "demo.yaml"
+
+
+def _say_version(wanted: bool) -> None:
+    if wanted:
+        print(f"tacit {version('tacit')}")
+        raise typer.Exit
+
+
+@app.callback()
+def _whole(
+    version_wanted: Annotated[
+        bool, typer.Option("--version", callback=_say_version, is_eager=True, help="Say the version and exit.")
+    ] = False,
+) -> None:
+    """Recommendations that learn from people without collecting what they did."""
 
 
 @app.command(epilog="Example: tacit demo")
 def demo(out: Out = Path("runs"), as_json: Json = False) -> None:
     """Take the tour: several methods on the built-in town, a table and a report. No download, under a minute."""
     screen.say("A town of 1,000 people and 800 places, generated from a seed. Who recommends the next place best?\n")
-    best = _compare(DEMO, [], out, 1).best.runs[0].folder
+    best = _compare(DEMO, [], out, None).best.runs[0].folder
     called = "tacit" if shutil.which("tacit") else os.path.relpath(sys.argv[0])
     screen.say("\nNext: open the report in a browser, then try")
     for line in ("data list", "run --method ease --data town", f"recommend {best} --user 7"):
@@ -60,7 +78,7 @@ def run(
     settings: Set = [],  # noqa: B006
     seed: Annotated[int | None, typer.Option(help="The first seed.")] = None,
     repeat: Annotated[int, typer.Option(min=1, help="How many seeds, one after the other.")] = 1,
-    threads: Threads = 1,
+    threads: Threads = None,
     out: Out = Path("runs"),
     as_json: Json = False,
 ) -> None:
@@ -71,7 +89,7 @@ def run(
 
     chosen = {"method": method, "data": data, "seed": seed}
     shortcuts = {key: value for key, value in chosen.items() if value is not None}
-    if threads > 1:
+    if threads is not None:
         settings = [*settings, f"runtime.threads={threads}"]
     if file is not None:
         base = read(Experiment, file).model_dump(mode="json")
@@ -93,8 +111,11 @@ def run(
         write_report(compared, single.folder / "report.html")
     document: dict[str, Any] = dict(row.runs[0].result)
     if repeat > 1:
-        document |= {"metrics": row.metrics, "sd": row.sd, "seeds": [r.result["seed"] for r in row.runs]}
-        document["runs"] = [r.result["run"] for r in row.runs]
+        costs = ("train_seconds", "evaluate_seconds", "bytes_up", "bytes_down", "peak_mb")
+        document |= {"metrics": row.metrics, "sd": row.sd, "ci": row.ci, "seeds": [r.result["seed"] for r in row.runs]}
+        document |= {cost: row.mean(cost) for cost in costs}
+        leaks = [r.result["leak"] for r in row.runs if r.result["leak"] and not r.result["leak"]["ok"]]
+        document |= {"leak": (leaks or [row.runs[0].result["leak"]])[0], "runs": [r.result["run"] for r in row.runs]}
     screen.document(document)
     _show(compared)
     screen.say(f"\nRun folder: {row.runs[0].folder}")
@@ -104,7 +125,7 @@ def run(
 def compare(
     file: Annotated[Path, typer.Argument(help="A comparison in YAML: the methods, the data, the protocol.")],
     settings: Set = [],  # noqa: B006
-    threads: Threads = 1,
+    threads: Threads = None,
     out: Out = Path("runs"),
     as_json: Json = False,
 ) -> None:
@@ -203,11 +224,11 @@ def doctor(as_json: Json = False) -> None:
         raise typer.Exit(1)
 
 
-def _compare(file: Path, settings: list[str], out: Path, threads: int) -> Compared:
+def _compare(file: Path, settings: list[str], out: Path, threads: int | None) -> Compared:
     from tacit.comparisons import compare as run_comparison
     from tacit.config import Comparison, read
 
-    if threads > 1:
+    if threads is not None:
         settings = [*settings, f"runtime.threads={threads}"]
     compared = run_comparison(read(Comparison, file, settings), out, screen.progress)
     screen.close()
@@ -241,7 +262,12 @@ def main(arguments: list[str] | None = None) -> None:
         code = error.exit_code
     except (KeyboardInterrupt, click.Abort):
         code = STOPPED
-    except BrokenPipeError:  # the reader of a pipe went away, as `head` does
+    except (OSError, MemoryError) as error:
+        if not isinstance(error, BrokenPipeError):
+            problem = StorageError(f"The machine refused: {error or 'not enough memory'}.", "See `tacit doctor`.")
+            screen.fail(problem)
+            sys.exit(problem.exit_code)
+        # the reader of a pipe went away, as `head` does
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         code = 141
     finally:

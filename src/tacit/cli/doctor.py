@@ -58,11 +58,11 @@ def _compiler() -> Finding:
     try:
         import numpy as np
 
-        from tacit.kernels.denormals import flush_denormals
+        from tacit.kernels.denormals import flushed_denormals
         from tacit.random import mix
 
-        flush_denormals()
-        mix(np.zeros(1, np.uint64))
+        with flushed_denormals():
+            mix(np.zeros(1, np.uint64))
     except Exception as error:
         return Finding("compiled kernels", False, f"{type(error).__name__}: {error}", "Reinstall numba and llvmlite.")
     return Finding("compiled kernels", True, "numba compiles and runs")

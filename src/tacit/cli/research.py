@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 def tune(
     file: Annotated[Path, typer.Argument(help="An experiment in YAML with a 'search:' section: option -> values.")],
     settings: Set = [],  # noqa: B006
-    threads: Threads = 1,
+    threads: Threads = None,
     out: Out = Path("runs"),
     as_json: Json = False,
 ) -> None:
@@ -28,7 +28,7 @@ def tune(
     from tacit.tune import Tuning
     from tacit.tune import tune as search
 
-    if threads > 1:
+    if threads is not None:
         settings = [*settings, f"runtime.threads={threads}"]
     tuned = search(read(Tuning, file, settings), out, shell.screen.progress)
     shell.screen.close()

@@ -300,6 +300,8 @@ def unknown(name: str) -> DataError:
 def locate(source: Source) -> Place | None:
     """Return where a dataset lies: under TACIT_DATA, else in the cache, else None."""
     roots = [(Path(root), False)] if (root := os.environ.get("TACIT_DATA")) else []
+    if root and not Path(root).is_dir():
+        raise DataError(f"TACIT_DATA names '{root}', which is not a folder.", "Correct it, or unset it.")
     roots.append((cache_folder(), True))
     for base, cached in roots:
         for name in source.folders:

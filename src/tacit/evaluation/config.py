@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
@@ -24,6 +24,11 @@ class EvaluationConfig(Config):
     )
     k: tuple[int, ...] = Field((10,), description=f"lengths of the lists, 1 to {MAX_K}")
     primary: str = Field("NDCG@10", description="the metric that selects, compares and judges leaks")
+    repeats: Literal["miss", "rank"] = Field(
+        "miss",
+        description="a held-out item that is in the history too: never found, or, under the sampled protocol, ranked as "
+        "published code with repeated rows does: a leak",
+    )
     twin_people: int = Field(
         50, ge=0, description="people whose local-only twin is trained for the leak verdict; 0: none"
     )

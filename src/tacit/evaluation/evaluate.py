@@ -78,6 +78,8 @@ def _notes(data: Opened, ranking: Ranking, config: EvaluationConfig) -> Iterator
     short = int(np.count_nonzero(ranking.is_short[data.with_truth]))
     if short:
         yield f"{short} people had fewer than {config.sampled} unseen items: they were ranked against all of them"
-    again = 0 if config.sampled else int(np.count_nonzero(data.truth_seen))
-    if again:
+    again = int(np.count_nonzero(data.truth_seen))
+    if again and ranking.ranks_repeats:
+        yield f"{again} held-out items are in the person's history too, and were ranked all the same: a leak"
+    elif again:
         yield f"{again} held-out items are in the person's history too: they are no candidates and never found"

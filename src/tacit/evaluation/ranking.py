@@ -58,6 +58,7 @@ class Ranking:
     ) -> None:
         self.data, self.n_items, self.n_sampled = data, n_items, config.sampled
         self.score, self.score_pairs, self.lists, self.wants_auc = score, score_pairs, lists, auc
+        self.ranks_repeats = config.sampled > 0 and config.repeats == "rank"
         self.word = key.child("candidates").word
         self.item_at = np.argsort(key.child("ties").bits(np.arange(n_items), 1)[:, 0], kind="stable").astype(np.int32)
         self.order = np.empty(n_items, np.int64)
@@ -103,6 +104,8 @@ class Ranking:
         truth = data.truth[held]
         local = np.repeat(np.arange(len(rows)), np.diff(data.truth_ptr)[rows])  # [held] row in the block
         known = truth >= 0
+        if not self.ranks_repeats:
+            known &= ~data.truth_seen[held]
         n_each = np.diff(ptr)
         own = np.full(len(held), np.nan, np.float32)
         if self.score_pairs is not None:

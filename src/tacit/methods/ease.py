@@ -91,8 +91,11 @@ def _primal(x: Any, reg: float) -> Floats:
     n = len(inverse)
     inverse.flat[:: n + 1] += reg
     # Symmetric, so the transpose is the same matrix in the order LAPACK works on in place.
-    factor, _ = lapack.dpotrf(inverse.T, lower=1, overwrite_a=1)
-    inverse, _ = lapack.dpotri(factor, lower=1, overwrite_c=1)
+    factor, failed = lapack.dpotrf(inverse.T, lower=1, overwrite_a=1)
+    if not failed:
+        inverse, failed = lapack.dpotri(factor, lower=1, overwrite_c=1)
+    if failed:
+        raise MethodError("ease cannot invert its matrix: the pull to zero is too weak.", "Raise method.reg.")
     for column in range(n):
         inverse[column, column + 1 :] = inverse[column + 1 :, column]
     weights = np.empty((n, n), np.float32)

@@ -58,12 +58,12 @@ class FCF:
     def schedule(self, clients: Clients) -> Schedule:
         """A round is one gradient step."""
         asked = self.config.clients_per_round or len(clients)
-        if asked > len(clients):
+        if asked > len(clients) > 1:
             raise MethodError(
                 f"fcf asks {asked} clients per round, but there are {len(clients)}.",
                 "Lower method.clients_per_round, or set it to 0 for all.",
             )
-        return Schedule(self.config.epochs, self.config.steps_per_epoch, asked)
+        return Schedule(self.config.epochs, self.config.steps_per_epoch, min(asked, len(clients)))
 
     def init(self, clients: Clients, catalog: Catalog, key: Key) -> Model:
         """Draw the item vectors; the rest is the server's memory of its own steps."""

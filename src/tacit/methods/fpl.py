@@ -100,11 +100,12 @@ class FPL:
         """rpe = X+ / (|U-| T) rounds make an epoch."""
         c = self.config
         asked = c.clients_per_round or len(clients)
-        if asked > len(clients):
+        if asked > len(clients) > 1:
             raise MethodError(
                 f"fpl asks {asked} clients per round, but there are {len(clients)}.",
                 "Lower method.clients_per_round, or set it to 0 for all.",
             )
+        asked = min(asked, len(clients))  # someone who learns alone is asked alone
         per_epoch = max(1, round(len(clients.items) / (asked * self._local_steps(clients))))
         if not c.rounds:
             return Schedule(c.epochs, per_epoch, asked)

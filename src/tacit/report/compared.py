@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,11 @@ from typing import Any
 import numpy as np
 
 from tacit.report.folder import Run
+
+
+def is_leaking(runs: Sequence[Run]) -> bool:
+    """Return whether any of these runs failed the leak test."""
+    return any(run.result["leak"] is not None and not run.result["leak"]["ok"] for run in runs)
 
 
 @dataclass(frozen=True)
@@ -20,6 +26,7 @@ class Row:
     ci: dict[str, tuple[float, float]]  # 95 % interval of the mean over people
     p_t: float | None  # paired t-test against the best method, Holm-corrected; None for the best itself
     p_wilcoxon: float | None
+    conditions: str = ""  # data, split and protocol: rows are comparable where they are equal
 
     @property
     def metrics(self) -> dict[str, float]:
@@ -35,7 +42,12 @@ class Row:
     @property
     def leaking(self) -> bool:
         """True if any of its runs failed the leak test."""
-        return any(run.result["leak"] is not None and not run.result["leak"]["ok"] for run in self.runs)
+        return is_leaking(self.runs)
+
+    @property
+    def is_legacy(self) -> bool:
+        """True if training or evaluation was told what is held out, to stand beside published numbers."""
+        return any(run.result.get("sampling") == "legacy" for run in self.runs)
 
     def mean(self, field: str) -> float:
         """Return the mean over the seeds of a number in the run's result (train_seconds, peak_mb, ...)."""
@@ -53,8 +65,9 @@ class Compared:
 
     @property
     def best(self) -> Row:
-        """The row with the highest primary metric among those that do not leak."""
-        honest = [row for row in self.rows if not row.leaking] or list(self.rows)
+        """The row with the highest primary metric among those that do not leak; legacy only if there is no other."""
+        clean = [row for row in self.rows if not row.leaking]
+        honest = [row for row in clean if not row.is_legacy] or clean or list(self.rows)
         return max(honest, key=lambda row: row.metrics[self.primary])
 
     def as_json(self) -> dict[str, Any]:
@@ -62,12 +75,13 @@ class Compared:
         return {
             "name": self.name,
             "primary": self.primary,
-            "best": self.best.label,
+            "best": self.best.label if len({row.conditions for row in self.rows}) == 1 else None,
             "rows": [
                 {
                     "label": row.label,
                     "method": row.runs[0].result["method"],
                     "data": row.runs[0].result["data"],
+                    "sampling": row.runs[0].result["sampling"],
                     "seeds": [run.result["seed"] for run in row.runs],
                     "metrics": row.metrics,
                     "sd": row.sd,

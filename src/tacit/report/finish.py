@@ -54,7 +54,7 @@ def finished(
         "method": experiment.method.name,
         "data": data,
         "protocol": experiment.evaluation.protocol,
-        "sampling": parts.sampling,
+        "sampling": _sampling(experiment, parts),
         "seed": experiment.seed,
         "rounds": learnt.passes,
         "metrics": evaluation.overall,
@@ -95,6 +95,12 @@ def _communication(recommender: Recommender, learnt: Learnt) -> dict[str, Any]:
     rows_up, both = traffic.positives + traffic.negatives, traffic.bytes_up + traffic.bytes_down
     cost = measured(traffic.rounds, rows_up, both, rows_down, learnt.all_passes)
     return {**cost, "tcc": total_cost(cost["cce"], learnt.passes)}
+
+
+def _sampling(experiment: Experiment, parts: Split) -> str:
+    """Return 'legacy' where training was told what is held out, or held-out rows that repeat history were ranked."""
+    repeats = experiment.evaluation.repeats == "rank" and parts.counts["heldout_also_in_train"] > 0
+    return "legacy" if repeats else parts.sampling
 
 
 def _ledger(parts: Split, learnt: Learnt) -> pl.DataFrame:

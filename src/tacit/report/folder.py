@@ -124,28 +124,33 @@ class Run:
             raise StorageError(f"'{folder}' cannot be read: {error}.", "Run the experiment again.") from None
 
 
-@contextmanager
-def whole_folder(folder: Path) -> Iterator[Path]:
-    """Give a scratch folder that takes the place of `folder` when all went well, and vanishes otherwise.
-
-    Only what an earlier run left is ever replaced.
-    """
+def refuse_foreign(folder: Path) -> None:
+    """Refuse to put a run where something else is: only what an earlier run left is ever replaced."""
     if folder.exists() and not (folder / "result.json").is_file() and (not folder.is_dir() or any(folder.iterdir())):
         hint = "Give another name, or another folder with --out."
         raise StorageError(f"'{folder}' is there already and is not the folder of a run.", hint)
+
+
+@contextmanager
+def whole_folder(folder: Path) -> Iterator[Path]:
+    """Give a scratch folder that takes the place of `folder` when all went well, and vanishes otherwise."""
+    refuse_foreign(folder)
     partial = folder.parent / f".{folder.name}.partial-{os.getpid()}"
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
         shutil.rmtree(partial, ignore_errors=True)
         partial.mkdir()
         yield partial
+        old = folder.parent / f".{folder.name}.old-{os.getpid()}"
         if folder.exists():
-            old = folder.parent / f".{folder.name}.old-{os.getpid()}"
             folder.rename(old)
+        try:
             partial.rename(folder)
-            shutil.rmtree(old)
-        else:
-            partial.rename(folder)
+        except BaseException:
+            if old.exists():
+                old.rename(folder)
+            raise
+        shutil.rmtree(old, ignore_errors=True)
     except OSError as error:
         hint = "Free some space or choose another folder with --out."
         raise StorageError(f"'{folder}' cannot be written: {error.strerror or error}.", hint) from None

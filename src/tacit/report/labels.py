@@ -116,15 +116,17 @@ def spread_out(wanted: Sequence[float], gap: float, low: float, high: float) -> 
     groups: list[tuple[float, list[int]]] = []  # (centre, members): each group is a run of touching labels
     for i in order:
         groups.append((wanted[i], [i]))
-        while len(groups) > 1:
+        while True:
+            centre, members = groups[-1]
+            half = gap * (len(members) - 1) / 2
+            groups[-1] = (min(max(centre, low + half), high - half), members)
+            if len(groups) == 1:
+                break
             (below, first), (above, second) = groups[-2:]
             if above - below >= gap * (len(first) + len(second)) / 2:
                 break
             centre = (below * len(first) + above * len(second)) / (len(first) + len(second))
             groups[-2:] = [(centre, first + second)]
-        centre, members = groups[-1]
-        half = gap * (len(members) - 1) / 2
-        groups[-1] = (min(max(centre, low + half), high - half), members)
     placed = [0.0] * len(wanted)
     for centre, members in groups:
         for j, i in enumerate(members):

@@ -99,11 +99,6 @@ def reported(compared: Compared) -> list[Row]:
     return [row for row in compared.rows if not row.leaking]
 
 
-def is_legacy(row: Row) -> bool:
-    """Return whether training was told what is held out, to stand beside published numbers."""
-    return any(run.result.get("sampling") == "legacy" for run in row.runs)
-
-
 def titled(metric: str) -> str:
     """Return a metric with an arrow towards better."""
     known = measure(metric)
@@ -167,7 +162,7 @@ def _line(compared: Compared, row: Row, cells: tuple[Cell, ...]) -> Line:
         p_value(row.p_wilcoxon) if honest else "",
         is_worse,
         honest and len(compared.rows) > 1 and row is compared.best,
-        is_legacy(row),
+        row.is_legacy,
     )
 
 

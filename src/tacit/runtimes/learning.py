@@ -28,7 +28,7 @@ class RuntimeConfig(Config):
     """Where and how learning runs."""
 
     name: Literal["simulation"] = "simulation"
-    threads: int = Field(1, ge=1, le=256, description="worker threads; the numbers do not depend on it")
+    threads: int = Field(1, ge=1, le=256, description="threads that rank and measure; the numbers do not depend on it")
     look_every: int = Field(0, ge=0, description="passes between looks at the validation part; 0: never look")
     patience: int = Field(0, ge=0, description="looks without a better one before stopping; 0: never stop early")
     keep: Literal["best", "last"] = Field("best", description="the model of the best look, or of the last pass")
@@ -114,8 +114,10 @@ def learn(
             if look is not None and config.look_every and (done % config.look_every == 0 or done == total):
                 seen = look(model)
                 curve.append({"pass": done, "seconds": spent, **seen})
-                if config.keep == "best" and seen[primary] > best:
-                    best, kept, kept_at, worse = seen[primary], model.copy(), done, 0
+                if seen[primary] > best:
+                    best, worse = seen[primary], 0
+                    if config.keep == "best":
+                        kept, kept_at = model.copy(), done
                 elif config.patience:
                     worse += 1
                     if worse >= config.patience:

@@ -11,9 +11,13 @@ from tacit.report.folder import Run, whole_folder
 
 
 def test_a_folder_appears_only_when_all_went_well(tmp_path: Path) -> None:
-    with pytest.raises(RuntimeError, match="halfway"), whole_folder(tmp_path / "run") as partial:
-        (partial / "result.json").write_text("{}")
-        raise RuntimeError("halfway")
+    def fails_halfway() -> None:
+        with whole_folder(tmp_path / "run") as partial:
+            (partial / "result.json").write_text("{}")
+            raise RuntimeError("halfway")
+
+    with pytest.raises(RuntimeError, match="halfway"):
+        fails_halfway()
     assert list(tmp_path.iterdir()) == []
     with whole_folder(tmp_path / "run") as partial:
         (partial / "result.json").write_text("1")
