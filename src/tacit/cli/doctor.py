@@ -48,8 +48,8 @@ def examine(cache: Path, present: Callable[[], list[str]]) -> Iterator[Finding]:
     root = os.environ.get("TACIT_DATA")
     if root and not Path(root).is_dir():
         yield Finding("TACIT_DATA", False, f"'{root}' is not a folder", "Unset it or point it at a folder of datasets.")
-    else:
-        yield Finding("TACIT_DATA", True, root or "not set: datasets are downloaded when first used")
+        return
+    yield Finding("TACIT_DATA", True, root or "not set: datasets are downloaded when first used")
     names = present()
     yield Finding("datasets at hand", True, ", ".join(names) or "only town, the built-in one")
 
