@@ -45,12 +45,13 @@ class Screen:
             print(json.dumps(finite(value), ensure_ascii=False))
 
     def table(self, title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], notes: str = "") -> None:
-        """Print a table: the first column to the left, numbers to the right."""
+        """Print a table: words to the left, numbers to the right."""
         if self.as_json:
             return
         table = Table(title=title or None, title_justify="left", caption=notes or None, caption_justify="left")
         for i, column in enumerate(columns):
-            table.add_column(column, justify="left" if i == 0 else "right", no_wrap=i == 0, overflow="fold")
+            is_number = all(row[i].replace(",", "").replace(".", "").lstrip("-").isdigit() for row in rows)
+            table.add_column(column, justify="right" if is_number else "left", no_wrap=i == 0, overflow="fold")
         for row in rows:
             table.add_row(*row)
         self.out.print(table)

@@ -26,8 +26,8 @@ class EvaluationConfig(Config):
     primary: str = Field("NDCG@10", description="the metric that selects, compares and judges leaks")
     repeats: Literal["miss", "rank"] = Field(
         "miss",
-        description="a held-out item that is in the history too: never found, or, under the sampled protocol, ranked as "
-        "published code with repeated rows does: a leak",
+        description="a held-out item that is in the history too is never found; or, under the sampled protocol, it is "
+        "ranked, as published code with repeated rows does: a leak",
     )
     twin_people: int = Field(
         50, ge=0, description="people whose local-only twin is trained for the leak verdict; 0: none"
