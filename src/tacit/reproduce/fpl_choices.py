@@ -3,7 +3,7 @@
 BPR-MF chooses the length of the vectors among {10, 20, 50}, with alpha in {0.005, 0.05, 0.5} and 10 to 50 passes. The
 papers then take its alpha for FPL too; a step that suits one client is too large where many are summed, so here each
 configuration chooses its own alpha among the papers' three and 0.02 between them (at pi = 0.1 and 1, the better of the
-two counts), and its own number of passes for every pi. FCF chooses its step among the papers' three.
+two counts), and its own number of passes for every pi. FCF chooses its number of passes.
 
 An epoch of sFPL+ and pFPL+ is not what the papers' text says. Their table 4 (Brazil: TCC = 50 R+ (|I| + T (1 + pi)) and
 35 R+ (...)) shows R+ visits to clients in an epoch of all four configurations, and each visit of a + configuration
@@ -24,7 +24,7 @@ STEPS = (0.005, 0.02, 0.05, 0.5)
 STEPS_AT = (0.1, 1.0)  # pi at which the step is chosen
 FACTORS = (10, 20, 50)
 PASSES, LOOK = 50, 10
-FCF_PASSES, FCF_LOOK = 20, 5
+FCF_RATE, FCF_PASSES, FCF_LOOK = 0.05, 10, 5
 LONG_PASSES, LONG_LOOK, LONG_PATIENCE = 600, 20, 10
 SHORT_PIS = (0.1, 0.5, 1.0)  # of the figures within 50 passes, which stand in tables only
 PIS = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
@@ -112,7 +112,7 @@ def choices(lab: Lab) -> Choices:
         return _fixed()
     grid = {"rates": RATES, "factors": FACTORS, "passes": (PASSES, LOOK), "neighbours": NEIGHBOURS}
     baselines = lab.remembered("fpl-baselines", grid, lambda: _baselines(lab))
-    fcf = lab.remembered("fpl-fcf", {**grid, "fcf": (FCF_PASSES, FCF_LOOK)}, lambda: _fcf(lab, baselines))
+    fcf = lab.remembered("fpl-fcf", {**grid, "fcf": (FCF_RATE, FCF_PASSES, FCF_LOOK)}, lambda: _fcf(lab, baselines))
     factors = baselines["bpr-mf"]["factors"]
 
     def configuration(name: str) -> Choice:
@@ -149,8 +149,8 @@ def _baselines(lab: Lab) -> dict[str, Any]:
 
 def _fcf(lab: Lab, baselines: Mapping[str, Any]) -> dict[str, Any]:
     method = {"name": "fcf", "factors": baselines["bpr-mf"]["factors"], "epochs": FCF_PASSES}
-    best = lab.search("fcf", method, {"method.learning_rate": RATES}, {"look_every": FCF_LOOK}).best
-    return {**method, "learning_rate": best.settings["method.learning_rate"], "epochs": best.passes}
+    best = lab.search("fcf", method, {"method.learning_rate": (FCF_RATE,)}, {"look_every": FCF_LOOK}).best
+    return {**method, "learning_rate": FCF_RATE, "epochs": best.passes}
 
 
 def _limits(name: str) -> dict[str, Any]:
