@@ -56,7 +56,12 @@ COMMANDS: dict[str, tuple[str, list[str], int, str]] = {
     ),
     "more clients than people": (PEOPLE, ["method.clients_per_round=9"], 6, "9 clients per round, but there are 8"),
     "someone who has every item": (EVERY, ["split.test=0.1", "split.catalog=train"], 6, "has every item"),
-    "someone left with nothing": (PEOPLE + "one,i3,4\n", ["split.kind=leave-last-out"], 4, "at least 2 rows per person"),
+    "someone left with nothing": (
+        PEOPLE + "one,i3,4\n",
+        ["split.kind=leave-last-out"],
+        4,
+        "at least 2 rows per person",
+    ),
     "zero triples": (PEOPLE, ["method.local_steps=-1"], 3, "local_steps"),
     "zero epochs": (PEOPLE, ["method.epochs=0"], 3, "epochs"),
     "pi twice": (PEOPLE, ["method.pi=0.5", "privacy=[{name: disclose}]"], 3, "Keep one of them"),
