@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.config import MethodChoice
+from tacit.evaluation.communication import cost_per_epoch
 from tacit.privacy.disclosure import Disclosure, DisclosureConfig
 from tacit.privacy.outbound import Stage
 from tacit.random import Key
@@ -73,14 +74,12 @@ def communication(lab: Lab) -> Found:
     table = printed.TABLE_4 if lab.is_named and lab.name == "foursquare-brazil" else {}
     rows, counted, off = [], {}, 0.0
     for name, by_pi in swept.items():
-        counted[name] = {pi: float(np.mean([_vectors(run, lab) for run in runs])) for pi, runs in by_pi.items()}
+        counted[name] = {pi: float(np.mean([run.result["tcc"] for run in runs])) for pi, runs in by_pi.items()}
         for pi, runs in by_pi.items():
             known = table[name][round(10 * pi) - 1] if name in table and pi > 0 else (None, None)
             label, said = f"{name} pi={pi:g}", chosen.fpl[name].said(pi)
             values = [run.metrics["Precision@10"] for run in runs]
-            rows.append(
-                Row.of(label, "TCC [1e12 vectors]", [_vectors(run, lab) / 1e12 for run in runs], known[0], said)
-            )
+            rows.append(Row.of(label, "TCC [1e12 vectors]", [run.result["tcc"] / 1e12 for run in runs], known[0], said))
             rows.append(Row.of(label, "Precision@10", values, known[1], said))
             off = max(off, abs(counted[name][pi] / _formula(lab, chosen.fpl[name], pi) - 1))
     precision = _averages(swept, "Precision@10")
@@ -140,15 +139,6 @@ def popularity(lab: Lab) -> Found:
     return Found(rows, sheets, figures, notes, chosen.detail())
 
 
-def cce(rounds_per_epoch: float, clients: int, n_items: int, local_steps: float, pi: float) -> float:
-    """Communication cost per epoch in vectors: rpe |U-| (|I| + T (1 + pi)) (JIIS 6.3).
-
-    >>> round(45 * cce(599_958, 1, 47_270, 1, 0.1) / 1e12, 5)  # sFPL on Brazil, 45 epochs: table 4 prints 1.27623
-    1.27623
-    """
-    return rounds_per_epoch * clients * (n_items + local_steps * (1 + pi))
-
-
 class Tally:
     """A stage that lets everything pass and counts the rows of each item."""
 
@@ -193,17 +183,12 @@ def _notes(chosen: Choices) -> list[str]:
     return chosen.notes() if chosen.quick else [*chosen.notes(), "Passes were chosen on validation for every pi."]
 
 
-def _vectors(run: Run, lab: Lab) -> float:
-    """Return how many vectors went to and fro: the whole table to each client asked, and the rows she sent."""
-    return float(run.ledger["rounds"].sum()) * lab.parts.catalog.n_items + float(run.ledger["rows"].sum())
-
-
 def _formula(lab: Lab, choice: Choice, pi: float) -> float:
     train, method = lab.parts.train, _built(choice.method(pi))
     schedule = method.schedule(train)
     local_steps = method.config.local_steps or max(1, len(train.items) // len(train))
     rounds, clients = schedule.rounds_per_pass, schedule.clients_per_round
-    return float(schedule.passes * cce(rounds, clients, lab.parts.catalog.n_items, local_steps, pi))
+    return float(schedule.passes * cost_per_epoch(rounds, clients, lab.parts.catalog.n_items, local_steps, pi))
 
 
 def _built(method: Mapping[str, Any]) -> Any:

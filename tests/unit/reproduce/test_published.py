@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from tacit.evaluation.communication import cost_per_epoch
 from tacit.reproduce import fpl_published as printed
 from tacit.reproduce.foursquare import to_top_level, top_level
-from tacit.reproduce.fpl_sweeps import cce
 from tacit.types import Labels
 
 BRAZIL = {"people": 17_473, "items": 47_270, "rows": 599_958}  # thesis, table 4.1
@@ -18,7 +18,7 @@ EPOCHS = {"sFPL": 45, "sFPL+": 50, "pFPL": 45, "pFPL+": 35}
 def test_table_4_follows_from_the_formula_with_as_many_visits_as_rows_in_an_epoch(name: str) -> None:
     local_steps = BRAZIL["rows"] / BRAZIL["people"] if name.endswith("+") else 1
     for place, (cost, _) in enumerate(printed.TABLE_4[name]):
-        per_epoch = cce(BRAZIL["rows"], 1, BRAZIL["items"], local_steps, (place + 1) / 10)
+        per_epoch = cost_per_epoch(BRAZIL["rows"], 1, BRAZIL["items"], local_steps, (place + 1) / 10)
         assert EPOCHS[name] * per_epoch / 1e12 == pytest.approx(cost, abs=0.6e-5), f"pi = {(place + 1) / 10}"
 
 
@@ -26,7 +26,7 @@ def test_table_4_does_not_follow_from_the_text_for_the_plus_configurations() -> 
     """With the text's rpe (|U| rounds of one client for sFPL+) table 4 would mean 1,717 epochs, not 10 to 50."""
     local_steps = BRAZIL["rows"] / BRAZIL["people"]
     cost = 1e12 * printed.TABLE_4["sFPL+"][0][0]
-    assert cost / cce(BRAZIL["people"], 1, BRAZIL["items"], local_steps, 0.1) == pytest.approx(1717, abs=1)
+    assert cost / cost_per_epoch(BRAZIL["people"], 1, BRAZIL["items"], local_steps, 0.1) == pytest.approx(1717, abs=1)
 
 
 def test_best_precision_of_table_4_is_that_of_table_2() -> None:
