@@ -27,6 +27,8 @@ _SPARSE = 16  # below one free (or touched) item in so many, list them instead o
 _B1, _G1 = np.float32(BETA1), np.float32(1 - BETA1)
 _B2, _G2 = np.float32(BETA2), np.float32(1 - BETA2)
 _EPSILON = np.float32(1e-8)
+MOST_STEPS = np.float32(2**24)  # whole numbers up to here are exact in float32
+Sums = tuple[NDArray[np.int64], NDArray[np.int64]]
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -160,23 +162,29 @@ def _write_sorted(used, slot_of, marks, rows, slots, is_positive):
 
 
 class Leaving(NamedTuple):
-    """Where the moves of a cohort go: each written out, or all added up."""
+    """Where the moves of a cohort go: each is written out, or all are added up."""
 
-    rows: NDArray[np.float32]  # [R, D], or one client's at a time
-    layers: NDArray[np.float32]  # [C, P + 1], or one client's; the last number is the weight
+    rows: NDArray[np.float32]  # [R, D]
+    layers: NDArray[np.float32]  # [C, P + 1]; the last number is the weight
     kept: NDArray[np.uint8]  # [R] which rows are added; empty: write out instead
     row_sums: NDArray[np.int64]  # [n_items, D]
     row_counts: NDArray[np.int64]
     layer_sums: NDArray[np.int64]  # [1, P + 1]
     layer_counts: NDArray[np.int64]
-    largest: NDArray[np.float32]  # [1] a value that may be added, or one that was and is larger
+    largest: NDArray[np.float32]  # [1] the most steps of the grid that fit, or a move that does not
 
 
 def written(n_rows: int, n_clients: int, width: int, n_layers: int) -> Leaving:
     """Return room to write all moves out."""
     rows, layers = np.empty((n_rows, width), np.float32), np.empty((n_clients, n_layers + 1), np.float32)
     none, table = np.empty(0, np.int64), np.empty((0, 0), np.int64)
-    return Leaving(rows, layers, np.empty(0, np.uint8), table, none, table, none, np.zeros(1, np.float32))
+    return Leaving(rows, layers, np.empty(0, np.uint8), table, none, table, none, np.full(1, MOST_STEPS))
+
+
+def added(kept: NDArray[np.uint8], rows: Sums, layers: Sums) -> Leaving:
+    """Return where to add the kept rows [R] and all layers: pairs of sums and counts."""
+    none, most = np.empty((0, 0), np.float32), np.full(1, MOST_STEPS)
+    return Leaving(none, none, kept, *rows, *layers, most)
 
 
 @njit(cache=True, nogil=True, error_model="numpy", fastmath=FAST)
@@ -190,21 +198,22 @@ def _scores(table, c, bias, scores):
 
 
 @njit(cache=True, nogil=True, error_model="numpy", fastmath=FAST)
-def _dot(a, b):
-    s = np.float32(0)
-    for k in range(b.size):
-        s += a[k] * b[k]
-    return s
+def _descend(table, m, v, residual, c, own, layers, rate, root):
+    """Move the leading columns of a transposed table by one step of Adam; leave the gradients of u and head behind.
 
-
-@njit(cache=True, nogil=True, error_model="numpy", fastmath=FAST)
-def _adam_along(w, m, v, residual, c, rate, root):
-    """One step of Adam on one coordinate of all local rows, whose gradient is residual * c."""
-    for k in range(residual.size):
-        g = residual[k] * c
-        m[k] = _B1 * m[k] + _G1 * g
-        v[k] = _B2 * v[k] + _G2 * (g * g)
-        w[k] -= rate * m[k] / (np.sqrt(v[k]) * root + _EPSILON)
+    The gradient of column l is residual[l] * c, and the sum s of residual[l] table[:, l] serves both others.
+    """
+    for f in range(table.shape[0]):
+        s = np.float32(0)
+        for k in range(residual.size):
+            s += table[f, k] * residual[k]
+        own[3, f] = layers[0, f] * s
+        layers[3, f] = own[0, f] * s
+        for k in range(residual.size):
+            g = residual[k] * c[f]
+            m[f, k] = _B1 * m[f, k] + _G1 * g
+            v[f, k] = _B2 * v[f, k] + _G2 * (g * g)
+            table[f, k] -= rate * m[f, k] / (np.sqrt(v[f, k]) * root + _EPSILON)
 
 
 @njit(cache=True, nogil=True, error_model="numpy", fastmath=FAST)
@@ -252,7 +261,8 @@ def learn_products(draws, epochs, batch, items, theta, people, rate, root, weigh
     starts, samples, row_ptr, rows, slots, _ = draws
     width, most = items.shape[1], _widest(row_ptr)
     table, m = np.empty((width, most), np.float32), np.empty((width, most), np.float32)
-    v, z = np.empty((width, most), np.float32), np.empty(batch, np.float32)
+    v, start = np.empty((width, most), np.float32), np.empty((width, most), np.float32)
+    z = np.empty(batch, np.float32)
     scores, residual = np.empty(most, np.float32), np.empty(most, np.float32)
     c, own = np.empty(width, np.float32), np.empty((4, width), np.float32)  # u with its two moments and gradient
     layers = np.empty((4, width + 1), np.float32)
@@ -263,6 +273,7 @@ def learn_products(draws, epochs, batch, items, theta, people, rate, root, weigh
             for f in range(width):
                 table[f, slot] = row[f]
         for f in range(width):
+            start[f, : b - a] = table[f, : b - a]
             m[f, : b - a] = 0
             v[f, : b - a] = 0
         own[0], own[1:] = people[client], 0
@@ -271,72 +282,68 @@ def learn_products(draws, epochs, batch, items, theta, people, rate, root, weigh
         reached, step = 0, 0
         for epoch in range(epochs):
             first = starts[client] + epoch * n
-            for start in range(first, first + n, batch):
-                part = samples[start : min(start + batch, first + n)]
+            for k in range(first, first + n, batch):
+                part = samples[k : min(k + batch, first + n)]
                 reached = _reach(part, reached)
                 c[:] = layers[0, :width] * own[0]
                 _scores(table, c, layers[0, width], scores[:reached])
                 for k in range(part.size):
                     z[k] = scores[part[k] >> np.uint32(1)]
                 layers[3, width] = _residuals(part, z, residual[:reached])
-                for f in range(width):
-                    s = _dot(table[f], residual[:reached])
-                    own[3, f] = layers[0, f] * s
-                    layers[3, f] = own[0, f] * s
-                    _adam_along(table[f], m[f], v[f], residual[:reached], c[f], rate[step], root[step])
+                _descend(table, m, v, residual[:reached], c, own, layers, rate[step], root[step])
                 adam_step(own[0], own[1], own[2], own[3], rate[step], root[step])
                 adam_step(layers[0], layers[1], layers[2], layers[3], rate[step], root[step])
                 step += 1
         people[client] = own[0]
-        moved = out.rows[a:b] if out.kept.size == 0 else out.rows[: b - a]
         for f in range(width):
-            for r in range(b - a):
-                moved[r, f] = table[f, slots[a + r]]
-        _leave(moved, items, rows[a:b], layers[0], theta, weights[:, client], scale, out, client, a)
+            _moves(table[f, : b - a], start[f], weights[0, client] * scale, out.largest)
+        _leave_rows(table.T, rows[a:b], slots[a:b], scale, out, a)
+        _leave_layers(layers[0], theta, weights[1, client], scale, out, client)
     restore_denormals(before)
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _leave(moved, items, rows, layers, theta, weights, scale, out, client, first):
-    """Turn what a client has learnt into moves, weighted and on the grid; add them up where that is asked for."""
-    unit, adds = np.float32(1) / scale, out.kept.size > 0
-    for r in range(rows.size):
-        before = items[rows[r]]
-        for f in range(before.size):
-            moved[r, f] = np.rint((moved[r, f] - before[f]) * (weights[0] * scale)) * unit
-    ends = out.layers[0 if adds else client]
-    for k in range(theta.size):
-        ends[k] = np.rint((layers[k] - theta[k]) * (weights[1] * scale)) * unit
-    ends[theta.size] = np.rint(weights[1] * scale) * unit
-    if adds:
-        out.largest[0] = _larger(moved.reshape(-1), out.largest[0])
-        out.largest[0] = _larger(ends, out.largest[0])
-        for r in range(rows.size):
-            if out.kept[first + r]:
-                _add(moved[r], scale, out.row_sums[rows[r]])
-                out.row_counts[rows[r]] += 1
-        _add(ends, scale, out.layer_sums[0])
-        out.layer_counts[0] += 1
-
-
-@njit(cache=True, nogil=True, error_model="numpy")
-def _add(values, scale, sums):
-    """Add values on the grid as whole numbers, which fit into 32 bits."""
-    for k in range(values.size):
-        sums[k] += np.int64(np.int32(values[k] * scale))
-
-
-@njit(cache=True, nogil=True, error_model="numpy")
-def _larger(values, largest):
-    """Return `largest`, or a value that is larger or NaN if there is one."""
-    n = 0
-    for k in range(values.size):
-        n += not abs(values[k]) <= largest
+def _moves(moved, start, factor, largest):
+    """Turn what has moved into by how much it has: weighted, in whole steps of the grid."""
+    limit, n = largest[0], 0
+    for k in range(moved.size):
+        moved[k] = np.rint((moved[k] - start[k]) * factor)
+        n += not abs(moved[k]) <= limit
     if n > 0:
-        for x in values:
-            if not abs(x) <= largest:
-                largest = abs(x)
-    return largest
+        for x in moved:
+            if not abs(x) <= limit:
+                largest[0] = abs(x)
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _leave_rows(moves, rows, slots, scale, out, first):
+    """Write or add a client's moves [L, D], in whole steps, of the items `rows` at the places `slots`."""
+    unit = np.float32(1) / scale
+    for r in range(rows.size):
+        slot, row = slots[r], rows[r]
+        if out.kept.size == 0:
+            for f in range(moves.shape[1]):
+                out.rows[first + r, f] = moves[slot, f] * unit
+        elif out.kept[first + r]:
+            for f in range(moves.shape[1]):
+                out.row_sums[row, f] += np.int64(np.int32(moves[slot, f]))
+            out.row_counts[row] += 1
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _leave_layers(layers, theta, weight, scale, out, client):
+    """Write or add a client's moves of the layers, and their weight behind them."""
+    _moves(layers, theta, weight * scale, out.largest)
+    steps, unit = np.rint(weight * scale), np.float32(1) / scale
+    if out.kept.size == 0:
+        for k in range(theta.size):
+            out.layers[client, k] = layers[k] * unit
+        out.layers[client, theta.size] = steps * unit
+    else:
+        for k in range(theta.size):
+            out.layer_sums[0, k] += np.int64(np.int32(layers[k]))
+        out.layer_sums[0, theta.size] += np.int64(steps)
+        out.layer_counts[0] += 1
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -353,6 +360,7 @@ def learn_towers(draws, epochs, batch, items, theta, people, sizes, product, rat
     inner[0] = half
     table, m = np.empty(most * width, np.float32), np.empty(most * width, np.float32)
     v, g = np.empty(most * width, np.float32), np.empty(most * width, np.float32)
+    start = np.empty(most * width, np.float32)
     local, g_local = table.reshape((most, width)), g.reshape((most, width))
     acts, back = np.empty(batch * inner.sum(), np.float32), np.empty(batch * inner.sum(), np.float32)
     z, own, layers = (
@@ -366,6 +374,7 @@ def learn_towers(draws, epochs, batch, items, theta, people, sizes, product, rat
             for f in range(width):
                 local[slots[r], f] = items[rows[r], f]
         end = (b - a) * width
+        start[:end] = table[:end]
         m[:end] = 0
         v[:end] = 0
         g[:end] = 0
@@ -375,8 +384,8 @@ def learn_towers(draws, epochs, batch, items, theta, people, sizes, product, rat
         reached, step = 0, 0
         for epoch in range(epochs):
             first = starts[client] + epoch * n
-            for start in range(first, first + n, batch):
-                part = samples[start : min(start + batch, first + n)]
+            for k in range(first, first + n, batch):
+                part = samples[k : min(k + batch, first + n)]
                 reached = _reach(part, reached)
                 _tower_gradients(part, local, own, layers, inner, product, acts, back, z, g_local)
                 end = reached * width
@@ -385,11 +394,10 @@ def learn_towers(draws, epochs, batch, items, theta, people, sizes, product, rat
                 adam_step(layers[0], layers[1], layers[2], layers[3], rate[step], root[step])
                 step += 1
         people[client] = own[0]
-        moved = out.rows[a:b] if out.kept.size == 0 else out.rows[: b - a]
-        for r in range(b - a):
-            for f in range(width):
-                moved[r, f] = local[slots[a + r], f]
-        _leave(moved, items, rows[a:b], layers[0], theta, weights[:, client], scale, out, client, a)
+        end = (b - a) * width
+        _moves(table[:end], start, weights[0, client] * scale, out.largest)
+        _leave_rows(local, rows[a:b], slots[a:b], scale, out, a)
+        _leave_layers(layers[0], theta, weights[1, client], scale, out, client)
     restore_denormals(before)
 
 

@@ -19,7 +19,7 @@ from pydantic import Field, PositiveInt
 
 from tacit.errors import MethodError
 from tacit.kernels.adam import corrections
-from tacit.kernels.fedncf import Leaving, draw_rounds, learn_products, learn_towers, written
+from tacit.kernels.fedncf import Leaving, added, draw_rounds, learn_products, learn_towers, written
 from tacit.methods import reasons
 from tacit.methods.aggregation import AVERAGES
 from tacit.methods.base import Schedule, register
@@ -152,18 +152,10 @@ class _Trained:
         kept = np.ones(max(1, len(ids)), np.uint8)
         if disclosure is not None and len(ids):
             kept = disclosure.keep(clients.ids, ptr, ids, positive, keys[1])
-        one = written(int(np.diff(ptr).max()), 1, width, self.shape.n_layers)
         sums, counts = total.sums, total.counts
-        out = one._replace(
-            kept=kept,
-            row_sums=sums["items"],
-            row_counts=counts["items"],
-            layer_sums=sums["layers"],
-            layer_counts=counts["layers"],
-            largest=np.array([ring.largest], np.float32),
-        )
+        out = added(kept, (sums["items"], counts["items"]), (sums["layers"], counts["layers"]))
         people = self._learnt(shared, private["users"], clients, ring, draws, out)
-        ring.fits(float(out.largest[0]))
+        ring.fits(float(out.largest[0]) / float(ring.scale))
         total.n_clients += n_clients
         n_rows, positives = np.diff(ptr), _per_client(positive, ptr)
         others = n_rows - positives
