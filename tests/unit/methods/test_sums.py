@@ -284,7 +284,7 @@ def alike(left: Recommender, right: Recommender) -> float:
 
 @pytest.mark.parametrize("name", SMALL)
 def test_one_round_from_an_earlier_run_is_close_to_a_full_one(name: str, town: Dataset, tmp_path: Path) -> None:
-    """A tenth of the people and of the interactions is new."""
+    """A twentieth of the people is new, and of what the others did."""
     log, old = town.interactions, np.random.default_rng(1).uniform(size=len(town.interactions.users)) < 0.95
     run(experiment(name, epochs=12), data=some(town, (log.users < 380) & old), folder=tmp_path / "old")
     full = run(experiment(name, epochs=12), data=town)
