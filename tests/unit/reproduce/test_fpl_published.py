@@ -37,7 +37,7 @@ def test_precision_reaches_what_was_published(data: str, metric: str, real_data:
 
 @pytest.mark.parametrize("data", ["ml-1m", "foursquare-italy"])
 def test_what_pi_costs_depends_on_how_dense_the_data_is(data: str, real_data: Find, out: Path) -> None:
-    """Negatives alone betray popularity where people have much of the catalogue, and next to nothing where they do not."""
+    """Negatives alone betray popularity where people have much of the catalogue; elsewhere they say next to nothing."""
     real_data(data)
     rows = reproduce("fpl-pi", data, out=out)[0].found.rows
     f1 = {row.method: row.ours for row in rows if row.metric == "F1@10" and row.ours is not None}
