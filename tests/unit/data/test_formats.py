@@ -20,6 +20,7 @@ from tacit.errors import DataError
 @pytest.fixture
 def home(tmp_path, monkeypatch):
     """A TACIT_DATA of our own, and an empty cache."""
+    (tmp_path / "data").mkdir()
     monkeypatch.setenv("TACIT_DATA", str(tmp_path / "data"))
     monkeypatch.setenv("TACIT_CACHE", str(tmp_path / "cache"))
     return tmp_path / "data"
@@ -287,3 +288,9 @@ def test_real_pictures(real_data):
     faces = load_images("celeba-attributes")
     assert len(np.unique(faces.identities)) == 10_177
     assert faces.attributes[:, faces.names.index("Smiling")].mean() == pytest.approx(0.482, abs=5e-4)
+
+
+def test_a_tacit_data_that_is_no_folder_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TACIT_DATA", str(tmp_path / "nowhere"))
+    with pytest.raises(DataError, match="not a folder"):
+        load("ml-100k")
