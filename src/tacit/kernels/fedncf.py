@@ -1,11 +1,10 @@
-"""What a device does in a round of federated neural collaborative filtering: draw, learn on the rows it touches, round.
+"""What a device does in a round of federated neural collaborative filtering: learn on the rows it touches, round.
 
 A device copies the rows of the item table that its samples touch and learns on this sub-table alone. That is exact:
 Adam, made anew for the round, leaves a row where it is until it has had a gradient. Local rows are numbered in the
 order of their first use, so a step moves only the leading ones that have been used so far.
 
-Samples are words `slot << 1 | label`. What leaves is sorted by item, since the order of use would tell positives (all
-of them used in the first local epoch) from negatives.
+Samples and rows are drawn by `kernels.local_samples`.
 """
 
 from __future__ import annotations
@@ -20,145 +19,12 @@ from tacit.kernels.adam import BETA1, BETA2, adam_step
 from tacit.kernels.denormals import flush_denormals, restore_denormals
 from tacit.kernels.exponential import doubt
 from tacit.kernels.ncf import FAST, block, tower_backward, tower_forward
-from tacit.kernels.sampling import GAMMA, high, lane, mix
 
-_MINE, _BARRED = np.uint8(1), np.uint8(2)
-_SPARSE = 16  # below one free (or touched) item in so many, list them instead of trying (or passing over) all
 _B1, _G1 = np.float32(BETA1), np.float32(1 - BETA1)
 _B2, _G2 = np.float32(BETA2), np.float32(1 - BETA2)
 _EPSILON = np.float32(1e-8)
 MOST_STEPS = np.float32(2**24)  # whole numbers up to here are exact in float32
 Sums = tuple[NDArray[np.int64], NDArray[np.int64]]
-
-
-@njit(cache=True, nogil=True, error_model="numpy")
-def draw_rounds(ids, ptr, items, avoid_ptr, avoid_items, n_items, negatives, epochs, word):
-    """Draw what each client learns from: her positives and fresh negatives of every local epoch, shuffled.
-
-    Returns `starts` [C + 1] into `samples` (the epochs of a client one after the other, equally long) and `row_ptr`
-    [C + 1] into `rows` (the items she touches, ascending), `slots` (their places in the order of first use) and
-    `is_positive`. Draws are keyed by her id. Someone who has nothing left to draw from has her positives alone.
-    """
-    n_clients = ids.size
-    most = 0
-    for c in range(n_clients):
-        most += min(n_items, (ptr[c + 1] - ptr[c]) * (1 + negatives * epochs))
-    starts, row_ptr = np.zeros(n_clients + 1, np.int64), np.zeros(n_clients + 1, np.int64)
-    samples = np.empty(items.size * (1 + negatives) * epochs, np.uint32)
-    rows = np.empty(most + 1, np.int32)  # one more than can be used: it is written to before it is known to count
-    slots, is_positive = np.empty(most, np.int32), np.empty(most, np.bool_)
-    marks = np.zeros(n_items, np.uint8)
-    slot_of = np.full(n_items, -1, np.int32)
-    free = np.empty(n_items // _SPARSE + 1, np.int32)
-    used = np.empty(n_items + 1, np.int32)
-    at = 0
-    for c in range(n_clients):
-        mine, barred = items[ptr[c] : ptr[c + 1]], avoid_items[avoid_ptr[c] : avoid_ptr[c + 1]]
-        n_free = n_items - _mark(marks, mine, barred)
-        listed = n_free * _SPARSE < n_items
-        if listed:
-            _list_free(marks, free)
-        state = lane(word, ids[c])
-        n_used = 0
-        for _ in range(epochs):
-            first = at
-            for i in mine:
-                samples[at] = np.uint32(i) << np.uint32(1) | np.uint32(1)
-                at += 1
-                for _ in range(negatives if n_free > 0 else 0):
-                    state += GAMMA
-                    if listed:
-                        j = np.int64(free[high(mix(state), n_free)])
-                    else:
-                        j = np.int64(high(mix(state), n_items))
-                        while marks[j]:
-                            state += GAMMA
-                            j = np.int64(high(mix(state), n_items))
-                    samples[at] = np.uint32(j) << np.uint32(1)
-                    at += 1
-            state = _shuffle(samples[first:at], state)
-            n_used = _give_slots(samples[first:at], slot_of, used, n_used)
-        starts[c + 1] = at
-        row_ptr[c + 1] = row_ptr[c] + n_used
-        _write_sorted(used[:n_used], slot_of, marks, rows[row_ptr[c] :], slots[row_ptr[c] :], is_positive[row_ptr[c] :])
-        _unmark(marks, mine, barred)
-    n_rows = row_ptr[n_clients]
-    return starts, samples[:at], row_ptr, rows[:n_rows], slots[:n_rows], is_positive[:n_rows]
-
-
-@njit(cache=True, nogil=True)
-def _shuffle(samples, state):
-    for done in range(np.uint64(1), np.uint64(samples.size)):
-        state += GAMMA
-        k, j = done, high(mix(state), done + np.uint64(1))
-        samples[k], samples[j] = samples[j], samples[k]
-    return state
-
-
-@njit(cache=True, nogil=True)
-def _give_slots(samples, slot_of, used, n_used):
-    """Put slots in the place of items, new ones in the order of use; return how many there are."""
-    for k in range(samples.size):
-        item = samples[k] >> np.uint32(1)
-        known = slot_of[item]
-        is_new = known < 0
-        slot = n_used if is_new else np.int64(known)
-        slot_of[item] = slot
-        used[n_used] = item  # overwritten by the next one where it is not new
-        n_used += is_new
-        samples[k] = np.uint32(slot) << np.uint32(1) | (samples[k] & np.uint32(1))
-    return n_used
-
-
-@njit(cache=True, nogil=True)
-def _mark(marks, mine, barred):
-    """Mark a history and what else must not be drawn; return how many items that are. -1 is not in the catalogue."""
-    n = 0
-    for i in mine:
-        n += marks[i] == 0
-        marks[i] = _MINE
-    for i in barred:
-        if i >= 0 and marks[i] == 0:
-            n += 1
-            marks[i] = _BARRED
-    return n
-
-
-@njit(cache=True, nogil=True)
-def _unmark(marks, mine, barred):
-    for i in mine:
-        marks[i] = 0
-    for i in barred:
-        if i >= 0:
-            marks[i] = 0
-
-
-@njit(cache=True, nogil=True)
-def _list_free(marks, free):
-    n = 0
-    for i in range(marks.size):
-        if marks[i] == 0:
-            free[n] = i
-            n += 1
-
-
-@njit(cache=True, nogil=True)
-def _write_sorted(used, slot_of, marks, rows, slots, is_positive):
-    """Write the used items in ascending order with their slots and marks, and forget their slots."""
-    if used.size * _SPARSE < slot_of.size:
-        used.sort()
-        for n in range(used.size):
-            rows[n] = used[n]
-    else:
-        n = 0
-        for i in range(slot_of.size):
-            rows[n] = i
-            n += slot_of[i] >= 0
-    for n in range(used.size):
-        i = rows[n]
-        slots[n] = slot_of[i]
-        is_positive[n] = marks[i] == _MINE
-        slot_of[i] = -1
 
 
 class Leaving(NamedTuple):

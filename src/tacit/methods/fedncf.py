@@ -19,7 +19,8 @@ from pydantic import Field, PositiveInt
 
 from tacit.errors import MethodError
 from tacit.kernels.adam import corrections
-from tacit.kernels.fedncf import Leaving, added, draw_rounds, learn_products, learn_towers, written
+from tacit.kernels.fedncf import Leaving, added, learn_products, learn_towers, written
+from tacit.kernels.local_samples import draw_rounds
 from tacit.methods import reasons
 from tacit.methods.aggregation import AVERAGES
 from tacit.methods.base import Schedule, register

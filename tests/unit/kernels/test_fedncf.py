@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from tacit.kernels.adam import corrections
-from tacit.kernels.fedncf import MOST_STEPS, added, draw_rounds, learn_products, learn_towers, written
+from tacit.kernels.fedncf import MOST_STEPS, added, learn_products, learn_towers, written
+from tacit.kernels.local_samples import draw_rounds
 from tacit.models.ncf import gmf, mlp, neumf
 from tacit.random import Key
 from tacit.types import offsets
