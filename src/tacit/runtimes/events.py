@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import tempfile
 import weakref
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -40,11 +41,12 @@ class Events:
         self._frames: list[pl.DataFrame] = []
         self._n_buffered, self._n_parts = 0, 0
 
-    def write(self, number: int, message: Outgoing) -> None:
-        """Note what the senders of one message released in round `number`."""
+    def write(self, number: int, message: Outgoing, tables: Sequence[str]) -> None:
+        """Note what the senders of one message released in round `number`; `tables` are those with a row per item."""
         n_clients = len(message.clients)
         sent = {True: [_nobody()], False: [_nobody()]}
-        for name, (ptr, ids, _) in message.tables.items():
+        for name in tables:
+            ptr, ids, _ = message.tables[name]
             owner, marks = np.repeat(np.arange(n_clients), np.diff(ptr)), message.sensitive[name]
             for is_positive, rows in sent.items():
                 chosen = marks == is_positive

@@ -129,7 +129,7 @@ class _Federation:
                 total.add(message)
                 release = message.release
                 if self.events is not None:
-                    self.events.write(number, message)
+                    self.events.write(number, message, self._about_items(shared))
             for name, array in moved.items():
                 private[name][positions] = array
             self.traffic.add(positions, release, 1, self._down(shared))
@@ -152,6 +152,9 @@ class _Federation:
             cuts = [slice(start, min(start + size, n_clients)) for start in range(0, n_clients, size)]
             self.whole = [(cut, self.clients.take(np.arange(cut.start, cut.stop))) for cut in cuts]
         yield from self.whole
+
+    def _about_items(self, shared: dict[str, Array]) -> list[str]:
+        return [name for name in self.method.tables if len(shared[name]) == self.clients.n_items]
 
     def _down(self, shared: dict[str, Array]) -> int:
         return sum(shared[name].nbytes for name in self.downloads)

@@ -77,3 +77,15 @@ def test_a_centralised_method_has_no_events() -> None:
 
 def test_a_run_without_them_has_none() -> None:
     assert run(town({"preset": "pFPL+"})).events is None
+
+
+def test_layers_are_counted_as_a_row_but_are_no_item() -> None:
+    told = run(town({"name": "fed-gmf"}, ledger="events"))
+    assert told.events is not None
+    frame = told.events.collect()
+    index = told.recommender.catalog.item_ids.index
+    histories = {user: set(told.recommender.clients.of(c)) for c, user in enumerate(told.ledger["user"])}
+    for user, negatives in frame.select("user", "negatives").iter_rows():
+        assert not histories[user] & {index(item) for item in negatives}
+        assert len(set(negatives)) == len(negatives), "a device speaks of an item once"
+    assert frame["negatives"].list.len().sum() + len(frame) == told.ledger["negatives"].sum()
