@@ -9,7 +9,7 @@ import pytest
 from numpy.typing import NDArray
 
 from tacit.errors import DivergedError
-from tacit.methods.base import build, options
+from tacit.methods.base import Cohort, build, options
 from tacit.privacy.disclosure import Disclosure, DisclosureConfig
 from tacit.protocols.federated import device_round, server_round
 from tacit.random import Key
@@ -247,7 +247,7 @@ def test_numbers_that_are_none_are_refused_on_both_paths(name: str) -> None:
         device_round(method, [], RING, shared, {}, there[0], KEY, 0)
     total = Total.zero({t: shared[t].shape for t in method.tables})
     with pytest.raises(DivergedError):
-        method.sum_cohort(shared, {}, there[0], RING, None, (KEY, KEY), total)
+        method.sum_cohort(Cohort(shared, {}, there[0], RING, None, KEY, KEY), total)
 
 
 # --- people, new and old ---------------------------------------------------------------------------------------------

@@ -115,21 +115,25 @@ class Distributes(Protocol):
     downloads: ClassVar[tuple[str, ...]]  # the shared arrays a device receives in every round
 
 
+@dataclass(frozen=True)
+class Cohort:
+    """Some clients in a round, with all that learning and sealing need."""
+
+    shared: Mapping[str, Array]
+    private: Mapping[str, Array]
+    clients: Clients
+    ring: Ring
+    disclosure: Disclosure | None
+    learning: Key
+    disclosing: Key
+
+
 @runtime_checkable
 class SumsCohorts(Protocol):
     """A federated method that can add up what a cohort sends without writing it out: the same sums, only faster."""
 
-    def sum_cohort(
-        self,
-        shared: Mapping[str, Array],
-        private: Mapping[str, Array],
-        clients: Clients,
-        ring: Ring,
-        disclosure: Disclosure | None,
-        keys: tuple[Key, Key],
-        total: Total,
-    ) -> tuple[Release, Mapping[str, Array]]:
-        """Add into the arrays of `total`; `keys` are those of learning and of the disclosure in this round."""
+    def sum_cohort(self, cohort: Cohort, total: Total) -> tuple[Release, Mapping[str, Array]]:
+        """Add into the arrays of `total`; return what was sent and the new private part."""
         ...
 
 

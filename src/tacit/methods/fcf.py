@@ -12,8 +12,7 @@ from tacit.errors import MethodError
 from tacit.kernels.als import solve_rows
 from tacit.kernels.fcf import rows_for_all, rows_for_positives, sum_for_all, sum_for_positives
 from tacit.methods import reasons
-from tacit.methods.base import Schedule, register
-from tacit.privacy.disclosure import Disclosure
+from tacit.methods.base import Cohort, Schedule, register
 from tacit.privacy.outbound import row_bytes
 from tacit.random import Key
 from tacit.types import Array, Catalog, Clients, Config, Floats, Model, Reason, offsets
@@ -98,22 +97,14 @@ class FCF:
         rows = Rows(offsets(sizes + n_items), ids, values)
         return Update(clients.ids, {"items": rows}, {"items": is_positive}), {}
 
-    def sum_cohort(
-        self,
-        shared: Mapping[str, Array],
-        private: Mapping[str, Array],
-        clients: Clients,
-        ring: Ring,
-        disclosure: Disclosure | None,
-        keys: tuple[Key, Key],
-        total: Total,
-    ) -> tuple[Release, Mapping[str, Array]]:
+    def sum_cohort(self, cohort: Cohort, total: Total) -> tuple[Release, Mapping[str, Array]]:
         """Add up a cohort's rows without writing them out."""
-        items, matrix = shared["items"], clients.remembered("matrix", Clients.matrix)
+        clients, ring, disclosure = cohort.clients, cohort.ring, cohort.disclosure
+        items, matrix = cohort.shared["items"], clients.remembered("matrix", Clients.matrix)
         people, ptr, positives = self._solve(items, clients), matrix.indptr, matrix.indices
         kept = np.ones(len(positives), np.uint8)
         if disclosure is not None:
-            kept = disclosure.keep(clients.ids, ptr, positives, kept.astype(bool), keys[1])
+            kept = disclosure.keep(clients.ids, ptr, positives, kept.astype(bool), cohort.disclosing)
         sums, counts, n_clients = total.sums["items"], total.counts["items"], len(clients)
         alpha, turned = np.float32(self.config.alpha), np.zeros(items.T.shape, np.int64)
         largest = max(

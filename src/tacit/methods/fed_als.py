@@ -20,9 +20,8 @@ from pydantic import Field
 from tacit.kernels.als import solve_rows
 from tacit.kernels.outer import add_repeated, normal_rows
 from tacit.methods import reasons
-from tacit.methods.base import Schedule, register
+from tacit.methods.base import Cohort, Schedule, register
 from tacit.methods.sums import LONG_HISTORY, WARM, decoded, disclosed, distinct, rows_per_client, shared_floats, started
-from tacit.privacy.disclosure import Disclosure
 from tacit.privacy.outbound import row_bytes
 from tacit.random import Key
 from tacit.types import Array, Catalog, Clients, Config, Floats, Model, Reason
@@ -119,18 +118,10 @@ class FedALS:
 
         return made(distinct(clients)), {}
 
-    def sum_cohort(
-        self,
-        shared: Mapping[str, Array],
-        private: Mapping[str, Array],
-        clients: Clients,
-        ring: Ring,
-        disclosure: Disclosure | None,
-        keys: tuple[Key, Key],
-        total: Total,
-    ) -> tuple[Release, Mapping[str, Array]]:
+    def sum_cohort(self, cohort: Cohort, total: Total) -> tuple[Release, Mapping[str, Array]]:
         """Add up a cohort's rows without writing them out."""
-        clients = disclosed(distinct(clients), disclosure, keys[1])
+        shared, ring = cohort.shared, cohort.ring
+        clients = disclosed(distinct(cohort.clients), cohort.disclosure, cohort.disclosing)
         numbers = ring.encode(self._rows(shared, clients, ring))
         triangle, width = shared["gram"].shape[1], numbers.shape[1]
         add_repeated(clients.ptr, clients.items, numbers, total.sums["normal"], total.counts["normal"])

@@ -18,7 +18,7 @@ from scipy import linalg
 
 from tacit.errors import MethodError
 from tacit.methods import reasons
-from tacit.methods.base import Schedule, register
+from tacit.methods.base import Cohort, Schedule, register
 from tacit.methods.sums import (
     WARM,
     OuterSum,
@@ -30,7 +30,6 @@ from tacit.methods.sums import (
     shared_floats,
     started,
 )
-from tacit.privacy.disclosure import Disclosure
 from tacit.random import Key
 from tacit.types import Array, Catalog, Clients, Config, Floats, Model, Reason
 from tacit.updates import Release, Ring, Total, Update
@@ -90,18 +89,9 @@ class FedEASE:
         """Make a row for every item of hers: S' x_u."""
         return OUTER.update(shared["sketch"], _ones(clients), clients, ring), {}
 
-    def sum_cohort(
-        self,
-        shared: Mapping[str, Array],
-        private: Mapping[str, Array],
-        clients: Clients,
-        ring: Ring,
-        disclosure: Disclosure | None,
-        keys: tuple[Key, Key],
-        total: Total,
-    ) -> tuple[Release, Mapping[str, Array]]:
+    def sum_cohort(self, cohort: Cohort, total: Total) -> tuple[Release, Mapping[str, Array]]:
         """Add up a cohort's rows without writing them out."""
-        return OUTER.add(shared["sketch"], _ones(clients), clients, ring, disclosure, keys[1], total), {}
+        return OUTER.add(cohort.shared["sketch"], _ones(cohort.clients), cohort, total), {}
 
     def apply(self, shared: Mapping[str, Array], total: Total, ring: Ring) -> Mapping[str, Array]:
         """Approximate G from the sum, invert it, and sketch with its directions next time. No rows move nothing."""

@@ -15,7 +15,7 @@ from pydantic import Field
 
 from tacit.errors import MethodError
 from tacit.methods import reasons
-from tacit.methods.base import Schedule, register
+from tacit.methods.base import Cohort, Schedule, register
 from tacit.methods.sums import (
     WARM,
     OuterSum,
@@ -28,7 +28,6 @@ from tacit.methods.sums import (
     shared_floats,
     started,
 )
-from tacit.privacy.disclosure import Disclosure
 from tacit.random import Key
 from tacit.types import Array, Catalog, Clients, Config, Floats, Model, Reason
 from tacit.updates import Release, Ring, Total, Update
@@ -96,18 +95,9 @@ class FedSVD:
         """Make a row for every item of hers."""
         return self.outer.update(shared["basis"], shared["weights"], clients, ring), {}
 
-    def sum_cohort(
-        self,
-        shared: Mapping[str, Array],
-        private: Mapping[str, Array],
-        clients: Clients,
-        ring: Ring,
-        disclosure: Disclosure | None,
-        keys: tuple[Key, Key],
-        total: Total,
-    ) -> tuple[Release, Mapping[str, Array]]:
+    def sum_cohort(self, cohort: Cohort, total: Total) -> tuple[Release, Mapping[str, Array]]:
         """Add up a cohort's rows without writing them out."""
-        return self.outer.add(shared["basis"], shared["weights"], clients, ring, disclosure, keys[1], total), {}
+        return self.outer.add(cohort.shared["basis"], cohort.shared["weights"], cohort, total), {}
 
     def apply(self, shared: Mapping[str, Array], total: Total, ring: Ring) -> Mapping[str, Array]:
         """Orthonormalise the sum; the first one also says how many people have each item. No rows move nothing.

@@ -23,9 +23,8 @@ from tacit.kernels.fedncf import Leaving, added, learn_products, learn_towers, w
 from tacit.kernels.local_samples import draw_rounds
 from tacit.methods import reasons
 from tacit.methods.aggregation import AVERAGES
-from tacit.methods.base import Schedule, register
+from tacit.methods.base import Cohort, Schedule, register
 from tacit.models.ncf import NCF, gmf, mlp, neumf
-from tacit.privacy.disclosure import Disclosure
 from tacit.privacy.outbound import row_bytes
 from tacit.random import Key
 from tacit.types import Array, Catalog, Clients, Config, Floats, Model, Reason
@@ -136,26 +135,18 @@ class _Trained:
             learn_products(*start, *steps, weights, ring.scale, out)
         return people
 
-    def sum_cohort(
-        self,
-        shared: Mapping[str, Array],
-        private: Mapping[str, Array],
-        clients: Clients,
-        ring: Ring,
-        disclosure: Disclosure | None,
-        keys: tuple[Key, Key],
-        total: Total,
-    ) -> tuple[Release, Mapping[str, Array]]:
+    def sum_cohort(self, cohort: Cohort, total: Total) -> tuple[Release, Mapping[str, Array]]:
         """Add up a cohort's rows without messages in between."""
-        draws = self.draw(clients, keys[0])
+        clients, ring, disclosure = cohort.clients, cohort.ring, cohort.disclosure
+        draws = self.draw(clients, cohort.learning)
         _, _, ptr, ids, _, positive = draws
         n_clients, width = len(clients), self.shape.width
         kept = np.ones(max(1, len(ids)), np.uint8)
         if disclosure is not None and len(ids):
-            kept = disclosure.keep(clients.ids, ptr, ids, positive, keys[1])
+            kept = disclosure.keep(clients.ids, ptr, ids, positive, cohort.disclosing)
         sums, counts = total.sums, total.counts
         out = added(kept, (sums["items"], counts["items"]), (sums["layers"], counts["layers"]))
-        people = self._learnt(shared, private["users"], clients, ring, draws, out)
+        people = self._learnt(cohort.shared, cohort.private["users"], clients, ring, draws, out)
         ring.fits(float(out.largest[0]) / float(ring.scale))
         total.n_clients += n_clients
         n_rows, positives = np.diff(ptr), _per_client(positive, ptr)

@@ -22,7 +22,7 @@ from tacit.kernels.membership import Taken, taken
 from tacit.kernels.rowvec import rows_of
 from tacit.kernels.triples import padded, unpadded
 from tacit.methods import reasons
-from tacit.methods.base import Schedule, register
+from tacit.methods.base import Cohort, Schedule, register
 from tacit.privacy.disclosure import Disclosure
 from tacit.privacy.outbound import row_bytes, seal
 from tacit.random import Key
@@ -159,31 +159,24 @@ class FPL:
         moved = padded(p)
         return (moved, moved) if self.config.step == "sequential" else (moved.copy(), moved)
 
-    def sum_cohort(
-        self,
-        shared: Mapping[str, Array],
-        private: Mapping[str, Array],
-        clients: Clients,
-        ring: Ring,
-        disclosure: Disclosure | None,
-        keys: tuple[Key, Key],
-        total: Total,
-    ) -> tuple[Release, Mapping[str, Array]]:
+    def sum_cohort(self, cohort: Cohort, total: Total) -> tuple[Release, Mapping[str, Array]]:
         """Add up a cohort's rows as `learn` and `seal` would make them."""
+        shared, clients, ring = cohort.shared, cohort.clients, cohort.ring
         table, config, n_items = padded(shared["items"]), self.config, len(shared["items"])
-        positives, negatives = self.draw(shared, clients, keys[0])
+        positives, negatives = self.draw(shared, clients, cohort.learning)
         n_clients, steps = positives.shape
         sent = np.ones(positives.shape, np.uint8)
-        if disclosure is not None:
+        if cohort.disclosure is not None:
             ptr, every = np.arange(n_clients + 1) * steps, np.ones(positives.size, bool)
-            sent = disclosure.keep(clients.ids, ptr, positives.ravel(), every, keys[1]).reshape(sent.shape)
+            kept = cohort.disclosure.keep(clients.ids, ptr, positives.ravel(), every, cohort.disclosing)
+            sent = kept.reshape(sent.shape)
         targets, counts = np.empty_like(positives), np.zeros((2, n_items + 1), np.int32)
         count_sent(positives, negatives, sent, targets, counts)
         numbers = ring.scale, np.float32(config.learning_rate), config.regs
         peaks = np.zeros((1, table.shape[1]), np.float32)
 
         def summed(into: Array) -> Floats:
-            people, moved = self.local_rows(private["p"])
+            people, moved = self.local_rows(cohort.private["p"])
             rows = rows_of(people), rows_of(moved), rows_of(table)
             cells = rows_of(into.view(np.float32))
             sum_of_pairs(*rows, positives, negatives, targets, into, cells, rows_of(peaks), *numbers)
@@ -198,7 +191,7 @@ class FPL:
             moved = summed(sums)
         shrunk = float(config.regs[1:].max() * max(table.max(), -table.min()) * ring.scale)
         if not largest + shrunk < ring.largest * ring.scale:
-            return self._sum_plainly(shared, private, clients, ring, disclosure, keys, total)
+            return self._sum_plainly(cohort, total)
         settle(table, sums, counts, total.sums["items"], total.counts["items"], ring.scale, config.regs)
         total.n_clients += n_clients
         width = shared["items"].shape[1]
@@ -206,21 +199,12 @@ class FPL:
         release = Release(n_sent, np.full(n_clients, steps), (n_sent + steps) * row_bytes(width, ring))
         return release, {"p": unpadded(moved, width)}
 
-    def _sum_plainly(
-        self,
-        shared: Mapping[str, Array],
-        private: Mapping[str, Array],
-        clients: Clients,
-        ring: Ring,
-        disclosure: Disclosure | None,
-        keys: tuple[Key, Key],
-        total: Total,
-    ) -> tuple[Release, Mapping[str, Array]]:
+    def _sum_plainly(self, cohort: Cohort, total: Total) -> tuple[Release, Mapping[str, Array]]:
         """Write the rows out where one of them may be too large for the ring: sealing them decides."""
-        update, moved = self.learn(shared, private, clients, ring, keys[0])
-        if disclosure is not None:
-            update = disclosure.on_device(update, keys[1])
-        message = seal(update, (), ring, keys[1])
+        update, moved = self.learn(cohort.shared, cohort.private, cohort.clients, cohort.ring, cohort.learning)
+        if cohort.disclosure is not None:
+            update = cohort.disclosure.on_device(update, cohort.disclosing)
+        message = seal(update, (), cohort.ring, cohort.disclosing)
         total.add(message)
         return message.release, moved
 

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from tacit.errors import MethodError
 from tacit.kernels.outer import add_item_rows, item_rows, person_sums
+from tacit.methods.base import Cohort
 from tacit.privacy.disclosure import Disclosure
 from tacit.privacy.outbound import row_bytes
 from tacit.random import Key
@@ -110,18 +111,9 @@ class OuterSum:
 
         return made(distinct(clients))
 
-    def add(
-        self,
-        table: Floats,
-        weights: Floats,
-        clients: Clients,
-        ring: Ring,
-        disclosure: Disclosure | None,
-        key: Key,
-        total: Total,
-    ) -> Release:
+    def add(self, table: Floats, weights: Floats, cohort: Cohort, total: Total) -> Release:
         """Add a cohort's rows into `total` without writing them out."""
-        clients = disclosed(distinct(clients), disclosure, key)
+        clients, ring = disclosed(distinct(cohort.clients), cohort.disclosure, cohort.disclosing), cohort.ring
         said = self._said(table, weights, clients)
         ring.fits(float(np.abs(said).max(initial=0.0)) * float(weights.max(initial=0.0)))
         sums, counts = total.sums[self.name], total.counts[self.name]

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.errors import DivergedError
-from tacit.methods.base import CountsRows, Distributes, Federated, RunsRounds, Schedule, SumsCohorts
+from tacit.methods.base import Cohort, CountsRows, Distributes, Federated, RunsRounds, Schedule, SumsCohorts
 from tacit.privacy.disclosure import Disclosure
 from tacit.privacy.outbound import Stage
 from tacit.protocols.federated import device_round
@@ -123,7 +123,8 @@ class _Federation:
             part = {name: array[positions] for name, array in private.items()}
             if self.summing is not None:
                 keys = key.child("learn", number), key.child("seal", number, 0)
-                release, moved = self.summing.sum_cohort(shared, part, clients, self.ring, self.disclosure, keys, total)
+                cohort = Cohort(shared, part, clients, self.ring, self.disclosure, *keys)
+                release, moved = self.summing.sum_cohort(cohort, total)
             else:
                 message, moved = device_round(method, self.stages, self.ring, shared, part, clients, key, number)
                 total.add(message)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from tacit.errors import ConfigError, DivergedError, MethodError
-from tacit.methods.base import build, options
+from tacit.methods.base import Cohort, build, options
 from tacit.privacy.disclosure import Disclosure, DisclosureConfig
 from tacit.random import Key
 from tacit.runtimes.simulation import Traffic, simulate
@@ -20,7 +20,7 @@ from tacit.updates import Ring, Total
 NAMES = ("fed-gmf", "fed-mlp", "fed-neumf")
 EVERY = pytest.mark.parametrize("name", NAMES)
 KEY, RING = Key(1), Ring()
-Cohort = Callable[..., Clients]
+MakesClients = Callable[..., Clients]
 
 
 def catalog_of(clients: Clients) -> Catalog:
@@ -92,7 +92,7 @@ def test_a_row_is_the_mean_over_those_who_moved_it(name: str) -> None:
     model = method.init(clients, catalog_of(clients), KEY)
     update, _ = method.learn(model.shared, model.private, clients, RING, KEY)
     total = Total.zero({table: model.shared[table].shape for table in method.tables})
-    _, _ = method.sum_cohort(model.shared, model.private, clients, RING, None, (KEY, KEY), total)
+    _, _ = method.sum_cohort(Cohort(model.shared, model.private, clients, RING, None, KEY, KEY), total)
     moved = method.apply(model.shared, total, RING)
     rows, layers = update.tables["items"], update.tables["layers"].values
     for item in range(clients.n_items):
@@ -130,7 +130,7 @@ def test_every_option_has_an_effect(name: str) -> None:
 
 
 @EVERY
-def test_items_to_avoid_are_never_trained_as_negatives(name: str, cohort: Cohort) -> None:
+def test_items_to_avoid_are_never_trained_as_negatives(name: str, cohort: MakesClients) -> None:
     clients = world(4)
     avoid = cohort([[11], [10], [13], [12]], 20)
     told = replace(clients, avoid=avoid)
@@ -143,7 +143,7 @@ def test_items_to_avoid_are_never_trained_as_negatives(name: str, cohort: Cohort
 
 
 @EVERY
-def test_people_with_everything_or_nothing_take_part(name: str, cohort: Cohort) -> None:
+def test_people_with_everything_or_nothing_take_part(name: str, cohort: MakesClients) -> None:
     """Nothing is left to draw from for the first; the second has no sample, weighs nothing and moves nothing."""
     clients = cohort([list(range(6)), [], [2]], 6)
     method = method_of(name, aggregation="fedavg", clients_per_round=1)
@@ -175,6 +175,6 @@ def test_layers_that_do_not_fit_are_refused() -> None:
         method_of("fed-mlp", layers=(8, 5)).score(model.shared, model.private, clients)
 
 
-def test_what_leaves_is_not_ordered_by_what_she_did(cohort: Cohort) -> None:
+def test_what_leaves_is_not_ordered_by_what_she_did(cohort: MakesClients) -> None:
     draws = method_of("fed-gmf").draw(cohort([[40, 60, 80]], 100), KEY)
     assert (np.diff(draws[3]) > 0).all(), "rows leave in the order of items"
