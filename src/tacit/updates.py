@@ -45,6 +45,11 @@ class Ring(Config):
         numbers: NDArray[np.int64] = np.rint(values * self.scale).astype(np.int64)
         return numbers
 
+    def holds(self, largest: Array) -> NDArray[np.bool_]:
+        """Say which values the grid can hold; NaN is none of them."""
+        found: NDArray[np.bool_] = largest <= self.largest
+        return found
+
     def fits(self, largest: float) -> None:
         """Refuse a value that the grid cannot hold; NaN is none that it can."""
         if not largest <= self.largest:
@@ -134,13 +139,15 @@ class Release:
 class Outgoing:
     """The only thing that may be sent: rows as whole numbers of the ring.
 
-    `release` and `sensitive` are for the device's own ledger and are not part of what travels.
+    `release` and `sensitive` are for the device's own ledger and are not part of what travels. `withheld` are clients
+    whose update the ring cannot hold (NaN, or far too large): nothing of theirs is in it.
     """
 
     clients: NDArray[np.int64]
     tables: Mapping[str, tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.int64]]]  # ptr, ids, numbers [R, D]
     release: Release
     sensitive: Mapping[str, NDArray[np.bool_]] = field(default_factory=dict)  # per table, [R]
+    withheld: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))  # ids
 
 
 @dataclass

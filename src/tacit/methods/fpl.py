@@ -205,6 +205,8 @@ class FPL:
         if cohort.disclosure is not None:
             update = cohort.disclosure.on_device(update, cohort.disclosing)
         message = seal(update, (), cohort.ring, cohort.disclosing)
+        if len(message.withheld):
+            cohort.ring.fits(np.inf)
         total.add(message)
         return message.release, moved
 

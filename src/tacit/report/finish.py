@@ -94,7 +94,8 @@ def _communication(recommender: Recommender, learnt: Learnt) -> dict[str, Any]:
     rows_down = sum(len(recommender.model.shared[name]) for name in recommender.method.tables)
     rows_up, both = traffic.positives + traffic.negatives, traffic.bytes_up + traffic.bytes_down
     cost = measured(traffic.rounds, rows_up, both, rows_down, learnt.all_passes)
-    return {**cost, "tcc": total_cost(cost["cce"], learnt.passes)}
+    unheard = {"answers_lost": int(traffic.lost.sum()), "updates_refused": int(traffic.refused.sum())}
+    return {**cost, "tcc": total_cost(cost["cce"], learnt.passes), **unheard}
 
 
 def _sampling(experiment: Experiment, parts: Split) -> str:
@@ -115,6 +116,8 @@ def _ledger(parts: Split, learnt: Learnt) -> pl.DataFrame:
             "negatives": nothing,
             "bytes_up": train.sizes * ITEM_BYTES,
             "bytes_down": nothing,
+            "lost": nothing,
+            "refused": nothing,
         }
     else:
         traffic = learnt.traffic
@@ -125,6 +128,8 @@ def _ledger(parts: Split, learnt: Learnt) -> pl.DataFrame:
             "negatives": traffic.negatives,
             "bytes_up": traffic.bytes_up,
             "bytes_down": traffic.bytes_down,
+            "lost": traffic.lost,
+            "refused": traffic.refused,
         }
     return pl.DataFrame({"user": people, **sent}).with_columns(rows=pl.col("positives") + pl.col("negatives"))
 

@@ -14,8 +14,10 @@ from threadpoolctl import threadpool_limits
 from tacit.errors import ConfigError, MethodError
 from tacit.methods.base import Centralised, Federated
 from tacit.privacy.outbound import Stage
+from tacit.protocols.rounds import RoundsConfig
 from tacit.random import Key
 from tacit.runtimes.events import Events, refuse_too_many
+from tacit.runtimes.liars import Liars, LiarsConfig
 from tacit.runtimes.simulation import Traffic, simulate
 from tacit.types import Array, Catalog, Clients, Config, Floats, Model, Vocabulary
 from tacit.updates import Ring
@@ -33,6 +35,8 @@ class RuntimeConfig(Config):
     patience: int = Field(0, ge=0, description="looks without a better one before stopping; 0: never stop early")
     keep: Literal["best", "last"] = Field("best", description="the model of the best look, or of the last pass")
     ring: Ring = Field(Ring(), description="the whole numbers that federated sums are made of")
+    rounds: RoundsConfig = Field(RoundsConfig(), description="devices that drop out, and rules that bear with liars")
+    liars: LiarsConfig | None = Field(None, description="devices that lie, to see what a rule bears with")
     ledger: Literal["people", "events"] = Field(
         "people", description="what is kept of what was sent: totals per person, or every single release too (slower)"
     )
@@ -67,10 +71,13 @@ def passes(
     ring: Ring | None = None,
     traffic: Traffic | None = None,
     events: Events | None = None,
+    rounds: RoundsConfig | None = None,
 ) -> Iterator[Model]:
     """Yield a method's model after each pass over a cohort."""
     if isinstance(method, Federated):
-        return simulate(method, stages, ring or Ring(), clients, catalog, key, traffic, events=events)
+        return simulate(method, stages, ring or Ring(), clients, catalog, key, traffic, rounds=rounds, events=events)
+    if rounds is not None and rounds != RoundsConfig():
+        raise ConfigError("A centralised method has no rounds: runtime.rounds would have no effect.", "Take it away.")
     if stages:
         raise ConfigError(
             "A centralised method is sent whole histories: privacy stages would have no effect.",
@@ -99,6 +106,8 @@ def learn(
     A ledger of events calls people by their labels in `people`, or by number.
     """
     total = passes_of(method, clients)
+    if config.liars is not None:
+        stages = [*stages, Liars.build(config.liars, catalog, config.ring, key.child("liars"))]
     traffic = Traffic.none(len(clients)) if isinstance(method, Federated) else None
     events = _events_of(method, clients, catalog, people) if config.ledger == "events" else None
     curve: list[dict[str, float]] = []
@@ -107,7 +116,7 @@ def learn(
     kept_at, best, worse, done, spent = 0, -np.inf, 0, 0, 0.0
     with one_blas_thread():
         started = time.perf_counter()
-        for model in passes(method, clients, catalog, key, stages, config.ring, traffic, events):
+        for model in passes(method, clients, catalog, key, stages, config.ring, traffic, events, config.rounds):
             done += 1
             spent += time.perf_counter() - started
             progress("learning", done, total)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,32 +12,37 @@ from tacit.errors import DivergedError
 from tacit.methods.base import Cohort, CountsRows, Distributes, Federated, RunsRounds, Schedule, SumsCohorts
 from tacit.privacy.disclosure import Disclosure
 from tacit.privacy.outbound import Stage
-from tacit.protocols.federated import device_round
-from tacit.protocols.selection import asked
+from tacit.protocols.federated import applied, device_round
+from tacit.protocols.robust import combined, dealt
+from tacit.protocols.rounds import RoundsConfig, attendance, is_abandoned
 from tacit.random import Key
 from tacit.runtimes.events import Events
 from tacit.types import Array, Catalog, Clients, Model
 from tacit.updates import Release, Ring, Total
 
 EXPLODED = 1e3  # vectors that rank well stay far below
+UNFIT = 0.2  # share of a pass's updates: some devices may be broken, but with so many learning itself is
 CHUNK_ROWS = 2**18  # rows made in one chunk: what is drawn for them stays in cache
 ROWS_PER_ITEM = 8  # in one chunk at least: touching the whole table once for it must be worth while
+Part = tuple[Array | slice, Clients]  # where some clients stand in the cohort, and they
 
 
 @dataclass
 class Traffic:
     """What each client was asked for and sent, summed over rounds, by position in the cohort."""
 
-    rounds: NDArray[np.int64]
+    rounds: NDArray[np.int64]  # in which her answer counted
     positives: NDArray[np.int64]
     negatives: NDArray[np.int64]
     bytes_up: NDArray[np.int64]
     bytes_down: NDArray[np.int64]
+    lost: NDArray[np.int64]  # rounds in which she was asked and her answer did not count
+    refused: NDArray[np.int64]  # rounds in which what she learnt did not fit the ring
 
     @classmethod
     def none(cls, n_clients: int) -> Traffic:
         """Return the traffic before the first round."""
-        return cls(*(np.zeros(n_clients, np.int64) for _ in range(5)))
+        return cls(*(np.zeros(n_clients, np.int64) for _ in range(7)))
 
     def add(self, positions: Array | slice, release: Release, rounds: Array | int, down: int) -> None:
         """Count what the clients at some positions (each once) received and sent."""
@@ -57,6 +62,7 @@ def simulate(
     key: Key,
     traffic: Traffic | None = None,
     *,
+    rounds: RoundsConfig | None = None,
     plainly: bool = False,
     events: Events | None = None,
 ) -> Iterator[Model]:
@@ -70,11 +76,22 @@ def simulate(
     model = method.init(clients, catalog, key.child("init"))
     shared, private = dict(model.shared), {name: array.copy() for name, array in model.private.items()}
     traffic = Traffic.none(len(clients)) if traffic is None else traffic
-    federation = _Federation(method, stages, ring, clients, key, schedule, traffic, plainly, events)
+    rules = rounds or RoundsConfig()
+    federation = _Federation(method, stages, ring, clients, key, schedule, traffic, rules, plainly, events)
     for number in range(schedule.passes):
         shared = federation.run(shared, private, schedule.rounds_of(number))
         _refuse_if_diverged(method, shared, private, number)
         yield Model(shared, private)
+
+
+@dataclass
+class _Answers:
+    """What the clients of a round, or of a group in it, answered; nothing of it has been believed yet."""
+
+    total: Total
+    learnt: list[tuple[Array | slice, Mapping[str, Array]]] = field(default_factory=list)
+    sent: list[tuple[Array | slice, Release]] = field(default_factory=list)
+    refused: list[NDArray[np.int64]] = field(default_factory=list)  # positions
 
 
 class _Federation:
@@ -89,64 +106,127 @@ class _Federation:
         key: Key,
         schedule: Schedule,
         traffic: Traffic,
+        rules: RoundsConfig,
         plainly: bool,
         events: Events | None,
     ) -> None:
         self.method, self.stages, self.ring, self.clients, self.key = method, stages, ring, clients, key
-        self.schedule, self.traffic, self.events = schedule, traffic, events
+        self.schedule, self.traffic, self.rules, self.events = schedule, traffic, rules, events
         only = stages[0] if len(stages) == 1 else None
         self.disclosure = only if isinstance(only, Disclosure) else None
         self.is_fast = not plainly and events is None and len(stages) == (self.disclosure is not None)
-        self.summing = (
-            method if self.is_fast and isinstance(method, SumsCohorts) else None
-        )  # looked up once: it is slow
+        self.summing = method if self.is_fast and isinstance(method, SumsCohorts) else None  # looked up once: slow
         self.downloads = method.downloads if isinstance(method, Distributes) else method.tables
-        self.whole: list[tuple[slice, Clients]] = []  # the chunks of everybody, cut once
+        self.whole: list[Part] = []  # the chunks of everybody, cut once
 
     def run(self, shared: dict[str, Array], private: dict[str, Array], rounds: range) -> dict[str, Array]:
+        """Run the rounds of a pass, in one go where a method can."""
         method = self.method
-        if self.is_fast and isinstance(method, RunsRounds) and self.schedule.clients_per_round == 1:
+        alone = self.schedule.clients_per_round == 1 and self.rules.is_calm
+        if self.is_fast and isinstance(method, RunsRounds) and alone:
             release, times = method.run_rounds(
                 shared, private, self.clients, self.ring, self.disclosure, self.key, rounds
             )
             self.traffic.add(slice(None), release, times, self._down(shared))
             return shared
+        before = self.traffic.refused.sum(), self.traffic.rounds.sum()
         for number in rounds:
             shared = self.one(shared, private, number)
+        refused, heard = int(self.traffic.refused.sum() - before[0]), int(self.traffic.rounds.sum() - before[1])
+        if refused > UNFIT * (refused + heard):
+            raise DivergedError(
+                f"Learning has run away: {refused} of {refused + heard} updates in rounds {rounds.start + 1} to "
+                f"{rounds.stop} do not fit the ring, which holds {self.ring.largest:g}.",
+                "Lower method.learning_rate (updates are summed over clients), or use fewer bits behind the point "
+                "(runtime.ring.fraction).",
+            )
         return shared
 
     def one(self, shared: dict[str, Array], private: dict[str, Array], number: int) -> dict[str, Array]:
-        """Run one round: every chunk learns and is added, then the server applies the sum."""
-        method, key = self.method, self.key
-        total = Total.zero({name: shared[name].shape for name in method.tables})
-        for positions, clients in self._chunks(number, shared):
-            part = {name: array[positions] for name, array in private.items()}
-            if self.summing is not None:
-                keys = key.child("learn", number), key.child("seal", number, 0)
-                cohort = Cohort(shared, part, clients, self.ring, self.disclosure, *keys)
-                release, moved = self.summing.sum_cohort(cohort, total)
-            else:
-                message, moved = device_round(method, self.stages, self.ring, shared, part, clients, key, number)
-                total.add(message)
-                release = message.release
-                if self.events is not None:
-                    self.events.write(number, message, self._about_items(shared))
-            for name, array in moved.items():
-                private[name][positions] = array
-            self.traffic.add(positions, release, 1, self._down(shared))
-        for sums in total.sums.values():
-            self.ring.check(sums)
-        return dict(method.apply(shared, total, self.ring))
+        """Run one round: ask, let those who answer learn, add what fits, apply the sum."""
+        answered: NDArray[np.int64] | None = None  # everybody
+        if not self.rules.is_calm or self.schedule.clients_per_round < len(self.clients):
+            who = attendance(self.schedule, self.rules, self.key, number, len(self.clients))
+            abandoned = is_abandoned(who, self.rules)
+            lost = who.asked if abandoned else np.setdiff1d(who.asked, who.answered, assume_unique=True)
+            self.traffic.lost[lost] += 1
+            self.traffic.bytes_down[lost] += self._down(shared)
+            if abandoned:
+                return shared
+            answered = who.answered
+        groups = [answered]
+        if self.rules.robust is not None and answered is not None:
+            groups = list(dealt(answered, self.rules.robust, self.key.child("groups", number)))
+        answers = [self._answers(shared, private, group, number) for group in groups]
+        for answer in answers:
+            self._keep(answer, shared, private)
+        totals = [answer.total for answer in answers]
+        total = totals[0] if self.rules.robust is None else combined(totals, self.rules.robust)
+        return dict(applied(self.method, self.ring, shared, total))
 
-    def _chunks(self, number: int, shared: dict[str, Array]) -> Iterator[tuple[Array | slice, Clients]]:
+    def _answers(
+        self, shared: dict[str, Array], private: dict[str, Array], who: NDArray[np.int64] | None, number: int
+    ) -> _Answers:
+        """Let clients learn and add them up; where somebody's numbers do not fit, message by message."""
+        if self.summing is not None:
+            try:
+                return self._summed(self.summing, shared, private, who, number)
+            except DivergedError:
+                pass  # writing every message out tells whose it was
+        answers = self._none(shared)
+        for positions, clients in self._parts(shared, who):
+            part = {name: array[positions] for name, array in private.items()}
+            message, learnt = device_round(self.method, self.stages, self.ring, shared, part, clients, self.key, number)
+            if self.events is not None:
+                self.events.write(number, message, self._about_items(shared))
+            answers.total.add(message)
+            unfit = np.isin(clients.ids, message.withheld)
+            places = np.arange(len(self.clients))[positions]
+            answers.learnt.append((positions, learnt))
+            answers.sent.append((places[~unfit] if unfit.any() else positions, message.release))
+            answers.refused.append(places[unfit])
+        return answers
+
+    def _summed(
+        self,
+        method: SumsCohorts,
+        shared: dict[str, Array],
+        private: dict[str, Array],
+        who: NDArray[np.int64] | None,
+        number: int,
+    ) -> _Answers:
+        answers = self._none(shared)
+        keys = self.key.child("learn", number), self.key.child("seal", number, 0)
+        for positions, clients in self._parts(shared, who):
+            part = {name: array[positions] for name, array in private.items()}
+            cohort = Cohort(shared, part, clients, self.ring, self.disclosure, *keys)
+            release, learnt = method.sum_cohort(cohort, answers.total)
+            answers.learnt.append((positions, learnt))
+            answers.sent.append((positions, release))
+        return answers
+
+    def _none(self, shared: dict[str, Array]) -> _Answers:
+        return _Answers(Total.zero({name: shared[name].shape for name in self.method.tables}))
+
+    def _keep(self, answers: _Answers, shared: dict[str, Array], private: dict[str, Array]) -> None:
+        for positions, learnt in answers.learnt:
+            for name, array in learnt.items():
+                private[name][positions] = array
+        for positions, release in answers.sent:
+            self.traffic.add(positions, release, 1, self._down(shared))
+        for positions in answers.refused:
+            self.traffic.refused[positions] += 1
+            self.traffic.bytes_down[positions] += self._down(shared)
+
+    def _parts(self, shared: dict[str, Array], who: NDArray[np.int64] | None) -> Iterator[Part]:
+        """Cut clients, or everybody, into chunks that are worth their while."""
         n_clients = len(self.clients)
         every = sum(len(shared[name]) for name in self.method.tables)
         each = self.method.rows_per_client(shared) if isinstance(self.method, CountsRows) else every
         size = max(1, max(CHUNK_ROWS, ROWS_PER_ITEM * every) // max(1, each))
-        if self.schedule.clients_per_round < n_clients:
-            positions = asked(self.schedule, self.key.child("choose"), number, n_clients)
-            for start in range(0, len(positions), size):
-                part = positions[start : start + size]
+        if who is not None:
+            for start in range(0, len(who), size):
+                part = who[start : start + size]
                 yield part, self.clients.take(part)
             return
         if not self.whole:
