@@ -20,6 +20,7 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 
 _SAFE = 127  # numbers of at most 2^24 that 32 bits can add up
+_BLOCK = 256  # items whose sums stay in the nearest cache
 
 
 @intrinsic
@@ -98,23 +99,25 @@ def sum_for_all(people, items, scale, totals):
     `people` must be finite.
     """
     factors, n_items = items.shape
-    s = np.empty(n_items, np.float32)
-    near = np.zeros((factors, n_items), np.int32)
+    s, near = np.empty(_BLOCK, np.float32), np.zeros((factors, _BLOCK), np.int32)
     largest = np.float32(0.0)
-    for start in range(0, len(people), _SAFE):
-        near[:] = 0
-        for c in range(start, min(len(people), start + _SAFE)):
-            _similarities(people[c], items, s)
-            most, widest = np.float32(0.0), np.float32(0.0)
-            for j in range(n_items):
-                most = max(most, abs(s[j]))
+    for first in range(0, n_items, _BLOCK):
+        block = items[:, first : first + _BLOCK].copy()  # loops over a part of an array stay scalar
+        width = block.shape[1]
+        for start in range(0, len(people), _SAFE):
+            near[:] = 0
+            for c in range(start, min(len(people), start + _SAFE)):
+                _similarities(people[c], block, s[:width])
+                most, widest = np.float32(0.0), np.float32(0.0)
+                for j in range(width):
+                    most = max(most, abs(s[j]))
+                for f in range(factors):
+                    step = scale * people[c, f]
+                    widest = max(widest, abs(step))
+                    for j in range(width):
+                        near[f, j] -= np.int32(whole(step * s[j]))
+                largest = max(largest, whole(widest * most))
             for f in range(factors):
-                step = scale * people[c, f]
-                widest = max(widest, abs(step))
-                for j in range(n_items):
-                    near[f, j] -= np.int32(whole(step * s[j]))
-            largest = max(largest, whole(widest * most))
-        for f in range(factors):
-            for j in range(n_items):
-                totals[f, j] += near[f, j]
+                for j in range(width):
+                    totals[f, first + j] += near[f, j]
     return largest

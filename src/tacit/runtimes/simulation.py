@@ -222,7 +222,8 @@ class _Federation:
         """Cut clients, or everybody, into chunks that are worth their while."""
         n_clients = len(self.clients)
         every = sum(len(shared[name]) for name in self.method.tables)
-        each = self.method.rows_per_client(shared) if isinstance(self.method, CountsRows) else every
+        unsaid = every if self.summing is None else max(1, len(self.clients.items) // n_clients)  # rows written, or not
+        each = self.method.rows_per_client(shared) if isinstance(self.method, CountsRows) else unsaid
         size = max(1, max(CHUNK_ROWS, ROWS_PER_ITEM * every) // max(1, each))
         if who is not None:
             for start in range(0, len(who), size):
