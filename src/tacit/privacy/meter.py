@@ -1,0 +1,121 @@
+"""The privacy meter: what a reader of everything that left a device could tell of its owner.
+
+The reader knows the catalogue and how popular each item is. From rows sent in clear it also knows, for each item, in
+how many rounds a row of it was there (*presence*) and whether it moved up or down (*sign*: in pair-wise learning the
+bias of an item she has always rises, that of another always falls). Each gives a log-likelihood ratio per item; prior
+and evidence add up to a posterior. Rows inside a secure sum tell nothing of one person beyond the sum, so they are not
+counted here; what sums may still tell is the subject of the threat model.
+
+    Exposure.leak_index   0: no better than guessing the popular items; 1: the whole history, in order
+    Exposure.named        items of hers that the reader would name and be at least nine tenths sure of
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tacit.types import Array
+
+SURE = 0.9
+MISREAD = 0.01  # chance that a sign is read wrongly: averages over local steps can hide one
+MOST = 1e-6  # nothing is held for certain
+Numbers = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Exposure:
+    """How well a reader tells a person's items from all others."""
+
+    auc: float
+    auc_popularity: float  # of a reader who saw nothing and guesses the popular items
+    precision: float  # share of hers among the so many items that the reader thinks most likely
+    tpr_at_1: float  # share of hers found while one other item in a hundred is wrongly accused
+    named: int  # items of hers with a posterior of at least SURE
+    accused: int  # items with such a posterior, hers or not
+    items: int  # how many she has
+
+    @property
+    def leak_index(self) -> float:
+        """How much of the way from popularity to certainty the reader has come, 0 to 1."""
+        room = 1.0 - self.auc_popularity
+        return float(max(0.0, (self.auc - self.auc_popularity) / room)) if room > 0 else 0.0
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What rows in clear told so far, per item [n_items]: rounds in which one rose, rounds in which one fell."""
+
+    rose: NDArray[np.int64]
+    fell: NDArray[np.int64]
+    rounds: int  # in which anything was sent
+
+
+def prior(popularity: Array, size: int) -> Numbers:
+    """Return the log-odds that a person with so many items has each: as popular, so likely."""
+    counts = np.asarray(popularity, np.float64) + 0.5  # an item that nobody has yet is not impossible
+    chance = np.clip(counts * size / counts.sum(), MOST, 0.5)
+    odds: Numbers = np.log(chance / (1.0 - chance))
+    return odds
+
+
+def presence(seen: Seen, size: int, pi: float, steps: int) -> Numbers:
+    """Return what being there tells of each item, for somebody with `size` items who sends a positive with chance pi.
+
+    In a round of `steps` triples an item of hers is drawn with chance a, another with chance b.
+    """
+    n_items = len(seen.rose)
+    size = min(max(size, 1), n_items - 1)
+    a = pi * (1.0 - (1.0 - 1.0 / size) ** steps)
+    b = 1.0 - (1.0 - 1.0 / (n_items - size)) ** steps
+    a, b = (min(max(chance, MOST), 1.0 - MOST) for chance in (a, b))
+    times = np.minimum(seen.rose + seen.fell, seen.rounds)
+    ratio: Numbers = times * np.log(a / b) + (seen.rounds - times) * np.log((1.0 - a) / (1.0 - b))
+    return ratio
+
+
+def sign(seen: Seen) -> Numbers:
+    """Return what rising and falling tells of each item."""
+    ratio: Numbers = (seen.rose - seen.fell) * np.log((1.0 - MISREAD) / MISREAD)
+    return ratio
+
+
+def measured(history: Array, popularity: Array, evidence: Numbers) -> Exposure:
+    """Compare what a reader believes, prior and evidence together, with the truth."""
+    n_items = len(popularity)
+    hers = np.zeros(n_items, bool)
+    hers[np.unique(history)] = True
+    size = int(hers.sum())
+    guess = prior(popularity, size)
+    belief = guess + evidence
+    likely = belief >= np.log(SURE / (1.0 - SURE))
+    order = np.argsort(-belief, kind="stable")
+    return Exposure(
+        auc=auc(belief, hers),
+        auc_popularity=auc(guess, hers),
+        precision=float(hers[order[:size]].mean()) if size else 0.0,
+        tpr_at_1=_true_positives(belief, hers, 0.01),
+        named=int((likely & hers).sum()),
+        accused=int(likely.sum()),
+        items=size,
+    )
+
+
+def auc(belief: Numbers, hers: NDArray[np.bool_]) -> float:
+    """Return the chance that one of hers is believed more than one of the others; a tie counts half."""
+    n_hers, n_others = int(hers.sum()), int((~hers).sum())
+    if not n_hers or not n_others:
+        return 0.5
+    _, place, times = np.unique(belief, return_inverse=True, return_counts=True)
+    rank = (np.cumsum(times) - (times - 1) / 2.0)[place]
+    return float((rank[hers].sum() - n_hers * (n_hers + 1) / 2.0) / (n_hers * n_others))
+
+
+def _true_positives(belief: Numbers, hers: NDArray[np.bool_], rate: float) -> float:
+    """Return the share of hers above the level that `rate` of the others exceed."""
+    if not hers.any() or hers.all():
+        return 0.0
+    level = np.quantile(belief[~hers], 1.0 - rate, method="higher")
+    return float((belief[hers] > level).mean())
