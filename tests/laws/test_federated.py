@@ -3,17 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
-from itertools import product
 from typing import Any
 
 import numpy as np
 import pytest
 
-from tacit.config import Experiment, read, to_yaml
-from tacit.data import load
-from tacit.data.dataset import Dataset
-from tacit.experiments import check_leak, prepare, run
 from tacit.methods.base import Federated, build, entry, methods, options
 from tacit.privacy.disclosure import Disclosure, DisclosureConfig
 from tacit.privacy.outbound import row_bytes
@@ -322,95 +316,3 @@ def test_release_and_bytes_are_what_the_message_holds(name: str, bits: int, tast
         assert int((message.release.positives + message.release.negatives)[0]) == n_rows
         assert int(message.release.bytes[0]) == size
         assert int(message.release.negatives[0]) == sum(int((~mask).sum()) for mask in update.sensitive.values())
-
-
-# --- the whole path ---------------------------------------------------------------------------------------------------
-
-
-def small(name: str, **given: Any) -> Experiment:
-    fields = entry(name).config.model_fields
-    return Experiment.checked(
-        {
-            "seed": 3,
-            "data": {"source": "town", "people": 60, "places": 80, "visits": 20},
-            "method": {"name": name} | ({"epochs": 2} if "epochs" in fields else {}),
-            "evaluation": {"twin_people": 0},
-        }
-        | given,
-        "test",
-    )
-
-
-def test_threads_do_not_change_a_run() -> None:
-    one, two = (run(small("fpl", runtime={"threads": n}, privacy=[{"name": "disclose", "pi": 0.5}])) for n in (1, 2))
-    assert_same(one.recommender.model.shared, two.recommender.model.shared)
-    assert_same(one.recommender.model.private, two.recommender.model.private)
-    assert one.metrics == two.metrics
-    assert one.ledger.equals(two.ledger)
-
-
-def test_a_run_is_repeated_from_its_own_configuration(tmp_path: Any) -> None:
-    stages = [{"name": "disclose", "pi": "beta(2,5)", "coin": "item", "never_items": [3]}]
-    first = run(small("fpl", privacy=stages, runtime={"ring": {"bits": 32, "fraction": 16}}), folder=tmp_path / "a")
-    config = read(Experiment, tmp_path / "a" / "experiment.yaml")
-    assert config == first.experiment
-    assert to_yaml(config) == to_yaml(first.experiment)
-    again = run(config)
-    assert_same(first.recommender.model.shared, again.recommender.model.shared)
-    assert first.ledger.equals(again.ledger)
-    opened = type(first).open(tmp_path / "a")
-    assert opened.ledger.equals(first.ledger)
-
-
-def other_held_out(dataset: Dataset, seed: int) -> Dataset:
-    """The same histories, but whatever a temporal split would hold back is something else."""
-    log = dataset.interactions
-    assert log.times is not None
-    items, rng = log.items.copy(), np.random.default_rng(seed)
-    for person in range(len(log.user_ids)):
-        mine = np.flatnonzero(log.users == person)
-        newest = mine[np.lexsort((-log.items[mine], log.times[mine]))][len(mine) - int(0.2 * len(mine)) :]
-        free = np.setdiff1d(np.arange(len(log.item_ids)), log.items[mine])
-        items[newest] = rng.choice(free, len(newest), replace=False)
-    return replace(dataset, interactions=replace(log, items=items))
-
-
-@pytest.fixture(scope="module")
-def twins() -> tuple[Dataset, Dataset]:
-    dataset = load("town", people=60, places=80, visits=20)
-    return dataset, other_held_out(dataset, 5)
-
-
-@pytest.mark.parametrize("name", list(methods()))
-def test_a_model_knows_nothing_of_what_was_held_out(name: str, twins: tuple[Dataset, Dataset]) -> None:
-    """Two datasets that differ in held-out rows only give the same model, through the whole path."""
-    first, second = (run(small(name), data=dataset) for dataset in twins)
-    assert first.metrics != second.metrics or name == "random", "the held-out items do not differ"
-    assert_same(first.recommender.model.shared, second.recommender.model.shared)
-    assert_same(first.recommender.model.private, second.recommender.model.private)
-
-
-ALONE: Mapping[str, dict[str, Any]] = {
-    "fpl": {"learning_rate": 0.2, "epochs": 60},
-    "bpr-mf": {"learning_rate": 0.2, "epochs": 60},
-    "gmf": {"learning_rate": 0.01, "epochs": 40},
-}
-
-
-@pytest.mark.parametrize(("name", "negatives"), list(product(ALONE, ["clean", "legacy"])))
-def test_learning_alone_is_chance_unless_negatives_leak(name: str, negatives: str) -> None:
-    experiment = small(
-        name,
-        data={"source": "town", "people": 200, "places": 200, "visits": 40},
-        method={"name": name, **ALONE[name]},
-        split={"kind": "leave-last-out", "negatives": negatives},
-        evaluation={"twin_people": 100},
-    )
-    leak = check_leak(experiment.method.build(), experiment, prepare(experiment).parts)
-    assert leak is not None
-    if negatives == "clean":
-        assert leak.ok, leak.reason
-        assert abs(leak.twin["AUC"] - 0.5) < 0.1
-    else:
-        assert not leak.ok, f"the leak went unseen: {leak.twin} {leak.most_popular}"
-        assert leak.twin["AUC"] > 0.8
