@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +20,8 @@ from pydantic import Field
 
 from tacit.errors import DivergedError
 from tacit.types import Array, Config, Floats, offsets, ragged_rows
+
+SpeaksOf: TypeAlias = Callable[[NDArray[np.bool_]], NDArray[np.bool_]]
 
 
 class Ring(Config):
@@ -92,18 +94,24 @@ class Rows:
         return Rows(offsets(counts), self.ids[mask], self.values[mask])
 
 
+def _narrowed(speaks_of: SpeaksOf, rows: Array) -> SpeaksOf:
+    return lambda is_meant: speaks_of(is_meant)[rows]
+
+
 @dataclass(frozen=True)
 class Update:
     """What a cohort learnt in a round. `sensitive` marks the rows that speak of something a person did.
 
     Where every row is made of all that a person did, a row that leaves would speak of those that do not: then `remake`
-    says what the remaining rows are for somebody who has done nothing else.
+    says what the remaining rows are for somebody who has done nothing else. A row speaks of the item of its number;
+    where rows are something else, `speaks_of` says which of them [R] speak of one of her items in a set [n_items].
     """
 
     clients: NDArray[np.int64]  # [C] ids
     tables: Mapping[str, Rows]
     sensitive: Mapping[str, NDArray[np.bool_]] = field(default_factory=dict)  # per table, [R]
     remake: Callable[[Update], Update] | None = field(default=None, compare=False)
+    speaks_of: Mapping[str, SpeaksOf] = field(default_factory=dict, compare=False)  # tables whose rows are not items
 
     def take(self, positions: Array) -> Update:
         """Return the update of some clients, in that order."""
@@ -113,6 +121,7 @@ class Update:
             {name: rows.take(positions) for name, rows in self.tables.items()},
             {name: mask[at[name]] for name, mask in self.sensitive.items()},
             self.remake,
+            {name: _narrowed(of, at[name]) for name, of in self.speaks_of.items()},
         )
 
     def keep(self, kept: Mapping[str, NDArray[np.bool_]]) -> Update:
@@ -122,6 +131,7 @@ class Update:
             {name: rows.keep(kept[name]) for name, rows in self.tables.items()},
             {name: mask[kept[name]] for name, mask in self.sensitive.items()},
             self.remake,
+            {name: _narrowed(of, kept[name]) for name, of in self.speaks_of.items()},
         )
         return rest if self.remake is None else self.remake(rest)
 

@@ -1,4 +1,4 @@
-"""Filters of a log, in one fixed order: threshold, duplicates, items, people, core."""
+"""Filters of a log, in one fixed order: threshold, duplicates, what is known, items, people, core."""
 
 from __future__ import annotations
 
@@ -23,6 +23,10 @@ class FilterConfig(Config):
     duplicates: Literal["latest", "keep"] = Field(
         "latest", description="a person's repeated rows of one item: keep the latest, or all of them"
     )
+    described: bool = Field(
+        False,
+        description="keep only items about which something is known: by the graph if it is loaded, else a category",
+    )
     min_per_item: int = Field(0, ge=0, description="keep items that at least so many different people had")
     min_per_user: int = Field(0, ge=0, description="keep people with at least so many rows")
     core: int = Field(0, ge=0, description="k of the k-core: repeat both filters until nobody and nothing falls out")
@@ -33,7 +37,7 @@ def prepare(dataset: Dataset, config: FilterConfig) -> Dataset:
     log, given = dataset.interactions, dataset.given
     kept = np.arange(len(log))
     steps = [_step("as read", log)]
-    for what, rows in _filters(log, given, config):
+    for what, rows in _filters(dataset, given, config):
         before, kept = len(kept), rows
         if len(kept) < before:
             steps.append(_step(what, log.take(kept)))
@@ -45,8 +49,9 @@ def prepare(dataset: Dataset, config: FilterConfig) -> Dataset:
 
 
 def _filters(
-    log: Interactions, given: NDArray[np.int8] | None, config: FilterConfig
+    dataset: Dataset, given: NDArray[np.int8] | None, config: FilterConfig
 ) -> Iterator[tuple[str, NDArray[np.int64]]]:
+    log = dataset.interactions
     kept = np.arange(len(log))
     if config.min_rating is not None:
         if log.values is None:
@@ -58,6 +63,9 @@ def _filters(
     if config.duplicates == "latest":
         kept = latest(log, kept, given)
         yield "duplicates=latest", kept
+    if config.described:
+        kept = kept[_described(dataset)[log.items[kept]]]
+        yield "described", kept
     if config.min_per_item > 1:
         kept = kept[_people_per_item(log, kept)[log.items[kept]] >= config.min_per_item]
         yield f"min_per_item={config.min_per_item}", kept
@@ -66,6 +74,21 @@ def _filters(
         yield f"min_per_user={config.min_per_user}", kept
     if config.core > 1:
         yield f"core={config.core}", _core(log, kept, config.core)
+
+
+def _described(dataset: Dataset) -> NDArray[np.bool_]:
+    """Return which items [n_items] something is known about."""
+    graph, categories = dataset.catalog.graph, dataset.catalog.categories
+    if graph is not None:
+        is_head = np.zeros(len(graph.entities) + 1, bool)  # the last one is that of items without an entity
+        is_head[graph.heads] = True
+        return np.asarray(is_head[graph.item_entity])
+    if categories is not None:
+        return np.asarray(np.diff(categories.ptr) > 0)
+    raise DataError(
+        f"data.described is set, but nothing is known about the items of '{dataset.name}'.",
+        "Set data.graph=true if it has a knowledge graph, or leave data.described out.",
+    )
 
 
 def latest(log: Interactions, rows: NDArray[np.int64], given: NDArray[np.int8] | None) -> NDArray[np.int64]:

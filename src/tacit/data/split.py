@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
+from math import ceil, floor
 from typing import Literal
 
 import numpy as np
@@ -27,7 +28,10 @@ class SplitConfig(Config):
     kind: Literal["temporal", "leave-last-out", "random", "given"] = Field(
         "temporal", description="newest share, newest one, random share, or the split that came with the data"
     )
-    test: float = Field(0.2, gt=0, lt=1, description="share of a person's rows held out, rounded down")
+    test: float = Field(0.2, gt=0, lt=1, description="share of a person's rows held out")
+    rounding: Literal["down", "up"] = Field(
+        "down", description="a share that is no whole number of rows is rounded down, or up as Elliot does"
+    )
     validation: bool | float = Field(
         False, description="carve a validation part from train in the same way; or its share"
     )
@@ -87,22 +91,22 @@ def assign(dataset: Dataset, config: SplitConfig, key: Key) -> NDArray[np.int8]:
         n_test = np.ones_like(n)
         n_validation = n_test * int(config.validation)
     else:
-        n_test = _share(config.test, n)
+        n_test = _share(config.test, n, config.rounding == "up")
         ratio = config.test if config.validation is True else float(config.validation)
         if not 0 <= ratio < 1:
             raise ConfigError(f"split.validation must be true, false or a share below 1, seen {config.validation}.")
-        n_validation = _share(ratio, n - n_test)
+        n_validation = _share(ratio, n - n_test, config.rounding == "up")
     parts = np.full(len(log), TRAIN)
     parts[rank < (n_test + n_validation)[log.users]] = VALIDATION
     parts[rank < n_test[log.users]] = TEST
     return parts
 
 
-def _share(ratio: float, n: NDArray[np.int64]) -> NDArray[np.int64]:
-    """floor(ratio * n) in exact decimal arithmetic, so that 0.29 of 100 is 29."""
-    exact = Fraction(repr(ratio))
+def _share(ratio: float, n: NDArray[np.int64], up: bool) -> NDArray[np.int64]:
+    """ratio * n, rounded down or up, in exact decimal arithmetic, so that 0.29 of 100 is 29."""
+    exact, whole = Fraction(repr(ratio)), ceil if up else floor
     sizes, at = np.unique(n, return_inverse=True)
-    return np.array([int(exact * size) for size in sizes.tolist()], np.int64)[at]
+    return np.array([whole(exact * size) for size in sizes.tolist()], np.int64)[at]
 
 
 def _age(log: Interactions, n: NDArray[np.int64], config: SplitConfig, name: str, key: Key) -> NDArray[np.int64]:

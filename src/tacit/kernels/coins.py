@@ -10,11 +10,12 @@ _UNIT = 2.0**-53
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def toss(word, ids, ptr, items, sensitive, pi, is_secret, per_item, keep):
+def toss(word, ids, ptr, rows, sensitive, pi, secret, per_item, keep):
     """Fill `keep` [R]: rows that are not sensitive stay; a sensitive one stays if its coin falls below the person's pi.
 
-    The coin of a row is draw number t of the client's stream for her t-th sensitive row, or, `per_item`, the first
-    draw of the item's own lane, so that all rows of an item share it in a round. Secret items never stay.
+    `rows` [R] are what each is about. The coin of a row is draw number t of the client's stream for her t-th sensitive
+    row, or, `per_item`, the first draw of the item's own lane, so that all rows of an item share it in a round. Rows
+    that are `secret` [R] never stay.
     """
     for c in range(U64(len(ids))):
         stream = lane(word, ids[c])
@@ -23,8 +24,7 @@ def toss(word, ids, ptr, items, sensitive, pi, is_secret, per_item, keep):
             keep[r] = 1
             if not sensitive[r]:
                 continue
-            item = U64(items[r])
             state += GAMMA
-            drawn = mix(lane(stream, item) + GAMMA) if per_item else mix(state)
-            if is_secret[item] or (drawn >> U64(11)) * _UNIT >= pi[c]:
+            drawn = mix(lane(stream, U64(rows[r])) + GAMMA) if per_item else mix(state)
+            if secret[r] or (drawn >> U64(11)) * _UNIT >= pi[c]:
                 keep[r] = 0

@@ -115,6 +115,13 @@ class Distributes(Protocol):
     downloads: ClassVar[tuple[str, ...]]  # the shared arrays a device receives in every round
 
 
+@runtime_checkable
+class SpeaksOfOthers(Protocol):
+    """A federated method with tables whose rows are not items, however many there are."""
+
+    not_items: ClassVar[tuple[str, ...]]
+
+
 @dataclass(frozen=True)
 class Cohort:
     """Some clients in a round, with all that learning and sealing need."""

@@ -66,17 +66,31 @@ class Disclosure:
     def keep(
         self, clients: Array, ptr: NDArray[np.int64], items: Array, sensitive: NDArray[np.bool_], key: Key
     ) -> NDArray[np.uint8]:
-        """Return which rows [R] may leave."""
-        kept = np.empty(len(items), np.uint8)
-        toss(key.word, clients, ptr, items, sensitive, self.pi[clients], self.is_secret, self.per_item, kept)
+        """Return which rows [R] may leave, where a row is an item."""
+        return self.keep_rows(clients, ptr, items, sensitive, self.is_secret[items], key)
+
+    def keep_rows(
+        self,
+        clients: Array,
+        ptr: NDArray[np.int64],
+        rows: Array,
+        sensitive: NDArray[np.bool_],
+        secret: NDArray[np.bool_],
+        key: Key,
+    ) -> NDArray[np.uint8]:
+        """Return which rows [R] may leave, where `secret` says which must never."""
+        kept = np.empty(len(rows), np.uint8)
+        toss(key.word, clients, ptr, rows, sensitive, self.pi[clients], secret, self.per_item, kept)
         return kept
 
     def on_device(self, update: Update, key: Key) -> Update:
         """Take the rows away that must not leave."""
-        kept = {
-            name: self.keep(update.clients, rows.ptr, rows.ids, update.sensitive[name], key).astype(bool)
-            for name, rows in update.tables.items()
-        }
+        kept = {}
+        for name, rows in update.tables.items():
+            speaks_of = update.speaks_of.get(name)
+            secret = self.is_secret[rows.ids] if speaks_of is None else speaks_of(self.is_secret)
+            asked = update.clients, rows.ptr, rows.ids, update.sensitive[name], secret
+            kept[name] = self.keep_rows(*asked, key).astype(bool)
         return update.keep(kept)
 
     @classmethod

@@ -9,7 +9,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.errors import DivergedError
-from tacit.methods.base import Cohort, CountsRows, Distributes, Federated, RunsRounds, Schedule, SumsCohorts
+from tacit.methods.base import (
+    Cohort,
+    CountsRows,
+    Distributes,
+    Federated,
+    RunsRounds,
+    Schedule,
+    SpeaksOfOthers,
+    SumsCohorts,
+)
 from tacit.privacy.disclosure import Disclosure
 from tacit.privacy.outbound import Stage
 from tacit.protocols.federated import applied, device_round
@@ -236,14 +245,17 @@ class _Federation:
         yield from self.whole
 
     def _about_items(self, shared: dict[str, Array]) -> list[str]:
-        return [name for name in self.method.tables if len(shared[name]) == self.clients.n_items]
+        others = self.method.not_items if isinstance(self.method, SpeaksOfOthers) else ()
+        named = (name for name in self.method.tables if name not in others)
+        return [name for name in named if len(shared[name]) == self.clients.n_items]
 
     def _down(self, shared: dict[str, Array]) -> int:
         return sum(shared[name].nbytes for name in self.downloads)
 
 
 def _refuse_if_diverged(method: Federated, shared: dict[str, Array], private: dict[str, Array], number: int) -> None:
-    for array in (*(shared[name] for name in method.tables), *private.values()):
+    learnt = (array for array in private.values() if array.dtype.kind == "f")  # indices may be large
+    for array in (*(shared[name] for name in method.tables), *learnt):
         largest = float(np.abs(array).max(initial=0.0))
         if not largest < EXPLODED:
             rate = getattr(getattr(method, "config", None), "learning_rate", None)

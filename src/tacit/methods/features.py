@@ -1,0 +1,123 @@
+"""What is known about items, as features that knowledge-aware methods share: statements of a graph, or categories."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+from urllib.parse import unquote
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from tacit.errors import MethodError
+from tacit.types import Catalog, Triples, offsets, ragged_rows
+
+STEP = "~"
+"""Joins the predicates of a path: `author~birthPlace` is two hops."""
+
+Kind = Literal["any", "categories", "graph"]
+_HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
+
+
+@dataclass(frozen=True)
+class Features:
+    """Item i carries the features `ids[ptr[i]:ptr[i + 1]]`, each once, ascending."""
+
+    ptr: NDArray[np.int64]  # [n_items + 1]
+    ids: NDArray[np.int32]
+    names: Sequence[str]
+    hops: NDArray[np.int32]  # [F] how many steps away each feature was found
+
+    def __len__(self) -> int:
+        return len(self.hops)
+
+    def matrix(self) -> Any:
+        """Return [n_items, F] of ones."""
+        shape = (len(self.ptr) - 1, len(self))
+        return sparse.csr_matrix((np.ones(len(self.ids), np.float32), self.ids, self.ptr), shape=shape)
+
+    def carriers(self) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+        """Return the items of each feature, ragged: (ptr [F + 1], items)."""
+        order = np.argsort(self.ids, kind="stable")
+        items = np.repeat(np.arange(len(self.ptr) - 1, dtype=np.int32), np.diff(self.ptr))
+        return offsets(np.bincount(self.ids, minlength=len(self))), items[order]
+
+
+def features_of(catalog: Catalog, kind: Kind, who: str) -> Features:
+    """Return the features of a catalogue's items; of any kind means those of its graph if it has one.
+
+    `who` asks: it is named in errors.
+    """
+    has_graph = catalog.graph is not None and len(catalog.graph) > 0
+    has_categories = catalog.categories is not None and len(catalog.categories.ids) > 0
+    if kind == "graph" or (kind == "any" and has_graph):
+        if catalog.graph is None or not has_graph:
+            raise MethodError(
+                f"{who} was asked for features=graph, but this catalogue has no knowledge graph.",
+                "Set data.graph=true where the dataset has one, or method.features=categories.",
+            )
+        return _statements(catalog.graph, who)
+    if catalog.categories is None or not has_categories:
+        other = "set method.features=graph" if has_graph else "set data.graph=true where the dataset has a graph"
+        raise MethodError(
+            f"{who} needs to know what the items are, but this catalogue has no categories.",
+            f"Map a category column (data.columns) or {other}, or use item-knn, which needs histories only.",
+        )
+    counts = catalog.categories.matrix()
+    counts.sum_duplicates()
+    names = list(catalog.categories.names)
+    return Features(counts.indptr.astype(np.int64), counts.indices, names, np.ones(len(names), np.int32))
+
+
+def _statements(graph: Triples, who: str) -> Features:
+    """Return the statements (path, object) about each item; an entity may be several items."""
+    known = np.flatnonzero(graph.item_entity >= 0)
+    by_head = np.argsort(graph.heads, kind="stable")
+    ptr = offsets(np.bincount(graph.heads, minlength=len(graph.entities)))
+    entities = graph.item_entity[known]
+    rows = by_head[ragged_rows(ptr, entities)]
+    if not len(rows):
+        linked = f"{len(known)} of {len(graph.item_entity)} items are linked to an entity"
+        raise MethodError(
+            f"{who}: the knowledge graph says nothing about any item ({linked}, none of which heads a statement).",
+            "Check that item_entity names entities as the triples do, and that data.skip_predicates leaves some.",
+        )
+    items = np.repeat(known, np.diff(ptr)[entities])
+    n_entities = len(graph.entities)
+    pairs = graph.relations[rows].astype(np.int64) * n_entities + graph.tails[rows]
+    found, feature = np.unique(pairs, return_inverse=True)
+    cells = np.unique(items * len(found) + feature)
+    counts = np.bincount(cells // len(found), minlength=len(graph.item_entity))
+    names = [
+        f"{predicate_words(graph.relation_names[pair // n_entities])}: "
+        f"{entity_words(str(graph.entities[pair % n_entities]))}"
+        for pair in found.tolist()
+    ]
+    steps = np.array([name.count(STEP) + 1 for name in graph.relation_names], np.int32)
+    return Features(offsets(counts), (cells % len(found)).astype(np.int32), names, steps[found // n_entities])
+
+
+def predicate_words(path: str) -> str:
+    """Return a path of predicates as a person reads it.
+
+    >>> predicate_words("http://dbpedia.org/ontology/author~http://dbpedia.org/ontology/birthPlace")
+    'author › birth place'
+    """
+    return " › ".join(_HUMP.sub(" ", _local(step)).lower() if "://" in step else step for step in path.split(STEP))
+
+
+def entity_words(entity: str) -> str:
+    """Return an entity as a person reads it.
+
+    >>> entity_words("http://dbpedia.org/resource/Category:English-language_films")
+    'English-language films'
+    """
+    return _local(entity).removeprefix("Category:") if "://" in entity else entity
+
+
+def _local(iri: str) -> str:
+    tail = re.split(r"[/#]", iri.strip("<>").rstrip("/#"))[-1]
+    return unquote(tail).replace("_", " ")

@@ -1,0 +1,255 @@
+"""KGFlex: a sparse factorisation of features from a knowledge graph (Ferrara's thesis, chapter 6; RecSys 2021).
+
+A person is described by the features that tell what she likes from what she does not, weighed by information gain; an
+item by what is known of it. The server keeps a vector and a bias of every feature, a device its own view of the
+features that matter to it: r_ui = sum over shared features of k_uf (p_f^u . g_f + b_f), learnt by BPR.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import ClassVar, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
+
+from tacit.errors import MethodError
+from tacit.kernels.kgflex import (
+    add_rows,
+    affinities,
+    choose_features,
+    move_own,
+    pulls,
+    rows_that_speak_of,
+    score_items,
+    write_rows,
+)
+from tacit.kernels.membership import Taken, taken
+from tacit.methods import reasons
+from tacit.methods.base import Cohort, Schedule, register
+from tacit.methods.features import Features, Kind, features_of
+from tacit.privacy.outbound import row_bytes
+from tacit.random import Key
+from tacit.types import Array, Catalog, Clients, Config, Floats, Model, Reason, offsets
+from tacit.updates import Release, Ring, Rows, Total, Update
+
+DRAWN_AT_ONCE = 2**22  # first values: more would only take memory
+
+
+class KGFlexConfig(Config):
+    """Options of kgflex."""
+
+    factors: int = Field(10, gt=0, description="m: length of a feature's vectors")
+    learning_rate: float = Field(0.1, gt=0, description="alpha, of the device and of the server; updates are summed")
+    epochs: int = Field(30, gt=0, description="passes; a pass asks as many people as there are, in 1 / share rounds")
+    share: float = Field(0.1, gt=0, le=1, description="q: share of the people asked in a round; 1 is centralised")
+    features: Kind = Field(
+        "any", description="what describes an item: its graph, its categories; any: the graph if there is one"
+    )
+    features_per_hop: tuple[int, ...] = Field(
+        (100, 100), min_length=1, description="most telling features a person keeps of 1 hop, of 2 hops, ..."
+    )
+    gain_draws: Literal["list", "set"] = Field(
+        "list", description="items to compare hers with: every draw counts, or what is drawn twice counts once"
+    )
+    gain_ratio: int = Field(1, gt=0, description="how many such items are drawn for each of hers")
+    init_scale: float = Field(0.1, gt=0, description="standard deviation of the first p, g and b")
+
+
+@register("kgflex", KGFlexConfig)
+class KGFlex:
+    """Knowledge-aware federated learning: features weighed by what they tell about a person; it says why.
+
+    Every row sent is about a feature of something she did, so all of them pass the disclosure.
+    """
+
+    uses_features: ClassVar[bool] = True
+    tables: ClassVar[tuple[str, ...]] = ("features",)
+    not_items: ClassVar[tuple[str, ...]] = ("features",)
+
+    def __init__(self, config: KGFlexConfig) -> None:
+        self.config = config
+
+    def schedule(self, clients: Clients) -> Schedule:
+        """Each round asks a share of the people, drawn anew."""
+        asked = min(len(clients), int(np.ceil(self.config.share * len(clients))))
+        return Schedule(self.config.epochs, max(1, round(len(clients) / asked)), asked)
+
+    def rows_per_client(self, shared: Mapping[str, Array]) -> int:
+        """One for each feature of hers."""
+        return max(1, int(shared["kept"].sum()))
+
+    def init(self, clients: Clients, catalog: Catalog, key: Key) -> Model:
+        """Weigh everybody's features, and draw g, b and p."""
+        c = self.config
+        known = features_of(catalog, c.features, "kgflex")
+        kept = np.array([min(most, int((known.hops == h + 1).sum())) for h, most in enumerate(c.features_per_hop)])
+        if kept.min() < 0:
+            raise MethodError("method.features_per_hop counts features: none of its numbers may be below 0.")
+        carriers = known.carriers()
+        shared: dict[str, Array] = {
+            "features": key.child("features").normal(np.arange(len(known)), c.factors + 1, c.init_scale),
+            "item_ptr": known.ptr,
+            "item_features": known.ids,
+            "feature_ptr": carriers[0],
+            "feature_items": carriers[1],
+            "hops": known.hops,
+            "kept": kept,
+            "names": np.array(known.names),
+        }
+        features, weights = self.weigh(known, kept, clients, key.child("gain"))
+        return Model(shared, {"features": features, "weights": weights, "p": self._views(clients, kept, key)})
+
+    def weigh(self, known: Features, kept: Array, clients: Clients, key: Key) -> tuple[NDArray[np.int32], Floats]:
+        """Return each person's most telling features [C, S], -1 behind the last, and their information gain."""
+        features = np.empty((len(clients), max(1, int(kept.sum()))), np.int32)
+        weights = np.empty(features.shape, np.float32)
+        history = clients.ids, clients.ptr, clients.items, clients.remembered("taken", _taken), clients.n_items
+        choices = kept, self.config.gain_ratio, self.config.gain_draws == "set"
+        choose_features(key.word, *history, known.ptr, known.ids, known.hops, *choices, features, weights)
+        return features, weights
+
+    def _views(self, clients: Clients, kept: Array, key: Key) -> Floats:
+        """Draw p, a few people at a time."""
+        slots, factors = max(1, int(kept.sum())), self.config.factors
+        views = np.empty((len(clients), slots, factors), np.float32)
+        size = max(1, DRAWN_AT_ONCE // (slots * factors))
+        for start in range(0, len(clients), size):
+            ids = clients.ids[start : start + size]
+            drawn = key.child("people").normal(ids, slots * factors, self.config.init_scale)
+            views[start : start + size] = drawn.reshape(len(ids), slots, factors)
+        return views
+
+    def _pulls(
+        self, shared: Mapping[str, Array], private: Mapping[str, Array], clients: Clients, key: Key
+    ) -> tuple[Floats, Floats]:
+        """Return how a round pulls at each feature of each person, and where it moves her views."""
+        features, weights, p = private["features"], private["weights"], private["p"]
+        affinity, pull = np.empty(features.shape, np.float32), np.empty(features.shape, np.float32)
+        affinities(features, weights, p, shared["features"], affinity)
+        history = clients.ids, clients.ptr, clients.items, clients.remembered("taken", _taken), clients.n_items
+        known = shared["item_ptr"], shared["item_features"]
+        pulls(key.word, *history, *known, features, weights, affinity, pull)
+        moved = np.empty_like(p)
+        move_own(features, p, shared["features"], pull, np.float32(self.config.learning_rate), moved)
+        return pull, moved
+
+    def learn(
+        self, shared: Mapping[str, Array], private: Mapping[str, Array], clients: Clients, ring: Ring, key: Key
+    ) -> tuple[Update, Mapping[str, Array]]:
+        """Take one step on as many pairs as she has items; write a row for every feature of hers."""
+        pull, moved = self._pulls(shared, private, clients, key)
+        features = private["features"]
+        is_own = features >= 0
+        rows = np.empty((int(is_own.sum()), shared["features"].shape[1]), np.float32)
+        write_rows(features, private["p"], pull, np.float32(self.config.learning_rate), ring.scale, rows)
+        said = Rows(offsets(is_own.sum(axis=1)), features[is_own], rows)
+
+        def speaks_of(is_meant: NDArray[np.bool_]) -> NDArray[np.bool_]:
+            return _speaks_of(shared, features, clients, is_meant)
+
+        every = np.ones(len(rows), np.bool_)
+        update = Update(clients.ids, {"features": said}, {"features": every}, speaks_of={"features": speaks_of})
+        return update, {**private, "p": moved}
+
+    def sum_cohort(self, cohort: Cohort, total: Total) -> tuple[Release, Mapping[str, Array]]:
+        """Add up a cohort's rows without writing them out."""
+        shared, private, clients, ring = cohort.shared, cohort.private, cohort.clients, cohort.ring
+        pull, moved = self._pulls(shared, private, clients, cohort.learning)
+        features = private["features"]
+        is_own = features >= 0
+        ptr = offsets(is_own.sum(axis=1))
+        kept = np.ones(ptr[-1], np.uint8)
+        if cohort.disclosure is not None:
+            secret = _speaks_of(shared, features, clients, cohort.disclosure.is_secret)
+            every = kept.astype(bool)
+            kept = cohort.disclosure.keep_rows(clients.ids, ptr, features[is_own], every, secret, cohort.disclosing)
+        rate, sums = np.float32(self.config.learning_rate), total.sums["features"]
+        largest = add_rows(features, private["p"], pull, rate, ring.scale, kept, sums, total.counts["features"])
+        ring.fits(float(largest) / float(ring.scale))
+        total.n_clients += len(clients)
+        sent = np.add.reduceat(np.append(kept, 0).astype(np.int64), ptr[:-1]) * (np.diff(ptr) > 0)
+        release = Release(sent, np.zeros_like(sent), sent * row_bytes(sums.shape[1], ring))
+        return release, {**private, "p": moved}
+
+    def apply(self, shared: Mapping[str, Array], total: Total, ring: Ring) -> Mapping[str, Array]:
+        """Add the sum, with no averaging: devices have multiplied by alpha."""
+        return {**shared, "features": shared["features"] + ring.decode(total.sums["features"])}
+
+    def score(self, shared: Mapping[str, Array], private: Mapping[str, Array], clients: Clients) -> Floats:
+        """Return the sum over shared features of k (p . g + b); nothing shared is 0."""
+        features, affinity = private["features"], self._affinities(shared, private)
+        scores = np.empty((len(features), clients.n_items), np.float32)
+        score_items(features, affinity, shared["feature_ptr"], shared["feature_items"], scores)
+        return scores
+
+    def _affinities(self, shared: Mapping[str, Array], private: Mapping[str, Array]) -> Floats:
+        affinity = np.empty(private["features"].shape, np.float32)
+        affinities(private["features"], private["weights"], private["p"], shared["features"], affinity)
+        return affinity
+
+    def explain(
+        self, shared: Mapping[str, Array], private: Mapping[str, Array], client: Clients, item: int
+    ) -> list[Reason]:
+        """Return the features that she and the item share, by their part of the score."""
+        own, affinity = private["features"][0], self._affinities(shared, private)[0]
+        carried = shared["item_features"][shared["item_ptr"][item] : shared["item_ptr"][item + 1]]
+        common = np.flatnonzero(np.isin(own, carried))
+        found = reasons.strongest(affinity[common])
+        return [Reason("feature", str(shared["names"][own[common[at]]]), weight) for at, weight in found]
+
+
+@register("kgflex-central", KGFlexConfig)
+class KGFlexCentral:
+    """KGFlex with all histories in one place: the same steps, on random batches of `share` of the people."""
+
+    uses_features: ClassVar[bool] = True
+
+    def __init__(self, config: KGFlexConfig) -> None:
+        self.config = config
+        self._steps = KGFlex(config)
+
+    def fit(self, clients: Clients, catalog: Catalog, key: Key) -> Iterator[Model]:
+        """Yield the model after each pass; in a pass everybody is in one batch."""
+        steps, ring = self._steps, Ring()
+        model = steps.init(clients, catalog, key.child("init"))
+        shared, private = dict(model.shared), dict(model.private)
+        schedule = steps.schedule(clients)
+        for number in range(schedule.rounds):
+            at = number % schedule.rounds_per_pass
+            if at == 0:
+                order = key.child("order", number).generator().permutation(len(clients))
+            batch = np.sort(order[at :: schedule.rounds_per_pass])
+            own = {name: array[batch] for name, array in private.items()}
+            total = Total.zero({"features": shared["features"].shape})
+            learning = key.child("learn", number)
+            cohort = Cohort(shared, own, clients.take(batch), ring, None, learning, learning)
+            private["p"][batch] = steps.sum_cohort(cohort, total)[1]["p"]
+            shared = dict(steps.apply(shared, total, ring))
+            if at == schedule.rounds_per_pass - 1:
+                yield Model(shared, private)
+
+    def score(self, shared: Mapping[str, Array], private: Mapping[str, Array], clients: Clients) -> Floats:
+        """Return the sum over shared features of k (p . g + b)."""
+        return self._steps.score(shared, private, clients)
+
+    def explain(
+        self, shared: Mapping[str, Array], private: Mapping[str, Array], client: Clients, item: int
+    ) -> list[Reason]:
+        """Return the features that she and the item share, by their part of the score."""
+        return self._steps.explain(shared, private, client, item)
+
+
+def _taken(clients: Clients) -> Taken:
+    return taken(clients)
+
+
+def _speaks_of(
+    shared: Mapping[str, Array], features: Array, clients: Clients, is_meant: NDArray[np.bool_]
+) -> NDArray[np.bool_]:
+    """Return which rows [R] are about a feature that a meant item of hers carries."""
+    out = np.empty(int((features >= 0).sum()), np.bool_)
+    known = shared["item_ptr"], shared["item_features"]
+    rows_that_speak_of(clients.ptr, clients.items, *known, features, is_meant, out)
+    return out
