@@ -13,14 +13,14 @@ FLOORS = [
     {"methods"},
     {"protocols"},
     {"runtimes"},
-    {"config"},
+    {"config", "device", "coordinator"},
     {"experiments", "comparisons", "report"},
-    {"tune"},
+    {"tune", "field"},
     {"reproduce"},
     {"cli", "web"},
 ]
 FLOOR = {room: floor for floor, rooms in enumerate(FLOORS) for room in rooms}
-LEARNERS = {"kernels", "models", "methods", "privacy", "protocols", "runtimes"}
+LEARNERS = {"kernels", "models", "methods", "privacy", "protocols", "runtimes", "device", "coordinator", "field"}
 KEPT_BACK = {"Heldout", "Split"}
 
 

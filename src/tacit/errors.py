@@ -7,7 +7,11 @@ TacitError                 1   anything below
 ├── MethodError            6   a method cannot work with this data
 │   └── DivergedError      7   learning left the finite numbers
 ├── EvaluationError        8   nothing to evaluate, or a protocol that cannot be kept
-└── StorageError           9   a run folder that cannot be written or read
+├── StorageError           9   a run folder that cannot be written or read
+├── WireError             12   a message that is malformed, too large, or meant for others
+├── DeviceError           13   a device's file that cannot be opened or written; a wrong passphrase
+├── ConsentError          14   something that the person has not allowed
+└── FieldError            15   a coordinator or a device that cannot do its part now
 
 Exit numbers are never reused; 2 is the shell's word for wrong usage and 130 for Ctrl-C.
 """
@@ -72,6 +76,30 @@ class StorageError(TacitError):
     """A run folder that cannot be written or read."""
 
     exit_code = 9
+
+
+class WireError(TacitError):
+    """A message that is malformed, too large, or meant for another round, federation or catalogue."""
+
+    exit_code = 12
+
+
+class DeviceError(TacitError):
+    """A device's file that cannot be opened or written, or a wrong passphrase."""
+
+    exit_code = 13
+
+
+class ConsentError(TacitError):
+    """Something that the person whose device it is has not allowed."""
+
+    exit_code = 14
+
+
+class FieldError(TacitError):
+    """A coordinator or a device that cannot do its part now: unreachable, not enrolled, port taken."""
+
+    exit_code = 15
 
 
 def nearest(word: str, known: Iterable[str]) -> str:

@@ -1,0 +1,342 @@
+"""The verbs of a person whose device this is: `tacit device ...`."""
+
+from __future__ import annotations
+
+import os
+import sys
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from tacit.cli import app as shell
+from tacit.cli.app import Json, app
+from tacit.errors import ConfigError, DeviceError
+
+if TYPE_CHECKING:
+    from tacit.device import Device
+
+device_app = typer.Typer(no_args_is_help=True, help="Your own device: your history, what you share, what has left.")
+history_app = typer.Typer(no_args_is_help=True, help="What you did. It never leaves this device.")
+app.add_typer(device_app, name="device")
+device_app.add_typer(history_app, name="history")
+
+PASSPHRASE = "TACIT_PASSPHRASE"
+FILE = "TACIT_DEVICE"
+
+
+@dataclass
+class _Place:
+    """Which file the verbs speak of, and where its passphrase comes from."""
+
+    file: Path | None = None
+    passphrase_file: Path | None = None
+
+
+_place = _Place()
+
+
+def usual_file() -> Path:
+    """Return where a person's device usually lies."""
+    given = os.environ.get(FILE)
+    root = os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share"
+    return Path(given) if given else Path(root) / "tacit" / "device.db"
+
+
+@device_app.callback()
+def _of(
+    file: Annotated[Path | None, typer.Option("--file", help=f"The device's file; otherwise ${FILE}.")] = None,
+    passphrase_file: Annotated[
+        Path | None, typer.Option(help=f"A file whose first line is the passphrase; otherwise ${PASSPHRASE}, or asked.")
+    ] = None,
+) -> None:
+    """Your own device: your history, what you share, what has left."""
+    _place.file, _place.passphrase_file = file, passphrase_file
+
+
+def _path() -> Path:
+    return _place.file or usual_file()
+
+
+def _passphrase(new: bool = False) -> str:
+    """Take the passphrase from the file, the environment or the terminal."""
+    if _place.passphrase_file is not None:
+        try:
+            return _place.passphrase_file.read_text(encoding="utf-8").partition("\n")[0]
+        except (OSError, UnicodeDecodeError) as error:
+            raise DeviceError(f"'{_place.passphrase_file}' cannot be read: {error}.", "Give a text file.") from None
+    given = os.environ.get(PASSPHRASE)
+    if given is not None:
+        return given
+    if not sys.stdin.isatty():
+        raise DeviceError("There is nobody to ask for the passphrase.", f"Set {PASSPHRASE} or give --passphrase-file.")
+    return str(typer.prompt("Passphrase", hide_input=True, confirmation_prompt=new, err=True))
+
+
+def _open() -> Device:
+    from tacit.device import Device
+
+    return Device.open(_path(), _passphrase())
+
+
+@device_app.command(epilog="Example: tacit device init")
+def init(as_json: Json = False) -> None:
+    """Make your device: one encrypted file. Remember the passphrase; nobody can restore it."""
+    from tacit.device import Device
+
+    with Device.create(_path(), _passphrase(new=True)):
+        shell.screen.document({"file": str(_path())})
+    shell.screen.say(f"Your device is {_path()}. Nothing leaves it before you join a federation.")
+
+
+@device_app.command(epilog="Example: tacit device join town.tacit")
+def join(
+    invitation: Annotated[Path, typer.Argument(help="The welcome file of a federation.")],
+    as_json: Json = False,
+) -> None:
+    """Become a member of a federation. Nothing leaves by that; look at what you share first."""
+    try:
+        welcome = invitation.read_bytes()
+    except OSError as error:
+        raise DeviceError(f"'{invitation}' cannot be read: {error.strerror}.", "Ask for it again.") from None
+    with _open() as device:
+        member = device.join(welcome)
+        federation, pi = member.federation, device.sharing.pi
+    shell.screen.document({"federation": federation.name, "method": federation.method, "items": member.catalog.n_items})
+    shell.screen.say(f"You are a member of {federation.name}: {federation.method}, {member.catalog.n_items:,} items.")
+    shell.screen.say(f"You share with pi = {pi:g}. Change it with `tacit device share --pi 0.3 --never ...`.")
+
+
+@history_app.command("add", epilog='Example: tacit device history add "Café Luna" 17')
+def history_add(
+    items: Annotated[list[str], typer.Argument(help="Ids or titles.")],
+    when: Annotated[datetime | None, typer.Option(help="When it was (UTC); otherwise now.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Add things you did."""
+    from tacit.device.history import Entry
+
+    moment = int((when or datetime.now(UTC)).replace(tzinfo=UTC).timestamp())
+    with _open() as device:
+        new = device.history.add([Entry(item, moment) for item in items], device.catalog)
+        total = len(device.history)
+    shell.screen.document({"added": new, "history": total})
+    shell.screen.say(f"Added {new}; your history has {total} items.")
+
+
+@history_app.command("remove", epilog='Example: tacit device history remove "Café Luna"')
+def history_remove(item: Annotated[str, typer.Argument(help="An id or a title.")], as_json: Json = False) -> None:
+    """Take something away. What was sent about it before stays sent."""
+    with _open() as device:
+        removed = device.history.remove(item, device.catalog)
+        total = len(device.history)
+    shell.screen.document({"removed": removed, "history": total})
+    shell.screen.say(f"Removed; your history has {total} items.")
+
+
+@history_app.command("import", epilog="Example: tacit device history import watched.csv")
+def history_import(
+    file: Annotated[Path, typer.Argument(help="CSV or TSV with a column of ids or titles.")], as_json: Json = False
+) -> None:
+    """Add what a table says, and tell what was not understood."""
+    with _open() as device:
+        done = device.history.import_csv(file, device.catalog)
+    missed = [{"line": line, "text": text, "why": why} for line, text, why in done.not_understood]
+    shell.screen.document({"added": done.added, "known_already": done.known_already, "not_understood": missed})
+    shell.screen.say(f"Added {done.added}; {done.known_already} were known already.")
+    rows = [[str(line), text, why] for line, text, why in done.not_understood[:50]]
+    if rows:
+        shell.screen.table(f"{len(missed)} rows were not understood", ["line", "what stands there", "why"], rows)
+
+
+@history_app.command("list", epilog="Example: tacit device history list")
+def history_list(as_json: Json = False) -> None:
+    """Show what you did, as this device knows it."""
+    with _open() as device:
+        entries, member = device.history.list(), device.membership
+    titles = {} if member is None else {member.catalog.item_ids[i]: i for i in range(member.catalog.n_items)}
+    rows = []
+    for entry in entries:
+        known = member is not None and entry.item in titles
+        title = member.catalog.title(titles[entry.item]) if known and member is not None else "not in the catalogue"
+        rows.append((entry.item, title, "" if entry.when is None else _day(entry.when)))
+    shell.screen.document({"history": [{"item": item, "title": title, "when": when} for item, title, when in rows]})
+    shell.screen.table("", ["item", "title", "when"], [[str(cell) for cell in row] for row in rows])
+
+
+@device_app.command(epilog='Example: tacit device share --pi 0.3 --never Bar --never "Café Luna"')
+def share(
+    pi: Annotated[float | None, typer.Option(min=0, max=1, help="How often a row about what you did leaves.")] = None,
+    never: Annotated[list[str], typer.Option(help="An item or a category that never leaves.")] = [],  # noqa: B006
+    again: Annotated[list[str], typer.Option(help="Take an item or a category off the never list.")] = [],  # noqa: B006
+    as_json: Json = False,
+) -> None:
+    """Decide what may leave, from the next message on; without options, show it."""
+    from tacit.device.settings import forbidden
+
+    with _open() as device:
+        sharing = device.sharing
+        items, categories = set(sharing.never_items), set(sharing.never_categories)
+        for name in never:
+            item, category = forbidden(name, device.catalog)
+            items |= set() if item is None else {item}
+            categories |= set() if category is None else {category}
+        for name in again:
+            item, category = forbidden(name, device.catalog)
+            items.discard(item if item is not None else "")
+            categories.discard(category or "")
+        settled = sharing.model_copy(
+            update={
+                "pi": sharing.pi if pi is None else pi,
+                "never_items": tuple(sorted(items, key=str)),
+                "never_categories": tuple(sorted(categories)),
+            }
+        )
+        if settled != sharing:
+            device.share(settled)
+    shell.screen.document(settled.model_dump(mode="json"))
+    shell.screen.say(f"pi = {settled.pi:g}: a row about something you did leaves {settled.pi:.0%} of the time.")
+    shell.screen.say(
+        f"Never: {', '.join(map(str, (*settled.never_items, *settled.never_categories))) or 'nothing named'}"
+    )
+    shell.screen.say("Paused: nothing leaves." if settled.paused else "Not paused.")
+    shell.screen.say("This is control, not a guarantee: over many rounds a reader can still guess.")
+
+
+@device_app.command(epilog="Example: tacit device recommend -k 5")
+def recommend(
+    k: Annotated[int, typer.Option("-k", min=1, max=1000, help="How many.")] = 10, as_json: Json = False
+) -> None:
+    """Show what to do next, from what is on this device. Nothing is sent."""
+    with _open() as device:
+        found = device.recommend(k)
+    rows = [{"item": r.item, "title": r.title, "score": r.score, "why": r.why} for r in found]
+    shell.screen.document({"recommendations": rows})
+    table = [[str(i), r.title, f"{r.score:.3f}", r.why] for i, r in enumerate(found, 1)]
+    shell.screen.table("For you", ["", "item", "score", "why"], table)
+
+
+@device_app.command(epilog="Example: tacit device hide 17")
+def hide(item: Annotated[str, typer.Argument(help="An id or a title.")], as_json: Json = False) -> None:
+    """Say "not for me": never recommend this again. It changes nothing of what you share."""
+    with _open() as device:
+        device.hide(item)
+        hidden = device.hidden
+    shell.screen.document({"hidden": hidden})
+    shell.screen.say("It will not be recommended again.")
+
+
+@device_app.command(epilog="Example: tacit device ledger")
+def ledger(
+    since: Annotated[int, typer.Option(min=0, help="Entries after this number.")] = 0, as_json: Json = False
+) -> None:
+    """Show what has left this device: when, to whom, which items, how many bytes, masked or not."""
+    with _open() as device:
+        entries = device.ledger.list(since)
+    shell.screen.document({"ledger": [entry.as_json() for entry in entries]})
+    rows = [
+        [
+            str(entry.number),
+            entry.when,
+            entry.to,
+            str(entry.round),
+            f"{len(entry.positives)} yours, {len(entry.negatives)} others",
+            str(entry.bytes),
+            "masked" if entry.masked else "readable",
+            entry.state,
+        ]
+        for entry in entries
+    ]
+    shell.screen.table("", ["", "when", "to", "round", "rows", "bytes", "for the receiver", "state"], rows)
+
+
+@device_app.command(epilog="Example: tacit device pause")
+def pause(as_json: Json = False) -> None:
+    """Let nothing leave until you resume. Recommendations go on working."""
+    with _open() as device:
+        device.pause()
+    shell.screen.document({"paused": True})
+    shell.screen.say("Paused: nothing leaves this device.")
+
+
+@device_app.command(epilog="Example: tacit device resume")
+def resume(as_json: Json = False) -> None:
+    """Let messages leave again, as you decided with `share`."""
+    with _open() as device:
+        device.resume()
+    shell.screen.document({"paused": False})
+    shell.screen.say("Resumed.")
+
+
+@device_app.command(epilog="Example: tacit device leave")
+def leave(as_json: Json = False) -> None:
+    """Leave the federation. Your history, settings and ledger stay; what was sent cannot be called back."""
+    with _open() as device:
+        device.leave()
+    shell.screen.document({"left": True})
+    shell.screen.say("You have left. What was sent before stays in the shared model: it cannot be taken out again.")
+
+
+@device_app.command(epilog="Example: tacit device passphrase")
+def passphrase(
+    new_file: Annotated[Path | None, typer.Option(help="A file whose first line is the new passphrase.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Choose another passphrase. Copies made before still open with the old one."""
+    with _open() as device:
+        if new_file is None and not sys.stdin.isatty():
+            raise DeviceError("There is nobody to ask for the new passphrase.", "Give --new-file.")
+        if new_file is None:
+            chosen = str(typer.prompt("New passphrase", hide_input=True, confirmation_prompt=True, err=True))
+        else:
+            chosen = new_file.read_text(encoding="utf-8").partition("\n")[0]
+        device.change_passphrase(chosen)
+    shell.screen.document({"changed": True})
+    shell.screen.say("The passphrase is changed.")
+
+
+@device_app.command(epilog="Example: tacit device export my-device.copy")
+def export(
+    file: Annotated[Path, typer.Argument(help="The file to be written.")],
+    readable: Annotated[bool, typer.Option("--readable", help="As JSON that anybody can read, you too.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Write a copy of your device, encrypted with the same passphrase."""
+    with _open() as device:
+        if readable:
+            device.export_readable(file)
+        else:
+            device.export(file)
+    shell.screen.document({"file": str(file), "encrypted": not readable})
+    shell.screen.say(f"Written to {file}." + (" Anybody who has it can read it." if readable else ""))
+
+
+@device_app.command("import", epilog="Example: tacit device import my-device.copy")
+def import_copy(
+    copy: Annotated[Path, typer.Argument(help="A file that `export` wrote.")], as_json: Json = False
+) -> None:
+    """Make this machine's device from a copy. Use one copy at a time: two would answer the same round."""
+    from tacit.device import Device
+
+    Device.import_copy(copy, _path(), _passphrase()).close()
+    shell.screen.document({"file": str(_path())})
+    shell.screen.say(f"Your device is {_path()}.")
+
+
+@device_app.command(epilog="Example: tacit device erase --yes")
+def erase(yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False, as_json: Json = False) -> None:
+    """Destroy everything on this device. It cannot undo what was sent: that stays in the shared model."""
+    if not yes:
+        if not sys.stdin.isatty():
+            raise ConfigError("Erasing asks first, and there is nobody to answer.", "Give --yes.")
+        typer.confirm(f"Destroy {_path()} and everything in it?", abort=True, err=True)
+    with _open() as device:
+        device.erase()
+    shell.screen.document({"erased": str(_path())})
+    shell.screen.say("Erased. What was sent before stays in the shared model; exported copies are still copies.")
+
+
+def _day(seconds: int) -> str:
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M")

@@ -1,0 +1,122 @@
+"""Membership of a federation: its terms and catalogue, the last model received, and her private part of it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+from tacit.device.store import Store
+from tacit.errors import ConsentError, DeviceError, WireError
+from tacit.random import Key
+from tacit.runtimes.federation import Federation
+from tacit.runtimes.wire import Request, pack, read_request, read_welcome, unpack
+from tacit.types import Array, Catalog
+
+PLACES = ("welcome", "address", "model", "private", "outbox")
+
+
+@dataclass(frozen=True)
+class Answer:
+    """The message of the last round that was answered: to which request, and under which entry of the ledger."""
+
+    entry: int
+    round: int
+    request: str  # SHA-256 of the request
+    content: bytes
+
+    def packed(self) -> bytes:
+        """Write it for the store."""
+        head = {"entry": self.entry, "round": self.round, "request": self.request}
+        return json.dumps(head).encode() + b"\n" + self.content
+
+    @classmethod
+    def unpacked(cls, stored: bytes) -> Answer:
+        """Read it from the store."""
+        head, _, content = stored.partition(b"\n")
+        return cls(**json.loads(head), content=content)
+
+
+class Membership:
+    """The federation that a device belongs to."""
+
+    def __init__(self, store: Store, federation: Federation, catalog: Catalog, address: str) -> None:
+        self._store, self.federation, self.catalog, self.address = store, federation, catalog, address
+
+    @classmethod
+    def join(cls, store: Store, welcome: bytes, address: str) -> Membership:
+        """Become a member; one who already is must leave first."""
+        federation, catalog = read_welcome(welcome)
+        with store.transaction():
+            if store.get("welcome") is not None:
+                raise ConsentError(
+                    "This device is already a member of a federation.", "Leave it first: tacit device leave."
+                )
+            store.put("welcome", welcome)
+            store.put_json("address", address)
+        return cls(store, federation, catalog, address)
+
+    @classmethod
+    def of(cls, store: Store) -> Membership | None:
+        """Return the membership that a file holds, if it holds one."""
+        welcome = store.get("welcome")
+        if welcome is None:
+            return None
+        try:
+            return cls(store, *read_welcome(welcome), store.get_json("address"))
+        except WireError as error:
+            raise DeviceError(
+                f"This device joined its federation with another version of Tacit: {error.message}",
+                "Leave it and join again with a new invitation: tacit device leave.",
+            ) from None
+
+    @staticmethod
+    def leave(store: Store) -> None:
+        """Forget the federation, its model and her part of it; history, settings and ledger stay."""
+        with store.transaction():
+            for place in PLACES:
+                store.drop(place)
+
+    @property
+    def to(self) -> str:
+        """Whom messages are for, in words."""
+        return f"{self.federation.name} ({self.address})" if self.address else self.federation.name
+
+    @cached_property
+    def first(self) -> dict[str, Array]:
+        """A model of the right form; what is learnt in it means nothing."""
+        return self.federation.sent(self.federation.first_model(self.catalog, Key(0)))
+
+    def read(self, content: bytes) -> Request:
+        """Read a model that was sent here; one of another federation, catalogue or version is refused."""
+        request = read_request(self.federation, content)
+        self.federation.check_model(request.shared, self.first)
+        return request
+
+    def model(self) -> Request | None:
+        """Return the last model that was received."""
+        content = self._store.get("model")
+        return None if content is None else read_request(self.federation, content)
+
+    def keep_model(self, content: bytes) -> None:
+        """Keep a model as it was received, inside a transaction."""
+        self._store.put("model", content)
+
+    def private(self) -> dict[str, Array] | None:
+        """Return her part of the model, if she has learnt already."""
+        content = self._store.get("private")
+        return None if content is None else unpack(content)
+
+    def keep_private(self, private: Mapping[str, Array]) -> None:
+        """Keep her part of the model, inside a transaction."""
+        self._store.put("private", pack(private))
+
+    def answer(self) -> Answer | None:
+        """Return the message of the last round that was answered."""
+        stored = self._store.get("outbox")
+        return None if stored is None else Answer.unpacked(stored)
+
+    def keep_answer(self, answer: Answer) -> None:
+        """Keep a message until the next one, inside a transaction."""
+        self._store.put("outbox", answer.packed())

@@ -1,0 +1,77 @@
+"""What a person has decided about sharing, and whose federation she is a member of."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import numpy as np
+from pydantic import Field
+
+from tacit.errors import DataError, DeviceError, nearest
+from tacit.privacy.disclosure import Disclosure, DisclosureConfig
+from tacit.random import Key
+from tacit.types import Catalog, Config, Label, Vocabulary
+
+USUAL_PI = 0.5
+
+
+class Sharing(Config):
+    """What may leave. Nothing leaves at all while `paused`, or without a federation."""
+
+    pi: float = Field(USUAL_PI, ge=0, le=1, description="probability that a row about something she did leaves")
+    coin: Literal["row", "item"] = Field("row", description="one coin per row, or one per item and round")
+    never_items: tuple[Label, ...] = Field((), description="items whose positive rows never leave")
+    never_categories: tuple[str, ...] = Field((), description="categories whose positive rows never leave")
+    paused: bool = Field(False, description="nothing leaves until she resumes")
+
+    def stage(self, lane: int, catalog: Catalog) -> Disclosure:
+        """Return the disclosure that her updates pass; her coins are those of `lane`."""
+        config = DisclosureConfig(
+            pi=self.pi, coin=self.coin, never_items=self.never_items, never_categories=self.never_categories
+        )
+        return Disclosure.build(config, Vocabulary(np.arange(lane + 1)), catalog, Key(0))
+
+
+def find_item(named: Label, catalog: Catalog) -> int:
+    """Return the index of an item given by its id or, where only one item is called so, by its title."""
+    try:
+        return catalog.item_ids.index(named, "item")
+    except DataError:
+        titles = catalog.titles
+    text = str(named).casefold().strip()
+    if titles is not None:
+        called = [item for item, title in enumerate(titles) if title.casefold() == text]
+        if len(called) == 1:
+            return called[0]
+        if called:
+            ids = ", ".join(str(catalog.item_ids[item]) for item in called[:5])
+            raise DataError(f"'{named}' is the title of {len(called)} items.", f"Give the id of one: {ids}.")
+    raise DataError(f"There is no item '{named}' in the catalogue.", _alike(str(named), catalog))
+
+
+def _alike(text: str, catalog: Catalog) -> str:
+    """Name the nearest item, by id or title."""
+    known = [str(label) for label in catalog.item_ids.labels.tolist()]
+    by_title = {} if catalog.titles is None else dict(zip(catalog.titles, known, strict=True))
+    folded = {word.casefold(): word for word in (*known, *by_title)}
+    said = nearest(text.casefold(), folded)
+    if not said.startswith("Did you mean"):
+        some = ", ".join(catalog.title(item) for item in range(min(3, catalog.n_items)))
+        return f"Items are called {some} and so on."
+    found = folded[said.removeprefix("Did you mean '").removesuffix("'?")]
+    return f"Did you mean '{found}' (id {by_title[found]})?" if found in by_title else f"Did you mean '{found}'?"
+
+
+def forbidden(never: str, catalog: Catalog) -> tuple[Label | None, str | None]:
+    """Return (item, None) or (None, category) for the name of something that must never leave."""
+    names = [] if catalog.categories is None else list(catalog.categories.names)
+    for name in names:
+        if name.casefold() == never.casefold():
+            return None, name
+    try:
+        return catalog.item_ids[find_item(never, catalog)], None
+    except DataError as error:
+        hint = nearest(never, names) if names else error.hint
+        raise DeviceError(
+            f"There is no item or category '{never}'.", hint if hint.startswith("Did") else error.hint
+        ) from None

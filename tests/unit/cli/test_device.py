@@ -1,0 +1,125 @@
+"""`tacit device`: what a person types, and what she is told when it goes wrong."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from small_field import CATALOG, PASSPHRASE, founded, request
+
+from tacit.cli import main
+from tacit.device import Cost, Device
+from tacit.runtimes.wire import write_welcome
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("TACIT_DEVICE", str(tmp_path / "device.db"))
+    monkeypatch.setenv("TACIT_PASSPHRASE", PASSPHRASE)
+    monkeypatch.setattr("tacit.device.device.Cost", lambda: Cost(log_n=10))
+    (tmp_path / "small.tacit").write_bytes(write_welcome(founded(), CATALOG))
+    return tmp_path
+
+
+def said(capsys: pytest.CaptureFixture[str], *words: str) -> Any:
+    """Run a command with --json; return its document."""
+    with pytest.raises(SystemExit) as ended:
+        main(["device", *words, "--json"])
+    document = json.loads(capsys.readouterr().out)
+    assert (ended.value.code == 0) == ("error" not in document)
+    return document
+
+
+def shown(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str]:
+    """Run a command for people; return its exit number and all it printed."""
+    with pytest.raises(SystemExit) as ended:
+        main(["device", *words])
+    printed = capsys.readouterr()
+    assert isinstance(ended.value.code, int)
+    return ended.value.code, printed.out + printed.err
+
+
+def test_a_person_makes_joins_and_uses_her_device(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert said(capsys, "init") == {"file": str(here / "device.db")}
+    assert said(capsys, "join", str(here / "small.tacit"))["items"] == CATALOG.n_items
+    assert said(capsys, "history", "add", "Hill Hotel", "place-0001-bar")["added"] == 2
+    (here / "seen.csv").write_text("title\nEel House\nNowhere Inn\n")
+    imported = said(capsys, "history", "import", str(here / "seen.csv"))
+    assert (imported["added"], len(imported["not_understood"])) == (1, 1)
+    assert said(capsys, "history", "remove", "eel house")["history"] == 2
+    assert {row["title"] for row in said(capsys, "history", "list")["history"]} == {"Hill Hotel", "Bar Benedetta"}
+    sharing = said(capsys, "share", "--pi", "0.3", "--never", "drinks", "--never", "Hill Hotel")
+    assert (sharing["pi"], sharing["never_items"], sharing["never_categories"]) == (
+        0.3,
+        ["place-0007-hill"],
+        ["drinks"],
+    )
+    assert said(capsys, "share", "--again", "drinks")["never_categories"] == []
+    with Device.open(here / "device.db", PASSPHRASE) as device:
+        device.sent(device.learn(request(founded(), 0)))
+    (entry,) = said(capsys, "ledger")["ledger"]
+    assert entry["state"] == "sent"
+    assert "place-0007-hill" not in entry["positives"]
+    best = said(capsys, "recommend", "-k", "3")["recommendations"]
+    assert len(best) == 3
+    said(capsys, "hide", best[0]["item"])
+    assert said(capsys, "recommend", "-k", "1")["recommendations"][0] == best[1]
+    assert said(capsys, "pause") == {"paused": True}
+    assert said(capsys, "share")["paused"]
+    assert said(capsys, "resume") == {"paused": False}
+    said(capsys, "export", str(here / "copy"))
+    said(capsys, "export", "--readable", str(here / "mine.json"))
+    assert json.loads((here / "mine.json").read_text())["ledger"] == [entry]
+    assert said(capsys, "leave") == {"left": True}
+    said(capsys, "erase", "--yes")
+    assert not (here / "device.db").exists()
+    said(capsys, "import", str(here / "copy"))
+    assert len(said(capsys, "ledger")["ledger"]) == 1
+
+
+def test_people_read_sentences_and_tables(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for words, expected in (
+        (["init"], "Nothing leaves it before you join"),
+        (["join", str(here / "small.tacit")], "pi = 0.5"),
+        (["history", "add", "Hill Hotel"], "your history has 1 items"),
+        (["history", "list"], "Hill Hotel"),
+        (["share"], "control, not a guarantee"),
+        (["ledger"], "when"),
+        (["leave"], "cannot be taken out again"),
+        (["erase", "--yes"], "stays in the shared model"),
+    ):
+        code, text = shown(capsys, *words)
+        assert code == 0
+        assert expected in text
+
+
+def test_errors_help(here: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    assert shown(capsys, "ledger")[0] == 13
+    assert "tacit device init" in shown(capsys, "ledger")[1]
+    said(capsys, "init")
+    assert "already" in said(capsys, "init")["error"]["message"]
+    assert said(capsys, "recommend")["error"]["kind"] == "ConsentError"
+    assert said(capsys, "join", str(here / "nothing"))["error"]["kind"] == "DeviceError"
+    assert said(capsys, "join", str(here / "device.db"))["error"]["kind"] == "WireError"
+    said(capsys, "join", str(here / "small.tacit"))
+    assert (
+        "Did you mean 'Hill Hotel' (id place-0007-hill)?"
+        in said(capsys, "history", "add", "Hil Hotel")["error"]["hint"]
+    )
+    assert "Did you mean 'drinks'?" in said(capsys, "share", "--never", "drink")["error"]["hint"]
+    assert said(capsys, "recommend")["error"]["message"].startswith("No model")
+    assert said(capsys, "erase")["error"]["hint"] == "Give --yes."
+    monkeypatch.setenv("TACIT_PASSPHRASE", "wrong")
+    code, text = shown(capsys, "ledger")
+    assert code == 13
+    assert "passphrase is wrong" in text
+    monkeypatch.delenv("TACIT_PASSPHRASE")
+    assert "TACIT_PASSPHRASE" in said(capsys, "ledger")["error"]["hint"]
+    (here / "word").write_text(PASSPHRASE + "\n")
+    (here / "new").write_text("another\n")
+    file = ("--passphrase-file", str(here / "word"))
+    assert said(capsys, *file, "passphrase", "--new-file", str(here / "new")) == {"changed": True}
+    assert said(capsys, *file, "ledger")["error"]["message"] == "The passphrase is wrong."
+    assert said(capsys, "--passphrase-file", str(here / "new"), "ledger") == {"ledger": []}

@@ -1,0 +1,67 @@
+"""A small federation that tests share: a catalogue, its terms, devices made cheaply."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tacit.device import Cost, Device
+from tacit.device.history import Entry
+from tacit.random import Key
+from tacit.runtimes.federation import Federation
+from tacit.runtimes.wire import Request, write_request, write_welcome
+from tacit.types import Array, Catalog, Labels, Vocabulary
+
+CHEAP = Cost(log_n=10)
+PASSPHRASE = "three small boats"
+NAMES = [
+    "Kiosk Aurora", "Bar Benedetta", "Cinema Corallo", "Dune Deli", "Eel House", "Fig Garden", "Grotto Gallery",
+    "Hill Hotel", "Ink Library", "Jetty Jazz", "Kite Shop", "Lido Lounge", "Mill Museum",
+    "North Noodles", "Opal Opera", "Pine Park",
+]  # fmt: skip
+KINDS = ["drinks", "culture", "outdoors", "food"]
+CATALOG = Catalog(
+    Vocabulary(np.array([f"place-{i:04d}-{name.split()[0].lower()}" for i, name in enumerate(NAMES)], dtype=object)),
+    NAMES,
+    Labels(np.arange(len(NAMES) + 1), (np.arange(len(NAMES)) % 4).astype(np.int32), KINDS),
+)
+OPTIONS: dict[str, dict[str, Any]] = {
+    "fpl": {"factors": 4, "local_steps": 6, "learning_rate": 0.05},
+    "fed-gmf": {"factors": 4, "learning_rate": 0.05},
+}
+
+
+def noon() -> datetime:
+    return datetime(2026, 3, 1, 12, tzinfo=UTC)
+
+
+def founded(method: str = "fpl", catalog: Catalog = CATALOG, **more: Any) -> Federation:
+    return Federation.found("ab" * 16, "the small field", method, {**OPTIONS[method], **more}, catalog)
+
+
+def first_shared(federation: Federation, catalog: Catalog = CATALOG, seed: int = 7) -> dict[str, Array]:
+    return federation.first_model(catalog, Key(seed).child("learn", "init"))
+
+
+def request(
+    federation: Federation, number: int, shared: Mapping[str, Array] | None = None, *, learn: bool = True
+) -> bytes:
+    model = first_shared(federation) if shared is None else shared
+    return write_request(federation, Request(number, federation.sent(model), learn))
+
+
+def made(
+    path: Path, federation: Federation | None = None, items: tuple[int, ...] = (1, 2, 5, 9), **given: Any
+) -> Device:
+    """A member with a history."""
+    device = Device.create(path, PASSPHRASE, cost=CHEAP, clock=noon, **given)
+    device.join(write_welcome(federation or founded(), CATALOG), "127.0.0.1")
+    device.history.add([Entry(CATALOG.item_ids[item], 1_700_000_000 + item) for item in items], CATALOG)
+    return device
+
+
+__all__ = ["CATALOG", "CHEAP", "KINDS", "NAMES", "PASSPHRASE", "first_shared", "founded", "made", "noon", "request"]

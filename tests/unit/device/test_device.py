@@ -1,0 +1,442 @@
+"""A device's file and what a person does with it."""
+
+from __future__ import annotations
+
+import json
+import resource
+import signal
+import sqlite3
+from pathlib import Path
+
+import numpy as np
+import pytest
+from small_field import CATALOG, CHEAP, NAMES, PASSPHRASE, first_shared, founded, made, noon, request
+
+from tacit.device import Cost, Device, Sharing
+from tacit.device.history import Entry
+from tacit.device.store import VERSION, Store
+from tacit.device.vault import Lock, Vault
+from tacit.errors import ConsentError, DataError, DeviceError, MethodError, WireError
+from tacit.protocols.federated import device_round
+from tacit.random import Key
+from tacit.runtimes.wire import read_update, write_welcome
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "me" / "device.db"
+
+
+def everything(path: Path) -> bytes:
+    return b"".join(file.read_bytes() for file in path.parent.iterdir())
+
+
+# --- at rest --------------------------------------------------------------------------------------------------------
+
+
+def test_nothing_about_her_stands_in_the_file_in_the_clear(path: Path) -> None:
+    with made(path) as device:
+        device.share(Sharing(pi=1.0, never_items=("place-0005-fig",), never_categories=("culture",)))
+        entry = device.learn(request(founded(), 0))
+        content = device.release(entry)
+        device.hide("Pine Park")
+        private = device.membership.private() if device.membership else None
+        while_open = everything(path)
+    assert private is not None
+    at_rest = everything(path)
+    secrets = [word.encode() for name in NAMES for word in name.split()]
+    secrets += [str(label).encode() for label in CATALOG.item_ids.labels]
+    secrets += [b"culture", b"the small field", b"three small boats", private["p"].tobytes()[:8], content[60:80]]
+    for stored in (at_rest, while_open):
+        for secret in secrets:
+            assert secret not in stored, secret
+
+
+def test_rows_taken_away_are_overwritten_and_files_are_hers_alone(path: Path) -> None:
+    with made(path) as device:
+        sealed = [row[0] for row in device._store.connection.execute("SELECT sealed FROM history")]
+        for item in device.history.list():
+            device.history.remove(item.item, CATALOG)
+    assert not any(row in everything(path) for row in sealed)
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert path.parent.stat().st_mode & 0o777 == 0o700
+
+
+def test_a_wrong_passphrase_opens_nothing_and_changes_nothing(path: Path) -> None:
+    made(path).close()
+    before = path.read_bytes()
+    for wrong in ("three small boat", "", PASSPHRASE.upper()):
+        with pytest.raises(DeviceError, match="passphrase is wrong"):
+            Device.open(path, wrong)
+    assert path.read_bytes() == before
+
+
+def test_a_passphrase_can_be_changed(path: Path) -> None:
+    with made(path) as device:
+        device.change_passphrase("a longer walk", CHEAP)
+        with pytest.raises(DeviceError, match="empty passphrase"):
+            device.change_passphrase("", CHEAP)
+    with pytest.raises(DeviceError, match="wrong"):
+        Device.open(path, PASSPHRASE)
+    with Device.open(path, "a longer walk") as device:
+        assert len(device.history) == 4
+
+
+def test_a_row_opens_only_in_its_place(path: Path) -> None:
+    with made(path) as device:
+        connection = device._store.connection
+        rows = connection.execute("SELECT row, sealed FROM history ORDER BY row").fetchall()
+        connection.execute("UPDATE history SET sealed = ? WHERE row = ?", (rows[1][1], rows[0][0]))
+        with pytest.raises(DeviceError, match="damaged"):
+            device.history.list()
+
+
+def test_a_vault_of_another_file_does_not_open_the_rows() -> None:
+    one, other = Vault.create("a"), Vault.create("a")
+    assert one.unseal(one.seal(b"x", "history", 1), "history", 1) == b"x"
+    for vault, table, row in ((other, "history", 1), (one, "ledger", 1), (one, "history", 2)):
+        with pytest.raises(DeviceError, match="damaged"):
+            vault.unseal(one.seal(b"x", "history", 1), table, row)
+
+
+def test_a_lock_that_asks_for_absurd_memory_is_refused() -> None:
+    lock = Vault.create("a").lock("x", CHEAP).model_dump()
+    for cost in ({"log_n": 40}, {"log_n": 20, "r": 16}, {"log_n": 1}):
+        with pytest.raises(DeviceError, match="lock"):
+            Lock.parsed(json.dumps({**lock, "cost": {**lock["cost"], **cost}}))
+
+
+@pytest.mark.parametrize("at", [0, 20, 70])
+def test_a_damaged_head_is_refused_by_name(path: Path, at: int) -> None:
+    made(path).close()
+    _flip(path, at, 300)
+    with pytest.raises(DeviceError, match=r"damaged|not a device's file|newer"):
+        Device.open(path, PASSPHRASE)
+
+
+@pytest.mark.parametrize("table", ["places", "history", "ledger", "marks"])
+def test_a_damaged_row_is_refused_by_name(path: Path, table: str) -> None:
+    with made(path) as device:
+        device.release(device.learn(request(founded(), 0)))
+        (sealed,) = device._store.connection.execute(f"SELECT min(sealed) FROM {table}").fetchone()
+    _flip(path, path.read_bytes().index(sealed[:40]) + 20, 1)
+
+    def read_all() -> None:
+        with Device.open(path, PASSPHRASE) as device:
+            device.readable()
+            device.recommend()
+
+    with pytest.raises(DeviceError, match="damaged"):
+        read_all()
+
+
+def _flip(path: Path, at: int, n: int) -> None:
+    content = bytearray(path.read_bytes())
+    content[at : at + n] = bytes(255 - byte for byte in content[at : at + n])
+    path.write_bytes(content)
+
+
+def test_a_cut_file_a_foreign_file_and_a_missing_one(path: Path, tmp_path: Path) -> None:
+    made(path).close()
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+    with pytest.raises(DeviceError):
+        Device.open(path, PASSPHRASE).history.list()
+    with pytest.raises(DeviceError, match="tacit device init"):
+        Device.open(tmp_path / "none.db", PASSPHRASE)
+    other = tmp_path / "other.db"
+    sqlite3.connect(other).execute("CREATE TABLE notes (x)").connection.close()
+    with pytest.raises(DeviceError, match="not a device's file"):
+        Device.open(other, PASSPHRASE)
+
+
+def test_a_newer_file_is_refused_and_left_alone(path: Path) -> None:
+    made(path).close()
+    with sqlite3.connect(path) as connection:
+        connection.execute("INSERT INTO versions VALUES (?)", (VERSION + 1,))
+    connection.close()
+    before = path.read_bytes()
+    with pytest.raises(DeviceError, match="newer version"):
+        Device.open(path, PASSPHRASE)
+    assert path.read_bytes() == before
+
+
+def test_an_older_file_is_brought_up_to_date(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made(path).close()
+    more = (*Store.open.__globals__["MIGRATIONS"], "CREATE TABLE later (x);")
+    monkeypatch.setattr("tacit.device.store.MIGRATIONS", more)
+    monkeypatch.setattr("tacit.device.store.VERSION", len(more))
+    with Device.open(path, PASSPHRASE) as device:
+        assert len(device.history) == 4
+        device._store.connection.execute("SELECT * FROM later")
+    with sqlite3.connect(path) as connection:
+        assert connection.execute("SELECT max(version) FROM versions").fetchone() == (len(more),)
+    connection.close()
+
+
+def test_a_device_is_never_made_over_another(path: Path) -> None:
+    made(path).close()
+    with pytest.raises(DeviceError, match="already"):
+        Device.create(path, "x", cost=CHEAP)
+    with Device.open(path, PASSPHRASE) as device:
+        assert len(device.history) == 4
+
+
+def test_a_full_disk_loses_nothing(path: Path) -> None:
+    with made(path) as device:
+        before, handler = device.history.list(), signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (path.stat().st_size + 4096, hard))
+        try:
+            with pytest.raises(DeviceError, match="Free some space"):
+                device.history.add([Entry(f"thing {i}") for i in range(5000)], None)
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+            signal.signal(signal.SIGXFSZ, handler)
+        assert device.history.list() == before
+        device.history.add([Entry("place-0000-kiosk")], CATALOG)
+        assert len(device.history) == len(before) + 1
+
+
+def test_a_copy_is_the_device_and_erasing_leaves_nothing(path: Path, tmp_path: Path) -> None:
+    with made(path) as device:
+        device.learn(request(founded(), 0))
+        device.export(tmp_path / "copy")
+        with pytest.raises(DeviceError, match="exists"):
+            device.export(tmp_path / "copy")
+        readable = device.readable()
+        device.export_readable(tmp_path / "mine.json")
+        device.erase()
+    assert not list(path.parent.iterdir())
+    with pytest.raises(DeviceError, match="wrong"):
+        Device.import_copy(tmp_path / "copy", path, "x")
+    with Device.import_copy(tmp_path / "copy", path, PASSPHRASE) as device:
+        assert device.readable() == readable == json.loads((tmp_path / "mine.json").read_text())
+        assert readable["ledger"]
+        with pytest.raises(DeviceError, match="already"):
+            Device.import_copy(tmp_path / "copy", path, PASSPHRASE)
+
+
+# --- history --------------------------------------------------------------------------------------------------------
+
+
+def test_items_are_found_by_id_and_title_and_unknown_ones_named(path: Path) -> None:
+    with made(path) as device:
+        assert device.history.add([Entry("Hill Hotel"), Entry("place-0010-kite"), Entry("hill hotel")], CATALOG) == 2
+        assert device.history.add([Entry("place-0010-kite", 5)], CATALOG) == 0
+        assert Entry("place-0010-kite", 5) in device.history.list()
+        assert device.history.remove("Kite Shop", CATALOG) == "place-0010-kite"
+        with pytest.raises(DataError, match="Did you mean 'Hill Hotel'"):
+            device.history.add([Entry("Hil Hotle")], CATALOG)
+        with pytest.raises(DataError, match="not in the history"):
+            device.history.remove("Kite Shop", CATALOG)
+        assert len(device.history) == 5
+
+
+def test_a_table_is_imported_and_what_is_not_understood_is_said(path: Path, tmp_path: Path) -> None:
+    table = tmp_path / "seen.csv"
+    table.write_text(
+        "Name;Date;Rating\nHill Hotel;2024-05-01;4\nEel Hose;2024-05-02;5\nMill Museum;2024-05-03;much\n"
+        "Bar Benedetta;2024-05-04;\n",
+        encoding="utf-8-sig",
+    )
+    with made(path) as device:
+        done = device.history.import_csv(table, CATALOG)
+        assert (done.added, done.known_already) == (1, 1)
+        assert [(line, "Eel House" in why or "rating" in why) for line, _, why in done.not_understood] == [
+            (3, True),
+            (4, True),
+        ]
+        assert Entry("place-0007-hill", 1_714_521_600, 4.0) in device.history.list()
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"", "empty"),
+        (b"when,how\n1,2\n", "no column of items"),
+        (b"item,when\na,1,2\n", "3 fields"),
+        (b'item\n"open\n', "line"),
+        (b"item\n\xff\xfe\n", "UTF-8"),
+        (b"title,timestamp\nHill Hotel,yesterday\n", "timestamp"),
+    ],
+)
+def test_a_malformed_table_adds_nothing(path: Path, tmp_path: Path, content: bytes, said: str) -> None:
+    table = tmp_path / "seen.csv"
+    table.write_bytes(content)
+    with made(path) as device:
+        with pytest.raises(DataError, match=said):
+            device.history.import_csv(table, CATALOG)
+        assert len(device.history) == 4
+
+
+# --- a round --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("method", ["fpl", "fed-gmf"])
+def test_it_learns_what_a_cohort_of_one_learns_in_a_simulation(path: Path, method: str) -> None:
+    federation, key = founded(method), Key(7).child("learn")
+    with made(path, federation, seed=7, lane=3) as device:
+        device.share(Sharing(pi=0.6))
+        clients = device.history.clients(3, CATALOG)
+        private = federation.built.init(clients, CATALOG, key.child("init")).private
+        shared = first_shared(federation)
+        shapes = {name: shared[name].shape for name in federation.built.tables}
+        stage = Sharing(pi=0.6).stage(3, CATALOG)
+        for number in range(3):
+            content = device.release(device.learn(request(federation, number, shared)))
+            message, private = device_round(
+                federation.built, (stage,), federation.ring, shared, private, clients, key, number
+            )
+            read = read_update(federation, number, content, shapes)
+            for name, (_, ids, numbers) in message.tables.items():
+                order = np.lexsort((*numbers.T[::-1], ids))
+                assert np.array_equal(read.tables[name][1], ids[order])
+                assert np.array_equal(read.tables[name][2], numbers[order])
+            stored = device.membership.private() if device.membership else {}
+            assert stored is not None
+            for name, array in private.items():
+                assert np.array_equal(stored[name], array)
+
+
+def test_two_devices_never_draw_alike(tmp_path: Path) -> None:
+    sent = []
+    for name in ("a", "b"):
+        with made(tmp_path / name / "device.db") as device:
+            sent.append(device.release(device.learn(request(founded(), 0))))
+    assert sent[0] != sent[1], "root keys come from the system's entropy"
+
+
+def test_a_round_is_answered_once_and_always_alike(path: Path) -> None:
+    federation = founded()
+    with made(path) as device:
+        first = device.learn(request(federation, 4))
+        content = device.release(first)
+        device.not_sent(first, "no network")
+    with Device.open(path, PASSPHRASE, noon) as device:
+        device.history.add([Entry("Hill Hotel")], CATALOG)
+        assert device.learn(request(federation, 4)) == first
+        assert device.release(first) == content
+        device.sent(first)
+        (entry,) = device.ledger.list()
+        assert (entry.state, entry.attempts, entry.bytes) == ("sent", 2, len(content))
+        other = {name: array + 1 for name, array in first_shared(federation).items() if name == "items"}
+        with pytest.raises(WireError, match="answered already"):
+            device.learn(request(federation, 4, {**first_shared(federation), **other}))
+        with pytest.raises(WireError, match="gone by"):
+            device.learn(request(federation, 3))
+        assert len(device.ledger.list()) == 1
+        assert device.learn(request(federation, 5)) == first + 1
+        with pytest.raises(DeviceError, match="not the message"):
+            device.release(first)
+
+
+def test_the_ledger_says_what_the_message_holds(path: Path) -> None:
+    federation = founded()
+    with made(path) as device:
+        device.share(Sharing(pi=1.0))
+        entry = device.learn(request(federation, 0))
+        content = device.release(entry)
+        (release,) = device.ledger.list()
+        shapes = {"items": first_shared(federation)["items"].shape}
+        ids = read_update(federation, 0, content, shapes).tables["items"][1]
+        spoken = sorted(str(CATALOG.item_ids[int(item)]) for item in ids)
+        assert sorted(map(str, release.positives + release.negatives)) == spoken
+        mine = {entry.item for entry in device.history.list()}
+        assert set(release.positives) <= mine
+        assert not set(release.negatives) & mine
+        assert (release.to, release.round, release.masked) == ("the small field (127.0.0.1)", 0, False)
+        assert release.when == "2026-03-01T12:00:00+00:00"
+
+
+def test_the_ledger_cannot_be_changed(path: Path) -> None:
+    with made(path) as device:
+        for number in range(3):
+            device.learn(request(founded(), number))
+        connection = device._store.connection
+        for verb in ("DELETE FROM ledger", "UPDATE ledger SET sealed = x''", "DELETE FROM marks"):
+            device.release(device.learn(request(founded(), 2)))
+            with pytest.raises(sqlite3.IntegrityError, match="append-only"):
+                connection.execute(verb)
+        connection.execute("DROP TRIGGER ledger_kept")
+        connection.execute("PRAGMA foreign_keys = OFF")
+        connection.execute("DELETE FROM ledger WHERE row = 2")
+        with pytest.raises(DeviceError, match="does not follow"):
+            device.ledger.list()
+
+
+def test_a_model_of_another_catalogue_version_or_form_is_refused_and_changes_nothing(path: Path) -> None:
+    federation = founded()
+    shared = first_shared(federation)
+    with made(path) as device:
+        before = device.readable()
+        wrong = [
+            request(founded(factors=5), 0),
+            request(federation, 0, {**shared, "items": shared["items"][:-1]}),
+            request(federation, 0, {**shared, "items": shared["items"].astype(np.float64)}),
+            request(federation, 0, {**shared, "local_steps": np.array(10**9)}),
+            request(federation, 0, {"items": shared["items"]}),
+            request(federation, 0)[:-1],
+            b"",
+        ]
+        for content in wrong:
+            with pytest.raises(WireError):
+                device.learn(content)
+            with pytest.raises(WireError):
+                device.receive(content)
+        with pytest.raises(WireError, match="kept"):
+            device.learn(request(federation, 0, learn=False))
+        assert device.readable() == before
+        with pytest.raises(MethodError, match="No model"):
+            device.recommend()
+
+
+def test_it_recommends_offline_what_she_does_not_know_and_did_not_hide(path: Path) -> None:
+    with made(path) as device:
+        device.receive(request(founded(), 9, learn=False))
+        titles = [found.title for found in device.recommend(20)]
+        assert len(titles) == len(NAMES) - 4
+        assert not {"Bar Benedetta", "Cinema Corallo"} & set(titles)
+        device.hide(titles[0])
+        assert [found.title for found in device.recommend(3)] == titles[1:4]
+        assert device.ledger.list() == []
+
+
+# --- what she decides -----------------------------------------------------------------------------------------------
+
+
+def test_pausing_and_leaving_stop_the_next_message(path: Path) -> None:
+    federation = founded()
+    with made(path) as device, Device.open(path, PASSPHRASE) as her_page:
+        entry = device.learn(request(federation, 0))
+        her_page.pause()
+        for act in (lambda: device.release(entry), lambda: device.learn(request(federation, 1))):
+            with pytest.raises(ConsentError, match="paused"):
+                act()
+        her_page.resume()
+        assert device.release(entry)
+        entry = device.learn(request(federation, 1))
+        her_page.leave()
+        for act in (lambda: device.release(entry), lambda: device.learn(request(federation, 2))):
+            with pytest.raises(ConsentError):
+                act()
+        assert [release.state for release in her_page.ledger.list()] == ["releasing", "prepared"]
+        her_page.join(write_welcome(founded("fed-gmf"), CATALOG))
+        with pytest.raises(ConsentError, match="left"):
+            device.learn(request(federation, 3))
+
+
+def test_settings_must_name_what_exists_and_a_member_leaves_before_joining(path: Path) -> None:
+    with made(path) as device:
+        for wrong in (Sharing(never_items=("place-x",)), Sharing(never_categories=("cultur",))):
+            with pytest.raises(Exception, match="no "):
+                device.share(wrong)
+        assert device.sharing == Sharing()
+        with pytest.raises(ConsentError, match="already a member"):
+            device.join(write_welcome(founded(), CATALOG))
+        device.leave()
+        with pytest.raises(ConsentError, match="no federation"):
+            device.recommend()
+
+
+def test_the_usual_cost_of_a_passphrase_is_what_the_page_says() -> None:
+    assert 128 * Cost().r * 2 ** Cost().log_n == 2**26

@@ -1,0 +1,195 @@
+"""Messages: what is written is read back, in one form only; anything else is refused by name and quickly."""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tacit.errors import ConfigError, WireError
+from tacit.random import Key
+from tacit.runtimes import wire
+from tacit.runtimes.federation import Federation, canonical
+from tacit.types import Catalog, Labels, Vocabulary
+from tacit.updates import Outgoing, Release, Ring
+
+CATALOG = Catalog(Vocabulary(np.arange(30) * 3), [f"thing {i}" for i in range(30)])
+FPL = Federation.found("0" * 32, "f", "fpl", {"factors": 3, "local_steps": 4}, CATALOG)
+NARROW = Federation.found("0" * 32, "f", "fpl", {"factors": 3, "local_steps": 4}, CATALOG, ring=Ring(bits=32))
+SHAPES = {"items": (30, 4)}
+SHARED = FPL.first_model(CATALOG, Key(1))
+REQUEST = wire.write_request(FPL, wire.Request(3, SHARED, True))
+WELCOME = wire.write_welcome(FPL, CATALOG)
+
+
+def outgoing(ids: list[int], seed: int = 0, largest: int = 2**24) -> Outgoing:
+    numbers = np.random.default_rng(seed).integers(-largest, largest + 1, (len(ids), 4))
+    nothing = np.zeros(1, np.int64)
+    rows = np.array([0, len(ids)]), np.array(ids, np.int32), numbers
+    return Outgoing(np.array([5]), {"items": rows}, Release(nothing, nothing, nothing))
+
+
+UPDATE = wire.write_update(FPL, 3, outgoing([4, 1, 1, 29]))
+
+
+def read_any(content: bytes) -> Any:
+    """Give a message to every reader; each must refuse it with a WireError or read it."""
+    read = []
+    for reader in (
+        wire.read_welcome,
+        lambda c: wire.read_request(FPL, c),
+        lambda c: wire.read_update(FPL, 3, c, SHAPES),
+        wire.unpack,
+    ):
+        try:
+            read.append(reader(content))
+        except WireError:
+            continue
+    return read
+
+
+@pytest.mark.parametrize("federation", [FPL, NARROW], ids=["64 bits", "32 bits"])
+@given(ids=st.lists(st.integers(0, 29), max_size=40), seed=st.integers(0, 2**32 - 1))
+def test_an_update_comes_back_and_its_order_tells_nothing(federation: Federation, ids: list[int], seed: int) -> None:
+    message = outgoing(ids, seed)
+    content = wire.write_update(federation, 3, message)
+    ptr, rows, numbers = message.tables["items"]
+    shuffled = np.random.default_rng(seed + 1).permutation(len(ids))
+    other = replace(message, tables={"items": (ptr, rows[shuffled], numbers[shuffled])})
+    assert wire.write_update(federation, 3, other) == content
+    read = wire.read_update(federation, 3, content, SHAPES, person=8)
+    assert read.clients.tolist() == [8]
+    sums = np.zeros((2, 30, 4), np.int64)
+    for total, found in zip(sums, (message, read), strict=True):
+        np.add.at(total, found.tables["items"][1], found.tables["items"][2])
+    assert np.array_equal(*sums)
+    assert wire.write_update(federation, 3, read) == content
+    row = 4 + 4 * federation.ring.bits // 8
+    assert len(content) == wire.HEAD_BYTES + 1 + 6 + 8 + row * len(ids), "rows cost what the ledger says"
+
+
+def test_a_model_and_a_welcome_come_back() -> None:
+    read = wire.read_request(FPL, REQUEST)
+    assert (read.round, read.learn) == (3, True)
+    assert read.shared.keys() == SHARED.keys()
+    for name, array in SHARED.items():
+        assert np.array_equal(read.shared[name], array)
+        assert read.shared[name].dtype == array.dtype
+    categories = Labels(np.array([0, 1, 3]), np.array([1, 0, 1], np.int32), ["a", "é"])
+    for catalog in (CATALOG, Catalog(Vocabulary(np.array(["x", "ÿ"], dtype=object)), None, categories)):
+        federation = Federation.found("1" * 32, "name", "fed-gmf", {}, catalog)
+        welcomed, known = wire.read_welcome(wire.write_welcome(federation, catalog))
+        assert welcomed == federation
+        assert known.item_ids.labels.tolist() == catalog.item_ids.labels.tolist()
+        assert known.titles == catalog.titles
+        if catalog.categories is not None:
+            assert known.categories is not None
+            assert [known.categories.of(i) for i in range(2)] == [["é"], ["a", "é"]]
+
+
+def test_what_was_cut_lengthened_or_changed_in_one_byte_is_refused_or_still_canonical() -> None:
+    for content in (UPDATE, REQUEST, WELCOME):
+        for cut in range(len(content)):
+            assert not read_any(content[:cut])
+        assert not read_any(content + b"\0")
+    for content, read, write in (
+        (UPDATE, lambda c: wire.read_update(FPL, 3, c, SHAPES), lambda m: wire.write_update(FPL, 3, m)),
+        (REQUEST, lambda c: wire.read_request(FPL, c), lambda m: wire.write_request(FPL, m)),
+    ):
+        for at in range(len(content)):
+            for bit in (1, 128):
+                changed = bytearray(content)
+                changed[at] ^= bit
+                try:
+                    found = read(bytes(changed))
+                except WireError:
+                    continue
+                assert write(found) == bytes(changed), "two ways to write one message"
+
+
+@given(st.binary(max_size=400))
+@settings(max_examples=300)
+def test_noise_is_refused(content: bytes) -> None:
+    read_any(content)
+    for head in (UPDATE, REQUEST, WELCOME):
+        read_any(head[: wire.HEAD_BYTES - 4] + struct.pack("<I", len(content)) + content)
+
+
+@given(st.sampled_from([UPDATE, REQUEST, WELCOME]), st.data())
+@settings(max_examples=300)
+def test_splices_are_refused_or_read(content: bytes, data: st.DataObject) -> None:
+    start = data.draw(st.integers(0, len(content)))
+    end = data.draw(st.integers(start, len(content)))
+    middle = data.draw(st.one_of(st.binary(max_size=12), st.just(b"\xff\xff\xff\xff"), st.just(b"\0\0\0\x7f")))
+    read_any(content[:start] + middle + content[end:])
+
+
+def refused(content: bytes, said: str) -> None:
+    with pytest.raises(WireError, match=said):
+        wire.read_update(FPL, 3, content, SHAPES)
+
+
+def test_each_thing_that_is_wrong_is_named() -> None:
+    refused(wire.write_update(FPL, 2, outgoing([1])), "round 2, not to round 3")
+    refused(wire.write_update(NARROW, 3, outgoing([1])), "another federation")
+    refused(wire.write_update(FPL, 3, outgoing([30])), "between 0 and 29")
+    refused(wire.write_update(FPL, 3, outgoing([3], largest=2**40)), "number that the ring does not")
+    refused(REQUEST, "Expected a update, but this is a request")
+    refused(b"GET / HTTP/1.1\r\n" * 9, "not a message of Tacit")
+    refused(UPDATE[:4] + b"\x02" + UPDATE[5:], "version 2")
+    other = outgoing([1])
+    refused(wire.write_update(FPL, 3, replace(other, tables={"layers": other.tables["items"]})), "table 'layers'")
+    refused(wire.write_update(FPL, 3, replace(other, tables={})), "once each")
+    with pytest.raises(WireError, match="not finite"):
+        wire.read_request(FPL, wire.write_request(FPL, wire.Request(0, {"items": np.array([np.nan])}, True)))
+    assert wire.kind_of(UPDATE) == "update"
+
+
+def test_a_lying_length_allocates_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    body = b"\x01\x05items\x01\x02" + struct.pack("<II", 2**31 - 1, 2**31 - 1)
+    with pytest.raises(WireError, match="early"):
+        wire.unpack(body)
+    monkeypatch.setattr(wire, "MOST_CATALOG", 2**20)
+    bomb = zlib.compress(b"0" * (2**20 + 1), 9)
+    terms = FPL.canonical()
+    with pytest.raises(WireError, match="too large or cut"):
+        wire.read_welcome(wire._message(wire.WELCOME, FPL.digest, 0, struct.pack("<I", len(terms)) + terms + bomb))
+
+
+def test_a_welcome_that_contradicts_itself_is_refused() -> None:
+    other = Federation.found("0" * 32, "f", "fpl", {"factors": 3, "local_steps": 4}, CATALOG.take(np.arange(29)))
+    with pytest.raises(WireError, match="digest of its catalogue"):
+        wire.read_welcome(wire.write_welcome(other, CATALOG))
+    for terms in (b"{}", b"[", canonical({**FPL.model_dump(mode="json"), "code": "x"})):
+        body = struct.pack("<I", len(terms)) + terms
+        with pytest.raises(WireError, match="no federation"):
+            wire.read_welcome(wire._message(wire.WELCOME, FPL.digest, 0, body))
+    for name, options in (
+        ("ease", {}),
+        ("fpl", {"local_steps": "x"}),
+        ("fpl", {"pi": 0.5, "local_steps": 1}),
+        ("no", {}),
+    ):
+        wrong = FPL.model_copy(update={"method": name, "options": options})
+        wrong.__dict__.pop("digest", None)
+        with pytest.raises(WireError):
+            wire.read_welcome(wire.write_welcome(Federation(**wrong.model_dump()), CATALOG))
+
+
+def test_a_federation_is_founded_only_on_what_can_run_there() -> None:
+    for method, options, said in (
+        ("ease", {}, "not federated"),
+        ("fpl", {"pi": 0.5}, "each person decides"),
+        ("fed-svd", {"warm_start": "/tmp"}, "no folder"),
+    ):
+        with pytest.raises(ConfigError, match=said):
+            Federation.found("0" * 32, "f", method, options, CATALOG)
+    free = Federation.found("0" * 32, "f", "fpl", {}, CATALOG)
+    with pytest.raises(ConfigError, match=r"method\.local_steps"):
+        free.first_model(CATALOG, Key(0))
