@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test quick check lint format bench reproduce lock clean
+.PHONY: help demo test quick check lint format bench reproduce fuzz lock clean
 
 help:  ## show what there is to make
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -14,10 +14,10 @@ demo: $(VENV)/core  ## the tour on built-in data: a table and a report, no downl
 	$(BIN)/tacit demo
 
 test: $(VENV)/dev  ## every test (real-data tests run where TACIT_DATA points at the data)
-	$(BIN)/python -m pytest -n 2 --dist loadfile -m "not reproduce"
+	$(BIN)/python -m pytest -n 2 --dist loadfile -m "not reproduce and not fuzz"
 
 quick: $(VENV)/dev  ## the tests that take under a minute
-	$(BIN)/python -m pytest -n 2 --dist loadfile -m "not reproduce and not slow and not data"
+	$(BIN)/python -m pytest -n 2 --dist loadfile -m "not reproduce and not fuzz and not slow and not data"
 
 check: lint test  ## format, lint, strict types, import floors, tests
 
@@ -36,6 +36,9 @@ bench: $(VENV)/bench  ## speeds beside peers, one JSON line each [ONLY=name]
 
 reproduce: $(VENV)/dev  ## slow reproductions of published tables
 	$(BIN)/python -m pytest -m reproduce
+
+fuzz: $(VENV)/dev  ## the secure sum under many thousands of rounds, drops and mutated messages (about half an hour)
+	$(BIN)/python -m pytest -n 2 -m fuzz
 
 lock: $(VENV)/dev  ## renew the locked dependencies
 	$(PIP) install "uv>=0.9"

@@ -11,7 +11,14 @@ TacitError                 1   anything below
 ├── WireError             12   a message that is malformed, too large, or meant for others
 ├── DeviceError           13   a device's file that cannot be opened or written; a wrong passphrase
 ├── ConsentError          14   something that the person has not allowed
-└── FieldError            15   a coordinator or a device that cannot do its part now
+├── FieldError            15   a coordinator or a device that cannot do its part now
+└── SecureSumError        20   a secure sum that cannot be made
+    ├── MessageError      21   bytes that are no message of the protocol
+    ├── OutOfTurnError    22   a message that is late, repeated, or of another round, task or phase
+    ├── GuardError        23   a device refuses: too few people, or too like an earlier cohort
+    ├── ForgedError       24   a signature, key, tag or share that does not check; names its sender
+    ├── AbortedError      25   too few people remained; nothing was unmasked
+    └── RangeError        26   numbers that could overflow the ring
 
 Exit numbers are never reused; 2 is the shell's word for wrong usage and 130 for Ctrl-C.
 """
@@ -100,6 +107,52 @@ class FieldError(TacitError):
     """A coordinator or a device that cannot do its part now: unreachable, not enrolled, port taken."""
 
     exit_code = 15
+
+
+class SecureSumError(TacitError):
+    """A secure sum that cannot be made, or a message of one that is refused. Nothing has changed."""
+
+    exit_code = 20
+
+
+class MessageError(SecureSumError):
+    """Bytes that are no message of the protocol: wrong version, kind, length or content."""
+
+    exit_code = 21
+
+
+class OutOfTurnError(SecureSumError):
+    """A message that is late, repeated, or belongs to another round, task or phase."""
+
+    exit_code = 22
+
+
+class GuardError(SecureSumError):
+    """A device refuses to take part: too few people, too like an earlier cohort, too soon, or not drawn."""
+
+    exit_code = 23
+
+
+class ForgedError(SecureSumError):
+    """A signature, key, tag or share that does not check; `senders` are the positions of those who sent it."""
+
+    exit_code = 24
+
+    def __init__(self, message: str, hint: str = "", senders: Iterable[int] = ()) -> None:
+        super().__init__(message, hint)
+        self.senders = tuple(senders)
+
+
+class AbortedError(SecureSumError):
+    """Too few people remained: the round is over, and nothing of it was unmasked."""
+
+    exit_code = 25
+
+
+class RangeError(SecureSumError):
+    """Numbers, or options, with which a sum could leave the ring."""
+
+    exit_code = 26
 
 
 def nearest(word: str, known: Iterable[str]) -> str:

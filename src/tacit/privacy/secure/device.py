@@ -1,0 +1,386 @@
+"""The device's side of a secure sum: bytes in, bytes out, one method per phase.
+
+    advertise(invitation)      keys of this round, signed          phase 0
+    share(roster)              secrets in pieces, for neighbours   phase 1
+    submit(inbox, vector)      the vector under its masks          phase 2
+    confirm(survivors)         "I saw these survivors"             phase 2b
+    unmask(confirmed)          of each neighbour one share         phase 3
+
+Every answer is in the journal before it is returned. After a restart the same journal gives the same device: it may
+repeat its last answer (`last_answer`) or go on, and can neither give away a second share nor mask a second vector. An
+error changes nothing. There is no clock in here: whoever carries the messages decides when to `leave`.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from enum import IntEnum
+from functools import cached_property
+
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+from tacit.errors import ForgedError, GuardError, OutOfTurnError
+from tacit.privacy.secure import guards as rules
+from tacit.privacy.secure import shamir
+from tacit.privacy.secure.context import Session
+from tacit.privacy.secure.draw import Directory, check_draw
+from tacit.privacy.secure.guards import Guards, History
+from tacit.privacy.secure.identity import KEY_BYTES, Identity, Pair, tag, verify
+from tacit.privacy.secure.journal import Journal, Memory
+from tacit.privacy.secure.masks import Vector, mask
+from tacit.privacy.secure.messages import (
+    Advert,
+    Codes,
+    Inbox,
+    Invitation,
+    Masked,
+    Piece,
+    Roster,
+    Sealed,
+    Shares,
+    Survivors,
+    Unmasking,
+)
+from tacit.privacy.secure.pairing import (
+    PairKeys,
+    code_between,
+    commitment_to,
+    link,
+    own_mask,
+    pair_mask,
+    share_hash,
+    survivors_hash,
+)
+from tacit.privacy.secure.wire import Reader, Writer
+
+_NONCE = bytes(12)  # each key seals one box
+
+
+class Phase(IntEnum):
+    """What a device has answered last."""
+
+    IDLE = 0
+    ADVERTISED = 1
+    SHARED = 2
+    MASKED = 3
+    CONFIRMED = 4
+    UNMASKED = 5
+
+
+_HISTORY = 100  # kinds of records: this one, or a phase
+
+
+@dataclass
+class _State:
+    """One session on one device."""
+
+    session: Session
+    position: int
+    mask_pair: Pair
+    seal_pair: Pair
+    seed: bytes  # of the device's own mask
+    adverts: dict[int, Advert] = field(default_factory=dict)  # of neighbours who are there
+    pair_keys: dict[int, PairKeys] = field(default_factory=dict)
+    sharing: frozenset[int] = frozenset()  # neighbours to mask with
+    kept: dict[int, tuple[int, int]] = field(default_factory=dict)  # neighbours' shares: of her mask, of her key
+    survivors: frozenset[int] = frozenset()
+
+    @property
+    def context(self) -> bytes:
+        return self.session.context
+
+    @cached_property
+    def link_key(self) -> bytes:
+        """The key of the codes that close messages to the server."""
+        return link(self.seal_pair, self.session.terms.server_key, self.position, self.context)
+
+    def agreed(self, adverts: Mapping[int, Advert]) -> dict[int, PairKeys]:
+        """Agree on keys with each neighbour."""
+        own, at, context = self.seal_pair, self.position, self.context
+        return {person: PairKeys.of(own, at, advert.seal_key, person, context) for person, advert in adverts.items()}
+
+    def closed(self, body: bytes) -> bytes:
+        """Close a message with its code."""
+        return body + tag(self.link_key, body)
+
+
+class Device:
+    """One device: an identity, its limits, its memory, and at most one session at a time."""
+
+    def __init__(
+        self,
+        identity: Identity,
+        guards: Guards | None = None,
+        journal: Journal | None = None,
+        directory: Directory | None = None,
+    ) -> None:
+        """Continue from what the journal holds; without a journal, remember as long as the process lives."""
+        self.identity, self.guards = identity, guards or Guards()
+        self.directory = directory
+        self.journal: Journal = Memory() if journal is None else journal
+        self.history, self.phase = History(), Phase.IDLE
+        self.last_answer = b""
+        self.complaints: dict[int, str] = {}  # what was wrong with neighbours' shares; they are treated as missing
+        self._state: _State | None = None
+        self._restore()
+
+    # --- the five answers ---------------------------------------------------------------------------------------
+
+    def advertise(self, invitation: bytes) -> bytes:
+        """Join a round: check its terms and cohort against this device's limits, make keys, sign them."""
+        session = self._invited(invitation)
+        state = _State(
+            session, session.position(self.identity.public), Pair.fresh(), Pair.fresh(), secrets.token_bytes(KEY_BYTES)
+        )
+        commitment = commitment_to(session.context, state.position, state.seed)
+        advert = Advert(state.position, state.mask_pair.public, state.seal_pair.public, commitment)
+        signature = self.identity.sign(advert.signed_part(session.context))
+        answer = advert.signed_part(session.context) + signature
+        own = Writer().raw(state.mask_pair.secret).raw(state.seal_pair.secret).raw(state.seed).done()
+        if self.phase != Phase.IDLE:
+            self.leave()
+        self._keep(Phase.ADVERTISED, invitation, own + answer)
+        self.history = self.history.joined(session)
+        self._state, self.complaints = state, {}
+        return self._said(Phase.ADVERTISED, answer)
+
+    def share(self, roster: bytes) -> bytes:
+        """Check the neighbours' keys; send each of them shares of both secrets of this round."""
+        state = self._in(Phase.ADVERTISED)
+        adverts = self._listed(state, roster)
+        keys = state.agreed(adverts)
+        people, threshold = sorted(adverts), state.session.terms.threshold
+        places = [person + 1 for person in people]
+        of_self = shamir.split(int.from_bytes(state.seed, "little"), places, threshold)
+        of_key = shamir.split(int.from_bytes(state.mask_pair.secret, "little"), places, threshold)
+        entries = []
+        for person, own, other in zip(people, of_self, of_key, strict=True):
+            boxed = own.to_bytes(shamir.SHARE_BYTES, "little") + other.to_bytes(shamir.SHARE_BYTES, "little")
+            box = AESGCM(keys[person].mine).encrypt(_NONCE, boxed, state.context)
+            own_hash = share_hash(state.context, state.position, person, True, own)
+            key_hash = share_hash(state.context, state.position, person, False, other)
+            entries.append(Sealed(person, own_hash, key_hash, box))
+        answer = state.closed(Shares(state.position, tuple(entries)).encode(state.context))
+        self._keep(Phase.SHARED, roster, answer)
+        state.adverts, state.pair_keys = adverts, keys
+        return self._said(Phase.SHARED, answer)
+
+    def submit(self, inbox: bytes, vector: Vector) -> bytes:
+        """Mask a vector with one stream per neighbour and one of this device's own; `vector` itself is overwritten."""
+        state = self._in(Phase.SHARED)
+        if vector.sizes != state.session.terms.layout.sizes:
+            expected = state.session.terms.layout.sizes
+            raise GuardError(f"This round adds vectors of {expected} numbers, not {vector.sizes}.")
+        sharing, kept, complaints = self._unboxed(state, inbox)
+        at, context = state.position, state.context
+        plus, minus = [own_mask(context, at, state.seed)], list[bytes]()
+        for person in sharing:
+            key = pair_mask(state.mask_pair, at, state.adverts[person].mask_key, person, context)
+            (plus if person > at else minus).append(key)
+        mask(vector, plus, minus)
+        answer = state.closed(Masked(state.position, vector.tobytes()).encode(state.context))
+        self._keep(Phase.MASKED, inbox, answer)
+        state.sharing, state.kept, self.complaints = sharing, kept, complaints
+        return self._said(Phase.MASKED, answer)
+
+    def confirm(self, survivors: bytes) -> bytes:
+        """Check who is in the sum, and tell each neighbour so that all must have been told the same."""
+        state = self._in(Phase.MASKED)
+        people = self._surviving(state, survivors)
+        said, at, keys = survivors_hash(state.context, people, state.session.n_people), state.position, state.pair_keys
+        near = sorted(people & state.sharing)
+        codes = tuple((person, code_between(keys[person].codes, at, person, said)) for person in near)
+        answer = state.closed(Codes(codes).encode(state.context, state.position))
+        self._keep(Phase.CONFIRMED, survivors, answer)
+        state.survivors = people
+        return self._said(Phase.CONFIRMED, answer)
+
+    def unmask(self, confirmed: bytes) -> bytes:
+        """Give away of each neighbour one share: of her own mask if she is in the sum, else of her mask key."""
+        state = self._in(Phase.CONFIRMED)
+        self._check_codes(state, confirmed)
+        pieces = tuple(
+            Piece(person, person in state.survivors, state.kept[person][0 if person in state.survivors else 1])
+            for person in sorted(state.kept)
+        )
+        answer = state.closed(Unmasking(state.position, state.seed, pieces).encode(state.context))
+        self._keep(Phase.UNMASKED, confirmed, answer)
+        self.history = self.history.summed(state.session, state.survivors)
+        return self._said(Phase.UNMASKED, answer)
+
+    def leave(self) -> None:
+        """Forget the session and its keys; the memory of who was in which sum, and of what was joined, stays."""
+        self.journal.rewrite([(_HISTORY, self.history.encode())])
+        self._state, self.phase, self.last_answer = None, Phase.IDLE, b""
+
+    @property
+    def session(self) -> Session | None:
+        """The session that this device is in."""
+        return None if self._state is None else self._state.session
+
+    # --- checks: all of them before anything changes --------------------------------------------------------------
+
+    def _invited(self, data: bytes) -> Session:
+        invitation = Invitation.decode(data)
+        session = invitation.session
+        session.check()
+        session.position(self.identity.public)
+        rules.check_invitation(self.guards, self.history, session)
+        if self.directory is not None:
+            terms = session.terms
+            check_draw(self.directory, terms.round, terms.beacon, session.cohort, invitation.tickets)
+        return session
+
+    def _listed(self, state: _State, data: bytes) -> dict[int, Advert]:
+        session = state.session
+        context, roster = Roster.decode(data, session.n_people)
+        self._same(context, state)
+        near = session.graph.neighbours(state.position)
+        if state.position not in roster.present or len(roster.present) < session.terms.n_min:
+            raise GuardError(
+                f"{len(roster.present)} people are left of {session.n_people}, this device among them: "
+                f"{state.position in roster.present}; at least {session.terms.n_min} are needed."
+            )
+        if {advert.sender for advert in roster.adverts} != near & roster.present:
+            raise ForgedError("The roster does not hold exactly the neighbours that the graph says are there.")
+        if len(roster.adverts) < session.terms.threshold:
+            raise GuardError(
+                f"{len(roster.adverts)} neighbours are there, {session.terms.threshold} must be able to help."
+            )
+        keys = [key for advert in roster.adverts for key in (advert.mask_key, advert.seal_key)]
+        if len({*keys, state.mask_pair.public, state.seal_pair.public}) != len(keys) + 2:
+            raise ForgedError("Two public keys of a round are the same.")
+        for advert in roster.adverts:
+            verify(session.cohort[advert.sender], advert.signed_part(context), advert.signature, advert.sender)
+        return {advert.sender: advert for advert in roster.adverts}
+
+    def _unboxed(self, state: _State, data: bytes) -> tuple[frozenset[int], dict[int, tuple[int, int]], dict[int, str]]:
+        session = state.session
+        context, inbox = Inbox.decode(data, session.n_people)
+        self._same(context, state)
+        sharing = inbox.sharing & state.adverts.keys()
+        if state.position not in inbox.sharing or len(inbox.sharing) < session.terms.n_min:
+            raise GuardError(f"{len(inbox.sharing)} people have shared; {session.terms.n_min} are needed, and oneself.")
+        if len(sharing) < session.terms.threshold:
+            raise GuardError(f"{len(sharing)} neighbours have shared; {session.terms.threshold} are needed.")
+        if {entry.person for entry in inbox.entries} != sharing:
+            raise ForgedError("The inbox does not hold exactly what the neighbours who shared have sent.")
+        kept, complaints = {}, {}
+        for entry in inbox.entries:
+            try:
+                kept[entry.person] = _opened(state, entry)
+            except ForgedError as error:  # her secrets cannot be rebuilt with our help, the round may go on
+                complaints[entry.person] = error.message
+        return frozenset(sharing), kept, complaints
+
+    def _surviving(self, state: _State, data: bytes) -> frozenset[int]:
+        session = state.session
+        context, message = Survivors.decode(data, session.n_people)
+        self._same(context, state)
+        people, near = message.people, message.people & state.sharing
+        if state.position not in people:
+            raise GuardError("This device's vector is not in the sum; it has nothing to unmask.")
+        if not people & session.graph.neighbours(state.position) <= state.sharing:
+            raise ForgedError("A neighbour is said to be in the sum who has not shared.")
+        if len(people) < session.terms.n_min or len(near) < session.terms.threshold:
+            raise GuardError(
+                f"{len(people)} people are in the sum, {len(near)} of them neighbours; at least "
+                f"{session.terms.n_min} and {session.terms.threshold} are needed."
+            )
+        rules.check_people(self.guards, self.history, session, people)
+        rules.check_loss(self.history, session, people)
+        return people
+
+    def _check_codes(self, state: _State, data: bytes) -> None:
+        context, codes = Codes.decode(data)
+        self._same(context, state)
+        said = survivors_hash(context, state.survivors, state.session.n_people)
+        for person, code in codes.entries:
+            if person not in state.survivors & state.sharing:
+                raise ForgedError(f"Person {person} cannot confirm: she is no neighbour in the sum.", "", [person])
+            if code != code_between(state.pair_keys[person].codes, person, state.position, said):
+                raise ForgedError(f"Person {person} was told of other survivors, or did not confirm.", "", [person])
+        if len(codes.entries) < state.session.terms.threshold:
+            raise GuardError(
+                f"{len(codes.entries)} neighbours saw the same survivors, {state.session.terms.threshold} are needed."
+            )
+
+    def _in(self, phase: Phase) -> _State:
+        if self._state is None or self.phase != phase:
+            raise OutOfTurnError(
+                f"This device has {self.phase.name.lower()}, and is not asked for what follows {phase.name.lower()}."
+            )
+        return self._state
+
+    def _same(self, context: bytes, state: _State) -> None:
+        if context != state.context:
+            raise OutOfTurnError("This message belongs to another round, task or set of terms.")
+
+    # --- the journal ------------------------------------------------------------------------------------------------
+
+    def _keep(self, phase: Phase, request: bytes, answer: bytes) -> None:
+        self.journal.append(phase, Writer().block(request).block(answer).done())
+
+    def _said(self, phase: Phase, answer: bytes) -> bytes:
+        self.phase, self.last_answer = phase, answer
+        return answer
+
+    def _restore(self) -> None:
+        steps: dict[int, Callable[[bytes, bytes], None]] = {
+            Phase.ADVERTISED: self._again_advertised,
+            Phase.SHARED: self._again_shared,
+            Phase.MASKED: self._again_masked,
+            Phase.CONFIRMED: self._again_confirmed,
+            Phase.UNMASKED: self._again_unmasked,
+        }
+        for kind, content in self.journal.records():
+            if kind == _HISTORY:
+                self.history = History.decode(content)
+                continue
+            reader = Reader(content, "A record of the journal")
+            request, answer = reader.block(), reader.block()
+            steps[kind](request, answer)
+            self._said(Phase(kind), answer[3 * KEY_BYTES :] if kind == Phase.ADVERTISED else answer)
+        if self.journal.was_torn:  # what was about to be said is unknown: sit this round out
+            self.leave()
+
+    def _again_advertised(self, request: bytes, answer: bytes) -> None:
+        session = Invitation.decode(request).session
+        own = [answer[start : start + KEY_BYTES] for start in range(0, 3 * KEY_BYTES, KEY_BYTES)]
+        self._state = _State(session, session.position(self.identity.public), Pair(own[0]), Pair(own[1]), own[2])
+        self.history = self.history.joined(session)
+
+    def _again_shared(self, request: bytes, answer: bytes) -> None:
+        state = self._in(Phase.ADVERTISED)
+        state.adverts = self._listed(state, request)
+        state.pair_keys = state.agreed(state.adverts)
+
+    def _again_masked(self, request: bytes, answer: bytes) -> None:
+        state = self._in(Phase.SHARED)
+        state.sharing, state.kept, self.complaints = self._unboxed(state, request)
+
+    def _again_confirmed(self, request: bytes, answer: bytes) -> None:
+        state = self._in(Phase.MASKED)
+        state.survivors = Survivors.decode(request, state.session.n_people)[1].people
+
+    def _again_unmasked(self, request: bytes, answer: bytes) -> None:
+        state = self._in(Phase.CONFIRMED)
+        self.history = self.history.summed(state.session, state.survivors)
+
+
+def _opened(state: _State, entry: Sealed) -> tuple[int, int]:
+    """Open the box of one neighbour: a share of her own mask's seed, and one of her mask key."""
+    person = entry.person
+    try:
+        boxed = AESGCM(state.pair_keys[person].hers).decrypt(_NONCE, entry.box, state.context)
+    except InvalidTag:
+        raise ForgedError(f"The shares of person {person} cannot be opened.", "", [person]) from None
+    own = int.from_bytes(boxed[: shamir.SHARE_BYTES], "little")
+    key = int.from_bytes(boxed[shamir.SHARE_BYTES :], "little")
+    for of_self_mask, share, seen in ((True, own, entry.self_hash), (False, key, entry.key_hash)):
+        if share >= shamir.PRIME or share_hash(state.context, person, state.position, of_self_mask, share) != seen:
+            raise ForgedError(f"The shares of person {person} are not those she told the server of.", "", [person])
+    return own, key

@@ -1,0 +1,153 @@
+"""What a device insists on, whatever the server asks: enough people, sums that differ enough, and time in between.
+
+Two sums over nearly the same people differ by what the few others sent (FedNCF, section 3.5.2). A device therefore
+remembers the people of every sum it has been in and refuses one that differs from an earlier one, but by fewer than
+`d_min` people. The same people again are no harm: equal sets have no difference. The check is made on those whose
+vectors are in the sum, because a server can also pretend that somebody dropped out.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from pydantic import Field
+
+from tacit.errors import GuardError, OutOfTurnError
+from tacit.privacy.secure.context import Session
+from tacit.privacy.secure.wire import MOST_PEOPLE, Reader, Writer
+from tacit.types import Config
+
+NAME_BYTES = 8
+MOST_SUMS = 100_000
+
+
+class Guards(Config):
+    """A device's own limits."""
+
+    n_min: int = Field(10, ge=2, description="people in a sum, at least")
+    k_min: int = Field(3, ge=1, description="people behind each row of a two-stage sum, at least")
+    d_min: int | None = Field(
+        None, ge=0, description="people by which two sums must differ, if they do; none: a quarter, at least k_min"
+    )
+    cool_down: int = Field(5, ge=0, description="rounds to sit out between two")
+    most_rounds: int = Field(1000, ge=1, description="rounds in a lifetime, for one task")
+
+    def differ_by(self, n_people: int) -> int:
+        """Return d_min for a sum of so many."""
+        return max(self.k_min, math.ceil(n_people / 4)) if self.d_min is None else self.d_min
+
+
+@dataclass(frozen=True)
+class Past:
+    """A sum that this device was in: its round and stage, and its people as short hashes."""
+
+    round: int
+    stage: int
+    people: frozenset[bytes]
+
+
+@dataclass(frozen=True)
+class History:
+    """What a device remembers of one task from round to round."""
+
+    latest: tuple[int, int] = (-1, 0)  # round and stage of the last session joined, finished or not
+    sums: tuple[Past, ...] = ()
+
+    @property
+    def rounds(self) -> set[int]:
+        """The rounds in whose sums this device was."""
+        return {past.round for past in self.sums}
+
+    def joined(self, session: Session) -> History:
+        """Remember that a session was joined: it, and any before it, cannot be joined again."""
+        return replace(self, latest=(session.terms.round, session.terms.stage))
+
+    def summed(self, session: Session, survivors: Iterable[int]) -> History:
+        """Remember who was in a sum."""
+        past = Past(session.terms.round, session.terms.stage, names_of(session, survivors))
+        return replace(self, sums=(*self.sums, past))
+
+    def encode(self) -> bytes:
+        """Return it for the journal."""
+        writer = Writer().number(self.latest[0] + 1, 8).number(self.latest[1], 1).number(len(self.sums), 4)
+        for past in self.sums:
+            writer.number(past.round, 8).number(past.stage, 1).block(b"".join(sorted(past.people)))
+        return writer.done()
+
+    @classmethod
+    def decode(cls, data: bytes) -> History:
+        """Read it from the journal."""
+        reader = Reader(data, "A history")
+        latest = reader.number(8) - 1, reader.number(1)
+        sums = []
+        for _ in range(reader.number(4, MOST_SUMS)):
+            number, stage, people = reader.number(8), reader.number(1), reader.block(MOST_PEOPLE * NAME_BYTES)
+            names = (people[start : start + NAME_BYTES] for start in range(0, len(people), NAME_BYTES))
+            sums.append(Past(number, stage, frozenset(names)))
+        reader.end()
+        return cls(latest, tuple(sums))
+
+
+def names_of(session: Session, people: Iterable[int]) -> frozenset[bytes]:
+    """Return some people of a cohort as hashes that mean nothing outside this task."""
+    salt = b"tacit person" + session.terms.task.encode()
+    return frozenset(hashlib.sha256(salt + session.cohort[person]).digest()[:NAME_BYTES] for person in people)
+
+
+def check_invitation(guards: Guards, history: History, session: Session) -> None:
+    """Refuse an invitation that asks for too little care, comes too soon, or is over."""
+    terms = session.terms
+    if (terms.round, terms.stage) <= history.latest:
+        raise OutOfTurnError(
+            f"Round {terms.round}, stage {terms.stage} of '{terms.task}' has been joined before, or a later one has."
+        )
+    if terms.n_min < guards.n_min or terms.k_min < guards.k_min:
+        raise GuardError(
+            f"The server asks for sums of {terms.n_min} people and rows of {terms.k_min}; this device wants at least "
+            f"{guards.n_min} and {guards.k_min}."
+        )
+    others = history.rounds - {terms.round}
+    if len(others) >= guards.most_rounds:
+        raise GuardError(f"This device has been in {len(others)} rounds of '{terms.task}', as many as it wants.")
+    if others and terms.round - max(others) <= guards.cool_down:
+        raise GuardError(
+            f"This device was in round {max(others)} and sits out {guards.cool_down} rounds; {terms.round} is too soon."
+        )
+    check_people(guards, history, session, range(session.n_people))
+    if terms.stage == 2:
+        first = _first_stage(history, session)
+        if first is None and terms.k_min > 1:
+            raise GuardError("Rows are asked for whose people this device has not helped to count.")
+        if first is not None and not names_of(session, range(session.n_people)) <= first.people:
+            raise GuardError("The second stage invites people who were not in the first.")
+
+
+def check_people(guards: Guards, history: History, session: Session, people: Iterable[int]) -> None:
+    """Refuse a set of people that differs from an earlier sum, but too little."""
+    names, least = names_of(session, people), guards.differ_by(session.n_people)
+    for past in history.sums:
+        if past.round != session.terms.round and 0 < len(names ^ past.people) < least:
+            raise GuardError(
+                f"These people differ from those of round {past.round} by {len(names ^ past.people)}, and the "
+                f"difference of two sums would speak of these few; at least {least} are wanted."
+            )
+
+
+def check_loss(history: History, session: Session, survivors: Iterable[int]) -> None:
+    """Refuse a second stage that has lost more people since the first than its list of rows allows for."""
+    first = _first_stage(history, session)
+    if session.terms.stage == 2 and first is not None:
+        n_lost = len(first.people - names_of(session, survivors))
+        if n_lost > session.terms.spare:
+            raise GuardError(
+                f"{n_lost} people were lost between the stages, {session.terms.spare} were allowed for: rows could "
+                f"have fewer than {session.terms.k_min} people behind them."
+            )
+
+
+def _first_stage(history: History, session: Session) -> Past | None:
+    found = (past for past in history.sums if (past.round, past.stage) == (session.terms.round, 1))
+    return next(found, None)

@@ -1,0 +1,117 @@
+"""Who speaks: a long-term Ed25519 identity per device, fresh X25519 keys per round, and what is derived from them."""
+
+from __future__ import annotations
+
+import hmac
+import secrets
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+
+from tacit.errors import ForgedError, StorageError
+
+KEY_BYTES = 32
+SIGNATURE_BYTES = 64
+TAG_BYTES = 16
+
+
+@dataclass(frozen=True)
+class Identity:
+    """A device's own signing key. The public half is what other devices know it by."""
+
+    secret: bytes = field(repr=False)
+
+    @classmethod
+    def fresh(cls) -> Identity:
+        """Make one from the system's entropy."""
+        return cls(secrets.token_bytes(KEY_BYTES))
+
+    @classmethod
+    def load(cls, path: Path) -> Identity:
+        """Read the identity kept in a file, or make one and keep it there, for its owner only."""
+        if not path.exists():
+            made = cls.fresh()
+            path.touch(mode=0o600, exist_ok=False)
+            path.write_bytes(made.secret)
+            return made
+        secret = path.read_bytes()
+        if len(secret) != KEY_BYTES:
+            raise StorageError(
+                f"'{path}' is no identity: it has {len(secret)} bytes, not {KEY_BYTES}.",
+                "Restore it from a copy, or take it away to enrol as somebody new.",
+            )
+        return cls(secret)
+
+    @cached_property
+    def _key(self) -> Ed25519PrivateKey:
+        return Ed25519PrivateKey.from_private_bytes(self.secret)
+
+    @cached_property
+    def public(self) -> bytes:
+        """The public key, 32 bytes."""
+        return self._key.public_key().public_bytes_raw()
+
+    def sign(self, message: bytes) -> bytes:
+        """Return the signature of a message, 64 bytes."""
+        return self._key.sign(message)
+
+
+def verify(public: bytes, message: bytes, signature: bytes, sender: int) -> None:
+    """Refuse a message that the holder of `public`, at position `sender` of the cohort, has not signed."""
+    try:
+        Ed25519PublicKey.from_public_bytes(public).verify(signature, message)
+    except (InvalidSignature, ValueError):
+        raise ForgedError(
+            f"The signature of person {sender} does not fit her identity.", "Leave her out.", [sender]
+        ) from None
+
+
+@dataclass(frozen=True)
+class Pair:
+    """One X25519 key pair of one round."""
+
+    secret: bytes = field(repr=False)
+
+    @classmethod
+    def fresh(cls) -> Pair:
+        """Make one from the system's entropy."""
+        return cls(secrets.token_bytes(KEY_BYTES))
+
+    @cached_property
+    def _key(self) -> X25519PrivateKey:
+        return X25519PrivateKey.from_private_bytes(self.secret)
+
+    @cached_property
+    def public(self) -> bytes:
+        """The public key, 32 bytes."""
+        return self._key.public_key().public_bytes_raw()
+
+    def agree(self, other: bytes, context: bytes, info: bytes, size: int, sender: int) -> bytes:
+        """Return `size` bytes that only the holders of the two secrets know, for this context and purpose only.
+
+        `other` is the public key of the person at position `sender`; points of low order are refused.
+        """
+        try:
+            shared = self._key.exchange(X25519PublicKey.from_public_bytes(other))
+        except ValueError:
+            raise ForgedError(
+                f"The public key of person {sender} is none that keys can be agreed with.", "Leave her out.", [sender]
+            ) from None
+        return HKDF(SHA256(), size, context, info).derive(shared)
+
+
+def tag(key: bytes, message: bytes) -> bytes:
+    """Return a short code that proves a message to whoever has the same key."""
+    return hmac.digest(key, message, "sha256")[:TAG_BYTES]
+
+
+def check_tag(key: bytes, message: bytes, seen: bytes, sender: int) -> None:
+    """Refuse a message whose code was not made with this key."""
+    if not hmac.compare_digest(tag(key, message), seen):
+        raise ForgedError(f"A message in the name of person {sender} was not made by her.", "Drop it.", [sender])

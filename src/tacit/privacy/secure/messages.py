@@ -1,0 +1,350 @@
+"""The messages of a secure sum: version, kind, context, then fields of fixed widths. There is one way to write each.
+
+    server -> device                          device -> server
+    Invitation  terms and cohort              Advert       two public keys, a commitment, signed
+    Roster      the neighbours' adverts       Shares       each neighbour's shares, sealed for her
+    Inbox       shares sealed for this one    Masked       the masked vector
+    Survivors   whose vectors arrived         Confirmation a code for each neighbour: I saw these survivors
+    Confirmed   the neighbours' codes         Unmasking    of each neighbour one share, never both
+    Farewell    the round is over
+
+What a device sends after its advert ends with a code made with a key that it shares with the server.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from itertools import pairwise
+
+from tacit.errors import MessageError
+from tacit.privacy.secure.context import HASH_BYTES, VERSION, Session, Terms
+from tacit.privacy.secure.identity import KEY_BYTES, SIGNATURE_BYTES, TAG_BYTES
+from tacit.privacy.secure.shamir import PRIME, SHARE_BYTES
+from tacit.privacy.secure.wire import MOST_PEOPLE, Reader, Writer, from_bits, listed, to_bits
+
+SEALED_BYTES = 2 * SHARE_BYTES + 16  # two shares and the code of AES-GCM
+HEAD_BYTES = 2 + HASH_BYTES
+
+
+class Type(IntEnum):
+    """The second byte of a message."""
+
+    INVITATION = 1
+    ADVERT = 2
+    ROSTER = 3
+    SHARES = 4
+    INBOX = 5
+    MASKED = 6
+    SURVIVORS = 7
+    CONFIRMATION = 8
+    CONFIRMED = 9
+    UNMASKING = 10
+    FAREWELL = 11
+
+
+_ADVERT = struct.Struct(f"<I{KEY_BYTES}s{KEY_BYTES}s{HASH_BYTES}s{SIGNATURE_BYTES}s")
+_SHARE = struct.Struct(f"<I{TAG_BYTES}s{TAG_BYTES}s{SEALED_BYTES}s")
+_CODE = struct.Struct(f"<I{TAG_BYTES}s")
+_PIECE = struct.Struct(f"<IB{SHARE_BYTES}s")
+
+
+def opened(data: bytes, kind: Type) -> tuple[bytes, Reader]:
+    """Check version and kind of a message; return its context and a reader of the rest."""
+    reader = Reader(data, f"A message of kind {kind.name.lower()}")
+    version, seen = reader.number(1), reader.number(1)
+    if version != VERSION:
+        raise reader.wrong(f"it is of version {version}, not {VERSION}")
+    if seen != kind:
+        raise reader.wrong(f"its kind is {seen}, not {int(kind)}")
+    return reader.raw(HASH_BYTES), reader
+
+
+def kind_of(data: bytes) -> Type:
+    """Return the kind of a message."""
+    if len(data) < HEAD_BYTES or data[0] != VERSION or data[1] not in set(Type):
+        raise MessageError(f"{len(data):,} bytes are no message of this protocol.")
+    return Type(data[1])
+
+
+def _started(kind: Type, context: bytes) -> Writer:
+    return Writer().number(VERSION, 1).number(kind, 1).raw(context)
+
+
+def _ascending(reader: Reader, people: Sequence[int]) -> None:
+    if any(a >= b for a, b in pairwise(people)):
+        raise reader.wrong("people stand out of order or twice")
+    if people and people[-1] >= MOST_PEOPLE:
+        raise reader.wrong(f"person {people[-1]} is in no cohort")
+
+
+@dataclass(frozen=True)
+class Invitation:
+    """The terms, the cohort, and where a draw is verified everybody's ticket."""
+
+    session: Session
+    tickets: tuple[bytes, ...] = ()
+
+    def encode(self) -> bytes:
+        """Return its bytes."""
+        writer = _started(Type.INVITATION, self.session.context)
+        self.session.terms.write(writer)
+        writer.block(b"".join(self.session.cohort)).block(b"".join(self.tickets))
+        return writer.done()
+
+    @classmethod
+    def decode(cls, data: bytes) -> Invitation:
+        """Read it; its context must be the hash of what it says."""
+        context, reader = opened(data, Type.INVITATION)
+        terms = Terms.read(reader)
+        cohort = reader.block(MOST_PEOPLE * KEY_BYTES)
+        tickets = reader.block(MOST_PEOPLE * HASH_BYTES)
+        reader.end()
+        if len(cohort) % KEY_BYTES or len(tickets) not in (0, len(cohort)):
+            raise reader.wrong("identities or tickets are cut off")
+        session = Session(terms, _cut(cohort, KEY_BYTES))
+        if session.context != context:
+            raise reader.wrong("its context is not the hash of its terms")
+        return cls(session, _cut(tickets, HASH_BYTES))
+
+
+def _cut(data: bytes, size: int) -> tuple[bytes, ...]:
+    return tuple(data[start : start + size] for start in range(0, len(data), size))
+
+
+@dataclass(frozen=True)
+class Advert:
+    """The public keys of one person for one round, and the commitment to her own mask."""
+
+    sender: int
+    mask_key: bytes
+    seal_key: bytes
+    commitment: bytes
+    signature: bytes = bytes(SIGNATURE_BYTES)
+
+    def signed_part(self, context: bytes) -> bytes:
+        """Return what the signature is of."""
+        head = _started(Type.ADVERT, context).number(self.sender, 4)
+        return head.raw(self.mask_key).raw(self.seal_key).raw(self.commitment).done()
+
+    def encode(self, context: bytes) -> bytes:
+        """Return its bytes."""
+        return self.signed_part(context) + self.signature
+
+    @classmethod
+    def decode(cls, data: bytes) -> tuple[bytes, Advert]:
+        """Read context and advert."""
+        context, reader = opened(data, Type.ADVERT)
+        advert = cls(*_ADVERT.unpack(reader.raw(_ADVERT.size)))
+        reader.end()
+        return context, advert
+
+
+@dataclass(frozen=True)
+class Roster:
+    """Who is there, and the adverts of one's neighbours."""
+
+    present: frozenset[int]
+    adverts: tuple[Advert, ...]
+
+    def encode(self, context: bytes, n_people: int) -> bytes:
+        """Return its bytes."""
+        writer = _started(Type.ROSTER, context).block(to_bits(self.present, n_people))
+        fields = ((a.sender, a.mask_key, a.seal_key, a.commitment, a.signature) for a in self.adverts)
+        return listed(writer, _ADVERT, fields).done()
+
+    @classmethod
+    def decode(cls, data: bytes, n_people: int) -> tuple[bytes, Roster]:
+        """Read context and roster."""
+        context, reader = opened(data, Type.ROSTER)
+        present = from_bits(reader.block(MOST_PEOPLE), n_people)
+        adverts = tuple(Advert(*entry) for entry in reader.entries(_ADVERT, n_people))
+        reader.end()
+        _ascending(reader, [advert.sender for advert in adverts])
+        return context, cls(present, adverts)
+
+
+@dataclass(frozen=True)
+class Sealed:
+    """Two shares for one neighbour, readable by her only, and hashes by which each is known again."""
+
+    person: int  # for whom, or from whom
+    self_hash: bytes
+    key_hash: bytes
+    box: bytes
+
+
+@dataclass(frozen=True)
+class Shares:
+    """All that one person shares with her neighbours."""
+
+    sender: int
+    entries: tuple[Sealed, ...]
+
+    def encode(self, context: bytes) -> bytes:
+        """Return its bytes, without the closing code."""
+        return _sealed(_started(Type.SHARES, context).number(self.sender, 4), self.entries)
+
+    @classmethod
+    def decode(cls, data: bytes) -> tuple[bytes, Shares, bytes]:
+        """Read context, shares and the closing code."""
+        context, reader = opened(data, Type.SHARES)
+        sender = reader.number(4, MOST_PEOPLE)
+        entries = _unsealed(reader)
+        code = reader.raw(TAG_BYTES)
+        reader.end()
+        return context, cls(sender, entries), code
+
+
+@dataclass(frozen=True)
+class Inbox:
+    """Who has shared, and what her neighbours have sealed for one person."""
+
+    sharing: frozenset[int]
+    entries: tuple[Sealed, ...]
+
+    def encode(self, context: bytes, n_people: int) -> bytes:
+        """Return its bytes."""
+        return _sealed(_started(Type.INBOX, context).block(to_bits(self.sharing, n_people)), self.entries)
+
+    @classmethod
+    def decode(cls, data: bytes, n_people: int) -> tuple[bytes, Inbox]:
+        """Read context and inbox."""
+        context, reader = opened(data, Type.INBOX)
+        sharing = from_bits(reader.block(MOST_PEOPLE), n_people)
+        entries = _unsealed(reader)
+        reader.end()
+        return context, cls(sharing, entries)
+
+
+def _sealed(writer: Writer, entries: Sequence[Sealed]) -> bytes:
+    return listed(writer, _SHARE, ((e.person, e.self_hash, e.key_hash, e.box) for e in entries)).done()
+
+
+def _unsealed(reader: Reader) -> tuple[Sealed, ...]:
+    entries = tuple(Sealed(*entry) for entry in reader.entries(_SHARE, MOST_PEOPLE))
+    _ascending(reader, [entry.person for entry in entries])
+    return entries
+
+
+@dataclass(frozen=True)
+class Masked:
+    """One person's vector under its masks."""
+
+    sender: int
+    vector: bytes
+
+    def encode(self, context: bytes) -> bytes:
+        """Return its bytes, without the closing code."""
+        return _started(Type.MASKED, context).number(self.sender, 4).raw(self.vector).done()
+
+    @classmethod
+    def decode(cls, data: bytes, size: int) -> tuple[bytes, Masked, bytes]:
+        """Read context, a vector of `size` bytes and the closing code."""
+        context, reader = opened(data, Type.MASKED)
+        masked = cls(reader.number(4, MOST_PEOPLE), reader.raw(size))
+        code = reader.raw(TAG_BYTES)
+        reader.end()
+        return context, masked, code
+
+
+@dataclass(frozen=True)
+class Survivors:
+    """Whose vectors are in the sum."""
+
+    people: frozenset[int]
+
+    def encode(self, context: bytes, n_people: int) -> bytes:
+        """Return its bytes."""
+        return _started(Type.SURVIVORS, context).block(to_bits(self.people, n_people)).done()
+
+    @classmethod
+    def decode(cls, data: bytes, n_people: int) -> tuple[bytes, Survivors]:
+        """Read context and survivors."""
+        context, reader = opened(data, Type.SURVIVORS)
+        people = from_bits(reader.block(MOST_PEOPLE), n_people)
+        reader.end()
+        return context, cls(people)
+
+
+@dataclass(frozen=True)
+class Codes:
+    """Codes for neighbours (Confirmation), or from them (Confirmed)."""
+
+    entries: tuple[tuple[int, bytes], ...]
+
+    def encode(self, context: bytes, sender: int | None = None) -> bytes:
+        """Return its bytes: a confirmation with its sender and without the closing code, else what is passed on."""
+        kind = Type.CONFIRMED if sender is None else Type.CONFIRMATION
+        writer = _started(kind, context)
+        return listed(writer if sender is None else writer.number(sender, 4), _CODE, self.entries).done()
+
+    @classmethod
+    def decode_sent(cls, data: bytes) -> tuple[bytes, int, Codes, bytes]:
+        """Read context, sender, codes and the closing code of a confirmation."""
+        context, reader = opened(data, Type.CONFIRMATION)
+        sender, codes = reader.number(4, MOST_PEOPLE), cls._read(reader)
+        code = reader.raw(TAG_BYTES)
+        reader.end()
+        return context, sender, codes, code
+
+    @classmethod
+    def decode(cls, data: bytes) -> tuple[bytes, Codes]:
+        """Read context and codes that were passed on."""
+        context, reader = opened(data, Type.CONFIRMED)
+        codes = cls._read(reader)
+        reader.end()
+        return context, codes
+
+    @classmethod
+    def _read(cls, reader: Reader) -> Codes:
+        entries = tuple(reader.entries(_CODE, MOST_PEOPLE))
+        _ascending(reader, [entry[0] for entry in entries])
+        return cls(entries)
+
+
+@dataclass(frozen=True)
+class Piece:
+    """One share of somebody's secret: of her own mask if her vector arrived, else of her mask key."""
+
+    person: int
+    of_self_mask: bool
+    share: int
+
+
+@dataclass(frozen=True)
+class Unmasking:
+    """The shares that one person gives away at the end, and her own mask's seed."""
+
+    sender: int
+    seed: bytes
+    pieces: tuple[Piece, ...]
+
+    def encode(self, context: bytes) -> bytes:
+        """Return its bytes, without the closing code."""
+        writer = _started(Type.UNMASKING, context).number(self.sender, 4).raw(self.seed)
+        fields = ((p.person, p.of_self_mask, p.share.to_bytes(SHARE_BYTES, "little")) for p in self.pieces)
+        return listed(writer, _PIECE, fields).done()
+
+    @classmethod
+    def decode(cls, data: bytes) -> tuple[bytes, Unmasking, bytes]:
+        """Read context, shares and the closing code."""
+        context, reader = opened(data, Type.UNMASKING)
+        sender, seed = reader.number(4, MOST_PEOPLE), reader.raw(KEY_BYTES)
+        pieces = []
+        for person, of_self_mask, share in reader.entries(_PIECE, MOST_PEOPLE):
+            number = int.from_bytes(share, "little")
+            if number >= PRIME or of_self_mask > 1:
+                raise reader.wrong("a share is no number of the field, or of neither kind")
+            pieces.append(Piece(person, bool(of_self_mask), number))
+        code = reader.raw(TAG_BYTES)
+        reader.end()
+        _ascending(reader, [piece.person for piece in pieces])
+        return context, cls(sender, seed, tuple(pieces)), code
+
+
+def farewell(context: bytes) -> bytes:
+    """Return the message that a round is over."""
+    return _started(Type.FAREWELL, context).done()

@@ -1,0 +1,340 @@
+"""The server's side of a secure sum: it carries keys and shares it cannot use, adds masked vectors, unmasks the sum.
+
+    Server.start(terms, identities)   -> invitation: the same bytes for everybody
+    receive(message)                  one message of one device; an error names its sender and changes nothing
+    advance()                         closes the phase: what each device is sent next
+    total                             the sum, once the last phase is closed
+
+A phase is closed when everybody has answered or the carrier has waited long enough: there is no clock in here. Vectors
+are added as they arrive; one that arrives later is refused unread. With a journal, a server that was killed goes on
+where it was (`Server.resume`), or calls the round off (`abort`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from enum import IntEnum
+
+from tacit.errors import AbortedError, ForgedError, OutOfTurnError, StorageError
+from tacit.privacy.secure import shamir
+from tacit.privacy.secure.context import Session, Terms
+from tacit.privacy.secure.identity import KEY_BYTES, Pair, check_tag, verify
+from tacit.privacy.secure.journal import Journal, Memory
+from tacit.privacy.secure.masks import Vector, bytes_of, mask
+from tacit.privacy.secure.messages import (
+    Advert,
+    Codes,
+    Inbox,
+    Invitation,
+    Masked,
+    Roster,
+    Sealed,
+    Shares,
+    Survivors,
+    Type,
+    Unmasking,
+    farewell,
+    kind_of,
+)
+from tacit.privacy.secure.pairing import commitment_to, link, own_mask, pair_mask, share_hash
+
+_OPENED, _RECEIVED, _ADVANCED, _ABORTED = 1, 2, 3, 4  # kinds of records
+
+
+class Stand(IntEnum):
+    """What the server is waiting for."""
+
+    ADVERTS = 0
+    SHARES = 1
+    VECTORS = 2
+    CONFIRMATIONS = 3
+    UNMASKINGS = 4
+    DONE = 5
+    ABORTED = 6
+
+
+_EXPECTED = {
+    Stand.ADVERTS: Type.ADVERT,
+    Stand.SHARES: Type.SHARES,
+    Stand.VECTORS: Type.MASKED,
+    Stand.CONFIRMATIONS: Type.CONFIRMATION,
+    Stand.UNMASKINGS: Type.UNMASKING,
+}
+
+
+class Server:
+    """One session."""
+
+    def __init__(self, invitation: Invitation, pair: Pair, journal: Journal | None = None) -> None:
+        """Use `start` or `resume`."""
+        self.session, self._invitation, self._pair = invitation.session, invitation, pair
+        self._journal: Journal = Memory() if journal is None else journal
+        self.context = self.session.context
+        self.stand = Stand.ADVERTS
+        self.adverts: dict[int, Advert] = {}
+        self._links: dict[int, bytes] = {}
+        self._shares: dict[int, dict[int, Sealed]] = {}  # dealer -> holder -> box
+        self.survivors: frozenset[int] = frozenset()
+        self._arrived: set[int] = set()
+        self._codes: dict[int, dict[int, bytes]] = {}  # sender -> receiver -> code
+        self._unmaskings: dict[int, Unmasking] = {}
+        self.total = Vector(self.session.terms.layout.sizes)
+
+    @classmethod
+    def start(
+        cls, terms: Terms, identities: Sequence[bytes], journal: Journal | None = None, tickets: Sequence[bytes] = ()
+    ) -> Server:
+        """Open a session under some terms, whose server key is made here; unsafe terms are refused first."""
+        Session.of(terms, identities).check()
+        pair = Pair.fresh()
+        drawn = dict(zip(identities, tickets, strict=True)) if tickets else {}
+        session = Session.of(replace(terms, server_key=pair.public), identities)
+        invitation = Invitation(session, tuple(drawn[identity] for identity in session.cohort) if drawn else ())
+        server = cls(invitation, pair, journal)
+        server._journal.rewrite([(_OPENED, pair.secret + invitation.encode())])
+        return server
+
+    @classmethod
+    def resume(cls, journal: Journal) -> Server:
+        """Continue the session that a journal holds, exactly where it was."""
+        records = journal.records()
+        if not records or records[0][0] != _OPENED:
+            raise StorageError("The journal holds no session to resume.", "Start a new one.")
+        opened = records[0][1]
+        server = cls(Invitation.decode(opened[KEY_BYTES:]), Pair(opened[:KEY_BYTES]))
+        for kind, content in records[1:]:
+            if kind == _RECEIVED:
+                server.receive(content)
+            elif kind == _ADVANCED:
+                server.advance()
+            else:
+                server.abort()
+        server._journal = journal
+        return server
+
+    @property
+    def invitation(self) -> bytes:
+        """What everybody in the cohort is sent first."""
+        return self._invitation.encode()
+
+    @property
+    def answered(self) -> frozenset[int]:
+        """Who has answered in this phase."""
+        here: Mapping[Stand, Iterable[int]] = {
+            Stand.ADVERTS: self.adverts,
+            Stand.SHARES: self._shares,
+            Stand.VECTORS: self._arrived,
+            Stand.CONFIRMATIONS: self._codes,
+            Stand.UNMASKINGS: self._unmaskings,
+        }
+        return frozenset(here.get(self.stand, ()))
+
+    def receive(self, message: bytes) -> int:
+        """Take one message of one device; return her position in the cohort."""
+        kind = kind_of(message)
+        if self.stand not in _EXPECTED or kind != _EXPECTED[self.stand]:
+            raise OutOfTurnError(
+                f"A message of kind {kind.name.lower()} came while waiting for {self.stand.name.lower()}."
+            )
+        take = {
+            Type.ADVERT: self._take_advert,
+            Type.SHARES: self._take_shares,
+            Type.MASKED: self._take_vector,
+            Type.CONFIRMATION: self._take_codes,
+            Type.UNMASKING: self._take_unmasking,
+        }
+        return take[kind](message)
+
+    def advance(self) -> dict[int, bytes]:
+        """Close the phase and return what each device that is still there is sent; abort if too few are left."""
+        step = {
+            Stand.ADVERTS: self._close_adverts,
+            Stand.SHARES: self._close_shares,
+            Stand.VECTORS: self._close_vectors,
+            Stand.CONFIRMATIONS: self._close_confirmations,
+            Stand.UNMASKINGS: self._close_unmaskings,
+        }.get(self.stand)
+        if step is None:
+            raise OutOfTurnError(f"This session is {self.stand.name.lower()}.")
+        try:
+            sent = step()
+        except AbortedError:
+            self.abort()
+            raise
+        self._journal.append(_ADVANCED, b"")
+        self.stand = Stand(self.stand + 1)
+        return sent
+
+    def abort(self) -> bytes:
+        """Call the round off; return what everybody is told. Nothing of it will be unmasked."""
+        self._journal.append(_ABORTED, b"")
+        self.stand = Stand.ABORTED
+        return farewell(self.context)
+
+    # --- one message ------------------------------------------------------------------------------------------------
+
+    def _known(self, context: bytes, sender: int, among: Iterable[int]) -> None:
+        if context != self.context:
+            raise OutOfTurnError("This message belongs to another round, task or set of terms.")
+        if sender not in among:
+            raise OutOfTurnError(f"Person {sender} is not in this phase.")
+        if sender in self.answered:
+            raise OutOfTurnError(f"Person {sender} has answered in this phase before.")
+
+    def _genuine(self, message: bytes, code: bytes, sender: int) -> None:
+        check_tag(self._links[sender], message[: -len(code)], code, sender)
+
+    def _took(self, sender: int, message: bytes) -> int:
+        self._journal.append(_RECEIVED, message)
+        return sender
+
+    def _take_advert(self, message: bytes) -> int:
+        context, advert = Advert.decode(message)
+        self._known(context, advert.sender, range(self.session.n_people))
+        verify(self.session.cohort[advert.sender], advert.signed_part(context), advert.signature, advert.sender)
+        key = link(self._pair, advert.seal_key, advert.sender, context)
+        self._pair.agree(advert.mask_key, context, b"", KEY_BYTES, advert.sender)  # refuses points of low order
+        self._took(advert.sender, message)
+        self.adverts[advert.sender], self._links[advert.sender] = advert, key
+        return advert.sender
+
+    def _take_shares(self, message: bytes) -> int:
+        context, shares, code = Shares.decode(message)
+        self._known(context, shares.sender, self.adverts)
+        self._genuine(message, code, shares.sender)
+        expected = self.session.graph.neighbours(shares.sender) & self.adverts.keys()
+        if {entry.person for entry in shares.entries} != expected:
+            raise ForgedError(f"Person {shares.sender} has not shared with her neighbours.", "", [shares.sender])
+        self._took(shares.sender, message)
+        self._shares[shares.sender] = {entry.person: entry for entry in shares.entries}
+        return shares.sender
+
+    def _take_vector(self, message: bytes) -> int:
+        context, masked, code = Masked.decode(message, bytes_of(self.total.sizes))
+        self._known(context, masked.sender, self._shares)
+        self._genuine(message, code, masked.sender)
+        self._took(masked.sender, message)
+        self.total.add(masked.vector)
+        self._arrived.add(masked.sender)
+        return masked.sender
+
+    def _take_codes(self, message: bytes) -> int:
+        context, sender, codes, code = Codes.decode_sent(message)
+        self._known(context, sender, self.survivors)
+        self._genuine(message, code, sender)
+        if {person for person, _ in codes.entries} != self._near(sender) & self.survivors:
+            raise ForgedError(f"Person {sender} has not confirmed to her neighbours in the sum.", "", [sender])
+        self._took(sender, message)
+        self._codes[sender] = dict(codes.entries)
+        return sender
+
+    def _take_unmasking(self, message: bytes) -> int:
+        context, unmasking, code = Unmasking.decode(message)
+        sender = unmasking.sender
+        self._known(context, sender, self._codes)
+        self._genuine(message, code, sender)
+        if commitment_to(context, sender, unmasking.seed) != self.adverts[sender].commitment:
+            raise ForgedError(f"Person {sender} gave another seed than she committed to.", "", [sender])
+        for piece in unmasking.pieces:
+            box = self._shares.get(piece.person, {}).get(sender)
+            if box is None or piece.of_self_mask != (piece.person in self.survivors):
+                raise ForgedError(f"Person {sender} gave a share that nobody asked for.", "", [sender])
+            seen = share_hash(context, piece.person, sender, piece.of_self_mask, piece.share)
+            if seen != (box.self_hash if piece.of_self_mask else box.key_hash):
+                raise ForgedError(f"Person {sender} gave a wrong share of person {piece.person}.", "", [sender])
+        self._took(sender, message)
+        self._unmaskings[sender] = unmasking
+        return sender
+
+    # --- the end of a phase -----------------------------------------------------------------------------------------
+
+    def _near(self, person: int) -> frozenset[int]:
+        """The neighbours of somebody who have shared with her."""
+        return self.session.graph.neighbours(person) & self._shares.keys()
+
+    def _enough(self, there: Iterable[int], whose: Iterable[int], what: str) -> None:
+        """Abort if too few are there, or too few neighbours of anybody who needs them."""
+        people, terms = frozenset(there), self.session.terms
+        if len(people) < terms.n_min:
+            raise AbortedError(f"Only {len(people)} people {what}; {terms.n_min} are needed.", "Nothing was unmasked.")
+        for person in whose:
+            n_near = len(self.session.graph.neighbours(person) & people)
+            if n_near < terms.threshold:
+                raise AbortedError(
+                    f"Only {n_near} neighbours of person {person} {what}; {terms.threshold} are needed.",
+                    "Nothing was unmasked.",
+                )
+
+    def _close_adverts(self) -> dict[int, bytes]:
+        self._enough(self.adverts, self.adverts, "advertised")
+        present, near = frozenset(self.adverts), self.session.graph.neighbours
+        return {
+            person: Roster(present, tuple(self.adverts[other] for other in sorted(near(person) & present))).encode(
+                self.context, self.session.n_people
+            )
+            for person in self.adverts
+        }
+
+    def _close_shares(self) -> dict[int, bytes]:
+        self._enough(self._shares, self._shares, "shared")
+        sharing = frozenset(self._shares)
+        sent = {}
+        for person in self._shares:
+            boxes = [replace(self._shares[other][person], person=other) for other in sorted(self._near(person))]
+            sent[person] = Inbox(sharing, tuple(boxes)).encode(self.context, self.session.n_people)
+        return sent
+
+    def _close_vectors(self) -> dict[int, bytes]:
+        self._enough(self._arrived, self._shares, "sent vectors")
+        self.survivors = frozenset(self._arrived)
+        message = Survivors(self.survivors).encode(self.context, self.session.n_people)
+        return dict.fromkeys(self.survivors, message)
+
+    def _close_confirmations(self) -> dict[int, bytes]:
+        self._enough(self._codes, self._codes, "confirmed")
+        sent = {}
+        for person in self._codes:
+            near = sorted(other for other in self._near(person) if other in self._codes)
+            sent[person] = Codes(tuple((other, self._codes[other][person]) for other in near)).encode(self.context)
+        return sent
+
+    def _close_unmaskings(self) -> dict[int, bytes]:
+        lost = self._shares.keys() - self.survivors
+        held = self._pieces((self.survivors - self._unmaskings.keys()) | lost)
+        plus: list[bytes] = []
+        minus = []
+        for person in sorted(self.survivors):
+            given = self._unmaskings.get(person)
+            seed = given.seed if given is not None else self._rebuilt(held, person)
+            if commitment_to(self.context, person, seed) != self.adverts[person].commitment:
+                raise AbortedError(f"Person {person} shared another seed than she committed to.", "Leave her out.")
+            minus.append(own_mask(self.context, person, seed))
+        for person in sorted(lost):
+            pair = Pair(self._rebuilt(held, person))
+            if pair.public != self.adverts[person].mask_key:
+                raise AbortedError(f"Person {person} shared another key than she advertised.", "Leave her out.")
+            for other in self._near(person) & self.survivors:
+                key = pair_mask(pair, person, self.adverts[other].mask_key, other, self.context)
+                (minus if person > other else plus).append(key)
+        mask(self.total, plus, minus)
+        return {}
+
+    def _pieces(self, wanted: Iterable[int]) -> dict[int, dict[int, int]]:
+        """Gather the shares given of some people, by place."""
+        held: dict[int, dict[int, int]] = {person: {} for person in wanted}
+        for sender, unmasking in sorted(self._unmaskings.items()):
+            for piece in unmasking.pieces:
+                if piece.person in held:
+                    held[piece.person][sender + 1] = piece.share
+        return held
+
+    def _rebuilt(self, held: Mapping[int, Mapping[int, int]], person: int) -> bytes:
+        shares, threshold = held[person], self.session.terms.threshold
+        if len(shares) < threshold:
+            raise AbortedError(
+                f"Only {len(shares)} neighbours gave a share of person {person}; {threshold} are needed.",
+                "Nothing was unmasked.",
+            )
+        found = shamir.join({place: shares[place] for place in list(shares)[:threshold]})
+        return (found % 2**256).to_bytes(KEY_BYTES, "little")

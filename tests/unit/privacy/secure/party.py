@@ -1,0 +1,119 @@
+"""A small cohort and a session of it, driven step by step."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from tacit.privacy.secure.context import Terms
+from tacit.privacy.secure.device import Device
+from tacit.privacy.secure.encoding import Layout, rows_layout
+from tacit.privacy.secure.graph import plan
+from tacit.privacy.secure.guards import Guards
+from tacit.privacy.secure.identity import Identity
+from tacit.privacy.secure.journal import Journal
+from tacit.privacy.secure.masks import Vector
+from tacit.privacy.secure.rehearsal import _answer
+from tacit.privacy.secure.server import Server, Stand
+from tacit.updates import Ring
+
+EASY = Guards(n_min=2, k_min=1, cool_down=0, d_min=0)
+SHAPES = {"items": (3, 2), "layers": (1, 2)}
+PHASES = (Stand.ADVERTS, Stand.SHARES, Stand.VECTORS, Stand.CONFIRMATIONS, Stand.UNMASKINGS)
+
+
+def terms(n_people: int, *, layout: Layout | None = None, **given: Any) -> Terms:
+    """Return terms of a one-stage sum."""
+    usual = plan(n_people, 0.0, 0.0)
+    default = {
+        "task": "test",
+        "round": 1,
+        "stage": 2,
+        "model": bytes(32),
+        "layout": layout or rows_layout(SHAPES, Ring(), n_people),
+        "n_min": 2,
+        "k_min": 1,
+        "spare": 0,
+        "degree": usual.degree,
+        "threshold": usual.threshold,
+        "beacon": bytes(32),
+        "server_key": bytes(32),
+    }
+    return Terms(**{**default, **given})
+
+
+def vector(layout: Layout, number: int) -> Vector:
+    """Return a vector of extreme and ordinary numbers that differs from person to person."""
+    made = Vector(layout.sizes)
+    generator = np.random.default_rng(number)
+    for part in made.parts:
+        part[:] = generator.integers(0, 2**20, len(part)).astype(part.dtype) - part.dtype.type(2**19 % 2**16)
+    return made
+
+
+def plain_sum(layout: Layout, numbers: Sequence[int]) -> bytes:
+    """Return the bytes of the sum of some people's vectors."""
+    total = Vector(layout.sizes)
+    for number in numbers:
+        total.add(vector(layout, number).tobytes())
+    return total.tobytes()
+
+
+@dataclass
+class Party:
+    """Devices in the order of the cohort, and their server."""
+
+    terms: Terms
+    devices: list[Device]
+    server: Server
+    inbox: dict[int, bytes] = field(default_factory=dict)
+
+    @classmethod
+    def of(
+        cls,
+        n_people: int,
+        *,
+        guards: Guards = EASY,
+        journals: Mapping[int, Journal] | None = None,
+        server_journal: Journal | None = None,
+        identities: Sequence[Identity] | None = None,
+        **given: Any,
+    ) -> Party:
+        people = sorted(identities or [Identity.fresh() for _ in range(n_people)], key=lambda one: one.public)
+        devices = [Device(one, guards, (journals or {}).get(at)) for at, one in enumerate(people)]
+        wanted = terms(n_people, **given)
+        server = Server.start(wanted, [one.public for one in people], server_journal)
+        return cls(wanted, devices, server, dict.fromkeys(range(n_people), server.invitation))
+
+    def again(self, **given: Any) -> Party:
+        """Return the same devices in another session."""
+        wanted = terms(len(self.devices), **given)
+        server = Server.start(wanted, [device.identity.public for device in self.devices])
+        return Party(wanted, self.devices, server, dict.fromkeys(range(len(self.devices)), server.invitation))
+
+    def answer(self, person: int, phase: Stand | None = None) -> bytes:
+        """Let one device answer what it was sent."""
+        now = self.server.stand if phase is None else phase
+        return _answer(self.devices[person], now, self.inbox[person], lambda: self.give(person))
+
+    def give(self, person: int) -> Vector:
+        return vector(self.terms.layout, person)
+
+    def step(self, gone: Sequence[int] = (), bend: Callable[[int, bytes], bytes] = lambda _, message: message) -> None:
+        """Let everybody who is there answer, and close the phase."""
+        for person in sorted(self.inbox):
+            if person not in gone:
+                self.server.receive(bend(person, self.answer(person)))
+        self.inbox = self.server.advance()
+
+    def run(self, until: Stand = Stand.DONE, leaves: Mapping[int, Stand] | None = None) -> Party:
+        while self.server.stand < until:
+            now = self.server.stand
+            self.step([person for person, phase in (leaves or {}).items() if phase <= now])
+        return self
+
+    def is_right(self) -> bool:
+        return self.server.total.tobytes() == plain_sum(self.terms.layout, sorted(self.server.survivors))

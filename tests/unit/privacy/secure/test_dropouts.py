@@ -1,0 +1,133 @@
+"""The sum is exact for whoever remains, and nothing is unmasked where too few do."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import product
+
+import numpy as np
+import pytest
+from party import PHASES, Party, terms
+
+from tacit.errors import AbortedError, GuardError
+from tacit.privacy.secure.graph import plan
+from tacit.privacy.secure.server import Stand
+
+NEVER = Stand.DONE
+
+
+def expected(party: Party, leaves: Mapping[int, Stand]) -> bool:
+    """Say whether a session can be finished by those who remain, from the definition."""
+    session, everybody = party.server.session, range(len(party.devices))
+
+    def there(phase: Stand) -> set[int]:
+        return {person for person in everybody if leaves.get(person, NEVER) > phase}
+
+    def near(person: int, people: set[int]) -> int:
+        return len(session.graph.neighbours(person) & people)
+
+    least, threshold = session.terms.n_min, session.terms.threshold
+    sharing, vectors = there(Stand.SHARES), there(Stand.VECTORS)
+    needing = {
+        Stand.ADVERTS: there(Stand.ADVERTS),
+        Stand.SHARES: sharing,
+        Stand.VECTORS: sharing,
+        Stand.CONFIRMATIONS: there(Stand.CONFIRMATIONS),
+    }
+    for phase, people in needing.items():
+        if len(there(phase)) < least or any(near(person, there(phase)) < threshold for person in people):
+            return False
+    last = there(Stand.UNMASKINGS)
+    rebuilt = (vectors - last) | (sharing - vectors)
+    return all(near(person, last) >= threshold for person in rebuilt)
+
+
+def check(n_people: int, degree: int, threshold: int, leaves: Mapping[int, Stand]) -> bool:
+    party = Party.of(n_people, degree=degree, threshold=threshold)
+    can_be_done = expected(party, leaves)
+    try:
+        party.run(leaves=leaves)
+    except AbortedError:
+        assert not can_be_done, f"{leaves} should have been survived"
+        assert party.server.stand == Stand.ABORTED
+        assert not party.is_right() or not party.server.survivors
+        return False
+    assert can_be_done, f"{leaves} should have been called off"
+    assert party.server.survivors == {p for p in range(n_people) if leaves.get(p, NEVER) > Stand.VECTORS}
+    assert party.is_right(), leaves
+    return True
+
+
+GRAPHS = {"whole of 2": (2, 1, 1), "whole of 3": (3, 2, 2), "ring of 4": (4, 2, 2), "whole of 4": (4, 3, 2)}
+
+
+@pytest.mark.parametrize("graph", ["whole of 2", "whole of 3"])
+def test_every_way_of_dropping_out_of_a_small_cohort(graph: str) -> None:
+    n_people, degree, threshold = GRAPHS[graph]
+    ways = list(product((*PHASES, NEVER), repeat=n_people))
+    done = sum(check(n_people, degree, threshold, dict(enumerate(way))) for way in ways)
+    assert 0 < done < len(ways)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("graph", ["ring of 4", "whole of 4"])
+def test_every_way_of_dropping_out_of_four(graph: str) -> None:
+    n_people, degree, threshold = GRAPHS[graph]
+    exhaust(n_people, degree, threshold)
+
+
+@pytest.mark.fuzz
+@pytest.mark.parametrize(("n_people", "degree", "threshold"), [(5, 4, 3), (5, 2, 2), (6, 5, 3), (6, 4, 3)])
+def test_every_way_of_dropping_out_of_five_and_six(n_people: int, degree: int, threshold: int) -> None:
+    exhaust(n_people, degree, threshold)
+
+
+def exhaust(n_people: int, degree: int, threshold: int) -> None:
+    """Let people drop out in every way; a cohort of those who advertise is a smaller cohort, so that all do here."""
+    ways = list(product((*PHASES[1:], NEVER), repeat=n_people))
+    done = sum(check(n_people, degree, threshold, dict(enumerate(way))) for way in ways)
+    assert 0 < done < len(ways)
+
+
+@pytest.mark.fuzz
+@pytest.mark.parametrize(("share", "failing"), [(0.1, 0), (0.2, 1)])
+def test_a_thousand_rounds_in_which_people_drop_out(share: float, failing: int) -> None:
+    """Each person drops out with this probability, in any phase."""
+    generator, n_people = np.random.default_rng(17), 30
+    chosen = plan(n_people, 0.1, 0.3)
+    failed = 0
+    for _ in range(1000):
+        gone = np.flatnonzero(generator.random(n_people) < share)
+        leaves = {int(person): PHASES[int(generator.integers(5))] for person in gone}
+        failed += not check(n_people, chosen.degree, chosen.threshold, leaves)
+    assert failed <= failing
+
+
+def test_one_person_dropping_anywhere_costs_six_people_nothing_but_her() -> None:
+    for person, phase in product(range(6), PHASES):
+        assert check(6, 5, 4, {person: phase})
+        assert check(6, 4, 3, {person: phase})
+
+
+@pytest.mark.slow
+def test_a_large_cohort_on_a_ring_survives_a_tenth_dropping() -> None:
+    n_people = 160
+    chosen = plan(n_people, 0.05, 0.1)
+    assert chosen.degree < n_people - 1
+    generator = np.random.default_rng(3)
+    gone = generator.choice(n_people, n_people // 10, replace=False)
+    leaves = {int(person): PHASES[int(generator.integers(5))] for person in gone}
+    assert check(n_people, chosen.degree, chosen.threshold, leaves)
+
+
+def test_too_few_people_are_refused_before_a_key_is_made() -> None:
+    with pytest.raises(GuardError, match="below the minimum of 5"):
+        Party.of(4, n_min=5)
+    with pytest.raises(GuardError, match="below the minimum of 2"):
+        Party.of(3, n_min=1)
+
+
+def test_a_threshold_that_two_halves_could_both_meet_is_refused() -> None:
+    with pytest.raises(GuardError, match="different stories"):
+        Party.of(6, degree=4, threshold=2)
+    assert terms(6).threshold == 3

@@ -1,0 +1,122 @@
+"""From what a person sends to a vector, and from the sum of vectors to a Total, bit for bit."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tacit.errors import RangeError
+from tacit.privacy.secure.encoding import (
+    MOST_MENTIONS,
+    Kind,
+    Layout,
+    Segment,
+    decoded,
+    encoded,
+    people_layout,
+    people_of,
+    rows_layout,
+)
+from tacit.privacy.secure.masks import Vector
+from tacit.updates import Outgoing, Release, Ring, Total
+
+SHAPES = {"items": (7, 3), "layers": (1, 5)}
+
+
+def sent(rows: dict[str, tuple[list[int], list[list[int]]]]) -> Outgoing:
+    """Return one person's message."""
+    none = np.zeros(1, np.int64)
+    tables = {
+        name: (
+            np.array([0, len(ids)]),
+            np.array(ids, np.int32),
+            np.array(numbers, np.int64).reshape(len(ids), SHAPES[name][1]),
+        )
+        for name, (ids, numbers) in rows.items()
+    }
+    return Outgoing(np.zeros(1, np.int64), tables, Release(none, none, none))
+
+
+@st.composite
+def messages(draw: st.DrawFn) -> list[Outgoing]:
+    def one() -> Outgoing:
+        ids = draw(st.lists(st.integers(0, 6), max_size=9))
+        numbers = [draw(st.lists(st.integers(-(2**24), 2**24), min_size=3, max_size=3)) for _ in ids]
+        layers = [draw(st.lists(st.integers(-(2**24), 2**24), min_size=5, max_size=5))]
+        return sent({"items": (ids, numbers), "layers": ([0], layers)})
+
+    return [one() for _ in range(draw(st.integers(2, 5)))]
+
+
+@settings(max_examples=60, deadline=None)
+@given(messages(), st.sampled_from([32, 64]))
+def test_the_sum_of_vectors_is_the_plain_total(cohort: list[Outgoing], bits: int) -> None:
+    layout = rows_layout(SHAPES, Ring(bits=bits), len(cohort))
+    layout.check(len(cohort))
+    plain, total = Total.zero(SHAPES), Vector(layout.sizes)
+    for message in cohort:
+        plain.add(message)
+        total.add(encoded(message, layout).tobytes())
+    found = decoded(total, layout, SHAPES, len(cohort))
+    for name in SHAPES:
+        assert np.array_equal(found.sums[name], plain.sums[name])
+        assert np.array_equal(found.counts[name], plain.counts[name])
+    assert found.n_clients == plain.n_clients
+
+
+@settings(max_examples=40, deadline=None)
+@given(messages(), st.sets(st.integers(0, 6)))
+def test_unlisted_rows_stay_and_people_are_counted_once(cohort: list[Outgoing], listed: set[int]) -> None:
+    counts = people_layout(SHAPES, len(cohort))
+    people = Vector(counts.sizes)
+    rows = {"items": np.array(sorted(listed), np.int64), "layers": np.array([0])}
+    layout = rows_layout(SHAPES, Ring(), len(cohort), rows)
+    plain, total = Total.zero(SHAPES), Vector(layout.sizes)
+    for message in cohort:
+        plain.add(message)
+        people.add(encoded(message, counts).tobytes())
+        total.add(encoded(message, layout).tobytes())
+    found = decoded(total, layout, SHAPES, len(cohort))
+    for row in range(7):
+        expected = plain.sums["items"][row] if row in listed else np.zeros(3)
+        assert np.array_equal(found.sums["items"][row], expected)
+        speaking = sum(row in message.tables["items"][1] for message in cohort)
+        assert people_of(people, counts)["items"][row] == speaking
+
+
+def test_extremes_from_everybody_decode_right_and_one_more_is_refused() -> None:
+    for bits, n_people in ((32, 1000), (32, 3), (64, 1000)):
+        layout = rows_layout({"layers": (1, 5)}, Ring(bits=bits), n_people)
+        bound = layout.segments[0].bound
+        assert n_people * bound < 2 ** (bits - 1) <= n_people * (bound + 1)
+        largest = sent({"layers": ([0], [[bound, -bound, 0, 1, -1]])})
+        total = Vector(layout.sizes)
+        vector = encoded(largest, layout).tobytes()
+        for _ in range(n_people):
+            total.add(vector)
+        expected = n_people * np.array([bound, -bound, 0, 1, -1], dtype=object)
+        assert decoded(total, layout, {"layers": (1, 5)}, n_people).sums["layers"][0].tolist() == expected.tolist()
+        with pytest.raises(RangeError, match="more than"):
+            encoded(sent({"layers": ([0], [[bound + 1, 0, 0, 0, 0]])}), layout)
+
+
+def test_a_layout_that_could_overflow_is_refused_at_the_boundary() -> None:
+    for n_people in (2, 1000):
+        bound = (2**31 - 1) // n_people
+        Layout.of([Segment("a", Kind.NUMBERS, 1, 1, 32, bound)]).check(n_people)
+        with pytest.raises(RangeError, match="could overflow"):
+            Layout.of([Segment("a", Kind.NUMBERS, 1, 1, 32, bound + 1)]).check(n_people)
+
+
+def test_too_many_mentions_are_refused() -> None:
+    layout = rows_layout(SHAPES, Ring(), 2)
+    ids = [0] * (MOST_MENTIONS + 1)
+    with pytest.raises(RangeError, match="'items'"):
+        encoded(sent({"items": (ids, [[0, 0, 0]] * len(ids)), "layers": ([], [])}), layout)
+
+
+def test_counts_take_two_bytes_a_row() -> None:
+    assert people_layout(SHAPES, 100).sizes == (0, 0, 8)
+    assert people_layout(SHAPES, 40_000).sizes == (0, 8, 0)

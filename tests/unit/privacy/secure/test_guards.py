@@ -1,0 +1,180 @@
+"""What a device insists on."""
+
+from __future__ import annotations
+
+import secrets
+from dataclasses import replace
+
+import pytest
+from party import Party, terms
+
+from tacit.errors import ForgedError, GuardError, OutOfTurnError
+from tacit.privacy.secure.context import Session
+from tacit.privacy.secure.device import Device
+from tacit.privacy.secure.draw import Chain, Directory, beacon_of, check_ticket, commitment, is_drawn
+from tacit.privacy.secure.encoding import people_layout
+from tacit.privacy.secure.guards import Guards, History, check_people, names_of
+from tacit.privacy.secure.identity import Identity
+from tacit.privacy.secure.messages import Invitation
+from tacit.privacy.secure.rehearsal import rehearse
+from tacit.privacy.secure.server import Server, Stand
+
+LOOSE = Guards(n_min=2, k_min=1, cool_down=0, d_min=0)
+
+
+def session(identities: list[bytes], number: int = 1) -> Session:
+    return Session.of(terms(len(identities), round=number), identities)
+
+
+def test_nearly_the_same_people_are_refused_the_same_and_others_are_not() -> None:
+    people = [secrets.token_bytes(32) for _ in range(30)]
+    guards = Guards(d_min=None, k_min=3)
+    first = session(people[:20])
+    history = History().summed(first, range(20))
+    for cohort, refused in (
+        (people[:20], False),
+        (people[:19], True),
+        (people[1:21], True),
+        (people[:16], True),  # differs by 4, a quarter of 16: still fine at exactly 4
+        (people[10:30], False),
+    ):
+        later = session(cohort, 9)
+        least = guards.differ_by(len(cohort))
+        differ = len(names_of(later, range(len(cohort))) ^ history.sums[0].people)
+        if 0 < differ < least:
+            with pytest.raises(GuardError, match=f"by {differ}"):
+                check_people(guards, history, later, range(len(cohort)))
+        else:
+            check_people(guards, history, later, range(len(cohort)))
+        assert (0 < differ < least) == refused or len(cohort) == 16
+
+
+def test_a_server_that_pretends_that_one_dropped_out_is_refused() -> None:
+    """The cohort is the same as before, but the sum is to lack one person."""
+    party = Party.of(8, guards=Guards(n_min=2, k_min=1, cool_down=0)).run()
+    again = party.again(round=2).run(Stand.VECTORS)
+    again.step(gone=[7])
+    with pytest.raises(GuardError, match="differ from those of round 1 by 1"):
+        again.answer(0)
+
+
+def test_cool_down_minimum_and_lifetime() -> None:
+    strict = Guards(n_min=5, k_min=2, cool_down=5, most_rounds=2, d_min=0)
+    with pytest.raises(GuardError, match="wants at least 5 and 2"):
+        Party.of(6, guards=strict).answer(0)
+    party = Party.of(6, guards=strict.model_copy(update={"n_min": 2, "k_min": 1})).run()
+    with pytest.raises(GuardError, match="sits out 5 rounds; 6 is too soon"):
+        party.again(round=6).answer(0)
+    party.again(round=7).run()
+    with pytest.raises(GuardError, match="2 rounds"):
+        party.again(round=100).answer(0)
+
+
+def test_rounds_only_go_forward() -> None:
+    party = Party.of(3, round=5).run()
+    for number in (5, 4, 0):
+        with pytest.raises(OutOfTurnError, match="joined before"):
+            party.again(round=number).answer(0)
+    party.again(round=6).answer(0)
+
+
+def test_rows_are_not_sent_uncounted_nor_after_too_many_were_lost() -> None:
+    guards = Guards(n_min=2, k_min=2, cool_down=0, d_min=0)
+    shapes = {"items": (3, 2)}
+    with pytest.raises(GuardError, match="not helped to count"):
+        Party.of(4, guards=guards, k_min=2).answer(0)
+    counted = Party.of(4, guards=guards, k_min=2, stage=1, layout=people_layout(shapes, 4), threshold=2).run()
+    assert counted.is_right()
+    rows = counted.again(k_min=2, threshold=2).run(Stand.VECTORS)
+    rows.step(gone=[3])
+    with pytest.raises(GuardError, match="1 people were lost between the stages, 0 were allowed for"):
+        rows.answer(0)
+    spare = Party.of(4, guards=guards, k_min=2, stage=1, layout=people_layout(shapes, 4), threshold=2).run()
+    assert spare.again(k_min=2, threshold=2, spare=1).run(leaves={3: Stand.VECTORS}).is_right()
+
+
+def test_the_second_stage_is_for_those_of_the_first() -> None:
+    guards = Guards(n_min=2, k_min=2, cool_down=0, d_min=0)
+    counted = Party.of(4, guards=guards, k_min=2, stage=1, layout=people_layout({"items": (3, 2)}, 4)).run()
+    stranger = Device(Identity.fresh(), guards)
+    server = Server.start(
+        terms(5, k_min=2), [*(device.identity.public for device in counted.devices), stranger.identity.public]
+    )
+    with pytest.raises(GuardError, match="not in the first"):
+        counted.devices[0].advertise(server.invitation)
+
+
+def test_a_history_survives_its_journal() -> None:
+    people = [secrets.token_bytes(32) for _ in range(5)]
+    history = History().joined(session(people, 7)).summed(session(people, 7), [0, 2])
+    assert History.decode(history.encode()) == history
+    assert History.decode(History().encode()) == History()
+
+
+# --- the draw -------------------------------------------------------------------------------------------------------
+
+
+def test_a_ticket_leads_to_the_anchor_and_none_can_be_made_up() -> None:
+    chain = Chain.fresh(20)
+    check_ticket(chain.ticket(7), 7, chain.anchor, 0, 0)
+    check_ticket(chain.ticket(7), 7, chain.ticket(5), 5, 0)
+    for ticket, number in ((chain.ticket(7), 8), (secrets.token_bytes(32), 7), (chain.anchor, 0)):
+        with pytest.raises(ForgedError, match="not of her chain"):
+            check_ticket(ticket, number, chain.anchor, 0, 0)
+    with pytest.raises(GuardError, match="none for round 21"):
+        chain.ticket(21)
+
+
+def test_the_draw_takes_about_the_asked_share() -> None:
+    beacon = secrets.token_bytes(32)
+    drawn = sum(is_drawn(secrets.token_bytes(32), beacon, 0.25) for _ in range(4000))
+    assert 800 < drawn < 1200
+
+
+def test_the_beacon_needs_the_promised_secret_and_every_nonce() -> None:
+    secret, nonces = secrets.token_bytes(32), [secrets.token_bytes(32) for _ in range(3)]
+    promised = commitment(secret)
+    assert beacon_of(secret, promised, nonces) == beacon_of(secret, promised, nonces[::-1])
+    assert beacon_of(secret, promised, nonces) != beacon_of(secret, promised, nonces[:2])
+    with pytest.raises(ForgedError, match="committed"):
+        beacon_of(secrets.token_bytes(32), promised, nonces)
+
+
+def test_a_device_that_knows_the_enrolled_takes_part_in_drawn_cohorts_only() -> None:
+    identities, chains = [Identity.fresh() for _ in range(8)], [Chain.fresh(5) for _ in range(8)]
+    anchors = {one.public: chain.anchor for one, chain in zip(identities, chains, strict=True)}
+    beacon, share = secrets.token_bytes(32), 0.6
+    drawn = [at for at in range(8) if is_drawn(chains[at].ticket(2), beacon, share)]
+    others = [at for at in range(8) if at not in drawn]
+    if len(drawn) < 2 or not others:
+        return  # one draw in a thousand
+    wanted = terms(len(drawn), round=2, beacon=beacon)
+
+    def invitation(people: list[int], **bent: bytes) -> bytes:
+        tickets = [chains[at].ticket(2) for at in people]
+        server = Server.start(
+            replace(terms(len(people), round=2, beacon=beacon), **bent),  # type: ignore[arg-type]
+            [identities[at].public for at in people],
+            tickets=tickets,
+        )
+        return server.invitation
+
+    def device() -> Device:
+        return Device(identities[drawn[0]], LOOSE, directory=Directory(anchors, share))
+
+    assert device().advertise(invitation(drawn))
+    with pytest.raises(GuardError, match="was not drawn"):
+        device().advertise(invitation([*drawn, others[0]]))
+    with pytest.raises(GuardError, match="shows no tickets"):
+        device().advertise(Invitation(Session.of(wanted, [identities[at].public for at in drawn])).encode())
+    unknown = Directory({k: v for k, v in anchors.items() if k != identities[drawn[1]].public}, share)
+    with pytest.raises(GuardError, match="nobody who has enrolled"):
+        Device(identities[drawn[0]], LOOSE, directory=unknown).advertise(invitation(drawn))
+
+
+def test_a_rehearsal_reports_what_everybody_sent() -> None:
+    devices = [Device(Identity.fresh(), LOOSE) for _ in range(4)]
+    party = Party.of(4)
+    done = rehearse(terms(4), devices, party.give)
+    assert done.survivors == (0, 1, 2, 3) == done.finished
+    assert min(done.sent) > party.server.total.buffer.nbytes

@@ -1,0 +1,149 @@
+"""A server that tells people different things gets noise or nothing."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from party import EASY, Party, plain_sum, terms, vector
+from test_masks import uniform_p
+
+from tacit.errors import ForgedError, GuardError, OutOfTurnError, SecureSumError
+from tacit.privacy.secure.context import Session
+from tacit.privacy.secure.device import Device, Phase
+from tacit.privacy.secure.encoding import Kind, Layout, Segment, rows_layout
+from tacit.privacy.secure.identity import Identity, Pair
+from tacit.privacy.secure.masks import Vector, mask
+from tacit.privacy.secure.messages import Codes, Invitation, Roster, Survivors
+from tacit.privacy.secure.pairing import pair_mask
+from tacit.privacy.secure.server import Stand
+from tacit.updates import Ring
+
+LAYOUT = rows_layout({"items": (500, 8)}, Ring(bits=32), 4)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"model": b"\7" * 32},
+        {"round": 2},
+        {"task": "b"},
+        {"beacon": b"\1" * 32},
+        {"spare": 1},
+        {"k_min": 1, "n_min": 3},
+    ],
+    ids=lambda given: next(iter(given)),
+)
+def test_two_sets_of_terms_cannot_be_mixed(other: dict[str, Any]) -> None:
+    """Half of the cohort is invited to other terms; a server passes keys and shares across as if they were one."""
+    identities = sorted((Identity.fresh() for _ in range(4)), key=lambda one: one.public)
+    one = Party.of(4, identities=identities)
+    two = Party.of(4, identities=identities, **other)
+    first = {person: one.answer(person) for person in (0, 1)}
+    second = {person: two.answer(person) for person in (2, 3)}
+    for message in second.values():
+        with pytest.raises(OutOfTurnError):
+            one.server.receive(message)
+    # a server that cheats forges the header; the signature is over it
+    for message in second.values():
+        with pytest.raises(ForgedError, match="signature"):
+            one.server.receive(message[:2] + one.server.context + message[34:])
+    for message in first.values():
+        one.server.receive(message)
+
+
+def added_up(contexts: list[bytes]) -> bytes:
+    """Add what four people send under their pair masks, each believing in a context: self masks are taken as known."""
+    pairs = [Pair.fresh() for _ in contexts]
+    total = Vector(LAYOUT.sizes)
+    for person, context in enumerate(contexts):
+        keys = {o: pair_mask(pairs[person], person, pairs[o].public, o, context) for o in range(4) if o != person}
+        sent = vector(LAYOUT, person)
+        mask(sent, [k for o, k in keys.items() if o > person], [k for o, k in keys.items() if o < person])
+        total.add(sent.tobytes())
+    return total.tobytes()
+
+
+def test_masks_of_different_contexts_do_not_cancel() -> None:
+    """A context holds model, cohort and options: halves that were shown different ones add up to uniform noise."""
+    one, two = bytes(32), b"\1" * 32
+    assert added_up([one] * 4) == plain_sum(LAYOUT, range(4))
+    for contexts in ([one, one, two, two], [one, two, two, two]):
+        words = np.frombuffer(added_up(contexts), np.uint32)
+        assert uniform_p(words) > 1e-5
+        assert np.abs(words.view(np.int32).astype(float)).max() > 2**29, "small numbers would show through"
+
+
+def test_devices_told_of_different_survivors_give_no_share() -> None:
+    party = Party.of(6, threshold=4).run(Stand.CONFIRMATIONS)
+    context = party.server.context
+    everybody, without = frozenset(range(6)), frozenset(range(5))
+    sent = {}
+    for person in range(6):
+        told = everybody if person < 3 or person == 5 else without
+        message = Survivors(told).encode(context, 6)
+        sent[person] = Codes.decode_sent(party.devices[person].confirm(message))[2]
+    for person in range(6):
+        near = [other for other in range(6) if other != person]
+        codes = [(other, dict(sent[other].entries).get(person)) for other in near]
+        known = Codes(tuple((other, code) for other, code in codes if code is not None)).encode(context)
+        with pytest.raises((ForgedError, GuardError)):
+            party.devices[person].unmask(known)
+        same = [(o, c) for o, c in codes if c is not None and (o in (3, 4)) == (person in (3, 4))]
+        with pytest.raises(GuardError, match="saw the same survivors"):
+            party.devices[person].unmask(Codes(tuple(same)).encode(context))
+        assert party.devices[person].phase == Phase.CONFIRMED
+
+
+def test_a_device_answers_one_set_of_survivors_only() -> None:
+    party = Party.of(4, threshold=2).run(Stand.CONFIRMATIONS)
+    context = party.server.context
+    party.devices[0].confirm(Survivors(frozenset(range(4))).encode(context, 4))
+    with pytest.raises(OutOfTurnError):
+        party.devices[0].confirm(Survivors(frozenset({0, 1, 2})).encode(context, 4))
+
+
+@pytest.mark.parametrize(
+    ("survivors", "said"),
+    [({1, 2, 3}, "not in the sum"), ({0}, "people are in the sum"), ({0, 1}, "people are in the sum")],
+)
+def test_survivors_that_cannot_be_are_refused(survivors: set[int], said: str) -> None:
+    party = Party.of(4, threshold=2, n_min=3).run(Stand.CONFIRMATIONS)
+    with pytest.raises(GuardError, match=said):
+        party.devices[0].confirm(Survivors(frozenset(survivors)).encode(party.server.context, 4))
+
+
+def test_a_roster_without_the_graphs_neighbours_is_refused() -> None:
+    party = Party.of(6, degree=4, threshold=3)
+    party.step()
+    context, roster = Roster.decode(party.inbox[0], 6)
+    fewer = Roster(roster.present, roster.adverts[1:]).encode(context, 6)
+    with pytest.raises(ForgedError, match="exactly the neighbours"):
+        party.devices[0].share(fewer)
+    alone = Roster(frozenset({1, 2}), roster.adverts).encode(context, 6)
+    with pytest.raises(SecureSumError):
+        party.devices[0].share(alone)
+
+
+def test_an_invitation_must_be_what_its_context_says() -> None:
+    party = Party.of(3)
+    said = party.server.invitation
+    session = Invitation.decode(said).session
+    other = Session(replace(session.terms, round=7), session.cohort)
+    bent = Invitation(other).encode()[:2] + session.context + Invitation(other).encode()[34:]
+    with pytest.raises(SecureSumError, match="not the hash of its terms"):
+        party.devices[0].advertise(bent)
+
+
+def test_terms_that_could_overflow_are_refused_by_both_sides() -> None:
+    wide = Layout.of([Segment("items", Kind.NUMBERS, 3, 2, 32, 2**29, None)])
+    fits = Layout.of([Segment("items", Kind.NUMBERS, 3, 2, 32, (2**31 - 1) // 4, None)])
+    people = [Identity.fresh() for _ in range(4)]
+    with pytest.raises(SecureSumError, match="could overflow"):
+        Party.of(4, layout=wide)
+    session = Session.of(replace(terms(4, layout=wide), server_key=b"\1" * 32), [one.public for one in people])
+    with pytest.raises(SecureSumError, match="could overflow"):
+        Device(people[0], EASY).advertise(Invitation(session).encode())
+    Party.of(4, layout=fits)

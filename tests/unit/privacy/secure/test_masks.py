@@ -1,0 +1,71 @@
+"""Key streams, and what they make of a vector."""
+
+from __future__ import annotations
+
+import secrets
+
+import numpy as np
+import pytest
+from scipy.stats import chi2
+
+from tacit.privacy.secure.masks import PIECE, Vector, bytes_of, mask
+
+SIZES = (PIECE // 8 + 3, PIECE // 4 + 5, PIECE // 2 + 7)  # more than a piece of each width
+
+
+def uniform_p(words: np.ndarray) -> float:
+    """Return the p-value of chi-square over the 256 values of every byte."""
+    seen = np.bincount(np.frombuffer(words.tobytes(), np.uint8), minlength=256)
+    expected = seen.sum() / 256
+    return float(chi2.sf(((seen - expected) ** 2 / expected).sum(), 255))
+
+
+def test_the_stream_is_aes_256_in_counter_mode() -> None:
+    vector = Vector((4, 0, 0))
+    mask(vector, [bytes(32)], [])
+    # AES-256 of the blocks 0 and 1 under the zero key: published test vectors
+    assert vector.tobytes().hex() == "dc95c078a2408989ad48a21492842087530f8afbc74536b9a963b4f1c4cb738b"
+
+
+def test_masks_cancel_and_sums_wrap() -> None:
+    keys = [secrets.token_bytes(32) for _ in range(3)]
+    vector = Vector(SIZES)
+    for part in vector.parts:
+        part[:] = np.arange(len(part)).astype(part.dtype) - part.dtype.type(5)
+    before = vector.tobytes()
+    mask(vector, keys[:2], keys[2:])
+    assert vector.tobytes() != before
+    mask(vector, keys[2:], keys[:2])
+    assert vector.tobytes() == before
+
+
+def test_a_stream_does_not_depend_on_how_the_vector_is_cut() -> None:
+    key = secrets.token_bytes(32)
+    wide, narrow = Vector((PIECE // 8 + 8, 0, 0)), Vector((0, PIECE // 4 + 16, 0))
+    mask(wide, [key], [])
+    mask(narrow, [key], [])
+    assert wide.tobytes() == narrow.tobytes()
+
+
+def test_masked_vectors_look_uniform_whatever_is_in_them() -> None:
+    words = 10**6
+    for filled in (0, 1, 2**31):
+        vector = Vector((0, words, 0))
+        vector.parts[1][:] = filled
+        mask(vector, [secrets.token_bytes(32) for _ in range(2)], [secrets.token_bytes(32)])
+        assert uniform_p(vector.parts[1]) > 1e-5
+
+
+def test_a_masked_vector_says_nothing_of_its_input() -> None:
+    size = 200_000
+    inputs = np.random.default_rng(1).integers(0, 2**32, size, dtype=np.uint32)
+    vector = Vector((0, size, 0), inputs.tobytes())
+    mask(vector, [secrets.token_bytes(32)], [])
+    together = np.corrcoef(inputs.astype(float), vector.parts[1].astype(float))[0, 1]
+    assert abs(together) * np.sqrt(size) < 5
+
+
+@pytest.mark.parametrize("sizes", [(0, 0, 0), (1, 2, 3), (0, 1, 1)])
+def test_vectors_travel_as_their_bytes(sizes: tuple[int, int, int]) -> None:
+    data = secrets.token_bytes(bytes_of(sizes))
+    assert Vector(sizes, data).tobytes() == data
