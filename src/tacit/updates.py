@@ -197,3 +197,29 @@ class Total:
         result = Total(sums, counts, self.n_clients)
         result.add(message)
         return result
+
+
+@dataclass(frozen=True)
+class Letters:
+    """Whole models on their way from node to node, one per sender: all that a reader learns of her.
+
+    `samples` and `ages` are what senders say of themselves: how much they have learnt from, and how often.
+    """
+
+    senders: NDArray[np.int64]  # [L] ids
+    tables: Mapping[str, Array]  # each [L, ...]
+    samples: NDArray[np.int64]  # [L]
+    ages: NDArray[np.int64]  # [L]
+
+    def __len__(self) -> int:
+        return len(self.senders)
+
+    def take(self, positions: Array) -> Letters:
+        """Return copies of some letters, in that order."""
+        tables = {name: table[positions] for name, table in self.tables.items()}
+        return Letters(self.senders[positions], tables, self.samples[positions], self.ages[positions])
+
+    @property
+    def bytes_each(self) -> int:
+        """What one letter weighs: its tables, and three numbers of eight bytes."""
+        return sum(table[:1].nbytes for table in self.tables.values()) + 24

@@ -15,14 +15,12 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from tacit.kernels.adam import BETA1, BETA2, adam_step
+from tacit.kernels.adam import adam_step
 from tacit.kernels.denormals import flush_denormals, restore_denormals
 from tacit.kernels.exponential import doubt
 from tacit.kernels.ncf import FAST, block, tower_backward, tower_forward
+from tacit.kernels.products import descend_products, product_scores, reach, residuals
 
-_B1, _G1 = np.float32(BETA1), np.float32(1 - BETA1)
-_B2, _G2 = np.float32(BETA2), np.float32(1 - BETA2)
-_EPSILON = np.float32(1e-8)
 MOST_STEPS = np.float32(2**24)  # whole numbers up to here are exact in float32
 Sums = tuple[NDArray[np.int64], NDArray[np.int64]]
 
@@ -51,59 +49,6 @@ def added(kept: NDArray[np.uint8], rows: Sums, layers: Sums) -> Leaving:
     """Return where to add the kept rows [R] and all layers: pairs of sums and counts."""
     none, most = np.empty((0, 0), np.float32), np.full(1, MOST_STEPS)
     return Leaving(none, none, kept, *rows, *layers, most)
-
-
-@njit(cache=True, nogil=True, error_model="numpy", fastmath=FAST)
-def _scores(table, c, bias, scores):
-    """scores[l] = bias + sum over f of c[f] table[f, l]."""
-    scores[:] = bias
-    for f in range(table.shape[0]):
-        row, weight = table[f], c[f]
-        for k in range(scores.size):
-            scores[k] += weight * row[k]
-
-
-@njit(cache=True, nogil=True, error_model="numpy", fastmath=FAST)
-def _descend(table, m, v, residual, c, own, layers, rate, root):
-    """Move the leading columns of a transposed table by one step of Adam; leave the gradients of u and head behind.
-
-    The gradient of column l is residual[l] * c, and the sum s of residual[l] table[:, l] serves both others.
-    """
-    for f in range(table.shape[0]):
-        s = np.float32(0)
-        for k in range(residual.size):
-            s += table[f, k] * residual[k]
-        own[3, f] = layers[0, f] * s
-        layers[3, f] = own[0, f] * s
-        for k in range(residual.size):
-            g = residual[k] * c[f]
-            m[f, k] = _B1 * m[f, k] + _G1 * g
-            v[f, k] = _B2 * v[f, k] + _G2 * (g * g)
-            table[f, k] -= rate * m[f, k] / (np.sqrt(v[f, k]) * root + _EPSILON)
-
-
-@njit(cache=True, nogil=True, error_model="numpy", fastmath=FAST)
-def _residuals(samples, z, residual):
-    """From the logits z of a batch, set residual[slot] to the sum of (sigma - label) / n over its samples."""
-    n = samples.size
-    residual[:] = 0
-    inverse = np.float32(1.0 / n)
-    total = np.float32(0)
-    for k in range(n):
-        z[k] = doubt(-z[k])
-    for k in range(n):
-        r = (z[k] - np.float32(samples[k] & np.uint32(1))) * inverse
-        residual[samples[k] >> np.uint32(1)] += r
-        total += r
-    return total
-
-
-@njit(cache=True, nogil=True)
-def _reach(samples, reached):
-    """Return how many leading slots have been used once these samples have."""
-    for s in samples:
-        reached = max(reached, np.int64(s >> np.uint32(1)) + 1)
-    return reached
 
 
 @njit(cache=True, nogil=True)
@@ -150,13 +95,13 @@ def learn_products(draws, epochs, batch, items, theta, people, rate, root, weigh
             first = starts[client] + epoch * n
             for k in range(first, first + n, batch):
                 part = samples[k : min(k + batch, first + n)]
-                reached = _reach(part, reached)
+                reached = reach(part, reached)
                 c[:] = layers[0, :width] * own[0]
-                _scores(table, c, layers[0, width], scores[:reached])
+                product_scores(table, c, layers[0, width], scores[:reached])
                 for k in range(part.size):
                     z[k] = scores[part[k] >> np.uint32(1)]
-                layers[3, width] = _residuals(part, z, residual[:reached])
-                _descend(table, m, v, residual[:reached], c, own, layers, rate[step], root[step])
+                layers[3, width] = residuals(part, z, residual[:reached])
+                descend_products(table, m, v, residual[:reached], c, own, layers, rate[step], root[step])
                 adam_step(own[0], own[1], own[2], own[3], rate[step], root[step])
                 adam_step(layers[0], layers[1], layers[2], layers[3], rate[step], root[step])
                 step += 1
@@ -252,7 +197,7 @@ def learn_towers(draws, epochs, batch, items, theta, people, sizes, product, rat
             first = starts[client] + epoch * n
             for k in range(first, first + n, batch):
                 part = samples[k : min(k + batch, first + n)]
-                reached = _reach(part, reached)
+                reached = reach(part, reached)
                 _tower_gradients(part, local, own, layers, inner, product, acts, back, z, g_local)
                 end = reached * width
                 adam_step(table[:end], m[:end], v[:end], g[:end], rate[step], root[step])

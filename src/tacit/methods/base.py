@@ -6,6 +6,9 @@ may change at the next step: copy what you keep.
 
 A federated method has `init`, `learn`, `apply` and `score`: `learn` is what a device does with its own history (a
 cohort of one; the simulator passes thousands), `apply` is what the server does with the sum.
+
+A gossip method has `init`, `learn`, `mix`, `choose` and `score`: every node holds a whole model, learns on its own,
+mixes in what a peer sent and chooses whom to send to. Nobody is in the middle.
 """
 
 from __future__ import annotations
@@ -22,7 +25,7 @@ from tacit.errors import ConfigError, nearest
 from tacit.privacy.disclosure import Disclosure
 from tacit.random import Key
 from tacit.types import Array, Catalog, Clients, Config, Floats, Model, Reason
-from tacit.updates import Release, Ring, Total, Update
+from tacit.updates import Letters, Release, Ring, Total, Update
 
 
 class Method(Protocol):
@@ -96,6 +99,45 @@ class Federated(Method, Protocol):
 
     def apply(self, shared: Mapping[str, Array], total: Total, ring: Ring) -> Mapping[str, Array]:
         """Return the shared model moved by a sum of updates."""
+        ...
+
+
+@runtime_checkable
+class Gossip(Method, Protocol):
+    """A method without a server: nodes hold whole models and speak to their peers only.
+
+    Nodes are arrays with the node axis first, all of them private; a real node is a cohort of one. What a node has of
+    its person's history (`own`) is made from the training part alone, and never leaves it.
+    """
+
+    config: Any  # has at least: epochs (rounds), view, renew_every, learns ('round' or 'receipt')
+
+    def memory(self, n_nodes: int, n_items: int) -> int:
+        """Return the bytes that so many nodes need."""
+        ...
+
+    def init(self, clients: Clients, catalog: Catalog, key: Key) -> Model:
+        """Return the first model of every node, its chance included; it follows from its person's id and the key."""
+        ...
+
+    def own(self, nodes: Mapping[str, Array], clients: Clients) -> Any:
+        """Return what nodes have of their people's histories: what to learn from, what to weigh with."""
+        ...
+
+    def letters(self, nodes: Mapping[str, Array], ids: Array, own: Any) -> Letters:
+        """Return what each node would send now; it may share memory with the node."""
+        ...
+
+    def learn(self, nodes: Mapping[str, Array], own: Any) -> Mapping[str, Array]:
+        """Return the nodes after each has learnt from its own samples; inputs stay untouched."""
+        ...
+
+    def mix(self, nodes: Mapping[str, Array], letters: Letters, own: Any) -> tuple[Mapping[str, Array], Floats]:
+        """Return the nodes after each has mixed one letter in, and its worth to each (-1: not judged)."""
+        ...
+
+    def choose(self, known: Any, chance: Any) -> Array:
+        """Return whom a node sends to next, from what it knows of others; see `methods.peers`."""
         ...
 
 

@@ -12,6 +12,7 @@ from tacit.config import Experiment
 from tacit.data import Split
 from tacit.evaluation import Evaluation, Leak
 from tacit.evaluation.communication import measured, total_cost
+from tacit.methods.base import Gossip
 from tacit.report.folder import Run
 from tacit.runtimes.learning import Learnt
 from tacit.runtimes.recommender import Recommender
@@ -38,7 +39,7 @@ def finished(
 ) -> Run:
     """Put together everything that a run folder holds."""
     labels, catalog, train = parts.user_ids.labels, parts.catalog, parts.train
-    ledger = _ledger(parts, learnt)
+    ledger = _ledger(parts, learnt, isinstance(recommender.method, Gossip))
     items = pl.DataFrame(
         {
             "item": catalog.item_ids.labels.tolist(),
@@ -91,6 +92,9 @@ def _communication(recommender: Recommender, learnt: Learnt) -> dict[str, Any]:
     traffic = learnt.traffic
     if traffic is None:
         return {}
+    if isinstance(recommender.method, Gossip):
+        moved, rounds = int((traffic.bytes_up + traffic.bytes_down).sum()), int(traffic.rounds.sum())
+        return {"bytes_per_client_and_round": moved / rounds if rounds else 0.0}
     rows_down = sum(len(recommender.model.shared[name]) for name in recommender.method.tables)
     rows_up, both = traffic.positives + traffic.negatives, traffic.bytes_up + traffic.bytes_down
     cost = measured(traffic.rounds, rows_up, both, rows_down, learnt.all_passes)
@@ -104,7 +108,7 @@ def _sampling(experiment: Experiment, parts: Split) -> str:
     return "legacy" if repeats else parts.sampling
 
 
-def _ledger(parts: Split, learnt: Learnt) -> pl.DataFrame:
+def _ledger(parts: Split, learnt: Learnt, gossiped: bool) -> pl.DataFrame:
     """Return one row per person: how often she was asked, what left her device, and what came back."""
     people, train = parts.user_ids.labels[parts.train.ids].tolist(), parts.train
     if learnt.traffic is None:
@@ -122,7 +126,7 @@ def _ledger(parts: Split, learnt: Learnt) -> pl.DataFrame:
     else:
         traffic = learnt.traffic
         sent = {
-            "what": ["rows of the item table"] * len(train),
+            "what": ["whole models, to peers" if gossiped else "rows of the item table"] * len(train),
             "rounds": traffic.rounds,
             "positives": traffic.positives,
             "negatives": traffic.negatives,

@@ -12,12 +12,14 @@ from pydantic import Field
 from threadpoolctl import threadpool_limits
 
 from tacit.errors import ConfigError, MethodError
-from tacit.methods.base import Centralised, Federated
+from tacit.methods.base import Centralised, Federated, Gossip
 from tacit.privacy.outbound import Stage
 from tacit.protocols.rounds import RoundsConfig
 from tacit.random import Key
 from tacit.runtimes.events import Events, refuse_too_many
+from tacit.runtimes.in_step import Overlays
 from tacit.runtimes.liars import Liars, LiarsConfig
+from tacit.runtimes.network import NetworkConfig, Talk, gossiped
 from tacit.runtimes.simulation import Traffic, simulate
 from tacit.types import Array, Catalog, Clients, Config, Floats, Model, Vocabulary
 from tacit.updates import Ring
@@ -30,7 +32,9 @@ class RuntimeConfig(Config):
     """Where and how learning runs."""
 
     name: Literal["simulation"] = "simulation"
-    threads: int = Field(1, ge=1, le=256, description="threads that rank and measure; the numbers do not depend on it")
+    threads: int = Field(
+        1, ge=1, le=256, description="threads that rank, measure and gossip; the numbers do not depend on it"
+    )
     look_every: int = Field(0, ge=0, description="passes between looks at the validation part; 0: never look")
     patience: int = Field(0, ge=0, description="looks without a better one before stopping; 0: never stop early")
     keep: Literal["best", "last"] = Field("best", description="the model of the best look, or of the last pass")
@@ -40,6 +44,7 @@ class RuntimeConfig(Config):
     ledger: Literal["people", "events"] = Field(
         "people", description="what is kept of what was sent: totals per person, or every single release too (slower)"
     )
+    network: NetworkConfig = Field(NetworkConfig(), description="how nodes that gossip reach each other")
 
 
 @dataclass(frozen=True)
@@ -53,6 +58,7 @@ class Learnt:
     traffic: Traffic | None = None  # what was sent, if the method is federated; all of it, later passes included
     all_passes: int = 0  # later ones included
     events: Events | None = None  # every release, if they were asked for
+    overlay: Overlays = field(default_factory=list)  # what the graph of peers looked like on the way, if they gossip
 
 
 def passes_of(method: Any, clients: Clients) -> int:
@@ -72,12 +78,20 @@ def passes(
     traffic: Traffic | None = None,
     events: Events | None = None,
     rounds: RoundsConfig | None = None,
+    gossip: Talk | None = None,
 ) -> Iterator[Model]:
     """Yield a method's model after each pass over a cohort."""
     if isinstance(method, Federated):
         return simulate(method, stages, ring or Ring(), clients, catalog, key, traffic, rounds=rounds, events=events)
     if rounds is not None and rounds != RoundsConfig():
-        raise ConfigError("A centralised method has no rounds: runtime.rounds would have no effect.", "Take it away.")
+        raise ConfigError("Only federated methods have rounds: runtime.rounds would have no effect.", "Take it away.")
+    if isinstance(method, Gossip):
+        if stages:
+            raise ConfigError(
+                "Nodes that gossip send whole models: privacy stages would have no effect.",
+                "Take the privacy section away, or choose a federated method such as fpl.",
+            )
+        return gossiped(method, clients, catalog, key, gossip or Talk(), traffic)
     if stages:
         raise ConfigError(
             "A centralised method is sent whole histories: privacy stages would have no effect.",
@@ -85,7 +99,7 @@ def passes(
         )
     if isinstance(method, Centralised):
         return method.fit(clients, catalog, key)
-    raise ConfigError(f"'{type(method).__name__}' is neither centralised nor federated.")
+    raise ConfigError(f"'{type(method).__name__}' is neither centralised nor federated, and does not gossip.")
 
 
 def learn(
@@ -108,15 +122,18 @@ def learn(
     total = passes_of(method, clients)
     if config.liars is not None:
         stages = [*stages, Liars.build(config.liars, catalog, config.ring, key.child("liars"))]
-    traffic = Traffic.none(len(clients)) if isinstance(method, Federated) else None
+    traffic = Traffic.none(len(clients)) if isinstance(method, Federated | Gossip) else None
     events = _events_of(method, clients, catalog, people) if config.ledger == "events" else None
     curve: list[dict[str, float]] = []
+    overlay: Overlays = []
+    _refuse_idle_network(method, config.network)
     kept: Model | None = None
     model: Model | None = None
     kept_at, best, worse, done, spent = 0, -np.inf, 0, 0, 0.0
     with one_blas_thread():
         started = time.perf_counter()
-        for model in passes(method, clients, catalog, key, stages, config.ring, traffic, events, config.rounds):
+        talk = Talk(config.network, config.threads, overlay)
+        for model in passes(method, clients, catalog, key, stages, config.ring, traffic, events, config.rounds, talk):
             done += 1
             spent += time.perf_counter() - started
             progress("learning", done, total)
@@ -134,13 +151,21 @@ def learn(
             started = time.perf_counter()
     if model is None:
         raise MethodError("The method learnt nothing: it made no pass over the data.", "Set its epochs to at least 1.")
-    return Learnt(kept or model, kept_at or done, spent, curve, traffic, done, events)
+    return Learnt(kept or model, kept_at or done, spent, curve, traffic, done, events, overlay)
+
+
+def _refuse_idle_network(method: Any, network: NetworkConfig) -> None:
+    if network != NetworkConfig() and not isinstance(method, Gossip):
+        raise ConfigError(
+            "runtime.network has no effect: only methods that gossip have a network of nodes.",
+            "Take it away, or choose a gossip method such as pepper.",
+        )
 
 
 def _events_of(method: Any, clients: Clients, catalog: Catalog, people: Vocabulary | None) -> Events:
     if not isinstance(method, Federated):
         raise ConfigError(
-            "runtime.ledger=events has no effect: a centralised method is sent whole histories once.",
+            "runtime.ledger=events has no effect: only federated methods release rows one by one.",
             "Take it away, or choose a federated method such as fpl.",
         )
     refuse_too_many(method.schedule(clients))

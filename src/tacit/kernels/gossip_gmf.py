@@ -1,0 +1,182 @@
+"""A gossiping node's GMF: learning on its own samples, and judging a peer's model on its weighting set.
+
+Tables are transposed, [nodes, D, n_items]; `layers` are [nodes, D + 1], the head and its bias. Every draw comes from
+the node's own root of chance and the number of things it has done before.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+from tacit.kernels.adam import BETA1, BETA2, adam_step
+from tacit.kernels.denormals import flush_denormals, restore_denormals
+from tacit.kernels.local_samples import draw_rounds
+from tacit.kernels.products import descend_products, product_scores, reach, residuals
+from tacit.kernels.sampling import GAMMA, high, lane, mix
+
+CANDIDATES = 100  # unseen items that a weighting set is ranked against, drawn once for each judgement
+CUT = 20  # a list's length when a model is judged
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def learn_gmf(rows, chance, done, ptr, own_items, avoid_ptr, avoid_items, how, rate, items, layers, users, kept):
+    """Let the nodes `rows` learn from their own samples; their items, layers, users and counters move in place.
+
+    `how` is (negatives, epochs, batch). Adam is made anew each time, unless `kept` brings the moments of items, layers
+    and users, each [nodes, 2, ...], and the steps done; no steps mean anew.
+    """
+    before = flush_denormals()
+    negatives, epochs, batch = how
+    moments, layer_moments, user_moments, steps = kept
+    keeps = steps.size > 0
+    width, n_items = items.shape[1], items.shape[2]
+    most = 0
+    for n in rows:
+        most = max(most, min(n_items, (ptr[n + 1] - ptr[n]) * (1 + negatives * epochs)))
+    local = np.empty((3, width, most), np.float32)
+    z = np.empty(batch, np.float32)
+    scores, residual = np.empty(max(most, n_items), np.float32), np.empty(max(most, n_items), np.float32)
+    c, own = np.empty(width, np.float32), np.empty((4, width), np.float32)
+    head = np.empty((4, width + 1), np.float32)
+    whole, nobody = np.zeros(2, np.int64), np.zeros(2, np.int64)
+    for n in rows:
+        mine, barred = own_items[ptr[n] : ptr[n + 1]], avoid_items[avoid_ptr[n] : avoid_ptr[n + 1]]
+        whole[1], nobody[1] = mine.size, barred.size
+        word = lane(chance[n], done[n])
+        done[n] += 1
+        _, samples, _, touched, slots, _ = draw_rounds(
+            np.zeros(1, np.int64), whole, mine, nobody, barred, n_items, negatives, epochs, word
+        )
+        own[0], own[1:] = users[n], 0
+        head[0], head[1:] = layers[n], 0
+        table, m, v = local[0], local[1], local[2]
+        step = np.int64(0)
+        if keeps:
+            _as_items(samples, touched, slots)
+            table, m, v = items[n], moments[n, 0], moments[n, 1]
+            own[1], own[2] = user_moments[n, 0], user_moments[n, 1]
+            head[1], head[2] = layer_moments[n, 0], layer_moments[n, 1]
+            step = steps[n]
+        else:
+            for f in range(width):
+                for r in range(touched.size):
+                    table[f, slots[r]] = items[n, f, touched[r]]
+                m[f, : touched.size] = 0
+                v[f, : touched.size] = 0
+        reached, size = n_items if keeps else 0, samples.size // epochs
+        for epoch in range(epochs):
+            first = epoch * size
+            for k in range(first, first + size, batch):
+                part = samples[k : min(k + batch, first + size)]
+                reached = reach(part, reached)
+                c[:] = head[0, :width] * own[0]
+                product_scores(table, c, head[0, width], scores[:reached])
+                for s in range(part.size):
+                    z[s] = scores[part[s] >> np.uint32(1)]
+                head[3, width] = residuals(part, z, residual[:reached])
+                step += 1
+                by = np.float32(rate / (1.0 - BETA1**step))
+                root = np.float32(1.0 / np.sqrt(1.0 - BETA2**step))
+                descend_products(table, m, v, residual[:reached], c, own, head, by, root)
+                adam_step(own[0], own[1], own[2], own[3], by, root)
+                adam_step(head[0], head[1], head[2], head[3], by, root)
+        users[n], layers[n] = own[0], head[0]
+        if keeps:
+            user_moments[n, 0], user_moments[n, 1] = own[1], own[2]
+            layer_moments[n, 0], layer_moments[n, 1] = head[1], head[2]
+            steps[n] = step
+        else:
+            for f in range(width):
+                for r in range(touched.size):
+                    items[n, f, touched[r]] = table[f, slots[r]]
+    restore_denormals(before)
+
+
+@njit(cache=True, nogil=True)
+def _as_items(samples, touched, slots):
+    """Put items in the place of slots."""
+    item_of = np.empty(touched.size, np.uint32)
+    for r in range(touched.size):
+        item_of[slots[r]] = touched[r]
+    for k in range(samples.size):
+        samples[k] = item_of[samples[k] >> np.uint32(1)] << np.uint32(1) | (samples[k] & np.uint32(1))
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def judge_gmf(rows, at, chance, done, weigh_ptr, weigh, seen_ptr, seen, own, letters, uses_their_vector, worths):
+    """Fill `worths` [R, 2, 2]: (own, letter's) mean (HR, NDCG) of a weighting set among the same unseen items.
+
+    `own` and `letters` are (items, layers, users). Without a weighting set, or with nothing unseen, all stay -1. Both
+    models are judged on the same draws; a letter is judged with the reader's vector unless it brings its sender's.
+    """
+    before = flush_denormals()
+    n_items = own[0].shape[2]
+    scores = np.empty((2, n_items), np.float32)
+    marks = np.zeros(n_items, np.uint8)
+    c = np.empty(own[0].shape[1], np.float32)
+    for r in range(rows.size):
+        n, p = rows[r], at[r]
+        worths[r] = -1
+        state = lane(chance[n], done[n])
+        done[n] += 1
+        n_free = n_items
+        for i in seen[seen_ptr[n] : seen_ptr[n + 1]]:
+            n_free -= marks[i] == 0
+            marks[i] = 1
+        mine = weigh[weigh_ptr[n] : weigh_ptr[n + 1]]
+        if mine.size > 0 and n_free > 0:
+            _logits(own[0][n], own[1][n], own[2][n], c, scores[0])
+            theirs = letters[2][p] if uses_their_vector else own[2][n]
+            _logits(letters[0][p], letters[1][p], theirs, c, scores[1])
+            _rank(mine, scores, marks, state, worths[r])
+        for i in seen[seen_ptr[n] : seen_ptr[n + 1]]:
+            marks[i] = 0
+    restore_denormals(before)
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _logits(table, head, vector, c, scores):
+    for f in range(c.size):
+        c[f] = head[f] * vector[f]
+    product_scores(table, c, head[c.size], scores)
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _rank(mine, scores, marks, state, worth):
+    """Set worth [2, 2] to HR and NDCG of two models, from the places of `mine` among the same unmarked items."""
+    n_items = np.uint64(marks.size)
+    others = np.empty((2, CANDIDATES), np.float32)
+    for k in range(CANDIDATES):
+        state += GAMMA
+        j = high(mix(state), n_items)
+        while marks[j]:
+            state += GAMMA
+            j = high(mix(state), n_items)
+        others[0, k], others[1, k] = scores[0, j], scores[1, j]
+    worth[:] = 0
+    for model in range(2):
+        for i in mine:
+            own = scores[model, i]
+            if own == own:  # what is no number beats nothing
+                _credit(_ahead(own, others[model]), worth[model])
+    worth /= mine.size
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _ahead(own, others):
+    """Return twice the number of better ones, ties once."""
+    ahead = np.int32(0)
+    for k in range(others.size):
+        ahead += np.int32(others[k] > own) + np.int32(others[k] >= own)
+    return ahead
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _credit(ahead, worth):
+    """Add what a place earns; it counts half where it is tied with the last one of the list."""
+    place = 1.0 + 0.5 * ahead
+    hit = min(max(CUT + 1.0 - place, 0.0), 1.0)
+    if hit > 0:
+        worth[0] += hit
+        worth[1] += hit / np.log2(place + 1.0)

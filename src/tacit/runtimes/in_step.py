@@ -1,0 +1,145 @@
+"""Gossip in step: all nodes send, then all read and learn. The calm network of the papers, as fast as it can be done.
+
+What a node computes is what `protocols.gossip` has a node compute: a law holds the two together, bit for bit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tacit.errors import DivergedError, MethodError
+from tacit.methods.base import Gossip
+from tacit.methods.gossip import Inbox
+from tacit.methods.peers import Acquaintance
+from tacit.protocols.overlay import Views, first_views, measured, offered
+from tacit.random import Key
+from tacit.runtimes.simulation import EXPLODED, Traffic
+from tacit.types import Array, Catalog, Clients, Model, offsets
+
+Overlays: TypeAlias = list[dict[str, float]]
+LOOKS = 10  # rounds between two looks at the overlay
+SHARE = 0.9  # of the free memory that a network may take
+
+
+def gossip_in_step(
+    method: Any,
+    clients: Clients,
+    catalog: Catalog,
+    key: Key,
+    traffic: Traffic | None = None,
+    threads: int = 1,
+    *,
+    start: Literal["preferential", "random"] = "preferential",
+    overlay: Overlays | None = None,
+) -> Iterator[Model]:
+    """Yield the models of all nodes after each round; their arrays go on changing."""
+    refuse_too_large(method, len(clients), catalog.n_items)
+    nodes = dict(method.init(clients, catalog, key.child("init")).private)
+    own, everybody = method.own(nodes, clients), np.arange(len(clients))
+    views = first_views(len(clients), method.config.view, start, key)
+    spare = np.empty_like(nodes["items"])
+    remembers = method.n_best > 0 and len(clients) > 1
+    judged = np.zeros((len(clients), len(clients)) if remembers else (0, 0), np.float32)
+    with ThreadPoolExecutor(threads) as pool:
+        each = (lambda work, blocks: [work(b) for b in blocks]) if threads == 1 else lambda w, b: list(pool.map(w, b))
+        for number in range(method.config.epochs):
+            inbox = inbox_of(views)
+            letters = method.letters(nodes, everybody, own)
+            before = nodes["items"]
+            worths = method.step(nodes, spare, letters, inbox, own, each)
+            spare = before
+            if remembers:
+                readers = np.repeat(everybody, np.diff(inbox.ptr))
+                judged[readers, inbox.letters] = worths
+            if traffic is not None:
+                count(traffic, views, inbox, letters.bytes_each, catalog.n_items)
+            if (number + 1) % method.config.renew_every == 0:
+                views = _renewed(method, views, judged, key, number + 1)
+            note_overlay(overlay, number + 1, method.config.epochs, views)
+            refuse_if_diverged(nodes["items"], method.config.learning_rate, number)
+            yield Model({}, nodes)
+
+
+def note_overlay(
+    overlay: Overlays | None, number: int, last: int, views: Views, alive: NDArray[np.bool_] | None = None
+) -> None:
+    """Measure the graph of peers now and then, and after the last round."""
+    if overlay is not None and (number % LOOKS == 0 or number == last):
+        overlay.append({"round": number, **asdict(measured(views, alive))})
+
+
+def inbox_of(views: Views) -> Inbox:
+    """Return who reads whose letters when everybody sends to its view, senders in order."""
+    n_nodes, view = views.shape
+    readers, senders = views.ravel(), np.repeat(np.arange(n_nodes), view)
+    sent = readers >= 0
+    readers, senders = readers[sent], senders[sent]
+    order = np.argsort(readers, kind="stable")
+    return Inbox(offsets(np.bincount(readers, minlength=n_nodes)), senders[order])
+
+
+def _renewed(method: Any, views: Views, judged: Array, key: Key, number: int) -> Views:
+    everybody, view = np.arange(len(views)), views.shape[1]
+    if not view:
+        return views
+    wanted, chance = wanted_of(method), key.child("choose", number).bits(everybody, 1)[:, 0]
+    renewed = np.full_like(views, -1)
+    nobody, nothing = everybody[:0], np.empty(0, np.float32)
+    for n, offer in enumerate(offered(key, number, everybody, everybody, wanted)):
+        known = np.flatnonzero(judged[n] > 0) if len(judged) else nobody
+        worths = judged[n][known] if len(judged) else nothing
+        chosen = method.choose(Acquaintance(known, worths, offer), chance[n])
+        renewed[n, : len(chosen)] = chosen
+    return renewed
+
+
+def wanted_of(method: Any) -> int:
+    """Return how many others a node should hear of when it chooses anew."""
+    return int(np.ceil(method.config.view + method.n_best))
+
+
+def count(traffic: Traffic, views: Views, inbox: Inbox, size: int, n_items: int) -> None:
+    """Count the letters of a round."""
+    sent, received = (views >= 0).sum(axis=1), np.diff(inbox.ptr)
+    traffic.rounds += 1
+    traffic.negatives += sent * n_items
+    traffic.bytes_up += sent * size
+    traffic.bytes_down += received * size
+
+
+def refuse_too_large(method: Gossip, n_nodes: int, n_items: int) -> None:
+    """Refuse a network whose models would not fit into memory, before anything is made."""
+    needed, free = method.memory(n_nodes, n_items), free_memory()
+    if needed > SHARE * free:
+        raise MethodError(
+            f"{n_nodes:,} nodes that hold {n_items:,} items each need {needed / 1e9:.1f} GB, but {free / 1e9:.1f} GB "
+            "are free.",
+            "Every node holds a whole model: take fewer people or items (data.min_per_item), or lower method.factors.",
+        )
+
+
+def free_memory() -> float:
+    """Return the bytes that can be had without swapping; infinity where the system does not say."""
+    try:
+        lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
+    except OSError:
+        return float("inf")
+    found = next((line for line in lines if line.startswith("MemAvailable:")), None)
+    return float("inf") if found is None else 1024.0 * int(found.split()[1])
+
+
+def refuse_if_diverged(items: NDArray[np.float32], learning_rate: float, number: int) -> None:
+    """Stop when a number of any model has run away."""
+    largest = float(max(items.max(initial=0.0), -items.min(initial=0.0)))
+    if not largest < EXPLODED:
+        raise DivergedError(
+            f"Learning diverged in round {number + 1}: a learnt number reached {largest:.3g}.",
+            f"Lower method.learning_rate (now {learning_rate:g}).",
+        )

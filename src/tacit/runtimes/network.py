@@ -1,0 +1,247 @@
+"""Gossip as a network really is: every node has its own clock, letters take time or get lost, nodes come and go.
+
+Time is a queue of events, and every draw of it is keyed, so a run is the same each time. Nodes are driven through the
+functions of `protocols.gossip` and see nothing but what is sent to them. With equal periods, no delay, no loss and
+nobody leaving, this is the round mode of the papers: then `runtimes.in_step` computes the same numbers faster.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from itertools import count
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field, PositiveFloat
+
+from tacit.methods.base import Gossip
+from tacit.protocols.gossip import Node, answered, forget, read, renew, rest, send
+from tacit.protocols.lies import LIES
+from tacit.protocols.overlay import first_views, offered
+from tacit.random import Key
+from tacit.runtimes.in_step import (
+    Overlays,
+    gossip_in_step,
+    note_overlay,
+    refuse_if_diverged,
+    refuse_too_large,
+    wanted_of,
+)
+from tacit.runtimes.simulation import Traffic
+from tacit.types import Array, Catalog, Clients, Config, Model
+from tacit.updates import Letters
+
+COMES_OR_GOES, REST, LOOK, TICK, DELIVER = range(5)  # what happens first at equal times
+
+
+class NetworkConfig(Config):
+    """How far a network of nodes is from the calm one of equal rounds. Times are in rounds: the usual period is 1."""
+
+    start: Literal["preferential", "random"] = Field("preferential", description="how the first views come about")
+    uneven: float = Field(0.0, ge=0, lt=1, description="periods of nodes lie within 1 - uneven and 1 + uneven")
+    staggered: bool = Field(False, description="nodes begin at any time of the first round, not all at once")
+    delay: float = Field(0.0, ge=0, description="mean time a letter travels (exponential), besides its bytes")
+    bandwidth: tuple[PositiveFloat, ...] = Field(
+        (), description="classes of links, in letters per round: each node is in one of them; none: no limit"
+    )
+    effort: tuple[PositiveFloat, ...] = Field(
+        (), description="classes of devices: the time reading a letter takes; letters wait; none: no time at all"
+    )
+    loss: float = Field(0.0, ge=0, lt=1, description="share of letters that get lost")
+    leaving: float = Field(0.0, ge=0, lt=1, description="share of nodes that go in each round")
+    crashing: float = Field(0.5, ge=0, le=1, description="share of those that go without a word")
+    away: float = Field(5.0, gt=0, description="mean time until one who went is back, with what it had learnt")
+    late: float = Field(0.0, ge=0, lt=1, description="share of nodes that join only during the first half")
+    liars: float = Field(0.0, ge=0, lt=1, description="share of nodes that send lies")
+    lie: Literal["noise", "flip", "promote"] = Field("noise", description="what liars send")
+    promoted: int = Field(0, ge=0, description="the item that liars promote, by its place in the catalogue")
+
+    @property
+    def is_calm(self) -> bool:
+        """Whether the rounds of the papers say the same."""
+        return not (
+            self.uneven or self.staggered or self.delay or self.bandwidth or self.effort or self.loss
+            or self.leaving or self.late or self.liars
+        )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Talk:
+    """How nodes reach each other, in how many threads they work, and where the shape of their network is noted."""
+
+    network: NetworkConfig = field(default_factory=NetworkConfig)
+    threads: int = 1
+    overlay: Overlays | None = None
+
+
+def gossiped(
+    method: Gossip, clients: Clients, catalog: Catalog, key: Key, talk: Talk, traffic: Traffic | None = None
+) -> Iterator[Model]:
+    """Yield the models of all nodes after each round: in step if the network is calm, otherwise event by event."""
+    network, overlay = talk.network, talk.overlay
+    if network.is_calm:
+        return gossip_in_step(
+            method, clients, catalog, key, traffic, talk.threads, start=network.start, overlay=overlay
+        )
+    return gossip_in_time(method, clients, catalog, key, network, traffic, overlay)
+
+
+def gossip_in_time(
+    method: Gossip,
+    clients: Clients,
+    catalog: Catalog,
+    key: Key,
+    config: NetworkConfig,
+    traffic: Traffic | None = None,
+    overlay: Overlays | None = None,
+) -> Iterator[Model]:
+    """Yield the models of all nodes after each round of time; somebody who is away has the model she left with."""
+    refuse_too_large(method, len(clients), catalog.n_items)
+    network = _Network(method, clients, catalog, key, config, traffic or Traffic.none(len(clients)))
+    for number in range(method.config.epochs):
+        network.run_until_look()
+        model = network.models()
+        refuse_if_diverged(model.private["items"], method.config.learning_rate, number)
+        note_overlay(overlay, number + 1, method.config.epochs, network.views(), network.alive)
+        yield model
+
+
+class _Network:
+    """The queue of events. It knows every node; no node knows it."""
+
+    def __init__(
+        self, method: Gossip, clients: Clients, catalog: Catalog, key: Key, config: NetworkConfig, traffic: Traffic
+    ) -> None:
+        self.method, self.key, self.config, self.traffic = method, key, config, traffic
+        self.n_items, n = catalog.n_items, len(clients)
+        everybody = np.arange(n)
+        first = method.init(clients, catalog, key.child("init")).private
+        views = first_views(n, method.config.view, config.start, key)
+        self.nodes = []
+        for at in range(n):
+            mine = {name: array[at : at + 1].copy() for name, array in first.items()}
+            own = method.own(mine, clients.take([at]))
+            self.nodes.append(Node(at, mine, own, [int(peer) for peer in views[at] if peer >= 0]))
+        draws = key.child("network").uniform(everybody, 6)
+        self.period = 1.0 + config.uneven * (2.0 * draws[:, 0] - 1.0)
+        self.link = _classes(config.bandwidth, draws[:, 1], np.inf)
+        self.effort = _classes(config.effort, draws[:, 2], 0.0)
+        self.lies = _some(draws[:, 3], config.liars)
+        self.busy = np.zeros(n)
+        self.alive = np.ones(n, np.bool_)
+        self.session = np.zeros(n, np.int64)  # how often each has come: what was meant for an earlier one is void
+        self.pushed = count()  # tells events apart that are alike in everything else
+        self.queue: list[tuple[Any, ...]] = []
+        late = _some(draws[:, 4], config.late)
+        for at in range(n):
+            begin = draws[at, 5] * (0.5 * method.config.epochs if late[at] else float(config.staggered))
+            if late[at]:
+                self.alive[at] = False
+                self._push(begin, COMES_OR_GOES, at, 0)
+            else:
+                self._push(begin, TICK, at, 0)
+                self._next_leave(at, begin)
+        for number in range(1, method.config.epochs + 1):
+            self._push(float(number), LOOK, 0, 0)
+
+    def _push(self, time: float, kind: int, at: int, other: int, *more: Any) -> None:
+        heapq.heappush(self.queue, (time, kind, at, other, next(self.pushed), *more))
+
+    def _next_leave(self, at: int, now: float) -> None:
+        """Decide when a node will go: each round it does with the same probability."""
+        if self.config.leaving:
+            draw = float(self.key.child("leave", int(self.session[at])).uniform(np.array([at]), 1)[0, 0])
+            self._push(now + np.log1p(-draw) / np.log1p(-self.config.leaving), COMES_OR_GOES, at, int(self.session[at]))
+
+    def run_until_look(self) -> None:
+        """Let time pass until the next look."""
+        while True:
+            time, kind, at, other, _, *more = heapq.heappop(self.queue)
+            if kind == LOOK:
+                return
+            if kind == DELIVER:
+                self._deliver(time, at, other, *more)
+            elif other == self.session[at]:  # otherwise meant for somebody who has gone since
+                {COMES_OR_GOES: self._come_or_go, REST: self._rest, TICK: self._tick}[kind](time, at)
+
+    def _rest(self, time: float, at: int) -> None:
+        rest(self.method, self.nodes[at])
+
+    def _tick(self, time: float, at: int) -> None:
+        """A node's period begins: new peers if it is time, then its letters go out."""
+        node, method = self.nodes[at], self.method
+        if len(self.nodes) > 1 and ((node.ticks and node.ticks % method.config.renew_every == 0) or not node.view):
+            one, number = np.array([at]), node.ticks
+            offer = offered(self.key, number, one, np.flatnonzero(self.alive), wanted_of(method))[0]
+            renew(method, node, offer, self.key.child("choose", number).bits(one, 1)[0, 0])
+        letter = send(method, node)
+        if self.lies[at]:
+            chance = self.key.child("lie", node.ticks, at)
+            letter = LIES[self.config.lie](letter, self.config.promoted, chance)
+        size = letter.bytes_each
+        self.traffic.rounds[at] += 1
+        for place, peer in enumerate(node.view):
+            self.traffic.bytes_up[at] += size
+            self.traffic.negatives[at] += self.n_items
+            draw = self.key.child("letter", node.ticks, at).uniform(np.array([place]), 2)[0]
+            arrives = time - self.config.delay * np.log1p(-draw[0]) + (place + 1) / min(self.link[at], self.link[peer])
+            self._push(float(arrives), DELIVER, peer, at, letter, bool(draw[1] < self.config.loss))
+        for kind in (REST, TICK):
+            self._push(time + self.period[at], kind, at, int(self.session[at]))
+
+    def _deliver(self, time: float, at: int, sender: int, letter: Letters, lost: bool) -> None:
+        """A letter arrives: it waits while its reader is busy, and its sender learns whether it came through."""
+        if self.alive[at] and not lost and self.busy[at] > time:
+            self._push(float(self.busy[at]), DELIVER, at, sender, letter, lost)
+            return
+        arrived = bool(self.alive[at]) and not lost
+        if arrived:
+            self.busy[at] = time + self.effort[at]
+            self.traffic.bytes_down[at] += letter.bytes_each
+            read(self.method, self.nodes[at], letter)
+        if self.alive[sender]:
+            answered(self.nodes[sender], at, arrived)
+
+    def _come_or_go(self, time: float, at: int) -> None:
+        self.session[at] += 1
+        draws = self.key.child("come", int(self.session[at])).uniform(np.array([at]), 2)[0]
+        if self.alive[at]:
+            self.alive[at] = False
+            if draws[1] >= self.config.crashing:  # it says goodbye to those it knows
+                for peer in self.nodes[at].senders | set(self.nodes[at].view):
+                    forget(self.nodes[peer], at)
+            self._push(time - self.config.away * np.log1p(-draws[0]), COMES_OR_GOES, at, int(self.session[at]))
+        else:
+            self.alive[at] = True
+            self._push(time, TICK, at, int(self.session[at]))
+            self._next_leave(at, time)
+
+    def views(self) -> NDArray[np.int64]:
+        """Return everybody's view, for the statistics of the overlay."""
+        widest = max(1, *(len(node.view) for node in self.nodes)) if len(self.nodes) > 1 else 0
+        table = np.full((len(self.nodes), widest), -1, np.int64)
+        for node in self.nodes:
+            table[node.id, : len(node.view)] = node.view
+        return table
+
+    def models(self) -> Model:
+        """Return a copy of what all nodes hold."""
+        names = self.nodes[0].nodes
+        return Model({}, {name: np.concatenate([node.nodes[name] for node in self.nodes]) for name in names})
+
+
+def _classes(values: tuple[float, ...], draws: NDArray[np.float64], none: float) -> NDArray[np.float64]:
+    if not values:
+        return np.full(len(draws), none)
+    found: NDArray[np.float64] = np.array(values)[(draws * len(values)).astype(int)]
+    return found
+
+
+def _some(draws: Array, share: float) -> NDArray[np.bool_]:
+    """Return who is among a share of all: those with the smallest draws, to the nearest whole number."""
+    chosen = np.zeros(len(draws), np.bool_)
+    chosen[np.argsort(draws, kind="stable")[: int(np.floor(share * len(draws) + 0.5))]] = True
+    return chosen
