@@ -6,6 +6,7 @@ A round, as the device sees it:
     release   her settings are read once more, the entry is marked, and only then are there bytes to send
     sent      or `not_sent`: what the transport says
 
+What an answer made of her private part is kept when the next message says that it counted, and undone otherwise.
 Each round is answered once: asked again, also after a crash, the device gives the very same bytes. A request for a
 round gone by, or for the last round with another model, is refused.
 """
@@ -29,7 +30,7 @@ from tacit.device.membership import Answer, Membership
 from tacit.device.settings import Sharing, find_item
 from tacit.device.store import Store
 from tacit.device.vault import Cost
-from tacit.errors import ConsentError, DeviceError, MethodError, WireError
+from tacit.errors import ConsentError, DeviceError, DivergedError, MethodError, WireError
 from tacit.protocols.federated import device_round
 from tacit.random import Key
 from tacit.runtimes.learning import one_blas_thread
@@ -169,6 +170,7 @@ class Device:
         request = member.read(content)
         with self._store.transaction():
             self._refuse_if_left()
+            member.settle(request.counted)
             member.keep_model(content)
         return request
 
@@ -194,12 +196,15 @@ class Device:
         clients = self.history.clients(lane, catalog)
         if not len(clients.items):
             raise ConsentError("There is nothing to learn from: the history is empty.", "Add to it first.")
-        private = member.private() or self._first_private(clients, key)
+        counts = last is not None and last.round == request.counted
+        before = (member.learnt() if counts else member.private()) or self._first_private(clients, key)
         stages = (sharing.stage(lane, catalog), *federation.stages)
         with one_blas_thread():
             message, moved = device_round(
-                federation.built, stages, federation.ring, request.shared, private, clients, key, request.round
+                federation.built, stages, federation.ring, request.shared, before, clients, key, request.round
             )
+        if len(message.withheld):
+            raise DivergedError("What was learnt does not fit the ring; nothing is sent.", "The model has run away.")
         answer = write_update(federation, request.round, message)
         shapes = {name: request.shared[name].shape for name in federation.built.tables}
         with self._store.transaction():
@@ -207,7 +212,8 @@ class Device:
             self._refuse_if_silent(self.sharing, sharing)
             rows = Spoken.of(message, shapes, catalog)
             entry = self.ledger.write(self._now(), member.to, request.round, rows, answer, masked=False)
-            member.keep_private(moved)
+            member.settle(request.counted)
+            member.keep_learnt(moved)
             member.keep_model(content)
             member.keep_answer(Answer(entry, request.round, digest, answer))
         return entry
@@ -264,7 +270,8 @@ class Device:
         clients = self.history.clients(lane, member.catalog)
         if not len(clients.items):
             raise MethodError("The history is empty: there is nothing to recommend from.", "Add to it first.")
-        model = Model(last.shared, member.private() or self._first_private(clients, key))
+        private = member.learnt() or member.private() or self._first_private(clients, key)
+        model = Model(last.shared, private)
         hidden = set(self.hidden)
         counter = Recommender(
             member.federation.method,

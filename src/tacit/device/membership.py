@@ -14,7 +14,7 @@ from tacit.runtimes.federation import Federation
 from tacit.runtimes.wire import Request, pack, read_request, read_welcome, unpack
 from tacit.types import Array, Catalog
 
-PLACES = ("welcome", "address", "model", "private", "outbox")
+PLACES = ("welcome", "address", "carrier", "model", "private", "learnt", "outbox")
 
 
 @dataclass(frozen=True)
@@ -104,13 +104,26 @@ class Membership:
         self._store.put("model", content)
 
     def private(self) -> dict[str, Array] | None:
-        """Return her part of the model, if she has learnt already."""
-        content = self._store.get("private")
-        return None if content is None else unpack(content)
+        """Return her part of the model as the answers that counted made it."""
+        return self._arrays("private")
 
-    def keep_private(self, private: Mapping[str, Array]) -> None:
-        """Keep her part of the model, inside a transaction."""
-        self._store.put("private", pack(private))
+    def learnt(self) -> dict[str, Array] | None:
+        """Return her part of the model as the last answer made it, whether it counts or not."""
+        return self._arrays("learnt")
+
+    def settle(self, counted: int) -> None:
+        """Keep what the last answer made, if it was counted, inside a transaction."""
+        answer, learnt = self.answer(), self._store.get("learnt")
+        if answer is not None and learnt is not None and answer.round == counted:
+            self._store.put("private", learnt)
+
+    def keep_learnt(self, learnt: Mapping[str, Array]) -> None:
+        """Keep what an answer made until it is known whether it counts, inside a transaction."""
+        self._store.put("learnt", pack(learnt))
+
+    def _arrays(self, place: str) -> dict[str, Array] | None:
+        content = self._store.get(place)
+        return None if content is None else unpack(content)
 
     def answer(self) -> Answer | None:
         """Return the message of the last round that was answered."""

@@ -43,11 +43,16 @@ Shared: TypeAlias = Mapping[str, Array]
 
 @dataclass(frozen=True)
 class Request:
-    """A shared model as it was in a round; `learn` says whether an answer is wanted."""
+    """A shared model as it was in a round; `learn` says whether an answer is wanted.
+
+    `counted` is the last round in which an answer of the receiver was added, -1 if none was: what a device learnt for
+    an answer that came too late is undone, as if it had never been asked.
+    """
 
     round: int
     shared: Shared
     learn: bool
+    counted: int = -1
 
 
 def write_welcome(federation: Federation, catalog: Catalog) -> bytes:
@@ -80,14 +85,18 @@ def read_welcome(content: bytes) -> tuple[Federation, Catalog]:
 def write_request(federation: Federation, request: Request) -> bytes:
     """Write a shared model, with or without the wish for an answer."""
     kind = REQUEST if request.learn else MODEL
-    return _message(kind, federation.digest, request.round, pack(request.shared))
+    body = struct.pack("<i", request.counted) + pack(request.shared)
+    return _message(kind, federation.digest, request.round, body)
 
 
 def read_request(federation: Federation, content: bytes) -> Request:
     """Read a shared model of this federation; whether its arrays are the expected ones is for the federation to say."""
     kind, digest, number, body = _opened(content, (REQUEST, MODEL))
     _same(digest, federation)
-    return Request(number, unpack(body), kind == REQUEST)
+    (counted,) = struct.unpack("<i", _Reader(body).take(4))
+    if not -1 <= counted < number + (kind == MODEL):
+        raise WireError(f"Round {counted} cannot have been counted before round {number}.", _AGAIN)
+    return Request(number, unpack(body[4:]), kind == REQUEST, counted)
 
 
 def write_update(federation: Federation, number: int, message: Outgoing) -> bytes:

@@ -48,10 +48,18 @@ def first_shared(federation: Federation, catalog: Catalog = CATALOG, seed: int =
 
 
 def request(
-    federation: Federation, number: int, shared: Mapping[str, Array] | None = None, *, learn: bool = True
+    federation: Federation,
+    number: int,
+    shared: Mapping[str, Array] | None = None,
+    *,
+    learn: bool = True,
+    counted: int | None = None,
 ) -> bytes:
+    """A request in which the round before counted, unless it is said otherwise."""
     model = first_shared(federation) if shared is None else shared
-    return write_request(federation, Request(number, federation.sent(model), learn))
+    return write_request(
+        federation, Request(number, federation.sent(model), learn, number - 1 if counted is None else counted)
+    )
 
 
 def made(

@@ -100,7 +100,7 @@ def base(tmp_path: Path) -> Path:
 def private_of(path: Path) -> np.ndarray:
     with Device.open(path, PASSPHRASE, noon) as device:
         assert device.membership is not None
-        private = device.membership.private()
+        private = device.membership.learnt()
     assert private is not None
     return np.asarray(private["p"])
 

@@ -40,7 +40,7 @@ def test_nothing_about_her_stands_in_the_file_in_the_clear(path: Path) -> None:
         entry = device.learn(request(founded(), 0))
         content = device.release(entry)
         device.hide("Pine Park")
-        private = device.membership.private() if device.membership else None
+        private = device.membership.learnt() if device.membership else None
         while_open = everything(path)
     assert private is not None
     at_rest = everything(path)
@@ -292,10 +292,26 @@ def test_it_learns_what_a_cohort_of_one_learns_in_a_simulation(path: Path, metho
                 order = np.lexsort((*numbers.T[::-1], ids))
                 assert np.array_equal(read.tables[name][1], ids[order])
                 assert np.array_equal(read.tables[name][2], numbers[order])
-            stored = device.membership.private() if device.membership else {}
+            stored = device.membership.learnt() if device.membership else {}
             assert stored is not None
             for name, array in private.items():
                 assert np.array_equal(stored[name], array)
+
+
+def test_what_did_not_count_is_undone(path: Path, tmp_path: Path) -> None:
+    federation = founded()
+    with made(path, seed=7, lane=2) as device, made(tmp_path / "other.db", seed=7, lane=2) as other:
+        for number in (0, 1, 2):  # the answer to round 1 comes too late
+            counted = 0 if number == 2 else number - 1
+            device.release(device.learn(request(federation, number, counted=counted)))
+        lost = [other.learn(request(federation, number, counted=0 if number else -1)) for number in (0, 2)]
+        assert device.release(3) == other.release(lost[-1])
+        device.receive(request(federation, 3, learn=False, counted=2))
+        assert device.membership is not None
+        private, learnt = device.membership.private(), device.membership.learnt()
+        assert private is not None
+        assert learnt is not None
+        assert np.array_equal(private["p"], learnt["p"])
 
 
 def test_two_devices_never_draw_alike(tmp_path: Path) -> None:

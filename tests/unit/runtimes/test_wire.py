@@ -76,7 +76,10 @@ def test_an_update_comes_back_and_its_order_tells_nothing(federation: Federation
 
 def test_a_model_and_a_welcome_come_back() -> None:
     read = wire.read_request(FPL, REQUEST)
-    assert (read.round, read.learn) == (3, True)
+    assert (read.round, read.learn, read.counted) == (3, True, -1)
+    for counted in (-2, 3):
+        with pytest.raises(WireError, match="counted"):
+            wire.read_request(FPL, wire.write_request(FPL, wire.Request(3, SHARED, True, counted)))
     assert read.shared.keys() == SHARED.keys()
     for name, array in SHARED.items():
         assert np.array_equal(read.shared[name], array)
