@@ -167,7 +167,12 @@ class Device:
     def receive(self, content: bytes) -> Request:
         """Keep a model that was sent here, to recommend from."""
         member = self._joined
-        request = member.read(content)
+        request, last = member.read(content), member.model()
+        if last is not None and request.round < last.round:
+            raise WireError(
+                f"A newer model is here already: of round {last.round}, not {request.round}.",
+                "Its sender repeats an old message. Nothing was changed.",
+            )
         with self._store.transaction():
             self._refuse_if_left()
             member.settle(request.counted)

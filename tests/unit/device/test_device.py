@@ -6,15 +6,15 @@ import json
 import resource
 import signal
 import sqlite3
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 from small_field import CATALOG, CHEAP, NAMES, PASSPHRASE, first_shared, founded, made, noon, request
 
-from tacit.device import Cost, Device, Sharing
+from tacit.device import Cost, Device, Sharing, store
 from tacit.device.history import Entry
-from tacit.device.store import VERSION, Store
 from tacit.device.vault import Lock, Vault
 from tacit.errors import ConsentError, DataError, DeviceError, MethodError, WireError
 from tacit.protocols.federated import device_round
@@ -152,7 +152,7 @@ def test_a_cut_file_a_foreign_file_and_a_missing_one(path: Path, tmp_path: Path)
 def test_a_newer_file_is_refused_and_left_alone(path: Path) -> None:
     made(path).close()
     with sqlite3.connect(path) as connection:
-        connection.execute("INSERT INTO versions VALUES (?)", (VERSION + 1,))
+        connection.execute("INSERT INTO versions VALUES (?)", (store.FILE.version + 1,))
     connection.close()
     before = path.read_bytes()
     with pytest.raises(DeviceError, match="newer version"):
@@ -162,9 +162,8 @@ def test_a_newer_file_is_refused_and_left_alone(path: Path) -> None:
 
 def test_an_older_file_is_brought_up_to_date(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     made(path).close()
-    more = (*Store.open.__globals__["MIGRATIONS"], "CREATE TABLE later (x);")
-    monkeypatch.setattr("tacit.device.store.MIGRATIONS", more)
-    monkeypatch.setattr("tacit.device.store.VERSION", len(more))
+    more = (*store.MIGRATIONS, "CREATE TABLE later (x);")
+    monkeypatch.setattr(store, "FILE", replace(store.FILE, migrations=more))
     with Device.open(path, PASSPHRASE) as device:
         assert len(device.history) == 4
         device._store.connection.execute("SELECT * FROM later")

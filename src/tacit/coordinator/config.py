@@ -1,0 +1,21 @@
+"""How a coordinator runs its rounds."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from tacit.protocols.robust import RobustConfig
+from tacit.types import Config
+
+
+class RoundRules(Config):
+    """How many are asked, how long is waited, and when a round is given up. Every wait is finite."""
+
+    rounds: int = Field(10, ge=1, description="rounds in all")
+    clients_per_round: int = Field(0, ge=0, description="answers wanted in a round; 0: of all who are there")
+    quorum: int = Field(1, ge=1, description="devices that must be there before a round begins")
+    minimum: int = Field(1, ge=1, description="answers below which a round is abandoned")
+    over_selection: float = Field(0.0, ge=0, le=4, description="ask so many more, as a share of those wanted")
+    deadline: float = Field(60.0, gt=0, le=86_400, description="seconds that a round waits for answers")
+    patience: float = Field(600.0, gt=0, le=604_800, description="seconds that the coordinator waits for a quorum")
+    robust: RobustConfig | None = Field(None, description="a rule that bears with liars, over sums of groups")

@@ -1,0 +1,203 @@
+"""The journal: what a coordinator must not forget. The model after each finished round, who is enrolled, what happened.
+
+It holds nothing of what a single device sent: answers are added in memory and gone when the round is.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from tacit.errors import StorageError
+from tacit.runtimes.database import Kind, connected
+from tacit.runtimes.federation import Federation, digest_of
+from tacit.runtimes.wire import pack, read_welcome, unpack, write_welcome
+from tacit.types import Array, Catalog
+
+MIGRATIONS = (
+    """
+    CREATE TABLE facts (name TEXT PRIMARY KEY, value BLOB NOT NULL) WITHOUT ROWID;
+    CREATE TABLE devices (
+        number INTEGER PRIMARY KEY AUTOINCREMENT, key BLOB NOT NULL UNIQUE, counted INTEGER NOT NULL DEFAULT -1,
+        revoked INTEGER NOT NULL DEFAULT 0
+    );
+    CREATE TABLE invitations (digest TEXT PRIMARY KEY, expires INTEGER NOT NULL) WITHOUT ROWID;
+    CREATE TABLE models (round INTEGER PRIMARY KEY, content BLOB NOT NULL);
+    CREATE TABLE rounds (
+        number INTEGER PRIMARY KEY, state TEXT NOT NULL, asked INTEGER NOT NULL, answered INTEGER NOT NULL,
+        refused INTEGER NOT NULL, lost INTEGER NOT NULL, bytes_up INTEGER NOT NULL, bytes_down INTEGER NOT NULL,
+        seconds REAL NOT NULL
+    );
+    """,
+)
+FILE = Kind(0x54434A4E, "a coordinator's journal", MIGRATIONS, StorageError, "Restore a copy of it.")
+KEPT_MODELS = 3
+
+
+@dataclass(frozen=True)
+class Round:
+    """What happened in a round, in counts."""
+
+    number: int
+    state: str  # finished or abandoned
+    asked: int
+    answered: int
+    refused: int
+    lost: int
+    bytes_up: int
+    bytes_down: int
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Enrolled:
+    """A device that may take part."""
+
+    number: int
+    key: bytes  # its public key, as the carrier knows it
+    counted: int  # the last round in which its answer was added
+    revoked: bool
+
+
+class Journal:
+    """An open journal."""
+
+    def __init__(self, path: Path, federation: Federation, catalog: Catalog) -> None:
+        self.path, self.federation, self.catalog = path, federation, catalog
+        self._connection = connected(path)
+
+    @classmethod
+    def create(cls, path: Path, federation: Federation, catalog: Catalog, seed: int | None = None) -> Journal:
+        """Found a federation; `seed` is for tests that compare with a simulation."""
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        try:
+            os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+        except FileExistsError:
+            raise StorageError(f"'{path}' exists already.", "Open it, or choose another folder.") from None
+        try:
+            with FILE.complaints(path):
+                connection = FILE.make(path)
+                root = secrets.randbits(63) if seed is None else seed
+                facts = (("welcome", write_welcome(federation, catalog)), ("seed", str(root).encode()))
+                connection.executemany("INSERT INTO facts VALUES (?, ?)", facts)
+                connection.execute("COMMIT")
+                connection.close()
+        except BaseException:
+            path.unlink(missing_ok=True)
+            raise
+        return cls(path, federation, catalog)
+
+    @classmethod
+    def open(cls, path: Path) -> Journal:
+        """Go on with a federation."""
+        if not path.is_file():
+            raise StorageError(f"There is no journal '{path}'.", "Start the coordinator: tacit serve.")
+        with FILE.complaints(path):
+            connection = connected(path)
+            try:
+                FILE.check(path, connection)
+                FILE.upgrade(connection)
+                (welcome,) = connection.execute("SELECT value FROM facts WHERE name = 'welcome'").fetchone()
+            finally:
+                connection.close()
+        return cls(path, *read_welcome(welcome))
+
+    def close(self) -> None:
+        """Let the file go."""
+        self._connection.close()
+
+    @contextmanager
+    def _transaction(self) -> Iterator[None]:
+        with FILE.transaction(self.path, self._connection):
+            yield
+
+    @property
+    def welcome(self) -> bytes:
+        """What a device needs to join."""
+        return write_welcome(self.federation, self.catalog)
+
+    @property
+    def seed(self) -> int:
+        """Where the coordinator's own draws come from."""
+        return int(self._connection.execute("SELECT value FROM facts WHERE name = 'seed'").fetchone()[0])
+
+    # --- rounds -------------------------------------------------------------------------------------------------------
+
+    def rounds(self) -> list[Round]:
+        """Return what happened, round by round."""
+        with FILE.complaints(self.path):
+            return [Round(*row) for row in self._connection.execute("SELECT * FROM rounds ORDER BY number")]
+
+    @property
+    def next_round(self) -> int:
+        """The number of the round that comes next."""
+        with FILE.complaints(self.path):
+            return int(self._connection.execute("SELECT coalesce(max(number) + 1, 0) FROM rounds").fetchone()[0])
+
+    def model(self) -> dict[str, Array] | None:
+        """Return the model after the last finished round, none before the first."""
+        with FILE.complaints(self.path):
+            row = self._connection.execute("SELECT content FROM models ORDER BY round DESC LIMIT 1").fetchone()
+        return None if row is None else unpack(row[0])
+
+    def finish(self, happened: Round, shared: dict[str, Array], counted: Iterable[int]) -> None:
+        """Close a round whose sum was applied: model, statistics and whose answers counted, all or nothing."""
+        with self._transaction():
+            self._note(happened)
+            self._connection.execute("INSERT INTO models VALUES (?, ?)", (happened.number, pack(shared)))
+            self._connection.execute(
+                "DELETE FROM models WHERE round NOT IN (SELECT round FROM models ORDER BY round DESC LIMIT ?)",
+                (KEPT_MODELS,),
+            )
+            changes = [(happened.number, number) for number in counted]
+            self._connection.executemany("UPDATE devices SET counted = ? WHERE number = ?", changes)
+
+    def abandon(self, happened: Round) -> None:
+        """Close a round that too few answered: nothing was added."""
+        with self._transaction():
+            self._note(happened)
+
+    def _note(self, happened: Round) -> None:
+        values = tuple(asdict(happened).values())
+        self._connection.execute(f"INSERT INTO rounds VALUES ({', '.join('?' * len(values))})", values)
+
+    # --- who may take part --------------------------------------------------------------------------------------------
+
+    def devices(self) -> list[Enrolled]:
+        """Return all devices that were ever enrolled."""
+        with FILE.complaints(self.path):
+            found = self._connection.execute("SELECT number, key, counted, revoked FROM devices ORDER BY number")
+            return [Enrolled(number, key, counted, bool(revoked)) for number, key, counted, revoked in found]
+
+    def invite(self, expires: int) -> str:
+        """Make a word that enrols one device, once, until `expires` (unix seconds)."""
+        word = secrets.token_urlsafe(24)
+        with self._transaction():
+            self._connection.execute("INSERT INTO invitations VALUES (?, ?)", (digest_of(word.encode()), expires))
+        return word
+
+    def enrol(self, word: str, key: bytes, now: int) -> int | None:
+        """Enrol a device by its invitation; none if the word is wrong, used or expired. Twice with one key is fine."""
+        with self._transaction():
+            known = self._connection.execute("SELECT number, revoked FROM devices WHERE key = ?", (key,)).fetchone()
+            if known is not None:
+                return None if known[1] else int(known[0])
+            spent = self._connection.execute(
+                "DELETE FROM invitations WHERE digest = ? AND expires > ?", (digest_of(word.encode()), now)
+            )
+            if spent.rowcount != 1:
+                return None
+            return self.add(key)
+
+    def add(self, key: bytes) -> int:
+        """Enrol a device whose key is at hand; return its number."""
+        return int(self._connection.execute("INSERT INTO devices (key) VALUES (?)", (key,)).lastrowid or 0)
+
+    def revoke(self, number: int) -> bool:
+        """Ask a device no more; say whether there was one."""
+        with self._transaction():
+            return self._connection.execute("UPDATE devices SET revoked = 1 WHERE number = ?", (number,)).rowcount == 1
