@@ -10,6 +10,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from tacit.data.clock import Where, to_seconds
+from tacit.data.graph_files import GraphFile, read_triples
 from tacit.errors import DataError
 from tacit.types import Array, Catalog, Interactions, Labels, Triples, Vocabulary, offsets
 
@@ -77,7 +78,7 @@ class Tables:
 
     log: pl.DataFrame
     items: pl.DataFrame | None = None
-    graph: Graph | None = None
+    graph: Graph | GraphFile | None = None
     columns: Mapping[str, str] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
     before_1970: bool = False  # only where a named dataset is known to hold such dates
@@ -167,7 +168,7 @@ def _parts(column: pl.Series, where: Where) -> NDArray[np.int8]:
     return codes.to_numpy()
 
 
-def describe_items(item_ids: Vocabulary, items: pl.DataFrame | None, graph: Graph | None) -> Catalog:
+def describe_items(item_ids: Vocabulary, items: pl.DataFrame | None, graph: Graph | GraphFile | None) -> Catalog:
     """Build the catalogue of the items that occur; what else the table knows is left out."""
     if items is None:
         return Catalog(item_ids, graph=None if graph is None else _triples(item_ids, graph))
@@ -209,8 +210,11 @@ def _categories(n_items: int, at: Array, column: pl.Series) -> Labels:
     return Labels(offsets(np.bincount(rows["item"].to_numpy(), minlength=n_items)), ids, names.to_list())
 
 
-def _triples(item_ids: Vocabulary, graph: Graph) -> Triples:
-    triples, links = graph.triples.cast(pl.String), graph.links
+def _triples(item_ids: Vocabulary, graph: Graph | GraphFile) -> Triples:
+    links = graph.links
+    if isinstance(graph, GraphFile):
+        return read_triples(graph.path, _linked(item_ids, links), graph.hops, graph.skip)
+    triples = graph.triples.cast(pl.String)
     entities = pl.concat([triples["head"], triples["tail"], links["entity"].cast(pl.String)]).unique().sort()
     relations = triples["relation"].unique().sort()
     index = pl.Enum(entities)
@@ -226,3 +230,11 @@ def _triples(item_ids: Vocabulary, graph: Graph) -> Triples:
         relations.to_list(),
         item_entity,
     )
+
+
+def _linked(item_ids: Vocabulary, links: pl.DataFrame) -> pl.Series:
+    """Return the entity of each item, null where it has none."""
+    at = _positions(item_ids, links["item"])
+    named = links.with_columns(at=pl.Series(at)).filter(pl.col("at") >= 0).unique("at", keep="last")
+    every = pl.DataFrame({"at": np.arange(len(item_ids))})
+    return every.join(named, on="at", how="left", maintain_order="left")["entity"].cast(pl.String)

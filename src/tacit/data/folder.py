@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import replace
+import gzip
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +14,7 @@ import polars as pl
 from tacit.data.clock import Where
 from tacit.data.dataset import Graph, Tables
 from tacit.data.files import is_readable, read_file
+from tacit.data.graph_files import GraphFile, is_ntriples
 from tacit.errors import DataError
 
 _PARTS = {"train": "train", "training": "train", "valid": "validation", "validation": "validation", "val": "validation"}
@@ -19,14 +22,24 @@ _PARTS |= {"dev": "validation", "test": "test", "testing": "test"}
 _FACTS = {"item": "item", "title": "title", "genres": "category", "category": "category", "lat": "lat", "lon": "lon"}
 
 
-def read_folder(folder: Path, mapping: Mapping[str, str], graph: bool) -> tuple[Tables, Where]:
+@dataclass(frozen=True)
+class GraphWish:
+    """Which knowledge graph is wanted: a file's, or the folder's own; and how much of it."""
+
+    file: Path | None
+    links: Path | None
+    hops: int
+    skip: Sequence[str]
+
+
+def read_folder(folder: Path, mapping: Mapping[str, str], graph: GraphWish | None) -> tuple[Tables, Where]:
     """Read a folder of one's own: interactions.*, or train.* and test.* [and validation.*], with items.* if present."""
     if find(folder, "interactions") is not None:
         return read_layout(folder, "interactions", mapping, graph)
     parts = _ready_split(folder)
     if "train" in parts and "test" in parts:
         tables, where = _read_parts(parts, mapping)
-        items, knowledge = read_items(folder), read_graph(folder) if graph else None
+        items, knowledge = read_items(folder), read_graph(folder, graph) if graph else None
         return replace(tables, items=items if items is not None else tables.items, graph=knowledge), where
     logs = [path for path in sorted(folder.iterdir()) if path.suffix == ".inter"]
     if len(logs) == 1:
@@ -38,14 +51,16 @@ def read_folder(folder: Path, mapping: Mapping[str, str], graph: bool) -> tuple[
     )
 
 
-def read_layout(folder: Path, log_name: str, mapping: Mapping[str, str], graph: bool) -> tuple[Tables, Where]:
+def read_layout(
+    folder: Path, log_name: str, mapping: Mapping[str, str], graph: GraphWish | None
+) -> tuple[Tables, Where]:
     """Read a log with the tables beside it: items (title, genres or category, lat, lon), kg and item_entity."""
     path = find(folder, log_name)
     if path is None:
         raise DataError(f"{folder}: there is no file {log_name}.tsv.gz (or .csv, .tsv, .parquet).")
     tables, where = read_file(path, mapping)
     items = read_items(folder)
-    graphed = read_graph(folder) if graph else None
+    graphed = read_graph(folder, graph) if graph else None
     return replace(tables, items=items if items is not None else tables.items, graph=graphed), where
 
 
@@ -76,21 +91,57 @@ def read_items(folder: Path) -> pl.DataFrame | None:
     )
 
 
-def read_graph(folder: Path) -> Graph:
-    """Return the knowledge graph of a folder: kg.* and item_entity.*, or ready features.* of items."""
-    links, triples, features = (find(folder, stem) for stem in ("item_entity", "kg", "features"))
-    if links is not None and triples is not None:
-        return Graph(read_table(triples).select("head", "relation", "tail"), read_table(links).select("item", "entity"))
-    if links is not None and features is not None:
-        return _from_features(read_table(features), read_table(links), find(folder, "predicates"))
+def read_graph(folder: Path | None, wish: GraphWish) -> Graph | GraphFile:
+    """Return a knowledge graph: triples and the entities of items, or ready features of items.
+
+    Without a file of its own, a folder is searched for kg.nt or kg.tsv with item_entity.*, then for features.*.
+    """
+    if wish.file is not None and not wish.file.is_file():
+        raise DataError(f"data.graph: there is no file {wish.file}.", "Give triples (.nt, .tsv) or item features.")
+    linked = wish.links or (find(folder, "item_entity") if folder is not None else None)
+    links = None if linked is None else _columns(linked, ("item", "entity"))
+    triples, features = wish.file, None
+    if wish.file is not None and not is_ntriples(wish.file) and "item" in header(wish.file):
+        triples, features = None, wish.file
+    if wish.file is None and folder is not None:
+        large = next((path for path in sorted(folder.glob("kg.nt*")) if is_ntriples(path)), None)
+        triples, features = large or find(folder, "kg"), find(folder, "features")
+    if triples is not None and links is not None:
+        if wish.file is not None or is_ntriples(triples):
+            return GraphFile(triples, links, wish.hops, wish.skip)
+        return Graph(_columns(triples, ("head", "relation", "tail")), links)
+    if features is not None:
+        return _from_features(features, links, find(features.parent, "predicates"))
     raise DataError(
-        f"data.graph is set, but {folder} holds no knowledge graph.",
-        "It needs kg.tsv (head, relation, tail) and item_entity.tsv (item, entity).",
+        f"data.graph is set, but {wish.file or folder} comes without the entities of items."
+        if triples is not None
+        else f"data.graph is set, but {folder} holds no knowledge graph.",
+        "It needs kg.tsv (head, relation, tail) or kg.nt, and item_entity.tsv (item, entity; data.links); or "
+        "features.tsv (item, feature, or item, predicate, object).",
     )
 
 
-def _from_features(features: pl.DataFrame, links: pl.DataFrame, predicates: Path | None) -> Graph:
-    """Turn (item, predicate, object) rows into triples whose relation is the whole path of predicates."""
+def _columns(path: Path, names: tuple[str, ...]) -> pl.DataFrame:
+    frame = read_table(path)
+    missing = [name for name in names if name not in frame.columns]
+    if missing:
+        raise DataError(f"{path}: no column '{missing[0]}'; columns seen: {', '.join(frame.columns)}.")
+    return frame.select(names)
+
+
+def _from_features(path: Path, links: pl.DataFrame | None, predicates: Path | None) -> Graph:
+    """Turn ready features of items into triples whose relation is the whole path of predicates."""
+    features = read_table(path)
+    if "feature" in features.columns:
+        features = features.with_columns(predicate=pl.lit("feature"), object=pl.col("feature"))
+    missing = [name for name in ("item", "predicate", "object") if name not in features.columns]
+    if missing:
+        raise DataError(
+            f"{path}: no column '{missing[0]}'; columns seen: {', '.join(features.columns)}.",
+            "Item features are rows of item and feature, or of item, predicate and object.",
+        )
+    if links is None:
+        links = features.select("item").unique(maintain_order=True).with_columns(entity="item " + pl.col("item"))
     rows = features.join(links.select("item", "entity"), on="item", how="inner", maintain_order="left")
     if predicates is not None:
         paths = read_table(predicates).select("predicate", "path")
@@ -98,6 +149,17 @@ def _from_features(features: pl.DataFrame, links: pl.DataFrame, predicates: Path
         rows = rows.with_columns(predicate=pl.coalesce("path", "predicate"))
     triples = rows.select(head="entity", relation="predicate", tail="object")
     return Graph(triples, links.select("item", "entity"))
+
+
+def header(path: Path) -> list[str]:
+    """Return the names in the first line of a small table."""
+    if path.name.endswith(".parquet"):
+        return list(pl.read_parquet_schema(path))
+    try:
+        with gzip.open(path, "rb") if path.name.endswith(".gz") else path.open("rb") as stream:
+            return re.split(r"[\t,]", stream.readline().decode("utf-8").rstrip("\r\n"))
+    except (OSError, UnicodeDecodeError) as error:
+        raise DataError(f"{path}: cannot be read as a table ({error}).") from None
 
 
 def read_table(path: Path) -> pl.DataFrame:

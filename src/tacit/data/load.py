@@ -11,10 +11,11 @@ from pydantic import Field, ValidationError, model_validator
 
 from tacit.data.dataset import Dataset, assemble
 from tacit.data.download import Progress
+from tacit.data.exploration import NOISE, explore
 from tacit.data.fetch import fetch
 from tacit.data.files import from_frame, is_frame, read_file
 from tacit.data.filters import FilterConfig, prepare
-from tacit.data.folder import read_folder, read_graph, read_layout
+from tacit.data.folder import GraphWish, read_folder, read_graph, read_layout
 from tacit.data.formats.images import Digits, Faces, celeba, mnist
 from tacit.data.sources import SOURCES, Place, Source, locate, named, unknown
 from tacit.data.town import town
@@ -33,7 +34,20 @@ class DataConfig(FilterConfig):
         description="role -> column for files of one's own, where names are unusual; or its number",
     )
     table: str | None = Field(None, description="which log, for datasets with several (lastfm-2k: tags or listens)")
-    graph: bool = Field(False, description="load the knowledge graph of the items too")
+    graph: bool | str = Field(
+        False,
+        description="load the knowledge graph of the items too: the dataset's own (true), or a file of triples (.nt, "
+        ".tsv) or of ready item features",
+    )
+    links: str | None = Field(None, description="table (item, entity) that links items to a graph of one's own")
+    hops: int = Field(
+        0, ge=0, le=4, description="explore the graph so many steps from the items; 0: leave it as it is written"
+    )
+    min_per_feature: int = Field(0, ge=0, description="explored features must describe at least so many items")
+    skip_predicates: tuple[str, ...] = Field(
+        NOISE, description="an explored path must not begin with these, in full or with the usual prefix"
+    )
+    only_predicates: tuple[str, ...] = Field((), description="if any, an explored path must begin with one of these")
     people: int = Field(1000, ge=2, description="town: how many people live there")
     places: int = Field(800, ge=2, description="town: how many places there are")
     visits: int = Field(60, ge=2, description="town: mean number of visits of a person in a year")
@@ -55,6 +69,14 @@ class DataConfig(FilterConfig):
                     raise ValueError(f"'{option}' belongs to source 'town', not to '{self.source}'")
         if self.columns and (is_named or self.source == "town"):
             raise ValueError(f"'columns' is for files of one's own; the columns of '{self.source}' are known")
+        if self.links is not None and not isinstance(self.graph, str):
+            raise ValueError("'links' belongs to a graph of one's own; name its file as 'graph'")
+        if self.hops == 0 or self.graph is False:
+            for option in ("min_per_feature", "skip_predicates", "only_predicates", "hops"):
+                if getattr(self, option) != type(self).model_fields[option].default:
+                    raise ValueError(f"'{option}' has no effect unless a graph is explored; set 'graph' and 'hops'")
+        if isinstance(self.graph, str) and self.source == "town":
+            raise ValueError("town has a graph of its own; set 'graph' to true")
         if self.table is not None:
             tables = SOURCES[self.source].tables if is_named else ()
             if self.table not in tables:
@@ -98,21 +120,44 @@ def data_config(**options: Any) -> DataConfig:
 
 
 def read(config: DataConfig, progress: Progress | None = None) -> Dataset:
-    """Return the whole dataset of a configuration, before its filters."""
+    """Return the whole dataset of a configuration, before the filters of its log."""
+    dataset = _read(config, progress)
+    graph = dataset.catalog.graph
+    if graph is None or config.hops == 0:
+        return dataset
+    skip, only = config.skip_predicates, config.only_predicates
+    explored = explore(graph, config.hops, min_items=config.min_per_feature, skip=skip, only=only)
+    return replace(dataset, catalog=replace(dataset.catalog, graph=explored))
+
+
+def _wish(config: DataConfig) -> GraphWish | None:
+    if config.graph is False:
+        return None
+    file = Path(config.graph).expanduser() if isinstance(config.graph, str) else None
+    links = Path(config.links).expanduser() if config.links is not None else None
+    if links is not None and not links.is_file():
+        raise DataError(f"data.links: there is no file {links}.", "Give a table with the columns item and entity.")
+    return GraphWish(file, links, config.hops, config.skip_predicates)
+
+
+def _read(config: DataConfig, progress: Progress | None) -> Dataset:
+    wish = _wish(config)
     if config.source == "town":
-        return town(config.people, config.places, config.visits, config.seed, config.graph)
+        return town(config.people, config.places, config.visits, config.seed, bool(config.graph))
     if config.source in SOURCES:
         return _read_named(named(config.source), config, progress)
     path = Path(config.source).expanduser()
     if path.is_dir():
-        tables, where = read_folder(path, config.columns, config.graph)
+        tables, where = read_folder(path, config.columns, wish)
     elif path.is_file():
-        if config.graph:
+        if config.graph is True:
             raise DataError(
                 f"data.graph is set, but {path} is a single file.",
-                "Give a folder with interactions.tsv, kg.tsv and item_entity.tsv.",
+                "Give a folder with interactions.tsv, kg.tsv and item_entity.tsv, or name the file of the graph.",
             )
         tables, where = read_file(path, config.columns)
+        if wish is not None:
+            tables = replace(tables, graph=read_graph(None, wish))
     elif path.suffix or len(path.parts) > 1:
         raise DataError(f"There is no file or folder {path}.", "Paths are taken from where the command runs.")
     else:
@@ -130,14 +175,15 @@ def _read_named(source: Source, config: DataConfig, progress: Progress | None) -
     table = config.table or (source.tables[0] if source.tables else "")
     where = None
     if source.name == "pepper-splits":
-        tables, where = read_folder(place.folder / table, _PEPPER.get(table, {}), config.graph)
+        tables, where = read_folder(place.folder / table, _PEPPER.get(table, {}), _wish(config))
     elif place.form == "tables":
         log = "listens" if table == "listens" else "interactions"
-        tables, where = read_layout(place.folder, log, {}, config.graph)
+        tables, where = read_layout(place.folder, log, {}, _wish(config))
     elif source.parse is not None:
         tables = source.parse(place.folder, table)
-        if config.graph:
-            tables = replace(tables, graph=read_graph(place.folder))
+        wish = _wish(config)
+        if wish is not None:
+            tables = replace(tables, graph=read_graph(place.folder, wish))
     else:
         raise DataError(f"'{source.name}' is not in the form that is known: interactions.tsv.", source.ask)
     tables = replace(tables, before_1970=source.before_1970)

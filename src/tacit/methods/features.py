@@ -12,11 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from tacit.data.exploration import STEP
 from tacit.errors import MethodError
 from tacit.types import Catalog, Triples, offsets, ragged_rows
-
-STEP = "~"
-"""Joins the predicates of a path: `author~birthPlace` is two hops."""
 
 Kind = Literal["any", "categories", "graph"]
 _HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
