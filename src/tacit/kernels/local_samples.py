@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from tacit.kernels.sampling import GAMMA, high, lane, mix
+from tacit.kernels.sampling import GAMMA, high, lane, low, mix
 
 _MINE, _BARRED = np.uint8(1), np.uint8(2)
 _SPARSE = 16  # below one free (or touched) item in so many, list them instead of trying (or passing over) all
@@ -48,20 +48,22 @@ def draw_rounds(ids, ptr, items, avoid_ptr, avoid_items, n_items, negatives, epo
         for _ in range(epochs):
             first = at
             for i in mine:
-                samples[at] = np.uint32(i) << np.uint32(1) | np.uint32(1)
+                state += GAMMA
+                _insert(samples[first:], at - first, np.uint32(i) << np.uint32(1) | np.uint32(1), mix(state))
                 at += 1
                 for _ in range(negatives if n_free > 0 else 0):
                     state += GAMMA
+                    drawn = mix(state)
                     if listed:
-                        j = np.int64(free[high(mix(state), n_free)])
+                        j = np.int64(free[high(drawn, n_free)])
                     else:
-                        j = np.int64(high(mix(state), n_items))
+                        j = np.int64(high(drawn, n_items))
                         while marks[j]:
                             state += GAMMA
-                            j = np.int64(high(mix(state), n_items))
-                    samples[at] = np.uint32(j) << np.uint32(1)
+                            drawn = mix(state)
+                            j = np.int64(high(drawn, n_items))
+                    _insert(samples[first:], at - first, np.uint32(j) << np.uint32(1), drawn)
                     at += 1
-            state = _shuffle(samples[first:at], state)
             n_used = _give_slots(samples[first:at], slot_of, used, n_used)
         starts[c + 1] = at
         row_ptr[c + 1] = row_ptr[c] + n_used
@@ -71,13 +73,12 @@ def draw_rounds(ids, ptr, items, avoid_ptr, avoid_items, n_items, negatives, epo
     return starts, samples[:at], row_ptr, rows[:n_rows], slots[:n_rows], is_positive[:n_rows]
 
 
-@njit(cache=True, nogil=True)
-def _shuffle(samples, state):
-    for done in range(np.uint64(1), np.uint64(samples.size)):
-        state += GAMMA
-        k, j = done, high(mix(state), done + np.uint64(1))
-        samples[k], samples[j] = samples[j], samples[k]
-    return state
+@njit(inline="always")
+def _insert(samples, n, sample, word):
+    """Put one more sample into n shuffled ones; its place follows from the lower half of a word."""
+    place = low(word, n + 1)
+    samples[np.uint64(n)] = samples[place]
+    samples[place] = sample
 
 
 @njit(cache=True, nogil=True)
@@ -144,3 +145,14 @@ def _write_sorted(used, slot_of, marks, rows, slots, is_positive):
         slots[n] = slot_of[i]
         is_positive[n] = marks[i] == _MINE
         slot_of[i] = -1
+
+
+@njit(cache=True, nogil=True)
+def count_kept(row_ptr, is_positive, kept):
+    """Return how many positive and how many other rows of each client are kept, [C] each."""
+    positives, others = np.zeros(row_ptr.size - 1, np.int64), np.zeros(row_ptr.size - 1, np.int64)
+    for c in range(row_ptr.size - 1):
+        for r in range(row_ptr[c], row_ptr[c + 1]):
+            positives[c] += kept[r] != 0 and is_positive[r]
+            others[c] += kept[r] != 0 and not is_positive[r]
+    return positives, others

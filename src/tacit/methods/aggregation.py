@@ -33,12 +33,12 @@ class Average:
 
     def weights(self, samples: Array, ring: Ring) -> Floats:
         """Return what each device multiplies its rows and its layers by, [2, C]: on the grid, at most what it holds."""
-        unit = ring.largest / LONG_HISTORY
-        weighed = np.clip(samples, 0, LONG_HISTORY) * unit
-        on_grid = np.maximum(np.rint(weighed * ring.scale), np.minimum(samples, 1)) / ring.scale
-        alike = np.ones(len(samples))
-        pair = [on_grid if weighs else alike for weighs in (self.weighs_rows, self.weighs_layers)]
-        return np.stack(pair).astype(np.float32)
+        found = np.ones((2, len(samples)), np.float32)
+        if self.weighs_rows or self.weighs_layers:
+            weighed = np.minimum(samples, LONG_HISTORY) * (ring.largest / LONG_HISTORY)
+            on_grid = np.maximum(np.rint(weighed * ring.scale), np.minimum(samples, 1)) / ring.scale
+            found[[self.weighs_rows, self.weighs_layers]] = on_grid
+        return found
 
     def rows(
         self, sums: Floats, counts: NDArray[np.int64], n_clients: int, weight: float, shrink: float = 0.0

@@ -11,6 +11,7 @@ person's vector too; first latent vectors are normal(0, 0.01). A long history we
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -19,8 +20,10 @@ from pydantic import Field, PositiveInt
 
 from tacit.errors import MethodError
 from tacit.kernels.adam import corrections
-from tacit.kernels.fedncf import Leaving, added, learn_products, learn_towers, written
-from tacit.kernels.local_samples import draw_rounds
+from tacit.kernels.fedncf import learn_products
+from tacit.kernels.fedtower import learn_towers
+from tacit.kernels.leaving import Leaving, added, written
+from tacit.kernels.local_samples import count_kept, draw_rounds
 from tacit.methods import reasons
 from tacit.methods.aggregation import AVERAGES
 from tacit.methods.base import Cohort, Schedule, register
@@ -126,7 +129,7 @@ class _Trained:
         """Fill `out` with moves on the grid, and return the new vectors."""
         c, people = self.config, users.copy()
         longest = int(np.diff(draws[0]).max(initial=0)) // c.local_epochs
-        steps = corrections(0, c.local_epochs * -(-longest // c.batch_size), c.learning_rate)
+        steps = _corrections(c.local_epochs * -(-longest // c.batch_size), c.learning_rate)
         weights = AVERAGES[c.aggregation].weights(clients.sizes, ring)
         start = draws, c.local_epochs, c.batch_size, shared["items"], shared["layers"][0, :-1], people
         if self.shape.layers:
@@ -149,10 +152,7 @@ class _Trained:
         people = self._learnt(cohort.shared, cohort.private["users"], clients, ring, draws, out)
         ring.fits(float(out.largest[0]) / float(ring.scale))
         total.n_clients += n_clients
-        n_rows, positives = np.diff(ptr), _per_client(positive, ptr)
-        others = n_rows - positives
-        if disclosure is not None:
-            positives = _per_client(positive & (kept[: len(ids)] > 0), ptr)
+        positives, others = count_kept(ptr, positive, kept)
         size = (positives + others) * row_bytes(width, ring) + row_bytes(self.shape.n_layers + 1, ring)
         return Release(positives, others + 1, size), {"users": people}
 
@@ -188,9 +188,10 @@ class _Trained:
         return reasons.from_history(history, reasons.alignment(vectors, history, item))
 
 
-def _per_client(marks: NDArray[np.bool_], ptr: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Count the marked rows of each client."""
-    return np.diff(np.append(0, np.cumsum(marks, dtype=np.int64))[ptr])
+@lru_cache(maxsize=8)
+def _corrections(steps: int, learning_rate: float) -> tuple[Floats, Floats]:
+    """Adam's corrections of at least so many steps: each device starts anew, so they are always the same."""
+    return corrections(0, 1 << steps.bit_length(), learning_rate)
 
 
 @register("fed-gmf", FedGMFConfig)

@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 
 from tacit.kernels.adam import corrections
-from tacit.kernels.fedncf import MOST_STEPS, added, learn_products, learn_towers, written
+from tacit.kernels.fedncf import learn_products
+from tacit.kernels.fedtower import learn_towers
+from tacit.kernels.leaving import MOST_STEPS, added, written
 from tacit.kernels.local_samples import draw_rounds
 from tacit.models.ncf import gmf, mlp, neumf
 from tacit.random import Key

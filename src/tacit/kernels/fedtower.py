@@ -1,0 +1,187 @@
+"""What a device does in a round of fed-mlp and fed-neumf: as `kernels.fedncf`, with a tower of ReLU layers.
+
+Samples of a batch stand side by side: one row per factor or unit, one column per sample (`kernels.tiles`).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+from tacit.kernels.adam import adam_step
+from tacit.kernels.denormals import flush_denormals, restore_denormals
+from tacit.kernels.exponential import doubt
+from tacit.kernels.fedncf import widest
+from tacit.kernels.leaving import in_steps, leave_layers, leave_rows
+from tacit.kernels.ncf import FAST
+from tacit.kernels.products import reach
+from tacit.kernels.tiles import LANES, columns_to_rows, layers_down, layers_gradient, layers_up, rows_to_columns
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def learn_towers(draws, epochs, batch, items, theta, people, sizes, product, rate, root, weights, scale, out):
+    """Let every client learn a model with a tower, and with a product if `product` is not 0.
+
+    `people` [C, D] move in place; `weights` and `out` are as in `learn_products`.
+    """
+    before = flush_denormals()
+    starts, samples, row_ptr, rows, slots, _ = draws
+    width, most = items.shape[1], widest(row_ptr)
+    inner = sizes.copy()
+    inner[0] = sizes[0] // 2
+    table, m = np.empty(most * width, np.float32), np.empty(most * width, np.float32)
+    v, g = np.empty(most * width, np.float32), np.empty(most * width, np.float32)
+    start = np.empty(most * width, np.float32)
+    longest = 0
+    for client in range(starts.size - 1):
+        longest = max(longest, (starts[client + 1] - starts[client]) // epochs)
+    columns = (min(batch, longest) + LANES - 1) // LANES * LANES
+    stride = columns + LANES  # rows of a power of two would fall on the same lines of the cache
+    acts, back = _rows(product + inner.sum(), stride), _rows(product + inner.sum(), stride)
+    z, begins = np.empty(columns, np.float32), np.empty(columns, np.uint64)
+    lines, row_sums = np.empty(columns * width, np.float32), out.row_sums.reshape(-1)
+    own, layers = np.empty((4, width), np.float32), np.empty((4, theta.size), np.float32)
+    for client in range(starts.size - 1):
+        a, b = row_ptr[client], row_ptr[client + 1]
+        for r in range(a, b):
+            for f in range(width):
+                table[slots[r] * width + f] = items[rows[r], f]
+        end = (b - a) * width
+        start[:end] = table[:end]
+        m[:end] = 0
+        v[:end] = 0
+        g[:end] = 0
+        own[0], own[1:] = people[client], 0
+        layers[0], layers[1:] = theta, 0
+        n = (starts[client + 1] - starts[client]) // epochs
+        reached, step = 0, 0
+        for epoch in range(epochs):
+            first = starts[client] + epoch * n
+            for k in range(first, first + n, batch):
+                part = samples[k : min(k + batch, first + n)]
+                reached = reach(part, reached)
+                _gradients(part, table, own, layers, inner, product, acts, back, stride, z, begins, lines, g)
+                end = reached * width
+                adam_step(table[:end], m[:end], v[:end], g[:end], rate[step], root[step])
+                adam_step(own[0], own[1], own[2], own[3], rate[step], root[step])
+                adam_step(layers[0], layers[1], layers[2], layers[3], rate[step], root[step])
+                step += 1
+        people[client] = own[0]
+        end = (b - a) * width
+        in_steps(table[:end], start, weights[0, client] * scale, out.largest)
+        leave_rows(
+            table, slots[a:b] * width, rows[a:b], width, scale, out.kept[a:b], out.rows[a:b], row_sums, out.row_counts
+        )
+        leave_layers(layers[0], theta, weights[1, client], scale, out, client)
+    restore_denormals(before)
+
+
+@njit(cache=True, nogil=True)
+def _rows(n, stride):
+    return np.zeros(n * stride, np.float32)
+
+
+@njit(cache=True, nogil=True, error_model="numpy", fastmath=FAST)
+def _gradients(samples, table, own, layers, inner, product, acts, back, stride, z, begins, lines, g):
+    """Add the gradients of a batch to g (rows), and write those of own and layers into own[3] and layers[3].
+
+    Her half of the first layer's input is the same for all her samples, so it is folded into the bias: the tower then
+    starts from the items' half alone, and the gradients of the folded part follow from that of the bias.
+    """
+    n, half, wide, tail = samples.size, inner[0], inner[1], inner[-1]
+    width, filled = product + half, (n + LANES - 1) // LANES * LANES
+    u, theta, gu, grad = own[0], layers[0], own[3], layers[3]
+    for k in range(filled):
+        begins[k] = np.uint64(samples[k] >> np.uint32(1)) * np.uint64(width) if k < n else np.uint64(0)
+    rows_to_columns(table, begins, width, acts, stride, filled)
+    cut = half * wide  # where the items' half of the first layer begins
+    rest, g_rest = theta[cut:], grad[cut:]
+    bias = theta[2 * cut : 2 * cut + wide]
+    kept = bias.copy()
+    for f in range(half):
+        for k in range(wide):
+            bias[k] += u[product + f] * theta[f * wide + k]
+    layers_up(rest, inner, acts, product, stride, filled)
+    bias[:] = kept
+    top = width + inner[1:-1].sum()  # its rows
+    at = theta.size - 1 - product - tail
+    head, g_head = theta[at : theta.size - 1], grad[at : theta.size - 1]
+    z[:filled] = theta[-1]
+    for f in range(product):
+        _add_times(head[f] * u[f], acts[f * stride : f * stride + filled], z)
+    for f in range(tail):
+        _add_times(head[product + f], acts[(top + f) * stride : (top + f) * stride + filled], z)
+    _residuals(samples, z[:filled])
+    grad[-1] = _sum(z[:filled])
+    for f in range(product):
+        s = _dot(acts[f * stride : f * stride + filled], z)
+        g_head[f] = s * u[f]
+        gu[f] = s * head[f]
+        _spread(head[f] * u[f], z, back[f * stride : f * stride + filled])
+    for f in range(tail):
+        line = (top + f) * stride
+        g_head[product + f] = _dot(acts[line : line + filled], z)
+        _spread_on(head[product + f], z, acts[line : line + filled], back[line : line + filled])
+    layers_down(rest, inner, acts, back, product, stride, filled)
+    layers_gradient(acts, back, inner, g_rest, product, stride, filled)
+    g_bias = grad[2 * cut : 2 * cut + wide]
+    for f in range(half):
+        s = np.float32(0)
+        for k in range(wide):
+            grad[f * wide + k] = u[product + f] * g_bias[k]
+            s += theta[f * wide + k] * g_bias[k]
+        gu[product + f] = s
+    columns_to_rows(back, stride, width, lines, filled)
+    at = np.uint64(0)
+    for k in range(n):
+        to = begins[k]
+        for f in range(np.uint64(width)):
+            g[to + f] += lines[at + f]
+        at += np.uint64(width)
+
+
+@njit(cache=True, nogil=True, error_model="numpy", fastmath=FAST)
+def _add_times(weight, row, z):
+    for k in range(row.size):
+        z[k] += weight * row[k]
+
+
+@njit(cache=True, nogil=True, error_model="numpy", fastmath=FAST)
+def _dot(row, r):
+    s = np.float32(0)
+    for k in range(row.size):
+        s += row[k] * r[k]
+    return s
+
+
+@njit(cache=True, nogil=True, error_model="numpy", fastmath=FAST)
+def _sum(r):
+    s = np.float32(0)
+    for k in range(r.size):
+        s += r[k]
+    return s
+
+
+@njit(cache=True, nogil=True, error_model="numpy", fastmath=FAST)
+def _spread(weight, r, row):
+    for k in range(row.size):
+        row[k] = weight * r[k]
+
+
+@njit(cache=True, nogil=True, error_model="numpy", fastmath=FAST)
+def _spread_on(weight, r, unit, row):
+    """Write weight * r where a unit is on."""
+    for k in range(row.size):
+        row[k] = weight * r[k] if unit[k] > 0 else np.float32(0)
+
+
+@njit(cache=True, nogil=True, error_model="numpy", fastmath=FAST)
+def _residuals(samples, z):
+    """Turn the logits of a batch into (sigma - label) / n; what stands behind the last sample becomes zero."""
+    n = samples.size
+    inverse = np.float32(1.0 / n)
+    for k in range(z.size):
+        z[k] = doubt(-z[k])
+    for k in range(n):
+        z[k] = (z[k] - np.float32(samples[k] & np.uint32(1))) * inverse
+    z[n:] = 0

@@ -1,0 +1,86 @@
+"""Where the moves of devices go: each is written out, as devices send them, or all are added up at once."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from tacit.kernels.tiles import add_whole
+
+MOST_STEPS = np.float32(2**24)  # whole numbers up to here are exact in float32
+Sums = tuple[NDArray[np.int64], NDArray[np.int64]]
+
+
+class Leaving(NamedTuple):
+    """Where the moves of a cohort go: each is written out, or all are added up."""
+
+    rows: NDArray[np.float32]  # [R, D]
+    layers: NDArray[np.float32]  # [C, P + 1]; the last number is the weight
+    kept: NDArray[np.uint8]  # [R] which rows are added; empty: write out instead
+    row_sums: NDArray[np.int64]  # [n_items, D]
+    row_counts: NDArray[np.int64]
+    layer_sums: NDArray[np.int64]  # [1, P + 1]
+    layer_counts: NDArray[np.int64]
+    largest: NDArray[np.float32]  # [1] the most steps of the grid that fit, or a move that does not
+
+
+def written(n_rows: int, n_clients: int, width: int, n_layers: int) -> Leaving:
+    """Return room to write all moves out."""
+    rows, layers = np.empty((n_rows, width), np.float32), np.empty((n_clients, n_layers + 1), np.float32)
+    none, table = np.empty(0, np.int64), np.empty((0, 0), np.int64)
+    return Leaving(rows, layers, np.empty(0, np.uint8), table, none, table, none, np.full(1, MOST_STEPS))
+
+
+def added(kept: NDArray[np.uint8], rows: Sums, layers: Sums) -> Leaving:
+    """Return where to add the kept rows [R] and all layers: pairs of sums and counts."""
+    none, most = np.empty((0, 0), np.float32), np.full(1, MOST_STEPS)
+    return Leaving(none, none, kept, *rows, *layers, most)
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def in_steps(moved, start, factor, largest):
+    """Turn what has moved into by how much it has: weighted, in whole steps of the grid."""
+    limit, n = largest[0], 0
+    for k in range(moved.size):
+        moved[k] = np.rint((moved[k] - start[k]) * factor)
+        n += not abs(moved[k]) <= limit
+    if n > 0:
+        for x in moved:
+            if not abs(x) <= limit:
+                largest[0] = abs(x)
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def leave_rows(steps, begins, rows, width, scale, kept, written_rows, sums, counts):
+    """Write out or add rows of a client: item rows[r] has moved by the whole steps from steps[begins[r]] on.
+
+    `kept`, `written_rows`, `sums` (flat) and `counts` are what `Leaving` holds, the first two from her rows on.
+    """
+    if kept.size == 0:
+        unit = np.float32(1) / scale
+        for r in range(rows.size):
+            for f in range(width):
+                written_rows[r, f] = steps[begins[r] + f] * unit
+    else:
+        for r in range(rows.size):
+            if kept[r]:
+                add_whole(steps, begins[r], sums, rows[r] * width, width)
+                counts[rows[r]] += 1
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def leave_layers(layers, theta, weight, scale, out, client):
+    """Write out or add a client's moves of the layers, and their weight behind them."""
+    in_steps(layers, theta, weight * scale, out.largest)
+    steps, unit = np.rint(weight * scale), np.float32(1) / scale
+    if out.kept.size == 0:
+        for k in range(theta.size):
+            out.layers[client, k] = layers[k] * unit
+        out.layers[client, theta.size] = steps * unit
+    else:
+        add_whole(layers, 0, out.layer_sums.reshape(-1), 0, theta.size)
+        out.layer_sums[0, theta.size] += np.int64(steps)
+        out.layer_counts[0] += 1
