@@ -15,7 +15,7 @@ from tacit.protocols.rounds import RoundsConfig
 from tacit.random import Key
 from tacit.runtimes.liars import Liars, LiarsConfig
 from tacit.runtimes.simulation import Traffic, simulate
-from tacit.types import Catalog, Clients, Model, Vocabulary, offsets
+from tacit.types import Catalog, Clients, Labels, Model, Vocabulary, offsets
 from tacit.updates import Ring, Update
 
 FEDERATED = [name for name in methods() if isinstance(build(name), Federated)]
@@ -29,7 +29,8 @@ def world() -> tuple[Clients, Catalog]:
     rows = [np.sort(rng.choice(15, 6, replace=False) + (15 if c >= 20 else 0)) for c in range(40)]
     items = np.concatenate(rows).astype(np.int32)
     clients = Clients(np.arange(40), offsets(np.array([len(r) for r in rows])), items, 30)
-    return clients, Catalog(Vocabulary(np.arange(100, 130)))
+    kinds = Labels(np.arange(31), (np.arange(30) // 5).astype(np.int32), list("abcdef"))
+    return clients, Catalog(Vocabulary(np.arange(100, 130)), categories=kinds)
 
 
 def quick(name: str) -> Any:

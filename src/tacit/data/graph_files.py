@@ -53,7 +53,8 @@ class _Encoded:
         self.triples.append(np.stack([column.to_numpy() for column in hashed], axis=1))
         columns = zip(("head", "relation", "tail"), hashed, strict=True)
         parts = [pl.DataFrame({"hash": numbers, "label": kept[name]}) for name, numbers in columns]
-        self._labels.append(pl.concat(parts).unique("hash"))
+        own = pl.concat_str("label", pl.lit(""))  # a copy: the parts of a line keep their whole block in memory
+        self._labels.append(pl.concat(parts).unique("hash").with_columns(own))
         self._new += self._labels[-1].height
         if self._new > self._labels[0].height:  # merged when it has doubled, so each label is handled a few times only
             self._labels, self._new = [self.labels()], 0

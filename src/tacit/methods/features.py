@@ -70,6 +70,21 @@ def features_of(catalog: Catalog, kind: Kind, who: str) -> Features:
     return Features(counts.indptr.astype(np.int64), counts.indices, names, np.ones(len(names), np.int32))
 
 
+def tf_idf(known: Features) -> Any:
+    """Return [n_items, F]: rows of length 1, in which rare features count more; empty rows stay empty."""
+    counts = known.matrix()
+    spread = np.maximum(counts.getnnz(axis=0), 1)
+    return unit_rows(counts.multiply(np.log(counts.shape[0] / spread)))
+
+
+def unit_rows(matrix: Any) -> Any:
+    """Scale each row to length 1; empty rows stay empty."""
+    matrix = matrix.tocsr().astype(np.float32)
+    lengths = np.sqrt(np.asarray(matrix.multiply(matrix).sum(axis=1)).ravel())
+    inverse = np.divide(1.0, lengths, out=np.zeros(len(lengths), np.float32), where=lengths > 0)
+    return sparse.csr_matrix(sparse.diags_array(inverse) @ matrix)
+
+
 def _statements(graph: Triples, who: str) -> Features:
     """Return the statements (path, object) about each item; an entity may be several items."""
     known = np.flatnonzero(graph.item_entity >= 0)

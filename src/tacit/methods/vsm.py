@@ -11,7 +11,7 @@ from scipy import sparse
 
 from tacit.methods import reasons
 from tacit.methods.base import register
-from tacit.methods.features import features_of
+from tacit.methods.features import features_of, tf_idf, unit_rows
 from tacit.random import Key
 from tacit.types import Array, Catalog, Clients, Config, Floats, Model, Reason
 
@@ -37,11 +37,7 @@ class VSM:
     def fit(self, clients: Clients, catalog: Catalog, key: Key) -> Iterator[Model]:
         """Weigh the features of every item; people are not looked at."""
         known = features_of(catalog, self.config.features, "vsm")
-        counts = known.matrix()
-        if self.config.weighting == "tf-idf":
-            spread = np.maximum(counts.getnnz(axis=0), 1)
-            counts = counts.multiply(np.log(catalog.n_items / spread)).tocsr()
-        vectors = _unit_rows(counts)
+        vectors = tf_idf(known) if self.config.weighting == "tf-idf" else unit_rows(known.matrix())
         shared = {
             "ptr": vectors.indptr,
             "features": vectors.indices,
@@ -53,7 +49,7 @@ class VSM:
     def score(self, shared: Mapping[str, Array], private: Mapping[str, Array], clients: Clients) -> Floats:
         """Return the cosine between each person's profile and each item."""
         vectors = _vectors(shared)
-        profiles = _unit_rows(clients.matrix() @ vectors)
+        profiles = unit_rows(clients.matrix() @ vectors)
         return np.ascontiguousarray((vectors @ profiles.T.toarray()).T, np.float32)
 
     def explain(
@@ -70,11 +66,3 @@ class VSM:
 def _vectors(shared: Mapping[str, Array]) -> Any:
     shape = (len(shared["ptr"]) - 1, len(shared["names"]))
     return sparse.csr_matrix((shared["weights"], shared["features"], shared["ptr"]), shape=shape)
-
-
-def _unit_rows(matrix: Any) -> Any:
-    """Scale each row to length 1; empty rows stay empty."""
-    matrix = matrix.tocsr().astype(np.float32)
-    lengths = np.sqrt(np.asarray(matrix.multiply(matrix).sum(axis=1)).ravel())
-    inverse = np.divide(1.0, lengths, out=np.zeros(len(lengths), np.float32), where=lengths > 0)
-    return sparse.csr_matrix(sparse.diags_array(inverse) @ matrix)

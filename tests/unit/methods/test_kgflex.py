@@ -6,29 +6,17 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from knowledge_worlds import small_world
 
 from tacit.errors import MethodError
 from tacit.methods.features import entity_words, features_of, predicate_words
 from tacit.methods.kgflex import KGFlex, KGFlexCentral, KGFlexConfig
 from tacit.random import Key
 from tacit.runtimes.simulation import simulate
-from tacit.types import Catalog, Clients, Labels, Triples, Vocabulary, offsets
+from tacit.types import Catalog, Clients, Labels
 from tacit.updates import Ring
 
 KEY = Key(5)
-
-
-def small_world(people: int = 12, items: int = 30, seed: int = 3) -> tuple[Clients, Catalog]:
-    """People with random histories; items with random features of one hop, or of two."""
-    rng = np.random.default_rng(seed)
-    histories = [np.sort(rng.choice(items, rng.integers(2, 9), replace=False)) for _ in range(people)]
-    sizes = offsets(np.array([len(h) for h in histories]))
-    clients = Clients(np.arange(people), sizes, np.concatenate(histories).astype(np.int32), items)
-    statements = [(i, r, items + t) for i in range(items) for r in (0, 1) for t in rng.choice(7, 3, replace=False)]
-    heads, relations, tails = np.array(statements, np.int32).T
-    names = Vocabulary(np.array([f"e{i}" for i in range(items + 7)], dtype=object))
-    graph = Triples(heads, relations, tails, names, ["by", "by~from"], np.arange(items, dtype=np.int32))
-    return clients, Catalog(Vocabulary(np.arange(items)), graph=graph)
 
 
 def carried(catalog: Catalog) -> list[set[int]]:

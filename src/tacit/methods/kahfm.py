@@ -1,0 +1,84 @@
+"""kaHFM (Anelli et al., ISWC 2019): every factor is a feature of a knowledge graph; from tf-idf, tuned by BPR."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import ClassVar
+
+import numpy as np
+from pydantic import Field
+
+from tacit.errors import DivergedError, MethodError
+from tacit.kernels.kahfm import long_bpr_epoch
+from tacit.kernels.membership import taken
+from tacit.methods import reasons
+from tacit.methods.base import register
+from tacit.methods.features import Kind, features_of, tf_idf
+from tacit.random import Key
+from tacit.types import Array, Catalog, Clients, Config, Floats, Model, Reason
+
+_EXPLODED = 1e3
+MOST_BYTES = 4 * 2**30  # of people and items times features
+
+
+class KaHFMConfig(Config):
+    """Options of kahfm."""
+
+    epochs: int = Field(50, gt=0, description="passes; one pass draws as many triples as there are interactions")
+    learning_rate: float = Field(0.05, gt=0, description="size of a step")
+    reg: float = Field(0.001, ge=0, description="pull of the vectors to zero")
+    features: Kind = Field(
+        "any", description="what describes an item: its graph, its categories; any: the graph if there is one"
+    )
+
+
+@register("kahfm", KaHFMConfig)
+class KaHFM:
+    """Knowledge-aware factors: one factor per feature, started at its tf-idf, learnt from pairs; it says why."""
+
+    uses_features: ClassVar[bool] = True
+
+    def __init__(self, config: KaHFMConfig) -> None:
+        self.config = config
+
+    def fit(self, clients: Clients, catalog: Catalog, key: Key) -> Iterator[Model]:
+        """Yield the model after each epoch; its arrays go on changing."""
+        c, known = self.config, features_of(catalog, self.config.features, "kahfm")
+        size = 4 * (len(clients) + catalog.n_items) * len(known)
+        if size > MOST_BYTES:
+            raise MethodError(
+                f"kahfm keeps a number for every person and feature: {size / 2**30:.1f} GB, {len(known):,} features.",
+                "Raise data.min_per_feature, or take kgflex, which is sparse.",
+            )
+        described = tf_idf(known)
+        items = np.ascontiguousarray(described.toarray(), np.float32)
+        lengths = np.maximum(clients.sizes, 1).astype(np.float32)
+        people = np.ascontiguousarray((clients.matrix() @ described).toarray() / lengths[:, None], np.float32)
+        bias = np.zeros(catalog.n_items, np.float32)
+        model = Model({"items": items, "bias": bias, "names": np.array(known.names)}, {"people": people})
+        kept_out = taken(clients)
+        can_pair = (np.diff(kept_out.ptr) < catalog.n_items)[clients.rows]
+        pairs = np.column_stack([clients.rows, clients.items])[can_pair].astype(np.uint32)
+        for epoch in range(c.epochs):
+            word = key.child("epoch", epoch).word
+            long_bpr_epoch(word, len(pairs), pairs, kept_out, people, items, bias, c.learning_rate, c.reg)
+            largest = max(float(np.abs(array).max(initial=0.0)) for array in (people, items, bias))
+            if not largest < _EXPLODED:
+                raise DivergedError(
+                    f"kahfm diverged in epoch {epoch + 1}: a learnt number reached {largest:.3g}.",
+                    f"Lower method.learning_rate (now {c.learning_rate:g}) or raise method.reg.",
+                )
+            yield model
+
+    def score(self, shared: Mapping[str, Array], private: Mapping[str, Array], clients: Clients) -> Floats:
+        """Return P Q' + b."""
+        scores = np.asarray(private["people"] @ shared["items"].T)
+        scores += shared["bias"]
+        return scores
+
+    def explain(
+        self, shared: Mapping[str, Array], private: Mapping[str, Array], client: Clients, item: int
+    ) -> list[Reason]:
+        """Return the features with the largest part of the score."""
+        found = reasons.strongest(private["people"][0] * shared["items"][item])
+        return [Reason("feature", str(shared["names"][at]), weight) for at, weight in found]
