@@ -178,6 +178,13 @@ class Cohort:
 
 
 @runtime_checkable
+class RepeatsRows(Protocol):
+    """A federated method in which one person may speak of a row more than once in a round."""
+
+    repeats_rows: ClassVar[bool]
+
+
+@runtime_checkable
 class SumsCohorts(Protocol):
     """A federated method that can add up what a cohort sends without writing it out: the same sums, only faster."""
 

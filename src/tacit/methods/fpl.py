@@ -91,6 +91,7 @@ class FPL:
     """
 
     uses_features: ClassVar[bool] = False
+    repeats_rows: ClassVar[bool] = True  # one row per triple
     tables: ClassVar[tuple[str, ...]] = ("items",)
 
     def __init__(self, config: FPLConfig) -> None:

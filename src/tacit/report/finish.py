@@ -122,6 +122,7 @@ def _ledger(parts: Split, learnt: Learnt, gossiped: bool) -> pl.DataFrame:
             "bytes_down": nothing,
             "lost": nothing,
             "refused": nothing,
+            "masked": nothing,
         }
     else:
         traffic = learnt.traffic
@@ -134,6 +135,7 @@ def _ledger(parts: Split, learnt: Learnt, gossiped: bool) -> pl.DataFrame:
             "bytes_down": traffic.bytes_down,
             "lost": traffic.lost,
             "refused": traffic.refused,
+            "masked": traffic.masked,
         }
     return pl.DataFrame({"user": people, **sent}).with_columns(rows=pl.col("positives") + pl.col("negatives"))
 

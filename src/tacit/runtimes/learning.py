@@ -20,6 +20,7 @@ from tacit.runtimes.events import Events, refuse_too_many
 from tacit.runtimes.in_step import Overlays
 from tacit.runtimes.liars import Liars, LiarsConfig
 from tacit.runtimes.network import NetworkConfig, Talk, gossiped
+from tacit.runtimes.secure import SecureConfig
 from tacit.runtimes.simulation import Traffic, simulate
 from tacit.types import Array, Catalog, Clients, Config, Floats, Model, Vocabulary
 from tacit.updates import Ring
@@ -40,6 +41,7 @@ class RuntimeConfig(Config):
     keep: Literal["best", "last"] = Field("best", description="the model of the best look, or of the last pass")
     ring: Ring = Field(Ring(), description="the whole numbers that federated sums are made of")
     rounds: RoundsConfig = Field(RoundsConfig(), description="devices that drop out, and rules that bear with liars")
+    secure: SecureConfig | None = Field(None, description="sums that hide what each person sends; none: in the clear")
     liars: LiarsConfig | None = Field(None, description="devices that lie, to see what a rule bears with")
     ledger: Literal["people", "events"] = Field(
         "people", description="what is kept of what was sent: totals per person, or every single release too (slower)"
@@ -79,10 +81,15 @@ def passes(
     events: Events | None = None,
     rounds: RoundsConfig | None = None,
     gossip: Talk | None = None,
+    secure: SecureConfig | None = None,
 ) -> Iterator[Model]:
     """Yield a method's model after each pass over a cohort."""
     if isinstance(method, Federated):
-        return simulate(method, stages, ring or Ring(), clients, catalog, key, traffic, rounds=rounds, events=events)
+        return simulate(
+            method, stages, ring or Ring(), clients, catalog, key, traffic, rounds=rounds, secure=secure, events=events
+        )
+    if secure is not None:
+        raise ConfigError("Only federated methods make sums: runtime.secure would have no effect.", "Take it away.")
     if rounds is not None and rounds != RoundsConfig():
         raise ConfigError("Only federated methods have rounds: runtime.rounds would have no effect.", "Take it away.")
     if isinstance(method, Gossip):
@@ -133,7 +140,8 @@ def learn(
     with one_blas_thread():
         started = time.perf_counter()
         talk = Talk(config.network, config.threads, overlay)
-        for model in passes(method, clients, catalog, key, stages, config.ring, traffic, events, config.rounds, talk):
+        rules = config.rounds, talk, config.secure
+        for model in passes(method, clients, catalog, key, stages, config.ring, traffic, events, *rules):
             done += 1
             spent += time.perf_counter() - started
             progress("learning", done, total)

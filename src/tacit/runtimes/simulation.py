@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.errors import DivergedError
+from tacit.errors import AbortedError, DivergedError
 from tacit.methods.base import (
     Cohort,
     CountsRows,
     Distributes,
     Federated,
+    RepeatsRows,
     RunsRounds,
     Schedule,
     SpeaksOfOthers,
@@ -21,11 +22,13 @@ from tacit.methods.base import (
 )
 from tacit.privacy.disclosure import Disclosure
 from tacit.privacy.outbound import Stage
+from tacit.privacy.secure.encoding import people_speaking
 from tacit.protocols.federated import applied, device_round
 from tacit.protocols.robust import combined, dealt
-from tacit.protocols.rounds import RoundsConfig, attendance, is_abandoned
+from tacit.protocols.rounds import Attendance, RoundsConfig, attendance, is_abandoned
 from tacit.random import Key
 from tacit.runtimes.events import Events
+from tacit.runtimes.secure import Fates, Outcome, Said, SecureConfig, SecureSums
 from tacit.types import Array, Catalog, Clients, Model
 from tacit.updates import Release, Ring, Total
 
@@ -47,11 +50,12 @@ class Traffic:
     bytes_down: NDArray[np.int64]
     lost: NDArray[np.int64]  # rounds in which she was asked and her answer did not count
     refused: NDArray[np.int64]  # rounds in which what she learnt did not fit the ring
+    masked: NDArray[np.int64]  # rounds in which her answer left under masks
 
     @classmethod
     def none(cls, n_clients: int) -> Traffic:
         """Return the traffic before the first round."""
-        return cls(*(np.zeros(n_clients, np.int64) for _ in range(7)))
+        return cls(*(np.zeros(n_clients, np.int64) for _ in range(8)))
 
     def add(self, positions: Array | slice, release: Release, rounds: Array | int, down: int) -> None:
         """Count what the clients at some positions (each once) received and sent."""
@@ -72,6 +76,7 @@ def simulate(
     traffic: Traffic | None = None,
     *,
     rounds: RoundsConfig | None = None,
+    secure: SecureConfig | None = None,
     plainly: bool = False,
     events: Events | None = None,
 ) -> Iterator[Model]:
@@ -79,14 +84,16 @@ def simulate(
 
     `plainly` writes every message out and adds them one by one, as devices and a server do; otherwise a method that
     can adds up cohorts at once. A law holds the two together, bit for bit. `events` are told of every message; they
-    are written from the messages themselves, so a simulation that keeps them runs plainly.
+    are written from the messages themselves, so a simulation that keeps them runs plainly. With `secure` sums the
+    server is shown what a secure sum shows.
     """
     schedule = method.schedule(clients)
     model = method.init(clients, catalog, key.child("init"))
     shared, private = dict(model.shared), {name: array.copy() for name, array in model.private.items()}
     traffic = Traffic.none(len(clients)) if traffic is None else traffic
     rules = rounds or RoundsConfig()
-    federation = _Federation(method, stages, ring, clients, key, schedule, traffic, rules, plainly, events)
+    sums = None if secure is None else SecureSums(secure, ring, rules.dropout, schedule.clients_per_round)
+    federation = _Federation(method, stages, ring, clients, key, schedule, traffic, rules, sums, plainly, events)
     for number in range(schedule.passes):
         shared = federation.run(shared, private, schedule.rounds_of(number))
         _refuse_if_diverged(method, shared, private, number)
@@ -101,6 +108,8 @@ class _Answers:
     learnt: list[tuple[Array | slice, Mapping[str, Array]]] = field(default_factory=list)
     sent: list[tuple[Array | slice, Release]] = field(default_factory=list)
     refused: list[NDArray[np.int64]] = field(default_factory=list)  # positions
+    people: dict[str, NDArray[np.int64]] = field(default_factory=dict)  # who speak of each row, if asked for
+    said: Said = field(default_factory=Said)  # message by message, if asked for
 
 
 class _Federation:
@@ -116,22 +125,25 @@ class _Federation:
         schedule: Schedule,
         traffic: Traffic,
         rules: RoundsConfig,
+        sums: SecureSums | None,
         plainly: bool,
         events: Events | None,
     ) -> None:
         self.method, self.stages, self.ring, self.clients, self.key = method, stages, ring, clients, key
         self.schedule, self.traffic, self.rules, self.events = schedule, traffic, rules, events
+        self.sums = sums
         only = stages[0] if len(stages) == 1 else None
         self.disclosure = only if isinstance(only, Disclosure) else None
         self.is_fast = not plainly and events is None and len(stages) == (self.disclosure is not None)
-        self.summing = method if self.is_fast and isinstance(method, SumsCohorts) else None  # looked up once: slow
+        can_sum = self.is_fast and not self._needs_messages()
+        self.summing = method if can_sum and isinstance(method, SumsCohorts) else None  # looked up once: slow
         self.downloads = method.downloads if isinstance(method, Distributes) else method.tables
         self.whole: list[Part] = []  # the chunks of everybody, cut once
 
     def run(self, shared: dict[str, Array], private: dict[str, Array], rounds: range) -> dict[str, Array]:
         """Run the rounds of a pass, in one go where a method can."""
         method = self.method
-        alone = self.schedule.clients_per_round == 1 and self.rules.is_calm
+        alone = self.schedule.clients_per_round == 1 and self.rules.is_calm and self.sums is None
         if self.is_fast and isinstance(method, RunsRounds) and alone:
             release, times = method.run_rounds(
                 shared, private, self.clients, self.ring, self.disclosure, self.key, rounds
@@ -153,25 +165,84 @@ class _Federation:
 
     def one(self, shared: dict[str, Array], private: dict[str, Array], number: int) -> dict[str, Array]:
         """Run one round: ask, let those who answer learn, add what fits, apply the sum."""
-        answered: NDArray[np.int64] | None = None  # everybody
-        if not self.rules.is_calm or self.schedule.clients_per_round < len(self.clients):
+        who: Attendance | None = None  # everybody
+        if not self.rules.is_calm or self.schedule.clients_per_round < len(self.clients) or self.sums is not None:
             who = attendance(self.schedule, self.rules, self.key, number, len(self.clients))
-            abandoned = is_abandoned(who, self.rules)
-            lost = who.asked if abandoned else np.setdiff1d(who.asked, who.answered, assume_unique=True)
-            self.traffic.lost[lost] += 1
-            self.traffic.bytes_down[lost] += self._down(shared)
-            if abandoned:
+            if is_abandoned(who, self.rules):
+                self._lose(who.asked, shared)
                 return shared
-            answered = who.answered
-        groups = [answered]
-        if self.rules.robust is not None and answered is not None:
-            groups = list(dealt(answered, self.rules.robust, self.key.child("groups", number)))
-        answers = [self._answers(shared, private, group, number) for group in groups]
+        groups: list[NDArray[np.int64] | None] = [None if who is None else who.answered]
+        if self.rules.robust is not None and who is not None:
+            groups = list(dealt(who.answered, self.rules.robust, self.key.child("groups", number)))
+        if self.sums is None or who is None:
+            answers = [self._answers(shared, private, group, number) for group in groups]
+        else:
+            answers = self._secured(self.sums, shared, private, who, groups, number)
+        if not answers:
+            self._lose(np.arange(len(self.clients)) if who is None else who.asked, shared)
+            return shared
+        if who is not None:
+            self._lose(np.setdiff1d(who.asked, who.answered, assume_unique=True), shared)
         for answer in answers:
             self._keep(answer, shared, private)
         totals = [answer.total for answer in answers]
         total = totals[0] if self.rules.robust is None else combined(totals, self.rules.robust)
         return dict(applied(self.method, self.ring, shared, total))
+
+    def _lose(self, lost: NDArray[np.int64], shared: dict[str, Array]) -> None:
+        self.traffic.lost[lost] += 1
+        self.traffic.bytes_down[lost] += self._down(shared)
+
+    def _secured(
+        self,
+        sums: SecureSums,
+        shared: dict[str, Array],
+        private: dict[str, Array],
+        who: Attendance,
+        groups: Sequence[NDArray[np.int64] | None],
+        number: int,
+    ) -> list[_Answers]:
+        """Return what secure sums show of each group; a group of which too few remain is not there."""
+        key, found = self.key.child("fates", number), []
+        for group in groups:
+            answered = who.answered if group is None else group
+            asked = who.asked if len(groups) == 1 else answered
+            fates = Fates.drawn(sums.config, asked, answered, self.rules.dropout, key)
+            answers = self._answers(shared, private, fates.summed, number)
+            lost = self._answers(shared, private, fates.between, number)
+            fates = fates.without(np.concatenate([*answers.refused, *lost.refused, asked[:0]]))
+            try:
+                if sums.config.mode == "protocol":
+                    said = Said({**answers.said.places, **lost.said.places})
+                    outcome = sums.protocol(said, shared, self.method.tables, fates, number)
+                else:
+                    counted = {name: counts + lost.people[name] for name, counts in answers.people.items()}
+                    outcome = sums.exact(answers.total, counted if sums.config.two_stage else None, fates)
+            except AbortedError:
+                continue
+            found.append(self._masked(answers, outcome))
+        return found
+
+    def _masked(self, answers: _Answers, outcome: Outcome) -> _Answers:
+        """Put what a secure sum shows in the place of the plain sum, and the bytes it took in that of the rows'."""
+        everybody, up = np.arange(len(self.clients)), dict(outcome.up)
+        sent = []
+        for positions, release in answers.sent:
+            self.traffic.masked[positions] += 1
+            size = np.array([up.pop(int(person), 0) for person in everybody[positions]], np.int64)
+            sent.append((positions, replace(release, bytes=size)))
+        for person, n_bytes in up.items():
+            self.traffic.bytes_up[person] += n_bytes
+        for person, n_bytes in outcome.down.items():
+            self.traffic.bytes_down[person] += n_bytes
+        return replace(answers, total=outcome.total, sent=sent)
+
+    def _needs_messages(self) -> bool:
+        """Whether sums of cohorts do not say enough: who speaks of which row, or all that each one sends."""
+        if self.sums is None:
+            return False
+        config, repeats = self.sums.config, isinstance(self.method, RepeatsRows) and self.method.repeats_rows
+        return config.mode == "protocol" or (config.two_stage and repeats)
 
     def _answers(
         self, shared: dict[str, Array], private: dict[str, Array], who: NDArray[np.int64] | None, number: int
@@ -193,6 +264,10 @@ class _Federation:
             places = np.arange(len(self.clients))[positions]
             answers.learnt.append((positions, learnt))
             answers.sent.append((places[~unfit] if unfit.any() else positions, message.release))
+            if self.sums is not None:
+                speaking = people_speaking(message, {name: len(shared[name]) for name in self.method.tables})
+                answers.people = {name: counts + speaking[name] for name, counts in answers.people.items()}
+                answers.said.add(places[~unfit], message)
             answers.refused.append(places[unfit])
         return answers
 
@@ -212,10 +287,12 @@ class _Federation:
             release, learnt = method.sum_cohort(cohort, answers.total)
             answers.learnt.append((positions, learnt))
             answers.sent.append((positions, release))
+        answers.people = {name: counts.copy() for name, counts in answers.total.counts.items()}
         return answers
 
     def _none(self, shared: dict[str, Array]) -> _Answers:
-        return _Answers(Total.zero({name: shared[name].shape for name in self.method.tables}))
+        total = Total.zero({name: shared[name].shape for name in self.method.tables})
+        return _Answers(total, people={name: counts.copy() for name, counts in total.counts.items()})
 
     def _keep(self, answers: _Answers, shared: dict[str, Array], private: dict[str, Array]) -> None:
         for positions, learnt in answers.learnt:

@@ -178,14 +178,14 @@ def people_layout(shapes: Mapping[str, tuple[int, ...]], n_people: int) -> Layou
     return Layout.of([Segment(name, Kind.PEOPLE, shape[0], 1, bits, 1) for name, shape in shapes.items()])
 
 
-def encoded(message: Outgoing, layout: Layout) -> Vector:
-    """Write what one person sends as a vector; rows that the layout does not list stay with her."""
-    if len(message.clients) != 1:
-        raise RangeError(f"A vector holds what one person sends, not {len(message.clients)}.")
+def encoded(message: Outgoing, layout: Layout, client: int = 0) -> Vector:
+    """Write what one person of a message sends as a vector; rows that the layout does not list stay with her."""
     vector = Vector(layout.sizes)
     views = layout.views(vector)
     for part in layout.segments:
-        _, ids, numbers = message.tables[part.table]
+        ptr, ids, numbers = message.tables[part.table]
+        own = slice(int(ptr[client]), int(ptr[client + 1]))
+        ids, numbers = ids[own], numbers[own]
         at = part.place[ids]
         ids_here, into = at[at >= 0], views[part.table, part.kind]
         if part.kind is Kind.PEOPLE:
@@ -217,6 +217,16 @@ def decoded(vector: Vector, layout: Layout, shapes: Mapping[str, tuple[int, ...]
             total.counts[part.table][part.listed] = here[:, 0]
     total.n_clients = n_people
     return total
+
+
+def people_speaking(message: Outgoing, n_rows: Mapping[str, int]) -> dict[str, NDArray[np.int64]]:
+    """Return how many people of a message speak of each row of each table."""
+    found = {}
+    for name, (ptr, ids, _) in message.tables.items():
+        owner = np.repeat(np.arange(len(ptr) - 1), np.diff(ptr))
+        once = np.unique(owner * n_rows[name] + ids)
+        found[name] = np.bincount(once % n_rows[name], minlength=n_rows[name])
+    return found
 
 
 def people_of(vector: Vector, layout: Layout) -> dict[str, NDArray[np.int64]]:

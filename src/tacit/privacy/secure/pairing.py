@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import struct
 from dataclasses import dataclass, field
 
 from cryptography.hazmat.primitives.hashes import SHA256
@@ -11,6 +12,8 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from tacit.privacy.secure.identity import KEY_BYTES, TAG_BYTES, Pair, tag
 from tacit.privacy.secure.shamir import SHARE_BYTES
 from tacit.privacy.secure.wire import Writer, to_bits
+
+_WHOSE = struct.Struct("<IIB")
 
 
 @dataclass(frozen=True)
@@ -56,8 +59,8 @@ def commitment_to(context: bytes, person: int, seed: bytes) -> bytes:
 
 def share_hash(context: bytes, dealer: int, holder: int, of_self_mask: bool, share: int) -> bytes:
     """Return by what a share is known again: shares are uniformly random, so their hashes tell nothing of them."""
-    head = Writer().raw(b"share").raw(context).number(dealer, 4).number(holder, 4).number(of_self_mask, 1)
-    return hashlib.sha256(head.number(share, SHARE_BYTES).done()).digest()[:TAG_BYTES]
+    whose = _WHOSE.pack(dealer, holder, of_self_mask)
+    return hashlib.sha256(b"share" + context + whose + share.to_bytes(SHARE_BYTES, "little")).digest()[:TAG_BYTES]
 
 
 def survivors_hash(context: bytes, people: frozenset[int], n_people: int) -> bytes:

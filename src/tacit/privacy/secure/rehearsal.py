@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from tacit.errors import ForgedError, GuardError
 from tacit.privacy.secure.context import Terms
 from tacit.privacy.secure.device import Device
+from tacit.privacy.secure.graph import Graph
 from tacit.privacy.secure.masks import Vector
 from tacit.privacy.secure.server import Server, Stand
 
@@ -63,3 +64,26 @@ def _answer(device: Device, phase: Stand, message: bytes, give: Callable[[], Vec
     if phase == Stand.VECTORS:
         return device.submit(message, give())
     return device.confirm(message) if phase == Stand.CONFIRMATIONS else device.unmask(message)
+
+
+def can_finish(graph: Graph, n_min: int, threshold: int, leaves: Mapping[int, Stand]) -> bool:
+    """Say whether a session would come to its end if these people (by position) stopped answering in these phases."""
+
+    def there(phase: Stand) -> frozenset[int]:
+        return everybody - {person for person, last in leaves.items() if last <= phase}
+
+    everybody = frozenset(range(graph.n_people))
+    shared, summed = there(Stand.SHARES), there(Stand.VECTORS)
+    asking = {
+        Stand.ADVERTS: there(Stand.ADVERTS),
+        Stand.SHARES: shared,
+        Stand.VECTORS: shared,
+        Stand.CONFIRMATIONS: there(Stand.CONFIRMATIONS),
+        Stand.UNMASKINGS: shared - (summed & there(Stand.UNMASKINGS)),  # whose secrets must be rebuilt
+    }
+    for phase, people in asking.items():
+        here = there(phase)
+        least = n_min if phase < Stand.UNMASKINGS else 0
+        if len(here) < least or any(len(graph.neighbours(person) & here) < threshold for person in people):
+            return False
+    return True

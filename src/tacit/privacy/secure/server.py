@@ -28,6 +28,7 @@ from tacit.privacy.secure.messages import (
     Inbox,
     Invitation,
     Masked,
+    Piece,
     Roster,
     Sealed,
     Shares,
@@ -79,6 +80,7 @@ class Server:
         self._arrived: set[int] = set()
         self._codes: dict[int, dict[int, bytes]] = {}  # sender -> receiver -> code
         self._unmaskings: dict[int, Unmasking] = {}
+        self.blamed: set[int] = set()  # who gave wrong shares of people that fell silent at the very end
         self.total = Vector(self.session.terms.layout.sizes)
 
     @classmethod
@@ -236,12 +238,11 @@ class Server:
         self._genuine(message, code, sender)
         if commitment_to(context, sender, unmasking.seed) != self.adverts[sender].commitment:
             raise ForgedError(f"Person {sender} gave another seed than she committed to.", "", [sender])
+        near = self._near(sender)
         for piece in unmasking.pieces:
-            box = self._shares.get(piece.person, {}).get(sender)
-            if box is None or piece.of_self_mask != (piece.person in self.survivors):
+            if piece.person not in near or piece.of_self_mask != (piece.person in self.survivors):
                 raise ForgedError(f"Person {sender} gave a share that nobody asked for.", "", [sender])
-            seen = share_hash(context, piece.person, sender, piece.of_self_mask, piece.share)
-            if seen != (box.self_hash if piece.of_self_mask else box.key_hash):
+            if piece.person not in self._codes and not self._fits(sender, piece):
                 raise ForgedError(f"Person {sender} gave a wrong share of person {piece.person}.", "", [sender])
         self._took(sender, message)
         self._unmaskings[sender] = unmasking
@@ -321,13 +322,23 @@ class Server:
         return {}
 
     def _pieces(self, wanted: Iterable[int]) -> dict[int, dict[int, int]]:
-        """Gather the shares given of some people, by place."""
+        """Gather the shares given of some people, by place; whoever gave a wrong one is noted in `blamed`."""
         held: dict[int, dict[int, int]] = {person: {} for person in wanted}
         for sender, unmasking in sorted(self._unmaskings.items()):
             for piece in unmasking.pieces:
-                if piece.person in held:
+                if piece.person not in held:
+                    continue
+                if piece.person in self._codes and not self._fits(sender, piece):
+                    self.blamed.add(sender)  # she was expected to answer herself, so that it is looked at only now
+                else:
                     held[piece.person][sender + 1] = piece.share
         return held
+
+    def _fits(self, sender: int, piece: Piece) -> bool:
+        """Say whether a share is the one that its dealer told us of."""
+        box = self._shares[piece.person][sender]
+        known = box.self_hash if piece.of_self_mask else box.key_hash
+        return share_hash(self.context, piece.person, sender, piece.of_self_mask, piece.share) == known
 
     def _rebuilt(self, held: Mapping[int, Mapping[int, int]], person: int) -> bytes:
         shares, threshold = held[person], self.session.terms.threshold

@@ -178,6 +178,16 @@ def test_a_wrong_share_is_found_its_sender_named_and_the_sum_still_right() -> No
     assert 2 in party.server.survivors
 
 
+def test_a_wrong_share_of_somebody_who_falls_silent_last_is_found_too() -> None:
+    party = Party.of(6, threshold=3).run(Stand.UNMASKINGS)
+    held = party.devices[2]._state
+    assert held is not None
+    held.kept[5] = (held.kept[5][0] + 1) % 2**256, held.kept[5][1]
+    party.step(gone=[5])
+    assert party.server.blamed == {2}
+    assert party.is_right()
+
+
 def test_a_wrong_seed_or_the_other_kind_of_share_is_found() -> None:
     party = Party.of(4, threshold=2).run(Stand.UNMASKINGS)
     message = party.answer(1)

@@ -1,0 +1,122 @@
+"""What a secure sum costs each person and the server, one core, processor time, best of several.
+
+`client` is all that one device does from the invitation to its last answer: keys, checking the neighbours' signatures,
+shares, the masked vector, confirmation, unmasking. `masks` is the part of it that the literature reports (agreeing on
+masks and adding them); `signatures` the part that checks whose keys they are. `server` is all that the server does once
+the messages are there, a tenth of the people having dropped out before their vectors. The tables are those of FedNCF's
+datasets with one column for counts, in 32 bits. `peer` is the goal, in the same unit.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import resource
+import subprocess
+import time
+from typing import Any
+
+import numpy as np
+
+from tacit.privacy.secure import Device, Guards, Identity, Layout, Server, Stand, Terms, Vector, plan
+from tacit.privacy.secure import device as device_module
+from tacit.privacy.secure.encoding import Kind, Segment
+from tacit.privacy.secure.rehearsal import _answer
+
+GUARDS = Guards(n_min=2, k_min=1, d_min=0, cool_down=0)
+CASES: dict[str, tuple[int, int, int, dict[str, float]]] = {  # rows, columns, people, goals in seconds
+    "1682x13": (1682, 13, 20, {"client": 0.002}),
+    "38333x13": (38333, 13, 50, {"client": 0.060}),
+    "3706x13": (3706, 13, 120, {"server": 0.3}),
+    "1682x13-1000": (1682, 13, 1000, {"server": 10.0}),
+}
+
+
+def session(n_rows: int, width: int, n_people: int) -> dict[str, Any]:
+    """Run one session with a tenth dropping out; return processor seconds of one device and of the server."""
+    bound = (2**31 - 1) // n_people
+    layout = Layout.of([Segment("items", Kind.NUMBERS, n_rows, width, 32, bound)])
+    chosen = plan(n_people, 0.2, 0.1)
+    terms = Terms(
+        "bench", 1, 2, bytes(32), layout, 2, 1, 0, chosen.degree, chosen.threshold, bytes(32), bytes(32)
+    )  # fmt: skip
+    devices = sorted((Device(Identity.fresh(), GUARDS) for _ in range(n_people)), key=lambda one: one.identity.public)
+    server = Server.start(terms, [one.identity.public for one in devices])
+    gone = set(range(0, n_people, 10)) - {5}
+    watched, parts = 5, dict.fromkeys(("client", "signatures", "masks", "server", "up"), 0.0)
+    values = np.random.default_rng(0).integers(0, 2**20, n_rows * width, dtype=np.uint32)
+    inbox = dict.fromkeys(range(n_people), server.invitation)
+    while server.stand < Stand.DONE:
+        answers = []
+        for person, message in inbox.items():
+            if person in gone and server.stand >= Stand.VECTORS:
+                continue
+            vector = Vector(layout.sizes, values.tobytes())
+            before = time.process_time()
+            answers.append(_answer(devices[person], server.stand, message, lambda vector=vector: vector))  # type: ignore[misc]
+            if person == watched:
+                spent = time.process_time() - before
+                parts["client"] += spent
+                parts["masks"] += spent if server.stand == Stand.VECTORS else 0
+                parts["up"] += len(answers[-1])
+        before = time.process_time()
+        for answer in answers:
+            server.receive(answer)
+        inbox = server.advance()
+        parts["server"] += time.process_time() - before
+    whole = np.zeros(n_rows * width, np.uint32)
+    for _ in server.survivors:
+        whole += values
+    assert np.array_equal(server.total.parts[1], whole), "the sum is wrong"
+    parts["signatures"] = signatures(devices[watched])
+    return {**parts, "degree": chosen.degree, "threshold": chosen.threshold, "bytes": layout.sizes[1] * 4}
+
+
+def signatures(one: Device) -> float:
+    """Return the seconds that checking the neighbours' signatures took."""
+    state = one._state
+    assert state is not None
+    before = time.process_time()
+    for advert in state.adverts.values():
+        signed = advert.signed_part(state.context)
+        device_module.verify(state.session.cohort[advert.sender], signed, advert.signature, advert.sender)
+    return time.process_time() - before
+
+
+def main() -> None:
+    """Print one JSON line per case and side."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--only", choices=CASES)
+    parser.add_argument("--times", type=int, default=5)
+    given = parser.parse_args()
+    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True).stdout.strip()
+    for name in CASES if given.only is None else (given.only,):
+        n_rows, width, n_people, goals = CASES[name]
+        found = [session(n_rows, width, n_people) for _ in range(1 if n_people > 500 else given.times)]
+        best = {part: min(one[part] for one in found) for part in found[0]}
+        for side in ("client", "server"):
+            goal = goals.get(side)
+            line = {
+                "bench": f"secure-sum-{side}",
+                "data": name,
+                "people": n_people,
+                "threads": 1,
+                "ours": round(best[side], 5),
+                "masks": round(best["masks"], 5),
+                "signatures": round(best["signatures"], 5),
+                "peer": goal,
+                "peer_name": "goal",
+                "ratio": None if goal is None else round(goal / best[side], 2),
+                "unit": "s per round",
+                "degree": best["degree"],
+                "threshold": best["threshold"],
+                "bytes_up": int(best["up"]),
+                "bytes_of_vector": best["bytes"],
+                "peak_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024,
+                "commit": commit,
+            }
+            print(json.dumps(line), flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,206 @@
+"""Secure sums in a simulation: `exact` leaves out the masks, which change no number, `protocol` makes every message.
+
+Both give the same bits: the same people are lost in the same phases, the same rows are listed, and the same rounds are
+called off. A law holds them together.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
+
+from tacit.errors import AbortedError, ConfigError
+from tacit.privacy.secure.context import Terms
+from tacit.privacy.secure.device import Device
+from tacit.privacy.secure.encoding import Layout, decoded, encoded, people_layout, people_of, rows_layout
+from tacit.privacy.secure.graph import Graph, plan
+from tacit.privacy.secure.guards import Guards
+from tacit.privacy.secure.identity import Identity
+from tacit.privacy.secure.masks import Vector, bytes_of
+from tacit.privacy.secure.rehearsal import Rehearsed, can_finish, rehearse
+from tacit.privacy.secure.server import Stand
+from tacit.privacy.secure.two_stage import Care, People, Round, added, listed, narrowed
+from tacit.random import Key
+from tacit.types import Array
+from tacit.updates import Outgoing, Ring, Total
+
+_EARLY = (Stand.ADVERTS, Stand.SHARES, Stand.VECTORS)  # whoever leaves in one of them is not in the sum
+_LATE = (Stand.CONFIRMATIONS, Stand.UNMASKINGS)
+
+
+class SecureConfig(Care):
+    """Whether and how sums hide what each person sends."""
+
+    mode: Literal["exact", "protocol"] = Field(
+        "exact", description="the sum without its masks, at full speed, or every message really made; the same bits"
+    )
+
+
+@dataclass(frozen=True)
+class Fates:
+    """Who is asked in a round and what becomes of them, by position in all of the clients."""
+
+    summed: NDArray[np.int64]  # whose vectors are in the sum
+    between: NDArray[np.int64]  # who are counted, and lost before the second stage
+    leaves: Mapping[int, tuple[int, Stand]]  # whoever stops answering: in which stage and phase
+    is_counted: bool  # in a stage of its own, the first
+
+    @classmethod
+    def drawn(
+        cls, config: Care, asked: NDArray[np.int64], answered: NDArray[np.int64], dropout: float, key: Key
+    ) -> Fates:
+        """Draw in which phase those leave whose answers do not count, and who leaves after her answer counted."""
+        leaves: dict[int, tuple[int, Stand]] = {}
+        lost = np.setdiff1d(asked, answered, assume_unique=True)
+        chance = key.child("phase").uniform(lost, 2)
+        stages = np.where(chance[:, 0] < 0.5, 1, 2) if config.two_stage else np.full(len(lost), 2)
+        for person, stage, draw in zip(lost.tolist(), stages.tolist(), chance[:, 1], strict=True):
+            leaves[person] = stage, _EARLY[int(draw * len(_EARLY))]
+        chance = key.child("late").uniform(answered, 2)
+        for person, draw in zip(answered.tolist(), chance, strict=True):
+            if draw[0] < dropout:
+                leaves[person] = 2, _LATE[int(draw[1] * len(_LATE))]
+        return cls(answered, lost[stages == 2] if config.two_stage else lost[:0], leaves, config.two_stage)
+
+    def without(self, withheld: NDArray[np.int64]) -> Fates:
+        """Return the same for people some of whom have nothing that fits to send."""
+        leaves = {**self.leaves, **{int(person): (1 if self.is_counted else 2, Stand.VECTORS) for person in withheld}}
+        rest = [np.setdiff1d(people, withheld, assume_unique=True) for people in (self.summed, self.between)]
+        return Fates(rest[0], rest[1], leaves, self.is_counted)
+
+    @property
+    def everybody(self) -> NDArray[np.int64]:
+        """All who were asked, ascending."""
+        return np.union1d(self.summed, np.array(list(self.leaves), np.int64))
+
+
+@dataclass
+class Said:
+    """What some people would send: in which message each person's rows stand, and where in it."""
+
+    places: dict[int, tuple[Outgoing, int]] = field(default_factory=dict)
+
+    def add(self, positions: Array, message: Outgoing) -> None:
+        """Keep a message of the people at some positions, in its order."""
+        self.places.update({int(person): (message, at) for at, person in enumerate(positions)})
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """The sum of a round, and what each person sent and received for it."""
+
+    total: Total
+    up: Mapping[int, int]  # bytes
+    down: Mapping[int, int]
+
+
+class SecureSums:
+    """Makes the secure sums of one simulation."""
+
+    def __init__(self, config: SecureConfig, ring: Ring, dropout: float, n_asked: int) -> None:
+        """Refuse, before a key is made, rounds that ask too few people for these options."""
+        if n_asked < config.n_min:
+            raise ConfigError(
+                f"Each round asks {n_asked} people, fewer than the {config.n_min} that a secure sum must have.",
+                "Raise method.clients_per_round, or lower runtime.secure.n_min.",
+            )
+        plan(n_asked, config.corrupted, config.dropped)
+        self.config, self.ring, self.dropout = config, ring, dropout
+
+    def exact(self, total: Total, people: People | None, fates: Fates) -> Outcome:
+        """Return what the protocol would show of a plain sum; `people` are counted over `between` too."""
+        care, shapes = self.config, {name: array.shape for name, array in total.sums.items()}
+        everybody, second = fates.everybody, np.union1d(fates.summed, fates.between)
+        up = {int(person): 0 for person in fates.summed}
+        if people is None:
+            layouts = [(everybody, rows_layout(shapes, self.ring, len(everybody)))]
+        else:
+            spare = self._spare(fates, len(everybody))
+            rows = listed(people, care.k_min + spare)
+            layouts = [(everybody, people_layout(shapes, len(everybody)))]
+            if any(map(len, rows.values())):
+                layouts.append((second, rows_layout(shapes, self.ring, len(second), rows)))
+            total = narrowed(total, people, care.k_min + spare)
+        for stage, (cohort, layout) in enumerate(layouts, start=2 if people is None else 1):
+            self._refuse_if_stuck(cohort, stage, fates)
+            size = bytes_sent(plan(len(cohort), care.corrupted, care.dropped).degree, layout)
+            up = {person: sent + size for person, sent in up.items()}
+        return Outcome(total, up, {})
+
+    def protocol(
+        self, said: Said, shared: Mapping[str, Array], tables: Sequence[str], fates: Fates, number: int
+    ) -> Outcome:
+        """Run the sum with all its messages, masks, losses and recoveries."""
+        care, shapes = self.config, {name: shared[name].shape for name in tables}
+        guards = Guards(n_min=care.n_min, k_min=care.behind_rows, d_min=0, cool_down=0)
+        everybody = fates.everybody.tolist()
+        devices = {person: Device(Identity.fresh(), guards) for person in everybody}
+        digest = hashlib.sha256(b"".join(np.ascontiguousarray(shared[name]).tobytes() for name in sorted(shared)))
+        here = Round("simulation", number, digest.digest(), secrets.token_bytes(32))
+        up, down = dict.fromkeys(everybody, 0), dict.fromkeys(everybody, 0)
+
+        def run(terms: Terms, cohort: list[int]) -> Rehearsed:
+            def give(at: int) -> Vector:
+                message, client = said.places[cohort[at]]
+                return encoded(message, terms.layout, client)
+
+            done = rehearse(
+                terms, [devices[person] for person in cohort], give, self._leaves(cohort, terms.stage, fates)
+            )
+            for at, person in enumerate(cohort):
+                up[person] += done.sent[at]
+                down[person] += done.received[at]
+            return done
+
+        if not care.two_stage:
+            terms = here.adding_all(shapes, self.ring, len(everybody), care)
+            done = run(terms, everybody)
+            return Outcome(decoded(done.total, terms.layout, shapes, len(done.survivors)), up, down)
+        counting = here.counting(shapes, len(everybody), care)
+        counted = run(counting, everybody)
+        people, spare = people_of(counted.total, counting.layout), self._spare(fates, len(everybody))
+        rows = listed(people, care.k_min + spare)
+        if not any(map(len, rows.values())):
+            nothing = Total.zero(shapes)
+            return Outcome(Total(nothing.sums, nothing.counts, len(fates.summed)), up, down)
+        second = [everybody[at] for at in counted.finished]
+        adding = here.adding(shapes, self.ring, len(second), care, rows, spare)
+        done = run(adding, second)
+        return Outcome(added(done.total, adding.layout, shapes, people, len(done.survivors)), up, down)
+
+    def _spare(self, fates: Fates, n_people: int) -> int:
+        spare = self.config.spared(n_people, self.dropout)
+        if len(fates.between) > spare:
+            raise AbortedError(f"{len(fates.between)} people were lost between the stages, {spare} were allowed for.")
+        return spare
+
+    def _leaves(self, cohort: Sequence[int], stage: int, fates: Fates) -> dict[int, Stand]:
+        """Return who of a cohort leaves in a stage, by place in it."""
+        found = {}
+        for at, person in enumerate(cohort):
+            when, phase = fates.leaves.get(person, (0, Stand.DONE))
+            if when == stage:
+                found[at] = phase
+        return found
+
+    def _refuse_if_stuck(self, cohort: NDArray[np.int64], stage: int, fates: Fates) -> None:
+        care = self.config
+        if len(cohort) < care.n_min:
+            raise AbortedError(f"A cohort of {len(cohort)} people is below the minimum of {care.n_min}.")
+        chosen = plan(len(cohort), care.corrupted, care.dropped)
+        graph = Graph(len(cohort), chosen.degree, bytes(32))
+        if not can_finish(graph, care.n_min, chosen.threshold, self._leaves(cohort.tolist(), stage, fates)):
+            raise AbortedError(f"Too many of {len(cohort)} people dropped out.")
+
+
+def bytes_sent(degree: int, layout: Layout) -> int:
+    """Return how many bytes a person sends for one stage, if all of her neighbours answer."""
+    heads = 198 + 38 + 4 + 16 + 38 + 16 + 38 + 4 + 16 + 38 + 32 + 4 + 16
+    return heads + degree * (118 + 20 + 38) + bytes_of(layout.sizes)

@@ -1,0 +1,110 @@
+"""Secure sums in a simulation: with every message really made, or with the sum alone, the same bits."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from test_federated import FEDERATED, KEY, RING, World, assert_same, final, quick
+
+from tacit.config import Experiment
+from tacit.errors import ConfigError
+from tacit.experiments import run
+from tacit.methods.base import entry
+from tacit.protocols.robust import RobustConfig
+from tacit.protocols.rounds import RoundsConfig
+from tacit.runtimes.secure import SecureConfig
+from tacit.runtimes.simulation import Traffic, simulate
+from tacit.types import Model
+from tacit.updates import Ring
+
+FEW = 12  # people: a secure sum of them takes a tenth of a second
+
+
+def brief(name: str) -> Any:
+    """Return a method that makes two rounds with everybody."""
+    fields = entry(name).config.model_fields
+    wanted = {"epochs": 2, "clients_per_round": 0, "share": 1.0}
+    return quick(name, **{option: value for option, value in wanted.items() if option in fields})
+
+
+def secured(
+    name: str, world: World, *, dropout: float = 0.0, ring: Ring = RING, robust: Any = None, **given: Any
+) -> tuple[Model, Traffic]:
+    clients, catalog = world[0].take(np.arange(FEW)), world[1]
+    config = SecureConfig(**{"n_min": 3, "k_min": 2, **given})
+    traffic = Traffic.none(FEW)
+    rounds = RoundsConfig(dropout=dropout, robust=robust)
+    method = brief(name)
+    models = simulate(method, (), ring, clients, catalog, KEY, traffic, rounds=rounds, secure=config)
+    return final(models).copy(), traffic
+
+
+@pytest.mark.parametrize("two_stage", [True, False], ids=["two stages", "one stage"])
+@pytest.mark.parametrize("name", FEDERATED)
+def test_masks_and_recovery_change_no_bit(name: str, two_stage: bool, tastes: World) -> None:
+    """In each round some people drop out, in any phase; rows of too few people do not count."""
+    exact, sent = secured(name, tastes, dropout=0.15, two_stage=two_stage)
+    protocol, really = secured(name, tastes, dropout=0.15, two_stage=two_stage, mode="protocol")
+    assert_same(exact.shared, protocol.shared)
+    assert_same(exact.private, protocol.private)
+    assert np.array_equal(sent.rounds, really.rounds)
+    assert np.array_equal(sent.masked, sent.rounds)
+    assert np.array_equal(sent.lost, really.lost)
+    assert sent.lost.sum() > 0
+
+
+@pytest.mark.parametrize("name", FEDERATED)
+def test_a_secure_sum_in_one_stage_is_the_plain_sum(name: str, tastes: World) -> None:
+    clients, catalog = tastes[0].take(np.arange(FEW)), tastes[1]
+    method = brief(name)
+    plain = final(simulate(method, (), RING, clients, catalog, KEY)).copy()
+    assert_same(secured(name, tastes, two_stage=False)[0].shared, plain.shared)
+    assert_same(secured(name, tastes, k_min=1)[0].shared, plain.shared)
+
+
+@pytest.mark.parametrize("name", ["fpl", "fed-gmf"])
+def test_thirty_two_bits_and_groups_agree_too(name: str, tastes: World) -> None:
+    for given in ({"ring": Ring(bits=32, fraction=16)}, {"robust": RobustConfig(groups=3, rule="median")}):
+        exact, _ = secured(name, tastes, **given)
+        protocol, _ = secured(name, tastes, mode="protocol", **given)
+        assert_same(exact.shared, protocol.shared)
+
+
+def test_bytes_are_those_really_sent(tastes: World) -> None:
+    _, exact = secured("fed-gmf", tastes)
+    _, protocol = secured("fed-gmf", tastes, mode="protocol")
+    assert np.array_equal(exact.bytes_up, protocol.bytes_up)
+
+
+def test_rows_of_few_people_stay_as_they_were(tastes: World) -> None:
+    clients, catalog = tastes[0].take(np.arange(FEW)), tastes[1]
+    method = quick("fed-gmf", epochs=1, clients_per_round=0)
+    start = method.init(clients, catalog, KEY.child("init"))
+    message = method.learn(start.shared, start.private, clients, RING, KEY.child("learn", 0))[0]
+    rows = message.tables["items"]
+    owner = np.repeat(np.arange(FEW), np.diff(rows.ptr))
+    people = np.array([len(set(owner[rows.ids == item])) for item in range(catalog.n_items)])
+    assert (people < 12).any()
+    assert (people >= 12).any()
+    config = SecureConfig(n_min=3, k_min=12)
+    after = final(simulate(method, (), RING, clients, catalog, KEY, secure=config)).shared["items"]
+    moved = (after != start.shared["items"]).any(axis=1)
+    assert np.array_equal(moved, people >= 12)
+
+
+def test_a_round_that_too_many_leave_moves_nothing(tastes: World) -> None:
+    model, traffic = secured("fed-gmf", tastes, dropout=0.8, two_stage=False)
+    assert traffic.rounds.sum() == traffic.masked.sum() == 0
+    start = brief("fed-gmf").init(tastes[0].take(np.arange(FEW)), tastes[1], KEY.child("init"))
+    assert_same(model.shared, start.shared)
+    assert_same(model.private, start.private)
+
+
+def test_rounds_of_too_few_people_are_refused_before_they_start(tastes: World) -> None:
+    with pytest.raises(ConfigError, match="asks 12 people, fewer than the 13"):
+        secured("fed-gmf", tastes, n_min=13)
+    experiment = Experiment.checked({"method": "ease", "runtime": {"secure": {}}}, "here")
+    with pytest.raises(ConfigError, match="make sums"):
+        run(experiment)
