@@ -21,13 +21,14 @@ import numpy as np
 from numba import njit
 
 from tacit.kernels.exponential import doubt
-from tacit.kernels.membership import has
-from tacit.kernels.rowvec import prefetch
+from tacit.kernels.membership import has, word_of
+from tacit.kernels.rowvec import prefetch, prefetch_one
 from tacit.kernels.sampling import GAMMA, U64, high, lane, low, mix
 from tacit.kernels.triples import preference, step_and_add, step_and_apply, step_and_write
 
 _UNIT = 2.0**-53
-_BLOCK = 512  # rounds drawn ahead: they stay in the nearest cache
+_BLOCK = 512  # draws made together: they stay in the nearest cache
+_AHEAD = 128  # rounds drawn ahead: what they will look at stays there too
 _NEAR = 2**20  # bytes of a table that need not be asked for ahead
 _TOGETHER = U64(16)  # triples that go side by side
 
@@ -221,32 +222,36 @@ def rounds_of_one_triple(
     zero, one, n_people = U64(0), U64(1), U64(len(ids))
     shrink, reg_i, reg_j = rate * reg[0], scale * reg[1], scale * reg[2]
     gain = rate / scale
-    who, likes, other = np.empty(_BLOCK, np.uint32), np.empty(_BLOCK, np.uint32), np.empty(_BLOCK, np.uint32)
-    leaves, states = np.empty(_BLOCK, np.uint8), np.empty(_BLOCK, np.uint64)
-    refused, marks = np.empty(_BLOCK + 1, np.uint32), np.empty(len(ids), np.uint64)
+    who, likes, other = np.empty(_AHEAD, np.uint32), np.empty(_AHEAD, np.uint32), np.empty(_AHEAD, np.uint32)
+    leaves, is_refused = np.empty(_AHEAD, np.uint8), np.empty(_AHEAD, np.uint8)
+    refused, states = np.empty(_AHEAD + 1, np.uint32), np.empty(_AHEAD, np.uint64)
+    marks, bits, n_words = np.empty(len(ids), np.uint64), taken.bits, U64(taken.bits.shape[1])
     for c in range(n_people):
         marks[c] = mix(U64(ids[c]) + GAMMA)
     is_choosy = pi.min() < 1.0 or is_secret.any()
     person_used, item_used = np.zeros(len(ids), np.uint32), np.zeros(len(table), np.uint32)
     z = np.zeros(_TOGETHER, np.float32)
     now = np.uint32(0)  # numbers the rounds from 1 on: 0 is before all of them
-    for start in range(first, first + n_rounds, _BLOCK):
-        size = U64(min(_BLOCK, first + n_rounds - start))
+    for start in range(first, first + n_rounds, _AHEAD):
+        size = U64(min(_AHEAD, first + n_rounds - start))
         for k in range(size):
             number = U64(start) + k
             c = high(mix(lane(words[0], number) + GAMMA), n_people)
             begin = U64(ptr[c])
             state = mix(lane(words[1], number) ^ marks[c])  # the lane of her id
             drawn = mix(state + GAMMA)
-            who[k], states[k] = c, state
-            likes[k] = begin + high(drawn, U64(ptr[c + one]) - begin)
-            other[k] = low(drawn, n_items)
+            i, j = begin + high(drawn, U64(ptr[c + one]) - begin), low(drawn, n_items)
+            who[k], likes[k], other[k], states[k] = c, i, j, state
+            prefetch_one(items, i)
+            prefetch_one(bits, word_of(n_words, c, j))  # harmless where there are none
             prefetch(people, c)
-        n_refused = zero
         for k in range(size):
             likes[k] = items[U64(likes[k])]
+            is_refused[k] = has(taken, U64(who[k]), U64(other[k]))
+        n_refused = zero
+        for k in range(size):  # apart from the looks: where to write waits for nothing
             refused[n_refused] = k
-            n_refused += U64(has(taken, U64(who[k]), U64(other[k])))
+            n_refused += U64(is_refused[k])
         for r in range(n_refused):
             k = U64(refused[r])
             c, j, second = U64(who[k]), U64(other[k]), mix(states[k])

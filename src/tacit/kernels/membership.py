@@ -59,6 +59,12 @@ def _mark(bits, ptr, items):
 
 
 @njit(inline="always")
+def word_of(n_words, client, item):
+    """Return which word of all bits, counted through, holds a client's bit of an item: to ask for it ahead."""
+    return client * n_words + (item >> _SHIFT)
+
+
+@njit(inline="always")
 def has(taken, client, item):
     """Return whether a client (position, unsigned) has an item (unsigned)."""
     if taken.bits.size > 0:

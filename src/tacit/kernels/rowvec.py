@@ -151,19 +151,37 @@ def step_pair(typing_context, left, u, right, i, j, step, keep_u, keep_i, keep_j
     return types.void(left, types.uint64, right, types.uint64, types.uint64, *numbers), generate
 
 
+def _ask(builder: Any, start: Any, offsets: list[int], for_writing: bool) -> None:
+    """Code that asks for the cache lines at some offsets from an address."""
+    kind = ir.FunctionType(ir.VoidType(), [_BYTE.as_pointer(), _I32, _I32, _I32])
+    ask = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0")
+    how = [ir.Constant(_I32, number) for number in (int(for_writing), 3, 1)]  # 3: keep near; 1: data
+    address = builder.bitcast(start, _BYTE.as_pointer())
+    for offset in offsets:
+        builder.call(ask, [builder.gep(address, [ir.Constant(_I64, offset)]), *how])
+
+
 @intrinsic
 def prefetch(typing_context, table, row):
     """Ask for a row that will be needed soon, so that it is near when it is."""
     _need_rows(table)
 
     def generate(context, builder, signature, args):
-        start = builder.bitcast(Row(context, builder, table, *args).start, _BYTE.as_pointer())
-        kind = ir.FunctionType(ir.VoidType(), [_BYTE.as_pointer(), _I32, _I32, _I32])
-        ask = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0")
         size = table.dtype.size
-        for_writing, keep_near, as_data = ir.Constant(_I32, 1), ir.Constant(_I32, 3), ir.Constant(_I32, 1)
-        for offset in [*range(0, size - 1, _CACHE_LINE), size - 1]:
-            builder.call(ask, [builder.gep(start, [ir.Constant(_I64, offset)]), for_writing, keep_near, as_data])
+        offsets = [*range(0, size - 1, _CACHE_LINE), size - 1]
+        _ask(builder, Row(context, builder, table, *args).start, offsets, for_writing=True)
         return context.get_dummy_value()
 
     return types.void(table, types.uint64), generate
+
+
+@intrinsic
+def prefetch_one(typing_context, array, index):
+    """Ask for one element of a contiguous array, counted as if it had one dimension; it will only be read."""
+
+    def generate(context, builder, signature, args):
+        start = context.make_array(array)(context, builder, args[0]).data
+        _ask(builder, builder.gep(start, [args[1]]), [0], for_writing=False)
+        return context.get_dummy_value()
+
+    return types.void(array, types.uint64), generate
