@@ -21,6 +21,7 @@ import numpy as np
 from numba import njit
 
 from tacit.kernels.exponential import doubt
+from tacit.kernels.fcf import whole
 from tacit.kernels.membership import has, word_of
 from tacit.kernels.rowvec import prefetch, prefetch_one
 from tacit.kernels.sampling import GAMMA, U64, high, lane, low, mix
@@ -327,22 +328,20 @@ def rounds_of_one_client(
     per_item,
     sent,
     peaks,
-    width,
 ):
     """Run whole rounds of one client and many triples each; `values` [n_items, D] is the same table as `table`.
 
     `frozen` are the vectors that gradients are taken at: `people` itself, or a copy that follows after each round.
-    Only the `width` - 1 first columns and the last one are not padding. Return the largest sum of an item in a round.
+    Sums are whole numbers in float64, which is exact below 2^53. Return the largest one of an item in a round.
     """
-    n_rows, last = values.shape[0], U64(values.shape[1] - 1)
-    totals = np.zeros((n_rows + 1, values.shape[1]), np.int64)
-    counts = np.zeros((2, n_rows), np.int64)
+    n_rows, last = values.shape[0], values.shape[1] - 1
+    totals, tops = np.zeros((n_rows + 1, values.shape[1])), np.zeros(values.shape[1])
+    counts = np.zeros((2, n_rows), np.int32)
     pair = np.empty((2, n_triples), np.uint32)
     refused = np.empty(n_triples, np.uint32)
     touched = np.empty(2 * n_triples, np.uint32)
     shrink, unit = rate * reg[0], np.float32(1.0) / scale
     reg_i, reg_j = scale * reg[1], scale * reg[2]
-    largest = np.int64(0)
     for number in range(first, first + n_rounds):
         c = high(mix(lane(words[0], number) + GAMMA), len(ids))
         begin = U64(ptr[c])
@@ -368,17 +367,15 @@ def rounds_of_one_client(
                 sent[c, sign] += 1
         for k in range(n_touched):
             item = U64(touched[k])
-            n_positive, n_negative = counts[0, item], counts[1, item]
-            for d in range(U64(width)):
-                at = d if d < U64(width - 1) else last
-                total = totals[item, at]
-                if at < last:
-                    q = values[item, at]
-                    total -= n_positive * np.int64(np.rint(reg_i * q)) + n_negative * np.int64(np.rint(reg_j * q))
-                largest = max(largest, abs(total))
-                values[item, at] += rate * (np.float32(total) * unit)
-                totals[item, at] = 0
+            total, row = totals[item], values[item]
+            n_positive, n_negative = np.float64(counts[0, item]), np.float64(counts[1, item])
+            for d in range(last):  # the bias, which comes last, is not shrunk
+                total[d] -= n_positive * whole(reg_i * row[d]) + n_negative * whole(reg_j * row[d])
+            for d in range(last + 1):
+                tops[d] = max(tops[d], abs(total[d]))
+                row[d] += rate * (np.float32(total[d]) * unit)
+                total[d] = 0.0
             counts[0, item] = 0
             counts[1, item] = 0
         frozen[c] = people[c]
-    return largest
+    return tops.max()

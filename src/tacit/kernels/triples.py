@@ -175,9 +175,10 @@ def step_and_add(typing_context, moved, people, table, c, i, j, step, shrink, z,
     """Move client c by a triple; add z [p, 1] to totals[a], subtract it from totals[j], keep the largest in peaks[0].
 
     `a` is i, or a row that nobody reads where the positive must not leave: no branch, so none is guessed wrongly.
+    Totals are whole numbers of 32 or 64 bits, or of 53 in float64.
     """
-    bits = totals.dtype.bitwidth
-    number = ir.IntType(bits)
+    bits, is_float = totals.dtype.bitwidth, isinstance(totals.dtype, types.Float)
+    number = ir.DoubleType() if is_float else ir.IntType(bits)
 
     def generate(context, builder, signature, args):
         triple = _Step(context, builder, (moved, people, table), args)
@@ -186,12 +187,17 @@ def step_and_add(typing_context, moved, people, table, c, i, j, step, shrink, z,
         grid = triple.pull(z)
         pull = []
         for vector in grid:
+            kind = ir.VectorType(number, vector.type.count)
+            if is_float:
+                pull.append(builder.fpext(vector, kind))
+                continue
             whole = builder.fptosi(vector, ir.VectorType(_I32, vector.type.count))
-            pull.append(builder.sext(whole, ir.VectorType(number, whole.type.count)) if bits > 32 else whole)
+            pull.append(builder.sext(whole, kind) if bits > 32 else whole)
         triple.advance(step, shrink)
         _keep_largest(context, builder, peaks, largest, grid)
         start = context.make_array(totals)(context, builder, target).data
-        for item, operation in ((args[5], builder.sub), (a, builder.add)):
+        subtract, add = (builder.fsub, builder.fadd) if is_float else (builder.sub, builder.add)
+        for item, operation in ((args[5], subtract), (a, add)):
             at = builder.gep(start, [builder.mul(item, ir.Constant(_I64, length))])
             for (offset, width), whole in zip(chunks(length), pull, strict=True):
                 cell = builder.gep(at, [ir.Constant(_I64, offset)])

@@ -242,7 +242,7 @@ class FPL:
         else:
             frozen = rows_of(p.copy()) if is_batch else people
             tables = people, frozen, rows, table, steps
-            largest_sum = rounds_of_one_client(*span, *draws, *tables, *numbers, *coins, sent, rows_of(peaks), width)
+            largest_sum = rounds_of_one_client(*span, *draws, *tables, *numbers, *coins, sent, rows_of(peaks))
             ring.check(np.array([largest_sum]))
             # a row is its first term and a small second one; both ends of a pass bound the latter well enough
             shrunk = float(config.regs[1:].max() * max(np.abs(table).max(), np.abs(shared["items"]).max()) * ring.scale)

@@ -3,13 +3,14 @@
 BPR-MF chooses the length F of the vectors among {10, 20, 50}, with alpha in {0.005, 0.05, 0.5} and 10 to 50 passes.
 The papers then take its alpha and F for FPL too; a step that suits one client is too large where many are summed, so
 here each configuration chooses for itself, one thing after the other: alpha among the papers' three and 0.02 between
-them (at pi = 0.1 and 1, the better of the two counts), then F, then the number of passes for every pi. FCF chooses its
-number of passes.
+them (at pi = 0.1 and 1, the better of the two counts), then F if it is trained for at most 50 passes, then the number
+of passes for every pi. FCF chooses its number of passes.
 
 An epoch of sFPL+ and pFPL+ is not what the papers' text says. Their table 4 (Brazil: TCC = 50 R+ (|I| + T (1 + pi)) and
 35 R+ (...)) shows R+ visits to clients in an epoch of all four configurations, and each visit of a + configuration
 takes T = R+ / |U| triples: T times the training of the others. So the + configurations may go on for up to 50 T passes
-of R+ triples here, 600 at most, as long as validation gets better; their figures within 50 passes stand beside.
+of R+ triples here, 600 at most, as long as validation gets better, at fewer values of pi; their figures within 50
+passes stand beside.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ FCF_RATE, FCF_PASSES, FCF_LOOK = 0.05, 10, 5
 LONG_PASSES, LONG_LOOK, LONG_PATIENCE = 600, 20, 10
 SHORT_PIS = (0.1, 0.5, 1.0)  # of the figures within 50 passes, which stand in tables only
 PIS = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
+LONG_PIS = (0.0, 0.1, 0.2, 0.5, 1.0)  # where hundreds of passes are made
 NEIGHBOURS = tuple(range(10, 101, 10))
 
 SHORT = " (50 passes)"
@@ -157,7 +159,7 @@ def _fcf(lab: Lab, baselines: Mapping[str, Any]) -> dict[str, Any]:
 def _limits(name: str) -> dict[str, Any]:
     """Return how long a configuration may learn, how often it is looked at, and which pi are tried."""
     if name.endswith("+"):
-        return {"most": LONG_PASSES, "look_every": LONG_LOOK, "patience": LONG_PATIENCE, "pis": PIS}
+        return {"most": LONG_PASSES, "look_every": LONG_LOOK, "patience": LONG_PATIENCE, "pis": LONG_PIS}
     return {"most": PASSES, "look_every": LOOK, "patience": 0, "pis": SHORT_PIS if name in SHORTENED else PIS}
 
 
@@ -176,10 +178,11 @@ def _configured(lab: Lab, name: str, factors: int) -> Choice:
     rate, pi = steps.best.settings["method.learning_rate"], steps.best.settings["method.pi"]
     method["learning_rate"] = rate
     found = {t.settings["method.pi"]: t for t in steps.trials if t.settings["method.learning_rate"] == rate}
-    others = {"method.factors": [length for length in FACTORS if length != factors]}
-    other = lab.search(f"F of {name}", {**method, "pi": pi}, others, runtime).best
-    if (other.value or 0.0) > (steps.best.value or 0.0):
-        method["factors"], found = other.settings["method.factors"], {pi: other}
+    others = [length for length in FACTORS if length != factors]
+    if others and most <= PASSES:
+        other = lab.search(f"F of {name}", {**method, "pi": pi}, {"method.factors": others}, runtime).best
+        if (other.value or 0.0) > (steps.best.value or 0.0):
+            method["factors"], found = other.settings["method.factors"], {pi: other}
     rest = [pi for pi in limits["pis"] if pi not in found]
     if rest:
         tried = lab.search(f"pi of {name}", method, {"method.pi": rest}, runtime).trials

@@ -65,6 +65,7 @@ def test_options_are_searched_on_validation_once_and_kept(tmp_path: Path, monkey
         "LOOK": 2,
         "STEPS_AT": (1.0,),
         "PIS": (0.0, 1.0),
+        "LONG_PIS": (0.0, 1.0),
         "SHORT_PIS": (1.0,),
         "NEIGHBOURS": (10, 20),
         "LONG_PASSES": 8,
