@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from tacit.methods.base import Schedule
+from tacit.protocols.criteria import CriteriaConfig
 from tacit.protocols.robust import RobustConfig
 from tacit.protocols.selection import asked
 from tacit.random import Key
@@ -28,11 +29,13 @@ class RoundsConfig(Config):
     )
     minimum: int = Field(1, ge=1, description="answers below which a round is abandoned")
     robust: RobustConfig | None = Field(None, description="a rule that bears with liars, over sums of groups")
+    criteria: CriteriaConfig | None = Field(None, description="who counts how much, by criteria in order of priority")
 
     @property
     def is_calm(self) -> bool:
         """Whether everybody who is asked answers and is simply added."""
-        return not self.dropout and not self.over_selection and self.robust is None and self.minimum == 1
+        plain = self.robust is None and self.criteria is None
+        return not self.dropout and not self.over_selection and plain and self.minimum == 1
 
 
 @dataclass(frozen=True)

@@ -84,6 +84,7 @@ def finished(
         recommender,
         evaluation,
         learnt.events,
+        None if learnt.told is None else learnt.told.frame(),
     )
 
 

@@ -7,6 +7,7 @@ items.parquet      one row per item: label, title, how often it occurs in traini
 curve.parquet      one row per look at the validation part (present when there were looks)
 ledger.parquet     what left people's devices
 events.parquet     every single release (present with runtime.ledger=events)
+weights.parquet    who counted how much in each round, and why (present with runtime.rounds.criteria)
 model/             everything `Recommender.load` needs
 environment.json   versions and machine
 log.txt            what happened, with times
@@ -55,6 +56,7 @@ class Run:
     trained: Recommender | None = None  # present, like `evaluation`, when the run was made by this process
     evaluation: Evaluation | None = None
     released: Events | None = None  # every release of this run, if it was to keep them
+    weighed: pl.DataFrame | None = None  # who counted how much in each round, if people count by criteria
 
     @property
     def events(self) -> pl.LazyFrame | None:
@@ -63,6 +65,14 @@ class Run:
             return self.released.scan()
         file = None if self.folder is None else self.folder / "events.parquet"
         return pl.scan_parquet(file) if file is not None and file.exists() else None
+
+    @property
+    def weights(self) -> pl.DataFrame | None:
+        """Who counted how much in each round, and why; none unless people count by criteria."""
+        if self.weighed is not None:
+            return self.weighed
+        file = None if self.folder is None else self.folder / "weights.parquet"
+        return pl.read_parquet(file) if file is not None and file.exists() else None
 
     @property
     def metrics(self) -> dict[str, float]:
@@ -95,6 +105,8 @@ class Run:
             self.ledger.write_parquet(partial / "ledger.parquet")
             if self.released is not None:
                 self.released.save(partial / "events.parquet")
+            if self.weighed is not None:
+                self.weighed.write_parquet(partial / "weights.parquet")
             if len(self.curve):
                 self.curve.write_parquet(partial / "curve.parquet")
             (partial / "log.txt").write_text("\n".join(self.log) + "\n", encoding="utf-8")

@@ -15,6 +15,7 @@ from tacit.errors import ConfigError, MethodError
 from tacit.methods.base import Centralised, Federated, Gossip
 from tacit.privacy.outbound import Stage
 from tacit.protocols.rounds import RoundsConfig
+from tacit.protocols.weighing import Told
 from tacit.random import Key
 from tacit.runtimes.events import Events, refuse_too_many
 from tacit.runtimes.in_step import Overlays
@@ -61,6 +62,7 @@ class Learnt:
     all_passes: int = 0  # later ones included
     events: Events | None = None  # every release, if they were asked for
     overlay: Overlays = field(default_factory=list)  # what the graph of peers looked like on the way, if they gossip
+    told: Told | None = None  # who counted how much in each round, if people count by criteria
 
 
 def passes_of(method: Any, clients: Clients) -> int:
@@ -82,11 +84,22 @@ def passes(
     rounds: RoundsConfig | None = None,
     gossip: Talk | None = None,
     secure: SecureConfig | None = None,
+    told: Told | None = None,
 ) -> Iterator[Model]:
     """Yield a method's model after each pass over a cohort."""
     if isinstance(method, Federated):
         return simulate(
-            method, stages, ring or Ring(), clients, catalog, key, traffic, rounds=rounds, secure=secure, events=events
+            method,
+            stages,
+            ring or Ring(),
+            clients,
+            catalog,
+            key,
+            traffic,
+            rounds=rounds,
+            secure=secure,
+            events=events,
+            told=told,
         )
     if secure is not None:
         raise ConfigError("Only federated methods make sums: runtime.secure would have no effect.", "Take it away.")
@@ -131,6 +144,7 @@ def learn(
         stages = [*stages, Liars.build(config.liars, catalog, config.ring, key.child("liars"))]
     traffic = Traffic.none(len(clients)) if isinstance(method, Federated | Gossip) else None
     events = _events_of(method, clients, catalog, people) if config.ledger == "events" else None
+    told = Told(people) if config.rounds.criteria is not None else None
     curve: list[dict[str, float]] = []
     overlay: Overlays = []
     _refuse_idle_network(method, config.network)
@@ -140,7 +154,7 @@ def learn(
     with one_blas_thread():
         started = time.perf_counter()
         talk = Talk(config.network, config.threads, overlay)
-        rules = config.rounds, talk, config.secure
+        rules = config.rounds, talk, config.secure, told
         for model in passes(method, clients, catalog, key, stages, config.ring, traffic, events, *rules):
             done += 1
             spent += time.perf_counter() - started
@@ -159,7 +173,7 @@ def learn(
             started = time.perf_counter()
     if model is None:
         raise MethodError("The method learnt nothing: it made no pass over the data.", "Set its epochs to at least 1.")
-    return Learnt(kept or model, kept_at or done, spent, curve, traffic, done, events, overlay)
+    return Learnt(kept or model, kept_at or done, spent, curve, traffic, done, events, overlay, told)
 
 
 def _refuse_idle_network(method: Any, network: NetworkConfig) -> None:

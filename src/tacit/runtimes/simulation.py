@@ -26,11 +26,12 @@ from tacit.privacy.secure.encoding import people_speaking
 from tacit.protocols.federated import applied, device_round
 from tacit.protocols.robust import combined, dealt
 from tacit.protocols.rounds import Attendance, RoundsConfig, attendance, is_abandoned
+from tacit.protocols.weighing import Scales, Told
 from tacit.random import Key
 from tacit.runtimes.events import Events
 from tacit.runtimes.secure import Fates, Outcome, Said, SecureConfig, SecureSums
 from tacit.types import Array, Catalog, Clients, Model
-from tacit.updates import Release, Ring, Total
+from tacit.updates import Release, Ring, Total, Update
 
 EXPLODED = 1e3  # vectors that rank well stay far below
 UNFIT = 0.2  # share of a pass's updates: some devices may be broken, but with so many learning itself is
@@ -79,13 +80,15 @@ def simulate(
     secure: SecureConfig | None = None,
     plainly: bool = False,
     events: Events | None = None,
+    told: Told | None = None,
 ) -> Iterator[Model]:
     """Yield the model after each pass; its arrays go on changing.
 
     `plainly` writes every message out and adds them one by one, as devices and a server do; otherwise a method that
     can adds up cohorts at once. A law holds the two together, bit for bit. `events` are told of every message; they
-    are written from the messages themselves, so a simulation that keeps them runs plainly. With `secure` sums the
-    server is shown what a secure sum shows.
+    are written from the messages themselves, so a simulation that keeps them runs plainly. So does one in which people
+    count by criteria; `told` learns who counted how much, and why. With `secure` sums the server is shown what a secure
+    sum shows.
     """
     schedule = method.schedule(clients)
     model = method.init(clients, catalog, key.child("init"))
@@ -93,7 +96,10 @@ def simulate(
     traffic = Traffic.none(len(clients)) if traffic is None else traffic
     rules = rounds or RoundsConfig()
     sums = None if secure is None else SecureSums(secure, ring, rules.dropout, schedule.clients_per_round)
+    plainly = plainly or rules.criteria is not None
     federation = _Federation(method, stages, ring, clients, key, schedule, traffic, rules, sums, plainly, events)
+    if rules.criteria is not None:
+        federation.scales = Scales(rules.criteria, clients, catalog, told)
     for number in range(schedule.passes):
         shared = federation.run(shared, private, schedule.rounds_of(number))
         _refuse_if_diverged(method, shared, private, number)
@@ -139,6 +145,8 @@ class _Federation:
         self.summing = method if can_sum and isinstance(method, SumsCohorts) else None  # looked up once: slow
         self.downloads = method.downloads if isinstance(method, Distributes) else method.tables
         self.whole: list[Part] = []  # the chunks of everybody, cut once
+        self.scales: Scales | None = None  # where people count by criteria
+        self.leaving: Sequence[Stage] = stages  # all that updates pass in this round
 
     def run(self, shared: dict[str, Array], private: dict[str, Array], rounds: range) -> dict[str, Array]:
         """Run the rounds of a pass, in one go where a method can."""
@@ -174,6 +182,8 @@ class _Federation:
         groups: list[NDArray[np.int64] | None] = [None if who is None else who.answered]
         if self.rules.robust is not None and who is not None:
             groups = list(dealt(who.answered, self.rules.robust, self.key.child("groups", number)))
+        if self.scales is not None and who is not None:
+            self.leaving = (self._weighing(self.scales, shared, private, who.answered, number), *self.stages)
         if self.sums is None or who is None:
             answers = [self._answers(shared, private, group, number) for group in groups]
         else:
@@ -244,6 +254,27 @@ class _Federation:
         config, repeats = self.sums.config, isinstance(self.method, RepeatsRows) and self.method.repeats_rows
         return config.mode == "protocol" or (config.two_stage and repeats)
 
+    def _weighing(
+        self,
+        scales: Scales,
+        shared: dict[str, Array],
+        private: dict[str, Array],
+        who: NDArray[np.int64],
+        number: int,
+    ) -> Stage:
+        """Weigh those who answer; whoever must learn to be measured learns the same again afterwards."""
+
+        def learnt() -> Iterator[tuple[Array, Update]]:
+            for positions, clients in self._parts(shared, who):
+                part = {name: array[positions] for name, array in private.items()}
+                learning = self.key.child("learn", number)
+                yield np.asarray(positions), self.method.learn(shared, part, clients, self.ring, learning)[0]
+
+        weighed = scales.weigh(who, self.traffic.rounds, self.traffic.lost, learnt, number)
+        self.traffic.bytes_up[who] += scales.bytes_each(self.ring)
+        self.traffic.bytes_down[who] += scales.bytes_each(self.ring)
+        return scales.stage(who, weighed, self.ring)
+
     def _answers(
         self, shared: dict[str, Array], private: dict[str, Array], who: NDArray[np.int64] | None, number: int
     ) -> _Answers:
@@ -256,7 +287,9 @@ class _Federation:
         answers = self._none(shared)
         for positions, clients in self._parts(shared, who):
             part = {name: array[positions] for name, array in private.items()}
-            message, learnt = device_round(self.method, self.stages, self.ring, shared, part, clients, self.key, number)
+            message, learnt = device_round(
+                self.method, self.leaving, self.ring, shared, part, clients, self.key, number
+            )
             if self.events is not None:
                 self.events.write(number, message, self._about_items(shared))
             answers.total.add(message)

@@ -1,0 +1,232 @@
+"""Client-aware aggregation: who counts how much in a round, and why (Ferrara's thesis, chapter 5).
+
+Criteria measure what a person's device can say without showing her history: how much she did, how diverse it is, how
+far her model has moved. In priority order they make a score, f(x) = x1 + x1 x2 + x1 x2 x3 + ... (5.5): a criterion that
+is not met silences all after it (5.7). A device multiplies what it learnt by its weight before it leaves, so sums,
+secure ones too, work as they are. All it needs from others are two sums, of the criteria and of the scores.
+
+A criterion of one's own is one function:
+
+    @criterion("night-owl", "share of what she did after ten in the evening")
+    def night_owl(seen):
+        return shares_after(seen.clients, hour=22)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field, field_validator
+
+from tacit.errors import ConfigError, MethodError, nearest
+from tacit.types import Array, Catalog, Clients, Config
+from tacit.updates import Update
+
+STEPS = 2.0**20  # criteria and scores are added as whole numbers of this grid: exact in any order
+HALF_LIFE = 30 * 86_400.0  # seconds after which freshness has halved
+LIKED = 4.0  # ratings from here on
+Numbers = NDArray[np.float64]
+
+
+class CriteriaConfig(Config):
+    """By which criteria people are weighed, the most important first."""
+
+    order: tuple[str, ...] = Field(min_length=1, description="names of criteria, the most important first")
+    score: Literal["priority", "mean"] = Field(
+        "priority", description="x1 + x1 x2 + ..., in which an unmet criterion silences all after it; or their mean"
+    )
+
+    @field_validator("order")
+    @classmethod
+    def _known(cls, order: tuple[str, ...]) -> tuple[str, ...]:
+        for name in order:
+            if name not in CRITERIA:
+                raise ConfigError(f"There is no criterion '{name}'.", nearest(name, CRITERIA))
+        if len(set(order)) < len(order):
+            raise ValueError("a criterion stands twice in the order")
+        return order
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What the devices of some clients know when they measure themselves."""
+
+    clients: Clients
+    catalog: Catalog
+    now: int  # unix seconds; 0 where the data has no times
+    answered: NDArray[np.int64]  # [C] rounds in which her answer counted so far
+    asked: NDArray[np.int64]  # [C] rounds she was asked in so far
+    update: Update | None = None  # what was learnt in this round, where a criterion asks for it
+
+
+@dataclass(frozen=True)
+class Criterion:
+    """A measure of clients: numbers from 0, higher is better; they are divided by their sum over the round."""
+
+    name: str
+    about: str
+    measure: Callable[[Seen], Array]
+    after_learning: bool  # it looks at the update
+
+
+CRITERIA: dict[str, Criterion] = {}
+Measure = Callable[[Seen], Array]
+
+
+def criterion(name: str, about: str, *, after_learning: bool = False) -> Callable[[Measure], Measure]:
+    """Register a function of `Seen` that returns one number per client, [C]."""
+
+    def keep(measure: Measure) -> Measure:
+        CRITERIA[name] = Criterion(name, about, measure, after_learning)
+        return measure
+
+    return keep
+
+
+@criterion("size", "how much she did")
+def size(seen: Seen) -> Array:
+    """Rows of her history: FedAvg's own criterion."""
+    return seen.clients.sizes
+
+
+@criterion("diversity", "how many different categories she knows")
+def diversity(seen: Seen) -> Array:
+    """Different labels in her history."""
+    return np.asarray((_per_category(seen) > 0).sum(axis=1))
+
+
+@criterion("balance", "how evenly liked and other items stand in her history")
+def balance(seen: Seen) -> Array:
+    """min / max of the numbers of liked and of other rows (5.8)."""
+    liked = _liked(seen)
+    return class_balance(liked, seen.clients.sizes - liked)
+
+
+@criterion("liked", "share of what she did that she liked")
+def liked_share(seen: Seen) -> Array:
+    """A fraction of good samples, as sharp pictures are in the thesis."""
+    return _liked(seen) / np.maximum(seen.clients.sizes, 1)
+
+
+@criterion("divergence", "how little her model moved away", after_learning=True)
+def divergence(seen: Seen) -> Array:
+    """1 / sqrt(|d| + 1), d all that she would send."""
+    if seen.update is None:
+        raise MethodError("The criterion 'divergence' looks at what was learnt, and nothing was.")
+    squares = np.zeros(len(seen.clients))
+    for rows in seen.update.tables.values():
+        owner = np.repeat(np.arange(len(squares)), np.diff(rows.ptr))
+        lengths = (rows.values.astype(np.float64) ** 2).sum(axis=1)
+        squares += np.bincount(owner, weights=lengths, minlength=len(squares))
+    return model_closeness(np.sqrt(squares))
+
+
+@criterion("freshness", "how lately she did something")
+def freshness(seen: Seen) -> Array:
+    """Halves with every 30 days since her newest row."""
+    clients = seen.clients
+    if clients.times is None:
+        raise MethodError("The criterion 'freshness' needs times, and the data has none.", "Leave it out.")
+    newest = np.full(len(clients), -np.inf)
+    there = clients.sizes > 0
+    newest[there] = np.maximum.reduceat(clients.times, clients.ptr[:-1][there])
+    return np.asarray(np.exp2(-np.maximum(seen.now - newest, 0.0) / HALF_LIFE))
+
+
+@criterion("reliability", "how often she answered when asked")
+def reliability(seen: Seen) -> Array:
+    """(1 + answered) / (1 + asked)."""
+    return np.asarray((1.0 + seen.answered) / (1.0 + seen.asked))
+
+
+def class_balance(first: Array, second: Array) -> Numbers:
+    """min / max of two counts; 0 where one class is missing.
+
+    >>> class_balance(np.array([3, 5, 0]), np.array([6, 5, 4])).tolist()
+    [0.5, 1.0, 0.0]
+    """
+    most = np.maximum(first, second)
+    return np.divide(np.minimum(first, second), most, out=np.zeros(len(most)), where=most > 0)
+
+
+def model_closeness(lengths: Array) -> Numbers:
+    """1 / sqrt(|d| + 1) of the lengths of moves."""
+    return np.asarray(1.0 / np.sqrt(lengths + 1.0))
+
+
+def _per_category(seen: Seen) -> Array:
+    if seen.catalog.categories is None:
+        raise MethodError("The criterion 'diversity' counts categories, and the data has none.", "Leave it out.")
+    counts: Array = (seen.clients.matrix() @ seen.catalog.categories.matrix()).toarray()
+    return counts
+
+
+def _liked(seen: Seen) -> Array:
+    clients = seen.clients
+    if clients.values is None:
+        raise MethodError("The criteria 'liked' and 'balance' need ratings, and the data has none.", "Leave them out.")
+    return np.bincount(clients.rows, weights=clients.values >= LIKED, minlength=len(clients))
+
+
+def priority_score(x: Array) -> Numbers:
+    """Return f(x) = sum over i of the product of x_1 ... x_i (5.5), for columns x [m, C].
+
+    >>> priority_score(np.array([[0.9, 0.1], [0.2, 0.8], [0.4, 0.5]])).round(3).tolist()
+    [1.152, 0.22]
+    """
+    return np.asarray(np.cumprod(np.asarray(x, np.float64), axis=0).sum(axis=0))
+
+
+def mean_score(x: Array) -> Numbers:
+    """Return the mean of the criteria, for columns x [m, C]."""
+    return np.asarray(np.asarray(x, np.float64).mean(axis=0))
+
+
+SCORES: dict[str, Callable[[Array], Numbers]] = {"priority": priority_score, "mean": mean_score}
+
+
+@dataclass(frozen=True)
+class Weighed:
+    """The clients of a round, what they measured, and what follows from it. Criteria down, clients across."""
+
+    names: tuple[str, ...]
+    measured: Numbers  # [m, C]
+    criteria: Numbers  # [m, C] the same, divided by their sum over the round
+    scores: Numbers  # [C]
+    weights: Numbers  # [C], 1 in all
+
+    @property
+    def factors(self) -> Numbers:
+        """What each multiplies her update by: 1 on average, so that a rule that adds or averages stays in scale."""
+        return self.weights * len(self.weights)
+
+
+def weigh(names: Sequence[str], measured: Array, score: str = "priority", who: Array | None = None) -> Weighed:
+    """Return the weights (5.4) that follow from what clients measured, [m, C].
+
+    Normalisers are sums of whole numbers, so they do not depend on the order of arrival and may be secure sums. Where
+    nobody meets a criterion it is 0 for all; where every score is 0 everybody counts alike.
+    """
+    measured = np.asarray(measured, np.float64)
+    for name, values in zip(names, measured, strict=True):
+        bad = ~np.isfinite(values) | (values < 0)
+        if bad.any():
+            at = int(np.flatnonzero(bad)[0])
+            person = at if who is None else who[at]
+            raise MethodError(
+                f"The criterion '{name}' measured {values[at]:g} for client {person}.",
+                "A criterion is a finite number from 0 on, higher is better: correct its function.",
+            )
+    steps = np.rint(measured * STEPS)
+    sums = steps.sum(axis=1, keepdims=True)
+    criteria = np.divide(steps, sums, out=np.zeros_like(steps), where=sums > 0)
+    scores = SCORES[score](criteria)
+    n_clients = measured.shape[1]
+    shown = np.rint(scores * n_clients * STEPS)  # scores are about 1 / n: on the grid as n times as much
+    total = shown.sum()
+    weights = shown / total if total > 0 else np.full(n_clients, 1.0 / max(n_clients, 1))
+    return Weighed(tuple(names), measured, criteria, scores, weights)

@@ -1,0 +1,109 @@
+"""People of a round on the scales: they measure themselves, two sums are made, and each multiplies what she sends."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from tacit.protocols.criteria import CRITERIA, CriteriaConfig, Seen, Weighed, weigh
+from tacit.random import Key
+from tacit.types import Array, Catalog, Clients, Vocabulary
+from tacit.updates import Ring, Rows, Update
+
+MOST_ROWS = 2_000_000  # of explanations that are kept
+Learnt = Callable[[], Iterator[tuple[Array, Update]]]  # positions of some clients, and what they learnt
+
+
+@dataclass(frozen=True)
+class Weighing:
+    """The stage: a device multiplies all that it learnt by its factor, before anything else happens to it."""
+
+    factor: NDArray[np.float32]  # by person id
+    ring: Ring
+
+    @property
+    def reveals(self) -> str:
+        """What the reader of the rows learns besides."""
+        return "each row sent, multiplied by a factor that the person's criteria decide"
+
+    def on_device(self, update: Update, key: Key) -> Update:
+        """Multiply and put on the grid again; rows that are made anew later are multiplied again."""
+        scale, tables = self.ring.scale, {}
+        for name, rows in update.tables.items():
+            by = np.repeat(self.factor[update.clients], np.diff(rows.ptr))[:, None]
+            tables[name] = Rows(rows.ptr, rows.ids, np.rint(rows.values * by * scale) / scale)
+        make = update.remake
+        again = None if make is None else (lambda rest: self.on_device(make(rest), key))
+        return replace(update, tables=tables, remake=again)
+
+
+@dataclass
+class Told:
+    """Who counted how much in which round, and why: one row per client and round, as long as they are not too many."""
+
+    people: Vocabulary | None = None
+    frames: list[pl.DataFrame] = field(default_factory=list)
+    rows: int = 0
+
+    def note(self, number: int, ids: Array, weighed: Weighed) -> None:
+        """Keep the weights of a round."""
+        self.rows += len(ids)
+        if self.rows > MOST_ROWS:
+            return
+        users = ids.tolist() if self.people is None else [self.people[int(i)] for i in ids]
+        columns: dict[str, Array | list[object]] = {"round": np.full(len(ids), number), "user": users}
+        for at, name in enumerate(weighed.names):
+            columns[f"{name} measured"] = weighed.measured[at]
+            columns[name] = weighed.criteria[at]
+        columns |= {"score": weighed.scores, "weight": weighed.weights, "factor": weighed.factors}
+        self.frames.append(pl.DataFrame(columns))
+
+    def frame(self) -> pl.DataFrame:
+        """Return all that was kept."""
+        return pl.concat(self.frames) if self.frames else pl.DataFrame()
+
+
+@dataclass
+class Scales:
+    """Weighs the people of each round by the criteria of a configuration."""
+
+    config: CriteriaConfig
+    clients: Clients
+    catalog: Catalog
+    told: Told | None = None
+
+    def weigh(self, positions: NDArray[np.int64], answered: Array, lost: Array, learnt: Learnt, number: int) -> Weighed:
+        """Return the weights of the people at some positions; they learn first if a criterion asks for it.
+
+        `answered` and `lost` count rounds of everybody so far.
+        """
+        chosen = [CRITERIA[name] for name in self.config.order]
+        measured = np.zeros((len(chosen), len(positions)))
+        now = 0 if self.clients.times is None else int(self.clients.times.max(initial=0))
+        asks = any(one.after_learning for one in chosen)
+        place = np.full(len(self.clients), -1, np.int64)
+        place[positions] = np.arange(len(positions))
+        for part, update in learnt() if asks else [(positions, None)]:
+            clients = self.clients.take(part)
+            seen = Seen(clients, self.catalog, now, answered[part], answered[part] + lost[part], update)
+            for row, one in enumerate(chosen):
+                measured[row, place[part]] = one.measure(seen)
+        ids = self.clients.ids[positions]
+        found = weigh(self.config.order, measured, self.config.score, ids)
+        if self.told is not None:
+            self.told.note(number, ids, found)
+        return found
+
+    def stage(self, positions: NDArray[np.int64], weighed: Weighed, ring: Ring) -> Weighing:
+        """Return the stage that multiplies each one's update."""
+        factor = np.ones(int(self.clients.ids.max(initial=0)) + 1, np.float32)
+        factor[self.clients.ids[positions]] = weighed.factors
+        return Weighing(factor, ring)
+
+    def bytes_each(self, ring: Ring) -> int:
+        """Return what a person sends, and receives, for it: her criteria and her score, as numbers of the ring."""
+        return (len(self.config.order) + 1) * ring.bits // 8
