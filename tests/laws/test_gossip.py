@@ -69,10 +69,15 @@ def test_threads_and_blocks_do_not_matter(name: str, tastes: World, monkeypatch:
         assert_same(alone, final(gossip_in_step(method, *tastes, KEY, threads=threads)).private)
 
 
+def public(method: Any, world: World) -> Mapping[str, Array]:
+    shared: Mapping[str, Array] = method.init(*world, KEY).shared
+    return shared
+
+
 def nodes_of(method: Any, world: World) -> tuple[dict[str, Array], Any, Any]:
     clients, catalog = world
     nodes = dict(method.init(clients, catalog, KEY).private)
-    own = method.own(nodes, clients)
+    own = method.own(public(method, world), nodes, clients)
     return nodes, own, method.letters(nodes, clients.ids, own)
 
 
@@ -86,7 +91,7 @@ def test_a_node_alone_does_what_it_does_in_a_cohort(name: str, tastes: World) ->
     for n in (0, 13, 39):
         one = np.array([n])
         alone = {key: array[one] for key, array in nodes.items()}
-        mine = method.own(alone, clients.take(one))
+        mine = method.own(public(method, tastes), alone, clients.take(one))
         alone = method.learn(alone, mine)
         alone, worth = method.mix(alone, shifted.take(one), mine)
         assert_same(alone, {key: array[one] for key, array in mixed.items()})
@@ -196,7 +201,7 @@ def test_a_letter_that_is_no_model_changes_nothing(name: str, tastes: World) -> 
     method, clients = quick(name), tastes[0]
     nodes, _, letters = nodes_of(method, tastes)
     mine = {key: array[:1] for key, array in nodes.items()}
-    node = Node(0, mine, method.own(mine, clients.take([0])), [1])
+    node = Node(0, mine, method.own(public(method, tastes), mine, clients.take([0])), [1])
     good = letters.take(np.array([1]))
     items = good.tables["items"]
     bad = [items * np.nan, items * np.inf, items + 1e6, items[:, :, 1:], items.astype(np.float64)]
@@ -213,7 +218,7 @@ def test_nodes_forget_who_does_not_answer(tastes: World) -> None:
     method, clients = quick("pepper"), tastes[0]
     nodes, _, letters = nodes_of(method, tastes)
     mine = {key: array[:1] for key, array in nodes.items()}
-    node = Node(0, mine, method.own(mine, clients.take([0])), [1, 2])
+    node = Node(0, mine, method.own(public(method, tastes), mine, clients.take([0])), [1, 2])
     assert len(send(method, node)) == 1
     read(method, node, letters.take(np.array([1])))
     answered(node, 1, False)

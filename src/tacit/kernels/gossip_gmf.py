@@ -15,7 +15,7 @@ from tacit.kernels.local_samples import draw_rounds
 from tacit.kernels.products import descend_products, product_scores, reach, residuals
 from tacit.kernels.sampling import GAMMA, high, lane, mix
 
-CANDIDATES = 100  # unseen items that a weighting set is ranked against, drawn once for each judgement
+CANDIDATES = 100  # unseen items that each item of a weighting set is ranked against, drawn or in proportion
 CUT = 20  # a list's length when a model is judged
 
 
@@ -104,11 +104,12 @@ def _as_items(samples, touched, slots):
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def judge_gmf(rows, at, chance, done, weigh_ptr, weigh, seen_ptr, seen, own, letters, uses_their_vector, worths):
-    """Fill `worths` [R, 2, 2]: (own, letter's) mean (HR, NDCG) of a weighting set among the same unseen items.
+def judge_gmf(rows, at, chance, done, weigh_ptr, weigh, seen_ptr, seen, own, letters, sends, samples, worths):
+    """Fill `worths` [R, 2, 2]: (own, letter's) mean (HR, NDCG) of a weighting set.
 
-    `own` and `letters` are (items, layers, users). Without a weighting set, or with nothing unseen, all stay -1. Both
-    models are judged on the same draws; a letter is judged with the reader's vector unless it brings its sender's.
+    Each of its items is ranked against 100 unseen ones drawn for it (`samples`), or against all unseen ones, its place
+    taken in proportion to 100: no chance in it. `own` and `letters` are (items, layers, users). Without a weighting
+    set, or with nothing unseen, all stay -1. A letter is judged with the reader's vector unless it `sends` another.
     """
     before = flush_denormals()
     n_items = own[0].shape[2]
@@ -124,12 +125,12 @@ def judge_gmf(rows, at, chance, done, weigh_ptr, weigh, seen_ptr, seen, own, let
         for i in seen[seen_ptr[n] : seen_ptr[n + 1]]:
             n_free -= marks[i] == 0
             marks[i] = 1
-        mine = weigh[weigh_ptr[n] : weigh_ptr[n + 1]]
+        mine, known = weigh[weigh_ptr[n] : weigh_ptr[n + 1]], seen[seen_ptr[n] : seen_ptr[n + 1]]
         if mine.size > 0 and n_free > 0:
             _logits(own[0][n], own[1][n], own[2][n], c, scores[0])
-            theirs = letters[2][p] if uses_their_vector else own[2][n]
+            theirs = letters[2][p] if sends else own[2][n]
             _logits(letters[0][p], letters[1][p], theirs, c, scores[1])
-            _rank(mine, scores, marks, state, worths[r])
+            _rank(mine, scores, marks, known, n_free, samples, state, worths[r])
         for i in seen[seen_ptr[n] : seen_ptr[n + 1]]:
             marks[i] = 0
     restore_denormals(before)
@@ -143,39 +144,61 @@ def _logits(table, head, vector, c, scores):
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _rank(mine, scores, marks, state, worth):
-    """Set worth [2, 2] to HR and NDCG of two models, from the places of `mine` among the same unmarked items."""
+def _rank(mine, scores, marks, seen, n_free, samples, state, worth):
+    """Set worth [2, 2] to HR and NDCG of two models: where `mine` stand among unmarked items, all or a sample."""
+    worth[:] = 0
+    drawn = np.empty(CANDIDATES, np.int64)
+    for i in mine:
+        if samples:
+            state = draw_unseen(marks, state, drawn)
+        for model in range(2):
+            one = scores[model]
+            if one[i] != one[i]:  # what is no number beats nothing
+                continue
+            if samples:
+                better = 0
+                for k in range(CANDIDATES):
+                    better += (one[drawn[k]] > one[i]) + (one[drawn[k]] >= one[i])
+                add_credit(0.5 * better, worth[model])
+            else:
+                better = ahead(one[i], one)
+                for j in seen:  # once each: a place visited twice is marked by 2 after the first
+                    if marks[j] == 1:
+                        better -= (one[j] > one[i]) + (one[j] >= one[i])
+                        marks[j] = 2
+                for j in seen:
+                    marks[j] = 1
+                add_credit(CANDIDATES * 0.5 * better / n_free, worth[model])
+    worth /= mine.size
+
+
+@njit(cache=True, nogil=True)
+def draw_unseen(marks, state, drawn):
+    """Fill `drawn` with unmarked items; return the state of chance after it."""
     n_items = np.uint64(marks.size)
-    others = np.empty((2, CANDIDATES), np.float32)
-    for k in range(CANDIDATES):
+    for k in range(drawn.size):
         state += GAMMA
         j = high(mix(state), n_items)
         while marks[j]:
             state += GAMMA
             j = high(mix(state), n_items)
-        others[0, k], others[1, k] = scores[0, j], scores[1, j]
-    worth[:] = 0
-    for model in range(2):
-        for i in mine:
-            own = scores[model, i]
-            if own == own:  # what is no number beats nothing
-                _credit(_ahead(own, others[model]), worth[model])
-    worth /= mine.size
+        drawn[k] = np.int64(j)
+    return state
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _ahead(own, others):
+def ahead(own, others):
     """Return twice the number of better ones, ties once."""
-    ahead = np.int32(0)
+    found = np.int32(0)
     for k in range(others.size):
-        ahead += np.int32(others[k] > own) + np.int32(others[k] >= own)
-    return ahead
+        found += np.int32(others[k] > own) + np.int32(others[k] >= own)
+    return found
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _credit(ahead, worth):
-    """Add what a place earns; it counts half where it is tied with the last one of the list."""
-    place = 1.0 + 0.5 * ahead
+def add_credit(better, worth):
+    """Add what a place behind so many of 100 earns; just behind the last place of the list it earns a part."""
+    place = 1.0 + better
     hit = min(max(CUT + 1.0 - place, 0.0), 1.0)
     if hit > 0:
         worth[0] += hit

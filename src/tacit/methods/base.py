@@ -106,8 +106,9 @@ class Federated(Method, Protocol):
 class Gossip(Method, Protocol):
     """A method without a server: nodes hold whole models and speak to their peers only.
 
-    Nodes are arrays with the node axis first, all of them private; a real node is a cohort of one. What a node has of
-    its person's history (`own`) is made from the training part alone, and never leaves it.
+    Nodes are arrays with the node axis first, all of them private; a real node is a cohort of one. `shared` holds only
+    what is public beforehand. What a node has of its person's history (`own`) is made from the training part alone, and
+    never leaves it.
     """
 
     config: Any  # has at least: epochs (rounds), view, renew_every, learns ('round' or 'receipt')
@@ -120,7 +121,7 @@ class Gossip(Method, Protocol):
         """Return the first model of every node, its chance included; it follows from its person's id and the key."""
         ...
 
-    def own(self, nodes: Mapping[str, Array], clients: Clients) -> Any:
+    def own(self, shared: Mapping[str, Array], nodes: Mapping[str, Array], clients: Clients) -> Any:
         """Return what nodes have of their people's histories: what to learn from, what to weigh with."""
         ...
 

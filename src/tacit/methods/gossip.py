@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, Protocol
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,36 +18,29 @@ from pydantic import Field
 from tacit.errors import MethodError
 from tacit.kernels.gossip import copy_at, distances_at, mix_at
 from tacit.methods import reasons
+from tacit.methods.local import NodeConfig, NodeModel, Nodes, node_model
 from tacit.methods.mixing import Meeting, MergeRule, Weights
 from tacit.methods.peers import Acquaintance, Ids, Sampler
-from tacit.models.node_gmf import NodeGMF
 from tacit.random import Key
-from tacit.types import Array, Catalog, Clients, Config, Floats, Model, Reason
+from tacit.types import Array, Catalog, Clients, Floats, Model, Reason
 from tacit.updates import Letters
 
 BLOCK = 64  # nodes that work one after the other: their models stay in cache
 REMEMBERED = 16  # distances of past letters, by which a far one is told
 ENOUGH = 4  # of them, before anything is clipped
-Nodes = Mapping[str, Array]
 Each = Callable[[Callable[[Array], None], Sequence[Array]], Any]  # runs a function on every block, perhaps in threads
 
 
-class GossipConfig(Config):
+class GossipConfig(NodeConfig):
     """Options of every gossip method."""
 
-    factors: int = Field(8, gt=0, description="D: length of a latent vector")
-    learning_rate: float = Field(0.01, gt=0, description="Adam's step on the node")
     epochs: int = Field(300, gt=0, description="rounds: in each, every node sends its model to its view")
-    local_epochs: int = Field(1, gt=0, description="passes over her own positives each time a node learns")
-    batch_size: int = Field(64, gt=0, description="samples per step, positives and negatives together")
-    negatives: int = Field(4, gt=0, description="fresh negatives per positive and local epoch")
-    init_scale: float = Field(0.05, gt=0, description="standard deviation of the first latent vectors")
     starts: Literal["common", "own"] = Field("common", description="nodes start from one model, or each from its own")
     learns: Literal["round", "receipt"] = Field(
         "round", description="a node learns once per round, or after every model that it mixes in"
     )
     moments: Literal["fresh", "kept"] = Field(
-        "fresh", description="Adam's state: made anew each time, or kept with the node (three times the memory)"
+        "fresh", description="Adam's state: made anew each time, or kept with the node (twice the memory)"
     )
     user_vector: Literal["private", "sent"] = Field(
         "private", description="her vector stays at home, or is sent and mixed as the papers have it"
@@ -60,46 +53,6 @@ class GossipConfig(Config):
     clip: float = Field(
         0.0, ge=0, description="models farther than so many usual distances are pulled nearer before mixing; 0: never"
     )
-
-
-class NodeModel(Protocol):
-    """A model that lives on nodes: how it starts, learns, judges and scores."""
-
-    tables: ClassVar[tuple[str, ...]]  # what a letter carries
-    vector: ClassVar[str]  # the person's own, which may be sent too
-
-    def check(self, clients: Clients, catalog: Catalog) -> None:
-        """Refuse data that the model cannot learn from."""
-        ...
-
-    @property
-    def numbers_per_item(self) -> int:
-        """How many numbers a node holds for each item, the spare table of a round included."""
-        ...
-
-    def init(self, clients: Clients, catalog: Catalog, key: Key) -> dict[str, Array]:
-        """Return the first arrays of every node."""
-        ...
-
-    def own(self, clients: Clients, chance: NDArray[np.uint64], weighting: float) -> Any:
-        """Part each history into what its node learns from and what it weighs with."""
-        ...
-
-    def learn(self, rows: Array, nodes: Nodes, own: Any, epochs: int | None = None) -> None:
-        """Let some nodes learn from their own samples, in place."""
-        ...
-
-    def judge(self, rows: Array, at: Array, nodes: Nodes, letters: Nodes, own: Any) -> Weights:
-        """Return [R, 2, 2]: (own, letter's) mean (HR, NDCG) on the readers' weighting sets; -1 where there is none."""
-        ...
-
-    def score(self, nodes: Nodes) -> Floats:
-        """Return the scores [C, n_items], each person by her own node."""
-        ...
-
-    def vectors(self, nodes: Nodes) -> Floats:
-        """Return the item vectors [n_items, D] of the first node."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -118,10 +71,11 @@ class Gossiping:
     sampler: ClassVar[Sampler]
     config: GossipConfig
     model: NodeModel
+    samples: bool = False  # whether a model is judged against drawn items, not all
 
     def __init__(self, config: GossipConfig) -> None:
         self.config = config
-        self.model = model_of(config)
+        self.model = node_model(config, config.starts, config.moments)
 
     @property
     def n_best(self) -> float:
@@ -139,7 +93,7 @@ class Gossiping:
         return 4 * n_nodes * n_items * self.model.numbers_per_item
 
     def init(self, clients: Clients, catalog: Catalog, key: Key) -> Model:
-        """Return the first model of every node; nothing is shared."""
+        """Return the first model of every node; nothing is shared but what is public."""
         if not len(clients.items):
             raise MethodError("There is nothing to learn from: no client has any history.")
         self.model.check(clients, catalog)
@@ -149,11 +103,11 @@ class Gossiping:
         if self.config.clip:
             nodes["distances"] = np.full((len(clients), REMEMBERED), np.nan)
             nodes["met"] = np.zeros(len(clients), np.int64)
-        return Model({}, nodes)
+        return Model(self.model.constants(catalog), nodes)
 
-    def own(self, nodes: Nodes, clients: Clients) -> Any:
+    def own(self, shared: Mapping[str, Array], nodes: Nodes, clients: Clients) -> Any:
         """Return what nodes have of their people's histories: what to learn from, what to weigh with."""
-        return self.model.own(clients, nodes["chance"], self.config.weighting)
+        return self.model.own(shared, clients, nodes["chance"], self.config.weighting)
 
     def letters(self, nodes: Nodes, ids: Ids, own: Any) -> Letters:
         """Return what each node would send now. Large tables are not copied."""
@@ -212,7 +166,7 @@ class Gossiping:
         nodes = {**moved, "items": items}
         worths = np.full((len(rows), 2), -1.0)
         if type(self).rule.judges:
-            worths = self.worth(self.model.judge(rows, at, nodes, letters.tables, own))
+            worths = self.worth(self.model.judge(rows, at, nodes, letters.tables, own, self.samples))
         meeting = Meeting(
             np.stack([own.samples[rows], letters.samples[at]], axis=1).astype(np.float64),
             np.stack([nodes["age"][rows], letters.ages[at]], axis=1).astype(np.float64),
@@ -250,7 +204,7 @@ class Gossiping:
 
     def score(self, shared: Mapping[str, Array], private: Nodes, clients: Clients) -> Floats:
         """Return the scores of all items, each person by her own node's model."""
-        return self.model.score(private)
+        return self.model.score(shared, private)
 
     def explain(self, shared: Mapping[str, Array], private: Nodes, client: Clients, item: int) -> list[Reason]:
         """Return her own items whose vectors point the same way as the item's, seen from the average item."""
@@ -258,17 +212,3 @@ class Gossiping:
         vectors = vectors - vectors.mean(axis=0)
         history = np.setdiff1d(client.items, [item])
         return reasons.from_history(history, reasons.alignment(vectors, history, item))
-
-
-def model_of(config: GossipConfig) -> NodeModel:
-    """Return the model that lives on the nodes."""
-    return NodeGMF(
-        config.factors,
-        config.init_scale,
-        config.learning_rate,
-        config.negatives,
-        config.local_epochs,
-        config.batch_size,
-        config.starts,
-        config.moments == "kept",
-    )

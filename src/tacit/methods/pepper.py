@@ -17,7 +17,8 @@ import numpy as np
 from pydantic import Field
 
 from tacit.methods.base import register
-from tacit.methods.gossip import GossipConfig, Gossiping, Nodes
+from tacit.methods.gossip import GossipConfig, Gossiping
+from tacit.methods.local import Nodes
 from tacit.methods.mixing import RULES, Weights
 from tacit.methods.peers import SAMPLERS
 from tacit.types import Array, Clients, Floats
@@ -34,6 +35,9 @@ class PepperConfig(GossipConfig):
         "best", description="alpha is the share of the best peers (the text), or of the random ones (algorithm 3)"
     )
     judges_by: Literal["hr-ndcg", "hr"] = Field("hr-ndcg", description="HR@20 times NDCG@20, or HR@20 alone")
+    judges_among: Literal["all", "sampled"] = Field(
+        "all", description="places among all unseen items, in proportion to 100, or among 100 drawn ones (the paper)"
+    )
 
 
 @register("pepper", PepperConfig)
@@ -43,6 +47,10 @@ class Pepper(Gossiping):
     rule = RULES["performance"]
     sampler = SAMPLERS["personalised"]
     config: PepperConfig
+
+    def __init__(self, config: PepperConfig) -> None:
+        super().__init__(config)
+        self.samples = config.judges_among == "sampled"
 
     @property
     def n_best(self) -> float:
@@ -99,5 +107,5 @@ class DecReptile(Gossiping):
             return super().score(shared, private, clients)
         tuned = {name: array.copy() for name, array in private.items()}
         every = np.arange(len(clients))
-        self.model.learn(every, tuned, self.own(tuned, clients), self.config.tuning)
+        self.model.learn(every, tuned, self.own(shared, tuned, clients), self.config.tuning)
         return super().score(shared, tuned, clients)

@@ -72,14 +72,24 @@ class NodeGMF:
             at = slice(n, n + 1) if self.starts == "own" else slice(None)
             items[at], layers[at] = first["items"].T, shape.flatten(first)
         nodes: dict[str, Array] = {"items": items, "layers": layers}
-        nodes |= shape.init_private(clients.ids, key, self.init_scale)
+        nodes |= self.person(clients, key)
         if self.keeps_moments:
             for name in ("items", "layers", "users"):
                 nodes[f"{name}_moments"] = np.zeros((n_nodes, 2, *nodes[name].shape[1:]), np.float32)
             nodes["steps"] = np.zeros(n_nodes, np.int64)
         return nodes
 
-    def own(self, clients: Clients, chance: NDArray[np.uint64], weighting: float) -> OwnItems:
+    def person(self, clients: Clients, key: Key) -> dict[str, Array]:
+        """Return what is each person's own: her first vector, keyed by her id."""
+        return gmf(self.factors).init_private(clients.ids, key, self.init_scale)
+
+    def constants(self, catalog: Catalog) -> dict[str, Array]:
+        """Return what everybody knows beforehand: nothing."""
+        return {}
+
+    def own(
+        self, constants: Mapping[str, Array], clients: Clients, chance: NDArray[np.uint64], weighting: float
+    ) -> OwnItems:
         """Part each history into what its node learns from and what it weighs with."""
         kept = carve(chance, clients.ptr, weighing_sizes(clients.sizes, weighting))
         avoid = clients.avoid
@@ -107,16 +117,17 @@ class NodeGMF:
         nodes: Mapping[str, Array],
         letters: Mapping[str, Array],
         own: OwnItems,
+        samples: bool,
     ) -> NDArray[np.float64]:
         """Return [R, 2, 2]: (own, letter's) mean (HR, NDCG) on the readers' weighting sets; -1 where there is none."""
         worths = np.empty((len(rows), 2, 2))
         sent = self.vector in letters
         mine = nodes["items"], nodes["layers"], nodes["users"]
         theirs = letters["items"], letters["layers"], letters["users"] if sent else nodes["users"]
-        judge_gmf(rows, at, nodes["chance"], nodes["done"], *own.weigh, *own.seen, mine, theirs, sent, worths)
+        judge_gmf(rows, at, nodes["chance"], nodes["done"], *own.weigh, *own.seen, mine, theirs, sent, samples, worths)
         return worths
 
-    def score(self, nodes: Mapping[str, Array]) -> Floats:
+    def score(self, constants: Mapping[str, Array], nodes: Mapping[str, Array]) -> Floats:
         """Return the logits [C, n_items], each person by her own node."""
         head = nodes["layers"][:, :-1] * nodes["users"]
         scores: Floats = np.matmul(head[:, None, :], nodes["items"])[:, 0, :] + nodes["layers"][:, -1:]

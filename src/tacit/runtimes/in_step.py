@@ -41,8 +41,9 @@ def gossip_in_step(
 ) -> Iterator[Model]:
     """Yield the models of all nodes after each round; their arrays go on changing."""
     refuse_too_large(method, len(clients), catalog.n_items)
-    nodes = dict(method.init(clients, catalog, key.child("init")).private)
-    own, everybody = method.own(nodes, clients), np.arange(len(clients))
+    first = method.init(clients, catalog, key.child("init"))
+    nodes = dict(first.private)
+    own, everybody = method.own(first.shared, nodes, clients), np.arange(len(clients))
     views = first_views(len(clients), method.config.view, start, key)
     spare = np.empty_like(nodes["items"])
     remembers = method.n_best > 0 and len(clients) > 1
@@ -64,7 +65,7 @@ def gossip_in_step(
                 views = _renewed(method, views, judged, key, number + 1)
             note_overlay(overlay, number + 1, method.config.epochs, views)
             refuse_if_diverged(nodes["items"], method.config.learning_rate, number)
-            yield Model({}, nodes)
+            yield Model(first.shared, nodes)
 
 
 def note_overlay(

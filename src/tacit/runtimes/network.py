@@ -118,12 +118,13 @@ class _Network:
         self.method, self.key, self.config, self.traffic = method, key, config, traffic
         self.n_items, n = catalog.n_items, len(clients)
         everybody = np.arange(n)
-        first = method.init(clients, catalog, key.child("init")).private
+        model = method.init(clients, catalog, key.child("init"))
+        self.shared, first = model.shared, model.private
         views = first_views(n, method.config.view, config.start, key)
         self.nodes = []
         for at in range(n):
             mine = {name: array[at : at + 1].copy() for name, array in first.items()}
-            own = method.own(mine, clients.take([at]))
+            own = method.own(self.shared, mine, clients.take([at]))
             self.nodes.append(Node(at, mine, own, [int(peer) for peer in views[at] if peer >= 0]))
         draws = key.child("network").uniform(everybody, 6)
         self.period = 1.0 + config.uneven * (2.0 * draws[:, 0] - 1.0)
@@ -230,7 +231,7 @@ class _Network:
     def models(self) -> Model:
         """Return a copy of what all nodes hold."""
         names = self.nodes[0].nodes
-        return Model({}, {name: np.concatenate([node.nodes[name] for node in self.nodes]) for name in names})
+        return Model(self.shared, {name: np.concatenate([node.nodes[name] for node in self.nodes]) for name in names})
 
 
 def _classes(values: tuple[float, ...], draws: NDArray[np.float64], none: float) -> NDArray[np.float64]:
