@@ -13,7 +13,7 @@ from tacit.kernels.adam import BETA1, BETA2, adam_step
 from tacit.kernels.denormals import flush_denormals, restore_denormals
 from tacit.kernels.local_samples import draw_rounds
 from tacit.kernels.products import descend_products, product_scores, reach, residuals
-from tacit.kernels.sampling import GAMMA, high, lane, mix
+from tacit.kernels.sampling import GAMMA, high, lane, low, mix
 
 CANDIDATES = 100  # unseen items that each item of a weighting set is ranked against, drawn or in proportion
 CUT = 20  # a list's length when a model is judged
@@ -174,15 +174,17 @@ def _rank(mine, scores, marks, seen, n_free, samples, state, worth):
 
 @njit(cache=True, nogil=True)
 def draw_unseen(marks, state, drawn):
-    """Fill `drawn` with unmarked items; return the state of chance after it."""
+    """Fill `drawn` with unmarked items, two from each word of chance; return its state after it."""
     n_items = np.uint64(marks.size)
-    for k in range(drawn.size):
+    k = 0
+    while k < drawn.size:
         state += GAMMA
-        j = high(mix(state), n_items)
-        while marks[j]:
-            state += GAMMA
-            j = high(mix(state), n_items)
-        drawn[k] = np.int64(j)
+        word = mix(state)
+        drawn[k] = np.int64(high(word, n_items))
+        k += marks[drawn[k]] == 0
+        if k < drawn.size:
+            drawn[k] = np.int64(low(word, n_items))
+            k += marks[drawn[k]] == 0
     return state
 
 

@@ -25,7 +25,7 @@ from tacit.random import Key
 from tacit.types import Array, Catalog, Clients, Floats, Model, Reason
 from tacit.updates import Letters
 
-BLOCK = 64  # nodes that work one after the other: their models stay in cache
+BLOCK = 256  # nodes that work one after the other
 REMEMBERED = 16  # distances of past letters, by which a far one is told
 ENOUGH = 4  # of them, before anything is clipped
 Each = Callable[[Callable[[Array], None], Sequence[Array]], Any]  # runs a function on every block, perhaps in threads

@@ -35,8 +35,8 @@ class PepperConfig(GossipConfig):
         "best", description="alpha is the share of the best peers (the text), or of the random ones (algorithm 3)"
     )
     judges_by: Literal["hr-ndcg", "hr"] = Field("hr-ndcg", description="HR@20 times NDCG@20, or HR@20 alone")
-    judges_among: Literal["all", "sampled"] = Field(
-        "all", description="places among all unseen items, in proportion to 100, or among 100 drawn ones (the paper)"
+    judges_among: Literal["sampled", "all"] = Field(
+        "sampled", description="each spared item among 100 unseen ones drawn for it, or all, in proportion to 100"
     )
 
 
