@@ -1,0 +1,218 @@
+"""What a server reads out of secure sums, with and without the guards and the two stages: a study of our own.
+
+*Differencing* (FedNCF, section 3.5.2): the server asks the same group again and again, with one person and without her,
+and compares how many people touched each item. Guarded devices refuse sums that differ by too few; what is left to the
+server then are the groups that a fair draw gives, with her in some and not in others. *Linking*: rows of a sum that one
+person alone touched are hers; they all point where her vector points. Two stages show no such row.
+
+Groups, samples and rows are those of the real methods on real histories. Leave-last-out, clean negatives.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tacit.errors import GuardError
+from tacit.methods.base import build, options
+from tacit.privacy.meter import auc, prior
+from tacit.privacy.secure.context import Session
+from tacit.privacy.secure.guards import Guards, History, check_people
+from tacit.privacy.secure.two_stage import Care, Round
+from tacit.privacy.sum_attacks import Linking, differenced, linking
+from tacit.random import Key
+from tacit.reproduce.base import Found, reproduction
+from tacit.reproduce.lab import Lab
+from tacit.reproduce.sheets import Row, Sheet, number
+from tacit.runtimes.learning import one_blas_thread
+from tacit.runtimes.simulation import simulate
+from tacit.types import Clients
+from tacit.updates import Ring
+
+GROUPS = {"ml-100k": 20, "foursquare-nyc": 50}  # |c| of FedNCF
+ROUNDS = (1, 10, 50)
+TARGETS = 40
+ALIKE = (0.999, 0.99, 0.95)
+K_MIN = 3
+METHODS: dict[str, dict[str, Any]] = {
+    "fed-gmf": {"epochs": 5},
+    "fed-neumf": {"epochs": 5},
+    "fed-svd": {"factors": 16, "epochs": 2},
+    "fpl": {"preset": "pFPL+", "epochs": 20, "factors": 16, "learning_rate": 0.05},
+}
+
+
+def recipe(source: str) -> dict[str, Any]:
+    """Return data and split."""
+    return {"data": {"source": source, "min_per_user": 5}, "split": {"kind": "leave-last-out"}}
+
+
+@reproduction(
+    "secure-attacks", "What sums still tell", "FedNCF, section 3.5.2, and ours", tuple(GROUPS), recipe, seeds=1
+)
+def attacks(lab: Lab) -> Found:
+    """Difference sums and link rows."""
+    rows = [*_differencing(lab), *_linking(lab)]
+    names = list(dict.fromkeys(row.method for row in rows if row.metric.startswith("AUC")))
+    at = {(row.method, row.metric): row.ours for row in rows}
+    differences = [f"{what} after {times}" for times in ROUNDS for what in ("AUC", "P@|K|")]
+    first = Sheet(
+        "Differencing: can the server tell her items from others?",
+        ["the server", *differences],
+        [[name, *(number(at.get((name, metric))) for metric in differences)] for name in names],
+    )
+    told = ("rows touched", "rows standing alone", "items exposed", "agreement", "sign tells")
+    others = list(dict.fromkeys(row.method for row in rows if row.metric == told[0]))
+    second = Sheet(
+        "Linking: one round, rows that one person alone touched",
+        ["sum", *told],
+        [[name, *(number(at.get((name, metric))) for metric in told)] for name in others],
+    )
+    notes = [
+        f"Groups of {_group(lab)}. AUC and P@|K| are means over {TARGETS} people; P@|K|: share of hers among the |K| "
+        "items most believed, |K| being how many she has.",
+        "Agreement: adjusted Rand index of the groups found with the people, the best of three thresholds. Items "
+        "exposed: share of people's own items whose rows stand alone.",
+    ]
+    return Found(rows, [first, second], notes=notes)
+
+
+def _group(lab: Lab) -> int:
+    return min(GROUPS.get(lab.name, 20), len(lab.parts.train) // 3)
+
+
+# --- differencing ---------------------------------------------------------------------------------------------------
+
+
+def _differencing(lab: Lab) -> list[Row]:
+    people, group = lab.parts.train, _group(lab)
+    targets = np.random.default_rng(lab.seeds[0]).choice(len(people), 8 if lab.quick else TARGETS, replace=False)
+    popularity = np.bincount(people.items, minlength=people.n_items)
+    attacks = {
+        "same group, no guard": (True, 1),
+        "same group, two stages only": (True, K_MIN),
+        "drawn groups (guarded)": (False, 1),
+        "drawn groups (guarded), two stages": (False, K_MIN),
+    }
+    found: dict[tuple[str, int], list[tuple[float, float]]] = {}
+    guessed = []
+    refused = 0
+    for target in targets.tolist():
+        her = np.unique(people.of(target))
+        hers = np.zeros(people.n_items, bool)
+        hers[her] = True
+        guessed.append(_score(prior(popularity, len(her)), hers))
+        for same in (True, False):
+            sums = _sums(people, target, group, max(ROUNDS), same, Key(lab.seeds[0]).child("attack", target))
+            for name, (is_same, least) in attacks.items():
+                if is_same == same:
+                    shown = [np.where(counts >= least, counts, 0) for counts in sums]
+                    for times in ROUNDS:
+                        evidence = differenced(shown[0][:times], shown[1][:times])
+                        found.setdefault((name, times), []).append(_score(evidence, hers))
+        refused += _refusals(len(people), target, group, lab.seeds[0])
+    rows = [_row("guesses the popular items", metric, at, guessed) for metric in ROUNDS for at in (0, 1)]
+    rows += [_row(name, times, at, values) for (name, times), values in found.items() for at in (0, 1)]
+    share = refused / (len(targets) * 2 * max(ROUNDS) - len(targets))
+    rows.append(Row.of("same group, guarded", "share of later sums refused", [share]))
+    return rows
+
+
+def _row(name: str, times: int, at: int, values: Sequence[tuple[float, float]]) -> Row:
+    mean = float(np.mean([value[at] for value in values]))
+    return Row.of(name, f"{('AUC', 'P@|K|')[at]} after {times}", [mean])
+
+
+def _score(evidence: NDArray[np.float64], hers: NDArray[np.bool_]) -> tuple[float, float]:
+    order = np.argsort(-evidence, kind="stable")
+    return auc(evidence, hers), float(hers[order[: int(hers.sum())]].mean())
+
+
+def _sums(
+    people: Clients, target: int, group: int, times: int, same: bool, key: Key
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return how many people touched each item [times, n_items], in rounds with the target and in rounds without."""
+    method = build("fed-gmf")
+    generator = key.generator()
+    others = np.setdiff1d(np.arange(len(people)), [target])
+    fixed = generator.choice(others, group - 1, replace=False)
+    sums = np.zeros((2, times, people.n_items), np.int64)
+    for side in (0, 1):
+        for at in range(times):
+            around = fixed if same else generator.choice(others, group - 1 + side, replace=False)
+            cohort = np.sort(around if side else np.append(around, target))
+            touched = method.draw(people.take(cohort), key.child("learn", 2 * at + side))[3]
+            sums[side, at] = np.bincount(touched, minlength=people.n_items)
+    return sums[0], sums[1]
+
+
+def _refusals(n_people: int, target: int, group: int, seed: int) -> int:
+    """Return how many of the attack's sums a guarded device refuses after the first."""
+    identities = [index.to_bytes(32, "big") for index in range(n_people)]
+    generator = np.random.default_rng([seed, target])
+    around = generator.choice(np.setdiff1d(np.arange(n_people), [target]), group - 1, replace=False).tolist()
+    guards, history, refused = Guards(), History(), 0
+    for at in range(2 * max(ROUNDS)):
+        cohort = [*around, target] if at % 2 == 0 else around
+        terms = Round("attack", at, bytes(32), bytes(32)).counting({"items": (1, 1)}, len(cohort), Care())
+        session = Session.of(terms, [identities[person] for person in cohort])
+        try:
+            check_people(guards, history, session, range(len(cohort)))
+        except GuardError:
+            refused += 1
+        else:
+            history = history.summed(session, range(len(cohort)))
+    return refused
+
+
+# --- linking --------------------------------------------------------------------------------------------------------
+
+
+def _linking(lab: Lab) -> list[Row]:
+    rows = []
+    for name, given in METHODS.items():
+        quick = {"epochs": 2} if lab.quick and name != "fpl" else {}
+        owner, ids, values, positive = _one_round(lab, name, {**given, **quick})
+        for label, least in (("one stage", 1), (f"two stages, k_min {K_MIN}", K_MIN)):
+            found = max(
+                (linking(owner, ids, values, positive, least, alike) for alike in ALIKE), key=lambda one: one.agreement
+            )
+            rows += _told(f"{name}, {label}", found)
+    return rows
+
+
+def _told(name: str, found: Linking) -> list[Row]:
+    numbers = {
+        "rows touched": float(found.touched),
+        "rows standing alone": float(found.alone),
+        "items exposed": found.exposed,
+        "agreement": found.agreement,
+        "sign tells": found.by_sign,
+    }
+    return [Row.of(name, metric, [value]) for metric, value in numbers.items()]
+
+
+def _one_round(
+    lab: Lab, name: str, given: dict[str, Any]
+) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float32], NDArray[np.bool_]]:
+    """Return owner, item, numbers and sign of what a group sends in a round, one row per person and item."""
+    people, catalog, key, ring = lab.parts.train, lab.parts.catalog, Key(lab.seeds[0]), Ring()
+    method = build(name, options(name, given))
+    with one_blas_thread():
+        for step in simulate(method, (), ring, people, catalog, key.child("learn")):
+            model = step
+        cohort = np.sort(key.child("group").generator().choice(len(people), _group(lab), replace=False))
+        part = model.take(cohort)
+        update, _ = method.learn(part.shared, part.private, people.take(cohort), ring, key.child("learn", "attack"))
+    table = method.tables[0]
+    rows, positive = update.tables[table], update.sensitive[table]
+    owner = np.repeat(np.arange(len(cohort)), np.diff(rows.ptr))
+    places, where = np.unique(owner * people.n_items + rows.ids, return_inverse=True)
+    values = np.zeros((len(places), rows.values.shape[1]), np.float32)
+    np.add.at(values, where, rows.values)
+    signs = np.zeros(len(places), bool)
+    signs[where] = positive
+    return places // people.n_items, places % people.n_items, values, signs

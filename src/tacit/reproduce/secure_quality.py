@@ -1,0 +1,104 @@
+"""What two stages cost: quality beside the plain sum, and what rare items lose. A study of our own.
+
+Leave-last-out, clean negatives. A row counts only where at least k_min people of a round speak of it, so that items
+which few people have learn late or never. `rare` are people whose held-out item at most five people have in training;
+`rows moved` is the share of items whose row has left its place at the end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from tacit.config import Experiment, overridden
+from tacit.experiments import run
+from tacit.random import Key
+from tacit.report.folder import Run
+from tacit.reproduce.base import Found, reproduction
+from tacit.reproduce.lab import Lab
+from tacit.reproduce.sheets import Row, Sheet, number, value_of
+
+METRICS = ("HR@10", "NDCG@10", "HR@10 rare", "rows moved", "kB sent per round")
+RARE = 5  # people
+EPOCHS = {"ml-100k": 100, "foursquare-nyc": 60}
+GROUPS = {"ml-100k": (20, 200), "foursquare-nyc": (50, 400)}  # FedNCF's, and larger ones
+SUMS: dict[str, dict[str, Any] | None] = {
+    "plain": None,
+    "k_min 2": {"k_min": 2},
+    "k_min 3": {"k_min": 3},
+    "k_min 5": {"k_min": 5},
+}
+
+
+def recipe(source: str) -> dict[str, Any]:
+    """Return data, split and evaluation: 100 candidates on the two datasets, all items of other data."""
+    return {
+        "data": {"source": source, "min_per_user": 5},
+        "split": {"kind": "leave-last-out"},
+        "evaluation": {"protocol": "sampled-100" if source in EPOCHS else "full", "k": [10], "primary": METRICS[1]},
+    }
+
+
+@reproduction("secure-quality", "What two stages cost", "A study of our own", tuple(EPOCHS), recipe, seeds=1)
+def quality(lab: Lab) -> Found:
+    """Run fed-gmf in groups and fed-svd with everybody, with and without two stages."""
+    methods: dict[str, dict[str, Any]] = {}
+    for group in GROUPS.get(lab.name, (20,)):
+        epochs = 2 if lab.quick else EPOCHS.get(lab.name, 20)
+        methods[f"fed-gmf, groups of {group}"] = {"name": "fed-gmf", "epochs": epochs, "clients_per_round": group}
+    methods["fed-svd, everybody"] = {"name": "fed-svd", "factors": 16 if lab.quick else 32, "epochs": 6}
+    rows: list[Row] = []
+    for label, method in methods.items():
+        for name, secure in SUMS.items():
+            found = [_measured(lab, seed, method, secure) for seed in lab.seeds]
+            rows += [Row.of(f"{label}; {name}", metric, [one[metric] for one in found]) for metric in METRICS]
+    truth, _ = lab.parts.test.open()
+    rare = _popularity(lab)[truth.items] <= RARE
+    sheets = [
+        Sheet(
+            label,
+            ["sum", *METRICS],
+            [[name, *(number(value_of(rows, f"{label}; {name}", metric)) for metric in METRICS)] for name in SUMS],
+        )
+        for label in methods
+    ]
+    notes = [
+        f"The held-out item is rare for {int(rare.sum()):,} of {len(rare):,} people. Items: {len(_popularity(lab)):,}.",
+        "A plain sum is what a secure sum in one stage gives, bit for bit; it would send the whole table.",
+        *(["Quick: these numbers say nothing about quality."] if lab.quick else []),
+    ]
+    return Found(rows, sheets, notes=notes)
+
+
+def _popularity(lab: Lab) -> np.ndarray:
+    return np.bincount(lab.parts.train.items, minlength=lab.parts.catalog.n_items)
+
+
+def _measured(lab: Lab, seed: int, method: Mapping[str, Any], secure: Mapping[str, Any] | None) -> dict[str, float]:
+    given = overridden(lab.base, {"seed": seed, "method": dict(method), "evaluation.twin_people": 0})
+    if secure is not None:
+        given = overridden(given, {"runtime.secure": dict(secure)})
+    found = run(Experiment.checked(given, "the study"), progress=lab.progress, bench=lab.bench)
+    evaluation, truth = found.evaluation, lab.parts.test.open()[0]
+    assert evaluation is not None
+    rare = _popularity(lab)[truth.items[truth.ptr[evaluation.rows]]] <= RARE
+    hits = evaluation.of("HR@10")
+    ledger = found.ledger
+    return {
+        "HR@10": float(hits.mean()),
+        "NDCG@10": float(evaluation.of("NDCG@10").mean()),
+        "HR@10 rare": float(hits[rare].mean()) if rare.any() else float("nan"),
+        "rows moved": _moved(found, lab, seed),
+        "kB sent per round": float(
+            ledger["bytes_up"].to_numpy().sum() / max(1, ledger["rounds"].to_numpy().sum()) / 1000
+        ),
+    }
+
+
+def _moved(found: Run, lab: Lab, seed: int) -> float:
+    method = found.recommender.method
+    name = method.tables[0]
+    start = method.init(lab.parts.train, lab.parts.catalog, Key(seed).child("learn").child("init")).shared[name]
+    return float((found.recommender.model.shared[name] != start).any(axis=1).mean())
