@@ -17,7 +17,7 @@ import hashlib
 import json
 import os
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -151,6 +151,17 @@ class Device:
         """Become a member of a federation; nothing leaves by that."""
         self._member = Membership.join(self._store, welcome, address)
         return self._member
+
+    def keep_line(self, line: Mapping[str, str]) -> None:
+        """Keep what the carrier needs to reach the coordinator: an address, certificates, this device's key there."""
+        with self._store.transaction():
+            self._store.put_json("line", dict(line))
+
+    @property
+    def line(self) -> dict[str, str]:
+        """What the carrier needs to reach the coordinator; empty without one."""
+        found: dict[str, str] = self._store.get_json("line") or {}
+        return found
 
     def leave(self) -> None:
         """Leave the federation at once. Her history, her settings and the ledger stay; what was sent stays sent."""

@@ -1,0 +1,98 @@
+"""Invitations: one line of text with which a device enrols itself. The word in it works once, and not for ever."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import ssl
+from dataclasses import dataclass
+
+import httpx
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+
+from tacit.device import Device
+from tacit.device.membership import Membership
+from tacit.errors import FieldError
+
+PREFIX = "tacit1:"
+ENROL = "/v1/tacit/enrol"
+SECONDS = 30.0
+MOST_BYTES = 2**27
+
+
+@dataclass(frozen=True)
+class Invitation:
+    """Where the coordinator is, how to know that it is the right one, and the word that enrols."""
+
+    address: str
+    word: str
+    roots: str  # certificate of its authority, PEM; empty: the machine's own roots
+
+    def line(self) -> str:
+        """Write it as one line."""
+        about = json.dumps({"a": self.address, "w": self.word, "r": self.roots}).encode()
+        return PREFIX + base64.urlsafe_b64encode(about).decode().rstrip("=")
+
+    @classmethod
+    def parsed(cls, line: str) -> Invitation:
+        """Read it from one line."""
+        text = "".join(line.split())
+        try:
+            if not text.startswith(PREFIX):
+                raise ValueError
+            body = text.removeprefix(PREFIX)
+            about = json.loads(base64.urlsafe_b64decode(body + "=" * (-len(body) % 4)))
+            address, word, roots = about["a"], about["w"], about["r"]
+            if not all(isinstance(part, str) for part in (address, word, roots)) or not address or not word:
+                raise ValueError
+        except (ValueError, KeyError, TypeError, binascii.Error):
+            raise FieldError(
+                "This is not an invitation, or a part of it is missing.", "Copy the whole line, from 'tacit1:' on."
+            ) from None
+        return cls(address, word, roots)
+
+
+def accept(device: Device, invitation: Invitation) -> Membership:
+    """Enrol a device and make it a member. It may be tried again with the same invitation, also after a crash."""
+    line = device.line
+    if line.get("address") != invitation.address or "key" not in line:
+        private = ec.generate_private_key(ec.SECP384R1())
+        pem = private.private_bytes(
+            serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+        )
+        line = {"address": invitation.address, "roots": invitation.roots, "key": pem.decode()}
+        device.keep_line(line)
+    key = serialization.load_pem_private_key(line["key"].encode(), None)
+    public = key.public_key().public_bytes(serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo)
+    return device.join(_enrolled(invitation, public), invitation.address)
+
+
+def _enrolled(invitation: Invitation, public: bytes) -> bytes:
+    """Show the invitation to the coordinator; return what it welcomes with."""
+    try:
+        context = ssl.create_default_context(cadata=invitation.roots or None)
+    except ssl.SSLError:
+        raise FieldError("The certificate in the invitation is damaged.", "Ask for another invitation.") from None
+    asked = {"word": invitation.word, "key": base64.b64encode(public).decode()}
+    try:
+        with (
+            httpx.Client(verify=context, timeout=SECONDS) as client,
+            client.stream("POST", f"https://{invitation.address}{ENROL}", json=asked) as response,
+        ):
+            if response.status_code == 403:
+                raise FieldError("The invitation was used already, or has expired.", "Ask for another one.")
+            if response.status_code != 200:
+                raise FieldError(f"{invitation.address} refuses (HTTP {response.status_code}).", "Ask its operator.")
+            content = b""
+            for part in response.iter_bytes():
+                content += part
+                if len(content) > MOST_BYTES:
+                    raise FieldError("The welcome is too large.", "Ask its operator.")
+            return content
+    except httpx.HTTPError as error:
+        raise FieldError(
+            f"{invitation.address} cannot be reached, or is not who the invitation says: {error}.",
+            "Check the network and the address; the invitation stays good.",
+        ) from None
