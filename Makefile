@@ -5,13 +5,16 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test quick check lint format bench reproduce fuzz lock clean
+.PHONY: help demo field-demo test quick check lint format bench reproduce fuzz lock clean
 
 help:  ## show what there is to make
-	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
 
 demo: $(VENV)/core  ## the tour on built-in data: a table and a report, no download
 	$(BIN)/tacit demo
+
+field-demo: $(VENV)/dev  ## a coordinator and five devices as processes on this machine, with TLS
+	$(BIN)/python tools/field_demo.py
 
 test: $(VENV)/dev  ## every test (real-data tests run where TACIT_DATA points at the data)
 	$(BIN)/python -m pytest -n 2 --dist loadfile -m "not reproduce and not fuzz"

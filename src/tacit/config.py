@@ -137,11 +137,11 @@ class Comparison(_Bench):
                     yield label, Experiment.checked(overridden(base, settings), "the comparison")
 
 
-T = TypeVar("T", bound=_Bench)
+T = TypeVar("T", bound=Config)
 
 
 def read(kind: type[T], path: Path, overrides: Iterable[str] = ()) -> T:
-    """Read an experiment or a comparison from a YAML file, with `a.b=c` overrides applied."""
+    """Read an experiment, a comparison or another configuration from a YAML file, with `a.b=c` overrides applied."""
     try:
         given = yaml.load(path.read_text(encoding="utf-8"), Loader=_StrictLoader)
     except FileNotFoundError:

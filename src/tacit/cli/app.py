@@ -1,4 +1,4 @@
-"""The verbs: demo, data, run, compare, recommend, methods, doctor; `research` and `device` add theirs."""
+"""The verbs: demo, data, run, compare, recommend, methods, doctor; `research`, `device` and `field` add theirs."""
 
 from __future__ import annotations
 
@@ -248,7 +248,7 @@ def _show(compared: Compared) -> None:
 def main(arguments: list[str] | None = None) -> None:
     """Run a command; every error becomes one message and an exit number."""
     global screen
-    import tacit.cli.device
+    import tacit.cli.field
     import tacit.cli.research  # noqa: F401 - their verbs join the others
 
     arguments = sys.argv[1:] if arguments is None else arguments

@@ -75,7 +75,8 @@ def _passphrase(new: bool = False) -> str:
     return str(typer.prompt("Passphrase", hide_input=True, confirmation_prompt=new, err=True))
 
 
-def _open() -> Device:
+def opened() -> Device:
+    """Open the device that the command speaks of."""
     from tacit.device import Device
 
     return Device.open(_path(), _passphrase())
@@ -91,24 +92,6 @@ def init(as_json: Json = False) -> None:
     shell.screen.say(f"Your device is {_path()}. Nothing leaves it before you join a federation.")
 
 
-@device_app.command(epilog="Example: tacit device join town.tacit")
-def join(
-    invitation: Annotated[Path, typer.Argument(help="The welcome file of a federation.")],
-    as_json: Json = False,
-) -> None:
-    """Become a member of a federation. Nothing leaves by that; look at what you share first."""
-    try:
-        welcome = invitation.read_bytes()
-    except OSError as error:
-        raise DeviceError(f"'{invitation}' cannot be read: {error.strerror}.", "Ask for it again.") from None
-    with _open() as device:
-        member = device.join(welcome)
-        federation, pi = member.federation, device.sharing.pi
-    shell.screen.document({"federation": federation.name, "method": federation.method, "items": member.catalog.n_items})
-    shell.screen.say(f"You are a member of {federation.name}: {federation.method}, {member.catalog.n_items:,} items.")
-    shell.screen.say(f"You share with pi = {pi:g}. Change it with `tacit device share --pi 0.3 --never ...`.")
-
-
 @history_app.command("add", epilog='Example: tacit device history add "Café Luna" 17')
 def history_add(
     items: Annotated[list[str], typer.Argument(help="Ids or titles.")],
@@ -119,7 +102,7 @@ def history_add(
     from tacit.device.history import Entry
 
     moment = int((when or datetime.now(UTC)).replace(tzinfo=UTC).timestamp())
-    with _open() as device:
+    with opened() as device:
         new = device.history.add([Entry(item, moment) for item in items], device.catalog)
         total = len(device.history)
     shell.screen.document({"added": new, "history": total})
@@ -129,7 +112,7 @@ def history_add(
 @history_app.command("remove", epilog='Example: tacit device history remove "Café Luna"')
 def history_remove(item: Annotated[str, typer.Argument(help="An id or a title.")], as_json: Json = False) -> None:
     """Take something away. What was sent about it before stays sent."""
-    with _open() as device:
+    with opened() as device:
         removed = device.history.remove(item, device.catalog)
         total = len(device.history)
     shell.screen.document({"removed": removed, "history": total})
@@ -141,7 +124,7 @@ def history_import(
     file: Annotated[Path, typer.Argument(help="CSV or TSV with a column of ids or titles.")], as_json: Json = False
 ) -> None:
     """Add what a table says, and tell what was not understood."""
-    with _open() as device:
+    with opened() as device:
         done = device.history.import_csv(file, device.catalog)
     missed = [{"line": line, "text": text, "why": why} for line, text, why in done.not_understood]
     shell.screen.document({"added": done.added, "known_already": done.known_already, "not_understood": missed})
@@ -154,7 +137,7 @@ def history_import(
 @history_app.command("list", epilog="Example: tacit device history list")
 def history_list(as_json: Json = False) -> None:
     """Show what you did, as this device knows it."""
-    with _open() as device:
+    with opened() as device:
         entries, member = device.history.list(), device.membership
     titles = {} if member is None else {member.catalog.item_ids[i]: i for i in range(member.catalog.n_items)}
     rows = []
@@ -176,7 +159,7 @@ def share(
     """Decide what may leave, from the next message on; without options, show it."""
     from tacit.device.settings import forbidden
 
-    with _open() as device:
+    with opened() as device:
         sharing = device.sharing
         items, categories = set(sharing.never_items), set(sharing.never_categories)
         for name in never:
@@ -210,7 +193,7 @@ def recommend(
     k: Annotated[int, typer.Option("-k", min=1, max=1000, help="How many.")] = 10, as_json: Json = False
 ) -> None:
     """Show what to do next, from what is on this device. Nothing is sent."""
-    with _open() as device:
+    with opened() as device:
         found = device.recommend(k)
     rows = [{"item": r.item, "title": r.title, "score": r.score, "why": r.why} for r in found]
     shell.screen.document({"recommendations": rows})
@@ -221,7 +204,7 @@ def recommend(
 @device_app.command(epilog="Example: tacit device hide 17")
 def hide(item: Annotated[str, typer.Argument(help="An id or a title.")], as_json: Json = False) -> None:
     """Say "not for me": never recommend this again. It changes nothing of what you share."""
-    with _open() as device:
+    with opened() as device:
         device.hide(item)
         hidden = device.hidden
     shell.screen.document({"hidden": hidden})
@@ -233,7 +216,7 @@ def ledger(
     since: Annotated[int, typer.Option(min=0, help="Entries after this number.")] = 0, as_json: Json = False
 ) -> None:
     """Show what has left this device: when, to whom, which items, how many bytes, masked or not."""
-    with _open() as device:
+    with opened() as device:
         entries = device.ledger.list(since)
     shell.screen.document({"ledger": [entry.as_json() for entry in entries]})
     rows = [
@@ -255,7 +238,7 @@ def ledger(
 @device_app.command(epilog="Example: tacit device pause")
 def pause(as_json: Json = False) -> None:
     """Let nothing leave until you resume. Recommendations go on working."""
-    with _open() as device:
+    with opened() as device:
         device.pause()
     shell.screen.document({"paused": True})
     shell.screen.say("Paused: nothing leaves this device.")
@@ -264,7 +247,7 @@ def pause(as_json: Json = False) -> None:
 @device_app.command(epilog="Example: tacit device resume")
 def resume(as_json: Json = False) -> None:
     """Let messages leave again, as you decided with `share`."""
-    with _open() as device:
+    with opened() as device:
         device.resume()
     shell.screen.document({"paused": False})
     shell.screen.say("Resumed.")
@@ -273,7 +256,7 @@ def resume(as_json: Json = False) -> None:
 @device_app.command(epilog="Example: tacit device leave")
 def leave(as_json: Json = False) -> None:
     """Leave the federation. Your history, settings and ledger stay; what was sent cannot be called back."""
-    with _open() as device:
+    with opened() as device:
         device.leave()
     shell.screen.document({"left": True})
     shell.screen.say("You have left. What was sent before stays in the shared model: it cannot be taken out again.")
@@ -285,7 +268,7 @@ def passphrase(
     as_json: Json = False,
 ) -> None:
     """Choose another passphrase. Copies made before still open with the old one."""
-    with _open() as device:
+    with opened() as device:
         if new_file is None and not sys.stdin.isatty():
             raise DeviceError("There is nobody to ask for the new passphrase.", "Give --new-file.")
         if new_file is None:
@@ -304,7 +287,7 @@ def export(
     as_json: Json = False,
 ) -> None:
     """Write a copy of your device, encrypted with the same passphrase."""
-    with _open() as device:
+    with opened() as device:
         if readable:
             device.export_readable(file)
         else:
@@ -332,7 +315,7 @@ def erase(yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = Fals
         if not sys.stdin.isatty():
             raise ConfigError("Erasing asks first, and there is nobody to answer.", "Give --yes.")
         typer.confirm(f"Destroy {_path()} and everything in it?", abort=True, err=True)
-    with _open() as device:
+    with opened() as device:
         device.erase()
     shell.screen.document({"erased": str(_path())})
     shell.screen.say("Erased. What was sent before stays in the shared model; exported copies are still copies.")

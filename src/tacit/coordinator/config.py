@@ -18,4 +18,5 @@ class RoundRules(Config):
     over_selection: float = Field(0.0, ge=0, le=4, description="ask so many more, as a share of those wanted")
     deadline: float = Field(60.0, gt=0, le=86_400, description="seconds that a round waits for answers")
     patience: float = Field(600.0, gt=0, le=604_800, description="seconds that the coordinator waits for a quorum")
+    pause: float = Field(0.0, ge=0, le=604_800, description="seconds between rounds")
     robust: RobustConfig | None = Field(None, description="a rule that bears with liars, over sums of groups")

@@ -42,8 +42,8 @@ class Carrier(Protocol):
         """Yield (device, answer) as answers come, until all have or time is up; closing it calls the others off."""
         ...
 
-    def tell(self, messages: Mapping[int, bytes]) -> None:
-        """Send what needs no answer."""
+    def tell(self, messages: Mapping[int, bytes], seconds: float) -> None:
+        """Send what needs no answer; return when all have it or time is up."""
         ...
 
 
@@ -63,6 +63,8 @@ class Coordinator:
         """Run all rounds that are left, then give everybody the model."""
         while self.journal.next_round < self.rules.rounds:
             on_round(self.round())
+            if self.journal.next_round < self.rules.rounds:
+                time.sleep(self.rules.pause)
         self.distribute()
 
     def round(self) -> Round:
@@ -105,7 +107,9 @@ class Coordinator:
         """Give the model to all devices that are there."""
         there = self.carrier.present()
         members = [device for device in self._members() if device.number in there]
-        self.carrier.tell(self._requests(self.journal.next_round, members, learn=False))
+        messages = self._requests(self.journal.next_round, members, learn=False)
+        self.carrier.tell(messages, self.rules.deadline)
+        log.info("model given out", extra={"fields": {"round": self.journal.next_round, "devices": len(messages)}})
 
     def _members(self) -> list[Enrolled]:
         return [device for device in self.journal.devices() if not device.revoked]

@@ -8,11 +8,15 @@ from tacit.device import Device
 from tacit.runtimes.wire import kind_of
 
 
-def respond(device: Device, content: bytes, send: Callable[[bytes], None]) -> None:
-    """Keep a model, or answer a request through `send`; the ledger says what became of it. Errors go to the caller."""
-    if kind_of(content) == "model":
+def respond(device: Device, content: bytes, send: Callable[[bytes], None]) -> str:
+    """Keep a model, or answer a request through `send`, and say which kind it was. Errors go to the caller.
+
+    The ledger says what became of an answer.
+    """
+    kind = kind_of(content)
+    if kind == "model":
         device.receive(content)
-        return
+        return kind
     entry = device.learn(content)
     answer = device.release(entry)
     try:
@@ -21,3 +25,4 @@ def respond(device: Device, content: bytes, send: Callable[[bytes], None]) -> No
         device.not_sent(entry, type(error).__name__)
         raise
     device.sent(entry)
+    return kind

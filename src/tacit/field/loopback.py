@@ -29,7 +29,7 @@ class Loopback:
                 continue
             yield number, answers[0]
 
-    def tell(self, messages: Mapping[int, bytes]) -> None:
+    def tell(self, messages: Mapping[int, bytes], seconds: float) -> None:
         """Hand models over."""
         for number, content in messages.items():
             respond(self.devices[number], content, lambda answer: None)

@@ -22,7 +22,7 @@ from flwr.supercore.inflatable.inflatable_utils import inflate_object_from_conte
 from tacit.errors import WireError
 from tacit.runtimes.wire import MOST_BYTES
 
-logging.getLogger("flwr").setLevel(logging.ERROR)  # it would log who came and went
+logging.getLogger("flwr").setLevel(logging.CRITICAL)  # it would log who came and went, by public key
 
 RECORD, FIELD, KIND = "tacit", "message", "query"
 MOST_OBJECTS = 8  # a message, its records, one record

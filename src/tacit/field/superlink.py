@@ -157,6 +157,9 @@ class SuperLink:
     def present(self) -> frozenset[int]:
         """Return the devices that are connected now."""
         self._sync()
+        return self._online()
+
+    def _online(self) -> frozenset[int]:
         self._state.acknowledge_task_heartbeat(self._task)
         online = self._state.get_nodes(self._run)
         return frozenset(device for device, node in self._nodes.items() if node in online)
@@ -169,12 +172,20 @@ class SuperLink:
         waiting = {self._post(content, device, seconds + SPARE): device for device, content in requests.items()}
         everything, arriving = set(waiting), dict[str, int]()
         waiting.pop("", None)
+        gone = set(requests) - set(waiting.values())  # they may come back in time
         try:
-            while (waiting or arriving) and time.monotonic() < until:
-                self._state.acknowledge_task_heartbeat(self._task)
+            while (waiting or arriving or gone) and time.monotonic() < until:
+                for device in gone & self._online():
+                    name = self._post(requests[device], device, seconds + SPARE)
+                    if name:
+                        waiting[name] = device
+                        everything.add(name)
+                        gone.discard(device)
                 for message in self._state.get_message_res(set(waiting), self._run) if waiting else ():
                     device = waiting.pop(message.metadata.reply_to_message_id)
-                    if not message.has_error():
+                    if message.has_error():
+                        gone.add(device)
+                    else:
                         arriving[message.metadata.message_id] = device
                 for name, device in list(arriving.items()):
                     content = self._whole(name)
@@ -185,10 +196,14 @@ class SuperLink:
         finally:
             self._state.delete_messages(everything - {""})
 
-    def tell(self, messages: Mapping[int, bytes]) -> None:
-        """Put messages where devices fetch them."""
-        for device, content in messages.items():
-            self._post(content, device, SPARE)
+    def tell(self, messages: Mapping[int, bytes], seconds: float) -> None:
+        """Put messages where devices fetch them, and wait until they have."""
+        until = time.monotonic() + seconds
+        waiting = {self._post(content, device, seconds + SPARE) for device, content in messages.items()} - {""}
+        while waiting and time.monotonic() < until:
+            self._state.acknowledge_task_heartbeat(self._task)
+            waiting = {name for name in waiting if self._state.object_store.get(name) is not None}
+            time.sleep(LOOK)
 
     def _post(self, content: bytes, device: int, seconds: float) -> str:
         """Store one message for a device; return its id, or nothing if the device is gone."""

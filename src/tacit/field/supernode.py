@@ -30,7 +30,8 @@ from tacit.field.exchange import respond
 from tacit.field.parcels import names_in, opened, reply
 
 log = logging.getLogger("tacit.device")
-BEAT = 10.0  # seconds: the shortest that a SuperLink takes
+BEAT = 10.0  # seconds between signs of life: the shortest that a SuperLink takes
+ALIVE = 30.0  # it takes a device for gone after twice as long
 LONGEST_BACKOFF = 300.0
 
 
@@ -48,7 +49,7 @@ class SuperNode:
         self._keys: Any = (key, key.public_key())
         self.problem = ""  # what is wrong now, in words
 
-    def run(self, stop: threading.Event, on_message: Callable[[], None] = lambda: None) -> None:
+    def run(self, stop: threading.Event, on_message: Callable[[str], None] = lambda kind: None) -> None:
         """Take part until `stop` is set or she pauses or leaves; a server that is away is awaited."""
         backoff = self.poll
         while not stop.is_set():
@@ -61,7 +62,7 @@ class SuperNode:
                 stop.wait(backoff * random.uniform(0.8, 1.2))
                 backoff = min(LONGEST_BACKOFF, 2 * backoff)
 
-    def session(self, stop: threading.Event, on_message: Callable[[], None] = lambda: None) -> None:
+    def session(self, stop: threading.Event, on_message: Callable[[str], None] = lambda kind: None) -> None:
         """Take part as long as the connection holds; its end is a FieldError."""
         try:
             with FleetHttpClient.from_server_address(
@@ -74,9 +75,14 @@ class SuperNode:
                 ],
             ) as client:
                 node = self._activated(client)
+                over = threading.Event()
+                beating = threading.Thread(target=self._beat, args=(client, node, over), daemon=True)
+                beating.start()
                 try:
                     self._serve(client, node, stop, on_message)
                 finally:
+                    over.set()
+                    beating.join()
                     self._farewell(client, node)
         except (httpx.HTTPError, RuntimeError, ValueError) as error:
             raise FieldError(_in_words(self._address, error), "It will be tried again.") from None
@@ -85,7 +91,7 @@ class SuperNode:
         """Say that this device is there; after a crash the server may believe that it still is."""
         from flwr.supercore.primitives.asymmetric import public_key_to_bytes
 
-        hello = ActivateNodeRequest(public_key=public_key_to_bytes(self._keys[1]), heartbeat_interval=BEAT)
+        hello = ActivateNodeRequest(public_key=public_key_to_bytes(self._keys[1]), heartbeat_interval=ALIVE)
         line = self.device.line
         try:
             node = client.ActivateNode(hello).node_id
@@ -99,29 +105,31 @@ class SuperNode:
         self.problem = ""
         return Node(node_id=node)
 
-    def _serve(self, client: Any, node: Any, stop: threading.Event, on_message: Callable[[], None]) -> None:
-        beaten = time.monotonic()
+    def _serve(self, client: Any, node: Any, stop: threading.Event, on_message: Callable[[str], None]) -> None:
         while not stop.is_set():
             if self.device.sharing.paused or not self.device.line:
                 return
-            if time.monotonic() - beaten > BEAT / 2:
-                if not client.SendNodeHeartbeat(SendNodeHeartbeatRequest(node=node, heartbeat_interval=BEAT)).success:
-                    raise FieldError("The coordinator does not know this device any more.", "It will be tried again.")
-                beaten = time.monotonic()
             found = client.PullMessages(PullMessagesRequest(node=node))
             if not found.messages_list:
                 stop.wait(self.poll)
                 continue
             message, tree = message_from_proto(found.messages_list[0]), found.message_object_trees[0]
             try:
-                self._answer(client, node, message, tree)
-                on_message()
+                on_message(self._answer(client, node, message, tree))
             except ConsentError as error:
                 log.info("nothing was sent", extra={"fields": {"why": error.message}})
             except TacitError as error:
                 log.warning("a message was refused", extra={"fields": {"why": error.message}})
 
-    def _answer(self, client: Any, node: Any, message: Any, tree: Any) -> None:
+    def _beat(self, client: Any, node: Any, over: threading.Event) -> None:
+        """Give signs of life while the device learns; that nobody listens is noticed elsewhere."""
+        while not over.wait(BEAT):
+            try:
+                client.SendNodeHeartbeat(SendNodeHeartbeatRequest(node=node, heartbeat_interval=ALIVE))
+            except (httpx.HTTPError, RuntimeError):
+                continue
+
+    def _answer(self, client: Any, node: Any, message: Any, tree: Any) -> str:
         run, root = message.metadata.run_id, message.metadata.message_id
         contents = {
             name: client.PullObject(PullObjectRequest(node=node, run_id=run, object_id=name)).object_content
@@ -139,6 +147,8 @@ class SuperNode:
                     clientapp_runtime_list=[0.0],
                 )
             )
+            if parcel.id not in pushed.objects_to_push:
+                raise FieldError("The round was over before the answer came.", "")
             for name in pushed.objects_to_push:
                 stored = client.PushObject(
                     PushObjectRequest(
@@ -152,7 +162,7 @@ class SuperNode:
                 if not stored.stored:
                     raise FieldError("The coordinator took only a part of the answer.", "")
 
-        respond(self.device, opened(root, contents), send)
+        return respond(self.device, opened(root, contents), send)
 
     def _farewell(self, client: Any, node: Any) -> None:
         try:

@@ -1,0 +1,138 @@
+"""The verbs of the field: serve and enroll for an operator, `device join` and `device run` for a person."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from tacit.cli import app as shell
+from tacit.cli.app import Json, Set, app
+from tacit.cli.device import device_app, opened
+from tacit.errors import DeviceError, FieldError
+
+if TYPE_CHECKING:
+    from tacit.coordinator.journal import Round
+    from tacit.device import Device
+    from tacit.device.membership import Membership
+
+File = Annotated[Path, typer.Argument(help="A federation in YAML; see examples/field.yaml.")]
+
+
+def _needs_flower() -> None:
+    if find_spec("flwr") is None:
+        raise FieldError("The field needs Flower, which is not installed.", "Run: pip install 'tacit[field]'.")
+
+
+@app.command(epilog="Example: tacit serve examples/field.yaml")
+def serve(file: File, settings: Set = [], as_json: Json = False) -> None:  # noqa: B006
+    """Coordinate a federation: ask devices, add what they answer, keep the model. Killed, it goes on where it was."""
+    _needs_flower()
+    from tacit.config import read
+    from tacit.field.serve import ServeConfig, log_to_stderr
+    from tacit.field.serve import serve as run
+
+    log_to_stderr()
+    config = read(ServeConfig, file, settings)
+    rounds: list[Round] = []
+    run(config, rounds.append)
+    shell.screen.document({"rounds": [vars(happened) for happened in rounds]})
+    finished = sum(happened.state == "finished" for happened in rounds)
+    shell.screen.say(f"{finished} rounds finished, {len(rounds) - finished} abandoned.")
+
+
+@app.command(epilog="Example: tacit enroll examples/field.yaml")
+def enroll(
+    file: File,
+    days: Annotated[float, typer.Option(min=0.001, max=365, help="How long the invitation is good.")] = 7.0,
+    revoke: Annotated[int | None, typer.Option(help="Ask this device no more, by its number.")] = None,
+    listed: Annotated[bool, typer.Option("--list", help="Show the numbers of the enrolled devices.")] = False,
+    settings: Set = [],  # noqa: B006
+    as_json: Json = False,
+) -> None:
+    """Make a one-line invitation for one device, or revoke one."""
+    from tacit.config import read
+    from tacit.field.serve import ServeConfig, invitation
+    from tacit.field.serve import opened as federation_of
+
+    config = read(ServeConfig, file, settings)
+    journal = federation_of(config)
+    try:
+        if revoke is not None:
+            if not journal.revoke(revoke):
+                raise FieldError(f"There is no device {revoke}.", "See --list.")
+            shell.screen.document({"revoked": revoke})
+            shell.screen.say(f"Device {revoke} is asked no more.")
+        elif listed:
+            known = [{"device": device.number, "revoked": device.revoked} for device in journal.devices()]
+            shell.screen.document({"devices": known})
+            rows = [[str(one["device"]), "revoked" if one["revoked"] else ""] for one in known]
+            shell.screen.table("", ["device", ""], rows)
+        else:
+            line = invitation(config, journal, days)
+            shell.screen.document({"invitation": line, "days": days})
+            shell.screen.say(line)
+    finally:
+        journal.close()
+
+
+@device_app.command(epilog="Example: tacit device join tacit1:eyJh...")
+def join(
+    invitation: Annotated[str, typer.Argument(help="The line you were given, or a file that holds it.")],
+    as_json: Json = False,
+) -> None:
+    """Become a member of a federation. Nothing about you leaves by that; look at what you share first."""
+    with opened() as device:
+        path = Path(invitation)
+        if len(invitation) < 200 and path.is_file():
+            content = path.read_bytes()
+            if content.startswith(b"TCIT"):
+                member = device.join(content)
+            else:
+                member = _accepted(device, content.decode(errors="replace"))
+        elif not invitation.startswith("tacit1:"):
+            raise DeviceError(f"'{invitation[:60]}' is no invitation and no file.", "Copy the whole line.")
+        else:
+            member = _accepted(device, invitation)
+        federation, pi = member.federation, device.sharing.pi
+    shell.screen.document({"federation": federation.name, "method": federation.method, "items": member.catalog.n_items})
+    shell.screen.say(f"You are a member of {federation.name}: {federation.method}, {member.catalog.n_items:,} items.")
+    shell.screen.say(f"You share with pi = {pi:g}. Change it with `tacit device share --pi 0.3 --never ...`.")
+
+
+def _accepted(device: Device, line: str) -> Membership:
+    _needs_flower()
+    from tacit.field.invitations import Invitation, accept
+
+    return accept(device, Invitation.parsed(line))
+
+
+@device_app.command("run", epilog="Example: tacit device run")
+def run_device(
+    poll: Annotated[float, typer.Option(min=0.05, max=3600, help="Seconds between looks for messages.")] = 1.0,
+    once: Annotated[bool, typer.Option("--once", help="End when the rounds are done and the model is here.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Take part: fetch models, learn here, send what you allow. Ends when you pause, leave or press Ctrl-C."""
+    _needs_flower()
+    from tacit.field.serve import log_to_stderr
+    from tacit.field.supernode import SuperNode
+
+    log_to_stderr()
+    stop, kinds = threading.Event(), list[str]()
+    for name in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(name, lambda *_: stop.set())
+
+    def heard(kind: str) -> None:
+        kinds.append(kind)
+        if once and kind == "model":
+            stop.set()
+
+    with opened() as device:
+        SuperNode(device, poll).run(stop, heard)
+    shell.screen.document({"answered": kinds.count("request"), "models": kinds.count("model")})
+    shell.screen.say(f"Answered {kinds.count('request')} rounds. See `tacit device ledger`.")

@@ -1,0 +1,44 @@
+"""Devices as processes: imports everything once, then forks a real process for each device that it is told to start.
+
+Commands on standard input, one answer each on standard output:  start PATH -> pid;  wait PID -> exit status.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+from pathlib import Path
+
+from tacit.device import Device
+from tacit.field.supernode import SuperNode
+
+
+def run(path: str, passphrase: str) -> None:
+    """Take part until the model is given out."""
+    stop = threading.Event()
+    with Device.open(Path(path), passphrase) as device:
+        SuperNode(device, poll=0.1).run(stop, lambda kind: stop.set() if kind == "model" else None)
+
+
+def main() -> None:
+    """Do as told until nobody speaks any more."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    for line in sys.stdin:
+        verb, what = line.split()
+        if verb == "start":
+            pid = os.fork()
+            if pid == 0:
+                try:
+                    run(what, os.environ["TACIT_PASSPHRASE"])
+                    os._exit(0)
+                finally:
+                    os._exit(1)
+            print(pid, flush=True)
+        else:
+            print(os.waitpid(int(what), 0)[1], flush=True)
+
+
+if __name__ == "__main__":
+    main()
