@@ -102,7 +102,7 @@ def test_errors_help(here: Path, capsys: pytest.CaptureFixture[str], monkeypatch
     assert "already" in said(capsys, "init")["error"]["message"]
     assert said(capsys, "recommend")["error"]["kind"] == "ConsentError"
     assert said(capsys, "join", str(here / "nothing"))["error"]["kind"] == "DeviceError"
-    assert said(capsys, "join", str(here / "device.db"))["error"]["kind"] == "WireError"
+    assert said(capsys, "join", str(here / "device.db"))["error"]["kind"] == "FieldError"
     said(capsys, "join", str(here / "small.tacit"))
     assert (
         "Did you mean 'Hill Hotel' (id place-0007-hill)?"
