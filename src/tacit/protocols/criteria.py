@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from pydantic import Field, field_validator
 
 from tacit.errors import ConfigError, MethodError, nearest
+from tacit.methods.features import Kind, features_of
 from tacit.types import Array, Catalog, Clients, Config
 from tacit.updates import Update
 
@@ -93,9 +94,9 @@ def size(seen: Seen) -> Array:
     return seen.clients.sizes
 
 
-@criterion("diversity", "how many different categories she knows")
+@criterion("diversity", "how many different categories, or statements of the graph, her items carry")
 def diversity(seen: Seen) -> Array:
-    """Different labels in her history."""
+    """Different labels in her history: categories, or what a knowledge graph says where there are none."""
     return np.asarray((_per_category(seen) > 0).sum(axis=1))
 
 
@@ -159,9 +160,15 @@ def model_closeness(lengths: Array) -> Numbers:
 
 
 def _per_category(seen: Seen) -> Array:
-    if seen.catalog.categories is None:
-        raise MethodError("The criterion 'diversity' counts categories, and the data has none.", "Leave it out.")
-    counts: Array = (seen.clients.matrix() @ seen.catalog.categories.matrix()).toarray()
+    catalog = seen.catalog
+    if catalog.categories is None and catalog.graph is None:
+        raise MethodError(
+            "The criterion 'diversity' counts categories, and the data has none.",
+            "Leave it out, or load a knowledge graph (data.graph).",
+        )
+    kind: Kind = "graph" if catalog.categories is None else "categories"
+    known = features_of(catalog, kind, "the criterion 'diversity'").matrix()
+    counts: Array = (seen.clients.matrix() @ known).toarray()
     return counts
 
 

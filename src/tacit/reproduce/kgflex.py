@@ -113,7 +113,7 @@ def _notes(lab: Lab) -> list[str]:
     first = ["ML-1M: the authors' two-hop features are not public here; features are one hop, of 8 predicates."]
     return [
         *quick,
-        "Every seed also cuts the data anew, as a random hold-out does: the spread is that of splits and of learning.",
+        "All seeds share the split of the first: the spread is that of learning.",
         "Options of item-knn, bpr-mf, kahfm and kgflex were chosen on validation under the first seed; those of "
         "multi-vae and neumf are fixed. The thesis's MF (logistic matrix factorisation) is not among our methods.",
         *(first if lab.name == "ml-1m" else []),
