@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from itertools import groupby
 from pathlib import Path
+from typing import Any
 
 from tacit.config import Comparison, Experiment, to_yaml
 from tacit.data import Dataset
@@ -68,25 +69,72 @@ def _one(experiment: Experiment, benches: dict[str, Bench], out: Path, progress:
     return run(experiment, folder=out / folder_name(experiment), progress=progress, bench=benches[cut])
 
 
-def _compared(name: str, primary: str, groups: list[tuple[str, list[Run]]]) -> Compared:
-    """Test every row against the best one under the same conditions; what leaks is not compared with."""
-    tested: dict[str, Pair] = {}  # label -> its comparison with the best
-    for bench in dict.fromkeys(_conditions(runs) for _, runs in groups):
+def _compared(name: str, primary: str, groups: list[tuple[str, list[Run]]], tested: bool = True) -> Compared:
+    """Test every row against the best one under the same conditions; what leaks is not compared with.
+
+    Rows with different numbers of seeds are not `tested`.
+    """
+    against: dict[str, Pair] = {}  # label -> its comparison with the best
+    for bench in dict.fromkeys(_conditions(runs) for _, runs in groups if tested):
         peers = {label: runs for label, runs in groups if _conditions(runs) == bench and not is_leaking(runs)}
         if len(peers) > 1:
             found = test_differences({label: _evaluations(runs) for label, runs in peers.items()}, primary)
-            tested |= {row.method: row.against_best for row in found.rows if row.against_best is not None}
+            against |= {row.method: row.against_best for row in found.rows if row.against_best is not None}
     rows = []
     for label, runs in groups:
-        seeds, pair = _evaluations(runs), tested.get(label)
+        seeds, pair = _evaluations(runs), against.get(label)
         ci = {metric: mean_interval(average(seeds, metric)) for metric in seeds[0].values}
         p_t, p_wilcoxon = (None, None) if pair is None else (pair.p_t_holm, pair.p_wilcoxon_holm)
         rows.append(Row(label, tuple(runs), ci, p_t, p_wilcoxon, _conditions(runs)))
     return Compared(name, primary, tuple(rows))
 
 
+def side_by_side(runs: list[Run]) -> list[Compared]:
+    """Put runs read from folders beside each other: one comparison for each data, split and protocol among them.
+
+    Runs that differ in their seed only make one row. Rows of one method are told apart by the options that differ.
+    """
+    found = []
+    for _, group in groupby(sorted(runs, key=lambda run: _conditions([run])), key=lambda run: _conditions([run])):
+        rows: dict[str, list[Run]] = {}
+        alike = list(group)
+        names = _labels(alike)
+        for one, label in zip(alike, names, strict=True):
+            rows.setdefault(label, []).append(one)
+        seeds = {len(row) for row in rows.values()}
+        primary = alike[0].experiment.evaluation.primary
+        name = f"{alike[0].result['data']}, {alike[0].experiment.split.kind}, {alike[0].result['protocol']}"
+        ordered = sorted(rows.items(), key=lambda row: names.index(row[0]))
+        found.append(_compared(name, primary, ordered, tested=len(seeds) == 1))
+    return found
+
+
+def _labels(runs: list[Run]) -> list[str]:
+    """Name each run by its method and those options in which it differs from others of that method."""
+    told = [
+        (run.experiment.method.name, _flat(run.experiment.model_dump(mode="json", exclude={"seed"}))) for run in runs
+    ]
+    labels = []
+    for name, options in told:
+        peers = [other for peer, other in told if peer == name]
+        differing = {key for other in peers for key in {*options, *other} if options.get(key) != other.get(key)}
+        shown = [f"{key.rpartition('.')[2]}={options[key]}" for key in sorted(differing & options.keys())]
+        labels.append(" ".join([name, *shown]))
+    return labels
+
+
+def _flat(value: Any, path: str = "") -> dict[str, Any]:
+    """Return {"method.pi": 0.5, ...} of nested options; the name of an experiment says nothing about it."""
+    if not isinstance(value, dict):
+        return {path: value}
+    inside = {name: part for name, part in value.items() if path or name != "name"}
+    return {
+        key: leaf for name, part in inside.items() for key, leaf in _flat(part, f"{path}.{name}".strip(".")).items()
+    }
+
+
 def _evaluations(runs: list[Run]) -> list[Evaluation]:
-    return [run.evaluation for run in runs if run.evaluation is not None]
+    return [run.evaluation or run.remembered() for run in runs]
 
 
 def _conditions(runs: list[Run]) -> str:

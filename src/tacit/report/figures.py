@@ -27,6 +27,38 @@ if TYPE_CHECKING:  # matplotlib takes most of a second to import: only those who
 
 SHORTEST = 1e-3  # seconds: what is faster is drawn as this
 MOST_POINTS = 200  # of a line: more cannot be seen
+CAPTIONS = {
+    "results": (
+        "Who is best.",
+        "A dot is the mean over people, the bar its 95 % confidence interval; of several seeds each has a small tick. "
+        "Bars may overlap although two methods differ: the tests in the table compare them person by person.",
+    ),
+    "curves": (
+        "How they learnt.",
+        "Quality on the validation part after each look; the marker is the pass that was kept. The test part played no "
+        "role in it.",
+    ),
+    "coverage": (
+        "Accuracy against variety.",
+        "Up: better lists. Right: more of the catalogue is shown to anybody. A method is worth a look if no other "
+        "stands both above it and to its right.",
+    ),
+    "people": (
+        "Whom it serves.",
+        "Share of people whose lists score at most the value on the axis. Lower and further right is better; where a "
+        "curve starts on the left is the share of people who got nothing.",
+    ),
+    "tail": (
+        "How popular the recommendations are.",
+        "Items from the most to the least popular in training, and the share of all places in lists that they take "
+        "together. Above the thick line: more of the same popular items than people chose themselves. Below it: "
+        "further into the long tail.",
+    ),
+    "cost": (
+        "What it took.",
+        "Learning time (each mark is ten times the one before) and peak memory of the process, data included.",
+    ),
+}
 
 
 def draw(compared: Compared) -> dict[str, Figure]:
@@ -69,8 +101,17 @@ def inline_svg(name: str, figure: Figure, description: str) -> str:
     for colour, variable in ((INK, "ink"), (SOFT, "soft"), (GRID, "grid"), (PAPER, "card"), (ALARM, "alarm")):
         svg = svg.replace(colour, f"var(--{variable})")
     width, height = (72 * inches for inches in figure.get_size_inches())
-    head = f'<svg role="img" aria-label="{description}" viewBox="0 0 {width:g} {height:g}">'
+    svg = re.sub(r"<style.*?</style>", "", svg, flags=re.DOTALL)
+    svg = re.sub(r' style="([^"]*)"', _attributes, svg)
+    joins = 'stroke-linejoin="round" stroke-linecap="butt"'
+    head = f'<svg role="img" aria-label="{description}" viewBox="0 0 {width:g} {height:g}" {joins}>'
     return re.sub(r"\s*\n\s*", "\n", re.sub(r"<svg[^>]*>", lambda _: head, svg, count=1)).strip()
+
+
+def _attributes(style: re.Match[str]) -> str:
+    """Turn declarations into attributes, which the strictest policy of a page allows."""
+    declared = (part.partition(":") for part in style[1].split(";") if part.strip())
+    return "".join(f' {name.strip()}="{value.strip()}"' for name, _, value in declared)
 
 
 _NO_METADATA: dict[str, Any] = dict.fromkeys(("Date", "Creator", "Format", "Type"))

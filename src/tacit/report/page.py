@@ -15,52 +15,20 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import polars as pl
 import yaml
-from jinja2 import Environment, StrictUndefined
+from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from tacit.config import to_yaml
 from tacit.report.compared import Compared, Row
-from tacit.report.figures import draw, inline_svg
+from tacit.report.figures import CAPTIONS, draw, inline_svg
 from tacit.report.folder import Run, environment
 from tacit.report.glossary import measure
-from tacit.report.marks import looks
+from tacit.report.marks import COLOURS, looks
 from tacit.report.table import LEGACY, NOT_REPORTED, WORSE, Line, Table, decimals, number, tabulate, titled
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-CAPTIONS = {
-    "results": (
-        "Who is best.",
-        "A dot is the mean over people, the bar its 95 % confidence interval; of several seeds each has a small tick. "
-        "Bars may overlap although two methods differ: the tests in the table compare them person by person.",
-    ),
-    "curves": (
-        "How they learnt.",
-        "Quality on the validation part after each look; the marker is the pass that was kept. The test part played no "
-        "role in it.",
-    ),
-    "coverage": (
-        "Accuracy against variety.",
-        "Up: better lists. Right: more of the catalogue is shown to anybody. A method is worth a look if no other "
-        "stands both above it and to its right.",
-    ),
-    "people": (
-        "Whom it serves.",
-        "Share of people whose lists score at most the value on the axis. Lower and further right is better; where a "
-        "curve starts on the left is the share of people who got nothing.",
-    ),
-    "tail": (
-        "How popular the recommendations are.",
-        "Items from the most to the least popular in training, and the share of all places in lists that they take "
-        "together. Above the thick line: more of the same popular items than people chose themselves. Below it: "
-        "further into the long tail.",
-    ),
-    "cost": (
-        "What it took.",
-        "Learning time (each mark is ten times the one before) and peak memory of the process, data included.",
-    ),
-}
 KINDS = {
     "temporal": "the newest {share} of each person's history held out",
     "leave-last-out": "each person's newest interaction held out",
@@ -80,6 +48,12 @@ def write_report(compared: Compared, path: Path, figures: Mapping[str, Figure] |
 
 def render(compared: Compared, figures: Mapping[str, Figure]) -> str:
     """Return the report as HTML; everything that comes from data or labels is escaped."""
+    html: str = _template().render(**told(compared, figures))
+    return html
+
+
+def told(compared: Compared, figures: Mapping[str, Figure]) -> dict[str, Any]:
+    """Return everything that `sections.html` says of a comparison."""
     made = tabulate(compared)
     lines = made.lines
     honest = [line for line in lines if not line.leaking]
@@ -87,7 +61,7 @@ def render(compared: Compared, figures: Mapping[str, Figure]) -> str:
     several = len(compared.rows) > 1
     leak_metrics = _leak_metrics(compared)
     leaks = [(line, _leak(line, leak_metrics)) for line in lines]
-    html: str = _template().render(
+    return dict(
         title=compared.name if several else f"{lines[0].label} on {_first(compared).result['data']}",
         lead=_lead(compared),
         facts=_facts(compared),
@@ -97,7 +71,7 @@ def render(compared: Compared, figures: Mapping[str, Figure]) -> str:
         groups=[(group, len(list(metrics))) for group, metrics in groupby(made.metrics, key=_group)],
         every_metric=_every_metric(honest),
         honest=honest,
-        colour={label: look.colour for label, look in style.items()},
+        colour={label: f"c{COLOURS.index(look.colour)}" for label, look in style.items()},
         not_reported=NOT_REPORTED,
         legacy=LEGACY,
         leak_metrics=leak_metrics,
@@ -113,14 +87,19 @@ def render(compared: Compared, figures: Mapping[str, Figure]) -> str:
         environments=_environments(lines),
         glossary=_glossary(lines),
     )
-    return html
 
 
 def _template() -> Any:
-    room = files("tacit.report")
-    jinja = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
-    jinja.globals["style"] = Markup(room.joinpath("style.css").read_text(encoding="utf-8"))
-    return jinja.from_string(room.joinpath("template.html").read_text(encoding="utf-8"))
+    loader = PackageLoader("tacit.report", "")
+    jinja = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    jinja.globals["style"] = Markup(stylesheet())
+    return jinja.get_template("template.html")
+
+
+def stylesheet() -> str:
+    """Return the style of the report and of all pages: one visual language."""
+    chips = "\n".join(f".c{place} {{ background: {colour}; }}" for place, colour in enumerate(COLOURS))
+    return files("tacit.report").joinpath("style.css").read_text(encoding="utf-8") + chips
 
 
 def _first(compared: Compared) -> Run:
