@@ -45,9 +45,9 @@ fuzz: $(VENV)/dev  ## the secure sum under many thousands of rounds, drops and m
 
 lock: $(VENV)/dev  ## renew the locked dependencies
 	$(PIP) install "uv>=0.9"
-	$(BIN)/uv pip compile pyproject.toml $(LOCK) -o requirements/core.lock
-	$(BIN)/uv pip compile pyproject.toml --extra dev --extra field $(LOCK) -o requirements/dev.lock
-	$(BIN)/uv pip compile pyproject.toml --extra dev --extra field --extra bench $(LOCK) -o requirements/bench.lock
+	$(BIN)/uv pip compile pyproject.toml --extra page $(LOCK) -o requirements/core.lock
+	$(BIN)/uv pip compile pyproject.toml --extra dev --extra page --extra field $(LOCK) -o requirements/dev.lock
+	$(BIN)/uv pip compile pyproject.toml --extra dev --extra page --extra field --extra bench $(LOCK) -o requirements/bench.lock
 
 clean:  ## remove the environment and everything made here
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis runs

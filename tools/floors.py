@@ -17,7 +17,8 @@ FLOORS = [
     {"experiments", "comparisons", "report"},
     {"tune", "field"},
     {"reproduce"},
-    {"cli", "web"},
+    {"web"},
+    {"cli"},
 ]
 FLOOR = {room: floor for floor, rooms in enumerate(FLOORS) for room in rooms}
 LEARNERS = {"kernels", "models", "methods", "privacy", "protocols", "runtimes", "device", "coordinator", "field"}

@@ -60,8 +60,18 @@ def _whole(
 
 
 @app.command(epilog="Example: tacit demo")
-def demo(out: Out = Path("runs"), as_json: Json = False) -> None:
+def demo(
+    out: Out = Path("runs"),
+    page: Annotated[bool, typer.Option("--page", help="Open a person's page in the town instead.")] = False,
+    port: Annotated[int, typer.Option("--port", min=0, max=65535, help="Port of the page; 0: any free one.")] = 0,
+    as_json: Json = False,
+) -> None:
     """Take the tour: several methods on the built-in town, a table and a report. No download, under a minute."""
+    if page:
+        from tacit.cli.pages import town_page
+
+        town_page(port)
+        return
     screen.say("A town of 1,000 people and 800 places, generated from a seed. Who recommends the next place best?\n")
     best = _compare(DEMO, [], out, None).best.runs[0].folder
     called = "tacit" if shutil.which("tacit") else os.path.relpath(sys.argv[0])
@@ -249,6 +259,7 @@ def main(arguments: list[str] | None = None) -> None:
     """Run a command; every error becomes one message and an exit number."""
     global screen
     import tacit.cli.field
+    import tacit.cli.pages
     import tacit.cli.research  # noqa: F401 - their verbs join the others
 
     arguments = sys.argv[1:] if arguments is None else arguments

@@ -18,7 +18,9 @@ from tacit.errors import ConfigError, DeviceError
 if TYPE_CHECKING:
     from tacit.device import Device
 
-device_app = typer.Typer(no_args_is_help=True, help="Your own device: your history, what you share, what has left.")
+device_app = typer.Typer(
+    invoke_without_command=True, help="Your own device: your history, what you share, what has left."
+)
 history_app = typer.Typer(no_args_is_help=True, help="What you did. It never leaves this device.")
 app.add_typer(device_app, name="device")
 device_app.add_typer(history_app, name="history")
@@ -47,13 +49,26 @@ def usual_file() -> Path:
 
 @device_app.callback()
 def _of(
+    context: typer.Context,
     file: Annotated[Path | None, typer.Option("--file", help=f"The device's file; otherwise ${FILE}.")] = None,
     passphrase_file: Annotated[
         Path | None, typer.Option(help=f"A file whose first line is the passphrase; otherwise ${PASSPHRASE}, or asked.")
     ] = None,
+    page: Annotated[bool, typer.Option("--page", help="Open your page in the browser, on this machine only.")] = False,
+    port: Annotated[int, typer.Option("--port", min=0, max=65535, help="Port of the page; 0: any free one.")] = 0,
 ) -> None:
-    """Your own device: your history, what you share, what has left."""
+    """Your own device: your history, what you share, what has left. With --page in the browser."""
     _place.file, _place.passphrase_file = file, passphrase_file
+    if context.invoked_subcommand is not None:
+        return
+    if not page:
+        shell.screen.say(context.get_help())
+        return
+    from tacit.cli.pages import device_page, need_page
+
+    need_page()
+    with opened() as device:
+        device_page(device, port)
 
 
 def _path() -> Path:
@@ -121,11 +136,11 @@ def history_remove(item: Annotated[str, typer.Argument(help="An id or a title.")
 
 @history_app.command("import", epilog="Example: tacit device history import watched.csv")
 def history_import(
-    file: Annotated[Path, typer.Argument(help="CSV or TSV with a column of ids or titles.")], as_json: Json = False
+    file: Annotated[Path, typer.Argument(help="A table, a Letterboxd export or Google Takeout.")], as_json: Json = False
 ) -> None:
     """Add what a table says, and tell what was not understood."""
     with opened() as device:
-        done = device.history.import_csv(file, device.catalog)
+        done = device.history.import_file(file, device.catalog)
     missed = [{"line": line, "text": text, "why": why} for line, text, why in done.not_understood]
     shell.screen.document({"added": done.added, "known_already": done.known_already, "not_understood": missed})
     shell.screen.say(f"Added {done.added}; {done.known_already} were known already.")

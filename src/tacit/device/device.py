@@ -18,6 +18,7 @@ import json
 import os
 import secrets
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -25,7 +26,7 @@ from typing import Any
 import numpy as np
 
 from tacit.device.history import History
-from tacit.device.ledger import Ledger, Spoken
+from tacit.device.ledger import Ledger, Spoken, Upcoming
 from tacit.device.membership import Answer, Membership
 from tacit.device.settings import Sharing, find_item
 from tacit.device.store import Store
@@ -86,6 +87,18 @@ class Device:
         """Let the file go."""
         self._store.close()
 
+    def reread(self) -> None:
+        """Notice that another program joined or left a federation with this file."""
+        welcome, member = self._store.get("welcome"), self._member
+        joined = None if welcome is None else digest_in(welcome)
+        if joined != (None if member is None else member.federation.digest):
+            self._member = Membership.of(self._store)
+
+    @property
+    def moment(self) -> tuple[int, int]:
+        """Numbers that change whenever anything on this device does: what was read before them may be kept."""
+        return self._store.moment()
+
     def __enter__(self) -> Device:
         return self
 
@@ -122,6 +135,11 @@ class Device:
         item = self.catalog.item_ids[find_item(named, self.catalog)]
         with self._store.transaction():
             self._store.put_json("hidden", sorted({*self.hidden, item}, key=str))
+
+    def unhide(self, item: Label) -> None:
+        """Let an item be recommended again."""
+        with self._store.transaction():
+            self._store.put_json("hidden", [hidden for hidden in self.hidden if hidden != item])
 
     @property
     def hidden(self) -> list[Label]:
@@ -208,31 +226,50 @@ class Device:
                 f"Round {request.round} was answered already, or is gone by: the last one was {last.round}.",
                 "Its sender repeats an old message, or asks twice with different models. Nothing was sent.",
             )
-        (key, lane), catalog, federation = self._root, member.catalog, member.federation
-        clients = self.history.clients(lane, catalog)
-        if not len(clients.items):
-            raise ConsentError("There is nothing to learn from: the history is empty.", "Add to it first.")
-        counts = last is not None and last.round == request.counted
-        before = (member.learnt() if counts else member.private()) or self._first_private(clients, key)
-        stages = (sharing.stage(lane, catalog), *federation.stages)
-        with one_blas_thread():
-            message, moved = device_round(
-                federation.built, stages, federation.ring, request.shared, before, clients, key, request.round
-            )
-        if len(message.withheld):
-            raise DivergedError("What was learnt does not fit the ring; nothing is sent.", "The model has run away.")
-        answer = write_update(federation, request.round, message)
-        shapes = {name: request.shared[name].shape for name in federation.built.tables}
+        rows, answer, moved = self._made(request, sharing, last)
         with self._store.transaction():
             self._refuse_if_left()
             self._refuse_if_silent(self.sharing, sharing)
-            rows = Spoken.of(message, shapes, catalog)
             entry = self.ledger.write(self._now(), member.to, request.round, rows, answer, masked=False)
             member.settle(request.counted)
             member.keep_learnt(moved)
             member.keep_model(content)
             member.keep_answer(Answer(entry, request.round, digest, answer))
         return entry
+
+    def _made(
+        self, request: Request, sharing: Sharing, last: Answer | None
+    ) -> tuple[Spoken, bytes, Mapping[str, Array]]:
+        """Learn from a model; return what the message speaks of, the message, and her part of the model after it."""
+        (key, lane), member, federation = self._root, self._joined, self._joined.federation
+        clients = self.history.clients(lane, member.catalog)
+        if not len(clients.items):
+            raise ConsentError("There is nothing to learn from: the history is empty.", "Add to it first.")
+        counts = last is not None and last.round == request.counted
+        before = (member.learnt() if counts else member.private()) or self._first_private(clients, key)
+        stages = (sharing.stage(lane, member.catalog), *federation.stages)
+        with one_blas_thread():
+            message, moved = device_round(
+                federation.built, stages, federation.ring, request.shared, before, clients, key, request.round
+            )
+        if len(message.withheld):
+            raise DivergedError("What was learnt does not fit the ring; nothing is sent.", "The model has run away.")
+        shapes = {name: request.shared[name].shape for name in federation.built.tables}
+        return Spoken.of(message, shapes, member.catalog), write_update(federation, request.round, message), moved
+
+    def upcoming(self) -> Upcoming | None:
+        """Return what would leave if she were asked in the round after the last one she knows of; none without a model.
+
+        Her draws and coins are fixed by her key and the round, so these are the very rows that leave if that round
+        asks her before history or settings change. Nothing is kept, and nothing leaves.
+        """
+        member, sharing = self._joined, self.sharing
+        model, answer = member.model(), member.answer()
+        if model is None or not len(self.history):
+            return None
+        number = 1 + max(model.round, -1 if answer is None else answer.round)
+        rows, content, _ = self._made(replace(model, round=number), sharing, answer)
+        return Upcoming(number, member.to, rows, len(content))
 
     def release(self, entry: int) -> bytes:
         """Return the bytes of a message, to be sent now. From here on the ledger says that it may have left."""

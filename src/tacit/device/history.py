@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import polars as pl
 
-from tacit.data.clock import to_seconds
-from tacit.data.columns import ROLES, plain
+from tacit.device.exports import MOST_BYTES, Line, read_lines
+from tacit.device.names import Names
 from tacit.device.settings import find_item
 from tacit.device.store import Store
 from tacit.errors import DataError
 from tacit.types import Catalog, Clients, Label, offsets
 
 MOST_ROWS = 1_000_000
-MOST_BYTES = 2**27  # of a file to be imported
 
 
 @dataclass(frozen=True)
@@ -80,21 +77,25 @@ class History:
             self._store.remove(rows[item])
         return item
 
-    def import_csv(self, path: Path, catalog: Catalog) -> Imported:
-        """Add what a table says: a column of ids or titles, and where there are, times and ratings.
+    def import_file(self, path: Path, catalog: Catalog) -> Imported:
+        """Add what a file says: a table, or what another service handed out (see `tacit.device.exports`)."""
+        try:
+            if path.stat().st_size > MOST_BYTES:
+                raise DataError(f"'{path}' is too large to be one person's history.", "Give a smaller file.")
+            content = path.read_bytes()
+        except OSError as error:
+            raise DataError(f"'{path}' cannot be read: {error.strerror}.") from None
+        return self.import_bytes(content, str(path), catalog)
 
-        Rows that are not understood are reported and left out; the others are added together.
-        """
-        header, rows = _table(path)
-        roles = _roles(header, path)
+    def import_bytes(self, content: bytes, name: str, catalog: Catalog) -> Imported:
+        """Add what the content of a file says. Lines not understood are reported; the others go in together."""
         before = {entry.item for entry in self.list()}
-        entries, missed = [], []
-        times = _times([row[roles["timestamp"]] for _, row in rows], path) if "timestamp" in roles else None
-        for at, (line, row) in enumerate(rows):
+        entries, missed, names = [], [], Names(catalog)
+        for line in read_lines(content, name):
             try:
-                entries.append(_read(row, roles, catalog, None if times is None else times[at]))
+                entries.append(_understood(line, names))
             except DataError as error:
-                missed.append((line, ", ".join(row)[:80], str(error)))
+                missed.append((line.number, line.text, str(error)))
         added = self.add(entries, None)
         return Imported(added, len({entry.item for entry in entries} & before), missed)
 
@@ -125,68 +126,14 @@ def _known(entry: Entry, catalog: Catalog) -> Entry:
     return Entry(catalog.item_ids[find_item(entry.item, catalog)], entry.when, entry.value)
 
 
-def _table(path: Path) -> tuple[list[str], list[tuple[int, list[str]]]]:
-    """Read a text table: its header and (line, fields) of each row."""
-    try:
-        if path.stat().st_size > MOST_BYTES:
-            raise DataError(f"'{path}' is too large to be one person's history.", "Give a smaller file.")
-        text = path.read_text(encoding="utf-8-sig")
-    except OSError as error:
-        raise DataError(f"'{path}' cannot be read: {error.strerror}.") from None
-    except UnicodeDecodeError as error:
-        raise DataError(f"'{path}' is not text in UTF-8 (byte {error.start}).", "Save it as CSV in UTF-8.") from None
-    first = text.partition("\n")[0]
-    separator = max(",;\t|", key=first.count)
-    reader = csv.reader(text.splitlines(), delimiter=separator, strict=True)
-    try:
-        found = [(reader.line_num, [field.strip() for field in row]) for row in reader if row]
-    except csv.Error as error:
-        raise DataError(f"'{path}', line {reader.line_num}: {error}.", "Check the quotes there.") from None
-    if not found:
-        raise DataError(f"'{path}' is empty.")
-    width = len(found[0][1])
-    for line, row in found:
-        if len(row) != width:
-            raise DataError(f"'{path}', line {line}: {len(row)} fields, but the first line has {width}.")
-    return found[0][1], found[1:]
-
-
-def _roles(header: list[str], path: Path) -> dict[str, int]:
-    words = [plain(name) for name in header]
-    roles: dict[str, int] = {}
-    for role in ("item", "title", "timestamp", "rating"):
-        position = next((words.index(name) for name in ROLES[role] if name in words), None)
-        if position is not None and position not in roles.values():
-            roles[role] = position
-    if "item" not in roles and "title" not in roles:
-        raise DataError(
-            f"'{path}': no column of items among {', '.join(header[:20])}.",
-            "Call one 'item' or 'title' in the first line.",
-        )
-    return roles
-
-
-def _times(column: list[str], path: Path) -> list[int | None]:
-    filled = [text for text in column if text]
-    seconds = iter(to_seconds(pl.Series(filled, dtype=pl.String), lambda row: f"{path.name}, row {row + 1}").tolist())
-    return [int(next(seconds)) if text else None for text in column]
-
-
-def _read(row: list[str], roles: dict[str, int], catalog: Catalog, when: int | None) -> Entry:
-    named = [row[roles[role]] for role in ("item", "title") if role in roles and row[roles[role]]]
-    if not named:
+def _understood(line: Line, names: Names) -> Entry:
+    if not line.spellings:
         raise DataError("No item is named.")
+    item = names.find(line.spellings)
     try:
-        item = find_item(named[0], catalog)
-    except DataError:
-        if len(named) == 1:
-            raise
-        item = find_item(named[1], catalog)
-    value = row[roles["rating"]] if "rating" in roles else ""
-    try:
-        number = float(value) if value else None
+        value = float(line.value) if line.value else None
     except ValueError:
-        raise DataError(f"'{value}' is not a rating.") from None
-    if number is not None and not np.isfinite(number):
-        raise DataError(f"'{value}' is not a rating.")
-    return Entry(catalog.item_ids[item], when, number)
+        value = np.nan
+    if value is not None and not np.isfinite(value):
+        raise DataError(f"'{line.value}' is not a rating.")
+    return Entry(names.catalog.item_ids[item], line.when, value)

@@ -74,6 +74,16 @@ class Spoken:
         return cls(positives, negatives, others)
 
 
+@dataclass(frozen=True)
+class Upcoming:
+    """A message that has not been made: what it would hold."""
+
+    round: int
+    to: str
+    rows: Spoken
+    bytes: int
+
+
 class Ledger:
     """All releases of a device."""
 

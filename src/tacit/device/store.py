@@ -99,6 +99,12 @@ class Store:
         with FILE.transaction(self.path, self.connection):
             yield
 
+    def moment(self) -> tuple[int, int]:
+        """Return numbers that change whenever the file does, by this connection or by another."""
+        with _said(self.path):
+            others = int(self.connection.execute("PRAGMA data_version").fetchone()[0])
+        return others, self.connection.total_changes
+
     def put(self, name: str, content: bytes) -> None:
         """Keep something at a fixed place."""
         sealed = self._vault.seal(content, "places", name)

@@ -234,6 +234,15 @@ class Explains(Protocol):
         ...
 
 
+@runtime_checkable
+class KnowsPopularity(Protocol):
+    """A method whose shared model tells how popular items are."""
+
+    def popularity(self, shared: Mapping[str, Array]) -> Floats:
+        """Return a positive number per item, in proportion to how many people have it as far as the model tells."""
+        ...
+
+
 @dataclass(frozen=True)
 class Entry:
     """A registered method: its name, options and class."""

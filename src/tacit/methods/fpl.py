@@ -264,6 +264,11 @@ class FPL:
         scores: Floats = private["p"] @ shared["items"].T
         return scores
 
+    def popularity(self, shared: Mapping[str, Array]) -> Floats:
+        """Return exp(b): BPR fits the odds of i before j to exp(b_i - b_j), so b is the logarithm of popularity."""
+        found: Floats = np.exp(shared["items"][:, -1])
+        return found
+
     def explain(
         self, shared: Mapping[str, Array], private: Mapping[str, Array], client: Clients, item: int
     ) -> list[Reason]:

@@ -29,6 +29,7 @@ from tacit.report.table import LEGACY, NOT_REPORTED, WORSE, Line, Table, decimal
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+TAILS = (5, 25, 50, 75, 95)  # percentiles over people
 KINDS = {
     "temporal": "the newest {share} of each person's history held out",
     "leave-last-out": "each person's newest interaction held out",
@@ -79,6 +80,9 @@ def told(compared: Compared, figures: Mapping[str, Figure]) -> dict[str, Any]:
         leaks=leaks,
         usual_verdict=_usual([check.reason for _, check in leaks]),
         figures=_inlined(figures),
+        tails=_tails(compared),
+        tail_names=[f"{q} %" for q in TAILS],
+        primary=compared.primary,
         privacy=_privacy(lines),
         ledgers=[(line, _sent(line.row)) for line in lines],
         costs=[(line, _cost(line.row)) for line in lines],
@@ -244,6 +248,15 @@ def _inlined(figures: Mapping[str, Figure]) -> list[dict[str, Any]]:
         svg = Markup(inline_svg(name, figure, str(escape(f"{title} {caption}"))))
         told.append({"name": name, "title": title, "caption": caption, "svg": svg})
     return told
+
+
+def _tails(compared: Compared) -> list[tuple[str, list[str]]]:
+    """Return percentiles over people of the metric that decides; rows that leak or hold no people have none."""
+    rows = [row for row in compared.rows if not row.leaking and compared.primary in row.runs[0].people.columns]
+    each = [np.mean([run.people[compared.primary].to_numpy() for run in row.runs], axis=0) for row in rows]
+    found = [np.percentile(values, TAILS).tolist() for values in each]
+    places = decimals([value for values in found for value in values])
+    return [(row.label, [number(value, places) for value in values]) for row, values in zip(rows, found, strict=True)]
 
 
 def _privacy(lines: Sequence[Line]) -> str:

@@ -22,6 +22,7 @@ from tacit.report.marks import looks
 from tacit.reproduce.base import Found, reproduction
 from tacit.reproduce.lab import Lab
 from tacit.reproduce.sheets import Row, Sheet, number, value_of
+from tacit.types import Clients
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -85,26 +86,25 @@ def _one(lab: Lab, pi: float, seed: int, afters: Sequence[int]) -> dict[str, flo
     found = run(experiment, progress=lab.progress, bench=lab.bench)
     result = {PRIMARY: float(found.result["metrics"][PRIMARY])}
     for after in afters:
-        people = _exposures(lab, found, pi, after)
+        people = exposures(found, lab.parts.train, pi, after, Key(lab.seeds[0]))
         result[f"leak after {after}"] = float(np.mean([one.leak_index for one in people]))
         result[f"named after {after}"] = float(np.mean([one.named / one.items for one in people]))
     return result
 
 
-def _exposures(lab: Lab, found: Run, pi: float, after: int) -> list[Exposure]:
-    """Measure a sample of people after so many rounds."""
-    train, catalog = lab.parts.train, lab.parts.catalog
-    lots = Key(lab.seeds[0]).child("sample").uniform(train.ids, 1)[:, 0]
-    sample = np.argsort(lots, kind="stable")[:PEOPLE]
-    popularity = np.bincount(train.items, minlength=catalog.n_items)
-    steps = int(found.recommender.model.shared["local_steps"])
+def exposures(found: Run, clients: Clients, pi: float, after: int, key: Key) -> list[Exposure]:
+    """Measure a sample of the people of a run that kept its releases, after so many rounds."""
+    served = found.recommender
+    catalog, steps = served.catalog, int(served.model.shared["local_steps"])
+    sample = np.argsort(key.child("sample").uniform(clients.ids, 1)[:, 0], kind="stable")[:PEOPLE]
+    popularity = np.bincount(clients.items, minlength=catalog.n_items)
     assert found.events is not None  # it was asked for
-    labels = [lab.parts.user_ids[int(train.ids[position])] for position in sample]
+    labels = [served.user_ids[int(clients.ids[position])] for position in sample]
     sent = found.events.filter((pl.col("round") < after) & pl.col("user").is_in(labels)).collect()
     seen = _seen(sent, labels, {label: i for i, label in enumerate(catalog.item_ids.labels.tolist())})
     people = []
     for position, label in zip(sample, labels, strict=True):
-        history = train.of(int(position))
+        history = clients.of(int(position))
         evidence = presence(seen[label], len(history), pi, steps) + sign(seen[label])
         people.append(measured(history, popularity, evidence))
     return people

@@ -239,7 +239,7 @@ def test_a_table_is_imported_and_what_is_not_understood_is_said(path: Path, tmp_
         encoding="utf-8-sig",
     )
     with made(path) as device:
-        done = device.history.import_csv(table, CATALOG)
+        done = device.history.import_file(table, CATALOG)
         assert (done.added, done.known_already) == (1, 1)
         assert [(line, "Eel House" in why or "rating" in why) for line, _, why in done.not_understood] == [
             (3, True),
@@ -264,7 +264,7 @@ def test_a_malformed_table_adds_nothing(path: Path, tmp_path: Path, content: byt
     table.write_bytes(content)
     with made(path) as device:
         with pytest.raises(DataError, match=said):
-            device.history.import_csv(table, CATALOG)
+            device.history.import_file(table, CATALOG)
         assert len(device.history) == 4
 
 

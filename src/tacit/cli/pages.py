@@ -1,0 +1,77 @@
+"""The verbs that open a page in the browser: view; `demo` and `device` have their own with --page."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from tacit.cli import app as shell
+from tacit.cli.app import app
+from tacit.errors import ConfigError
+
+if TYPE_CHECKING:
+    from tacit.device import Device
+    from tacit.web.server import Page
+
+Port = Annotated[int, typer.Option("--port", min=0, max=65535, help="Port on 127.0.0.1; 0 takes any that is free.")]
+
+
+@app.command(epilog="Example: tacit view runs/town-ease-42-1a2b3c4d runs/town-fpl-42-5e6f7a8b")
+def view(
+    folders: Annotated[
+        list[Path], typer.Argument(metavar="RUNS...", help="Run folders, comparisons, folders of runs.")
+    ],
+    port: Port = 0,
+) -> None:
+    """Show runs side by side in the browser, live: a run that is made while you look appears by itself."""
+    need_page()
+    from tacit.web.lab import Lab, lab_page
+
+    show(lab_page(Lab(folders)), port, "The lab's page")
+
+
+def town_page(port: int) -> None:
+    """Open the page of one person in the generated town, with everybody else simulated behind it."""
+    need_page()
+    import tempfile
+
+    from tacit.web.own import person_page
+    from tacit.web.person import Person
+    from tacit.web.town import Town
+
+    with tempfile.TemporaryDirectory(prefix="tacit-") as folder:
+        town = Town.founded(Path(folder) / "device.db", shell.screen.progress)
+        shell.screen.close()
+        assert town.device is not None
+        show(person_page(Person(town.device, "town", town)), port, "A person's page in the town")
+
+
+def device_page(device: Device, port: int) -> None:
+    """Open the page of a device."""
+    need_page()
+    from tacit.web.own import person_page
+    from tacit.web.person import Person
+
+    show(person_page(Person(device)), port, "Your page")
+
+
+def need_page() -> None:
+    """Refuse in one sentence where the packages of the pages are missing."""
+    try:
+        import python_multipart  # noqa: F401
+        import starlette  # noqa: F401
+        import uvicorn  # noqa: F401
+    except ImportError as error:
+        raise ConfigError(f"The pages need the package '{error.name}'.", "Run: pip install 'tacit[page]'") from None
+
+
+def show(page: Page, port: int, what: str) -> None:
+    """Serve a page until Ctrl-C."""
+    from tacit.web.server import serve
+
+    def say(link: str) -> None:
+        shell.screen.say(f"{what} is open on this machine only:\n\n  {link}\n\nCtrl-C closes it.")
+
+    serve(page, port, say)

@@ -1,0 +1,201 @@
+"""Files that people bring along: their own tables, and what other services hand out when asked for one's data.
+
+    tables      CSV or TSV with a column of ids or titles, and where there are, times and ratings; Letterboxd's
+                exports are such tables, with Name and Year
+    activity    Google Takeout, My Activity and YouTube history as JSON: a list of {title: "Watched ...", time}
+    places      Google Takeout, Maps: saved places and reviews (features), visits (timelineObjects)
+    archives    a ZIP of such files, as the services send them; what else is in it is left alone
+
+Whatever the file, the outcome is the same: lines that say what somebody did. Which item a line means is for the
+catalogue's names to say.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+import zipfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import polars as pl
+
+from tacit.data.clock import to_seconds
+from tacit.data.columns import ROLES, plain
+from tacit.device.names import spelt
+from tacit.errors import DataError
+
+MOST_BYTES = 2**27  # of a file, and of all that is unpacked from one
+MOST_FILES = 500  # in an archive
+_DID = re.compile(r"(watched|visited|listened to|viewed|played|used|read)\s+", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class Line:
+    """One thing somebody did, as a file says it."""
+
+    number: int
+    text: str  # what stands there
+    spellings: tuple[str, ...]  # what it may be called, the surest first; empty where nothing is named
+    when: int | None
+    value: str
+
+
+def read_lines(content: bytes, name: str) -> list[Line]:
+    """Return what a file says, whatever kind it is; a file that says nothing of the kind is a DataError."""
+    if len(content) > MOST_BYTES:
+        raise DataError(f"'{name}' is too large to be one person's history.", "Give a smaller file.")
+    if content[:4] == b"PK\x03\x04":
+        return _archive(content, name)
+    try:
+        text = content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise DataError(f"'{name}' is not text in UTF-8 (byte {error.start}).", "Save it as CSV in UTF-8.") from None
+    if not text.strip():
+        raise DataError(f"'{name}' is empty.")
+    return _json(text, name) if text.lstrip()[0] in "[{" else _table(text, name)
+
+
+# --- tables -----------------------------------------------------------------------------------------------------------
+
+
+def _table(text: str, name: str) -> list[Line]:
+    separator = max(",;\t|", key=text.partition("\n")[0].count)
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter=separator, strict=True)
+    try:
+        rows = [(reader.line_num, [field.strip() for field in row]) for row in reader if row]
+    except csv.Error as error:
+        raise DataError(f"'{name}', line {reader.line_num}: {error}.", "Check the quotes there.") from None
+    header = rows[0][1]
+    for line, row in rows:
+        if len(row) != len(header):
+            raise DataError(f"'{name}', line {line}: {len(row)} fields, but the first line has {len(header)}.")
+    roles = _roles(header, name)
+    body = rows[1:]
+    times = _times([row[roles["timestamp"]] for _, row in body], name) if "timestamp" in roles else [None] * len(body)
+    return [_row(line, row, roles, when) for (line, row), when in zip(body, times, strict=True)]
+
+
+def _row(line: int, row: list[str], roles: dict[str, int], when: int | None) -> Line:
+    item, title, year, value = (
+        row[roles[role]] if role in roles else "" for role in ("item", "title", "year", "rating")
+    )
+    spellings = (*((item,) if item else ()), *(spelt(title, year) if title else ()))
+    return Line(line, ", ".join(row)[:80], spellings, when, value)
+
+
+def _roles(header: list[str], name: str) -> dict[str, int]:
+    words = [plain(column) for column in header]
+    usual = {**ROLES, "timestamp": ("watcheddate", *ROLES["timestamp"]), "year": ("year",)}
+    roles: dict[str, int] = {}
+    for role in ("item", "title", "timestamp", "rating", "year"):
+        position = next((words.index(word) for word in usual[role] if word in words), None)
+        if position is not None and position not in roles.values():
+            roles[role] = position
+    if "item" not in roles and "title" not in roles:
+        raise DataError(
+            f"'{name}': no column of items among {', '.join(header[:20])}.",
+            "Call one 'item' or 'title' in the first line.",
+        )
+    return roles
+
+
+def _times(column: list[str], name: str) -> list[int | None]:
+    filled = [text for text in column if text]
+    seconds = iter(to_seconds(pl.Series(filled, dtype=pl.String), lambda row: f"{name}, row {row + 1}").tolist())
+    return [int(next(seconds)) if text else None for text in column]
+
+
+# --- Google Takeout ---------------------------------------------------------------------------------------------------
+
+
+def _json(text: str, name: str) -> list[Line]:
+    try:
+        content = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise DataError(f"'{name}' is not JSON: {error}.", "Ask for the export again.") from None
+    found = list(_acts(content))
+    if not found:
+        raise DataError(
+            f"'{name}' is JSON, but of no kind that is known here.",
+            "Known are Google Takeout's activity, YouTube history, saved places, reviews and visits.",
+        )
+    stamps = [when or "" for _, when, _ in found]
+    return [
+        Line(place, title[:80], tuple(spelt(title)) if title else (), when, value)
+        for place, ((title, _, value), when) in enumerate(zip(found, _moments(stamps, name), strict=True), start=1)
+    ]
+
+
+def _moments(stamps: list[str], name: str) -> list[int | None]:
+    """Return times; an export of years may write them with and without fractions of a second."""
+    return _times([re.sub(r"\.\d+(?=Z|[+-]|$)", "", stamp) for stamp in stamps], name)
+
+
+def _acts(content: Any) -> Iterator[tuple[str, str, str]]:
+    """Yield (title, time, rating) of everything that a Takeout file says was done."""
+    if isinstance(content, list):
+        for act in content:
+            if isinstance(act, dict) and isinstance(act.get("title"), str):
+                yield _DID.sub("", act["title"], count=1).strip(), _text(act.get("time")), ""
+    elif isinstance(content, dict) and isinstance(content.get("features"), list):
+        for feature in content["features"]:
+            about = _dict(feature, "properties")
+            if about:
+                place = _dict(about, "location")
+                title = about.get("Title") or about.get("name") or place.get("name") or place.get("Business Name")
+                when = about.get("date") or about.get("Published")
+                yield _text(title), _text(when), _text(about.get("five_star_rating_published"))
+    elif isinstance(content, dict) and isinstance(content.get("timelineObjects"), list):
+        for one in content["timelineObjects"]:
+            visit = _dict(one, "placeVisit")
+            if visit:
+                stamp = _dict(visit, "duration").get("startTimestamp")
+                yield _text(_dict(visit, "location").get("name")), _text(stamp), ""
+
+
+def _dict(value: Any, key: str) -> dict[str, Any]:
+    found = value.get(key) if isinstance(value, dict) else None
+    return found if isinstance(found, dict) else {}
+
+
+def _text(value: Any) -> str:
+    return str(value).strip() if isinstance(value, str | int | float) else ""
+
+
+# --- archives ---------------------------------------------------------------------------------------------------------
+
+
+def _archive(content: bytes, name: str) -> list[Line]:
+    found: list[Line] = []
+    known, left = 0, MOST_BYTES
+    try:
+        with zipfile.ZipFile(io.BytesIO(content)) as archive:
+            for entry in archive.infolist()[:MOST_FILES]:
+                if entry.is_dir() or not entry.filename.lower().endswith((".csv", ".tsv", ".json")):
+                    continue
+                with archive.open(entry) as file:
+                    inside = file.read(left + 1)  # what the archive claims of its size is not believed
+                left -= len(inside)
+                if left < 0:
+                    raise DataError(
+                        f"'{name}' unpacks to more than {MOST_BYTES // 2**20} MB.", "Give its files one by one."
+                    )
+                try:
+                    lines = read_lines(inside, entry.filename)
+                except DataError:
+                    continue  # an archive holds much that is no history
+                known += 1
+                found += lines
+    except (zipfile.BadZipFile, NotImplementedError, RuntimeError, EOFError, OSError) as error:
+        raise DataError(
+            f"'{name}' is an archive that cannot be read: {error}.", "Unpack it and give its files."
+        ) from None
+    if not known:
+        raise DataError(
+            f"'{name}' holds no file that is known here.", "Known are CSV tables and Google Takeout's JSON."
+        )
+    return found

@@ -1,0 +1,88 @@
+"""What a reader of everything that left this device could tell of its owner: the privacy meter on her own ledger."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from tacit.device.device import Device
+from tacit.device.ledger import Release, Upcoming
+from tacit.methods.base import KnowsPopularity
+from tacit.privacy.meter import SURE, Exposure, Numbers, Seen, measured, presence, prior, sign
+from tacit.types import Array, Catalog, Label
+
+MAY_HAVE_LEFT = ("releasing", "sent")
+
+
+@dataclass(frozen=True)
+class Exposed:
+    """What the meter says of a ledger."""
+
+    exposure: Exposure
+    guessing: Exposure  # of a reader who saw nothing and knows what is popular
+    named: list[Label]  # items of hers that the reader would name
+    readable: int  # messages whose rows could be read
+    masked: int  # messages inside a secure sum
+
+
+def exposed(device: Device, upcoming: Upcoming | None = None) -> Exposed:
+    """Measure what has left, and with `upcoming` what would have left after one message more."""
+    member = device.membership
+    assert member is not None, "only a member has anything to send"
+    catalog, model = member.catalog, member.model()
+    left = [release for release in device.ledger.list() if release.state in MAY_HAVE_LEFT]
+    rows = readable(left)
+    if upcoming is not None:
+        rows.append((upcoming.rows.positives, upcoming.rows.negatives))
+    method = member.federation.built
+    popularity = (
+        method.popularity(model.shared)
+        if model is not None and isinstance(method, KnowsPopularity)
+        else np.ones(catalog.n_items)
+    )
+    history = device.history.clients(0, catalog).items
+    proof = evidence(rows, len(history), catalog)
+    belief = prior(popularity, len(history)) + proof
+    sure = np.flatnonzero(belief >= np.log(SURE / (1 - SURE)))
+    return Exposed(
+        measured(history, popularity, proof),
+        measured(history, popularity, np.zeros(catalog.n_items)),
+        [catalog.item_ids[int(item)] for item in np.intersect1d(sure, history)],
+        len(rows),
+        sum(release.masked for release in left),
+    )
+
+
+Rows = tuple[Sequence[Label], Sequence[Label]]  # items of positive rows, items of the others
+
+
+def readable(releases: Iterable[Release]) -> list[Rows]:
+    """Return the rows of those messages whose receiver can read them."""
+    return [(release.positives, release.negatives) for release in releases if not release.masked]
+
+
+def evidence(rows: Sequence[Rows], size: int, catalog: Catalog) -> Numbers:
+    """Return what presence and sign of all rows tell of each item, for somebody with `size` items.
+
+    The reader takes pi and the number of local steps from the messages themselves: in pair-wise learning all
+    negatives leave, one for each positive that was drawn.
+    """
+    if not rows:
+        return np.zeros(catalog.n_items)
+    index = {label: item for item, label in enumerate(catalog.item_ids.labels.tolist())}
+    rose, fell = (np.zeros(catalog.n_items, np.int64) for _ in range(2))
+    for positives, negatives in rows:
+        rose[_places(positives, index)] += 1
+        fell[_places(negatives, index)] += 1
+    drawn = sum(len(negatives) for _, negatives in rows)
+    kept = sum(len(positives) for positives, _ in rows)
+    seen = Seen(rose, fell, len(rows))
+    steps = max(1, round(drawn / len(rows)))
+    told: Numbers = presence(seen, size, min(1.0, kept / max(drawn, 1)), steps) + sign(seen)
+    return told
+
+
+def _places(labels: Iterable[Label], index: dict[Label, int]) -> Array:
+    return np.array(sorted({index[label] for label in labels if label in index}), np.int64)

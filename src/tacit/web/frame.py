@@ -1,0 +1,80 @@
+"""What all pages share: the frame, the style, and how an error looks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, PrefixLoader, StrictUndefined
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, RedirectResponse, Response
+from starlette.routing import BaseRoute, Route
+
+from tacit.errors import TacitError
+from tacit.report.page import stylesheet
+from tacit.web import words
+
+STATIC = {"style.css": "text/css", "page.js": "text/javascript", "icon.svg": "image/svg+xml"}
+
+
+@cache
+def _jinja() -> Environment:
+    own, report = PackageLoader("tacit.web"), PackageLoader("tacit.report", "")
+    jinja = Environment(
+        loader=PrefixLoader({"web": own, "report": report}),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    jinja.filters.update(count=words.count, bytes=words.size, day=words.day, listed=words.listed, percent=words.percent)
+    return jinja
+
+
+def rendered(template: str, /, **told: Any) -> str:
+    """Return a page as HTML; whatever comes from data is escaped."""
+    return _jinja().get_template(f"web/{template}").render(**told)
+
+
+def shown(template: str, /, status: int = 200, **told: Any) -> Response:
+    """Answer with a page."""
+    return HTMLResponse(rendered(template, **told), status)
+
+
+def back(to: str) -> Response:
+    """Answer a form: look at the page again. Nothing is done twice by reloading."""
+    return RedirectResponse(to, status_code=303)
+
+
+def application(routes: Sequence[BaseRoute]) -> Starlette:
+    """Return a page with its routes, the static files and errors in the house's form."""
+    static = [Route("/static/{name}", _static)]
+    handlers: dict[Any, Any] = {TacitError: _trouble, HTTPException: _not_there}
+    return Starlette(routes=[*routes, *static], exception_handlers=handlers)
+
+
+@cache
+def static(name: str) -> str:
+    """Return a static file; the style is that of the report and what the pages add to it."""
+    own = files("tacit.web").joinpath("static", "page.css" if name == "style.css" else name).read_text(encoding="utf-8")
+    return f"{stylesheet()}\n{own}" if name == "style.css" else own
+
+
+async def _static(request: Request) -> Response:
+    name = request.path_params["name"]
+    if name not in STATIC:
+        raise HTTPException(404, "There is no such file.")
+    return Response(static(name), media_type=STATIC[name])
+
+
+async def _trouble(request: Request, error: TacitError) -> Response:
+    return shown("trouble.html", 400, title="That did not work", said=error.message, hint=error.hint)
+
+
+async def _not_there(request: Request, error: HTTPException) -> Response:
+    title = "There is no such page" if error.status_code == 404 else "That did not work"
+    return shown("trouble.html", error.status_code, title=title, said=error.detail, hint="")

@@ -1,0 +1,170 @@
+"""The guard: who may speak to a page, how much, and what the browser must not do with the answer.
+
+A page listens on 127.0.0.1 only. That is not enough: any site that is open in the same browser can send requests there,
+and another user of the machine can too. So
+
+    host      must be the address that the page was started on: a name that was made to point here is refused
+    token     the start link carries one; it is changed for a cookie that scripts cannot read and other sites cannot use
+    origin    whatever changes something must come from the page itself
+    size      a request is cut off at its cap, whatever length it claims
+    headers   nothing is loaded from elsewhere, framed, sniffed or kept
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import urlencode
+
+from starlette.datastructures import Headers, QueryParams
+from starlette.exceptions import HTTPException
+from starlette.requests import cookie_parser
+from starlette.responses import HTMLResponse, PlainTextResponse, Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+SMALL = 64 * 1024  # bytes of a form
+DRAINED = 2**28  # bytes that are read and thrown away before a connection is cut
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
+    "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+)
+HEADERS = {
+    "content-security-policy": POLICY,
+    "x-content-type-options": "nosniff",
+    "x-frame-options": "DENY",
+    "referrer-policy": "same-origin",
+    "cross-origin-opener-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
+    "permissions-policy": "camera=(), geolocation=(), microphone=()",
+    "cache-control": "no-store",
+}
+_HEAD = """<!doctype html><html lang="en"><head><meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<link rel="icon" href="/static/icon.svg" type="image/svg+xml"><link rel="stylesheet" href="/static/style.css">
+"""
+WELCOME = f"""{_HEAD}<title>Tacit</title><meta http-equiv="refresh" content="0;url=/"></head>
+<body><main><p><a href="/">Open the page</a></p></main></body></html>"""
+REFUSED = f"""{_HEAD}<title>Not open · Tacit</title></head>
+<body><main class="narrow"><p class="kicker">Tacit</p><h1>This page is not open to you</h1>
+<p class="lead">{{why}}</p></main></body></html>"""
+NO_TOKEN = "Open the link that the program printed in its terminal: it holds the key to this page."
+
+
+@dataclass(frozen=True)
+class Door:
+    """Where a page listens, and the secrets that open it; new ones for each start."""
+
+    port: int
+    token: str = field(default_factory=lambda: secrets.token_urlsafe(32), repr=False)
+    cookie: str = field(default_factory=lambda: secrets.token_urlsafe(32), repr=False)
+
+    @property
+    def hosts(self) -> tuple[str, str]:
+        """The names under which the page may be called."""
+        return f"127.0.0.1:{self.port}", f"localhost:{self.port}"
+
+    @property
+    def link(self) -> str:
+        """The start link."""
+        return f"http://{self.hosts[0]}/?{urlencode({'key': self.token})}"
+
+    @property
+    def cookie_name(self) -> str:
+        """Cookies know no ports, so the name does."""
+        return f"tacit-{self.port}"
+
+
+class Guard:
+    """Stands before a page: refuses, cuts off, and seals the answers."""
+
+    def __init__(self, app: ASGIApp, door: Door, caps: Mapping[str, int]) -> None:
+        self.app, self.door, self.caps = app, door, caps
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request, or hand it on."""
+        if scope["type"] != "http":
+            return
+        headers = Headers(scope=scope)
+        send = _sealed(send, scope["path"])
+        answer = self._answer(scope, headers)
+        if answer is not None:
+            await answer(scope, receive, send)
+            return
+        await self.app(scope, _capped(receive, self.caps.get(scope["path"], SMALL), headers), send)
+
+    def _answer(self, scope: Scope, headers: Headers) -> Response | None:
+        """Return an answer of the guard's own, or none to let the request in."""
+        host, method, path = headers.get("host", ""), scope["method"], scope["path"]
+        if host not in self.door.hosts:
+            return PlainTextResponse("This page answers to its own address only.", 421)
+        if method not in ("GET", "HEAD", "POST"):
+            return PlainTextResponse("This page knows GET and POST.", 405)
+        if path.startswith("/static/"):
+            return None
+        key = QueryParams(scope["query_string"]).get("key")
+        if path == "/" and method == "GET" and key is not None and _same(key, self.door.token):
+            return self._let_in()
+        if not _same(cookie_parser(headers.get("cookie", "")).get(self.door.cookie_name, ""), self.door.cookie):
+            return _refused(NO_TOKEN, 403)
+        if method == "POST" and not _is_own(headers, host):
+            return _refused("This request came from another site. Nothing was changed.", 403)
+        if headers.get("sec-fetch-site", "none") == "cross-site":
+            return _refused("This request came from another site.", 403)
+        return None
+
+    def _let_in(self) -> Response:
+        # A page and not a redirect: a browser that came by a link on another site would not send the cookie along.
+        response = HTMLResponse(WELCOME)
+        response.set_cookie(self.door.cookie_name, self.door.cookie, httponly=True, samesite="strict", path="/")
+        return response
+
+
+def _same(given: str, secret: str) -> bool:
+    return secrets.compare_digest(given.encode(), secret.encode())
+
+
+def _is_own(headers: Headers, host: str) -> bool:
+    """Return whether a browser says that a request comes from the page itself; silence counts as no."""
+    origin = headers.get("origin")
+    return origin == f"http://{host}" if origin is not None else headers.get("sec-fetch-site") == "same-origin"
+
+
+def _refused(why: str, status: int) -> Response:
+    return HTMLResponse(REFUSED.format(why=why), status)
+
+
+def _capped(receive: Receive, cap: int, headers: Headers) -> Receive:
+    """Stop reading at the cap. What follows is thrown away, up to a point, so that the browser hears the answer."""
+    claimed = headers.get("content-length", "0")
+    seen = int(claimed) if claimed.isdigit() and int(claimed) > cap else 0
+
+    async def reading() -> Message:
+        nonlocal seen
+        message: Message = {"more_body": True}
+        if seen <= cap:
+            message = await receive()
+            seen += len(message.get("body", b""))
+        if seen <= cap:
+            return message
+        drained = 0
+        while message.get("more_body") and drained < DRAINED:
+            message = await receive()
+            drained += len(message.get("body", b""))
+        size = f"{cap / 2**20:.3g} MB" if cap >= 2**20 else f"{cap // 1024} kB"
+        raise HTTPException(413, f"That was more than the {size} that this page takes. Nothing was changed.")
+
+    return reading
+
+
+def _sealed(send: Send, path: str) -> Send:
+    headers: dict[str, Any] = {**HEADERS, **({"cache-control": "max-age=60"} if path.startswith("/static/") else {})}
+    raw = [(name.encode(), value.encode()) for name, value in headers.items()]
+
+    async def sending(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            message["headers"] = [*message.get("headers", []), *raw]
+        await send(message)
+
+    return sending

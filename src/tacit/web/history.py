@@ -1,0 +1,103 @@
+"""Her history: search and add, remove, import, and what is hidden."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from tacit.device.history import Entry, Imported
+from tacit.device.names import folded
+from tacit.errors import ConsentError, DataError
+from tacit.web.frame import back
+from tacit.web.person import MOST_UPLOAD, Leaf, Person, doing, uploaded
+
+PAGE, FOUND, MISSED = 50, 8, 200
+
+
+def routes(person: Person) -> list[Route]:
+    """Return the page of her history and its forms."""
+    last: dict[str, Any] = {}  # what the last import understood
+
+    async def page(request: Request) -> Response:
+        asked = request.query_params
+        look, mine, shelf = asked.get("q", "")[:200], asked.get("mine", "")[:200], person.shelf
+        found, total = shelf.search(look, FOUND) if shelf is not None else ([], 0)
+        has = person.kept("has", lambda: {entry.item for entry in person.history})
+        named = person.kept("named", lambda: _named(person))
+        rows = [row for row in named if folded(mine) in row[2]] if mine else named
+        sharing = person.device.sharing
+        return person.shown(
+            "history.html",
+            "history",
+            "History",
+            q=look,
+            mine=mine,
+            found=found,
+            found_total=total,
+            has=has,
+            leaf=Leaf.of(rows, asked.get("page", "1"), PAGE),
+            total=len(named),
+            never=set(sharing.never_items),
+            hidden=[shelf.thing(item) for item in person.device.hidden] if shelf is not None else [],
+            most=MOST_UPLOAD,
+            is_member=shelf is not None,
+        )
+
+    def add(form: dict[str, str]) -> str:
+        item = person.label(form.get("item", ""))
+        person.device.history.add([Entry(item, int(time.time()))], person.device.catalog)
+        person.say(f"Added “{_called(person, item)}”.")
+        return "/history"
+
+    def remove(form: dict[str, str]) -> str:
+        item = person.device.history.remove(person.label(form.get("item", "")), None)
+        person.say(f"Removed “{_called(person, item)}”. What was sent about it before stays sent.")
+        return "/history"
+
+    def unhide(form: dict[str, str]) -> str:
+        item = person.label(form.get("item", ""))
+        person.device.unhide(item)
+        person.say(f"“{_called(person, item)}” may be suggested again.")
+        return "/history"
+
+    async def bring(request: Request) -> Response:
+        name, content = await uploaded(request)
+        if person.shelf is None:
+            raise ConsentError("There is no catalogue yet to compare a file with.", "Join a federation first.")
+        if not name:
+            raise DataError("No file was chosen.", "Choose one and try again.")
+        last.update(name=name, done=person.device.history.import_bytes(content, name, person.device.catalog))
+        return back("/history/imported")
+
+    async def imported(request: Request) -> Response:
+        if not last:
+            return back("/history")
+        done: Imported = last["done"]
+        return person.shown("imported.html", "history", "Import", file=last["name"], done=done, most=MISSED)
+
+    return [
+        Route("/history", page),
+        Route("/history/add", doing(add), methods=["POST"]),
+        Route("/history/remove", doing(remove), methods=["POST"]),
+        Route("/history/unhide", doing(unhide), methods=["POST"]),
+        Route("/history/import", bring, methods=["POST"]),
+        Route("/history/imported", imported),
+    ]
+
+
+def _named(person: Person) -> list[tuple[Entry, Any, str]]:
+    """Return each entry with its thing, and its title as it is searched."""
+    shelf = person.shelf
+    if shelf is None:
+        return [(entry, None, folded(str(entry.item))) for entry in person.history]
+    things = [(entry, shelf.thing(entry.item)) for entry in person.history]
+    return [(entry, thing, folded(thing.title)) for entry, thing in things]
+
+
+def _called(person: Person, label: Any) -> str:
+    shelf = person.shelf
+    return str(label) if shelf is None else shelf.thing(label).title

@@ -1,0 +1,115 @@
+"""The lab's page: run folders side by side, the same figures as the report, live."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from markupsafe import Markup, escape
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from tacit.comparisons import side_by_side
+from tacit.errors import StorageError
+from tacit.report.compared import Compared
+from tacit.report.figures import draw, inline_svg
+from tacit.report.folder import Run
+from tacit.report.page import told
+from tacit.web.disclosed import CAPTION, disclosed
+from tacit.web.frame import application, shown
+from tacit.web.server import Page
+
+MOST_RUNS = 200
+
+
+class Lab:
+    """Run folders, read anew when they change. A folder of runs stands for all in it, also those to come."""
+
+    def __init__(self, places: Sequence[Path]) -> None:
+        self.places = places
+        self._read: tuple[str, list[Compared]] = ("", [])
+        self._told: dict[tuple[str, int], dict[str, Any]] = {}
+
+    def folders(self) -> list[Path]:
+        """Return the run folders that there are now, each once."""
+        found: dict[Path, None] = {}
+        for place in self.places:
+            if not place.is_dir():
+                raise StorageError(f"There is no folder '{place}'.", "Give folders that `tacit run` printed.")
+            inside = [place] if (place / "experiment.yaml").is_file() else _compared(place) or _runs_in(place)
+            if not inside:
+                raise StorageError(f"'{place}' holds no run.", "Give a run folder, a comparison, or a folder of runs.")
+            found |= dict.fromkeys(folder.resolve() for folder in inside)
+        return list(found)[:MOST_RUNS]
+
+    def state(self) -> str:
+        """Return a word that changes when a folder does."""
+        seen = [(str(folder), (folder / "result.json").stat().st_mtime_ns) for folder in self.folders()]
+        return hashlib.sha256(json.dumps(seen).encode()).hexdigest()[:16]
+
+    def sets(self) -> list[Compared]:
+        """Return the runs side by side, one set for each data, split and protocol."""
+        state = self.state()
+        if self._read[0] != state:
+            self._read = (state, side_by_side([Run.open(folder) for folder in self.folders()]))
+            self._told.clear()
+        return self._read[1]
+
+    def told(self, place: int) -> dict[str, Any]:
+        """Return what the page says of one set; drawn once for each state."""
+        sets = self.sets()
+        key = (self._read[0], place)
+        if key not in self._told:
+            self._told[key] = _said(sets[place])
+        return self._told[key]
+
+
+def _runs_in(place: Path) -> list[Path]:
+    return sorted(
+        folder
+        for folder in place.iterdir()
+        if not folder.name.startswith(".")
+        and (folder / "experiment.yaml").is_file()
+        and (folder / "result.json").is_file()
+    )
+
+
+def _compared(place: Path) -> list[Path]:
+    """Return the run folders that a comparison made; those that are gone are left out."""
+    if not (place / "comparison.yaml").is_file():
+        return []
+    rows = json.loads((place / "result.json").read_text(encoding="utf-8"))["rows"]
+    named = [Path(run) for row in rows for run in row["runs"]]
+    beside = [folder if folder.is_dir() else place.parent / folder.name for folder in named]
+    return [folder for folder in beside if (folder / "experiment.yaml").is_file()]
+
+
+def _said(compared: Compared) -> dict[str, Any]:
+    said = told(compared, draw(compared))
+    traded = disclosed(compared)
+    if traded is not None:
+        title, caption = CAPTION
+        svg = Markup(inline_svg("disclosed", traded, str(escape(f"{title} {caption}"))))
+        said["figures"].append({"name": "disclosed", "title": title, "caption": caption, "svg": svg})
+    return said
+
+
+def lab_page(lab: Lab) -> Page:
+    """Return the page that shows a lab."""
+    lab.folders()  # what is not there is said before a page opens
+
+    async def view(request: Request) -> Response:
+        sets = lab.sets()
+        asked = request.query_params.get("set", "0")
+        place = int(asked) if asked.isdigit() and int(asked) < len(sets) else 0
+        names = [(i, compared.name, len(compared.rows)) for i, compared in enumerate(sets)]
+        return shown("lab.html", sets=names, place=place, state=lab.state(), **lab.told(place))
+
+    async def state(request: Request) -> Response:
+        return JSONResponse({"state": lab.state()})
+
+    return Page(application([Route("/", view), Route("/state", state)]), {})

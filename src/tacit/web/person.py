@@ -1,0 +1,168 @@
+"""The person's page: her device, seen and steered by her. Nothing is kept here: the device's file is the truth."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Protocol, TypeVar
+
+from starlette.datastructures import UploadFile
+from starlette.requests import Request
+from starlette.responses import Response
+
+from tacit.device import Device
+from tacit.device.history import Entry
+from tacit.device.names import folded
+from tacit.types import Catalog, Label
+from tacit.web.frame import back, shown
+
+T = TypeVar("T")
+MOST_UPLOAD = 32 * 2**20  # bytes
+
+
+class Neighbours(Protocol):
+    """A federation that is simulated behind the page, for a demonstration."""
+
+    people: int
+
+    def round(self) -> None:
+        """Let one round happen."""
+        ...
+
+
+@dataclass(frozen=True)
+class Thing:
+    """An item as the page shows it."""
+
+    label: Label
+    title: str
+    categories: tuple[str, ...]
+
+
+class Shelf:
+    """The catalogue, made ready to be searched."""
+
+    def __init__(self, catalog: Catalog) -> None:
+        self.catalog = catalog
+        self.index: dict[Label, int] = {label: item for item, label in enumerate(catalog.item_ids.labels.tolist())}
+
+    @cached_property
+    def _folded(self) -> list[str]:
+        return [folded(self.catalog.title(item)) for item in range(self.catalog.n_items)]
+
+    def thing(self, label: Label) -> Thing:
+        """Return an item by its id; one that the catalogue does not know is called by its id."""
+        item = self.index.get(label)
+        if item is None:
+            return Thing(label, str(label), ())
+        of = () if self.catalog.categories is None else tuple(self.catalog.categories.of(item))
+        return Thing(label, self.catalog.title(item), of)
+
+    def search(self, text: str, most: int) -> tuple[list[Thing], int]:
+        """Return things whose title holds all words, those that begin with the first one first, and their number."""
+        words = folded(text).split()
+        if not words:
+            return [], 0
+        found = [item for item, title in enumerate(self._folded) if all(word in title for word in words)]
+        first = sorted(found, key=lambda item: (not self._folded[item].startswith(words[0]), self._folded[item]))
+        return [self.thing(self.catalog.item_ids[item]) for item in first[:most]], len(found)
+
+
+class Person:
+    """An open device and what is remembered of it as long as its file does not change."""
+
+    def __init__(self, device: Device, curve: str = "ml-100k", neighbours: Neighbours | None = None) -> None:
+        self.device, self.curve, self.neighbours = device, curve, neighbours
+        self.is_erased = False
+        self._said = ""
+        self._moment: tuple[int, int] | None = None
+        self._kept: dict[str, Any] = {}
+        self._shelf: Shelf | None = None
+
+    def kept(self, name: str, make: Callable[[], T]) -> T:
+        """Return what `make` reads from the device, made again only after the file changed."""
+        moment = self.device.moment
+        if moment != self._moment:
+            self.device.reread()
+            self._kept.clear()
+            self._moment = moment
+        if name not in self._kept:
+            self._kept[name] = make()
+        value: T = self._kept[name]
+        return value
+
+    @property
+    def shelf(self) -> Shelf | None:
+        """The catalogue of her federation, if she belongs to one."""
+        member = self.kept("member", lambda: self.device.membership)
+        if member is None:
+            return None
+        if self._shelf is None or self._shelf.catalog is not member.catalog:
+            self._shelf = Shelf(member.catalog)
+        return self._shelf
+
+    @property
+    def history(self) -> list[Entry]:
+        """What she did, the newest first."""
+        return self.kept("history", lambda: self.device.history.list()[::-1])
+
+    def label(self, text: str) -> Label:
+        """Return the id that a form means."""
+        shelf = self.shelf
+        if shelf is None or text in shelf.index:
+            return text
+        return int(text) if text.lstrip("-").isdigit() and int(text) in shelf.index else text
+
+    def say(self, text: str) -> None:
+        """Remember a sentence for the next page that she sees."""
+        self._said = text
+
+    def shown(self, template: str, here: str, title: str, **told: Any) -> Response:
+        """Answer with a page in the frame of all her pages."""
+        said, self._said = self._said, ""
+        sharing = self.kept("sharing", lambda: self.device.sharing)
+        member = self.kept("member", lambda: self.device.membership)
+        frame: dict[str, Any] = {"here": here, "title": title, "said": said, "sharing": sharing, "member": member}
+        return shown(template, **frame, neighbours=self.neighbours, **told)
+
+
+Handler = Callable[[Request], Any]
+
+
+def doing(act: Callable[[dict[str, str]], str]) -> Handler:
+    """Return a handler for a form: `act` does it and returns where to look next."""
+
+    async def handle(request: Request) -> Response:
+        async with request.form(max_files=0, max_fields=200) as form:
+            fields = {name: value for name, value in form.items() if isinstance(value, str)}
+            fields |= {f"{name}[]": "\n".join(map(str, form.getlist(name))) for name in form}
+        return back(act(fields))
+
+    return handle
+
+
+async def uploaded(request: Request) -> tuple[str, bytes]:
+    """Return name and content of the one file of a form."""
+    async with request.form(max_files=1, max_fields=4) as form:
+        file = form.get("file")
+        if not isinstance(file, UploadFile):
+            return "", b""
+        return file.filename or "file", await file.read()
+
+
+@dataclass(frozen=True)
+class Leaf:
+    """One page of a long list."""
+
+    rows: Sequence[Any]
+    number: int
+    pages: int
+    total: int
+
+    @classmethod
+    def of(cls, rows: Sequence[Any], asked: str, size: int) -> Leaf:
+        """Return the page that was asked for, or the nearest that there is."""
+        pages = max(1, -(-len(rows) // size))
+        number = min(max(int(asked) if asked.isdigit() and len(asked) < 9 else 1, 1), pages)
+        return cls(rows[(number - 1) * size : number * size], number, pages, len(rows))

@@ -1,0 +1,117 @@
+"""What leaves: the next message before it does, every one that did, and what a curious server could tell from them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from tacit.device.exposure import MAY_HAVE_LEFT, exposed
+from tacit.device.ledger import Release, Upcoming
+from tacit.types import Label
+from tacit.web.person import Leaf, Person, Shelf
+
+PAGE = 20
+STATES = {
+    "prepared": ("waiting", "Made, and nothing of it has left.", ""),
+    "releasing": ("on its way", "Handed to the network: it may have left.", "warn"),
+    "sent": ("sent", "It arrived.", "good"),
+    "not sent": ("not sent", "The network says that it did not arrive.", ""),
+}
+LITTLE, MUCH = 0.05, 0.5  # of the leak index
+
+
+@dataclass(frozen=True)
+class Note:
+    """An item that a message speaks of, and how many notes in it do."""
+
+    title: str
+    times: int
+
+
+@dataclass(frozen=True)
+class Told:
+    """A message as the page shows it."""
+
+    release: Release
+    mine: list[Note]
+    others: list[Note]
+    state: tuple[str, str, str]
+
+
+@dataclass(frozen=True)
+class Sums:
+    """All messages that may have left, together."""
+
+    messages: int
+    mine: int
+    others: int
+    bytes: int
+
+    @classmethod
+    def of(cls, releases: Iterable[Release]) -> Sums:
+        """Add them up."""
+        left = [release for release in releases if release.state in MAY_HAVE_LEFT]
+        return cls(
+            len(left),
+            sum(len(release.positives) for release in left),
+            sum(len(release.negatives) + release.others for release in left),
+            sum(release.bytes for release in left),
+        )
+
+
+def routes(person: Person) -> list[Route]:
+    """Return the page of what has left."""
+
+    async def page(request: Request) -> Response:
+        shelf = person.shelf
+        releases = person.kept("ledger", lambda: person.device.ledger.list()[::-1])
+        leaf = Leaf.of(releases, request.query_params.get("page", "1"), PAGE)
+        upcoming: Upcoming | None = None
+        if shelf is not None:
+            upcoming = person.kept("upcoming", person.device.upcoming)
+        measures = {}
+        if shelf is not None and person.history:
+            measures["now"] = person.kept("exposed", lambda: exposed(person.device))
+            if upcoming is not None:
+                measures["next"] = person.kept("exposed next", lambda: exposed(person.device, upcoming))
+        return person.shown(
+            "sent.html",
+            "sent",
+            "Sent",
+            sums=Sums.of(releases),
+            leaf=leaf,
+            told=[_told(release, shelf) for release in leaf.rows],
+            upcoming=upcoming,
+            mine=_notes(upcoming.rows.positives, shelf) if upcoming is not None else [],
+            others=_notes(upcoming.rows.negatives, shelf) if upcoming is not None else [],
+            now=measures.get("now"),
+            after=measures.get("next"),
+            named=[shelf.thing(item).title for item in measures["now"].named] if shelf is not None and measures else [],
+            verdict=verdict(measures["now"].exposure.leak_index) if measures else ("", ""),
+        )
+
+    return [Route("/sent", page)]
+
+
+def verdict(leak: float) -> tuple[str, str]:
+    """Say how well a reader does, and how alarming that is."""
+    if leak < LITTLE:
+        return "about as well as guessing the popular ones", "is-low"
+    if leak < MUCH:
+        return "clearly better than guessing the popular ones", "is-middle"
+    return "far better than guessing the popular ones", "is-high"
+
+
+def _told(release: Release, shelf: Shelf | None) -> Told:
+    return Told(release, _notes(release.positives, shelf), _notes(release.negatives, shelf), STATES[release.state])
+
+
+def _notes(labels: Iterable[Label], shelf: Shelf | None) -> list[Note]:
+    times = Counter(labels)
+    found = [Note(str(label) if shelf is None else shelf.thing(label).title, n) for label, n in times.items()]
+    return sorted(found, key=lambda note: (-note.times, note.title))

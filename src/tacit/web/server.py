@@ -1,0 +1,84 @@
+"""Start a page on this machine and stop it again: one socket on 127.0.0.1, one link, one message if it cannot be."""
+
+from __future__ import annotations
+
+import errno
+import socket
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from threading import Thread
+
+import uvicorn
+from starlette.types import ASGIApp
+
+from tacit.errors import FieldError
+from tacit.web.guard import Door, Guard
+
+ADDRESS = "127.0.0.1"
+STOP_SECONDS = 10.0
+
+
+@dataclass(frozen=True)
+class Page:
+    """A page that can be served: the application, and the bytes that a request may have where those are many."""
+
+    app: ASGIApp
+    caps: Mapping[str, int]
+
+
+def serve(page: Page, port: int, say: Callable[[str], None]) -> None:
+    """Serve a page until Ctrl-C; `say` is told the link that opens it. Port 0 takes any that is free."""
+    with _listening(port) as (listener, door):
+        say(door.link)
+        with suppress(KeyboardInterrupt):  # the usual way to close it
+            _server(page, door).run(sockets=[listener])
+
+
+@contextmanager
+def serving(page: Page) -> Iterator[Door]:
+    """Serve a page in a thread of its own while the block runs."""
+    with _listening(0) as (listener, door):
+        server = _server(page, door)
+        thread = Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
+        thread.start()
+        try:
+            yield door
+        finally:
+            server.should_exit = True
+            thread.join(STOP_SECONDS)
+
+
+@contextmanager
+def _listening(port: int) -> Iterator[tuple[socket.socket, Door]]:
+    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        try:
+            listener.bind((ADDRESS, port))
+            listener.listen()
+        except OSError as error:
+            if error.errno == errno.EADDRINUSE:
+                raise FieldError(
+                    f"Port {port} is taken by another program.", "Give another with --port, or none for a free one."
+                ) from None
+            raise FieldError(f"Port {port} cannot be used: {error.strerror}.", "Give another with --port.") from None
+        yield listener, Door(listener.getsockname()[1])
+    finally:
+        listener.close()
+
+
+def _server(page: Page, door: Door) -> uvicorn.Server:
+    config = uvicorn.Config(
+        Guard(page.app, door, page.caps),
+        log_level="error",
+        access_log=False,
+        lifespan="off",
+        ws="none",
+        http="h11",
+        loop="asyncio",
+        proxy_headers=False,
+        server_header=False,
+        timeout_graceful_shutdown=1,
+    )
+    return uvicorn.Server(config)

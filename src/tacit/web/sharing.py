@@ -1,0 +1,117 @@
+"""How much she shares: in words, with a slider, per category and per item, and what the lab measured of it."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from tacit.device import Sharing
+from tacit.errors import ConfigError
+from tacit.web.chart import BOX, chart
+from tacit.web.person import Person, doing
+
+SAYINGS: list[tuple[float, str]] = [
+    (0.0, "Nothing: no note about what you did leaves."),
+    (0.005, "A little: {pi} in 100 notes about what you did may leave."),
+    (0.25, "Some: {pi} in 100 notes about what you did may leave."),
+    (0.45, "About half: {pi} in 100 notes about what you did may leave."),
+    (0.6, "Most: {pi} in 100 notes about what you did may leave."),
+    (0.95, "Nearly all: {pi} in 100 notes about what you did may leave."),
+    (1.0, "All: every note about what you did may leave."),
+]
+
+
+def saying(pi: float) -> str:
+    """Say in words how much is shared."""
+    words = [text for least, text in SAYINGS if pi >= least][-1]
+    return words.replace("{pi}", f"{100 * pi:.0f}")
+
+
+@cache
+def measured(data: str) -> dict[str, Any]:
+    """Return what the lab measured over pi on a dataset, and the command that did."""
+    found: dict[str, Any] = json.loads(files("tacit.web").joinpath("measured", f"{data}.json").read_text("utf-8"))
+    return found
+
+
+def between(curve: list[dict[str, Any]], pi: float, what: str, after: str = "") -> float:
+    """Return a value at pi: measured, or on the straight line between two measured ones."""
+    right = next(place for place, point in enumerate(curve) if place and point["pi"] >= pi)
+    points = curve[right - 1 : right + 1]
+    low, high = (float(point[what][after] if after else point[what]) for point in points)
+    start, end = (float(point["pi"]) for point in points)
+    return low + (pi - start) / (end - start) * (high - low)
+
+
+def routes(person: Person) -> list[Route]:
+    """Return the page of what she shares and its forms."""
+
+    async def page(request: Request) -> Response:
+        sharing, lab, shelf = person.device.sharing, measured(person.curve), person.shelf
+        curve = lab["curve"]
+        values = {"quality": between(curve, sharing.pi, "quality"), "named": between(curve, sharing.pi, "named", "10")}
+        return person.shown(
+            "sharing.html",
+            "sharing",
+            "Sharing",
+            saying=saying(sharing.pi),
+            sayings=json.dumps(SAYINGS),
+            lab=lab,
+            chart=chart(curve, lab["popular"], sharing.pi, values),
+            drawn=json.dumps({"curve": curve, **BOX}),
+            values=values,
+            categories=person.kept("categories", lambda: _categories(person)),
+            never=[shelf.thing(item) for item in sharing.never_items] if shelf is not None else [],
+        )
+
+    def save(form: dict[str, str]) -> str:
+        before = person.device.sharing
+        chosen = [name for name in form.get("never[]", "").split("\n") if name]
+        pi = _pi(form.get("pi", ""))
+        person.device.share(before.model_copy(update={"pi": pi, "never_categories": tuple(sorted(chosen))}))
+        person.say("Saved. It holds from the next message on; what has left before stays as it was.")
+        return "/sharing"
+
+    def never(form: dict[str, str]) -> str:
+        item, before = person.label(form.get("item", "")), person.device.sharing
+        items = {*before.never_items} - {item}
+        again = form.get("again") == "yes"
+        settled = tuple(sorted(items if again else {*items, item}, key=str))
+        person.device.share(Sharing.model_validate({**before.model_dump(), "never_items": settled}))
+        title = person.shelf.thing(item).title if person.shelf is not None else str(item)
+        person.say(f"Notes about “{title}” {'may leave again, as your slider says' if again else 'never leave'}.")
+        return "/sharing" if form.get("from") == "sharing" else "/history"
+
+    return [
+        Route("/sharing", page),
+        Route("/sharing/save", doing(save), methods=["POST"]),
+        Route("/sharing/never", doing(never), methods=["POST"]),
+    ]
+
+
+def _pi(text: str) -> float:
+    try:
+        percent = float(text)
+    except ValueError:
+        percent = -1.0
+    if not 0 <= percent <= 100:
+        raise ConfigError("How much to share must be a number from 0 to 100.", "Move the slider and save again.")
+    return percent / 100
+
+
+def _categories(person: Person) -> list[tuple[str, int, bool]]:
+    """Return every category, how many things of hers are in it, and whether it never leaves; hers first."""
+    shelf = person.shelf
+    if shelf is None or shelf.catalog.categories is None:
+        return []
+    mine = Counter(name for entry in person.history for name in shelf.thing(entry.item).categories)
+    never = set(person.device.sharing.never_categories)
+    names = sorted(set(shelf.catalog.categories.names), key=lambda name: (-mine[name], name))
+    return [(name, mine[name], name in never) for name in names]

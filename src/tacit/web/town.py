@@ -1,0 +1,107 @@
+"""The demonstration: one real device in the generated town, and everybody else simulated behind it.
+
+The device is the one that a person has: an encrypted file, a ledger, messages in bytes. Only the others and the
+coordinator live in this process; a round is the same two functions as everywhere.
+"""
+
+from __future__ import annotations
+
+import secrets
+from pathlib import Path
+
+import numpy as np
+
+from tacit.data import load
+from tacit.device import Cost, Device
+from tacit.device.history import Entry
+from tacit.privacy.disclosure import Disclosure, DisclosureConfig
+from tacit.protocols.federated import applied, device_round
+from tacit.random import Key
+from tacit.runtimes.federation import Federation
+from tacit.runtimes.learning import Progress, one_blas_thread
+from tacit.runtimes.wire import Request, read_update, write_request, write_welcome
+from tacit.types import Array, Catalog, Clients, Vocabulary
+from tacit.updates import Total
+
+METHOD = {"learning_rate": 0.05, "local_steps": 24, "reg_user": 0.05, "reg_positive": 0.05, "reg_negative": 0.005}
+BEFORE = 60  # rounds of the others before she comes
+WITH_HER = 3  # rounds that she has taken part in when the page opens
+OTHERS_PI = 0.5
+SEED = 42
+MOST_HERS = 45  # things in the history of whom she plays: enough to be known by, few enough to read
+
+
+class Town:
+    """A federation of simulated neighbours, and one device that is real."""
+
+    def __init__(self, federation: Federation, catalog: Catalog, others: Clients, key: Key) -> None:
+        self.federation, self.catalog, self.others, self._key = federation, catalog, others, key
+        self.people = len(others)
+        self.device: Device | None = None
+        self.number = 0
+        self._shared = federation.first_model(catalog, key.child("init"))
+        self._private = dict(federation.built.init(others, catalog, key.child("init")).private)
+        everybody = Vocabulary(np.arange(int(others.ids.max()) + 1))
+        self._stages = (Disclosure.build(DisclosureConfig(pi=OTHERS_PI), everybody, catalog, key),)
+
+    @classmethod
+    def founded(cls, path: Path, progress: Progress) -> Town:
+        """Found a federation in the town, let it learn, and make her device at `path`."""
+        data = load("town")
+        log, catalog = data.interactions, data.catalog
+        pairs = np.unique(np.stack([log.users, log.items]), axis=1)
+        sizes = np.bincount(pairs[0])
+        her = int(np.flatnonzero(sizes <= MOST_HERS)[np.argmax(sizes[sizes <= MOST_HERS])])
+        others = _cohort(pairs[:, pairs[0] != her], catalog.n_items)
+        federation = Federation.found(secrets.token_hex(16), "the town", "fpl", METHOD, catalog)
+        town = cls(federation, catalog, others, Key(SEED))
+        for at in range(BEFORE):
+            progress("the town learns", at, BEFORE)
+            town.round()
+        town.device = Device.create(path, secrets.token_urlsafe(32), cost=Cost(log_n=12))
+        town.device.join(write_welcome(federation, catalog), "simulated on this machine")
+        mine = log.users == her
+        times = log.times[mine] if log.times is not None else np.zeros(int(mine.sum()), np.int64)
+        newest = dict(sorted(zip(log.items[mine].tolist(), times.tolist(), strict=True), key=lambda did: did[1]))
+        town.device.history.add([Entry(catalog.item_ids[item], when) for item, when in newest.items()], catalog)
+        for _ in range(WITH_HER):
+            town.round()
+        return town
+
+    def round(self) -> None:
+        """Let one round happen: everybody learns, she too unless she paused, left or has nothing to learn from."""
+        method, ring, shared = self.federation.built, self.federation.ring, self._shared
+        shapes = {name: shared[name].shape for name in method.tables}
+        total = Total.zero(shapes)
+        with one_blas_thread():
+            message, private = device_round(
+                method, self._stages, ring, shared, self._private, self.others, self._key, self.number
+            )
+            self._private = dict(private)
+            total.add(message)
+            for content in self._hers():
+                total.add(read_update(self.federation, self.number, content, shapes))
+            self._shared = dict(applied(method, ring, shared, total))
+        if self.device is not None and self.device.membership is not None:
+            self.device.receive(self._request(learn=False))
+        self.number += 1
+
+    def _hers(self) -> list[bytes]:
+        """Ask her device; return her message, if there is one."""
+        device = self.device
+        if device is None or device.membership is None or device.sharing.paused or not len(device.history):
+            return []
+        entry = device.learn(self._request(learn=True))
+        content = device.release(entry)
+        device.sent(entry)
+        return [content]
+
+    def _request(self, learn: bool) -> bytes:
+        return write_request(self.federation, Request(self.number, self.federation.sent(self._shared), learn))
+
+
+def _cohort(pairs: Array, n_items: int) -> Clients:
+    """Return people, numbered from 1, from (person, item) pairs in order; 0 is hers."""
+    people, ptr = np.unique(pairs[0], return_index=True)
+    ends = np.append(ptr, pairs.shape[1]).astype(np.int64)
+    return Clients(np.arange(1, len(people) + 1), ends, pairs[1].astype(np.int32), n_items)

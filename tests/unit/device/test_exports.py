@@ -1,0 +1,114 @@
+"""Files that people bring along: understood where they can be, explained where they cannot."""
+
+from __future__ import annotations
+
+import io
+import json
+import zipfile
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tacit.device import exports
+from tacit.device.exports import read_lines
+from tacit.device.names import Names, spelt
+from tacit.errors import DataError
+from tacit.types import Catalog, Vocabulary
+
+FILMS = Catalog(
+    Vocabulary(np.arange(1, 6)),
+    ["Toy Story (1995)", "Matrix, The (1999)", "Solaris (1972)", "Solaris (2002)", "Café Luna"],
+)
+
+
+def found(lines: list[exports.Line]) -> list[Any]:
+    names = Names(FILMS)
+    told: list[Any] = []
+    for line in lines:
+        try:
+            told.append(FILMS.title(names.find(line.spellings)))
+        except DataError as error:
+            told.append(error.message)
+    return told
+
+
+def test_letterboxd_is_understood_by_name_and_year() -> None:
+    content = (
+        "Date,Name,Year,Letterboxd URI,Rating,Watched Date\n"
+        "2024-01-02,The Matrix,1999,https://boxd.it/x,4.5,2024-01-01\n"
+        "2024-01-03,Solaris,1972,https://boxd.it/y,,2024-01-02\n"
+        "2024-01-03,Solaris,,https://boxd.it/y,,\n"
+    )
+    lines = read_lines(content.encode(), "diary.csv")
+    assert found(lines) == ["Matrix, The (1999)", "Solaris (1972)", "“Solaris” is the title of 2 items."]
+    assert [(line.when, line.value) for line in lines] == [(1_704_067_200, "4.5"), (1_704_153_600, ""), (None, "")]
+
+
+def test_youtube_history_and_activity_are_understood() -> None:
+    acts = [
+        {"header": "YouTube", "title": "Watched Toy Story", "time": "2024-01-01T00:00:00.123Z"},
+        {"header": "YouTube", "title": "Watched something else", "time": "2024-01-01T00:00:01Z"},
+        {"header": "Ads"},
+    ]
+    lines = read_lines(json.dumps(acts).encode(), "watch-history.json")
+    assert found(lines) == ["Toy Story (1995)", "There is nothing called “something else” in the catalogue."]
+    assert lines[0].when == 1_704_067_200
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        {"features": [{"properties": {"date": "2024-01-01T00:00:00Z", "location": {"name": "café  luna"}}}]},
+        {"features": [{"properties": {"Title": "Café Luna", "Published": "2024-01-01T00:00:00Z"}}]},
+        {
+            "timelineObjects": [
+                {"activitySegment": {}},
+                {
+                    "placeVisit": {
+                        "location": {"name": "Café Luna"},
+                        "duration": {"startTimestamp": "2024-01-01T00:00:00.000Z"},
+                    }
+                },
+            ]
+        },
+    ],
+)
+def test_places_of_google_maps_are_understood(content: dict[str, Any]) -> None:
+    lines = read_lines(json.dumps(content).encode(), "places.json")
+    assert found(lines) == ["Café Luna"]
+    assert lines[0].when == 1_704_067_200
+
+
+def test_an_archive_is_searched_and_what_is_unknown_in_it_left_alone() -> None:
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("Takeout/a.json", json.dumps([{"title": "Watched Toy Story", "time": "2024-01-01T00:00:00Z"}]))
+        archive.writestr("b.csv", "item\n5\n")
+        archive.writestr("c.csv", '"never closed')
+        archive.writestr("../../d.json", '{"x": 1}')
+        archive.writestr("picture.jpg", b"\xff\xd8")
+    assert found(read_lines(out.getvalue(), "all.zip")) == ["Toy Story (1995)", "Café Luna"]
+
+
+def test_an_archive_that_swells_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(exports, "MOST_BYTES", 2**16)
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("bomb.csv", "item\n" + "5\n" * 2**17)
+    assert len(out.getvalue()) < 2**16
+    with pytest.raises(DataError, match="unpacks to more"):
+        read_lines(out.getvalue(), "bomb.zip")
+
+
+def test_odd_json_is_no_trouble() -> None:
+    for content in ([1, None, {"title": 3}], {"features": [None, 1]}, {"timelineObjects": [[]]}, "word", {}):
+        with pytest.raises(DataError):
+            read_lines(json.dumps(content).encode() if content != "word" else b"[]", "odd.json")
+
+
+def test_spellings_try_the_surest_first() -> None:
+    assert list(spelt("A Bug's Life", "1998"))[:2] == ["A Bug's Life (1998)", "Bug's Life, A (1998)"]
+    assert Names(FILMS).find(["2"]) == 1, "an id comes before a title"
+    with pytest.raises(DataError, match="Is it “Café Luna”"):
+        Names(FILMS).find(["Cafe Luna"])

@@ -1,0 +1,28 @@
+"""A device with a model and two messages behind it, its page, and somebody who looks at it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from small_field import made
+from visits import Visitor, took_part
+
+from tacit.device import Device
+from tacit.web.own import person_page
+from tacit.web.person import Person
+from tacit.web.server import serving
+
+
+@pytest.fixture
+def device(tmp_path: Path) -> Iterator[Device]:
+    with made(tmp_path / "device.db") as device:
+        took_part(device, 2)
+        yield device
+
+
+@pytest.fixture
+def visitor(device: Device) -> Iterator[Visitor]:
+    with serving(person_page(Person(device))) as door:
+        yield Visitor(door)

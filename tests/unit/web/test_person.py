@@ -1,0 +1,248 @@
+"""The person's page: what it shows is what the device says, and what it does is done."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+import zipfile
+from pathlib import Path
+
+import numpy as np
+from small_field import CATALOG, CHEAP, PASSPHRASE, first_shared, founded, made, request
+from visits import Visitor, took_part
+
+from tacit.device import Device
+from tacit.device.exposure import evidence, exposed
+from tacit.device.history import Entry
+from tacit.privacy.meter import measured
+from tacit.runtimes.federation import Federation
+from tacit.runtimes.wire import write_welcome
+from tacit.types import Catalog, Labels, Vocabulary
+from tacit.web.own import person_page
+from tacit.web.person import Person
+from tacit.web.server import serving
+
+HOSTILE = "<script>alert(1)</script>\"'><img src=x onerror=alert(2)>{{ 7 * 7 }}"
+
+
+def test_recommendations_are_those_of_the_device_with_their_reasons(visitor: Visitor, device: Device) -> None:
+    page = visitor.get("/")
+    found = re.findall(r"<h2>(.*?)</h2>", page.html)
+    assert found == [one.title for one in device.recommend(12)]
+    assert "Because of “" in page.text
+
+
+def test_not_for_me_can_be_undone(visitor: Visitor, device: Device) -> None:
+    first = device.recommend(1)[0]
+    assert visitor.post("/hide", {"item": str(first.item)}).status == 303
+    assert device.hidden == [first.item]
+    assert first.title not in re.findall(r"<h2>(.*?)</h2>", visitor.get("/").html)
+    assert first.title in visitor.get("/history").text
+    visitor.post("/history/unhide", {"item": str(first.item)})
+    assert device.hidden == []
+
+
+def test_history_is_added_found_and_removed(visitor: Visitor, device: Device) -> None:
+    assert "Hill Hotel" in visitor.get("/history?q=hOTel").text
+    assert visitor.post("/history/add", {"item": "place-0007-hill"}).headers["location"] == "/history"
+    page = visitor.get("/history?mine=hill")
+    assert "1 thing" not in page.text
+    assert page.html.count('action="/history/remove"') == 1
+    assert device.history.list()[-1].item == "place-0007-hill"
+    visitor.post("/history/remove", {"item": "place-0007-hill"})
+    assert "place-0007-hill" not in [entry.item for entry in device.history.list()]
+    assert visitor.post("/history/add", {"item": "no such place"}).status == 400
+    assert len(device.history) == 4
+
+
+def test_sharing_is_saved_whole_and_refused_whole(visitor: Visitor, device: Device) -> None:
+    visitor.post("/sharing/save", {"pi": "30", "never": ["drinks", "food"]})  # type: ignore[dict-item]
+    assert (device.sharing.pi, device.sharing.never_categories) == (0.3, ("drinks", "food"))
+    visitor.post("/sharing/never", {"item": "place-0001-bar"})
+    assert device.sharing.never_items == ("place-0001-bar",)
+    assert "Some: 30 in 100 notes" in visitor.get("/sharing").text
+    before = device.sharing
+    for pi in ("101", "-1", "nan", "much", ""):
+        assert visitor.post("/sharing/save", {"pi": pi}).status == 400
+    assert visitor.post("/sharing/save", {"pi": "10", "never": "no such kind"}).status == 400
+    assert visitor.post("/sharing/never", {"item": "no such place"}).status == 400
+    assert device.sharing == before
+    visitor.post("/sharing/never", {"item": "place-0001-bar", "again": "yes"})
+    assert device.sharing.never_items == ()
+
+
+def test_what_was_announced_is_what_leaves(visitor: Visitor, device: Device) -> None:
+    announced = device.upcoming()
+    assert announced is not None
+    page = visitor.get("/sent")
+    assert f"in round {announced.round}, exactly these notes" in page.text
+    assert f"About what you did: {len(announced.rows.positives)}" in page.text
+    federation = founded()
+    entry = device.learn(request(federation, announced.round, first_shared(federation)))
+    release = device.ledger.list()[-1]
+    assert (release.positives, release.negatives) == (announced.rows.positives, announced.rows.negatives)
+    assert release.bytes == announced.bytes
+    assert f'data-entry="{entry}"' in visitor.get("/sent").html
+    assert "waiting" in visitor.get("/sent").text
+
+
+def test_the_numbers_are_those_of_the_ledger_and_of_the_meter(visitor: Visitor, device: Device) -> None:
+    releases = device.ledger.list()
+    page = visitor.get("/sent")
+    tiles = re.findall(r"<dd>([^<]*)</dd>", page.html.partition('id="sums"')[2])[:3]
+    rows = [sum(len(getattr(release, kind)) for release in releases) for kind in ("positives", "negatives")]
+    assert tiles == [str(len(releases)), *map(str, rows)]
+    for release in releases:
+        assert f"{release.bytes:,} bytes" in page.text
+        assert release.digest in page.html
+    history = device.history.clients(0, CATALOG).items
+    model = device.membership.model()  # type: ignore[union-attr]
+    popularity = np.exp(model.shared["items"][:, -1])  # type: ignore[union-attr]
+    proof = evidence([(release.positives, release.negatives) for release in releases], len(history), CATALOG)
+    meter = measured(history, popularity, proof)
+    assert page.of("named") == str(meter.named)
+    assert page.of("items") == str(meter.items) == "4"
+    assert page.of("leak") == f"{meter.leak_index:.2f}"
+    assert page.of("wrong") == str(meter.accused - meter.named)
+    found = exposed(device)
+    assert found.exposure == meter
+    assert len(found.named) == meter.named
+    assert exposed(device, device.upcoming()).readable == 3
+
+
+def test_only_what_may_have_left_in_the_clear_is_held_against_her(tmp_path: Path) -> None:
+    with made(tmp_path / "device.db") as device:
+        assert exposed(device).exposure.named == 0
+        device.learn(request(founded(), 0))
+        assert exposed(device).readable == 0, "it lies on the disk, and nothing has left"
+        took = exposed(device).exposure
+        assert took == exposed(device).guessing
+
+
+def test_pause_leave_and_join_again(visitor: Visitor, device: Device) -> None:
+    visitor.post("/mine/pause", {"from": "sent"})
+    assert device.sharing.paused
+    assert "paused" in visitor.get("/").text
+    visitor.post("/mine/resume")
+    assert not device.sharing.paused
+    visitor.post("/mine/leave")
+    assert device.membership is None
+    for path in ("/", "/history", "/sharing", "/sent", "/mine"):
+        assert visitor.get(path).status == 200
+    assert len(device.ledger.list()) == 2
+    assert visitor.upload("/mine/join", "x", b"not a welcome").status == 400
+    visitor.upload("/mine/join", "welcome.tacit", write_welcome(founded(), CATALOG))
+    assert device.membership is not None
+
+
+def test_everything_can_be_taken_along(visitor: Visitor, device: Device, tmp_path: Path) -> None:
+    readable = visitor.get("/mine/data.json")
+    assert json.loads(readable.body) == device.readable()
+    assert "attachment" in readable.headers["content-disposition"]
+    copy = tmp_path / "copy"
+    copy.write_bytes(visitor.get("/mine/device.tacit").body)
+    with Device.open(copy, PASSPHRASE) as other:
+        assert other.readable() == device.readable()
+
+
+def test_erasing_asks_says_what_it_cannot_undo_and_does_it(visitor: Visitor, tmp_path: Path) -> None:
+    page = visitor.get("/mine")
+    assert "2 messages with" in page.text
+    assert "whoever kept them has them still" in page.text
+    assert visitor.post("/mine/erase", {"word": "yes"}).status == 400
+    assert (tmp_path / "device.db").exists()
+    visitor.post("/mine/erase", {"word": " Erase "})
+    assert not (tmp_path / "device.db").exists()
+    for path in ("/", "/history", "/sharing", "/sent", "/mine"):
+        assert "Everything is erased" in visitor.get(path).text
+    assert "Everything is erased" in visitor.post("/history/add", {"item": "place-0007-hill"}).text
+
+
+def archive(files: dict[str, str]) -> bytes:
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w") as made_archive:
+        for name, content in files.items():
+            made_archive.writestr(name, content)
+    return out.getvalue()
+
+
+def test_a_file_is_read_and_what_was_not_understood_is_said(visitor: Visitor, device: Device) -> None:
+    table = "Date,Name,Year,Rating\n2024-05-01,Hill Hotel,,4\n2024-05-02,Nowhere <b>Bar</b>,1999,5\n"
+    content = archive({"a/watched.csv": table, "a/readme.txt": "hello", "profile.json": "{}"})
+    assert visitor.upload("/history/import", "letterboxd.zip", content).headers["location"] == "/history/imported"
+    page = visitor.get("/history/imported")
+    assert "added 1 known already 0 not understood 1" in page.text
+    assert "Nowhere &lt;b&gt;Bar" in page.html
+    assert Entry("place-0007-hill", 1_714_521_600, 4.0) in device.history.list()
+
+
+MALFORMED = (
+    ("empty.csv", b""),
+    ("open.csv", b'title\n"open\n'),
+    ("ragged.csv", b"title,date\na\n"),
+    ("binary.csv", b"\xff\xfe\x00"),
+    ("no.json", b'{"a": [1, 2'),
+    ("deep.json", b"[" * 200_000),
+    ("other.json", b'{"friends": []}'),
+    ("broken.zip", b"PK\x03\x04 and then nothing"),
+    ("../../etc/passwd", b"who,what\n1,2\n"),
+    ("", b""),
+)
+
+
+def test_a_malformed_file_adds_nothing_and_is_explained(visitor: Visitor, device: Device) -> None:
+    before = device.readable()
+    for name, content in MALFORMED:
+        answer = visitor.upload("/history/import", name, content)
+        assert answer.status == 400, name
+        assert "did not work" in answer.text
+    assert device.readable() == before
+
+
+def hostile_device(path: Path) -> Device:
+    """A device whose catalogue was written by somebody who means no good."""
+    titles = [HOSTILE + str(item) for item in range(6)]
+    kinds = Labels(np.arange(7), np.zeros(6, np.int32), [HOSTILE])
+    catalog = Catalog(Vocabulary(np.array([f"{HOSTILE}-{i}" for i in range(6)], dtype=object)), titles, kinds)
+    federation = Federation.found("cd" * 16, HOSTILE, "fpl", {"local_steps": 4}, catalog)
+    device = Device.create(path, PASSPHRASE, cost=CHEAP)
+    device.join(write_welcome(federation, catalog), HOSTILE)
+    device.history.add([Entry(catalog.item_ids[item]) for item in (0, 1)], catalog)
+    entry = device.learn(request(federation, 0, first_shared(federation, catalog)))
+    device.release(entry)
+    return device
+
+
+def test_script_in_a_title_is_text(tmp_path: Path) -> None:
+    with hostile_device(tmp_path / "d.db") as device, serving(person_page(Person(device))) as door:
+        visitor = Visitor(door)
+        for path in ("/", "/history?q=script", "/sharing", "/sent", "/mine"):
+            page = visitor.get(path)
+            assert page.status == 200
+            assert page.html.count("<script") == 1, "only our own file"
+            assert "<img src=x" not in page.html
+            assert HOSTILE[:20] in page.text or "alert(1)" in page.text
+        visitor.post("/history/add", {"item": f"{HOSTILE}-3"})
+        assert len(device.history) == 3
+
+
+def test_what_another_program_writes_is_seen(visitor: Visitor, device: Device, tmp_path: Path) -> None:
+    assert "Hill Hotel" not in visitor.get("/history").text
+    with Device.open(tmp_path / "device.db", PASSPHRASE) as other:
+        other.history.add([Entry("Hill Hotel")], other.catalog)
+        other.pause()
+    assert "Hill Hotel" in visitor.get("/history").text
+    assert "paused" in visitor.get("/history").text
+    with Device.open(tmp_path / "device.db", PASSPHRASE) as other:
+        other.leave()
+    assert "no federation" in visitor.get("/").text
+    assert device.membership is None
+
+
+def test_long_lists_are_paged(tmp_path: Path) -> None:
+    with made(tmp_path / "device.db") as device:
+        took_part(device, 23)
+        with serving(person_page(Person(device))) as door:
+            first, second = (Visitor(door).get(f"/sent?page={number}") for number in (1, 2))
+        assert (first.html.count("data-entry"), second.html.count("data-entry")) == (20, 3)

@@ -1,0 +1,87 @@
+"""Somebody who calls a page over a real socket, with exactly the headers that a test wants."""
+
+from __future__ import annotations
+
+import http.client
+import re
+from dataclasses import dataclass
+from html import unescape
+from urllib.parse import urlencode
+
+from small_field import first_shared, founded, request
+
+from tacit.device import Device
+from tacit.web.guard import Door
+
+
+@dataclass(frozen=True)
+class Answer:
+    status: int
+    headers: dict[str, str]
+    body: bytes
+
+    @property
+    def html(self) -> str:
+        return self.body.decode()
+
+    @property
+    def text(self) -> str:
+        """What a reader sees, roughly."""
+        return " ".join(unescape(re.sub(r"<[^>]*>", " ", self.html)).split())
+
+    def of(self, name: str) -> str:
+        """The text inside the element with an id."""
+        found = re.search(rf'id="{name}"[^>]*>([^<]*)<', self.html)
+        assert found, f"there is no #{name}"
+        return unescape(found[1]).strip()
+
+
+class Visitor:
+    """A browser that behaves, unless it is told not to."""
+
+    def __init__(self, door: Door) -> None:
+        self.door = door
+        self.cookie = f"{door.cookie_name}={door.cookie}"
+        self.host = door.hosts[0]
+
+    def ask(self, method: str, path: str, body: bytes | None = None, **headers: str | None) -> Answer:
+        given: dict[str, str | None] = {"Host": self.host, "Cookie": self.cookie}
+        if method == "POST":
+            given["Origin"] = f"http://{self.host}"
+        given |= {name.replace("_", "-"): value for name, value in headers.items()}
+        connection = http.client.HTTPConnection("127.0.0.1", self.door.port, timeout=30)
+        try:
+            connection.putrequest(method, path, skip_host=True, skip_accept_encoding=True)
+            for name, value in given.items():
+                if value is not None:
+                    connection.putheader(name, value)
+            chunked = "Transfer-Encoding" in given
+            if body is not None and not chunked:
+                connection.putheader("Content-Length", str(len(body)))
+            connection.endheaders([body] if chunked and body else body, encode_chunked=chunked)
+            response = connection.getresponse()
+            found = {name.lower(): value for name, value in response.getheaders()}
+            return Answer(response.status, found, response.read())
+        finally:
+            connection.close()
+
+    def get(self, path: str, **headers: str | None) -> Answer:
+        return self.ask("GET", path, **headers)
+
+    def post(self, path: str, fields: dict[str, str] | None = None, **headers: str | None) -> Answer:
+        kind = {"Content-Type": "application/x-www-form-urlencoded"}
+        return self.ask("POST", path, urlencode(fields or {}, doseq=True).encode(), **(kind | headers))
+
+    def upload(self, path: str, name: str, content: bytes) -> Answer:
+        head = f'--cut\r\nContent-Disposition: form-data; name="file"; filename="{name}"\r\n\r\n'.encode()
+        kind = {"Content-Type": "multipart/form-data; boundary=cut"}
+        return self.ask("POST", path, head + content + b"\r\n--cut--\r\n", **kind)
+
+
+def took_part(device: Device, rounds: int) -> None:
+    """Answer rounds 0, 1, ... as a coordinator would ask, with a model that does not change."""
+    federation = founded()
+    for number in range(rounds):
+        entry = device.learn(request(federation, number, first_shared(federation)))
+        device.release(entry)
+        device.sent(entry)
