@@ -101,7 +101,7 @@ class Store:
 
     def moment(self) -> tuple[int, int]:
         """Return numbers that change whenever the file does, by this connection or by another."""
-        with _said(self.path):
+        with FILE.complaints(self.path):
             others = int(self.connection.execute("PRAGMA data_version").fetchone()[0])
         return others, self.connection.total_changes
 

@@ -14,6 +14,7 @@ import numpy as np
 from tacit.data import load
 from tacit.device import Cost, Device
 from tacit.device.history import Entry
+from tacit.field.exchange import respond
 from tacit.privacy.disclosure import Disclosure, DisclosureConfig
 from tacit.protocols.federated import applied, device_round
 from tacit.random import Key
@@ -39,6 +40,7 @@ class Town:
         self.people = len(others)
         self.device: Device | None = None
         self.number = 0
+        self._counted = -1  # the last round in which an answer of hers was added
         self._shared = federation.first_model(catalog, key.child("init"))
         self._private = dict(federation.built.init(others, catalog, key.child("init")).private)
         everybody = Vocabulary(np.arange(int(others.ids.max()) + 1))
@@ -81,6 +83,7 @@ class Town:
             total.add(message)
             for content in self._hers():
                 total.add(read_update(self.federation, self.number, content, shapes))
+                self._counted = self.number
             self._shared = dict(applied(method, ring, shared, total))
         if self.device is not None and self.device.membership is not None:
             self.device.receive(self._request(learn=False))
@@ -89,15 +92,15 @@ class Town:
     def _hers(self) -> list[bytes]:
         """Ask her device; return her message, if there is one."""
         device = self.device
-        if device is None or device.membership is None or device.sharing.paused or not len(device.history):
-            return []
-        entry = device.learn(self._request(learn=True))
-        content = device.release(entry)
-        device.sent(entry)
-        return [content]
+        answers: list[bytes] = []
+        if device is not None and device.membership is not None and not device.sharing.paused and len(device.history):
+            respond(device, self._request(learn=True), answers.append)
+        return answers
 
     def _request(self, learn: bool) -> bytes:
-        return write_request(self.federation, Request(self.number, self.federation.sent(self._shared), learn))
+        return write_request(
+            self.federation, Request(self.number, self.federation.sent(self._shared), learn, self._counted)
+        )
 
 
 def _cohort(pairs: Array, n_items: int) -> Clients:

@@ -1,0 +1,217 @@
+"""A real browser on the person's page: all that she can do, by mouse and keyboard, wide and narrow, light and dark."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from small_field import made
+from visits import Visitor, took_part
+
+from tacit.device import Device
+from tacit.device.exposure import exposed
+from tacit.web.own import person_page
+from tacit.web.person import Person
+from tacit.web.server import serving
+
+BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+PAGES = ("/", "/history?q=hotel", "/sharing", "/sent", "/mine")
+PHONE, DESK = {"width": 390, "height": 844}, {"width": 1280, "height": 900}
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    found = next((path for name in BROWSERS if (path := shutil.which(name))), None)
+    if found is None:
+        pytest.skip("the pages in a real browser: no Chromium here (apt-get install chromium)")
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        sandbox = ["--no-sandbox"] if os.geteuid() == 0 else []  # root cannot have one
+        browser = playwright.chromium.launch(executable_path=found, args=sandbox)
+        yield browser
+        browser.close()
+
+
+@pytest.fixture(scope="module")
+def device(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Device]:
+    with made(tmp_path_factory.mktemp("browser") / "device.db") as device:
+        took_part(device, 2)
+        yield device
+
+
+@pytest.fixture(scope="module")
+def door(device: Device) -> Iterator[Any]:
+    with serving(person_page(Person(device))) as door:
+        yield door
+
+
+def opened(browser: Any, door: Any, size: dict[str, int] = DESK, scheme: str = "light") -> Any:
+    """A page that came in by the start link; anything that the console complains of fails the test."""
+    context = browser.new_context(viewport=size, color_scheme=scheme, accept_downloads=True)
+    page = context.new_page()
+    page.complaints = []
+    page.on("console", lambda said: page.complaints.append(said.text) if said.type in ("error", "warning") else None)
+    page.on("pageerror", lambda error: page.complaints.append(str(error)))
+    page.on("request", lambda asked: page.complaints.append(asked.url) if door.hosts[0] not in asked.url else None)
+    page.goto(door.link)
+    page.wait_for_url(f"http://{door.hosts[0]}/")
+    return page
+
+
+@pytest.fixture
+def page(browser: Any, door: Any) -> Iterator[Any]:
+    page = opened(browser, door)
+    yield page
+    assert page.complaints == []
+    page.context.close()
+
+
+def test_no_page_has_a_barrier(browser: Any, door: Any) -> None:
+    from axe_playwright_python.sync_playwright import Axe
+
+    axe = Axe()
+    for size, scheme in ((DESK, "light"), (PHONE, "dark")):
+        page = opened(browser, door, size, scheme)
+        for path in PAGES:
+            page.goto(f"http://{door.hosts[0]}{path}")
+            found = axe.run(page).response["violations"]
+            told = [(one["id"], [node["html"][:120] for node in one["nodes"][:3]]) for one in found]
+            assert told == [], (path, size["width"], scheme)
+            wide = page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
+            assert wide <= 0, f"{path} is wider than the screen"
+        assert page.complaints == []
+        page.context.close()
+
+
+def test_she_adds_finds_and_removes(page: Any, device: Device) -> None:
+    from playwright.sync_api import expect
+
+    page.get_by_role("link", name="History").click()
+    page.get_by_label("Search the catalogue").type("hill")
+    page.get_by_role("button", name="Add Hill Hotel").click()
+    assert page.get_by_role("status").inner_text() == "Added “Hill Hotel”."
+    page.get_by_label("Find in your history").type("HILL")
+    expect(page.locator("#mine-list .rows > li")).to_have_count(1)
+    page.get_by_role("button", name="Never share: Hill Hotel").click()
+    assert device.sharing.never_items == ("place-0007-hill",)
+    page.get_by_role("button", name="Share again: Hill Hotel").click()
+    page.get_by_role("button", name="Remove Hill Hotel").click()
+    assert "stays sent" in page.get_by_role("status").inner_text()
+    assert len(device.history) == 4
+
+
+def test_she_brings_a_file_and_reads_what_was_not_understood(page: Any, device: Device, tmp_path: Path) -> None:
+    file = tmp_path / "watched.csv"
+    file.write_text("Name,Date\nPine Park,2024-05-01\nNowhere,2024-05-02\n")
+    page.goto(page.url + "history")
+    page.get_by_label("File").set_input_files(file)
+    page.get_by_role("button", name="Read it").click()
+    assert page.get_by_role("heading", level=1).inner_text() == "What was understood"
+    assert "Nowhere" in page.get_by_role("region").inner_text()
+    device.history.remove("Pine Park", device.catalog)
+
+
+def test_the_slider_answers_at_once_by_keyboard_and_is_saved(page: Any, device: Device) -> None:
+    page.get_by_role("link", name="Sharing").click()
+    slider = page.get_by_role("slider")
+    slider.focus()
+    page.keyboard.press("Home")
+    assert page.locator("#saying").inner_text() == "Nothing: no note about what you did leaves."
+    assert page.locator("[data-read=named]").inner_text() == "0 %"
+    for _ in range(3):
+        page.keyboard.press("PageUp")
+    assert slider.get_attribute("aria-valuetext") == "Some: 30 in 100 notes about what you did may leave."
+    assert page.locator("[data-read=named]").inner_text() == "91 %", "as measured at pi = 0.3"
+    assert device.sharing.pi == 0.5, "nothing is saved yet"
+    page.get_by_label("drinks").check()
+    page.get_by_role("button", name="Save what you share").click()
+    assert (device.sharing.pi, device.sharing.never_categories) == (0.3, ("drinks",))
+    assert page.get_by_role("slider").input_value() == "30"
+    page.get_by_label("drinks").uncheck()
+    page.get_by_role("button", name="Save what you share").click()
+
+
+def test_she_sees_what_left_and_what_could_be_told_from_it(page: Any, device: Device) -> None:
+    page.get_by_role("link", name="Sent").click()
+    found = exposed(device)
+    assert page.locator("#named").inner_text() == str(found.exposure.named)
+    assert page.locator("#leak").inner_text() == f"{found.exposure.leak_index:.2f}"
+    last = device.ledger.list()[-1]
+    entry = page.locator(f"[data-entry='{last.number}']")
+    entry.locator("summary").click()
+    assert f"About what you did: {len(last.positives)}" in entry.inner_text()
+    assert last.digest in entry.inner_text()
+    for label in {*last.positives}:
+        assert device.catalog.title(device.catalog.item_ids.index(label)) in entry.inner_text()
+
+
+def test_she_says_not_for_me_pauses_and_takes_her_data_along(page: Any, device: Device, tmp_path: Path) -> None:
+    first = page.locator(".picks h2").first.inner_text()
+    page.get_by_role("button", name=f"Not for me: {first}").click()
+    assert first not in page.locator(".picks h2").all_inner_texts()
+    page.get_by_role("button", name="Pause").click()
+    assert device.sharing.paused
+    page.get_by_role("button", name="Resume").click()
+    assert not device.sharing.paused
+    page.get_by_role("link", name="My file").click()
+    with page.expect_download() as waiting:
+        page.get_by_role("link", name="Readable copy").click()
+    assert first in Path(waiting.value.path()).read_text() or device.hidden
+    device.unhide(device.hidden[0])
+
+
+def test_everything_works_by_keyboard_alone(page: Any) -> None:
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.textContent") == "Skip to the content"
+    page.keyboard.press("Enter")
+    assert page.evaluate("document.activeElement.id") == "main"
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.getAttribute('aria-label')").startswith("I did this: ")
+
+
+def test_without_scripts_the_same_can_be_done(browser: Any, door: Any, device: Device) -> None:
+    context = browser.new_context(java_script_enabled=False, viewport=PHONE)
+    page = context.new_page()
+    page.goto(door.link)
+    page.goto(f"http://{door.hosts[0]}/history")
+    page.get_by_label("Search the catalogue").fill("ink")
+    page.get_by_role("button", name="Search").click()
+    page.get_by_role("button", name="Add Ink Library").click()
+    assert "place-0008-ink" in [entry.item for entry in device.history.list()]
+    device.history.remove("place-0008-ink", None)
+    context.close()
+
+
+def test_a_foreign_site_in_the_same_browser_gets_nothing(page: Any, device: Device, door: Any) -> None:
+    """The cookie is in this browser; a page of another origin posts a form all the same."""
+    other = page.context.new_page()
+    target = f"http://{door.hosts[0]}"
+    form = f'<form method="post" action="{target}/mine/pause"></form>'
+    other.route("http://evil.example/", lambda route: route.fulfill(body=form, content_type="text/html"))
+    other.goto("http://evil.example/")
+    with other.expect_navigation():
+        other.evaluate("document.forms[0].submit()")
+    assert "not open to you" in other.content()
+    assert not device.sharing.paused
+    other.close()
+
+
+def test_she_leaves_and_erases(browser: Any, tmp_path: Path) -> None:
+    with made(tmp_path / "device.db") as device, serving(person_page(Person(device))) as own:
+        page = opened(browser, own)
+        page.get_by_role("link", name="My file").click()
+        page.get_by_role("button", name="Leave").click()
+        assert device.membership is None
+        page.get_by_label("Type “erase”").fill("erase")
+        page.get_by_role("button", name="Erase everything").click()
+        assert page.get_by_role("heading", level=1).inner_text() == "Everything is erased"
+        assert "stays in the shared model" in page.locator("main").inner_text()
+        assert not (tmp_path / "device.db").exists()
+        assert Visitor(own).get("/mine/data.json").status == 200
+        assert page.complaints == []
+        page.context.close()

@@ -1,0 +1,83 @@
+"""The lab's page: runs side by side, tested as the comparison tests them, live."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from visits import Visitor
+
+from tacit.comparisons import compare, side_by_side
+from tacit.config import Comparison
+from tacit.errors import StorageError
+from tacit.report.compared import Compared
+from tacit.report.folder import Run
+from tacit.web.lab import Lab, lab_page
+from tacit.web.server import serving
+
+TWO = {
+    "name": "two",
+    "data": {"source": "town", "people": 60, "places": 50, "visits": 20},
+    "runtime": {"ledger": "events"},
+    "methods": ["most-popular", {"name": "fpl", "epochs": 3, "learning_rate": 0.05}],
+    "grid": {"method.pi": [0.2, 1.0]},
+}
+
+
+@pytest.fixture(scope="module")
+def compared(tmp_path_factory: pytest.TempPathFactory) -> Compared:
+    given = {**TWO, "methods": [TWO["methods"][1]]}  # type: ignore[index]
+    out = tmp_path_factory.mktemp("runs")
+    return compare(Comparison.checked(given, "a test"), out)
+
+
+@pytest.fixture
+def runs(compared: Compared, tmp_path: Path) -> Path:
+    assert compared.folder is not None
+    return Path(shutil.copytree(compared.folder.parent, tmp_path / "runs"))
+
+
+@pytest.fixture
+def visitor(runs: Path) -> Iterator[Visitor]:
+    with serving(lab_page(Lab([runs]))) as door:
+        yield Visitor(door)
+
+
+def test_runs_read_from_folders_are_compared_as_when_they_were_made(compared: Compared) -> None:
+    opened = side_by_side([Run.open(run.folder) for row in compared.rows for run in row.runs if run.folder])
+    assert len(opened) == 1
+    assert [row.label for row in opened[0].rows] == ["fpl pi=0.2", "fpl pi=1.0"]
+    for row, before in zip(opened[0].rows, compared.rows, strict=True):
+        assert row.metrics == before.metrics
+        assert row.ci == before.ci
+        assert (row.p_t, row.p_wilcoxon) == (before.p_t, before.p_wilcoxon)
+
+
+def test_the_page_has_the_figures_of_the_report_and_pi_against_exposure(visitor: Visitor) -> None:
+    page = visitor.get("/")
+    assert page.status == 200
+    for name in ("results", "people", "tail", "disclosed"):
+        assert f'id="figure-{name}"' in page.html
+    assert "style=" not in page.html, "the policy forbids it"
+    assert "Tails over people" in page.text
+    assert visitor.get("/?set=99").status == visitor.get("/?set=x").status == 200
+
+
+def test_a_new_run_appears_and_a_lost_one_goes(visitor: Visitor, runs: Path) -> None:
+    before = visitor.get("/state").body
+    assert visitor.get("/state").body == before
+    gone = next(folder for folder in runs.iterdir() if (folder / "experiment.yaml").exists())
+    gone.rename(runs.parent / gone.name)
+    assert visitor.get("/state").body != before
+    assert "1 methods" not in visitor.get("/").text
+    (runs.parent / gone.name).rename(gone)
+    assert visitor.get("/state").body == before
+
+
+def test_a_comparison_stands_for_its_runs_and_other_folders_are_refused(runs: Path, tmp_path: Path) -> None:
+    assert len(Lab([runs / "two"]).folders()) == len(Lab([runs]).folders()) == 2
+    for place in (tmp_path / "nowhere", tmp_path):
+        with pytest.raises(StorageError):
+            lab_page(Lab([place]))
