@@ -127,8 +127,9 @@ def _same(given: str, secret: str) -> bool:
 
 def _is_own(headers: Headers, host: str) -> bool:
     """Return whether a browser says that a request comes from the page itself; silence counts as no."""
-    origin = headers.get("origin")
-    return origin == f"http://{host}" if origin is not None else headers.get("sec-fetch-site") == "same-origin"
+    origin: str | None = headers.get("origin")
+    site: str | None = headers.get("sec-fetch-site")
+    return origin == f"http://{host}" if origin is not None else site == "same-origin"
 
 
 def _refused(why: str, status: int) -> Response:
