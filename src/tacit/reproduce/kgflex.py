@@ -161,7 +161,8 @@ def hops(lab: Lab) -> Found:
             rows += [Row.of(one.label, metric, one.values(metric)) for metric in metrics]
             lines[label, factors] = tuple(float(np.mean(one.values(metric))) for metric in ("NDCG@10", "Gini@10"))
     figure = draw.hops({key: (x, y) for key, (x, y) in lines.items()})
-    notes = [*_notes(lab), "Without any feature every item scores 0: all ties, which mid-ranks treat as a random list."]
+    tied = "Without any feature all items tie at 0: mid-ranks put a held-out one in the middle, where nothing is hit."
+    notes = [*_notes(lab), tied]
     return Found(rows, [side_by_side("Figure 6.3", rows)], {"hops": figure}, notes, {"options": chosen})
 
 
