@@ -1,19 +1,21 @@
 """A global round of fed-gmf, fed-mlp and fed-neumf: everybody once, in groups, through the whole simulated round.
 
 `ours` is the time of the 5th round, `late` that of a late one (the 100th of MovieLens 100K): confident predictions make
-tiny numbers, which used to slow processors down. The peer, where torch is at hand, is the usual loop over clients
-(two local epochs of the same batches on the sub-table, torch.optim.Adam made anew), for a sample of the clients,
-scaled up by their samples. Processor time, one thread.
+tiny numbers, which used to slow processors down. The peer, where torch is at hand, is the usual loop over clients: a
+copy of the model each, the same numbers of samples and batches, torch.optim.Adam made anew, rows averaged over those
+who moved them; for some of the clients, scaled up by their samples. Processor time, one thread.
 """
 
 from __future__ import annotations
 
 import argparse
+import copy
 import importlib.util
 import json
 import os
 import resource
 import subprocess
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -30,7 +32,7 @@ from tacit.updates import Ring
 
 SIZES = {"ml-100k": (20, 100), "ml-1m": (120, 8)}  # clients per group, the late round
 MODELS = ("fed-gmf", "fed-mlp", "fed-neumf")
-PEER_CLIENTS = 40
+PEER_CLIENTS = 60
 
 
 def histories(name: str) -> tuple[Clients, Catalog]:
@@ -52,46 +54,77 @@ def ours(name: str, clients: Clients, catalog: Catalog, group: int, rounds: int)
     return seconds
 
 
-def peer(name: str, clients: Clients) -> float | None:
-    """Return the seconds of a global round in a plain torch loop, or None where there is no torch."""
+def peer(name: str, clients: Clients, group: int) -> float | None:
+    """Return the seconds of a global round in a plain torch loop, or None where there is no torch.
+
+    Each client gets a copy of the model, draws negatives, learns with Adam, and what she moved is added row by row.
+    """
     if importlib.util.find_spec("torch") is None:
         return None
     import torch
 
     torch.set_num_threads(1)
-    method = build(name)
+    torch.manual_seed(0)
     some = clients.take(np.linspace(0, len(clients) - 1, PEER_CLIENTS).astype(int))
-    starts, samples, row_ptr, *_ = method.draw(some, Key(1))
-    d, has_product, has_tower = 12, name != "fed-mlp", name != "fed-gmf"
-    tower = torch.nn.Sequential()
-    for a, b in zip((24, 48, 24, 12), (48, 24, 12, 6), strict=True) if has_tower else ():
-        tower.extend([torch.nn.Linear(a, b), torch.nn.ReLU()])
-    head = torch.nn.Linear(d * has_product + 6 * has_tower, 1)
-    words = torch.from_numpy(samples.astype(np.int64))
+    d, n_items, has_product, has_tower = 12, clients.n_items, name != "fed-mlp", name != "fed-gmf"
+
+    class Model(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.items = torch.nn.Embedding(n_items, d * (has_product + has_tower))
+            self.tower = torch.nn.Sequential()
+            for a, b in zip((24, 48, 24, 12), (48, 24, 12, 6), strict=True) if has_tower else ():
+                self.tower.extend([torch.nn.Linear(a, b), torch.nn.ReLU()])
+            self.head = torch.nn.Linear(d * has_product + 6 * has_tower, 1)
+
+        def forward(self, user: Any, items: Any) -> Any:
+            i = self.items(items)
+            top = [user[:d] * i[:, :d]] if has_product else []
+            if has_tower:
+                top.append(self.tower(torch.cat([user[-d:].expand(len(i), d), i[:, -d:]], 1)))
+            return self.head(torch.cat(top, 1))[:, 0]
+
+    def negatives_of(mine: Any) -> Any:
+        drawn = torch.randint(n_items, (4 * len(mine),))
+        while True:
+            known = torch.isin(drawn, mine)
+            if not known.any():
+                return drawn
+            drawn[known] = torch.randint(n_items, (int(known.sum()),))
+
+    model = Model()
+    users = torch.nn.init.normal_(torch.empty(len(some), d * (has_product + has_tower)), std=0.01)
+    sums, counts = torch.zeros_like(model.items.weight), torch.zeros(n_items, 1)
 
     def one(client: int) -> None:
-        tables: list[Any] = []
-        for _ in range(has_product + has_tower):
-            tables += [torch.nn.Embedding(int(row_ptr[client + 1] - row_ptr[client]), d), torch.nn.Embedding(1, d)]
-        every = [p for part in (*tables, tower, head) for p in part.parameters()]
-        optimiser = torch.optim.Adam(every, lr=1e-3)
-        for epoch in words[starts[client] : starts[client + 1]].reshape(2, -1):
-            for part in epoch.split(256):
-                slots, user = part >> 1, torch.zeros(len(part), dtype=torch.long)
-                pairs = [(i(slots), u(user)) for i, u in zip(tables[::2], tables[1::2], strict=True)]
-                top = [pairs[0][0] * pairs[0][1]] if has_product else []
-                if has_tower:
-                    top.append(tower(torch.cat(pairs[-1], 1)))
-                logits = head(torch.cat(top, 1))[:, 0]
-                loss = torch.nn.functional.binary_cross_entropy_with_logits(logits, (part & 1).float())
+        local, user = copy.deepcopy(model), torch.nn.Parameter(users[client].clone())
+        optimiser = torch.optim.Adam([*local.parameters(), user], lr=1e-3)
+        mine = torch.from_numpy(some.items[some.ptr[client] : some.ptr[client + 1]].astype(np.int64))
+        touched = torch.zeros(n_items, 1)
+        for _ in range(2):
+            items = torch.cat([mine, negatives_of(mine)])
+            labels = torch.cat([torch.ones(len(mine)), torch.zeros(len(items) - len(mine))])
+            touched[items] = 1
+            for part in torch.randperm(len(items)).split(256):
+                logits = local(user, items[part])
+                loss = torch.nn.functional.binary_cross_entropy_with_logits(logits, labels[part])
                 optimiser.zero_grad()
                 loss.backward()
                 optimiser.step()
+        with torch.no_grad():
+            users[client] = user
+            sums.add_(local.items.weight - model.items.weight)
+            counts.add_(touched)
 
     one(0)
     started = time.process_time()
-    for client in range(PEER_CLIENTS):
+    for client in range(len(some)):
         one(client)
+        if client % group == group - 1:
+            with torch.no_grad():
+                model.items.weight += sums / counts.clamp(min=1)
+            sums.zero_()
+            counts.zero_()
     return (time.process_time() - started) * len(clients.items) / len(some.items)
 
 
@@ -101,12 +134,14 @@ def main() -> None:
     parser.add_argument("--only", choices=SIZES, default="ml-100k")
     parser.add_argument("--model", choices=MODELS)
     chosen = parser.parse_args()
+    if importlib.util.find_spec("torch") is None:
+        print("fedncf: no peer, since torch is missing; `pip install tacit[torch]` adds it.", file=sys.stderr)
     commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True).stdout.strip()
     (group, late), (clients, catalog) = SIZES[chosen.only], histories(chosen.only)
     with threadpool_limits(1, "blas"):
         for name in MODELS if chosen.model is None else (chosen.model,):
             ours(name, clients.take(np.arange(3)), catalog, 2, 1)  # compiles
-            seconds, other = ours(name, clients, catalog, group, late), peer(name, clients)
+            seconds, other = ours(name, clients, catalog, group, late), peer(name, clients, group)
             line = {
                 "bench": f"global-round-{name}",
                 "data": chosen.only,

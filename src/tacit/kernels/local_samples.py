@@ -13,7 +13,7 @@ from numba import njit
 from tacit.kernels.sampling import GAMMA, high, lane, low, mix
 
 _MINE, _BARRED = np.uint8(1), np.uint8(2)
-_SPARSE = 16  # below one free (or touched) item in so many, list them instead of trying (or passing over) all
+SPARSE = 16  # below one free (or touched) item in so many, list them instead of trying (or passing over) all
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -34,15 +34,15 @@ def draw_rounds(ids, ptr, items, avoid_ptr, avoid_items, n_items, negatives, epo
     slots, is_positive = np.empty(most, np.int32), np.empty(most, np.bool_)
     marks = np.zeros(n_items, np.uint8)
     slot_of = np.full(n_items, -1, np.int32)
-    free = np.empty(n_items // _SPARSE + 1, np.int32)
+    free = np.empty(n_items // SPARSE + 1, np.int32)
     used = np.empty(n_items + 1, np.int32)
     at = 0
     for c in range(n_clients):
         mine, barred = items[ptr[c] : ptr[c + 1]], avoid_items[avoid_ptr[c] : avoid_ptr[c + 1]]
-        n_free = n_items - _mark(marks, mine, barred)
-        listed = n_free * _SPARSE < n_items
+        n_free = n_items - mark(marks, mine, barred)
+        listed = n_free * SPARSE < n_items
         if listed:
-            _list_free(marks, free)
+            list_free(marks, free)
         state = lane(word, ids[c])
         n_used = 0
         for _ in range(epochs):
@@ -68,7 +68,7 @@ def draw_rounds(ids, ptr, items, avoid_ptr, avoid_items, n_items, negatives, epo
         starts[c + 1] = at
         row_ptr[c + 1] = row_ptr[c] + n_used
         _write_sorted(used[:n_used], slot_of, marks, rows[row_ptr[c] :], slots[row_ptr[c] :], is_positive[row_ptr[c] :])
-        _unmark(marks, mine, barred)
+        unmark(marks, mine, barred)
     n_rows = row_ptr[n_clients]
     return starts, samples[:at], row_ptr, rows[:n_rows], slots[:n_rows], is_positive[:n_rows]
 
@@ -97,7 +97,7 @@ def _give_slots(samples, slot_of, used, n_used):
 
 
 @njit(cache=True, nogil=True)
-def _mark(marks, mine, barred):
+def mark(marks, mine, barred):
     """Mark a history and what else must not be drawn; return how many items that are. -1 is not in the catalogue."""
     n = 0
     for i in mine:
@@ -111,7 +111,8 @@ def _mark(marks, mine, barred):
 
 
 @njit(cache=True, nogil=True)
-def _unmark(marks, mine, barred):
+def unmark(marks, mine, barred):
+    """Take the marks of `mark` away."""
     for i in mine:
         marks[i] = 0
     for i in barred:
@@ -120,7 +121,8 @@ def _unmark(marks, mine, barred):
 
 
 @njit(cache=True, nogil=True)
-def _list_free(marks, free):
+def list_free(marks, free):
+    """Write the items without a mark into `free`, ascending."""
     n = 0
     for i in range(marks.size):
         if marks[i] == 0:
@@ -131,7 +133,7 @@ def _list_free(marks, free):
 @njit(cache=True, nogil=True)
 def _write_sorted(used, slot_of, marks, rows, slots, is_positive):
     """Write the used items in ascending order with their slots and marks, and forget their slots."""
-    if used.size * _SPARSE < slot_of.size:
+    if used.size * SPARSE < slot_of.size:
         used.sort()
         for n in range(used.size):
             rows[n] = used[n]

@@ -17,11 +17,11 @@ from numba import njit
 
 from tacit.kernels.adam import adam_rows, adam_step, runs_of
 from tacit.kernels.denormals import flush_denormals, restore_denormals
+from tacit.kernels.local_samples import SPARSE, list_free, mark, unmark
 from tacit.kernels.sampling import GAMMA, high, lane, mix
 
 _ONE = np.uint64(1)
 _ITEM = np.uint64(0x7FFFFFFF)
-_SPARSE = 16  # below one free item in so many, list them instead of drawing again and again
 _CHUNK = 512  # pairs scored at a time: their activations stay in cache
 FAST = {"reassoc", "contract", "nsz"}  # sums in any order, the same one every time; NaN stays NaN
 
@@ -54,22 +54,15 @@ def draw_samples(ids, ptr, items, avoid_ptr, avoid_items, n_items, negatives, wo
     who has no such item left contributes her positives alone.
     """
     samples = np.empty(items.size * (1 + negatives), np.uint64)
-    taken = np.zeros(n_items, np.bool_)
-    free = np.empty(n_items // _SPARSE + 1, np.int32)
+    marks = np.zeros(n_items, np.uint8)
+    free = np.empty(n_items // SPARSE + 1, np.int32)
     n = 0
     for c in range(ids.size):
-        mine = items[ptr[c] : ptr[c + 1]]
-        barred = avoid_items[avoid_ptr[c] : avoid_ptr[c + 1]]
-        taken[mine] = True
-        taken[barred] = True
-        n_free = n_items - _count(taken, mine, barred)
-        listed = n_free * _SPARSE < n_items
+        mine, barred = items[ptr[c] : ptr[c + 1]], avoid_items[avoid_ptr[c] : avoid_ptr[c + 1]]
+        n_free = n_items - mark(marks, mine, barred)
+        listed = n_free * SPARSE < n_items
         if listed:
-            k = 0
-            for i in range(n_items):
-                if not taken[i]:
-                    free[k] = i
-                    k += 1
+            list_free(marks, free)
         state = lane(word, ids[c])
         for i in mine:
             samples[n] = _pack(c, i, 1)
@@ -80,28 +73,13 @@ def draw_samples(ids, ptr, items, avoid_ptr, avoid_items, n_items, negatives, wo
                     j = np.int64(free[high(mix(state), n_free)])
                 else:
                     j = np.int64(high(mix(state), n_items))
-                    while taken[j]:
+                    while marks[j]:
                         state += GAMMA
                         j = np.int64(high(mix(state), n_items))
                 samples[n] = _pack(c, j, 0)
                 n += 1
-        taken[mine] = False
-        taken[barred] = False
+        unmark(marks, mine, barred)
     return samples[:n]
-
-
-@njit(cache=True, nogil=True)
-def _count(taken, mine, barred):
-    """Count the distinct items of two lists whose flags are all set; the flags are as before afterwards."""
-    n = 0
-    for one in (mine, barred):
-        for i in one:
-            if taken[i]:
-                taken[i] = False
-                n += 1
-    taken[mine] = True
-    taken[barred] = True
-    return n
 
 
 @njit(cache=True, nogil=True)

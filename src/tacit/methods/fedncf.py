@@ -24,13 +24,13 @@ from tacit.kernels.fedncf import learn_products
 from tacit.kernels.fedtower import learn_towers
 from tacit.kernels.leaving import Leaving, added, written
 from tacit.kernels.local_samples import count_kept, draw_rounds
-from tacit.methods import reasons
 from tacit.methods.aggregation import AVERAGES
 from tacit.methods.base import Cohort, Schedule, register
-from tacit.models.ncf import NCF, gmf, mlp, neumf
+from tacit.methods.neural import Neural
+from tacit.models.ncf import gmf, mlp, neumf
 from tacit.privacy.outbound import row_bytes
 from tacit.random import Key
-from tacit.types import Array, Catalog, Clients, Config, Floats, Model, Reason
+from tacit.types import Array, Catalog, Clients, Config, Floats, Model
 from tacit.updates import Release, Ring, Rows, Total, Update
 
 
@@ -67,12 +67,10 @@ class FedNeuMFConfig(FedMLPConfig):
     epochs: int = Field(100, gt=0, description="global rounds, everybody asked in each; it overfits with many more")
 
 
-class _Trained:
+class _Trained(Neural):
     """What the three have in common: everything but the shape of the model."""
 
-    uses_features: ClassVar[bool] = False
     tables: ClassVar[tuple[str, ...]] = ("items", "layers")
-    shape: NCF
     config: FedGMFConfig
 
     def schedule(self, clients: Clients) -> Schedule:
@@ -166,26 +164,9 @@ class _Trained:
         by = np.append(rate * rule.layers(layers[:-1], weight), np.float32(0))
         return {"items": shared["items"] + rate * moved, "layers": shared["layers"] + by}
 
-    def _named(self, shared: Mapping[str, Array]) -> dict[str, Array]:
+    def by_name(self, shared: Mapping[str, Array]) -> Mapping[str, Array]:
+        """Return the item table and the layers by name: devices send them as one row."""
         return {"items": shared["items"], **self.shape.unflatten(shared["layers"][0, :-1])}
-
-    def score(self, shared: Mapping[str, Array], private: Mapping[str, Array], clients: Clients) -> Floats:
-        """Return the logits of all items."""
-        return self.shape.score(self._named(shared), private["users"])
-
-    def score_pairs(
-        self, shared: Mapping[str, Array], private: Mapping[str, Array], rows: Array, items: Array, clients: Clients
-    ) -> Floats:
-        """Return the logits of some pairs."""
-        return self.shape.score_pairs(self._named(shared), private["users"], rows, items)
-
-    def explain(
-        self, shared: Mapping[str, Array], private: Mapping[str, Array], client: Clients, item: int
-    ) -> list[Reason]:
-        """Return her own items whose vectors point the same way as the item's, seen from the average item."""
-        vectors = shared["items"] - shared["items"].mean(axis=0)
-        history = np.setdiff1d(client.items, [item])
-        return reasons.from_history(history, reasons.alignment(vectors, history, item))
 
 
 @lru_cache(maxsize=8)

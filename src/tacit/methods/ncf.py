@@ -6,8 +6,7 @@ references of FedNCF; the definitions of the models are shared with its federate
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import ClassVar
+from collections.abc import Iterator
 
 import numpy as np
 from pydantic import Field, PositiveInt
@@ -15,11 +14,11 @@ from pydantic import Field, PositiveInt
 from tacit.errors import DivergedError, MethodError
 from tacit.kernels.adam import at_rest, corrections
 from tacit.kernels.ncf import draw_samples, ncf_epoch, shuffle
-from tacit.methods import reasons
 from tacit.methods.base import register
-from tacit.models.ncf import NCF, gmf, mlp, neumf
+from tacit.methods.neural import Neural
+from tacit.models.ncf import gmf, mlp, neumf
 from tacit.random import Key
-from tacit.types import Array, Catalog, Clients, Config, Floats, Model, Reason
+from tacit.types import Catalog, Clients, Config, Model
 
 
 class GMFConfig(Config):
@@ -46,11 +45,9 @@ class NeuMFConfig(MLPConfig):
     epochs: int = Field(10, gt=0, description="passes over all positives; it overfits with many more")
 
 
-class _Trained:
+class _Trained(Neural):
     """What the three have in common: everything but the shape of the model."""
 
-    uses_features: ClassVar[bool] = False
-    shape: NCF
     config: GMFConfig
 
     def fit(self, clients: Clients, catalog: Catalog, key: Key) -> Iterator[Model]:
@@ -97,24 +94,6 @@ class _Trained:
                     "Use a smaller learning_rate or init_scale.",
                 )
             yield model
-
-    def score(self, shared: Mapping[str, Array], private: Mapping[str, Array], clients: Clients) -> Floats:
-        """Return the logits of all items."""
-        return self.shape.score(shared, private["users"])
-
-    def score_pairs(
-        self, shared: Mapping[str, Array], private: Mapping[str, Array], rows: Array, items: Array, clients: Clients
-    ) -> Floats:
-        """Return the logits of some pairs."""
-        return self.shape.score_pairs(shared, private["users"], rows, items)
-
-    def explain(
-        self, shared: Mapping[str, Array], private: Mapping[str, Array], client: Clients, item: int
-    ) -> list[Reason]:
-        """Return her own items whose vectors point the same way as the item's, seen from the average item."""
-        vectors = shared["items"] - shared["items"].mean(axis=0)
-        history = np.setdiff1d(client.items, [item])
-        return reasons.from_history(history, reasons.alignment(vectors, history, item))
 
 
 @register("gmf", GMFConfig)

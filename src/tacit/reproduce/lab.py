@@ -42,6 +42,20 @@ class Lab:
         self.is_named = source == self.name  # published numbers belong to datasets known by name
         self._runs: dict[str, Run | None] = {}
 
+    def varied(self, settings: Mapping[str, Any]) -> Lab:
+        """Return a bench of the same data under other settings, such as a published way of sampling."""
+        other = Lab(
+            self.name,
+            self.base,
+            settings,
+            seeds=len(self.seeds),
+            quick=self.quick,
+            choices=self.choices,
+            progress=self.progress,
+        )
+        other.is_named = self.is_named
+        return other
+
     @cached_property
     def bench(self) -> Bench:
         """Training and test part."""
@@ -55,9 +69,9 @@ class Lab:
     @cached_property
     def practice(self) -> Bench:
         """The same test part, and a validation part carved from training."""
-        return prepare(Experiment.checked(self._cut(), "the recipe"), progress=self.progress)
+        return prepare(Experiment.checked(self.cut(), "the recipe"), progress=self.progress)
 
-    def _cut(self) -> dict[str, Any]:
+    def cut(self) -> dict[str, Any]:
         """The recipe with a validation part: a share, or one more row where single rows are held out."""
         single = self.base.get("split", {}).get("kind") == "leave-last-out"
         return overridden(self.base, {"split.validation": True if single else VALIDATION})
@@ -70,7 +84,7 @@ class Lab:
         runtime: Mapping[str, Any] | None = None,
     ) -> Tuned:
         """Try values of a method's options on the validation part."""
-        given = self._cut() | {"method": dict(method), "search": dict(values), "runtime": dict(runtime or {})}
+        given = self.cut() | {"method": dict(method), "search": dict(values), "runtime": dict(runtime or {})}
         return tune(Tuning.checked(given, "the recipe"), None, self._labelled(f"choosing {label}"), bench=self.practice)
 
     def runs(self, label: str, method: Mapping[str, Any], *, seeds: int | None = None, twins: int = 0) -> list[Run]:

@@ -150,6 +150,14 @@ def test_items_to_avoid_are_never_drawn():
     assert set(columns[(y == 0) & (rows == 1)]) == {0, 1, 3, 4, 5, 6, 7, 8}
 
 
+def test_an_item_to_avoid_that_is_not_in_the_catalogue_bars_no_other():
+    ptr, items = _histories([0, 1], [2])
+    avoid = _histories([-1, 4], [-1])
+    rows, columns, y = _unpack(np.concatenate([_draw(ptr, items, avoid, word=e) for e in range(200)]))
+    assert set(columns[(y == 0) & (rows == 0)]) == {2, 3, 5, 6, 7, 8}
+    assert set(columns[(y == 0) & (rows == 1)]) == {0, 1, 3, 4, 5, 6, 7, 8}
+
+
 def test_someone_who_did_everything_or_nearly_has_no_endless_draw():
     everything = list(range(100))
     ptr, items = _histories(everything, everything[:-1], [*everything[:97], 5, 5])

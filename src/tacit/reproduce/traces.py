@@ -1,0 +1,101 @@
+"""A method followed pass by pass: validation and test measured on the way, the pass chosen by validation alone."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from tacit.config import Experiment, overridden
+from tacit.experiments import Attempt, Bench
+from tacit.methods.base import Federated
+from tacit.random import Key
+from tacit.reproduce.lab import Lab
+from tacit.runtimes.learning import one_blas_thread, passes, passes_of
+
+PRIMARY = "NDCG@10"
+METRICS = ("HR@10", "NDCG@10")
+
+
+@dataclass(frozen=True)
+class Look:
+    """A model after some passes."""
+
+    passes: int
+    seconds: float  # spent learning until then
+    validation: dict[str, float]
+    test: dict[str, float]
+
+
+@dataclass(frozen=True)
+class Trace:
+    """A method's looks, one line per seed."""
+
+    label: str
+    lines: list[list[Look]]
+    settings: str = ""
+
+    def chosen(self) -> list[Look]:
+        """Return the look of each seed that was best on validation."""
+        return [max(line, key=lambda look: look.validation[PRIMARY]) for line in self.lines]
+
+    def reached(self, metric: str) -> list[float]:
+        """Return the test metric of each seed at the chosen look."""
+        return [look.test[metric] for look in self.chosen()]
+
+    def curve(self, metric: str) -> list[tuple[float, float]]:
+        """Return (passes, mean of the test metric over seeds)."""
+        return [
+            (looks[0].passes, float(np.mean([look.test[metric] for look in looks])))
+            for looks in zip(*self.lines, strict=True)
+        ]
+
+    def passes_to(self, metric: str, level: float) -> int | None:
+        """Return after how many passes the mean over seeds first reaches a level of the test metric."""
+        return next((int(at) for at, value in self.curve(metric) if value >= level), None)
+
+    def as_json(self) -> dict[str, Any]:
+        """Return all looks."""
+        return {"settings": self.settings, "lines": [[asdict(look) for look in line] for line in self.lines]}
+
+
+def traced(
+    lab: Lab,
+    label: str,
+    method: Mapping[str, Any],
+    looks: int,
+    *,
+    seeds: Sequence[int] | None = None,
+    bench: Bench | None = None,
+) -> Trace:
+    """Learn with each seed, about so many looks on the way; on the lab's bench unless another is given."""
+    bench = bench or lab.practice
+    lines = [_line(lab, label, method, seed, looks, bench) for seed in (lab.seeds if seeds is None else seeds)]
+    return Trace(label, lines, " ".join(f"{key}={value}" for key, value in method.items() if key != "name"))
+
+
+def _line(lab: Lab, label: str, method: Mapping[str, Any], seed: int, looks: int, bench: Bench) -> list[Look]:
+    given = overridden(lab.cut(), {"seed": seed, "method": dict(method), "evaluation.twin_people": 0})
+    experiment = Experiment.checked(given, "the recipe")
+    parts, built = bench.parts, experiment.method.build()
+    attempt = Attempt.on(experiment, parts)
+    assert parts.validation is not None
+    total = passes_of(built, parts.train)
+    every = max(1, total // looks)
+    ring = experiment.runtime.ring if isinstance(built, Federated) else None
+    found, spent = [], 0.0
+    with one_blas_thread():
+        started = time.perf_counter()
+        for done, model in enumerate(
+            passes(built, parts.train, parts.catalog, Key(seed).child("learn"), (), ring), start=1
+        ):
+            spent += time.perf_counter() - started
+            lab.progress(f"{lab.name}: {label}, seed {seed}", done, total)
+            if done % every == 0 or done == total:
+                seen = [attempt.judged(model, part, lists=False).overall for part in (parts.validation, parts.test)]
+                found.append(Look(done, round(spent, 2), *({m: one[m] for m in METRICS} for one in seen)))
+            started = time.perf_counter()
+    return found

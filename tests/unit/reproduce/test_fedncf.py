@@ -1,0 +1,89 @@
+"""FedNCF's tables and figures are made on the built-in town; what is reported was chosen by validation alone."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tacit.reproduce import fedncf, reproduce
+from tacit.reproduce import fedncf_published as printed
+from tacit.reproduce.lab import Lab
+from tacit.reproduce.traces import Look, Trace
+
+TINY = {"data.people": 60, "data.places": 130, "data.visits": 20}
+
+
+def made(name: str, out: Path) -> tuple[dict[str, Any], Path]:
+    folder = reproduce(name, "town", quick=True, settings=TINY, out=out)[0].folder
+    stored: dict[str, Any] = json.loads((folder / "result.json").read_text())
+    assert all(row["published"] is None for row in stored["rows"]), "nothing is published about the town"
+    return stored, folder
+
+
+def test_rules_are_compared_clean_and_legacy(tmp_path: Path) -> None:
+    stored, folder = made("fedncf-aggregation", tmp_path)
+    for rule in printed.RULES:
+        assert {row["sampling"] for row in stored["rows"] if row["method"] == rule} == {"clean", "legacy"}
+        looks = stored["detail"]["clean"][rule]["lines"][0]
+        assert [look["passes"] for look in looks] == [1, 2]
+        best = max(looks, key=lambda look: look["validation"]["NDCG@10"])
+        reported = next(r["ours"] for r in stored["rows"] if r["method"] == rule and r["metric"] == "HR@10")
+        assert reported == pytest.approx(best["test"]["HR@10"])
+    assert (folder / "figures" / "convergence.svg").stat().st_size > 5_000
+
+
+def test_models_stand_beside_their_twins(tmp_path: Path) -> None:
+    stored, folder = made("fedncf-quality", tmp_path)
+    clean = {row["method"] for row in stored["rows"] if row["sampling"] == "clean"}
+    assert {"most-popular", *printed.MODELS, "gmf", "mlp", "neumf", *(f"{n}, alone" for n in printed.MODELS)} <= clean
+    assert all(np.isfinite(row["ours"]) for row in stored["rows"])
+    assert (folder / "figures" / "convergence-devices.svg").exists()
+
+
+def test_fewer_people_leave_fewer_items(tmp_path: Path) -> None:
+    lab = Lab("town", fedncf.recipe("town"), TINY, seeds=1, quick=True, choices=tmp_path, progress=lambda *_: None)
+    all_of_them, half = (fedncf.some(lab, share, 42).parts for share in (1.0, 0.5))
+    assert len(half.train) == round(len(all_of_them.train) / 2)
+    assert half.catalog.n_items < all_of_them.catalog.n_items
+    counts = np.bincount(half.train.items, minlength=half.catalog.n_items)
+    truth, _ = half.test.open()
+    held = half.validation.open()[0] if half.validation is not None else truth
+    assert np.all((counts > 0) | np.isin(np.arange(len(counts)), np.append(truth.items, held.items)))
+    assert len(set(fedncf.some(lab, 0.5, 43).parts.user_ids.labels) ^ set(half.user_ids.labels)) > 0
+
+
+@pytest.mark.parametrize("name", ["fedncf-cost", "fedncf-heterogeneity"])
+def test_costs_are_finite_and_positive(name: str, tmp_path: Path) -> None:
+    stored, _ = made(name, tmp_path)
+    assert stored["rows"]
+    assert all(row["ours"] > 0 for row in stored["rows"])
+
+
+def test_a_pass_is_chosen_by_validation_and_a_level_is_reached_by_the_mean() -> None:
+    def look(passes: int, validation: float, test: float) -> Look:
+        both = {"HR@10": test, "NDCG@10": validation}
+        return Look(passes, 0.0, both, {"HR@10": test, "NDCG@10": test})
+
+    trace = Trace("x", [[look(1, 0.3, 0.1), look(2, 0.1, 0.9)], [look(1, 0.1, 0.2), look(2, 0.4, 0.5)]])
+    assert trace.reached("HR@10") == [0.1, 0.5]
+    assert trace.curve("HR@10") == [(1, pytest.approx(0.15)), (2, pytest.approx(0.7))]
+    assert trace.passes_to("HR@10", 0.6) == 2
+    assert trace.passes_to("HR@10", 0.8) is None
+
+
+def test_legacy_repeats_rows_on_last_fm_only(tmp_path: Path) -> None:
+    def legacy(name: str) -> dict[str, Any]:
+        lab = Lab(name, fedncf.recipe(name), {}, seeds=2, quick=True, choices=tmp_path, progress=lambda *_: None)
+        other = fedncf.legacy(lab)
+        assert (other.name, other.is_named, len(other.seeds)) == (lab.name, lab.is_named, 2)
+        return other.base
+
+    assert legacy("ml-100k")["split"]["negatives"] == "legacy"
+    assert "duplicates" not in legacy("ml-100k")["data"]
+    assert legacy("lastfm-2k")["data"]["duplicates"] == "keep"
+    assert legacy("lastfm-2k")["evaluation"]["repeats"] == "rank"
+    assert fedncf.recipe("ml-100k")["split"] == {"kind": "leave-last-out"}
