@@ -20,6 +20,7 @@ from tacit.report.canvas import percent, plain_numbers, sheet, styled
 from tacit.report.compared import Compared, Row
 from tacit.report.labels import BESIDE, legend, legend_height, name_ends, name_lines, name_points
 from tacit.report.marks import ALARM, GRID, INK, PAPER, SOFT, looks, short
+from tacit.report.overlay import overlay
 from tacit.report.table import NOT_REPORTED, decimals, number, reported
 
 if TYPE_CHECKING:  # matplotlib takes most of a second to import: only those who draw wait for it
@@ -58,12 +59,17 @@ CAPTIONS = {
         "What it took.",
         "Learning time (each mark is ten times the one before) and peak memory of the process, data included.",
     ),
+    "overlay": (
+        "Who talked to whom.",
+        "The graph of the nodes' views: how many letters the busiest node gets in a round, how many of a node's peers "
+        "know each other, and how many links lead to nodes that are not there.",
+    ),
 }
 
 
 def draw(compared: Compared) -> dict[str, Figure]:
-    """Draw the comparison: results, curves, coverage, people, tail and cost, by name."""
-    drawers = (_results, _curves, _coverage, _people, _tail, _cost)
+    """Draw the comparison: results, curves, coverage, people, tail, cost and the overlay of gossip, by name."""
+    drawers = (_results, _curves, _coverage, _people, _tail, _cost, overlay)
     with styled():
         drawn = {drawer.__name__.removeprefix("_"): drawer(compared) for drawer in drawers}
         figures = {name: figure for name, figure in drawn.items() if figure is not None}

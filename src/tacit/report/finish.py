@@ -95,7 +95,8 @@ def _communication(recommender: Recommender, learnt: Learnt) -> dict[str, Any]:
         return {}
     if isinstance(recommender.method, Gossip):
         moved, rounds = int((traffic.bytes_up + traffic.bytes_down).sum()), int(traffic.rounds.sum())
-        return {"bytes_per_client_and_round": moved / rounds if rounds else 0.0}
+        each = moved / rounds if rounds else 0.0
+        return {"bytes_per_client_and_round": each, "overlay": learnt.overlay}
     rows_down = sum(len(recommender.model.shared[name]) for name in recommender.method.tables)
     rows_up, both = traffic.positives + traffic.negatives, traffic.bytes_up + traffic.bytes_down
     cost = measured(traffic.rounds, rows_up, both, rows_down, learnt.all_passes)

@@ -1,0 +1,279 @@
+"""PEPPER's tables 2 to 8 and figures 4 to 9 (Belal et al., 2022), and a network that the paper left out.
+
+85 % of each person's rows to learn from, at random; each held-out one ranked against 100 unseen ones. Gossip methods
+run under the same options. Rows called "same data" let the rivals spare what PEPPER spares for weighing; otherwise they
+learn from it too, as they may. Quality is looked at on the test part on the way: nothing is chosen by these looks.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tacit.config import Experiment, overridden
+from tacit.data.filters import compact
+from tacit.data.load import load
+from tacit.experiments import Attempt, run
+from tacit.random import Key
+from tacit.report.canvas import sheet, styled
+from tacit.report.labels import name_ends
+from tacit.report.marks import looks
+from tacit.reproduce.base import Found, reproduction
+from tacit.reproduce.lab import Lab
+from tacit.reproduce.pepper_published import ALPHA, METHODS, ROUNDS, VIEW, published
+from tacit.reproduce.sheets import Row, Sheet, number, side_by_side
+from tacit.runtimes.learning import one_blas_thread, passes
+from tacit.runtimes.network import NetworkConfig, Talk
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+PAPER = "Belal et al. (2022)"
+DATASETS = ("ml-100k", "foursquare-nyc", "gowalla-1k")
+CUTS = (20, 10, 5)
+GOSSIP = ("pepper", "dec-fedavg", "model-age", "dec-reptile")
+SPARED = 0.1765  # what PEPPER keeps for weighing: 15 of 85 %
+LOOKS = 10  # rounds between two looks at quality
+NEAR = 0.99  # of the best, to count as converged
+FILTERS = {"foursquare-nyc": {"min_per_item": 10, "min_per_user": 10}, "gowalla-1k": {"min_per_item": 30}}
+PERCENTILES = (1, 5, 10, 25, 50, 75, 90)
+
+
+def recipe(source: str) -> dict[str, Any]:
+    """Return data, split and evaluation; PEPPER's own files come with their split."""
+    own = source == "pepper-splits"
+    return {
+        "data": {"source": source, **FILTERS.get(source, {})},
+        "split": {"kind": "given"} if own else {"kind": "random", "test": 0.15},
+        "evaluation": {"protocol": "sampled-100", "k": sorted(CUTS), "primary": "HR@20"},
+    }
+
+
+def given(lab: Lab, name: str, **more: Any) -> dict[str, Any]:
+    """Return a method as it is run here; a quick one makes a few rounds."""
+    few = {"epochs": 3} if lab.quick else {}
+    return {"name": name, **few, **more}
+
+
+@dataclass(frozen=True)
+class Seen:
+    """One run with looks: rounds, metrics at each, per-person HR@20 at each, and the seconds it took."""
+
+    rounds: list[int] = field(default_factory=list)
+    metrics: list[dict[str, float]] = field(default_factory=list)
+    people: list[NDArray[np.float64]] = field(default_factory=list)
+    seconds: list[float] = field(default_factory=list)
+
+    @property
+    def last(self) -> dict[str, float]:
+        """What the last look saw."""
+        return self.metrics[-1]
+
+    def converged(self) -> float:
+        """Return the first round from which the mean HR@20 is near its best."""
+        values = np.array([one["HR@20"] for one in self.metrics])
+        return float(self.rounds[int(np.argmax(values >= NEAR * values.max()))])
+
+
+def watched(lab: Lab, label: str, method: Mapping[str, Any], seed: int, network: NetworkConfig | None = None) -> Seen:
+    """Learn once, and look at the test part on the way."""
+    settings = {"seed": seed, "method": dict(method), "evaluation.twin_people": 0}
+    experiment = Experiment.checked(overridden(lab.base, settings), "the recipe")
+    attempt, built, parts = Attempt.on(experiment, lab.parts), experiment.method.build(), lab.parts
+    seen, spent, total = Seen(), 0.0, built.config.epochs
+    with one_blas_thread():
+        talk = Talk(network or NetworkConfig(), experiment.runtime.threads)
+        started = time.perf_counter()
+        for done, model in enumerate(
+            passes(built, parts.train, parts.catalog, Key(seed).child("learn"), gossip=talk), 1
+        ):
+            spent += time.perf_counter() - started
+            lab.progress(f"{lab.name}: {label}, seed {seed}", done, total)
+            if done % LOOKS == 0 or done == total:
+                found = attempt.judged(model, parts.test, lists=False)
+                seen.rounds.append(done)
+                seen.metrics.append(found.overall)
+                seen.people.append(np.asarray(found.values["HR@20"]))
+                seen.seconds.append(spent)
+            started = time.perf_counter()
+    return seen
+
+
+@reproduction("pepper-quality", "PEPPER beside its rivals", f"{PAPER}, tables 2 to 7", DATASETS, recipe)
+def quality(lab: Lab) -> Found:
+    """Every method with GMF, and with PRME-G where places and times are known."""
+    rows: list[Row] = []
+    metrics = [f"{name}@{k}" for k in CUTS for name in ("HR", "NDCG")]
+    plans = [(name, given(lab, name)) for name in METHODS]
+    plans += [(f"{name}, same data", given(lab, name, weighting=SPARED)) for name in GOSSIP[1:]]
+    for label, method in plans:
+        runs = lab.runs(label, method, twins=25 if label == "pepper" else 0)
+        for metric in metrics:
+            values = [one.metrics[metric] for one in runs]
+            rows.append(Row.of(label, metric, values, published(lab.name, label, metric)))
+    sheets, notes = [side_by_side("GMF", rows)], _order(rows)
+    if lab.parts.catalog.coordinates is not None and lab.parts.train.times is not None:
+        places = [row for name in METHODS for row in _prme(lab, name)]
+        sheets.append(side_by_side("PRME-G", places))
+        rows += places
+        notes.append(
+            "PRME-G ranks from where each person was last in her training part; F1@20 counts held-out places that "
+            "stand among the first 20 of 101. The paper does not say how its lists were made."
+        )
+    return Found(rows, sheets, notes=notes)
+
+
+def _prme(lab: Lab, name: str) -> list[Row]:
+    method = given(lab, name, model="prme-g", learning_rate=0.05)
+    runs = lab.runs(f"{name} (PRME-G)", method)
+    log = load(Experiment.checked(lab.base, "the recipe").data).interactions
+    held = np.bincount(log.users, minlength=len(log.user_ids)) - lab.parts.train.sizes
+    held = held[held > 0]
+    scores = []
+    for one in runs:
+        hits = np.minimum(one.people["HR@20"].to_numpy() * held, 20)
+        scores.append(float(np.mean(2 * hits / (20 + held))))
+    label = f"{name} (PRME-G)"
+    found = [Row.of(label, "F1@20", scores, published(lab.name, name, "F1@20"))]
+    return found + [Row.of(label, metric, [one.metrics[metric] for one in runs]) for metric in ("HR@20", "NDCG@20")]
+
+
+def _order(rows: Sequence[Row]) -> list[str]:
+    """Say how PEPPER stands to each decentralised rival, by means and standard deviations over seeds."""
+    at = {row.method: row for row in rows if row.metric == "HR@20"}
+    told = []
+    mine = at["pepper"]
+    for name in [*GOSSIP[1:], *(f"{name}, same data" for name in GOSSIP[1:])]:
+        other = at[name]
+        if mine.ours is None or other.ours is None:
+            continue
+        spread = (mine.sd or 0.0) + (other.sd or 0.0)
+        gap = mine.ours - other.ours
+        verdict = "ahead of" if gap > spread else "behind" if gap < -spread else "not distinguishable from"
+        told.append(f"HR@20: pepper is {verdict} {name} ({100 * gap:+.1f} points, {mine.seeds} seeds)")
+    return told
+
+
+@reproduction("pepper-tails", "Whom the models serve", f"{PAPER}, figures 4 to 6", DATASETS[:2], recipe, seeds=1)
+def tails(lab: Lab) -> Found:
+    """How HR@20 is spread over people."""
+    seen = {name: watched(lab, name, given(lab, name), lab.seeds[0]) for name in METHODS}
+    rows = [
+        Row.of(name, f"HR@20, percentile {p}", [float(np.percentile(one.people[-1], p))])
+        for name, one in seen.items()
+        for p in PERCENTILES
+    ]
+    lines = [[name, *(number(float(np.percentile(s.people[-1], p))) for p in PERCENTILES)] for name, s in seen.items()]
+    table = Sheet("HR@20 by percentile of people", ["method", *(str(p) for p in PERCENTILES)], lines)
+    curves = {name: (np.sort(s.people[-1]), np.linspace(0, 1, len(s.people[-1]))) for name, s in seen.items()}
+    return Found(rows, [table], {"tails": drawn(curves, "HR@20", "share of people at most there")})
+
+
+@reproduction("pepper-sparsity", "Dense and sparse people", f"{PAPER}, figure 7", ("ml-100k",), recipe, seeds=1)
+def sparsity(lab: Lab) -> Found:
+    """PEPPER and FedAvg on the busiest people, on everybody, and on the least busy."""
+    data = load(Experiment.checked(lab.base, "the recipe").data)
+    sizes = np.bincount(data.interactions.users, minlength=len(data.interactions.user_ids))
+    rank = np.argsort(np.argsort(-sizes, kind="stable"))
+    n = len(sizes)
+    groups = {"dense": rank < round(0.614 * n), "all": rank < n, "sparse": rank >= n - round(0.213 * n)}
+    rows = []
+    for group, people in groups.items():
+        part = compact(data, np.flatnonzero(people[data.interactions.users]), data.steps)
+        for name in ("pepper", "fedavg"):
+            settings = {"seed": lab.seeds[0], "method": given(lab, name), "evaluation.twin_people": 0}
+            experiment = Experiment.checked(overridden(lab.base, settings), "the recipe")
+            found = run(experiment, part, progress=lab.progress)
+            rows.append(Row.of(f"{name}, {group} ({int(people.sum())} people)", "HR@20", [found.metrics["HR@20"]]))
+    note = "The paper clusters people by k-means; here the same numbers of people are taken by how much they did."
+    return Found(rows, [side_by_side("HR@20", rows)], notes=[note])
+
+
+@reproduction("pepper-alpha", "How many of the best peers", f"{PAPER}, figure 8", ("ml-100k",), recipe, seeds=1)
+def alpha(lab: Lab) -> Found:
+    """HR@20 over the share of random peers."""
+    rows = []
+    for share in (0.0, 1.0) if lab.quick else (0.0, 0.2, 0.4, 0.6, 0.8, 1.0):
+        method = given(lab, "pepper", alpha=share, alpha_means="random")
+        values = [watched(lab, f"alpha {share:g}", method, seed).last["HR@20"] for seed in lab.seeds]
+        printed = ALPHA.get(share) if lab.name == "ml-100k" else None
+        rows.append(Row.of(f"{share:.0%} random peers", "HR@20", values, printed / 100 if printed else None))
+    return Found(rows, [side_by_side("HR@20", rows)])
+
+
+@reproduction("pepper-view", "More peers", f"{PAPER}, table 8", ("ml-100k",), recipe, seeds=1)
+def view(lab: Lab) -> Found:
+    """Quality, rounds and seconds with three and six peers."""
+    rows = []
+    for size in (3, 6):
+        seen = [watched(lab, f"view {size}", given(lab, "pepper", view=size), seed) for seed in lab.seeds]
+        hr, rounds = VIEW[size] if lab.name == "ml-100k" else (None, None)
+        label = f"view of {size}"
+        rows.append(Row.of(label, "HR@20", [s.last["HR@20"] for s in seen], None if hr is None else hr / 100))
+        rows.append(Row.of(label, "rounds", [s.converged() for s in seen], rounds))
+        rows.append(Row.of(label, "seconds of all nodes", [s.seconds[-1] for s in seen]))
+    return Found(rows, [side_by_side("PEPPER", rows)], notes=[_CONVERGED])
+
+
+_CONVERGED = (
+    f"Rounds: the first look (one in {LOOKS} rounds) from which the mean HR@20 is within 1 % of the run's best."
+)
+
+
+@reproduction("pepper-overhead", "What gossip costs", f"{PAPER}, figure 9", ("ml-100k",), recipe, seeds=1)
+def overhead(lab: Lab) -> Found:
+    """Computing time per node and round, and rounds until quality is near its best."""
+    rows = []
+    curves = {}
+    for name in GOSSIP:
+        seen = watched(lab, name, given(lab, name), lab.seeds[0])
+        each = 1000 * seen.seconds[-1] / seen.rounds[-1] / len(lab.parts.train)
+        printed = ROUNDS.get(name) if lab.name == "ml-100k" else None
+        rows += [Row.of(name, "rounds", [seen.converged()], printed), Row.of(name, "ms per node and round", [each])]
+        curves[name] = (np.array(seen.rounds, float), np.array([m["HR@20"] for m in seen.metrics]))
+    figures = {"convergence": drawn(curves, "rounds", "HR@20")}
+    return Found(rows, [side_by_side("Overhead", rows)], figures, [_CONVERGED])
+
+
+NETWORKS = {
+    "calm": NetworkConfig(),
+    "churn: 2 % leave in each round, 10 % of letters lost": NetworkConfig(leaving=0.02, loss=0.1),
+    "uneven: own clocks, delays, slow links and devices": NetworkConfig(
+        uneven=0.5, staggered=True, delay=0.3, bandwidth=(2.0, 20.0), effort=(0.01, 0.1)
+    ),
+    "10 % liars: noise": NetworkConfig(liars=0.1, lie="noise"),
+    "10 % liars: flipped signs": NetworkConfig(liars=0.1, lie="flip"),
+}
+
+
+@reproduction("gossip-churn", "Networks that are not calm", "Our own", ("ml-100k",), recipe, seeds=1)
+def churn(lab: Lab) -> Found:
+    """Quality where nodes come and go, letters get lost, clocks differ and some lie."""
+    rows = []
+    for name in ("pepper", "dec-fedavg"):
+        for label, network in NETWORKS.items():
+            for clip in (0.0, 1.0) if network.liars else (0.0,):
+                method = given(lab, name, clip=clip)
+                seen = [watched(lab, f"{name}, {label}", method, seed, network) for seed in lab.seeds]
+                told = f"{name}, {label}{', clipped' if clip else ''}"
+                rows.append(Row.of(told, "HR@20", [one.last["HR@20"] for one in seen]))
+    return Found(rows, [side_by_side("HR@20", rows)])
+
+
+def drawn(lines: Mapping[str, tuple[NDArray[np.float64], NDArray[np.float64]]], x: str, y: str) -> Figure:
+    """Draw one line per method, named at its end."""
+    with styled():
+        figure, (axes,) = sheet(3.4)
+        style = looks(list(lines))
+        for name, (xs, ys) in lines.items():
+            axes.plot(xs, ys, color=style[name].colour, linestyle=style[name].dash, linewidth=1.5)
+        axes.set_xlabel(x)
+        axes.set_ylabel(y)
+        ends = [(float(xs[-1]), float(ys[-1])) for xs, ys in lines.values()]
+        name_ends(figure, axes, ends, [(name, style[name].colour) for name in lines])
+    return figure
