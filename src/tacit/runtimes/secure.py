@@ -139,7 +139,7 @@ class SecureSums:
     ) -> Outcome:
         """Run the sum with all its messages, masks, losses and recoveries."""
         care, shapes = self.config, {name: shared[name].shape for name in tables}
-        guards = Guards(n_min=care.n_min, k_min=care.behind_rows, d_min=0, cool_down=0)
+        guards = Guards(n_min=care.n_min, k_min=care.behind_rows, corrupted=care.corrupted, d_min=0, cool_down=0)
         everybody = fates.everybody.tolist()
         devices = {person: Device(Identity.fresh(), guards) for person in everybody}
         digest = hashlib.sha256(b"".join(np.ascontiguousarray(shared[name]).tobytes() for name in sorted(shared)))

@@ -51,7 +51,7 @@ def _planned(n_people: int, n_corrupted: int, n_dropped: int) -> Plan:
             found = _threshold(n_people, degree, n_corrupted, n_dropped)
             if found is not None:
                 return Plan(degree, found)
-    threshold = (n_people - 1 + n_corrupted) // 2 + 1
+    threshold = (n_people - 1 + _cheating(n_people, n_people - 1, n_corrupted)) // 2 + 1
     if threshold > n_people - 1 - n_dropped:
         raise SecureSumError(
             f"No threshold serves {n_people} people of whom {n_corrupted} may cheat and {n_dropped} may drop out.",
@@ -65,10 +65,24 @@ def _threshold(n_people: int, degree: int, n_corrupted: int, n_dropped: int) -> 
     gap = (n_corrupted + n_dropped) / n_people
     if (n_people * gap ** (degree / 2)) ** 2 > UNSAFE:  # two gaps as wide as half a neighbourhood cut the ring
         return None
-    cheating = int(hypergeom.isf(UNSAFE / n_people, n_people - 1, n_corrupted, degree))
+    cheating = _cheating(n_people, degree, n_corrupted)
     missing = int(hypergeom.isf(STUCK / n_people, n_people - 1, n_dropped, degree))
     threshold = (degree + cheating) // 2 + 1
     return threshold if threshold <= degree - missing else None
+
+
+@lru_cache(maxsize=256)
+def _cheating(n_people: int, degree: int, n_corrupted: int) -> int:
+    """Return how many of anybody's neighbours may cheat, but for a chance of UNSAFE."""
+    if degree >= n_people - 1:
+        return n_corrupted
+    return int(hypergeom.isf(UNSAFE / n_people, n_people - 1, n_corrupted, degree))
+
+
+def is_safe(n_people: int, chosen: Plan, corrupted: float) -> bool:
+    """Say whether two halves of a neighbourhood cannot both be enough, if this share of people cheats."""
+    cheating = _cheating(n_people, chosen.degree, math.floor(corrupted * n_people))
+    return 2 * chosen.threshold > chosen.degree + cheating
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,7 @@ from pydantic import Field
 
 from tacit.errors import GuardError, OutOfTurnError
 from tacit.privacy.secure.context import Session
+from tacit.privacy.secure.graph import Plan, is_safe
 from tacit.privacy.secure.wire import MOST_PEOPLE, Reader, Writer
 from tacit.types import Config
 
@@ -32,6 +33,7 @@ class Guards(Config):
     d_min: int | None = Field(
         None, ge=0, description="people by which two sums must differ, if they do; none: a quarter, at least k_min"
     )
+    corrupted: float = Field(0.2, ge=0, lt=1, description="share of people whose help must not let the server lie")
     cool_down: int = Field(5, ge=0, description="rounds to sit out between two")
     most_rounds: int = Field(1000, ge=1, description="rounds in a lifetime, for one task")
 
@@ -53,6 +55,7 @@ class Past:
 class History:
     """What a device remembers of one task from round to round."""
 
+    task: str = ""  # the only one that this memory is of
     latest: tuple[int, int] = (-1, 0)  # round and stage of the last session joined, finished or not
     sums: tuple[Past, ...] = ()
 
@@ -63,7 +66,7 @@ class History:
 
     def joined(self, session: Session) -> History:
         """Remember that a session was joined: it, and any before it, cannot be joined again."""
-        return replace(self, latest=(session.terms.round, session.terms.stage))
+        return replace(self, task=session.terms.task, latest=(session.terms.round, session.terms.stage))
 
     def summed(self, session: Session, survivors: Iterable[int]) -> History:
         """Remember who was in a sum."""
@@ -72,7 +75,9 @@ class History:
 
     def encode(self) -> bytes:
         """Return it for the journal."""
-        writer = Writer().number(self.latest[0] + 1, 8).number(self.latest[1], 1).number(len(self.sums), 4)
+        writer = (
+            Writer().text(self.task).number(self.latest[0] + 1, 8).number(self.latest[1], 1).number(len(self.sums), 4)
+        )
         for past in self.sums:
             writer.number(past.round, 8).number(past.stage, 1).block(b"".join(sorted(past.people)))
         return writer.done()
@@ -81,14 +86,14 @@ class History:
     def decode(cls, data: bytes) -> History:
         """Read it from the journal."""
         reader = Reader(data, "A history")
-        latest = reader.number(8) - 1, reader.number(1)
+        task, latest = reader.text(), (reader.number(8) - 1, reader.number(1))
         sums = []
         for _ in range(reader.number(4, MOST_SUMS)):
             number, stage, people = reader.number(8), reader.number(1), reader.block(MOST_PEOPLE * NAME_BYTES)
             names = (people[start : start + NAME_BYTES] for start in range(0, len(people), NAME_BYTES))
             sums.append(Past(number, stage, frozenset(names)))
         reader.end()
-        return cls(latest, tuple(sums))
+        return cls(task, latest, tuple(sums))
 
 
 def names_of(session: Session, people: Iterable[int]) -> frozenset[bytes]:
@@ -100,6 +105,8 @@ def names_of(session: Session, people: Iterable[int]) -> frozenset[bytes]:
 def check_invitation(guards: Guards, history: History, session: Session) -> None:
     """Refuse an invitation that asks for too little care, comes too soon, or is over."""
     terms = session.terms
+    if history.task not in ("", terms.task):
+        raise OutOfTurnError(f"This device's memory is of '{history.task}', not of '{terms.task}': each has its own.")
     if (terms.round, terms.stage) <= history.latest:
         raise OutOfTurnError(
             f"Round {terms.round}, stage {terms.stage} of '{terms.task}' has been joined before, or a later one has."
@@ -108,6 +115,11 @@ def check_invitation(guards: Guards, history: History, session: Session) -> None
         raise GuardError(
             f"The server asks for sums of {terms.n_min} people and rows of {terms.k_min}; this device wants at least "
             f"{guards.n_min} and {guards.k_min}."
+        )
+    if not is_safe(session.n_people, Plan(terms.degree, terms.threshold), guards.corrupted):
+        raise GuardError(
+            f"With a threshold of {terms.threshold} among {terms.degree} neighbours, a server that {guards.corrupted:.0%} "
+            "of people help could tell two stories."
         )
     others = history.rounds - {terms.round}
     if len(others) >= guards.most_rounds:

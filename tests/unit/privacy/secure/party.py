@@ -20,7 +20,7 @@ from tacit.privacy.secure.rehearsal import _answer
 from tacit.privacy.secure.server import Server, Stand
 from tacit.updates import Ring
 
-EASY = Guards(n_min=2, k_min=1, cool_down=0, d_min=0)
+EASY = Guards(n_min=2, k_min=1, cool_down=0, d_min=0, corrupted=0)
 SHAPES = {"items": (3, 2), "layers": (1, 2)}
 PHASES = (Stand.ADVERTS, Stand.SHARES, Stand.VECTORS, Stand.CONFIRMATIONS, Stand.UNMASKINGS)
 

@@ -19,7 +19,7 @@ from tacit.privacy.secure.messages import Invitation
 from tacit.privacy.secure.rehearsal import rehearse
 from tacit.privacy.secure.server import Server, Stand
 
-LOOSE = Guards(n_min=2, k_min=1, cool_down=0, d_min=0)
+LOOSE = Guards(n_min=2, k_min=1, cool_down=0, d_min=0, corrupted=0)
 
 
 def session(identities: list[bytes], number: int = 1) -> Session:
@@ -51,7 +51,7 @@ def test_nearly_the_same_people_are_refused_the_same_and_others_are_not() -> Non
 
 def test_a_server_that_pretends_that_one_dropped_out_is_refused() -> None:
     """The cohort is the same as before, but the sum is to lack one person."""
-    party = Party.of(8, guards=Guards(n_min=2, k_min=1, cool_down=0)).run()
+    party = Party.of(8, guards=Guards(n_min=2, k_min=1, cool_down=0, corrupted=0)).run()
     again = party.again(round=2).run(Stand.VECTORS)
     again.step(gone=[7])
     with pytest.raises(GuardError, match="differ from those of round 1 by 1"):
@@ -59,7 +59,7 @@ def test_a_server_that_pretends_that_one_dropped_out_is_refused() -> None:
 
 
 def test_cool_down_minimum_and_lifetime() -> None:
-    strict = Guards(n_min=5, k_min=2, cool_down=5, most_rounds=2, d_min=0)
+    strict = Guards(n_min=5, k_min=2, cool_down=5, most_rounds=2, d_min=0, corrupted=0)
     with pytest.raises(GuardError, match="wants at least 5 and 2"):
         Party.of(6, guards=strict).answer(0)
     party = Party.of(6, guards=strict.model_copy(update={"n_min": 2, "k_min": 1})).run()
@@ -68,6 +68,18 @@ def test_cool_down_minimum_and_lifetime() -> None:
     party.again(round=7).run()
     with pytest.raises(GuardError, match="2 rounds"):
         party.again(round=100).answer(0)
+
+
+def test_a_threshold_that_a_few_cheats_could_meet_twice_is_refused() -> None:
+    with pytest.raises(GuardError, match="two stories"):
+        Party.of(20, guards=Guards(n_min=2, k_min=1, corrupted=0.2), threshold=11).answer(0)
+    Party.of(20, guards=Guards(n_min=2, k_min=1, corrupted=0.2), threshold=12).answer(0)
+
+
+def test_a_memory_is_of_one_task() -> None:
+    party = Party.of(3).run()
+    with pytest.raises(OutOfTurnError, match="memory is of 'test', not of 'other'"):
+        party.again(task="other", round=9).answer(0)
 
 
 def test_rounds_only_go_forward() -> None:
@@ -79,7 +91,7 @@ def test_rounds_only_go_forward() -> None:
 
 
 def test_rows_are_not_sent_uncounted_nor_after_too_many_were_lost() -> None:
-    guards = Guards(n_min=2, k_min=2, cool_down=0, d_min=0)
+    guards = Guards(n_min=2, k_min=2, cool_down=0, d_min=0, corrupted=0)
     shapes = {"items": (3, 2)}
     with pytest.raises(GuardError, match="not helped to count"):
         Party.of(4, guards=guards, k_min=2).answer(0)
@@ -94,7 +106,7 @@ def test_rows_are_not_sent_uncounted_nor_after_too_many_were_lost() -> None:
 
 
 def test_the_second_stage_is_for_those_of_the_first() -> None:
-    guards = Guards(n_min=2, k_min=2, cool_down=0, d_min=0)
+    guards = Guards(n_min=2, k_min=2, cool_down=0, d_min=0, corrupted=0)
     counted = Party.of(4, guards=guards, k_min=2, stage=1, layout=people_layout({"items": (3, 2)}, 4)).run()
     stranger = Device(Identity.fresh(), guards)
     server = Server.start(

@@ -193,7 +193,7 @@ from tacit.privacy.secure.journal import File
 from tacit.privacy.secure.masks import Vector
 
 folder = Path(sys.argv[1])
-guards = Guards(n_min=2, k_min=1, cool_down=0, d_min=0)
+guards = Guards(n_min=2, k_min=1, cool_down=0, d_min=0, corrupted=0)
 device = Device(Identity.load(folder / "identity"), guards, File(folder / "journal"))
 print(device.identity.public.hex(), int(device.phase), device.last_answer.hex(), flush=True)
 for line in sys.stdin:

@@ -37,7 +37,7 @@ def test_no_earlier_message_is_taken_by_a_server_of_a_later_round_or_another_tas
 ) -> None:
     party, _, sent = earlier
     for later in ({"round": 2}, {"task": "another", "round": 3}, {"model": b"\1" * 32, "round": 4}):
-        new = party.again(**later)
+        new = Party.of(4, identities=[device.identity for device in party.devices], **later)
         for _ in PHASES:
             for phase in PHASES:
                 for message in sent[phase].values():
