@@ -118,8 +118,8 @@ def check_invitation(guards: Guards, history: History, session: Session) -> None
         )
     if not is_safe(session.n_people, Plan(terms.degree, terms.threshold), guards.corrupted):
         raise GuardError(
-            f"With a threshold of {terms.threshold} among {terms.degree} neighbours, a server that {guards.corrupted:.0%} "
-            "of people help could tell two stories."
+            f"With a threshold of {terms.threshold} among {terms.degree} neighbours, a server helped by "
+            f"{guards.corrupted:.0%} of people could tell two stories."
         )
     others = history.rounds - {terms.round}
     if len(others) >= guards.most_rounds:
