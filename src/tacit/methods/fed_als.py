@@ -20,8 +20,8 @@ from pydantic import Field
 from tacit.kernels.als import solve_rows
 from tacit.kernels.outer import add_repeated, normal_rows
 from tacit.methods import reasons
-from tacit.methods.base import Cohort, Schedule, register
-from tacit.methods.sums import LONG_HISTORY, WARM, decoded, disclosed, distinct, rows_per_client, shared_floats, started
+from tacit.methods.base import Cohort, register
+from tacit.methods.sums import LONG_HISTORY, WARM, BySums, decoded, disclosed, distinct, shared_floats, started
 from tacit.privacy.outbound import row_bytes
 from tacit.random import Key
 from tacit.types import Array, Catalog, Clients, Config, Floats, Model, Reason
@@ -48,23 +48,15 @@ class FedALSConfig(Config):
 
 
 @register("fed-als", FedALSConfig)
-class FedALS:
+class FedALS(BySums):
     """Implicit ALS by sums: people solve themselves, the server solves items from sums of normal equations."""
 
-    uses_features: ClassVar[bool] = False
     tables: ClassVar[tuple[str, ...]] = ("gram", "normal")
     downloads: ClassVar[tuple[str, ...]] = ("items", "item_gram")
 
     def __init__(self, config: FedALSConfig) -> None:
+        super().__init__(config)
         self.config = config
-
-    def schedule(self, clients: Clients) -> Schedule:
-        """Everybody, every round."""
-        return Schedule(self.config.epochs, 1, len(clients))
-
-    def rows_per_client(self, shared: Mapping[str, Array]) -> int:
-        """One for each item of hers, and one more."""
-        return rows_per_client(shared["normal"].shape[1])
 
     def init(self, clients: Clients, catalog: Catalog, key: Key) -> Model:
         """Draw the item vectors, or take those of an earlier run."""

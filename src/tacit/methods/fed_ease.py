@@ -18,15 +18,15 @@ from scipy import linalg
 
 from tacit.errors import MethodError
 from tacit.methods import reasons
-from tacit.methods.base import Cohort, Schedule, register
+from tacit.methods.base import Cohort, register
 from tacit.methods.sums import (
     WARM,
+    BySums,
     OuterSum,
     decoded,
     distinct,
     orthonormal,
     rounding,
-    rows_per_client,
     shared_floats,
     started,
 )
@@ -51,22 +51,14 @@ class FedEASEConfig(Config):
 
 
 @register("fed-ease", FedEASEConfig)
-class FedEASE:
+class FedEASE(BySums):
     """EASE by sums: item-to-item weights from a sketched Gram matrix, in one or two rounds."""
 
-    uses_features: ClassVar[bool] = False
     tables: ClassVar[tuple[str, ...]] = ("sketch",)
 
     def __init__(self, config: FedEASEConfig) -> None:
+        super().__init__(config)
         self.config = config
-
-    def schedule(self, clients: Clients) -> Schedule:
-        """Everybody, every round."""
-        return Schedule(self.config.epochs, 1, len(clients))
-
-    def rows_per_client(self, shared: Mapping[str, Array]) -> int:
-        """One for each item of hers."""
-        return rows_per_client(shared["sketch"].shape[1])
 
     def init(self, clients: Clients, catalog: Catalog, key: Key) -> Model:
         """Draw an orthonormal sketch, or take the directions that an earlier run has found."""

@@ -15,16 +15,16 @@ from pydantic import Field
 
 from tacit.errors import MethodError
 from tacit.methods import reasons
-from tacit.methods.base import Cohort, Schedule, register
+from tacit.methods.base import Cohort, register
 from tacit.methods.sums import (
     WARM,
+    BySums,
     OuterSum,
     decoded,
     distinct,
     earlier,
     orthonormal,
     rounding,
-    rows_per_client,
     shared_floats,
     started,
 )
@@ -51,24 +51,16 @@ class FedSVDConfig(Config):
 
 
 @register("fed-svd", FedSVDConfig)
-class FedSVD:
+class FedSVD(BySums):
     """The singular value decomposition of all histories by sums: exact, in a few rounds, strangers fold in."""
 
-    uses_features: ClassVar[bool] = False
     tables: ClassVar[tuple[str, ...]] = ("basis",)
     downloads: ClassVar[tuple[str, ...]] = ("basis", "weights")
 
     def __init__(self, config: FedSVDConfig) -> None:
+        super().__init__(config)
         self.config = config
         self.outer = OuterSum("basis", config.person_weight)
-
-    def schedule(self, clients: Clients) -> Schedule:
-        """Everybody, every round."""
-        return Schedule(self.config.epochs, 1, len(clients))
-
-    def rows_per_client(self, shared: Mapping[str, Array]) -> int:
-        """One for each item of hers."""
-        return rows_per_client(shared["basis"].shape[1])
 
     def init(self, clients: Clients, catalog: Catalog, key: Key) -> Model:
         """Draw a random basis, or take that of an earlier run; the weights of items are learnt from the first sum."""

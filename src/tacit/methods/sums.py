@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import ClassVar, Protocol
 
 import numpy as np
 import polars as pl
@@ -17,7 +18,7 @@ from numpy.typing import NDArray
 
 from tacit.errors import MethodError
 from tacit.kernels.outer import add_item_rows, item_rows, person_sums
-from tacit.methods.base import Cohort
+from tacit.methods.base import Cohort, Schedule
 from tacit.privacy.disclosure import Disclosure
 from tacit.privacy.outbound import row_bytes
 from tacit.random import Key
@@ -55,9 +56,31 @@ def disclosed(clients: Clients, disclosure: Disclosure | None, key: Key) -> Clie
     return clients if kept.all() else narrowed(clients, kept)
 
 
-def rows_per_client(width: int) -> int:
-    """Return the usual number of rows, more where they are wide."""
-    return _ROWS * max(1, width // _ROWS)
+class HasRounds(Protocol):
+    """Options of a method by sums."""
+
+    @property
+    def epochs(self) -> int:
+        """Rounds; everybody is asked in each."""
+        ...
+
+
+class BySums:
+    """What methods by sums do alike: in every round everybody sends a row for each item of hers."""
+
+    uses_features: ClassVar[bool] = False
+    tables: ClassVar[tuple[str, ...]]  # the last one has the rows of items
+
+    def __init__(self, config: HasRounds) -> None:
+        self._rounds = config.epochs
+
+    def schedule(self, clients: Clients) -> Schedule:
+        """Everybody, every round."""
+        return Schedule(self._rounds, 1, len(clients))
+
+    def rows_per_client(self, shared: Mapping[str, Array]) -> int:
+        """Return the usual number of rows, more where they are wide."""
+        return _ROWS * max(1, int(shared[self.tables[-1]].shape[1]) // _ROWS)
 
 
 def decoded(sums: NDArray[np.int64], ring: Ring) -> NDArray[np.float64]:

@@ -19,7 +19,6 @@ from tacit.experiments import Attempt, check_leak
 from tacit.methods.base import Federated, methods
 from tacit.random import Key
 from tacit.report.canvas import plain_numbers, sheet, styled
-from tacit.report.labels import name_ends
 from tacit.report.marks import SOFT, looks
 from tacit.reproduce.base import Found, reproduction
 from tacit.reproduce.lab import Lab
@@ -44,11 +43,11 @@ ONE_SEED = ("fed-gmf",)  # hundreds of rounds
 
 Grid = Mapping[str, Sequence[Any]]
 SEARCHED: dict[str, tuple[dict[str, Any], Grid, int]] = {  # method, values, passes between looks at validation
-    "ease": ({}, {"reg": (50, 100, 200, 300, 500, 1000)}, 0),
+    "ease": ({}, {"reg": (50, 100, 200, 300, 500, 1000, 2000, 4000)}, 0),
     "als": ({"epochs": 15}, {"factors": (16, 64), "alpha": (2.0, 10.0), "reg": (10.0, 40.0)}, 5),
-    "fed-svd": ({"epochs": 6}, {"factors": (16, 32, 64), "item_weight": (0.0, 0.25, 0.5)}, 1),
-    "fed-als": ({"epochs": 10}, {"factors": (8, 16), "alpha": (2.0, 10.0), "reg": (10.0, 40.0)}, 1),
-    "fed-ease": ({"epochs": 2}, {"sketch": (64, 128, 256), "reg": (50, 100, 300, 500, 1000)}, 1),
+    "fed-svd": ({"epochs": 6}, {"factors": (16, 24, 32, 48, 64, 96), "item_weight": (0.0, 0.15, 0.25, 0.35, 0.5)}, 1),
+    "fed-als": ({"epochs": 10}, {"factors": (16, 32), "alpha": (2.0, 5.0, 10.0), "reg": (10.0, 20.0, 40.0)}, 1),
+    "fed-ease": ({"epochs": 4}, {"sketch": (128, 256), "reg": (100, 300, 500, 1000, 2000, 4000)}, 1),
     "fpl": ({"preset": "pFPL+", "epochs": 200}, {"factors": (20, 50), "learning_rate": (0.005, 0.05)}, 10),
 }
 QUICK: dict[str, dict[str, Any]] = {
@@ -280,20 +279,19 @@ def _notes(lab: Lab, federated: Sequence[Measured]) -> list[str]:
 
 
 def _drawn(federated: Sequence[Measured], measured: Sequence[Measured]) -> Figure:
-    """Draw quality against bytes per person; every mark is a round that was looked at."""
+    """Draw quality against bytes per person from Most Popular on; every mark is a round that was looked at."""
     with styled():
-        figure, (axes,) = sheet(3.8)
+        figure, (axes,) = sheet(4.2)
         marks = looks([one.name for one in federated])
-        ends, named = [], []
         for one in federated:
             xs = [(point.up + point.down) / 1e6 for point in one.lines[0]]
-            ys = [one.mean(i, PRIMARY) for i in range(len(xs))]
-            axes.plot(xs, ys, **marks[one.name].line)
             rounds = one.last().rounds
-            ends.append((xs[-1], ys[-1]))
-            named.append((f"{one.name}, {rounds} round{'s' if rounds > 1 else ''}", marks[one.name].colour))
+            label = f"{one.name}, {rounds} round{'s' if rounds > 1 else ''}"
+            axes.plot(xs, [one.mean(i, PRIMARY) for i in range(len(xs))], label=label, **marks[one.name].line)
         levels = {one.name: one.mean(-1, PRIMARY) for one in measured if one.twin is None}
-        low, high = axes.get_ylim()
+        high = max(axes.get_ylim()[1], max(levels.values()) * 1.02)
+        low = min(levels.values()) - 0.05 * (high - min(levels.values()))  # early rounds of some lie below: clipped
+        axes.set_ylim(low, high)
         above = np.inf
         for name, level in sorted(levels.items(), key=lambda pair: -pair[1]):
             axes.axhline(level, color=SOFT, linewidth=1, linestyle=(0, (2, 2)))
@@ -305,7 +303,7 @@ def _drawn(federated: Sequence[Measured], measured: Sequence[Measured]) -> Figur
         plain_numbers(axes.xaxis)
         axes.set_xlabel("MB per person, sent and received (log scale)")
         axes.set_ylabel(PRIMARY)
-        name_ends(figure, axes, ends, named)
+        figure.legend(loc="outside lower center", ncols=2)
         figure.draw_without_rendering()
         figure.set_layout_engine("none")  # the layout is found once and kept for every format
         return figure
