@@ -15,6 +15,7 @@ from tacit.methods.base import Schedule
 from tacit.protocols.rounds import RoundsConfig, attendance
 from tacit.random import Key
 from tacit.runtimes.federation import Federation
+from tacit.runtimes.secure import SecureConfig
 from tacit.runtimes.simulation import simulate
 from tacit.types import Catalog, Clients, Labels, Model, Vocabulary, offsets
 from tacit.updates import Ring
@@ -46,17 +47,20 @@ def founded(method: str, catalog: Catalog, ring: Ring | None = None) -> Federati
 
 
 def simulated(
-    federation: Federation, clients: Clients, catalog: Catalog, rounds: int, rules: RoundsConfig | None = None
+    federation: Federation,
+    clients: Clients,
+    catalog: Catalog,
+    rounds: int,
+    rules: RoundsConfig | None = None,
+    secure: SecureConfig | None = None,
 ) -> Model:
     """The simulator's model after some rounds; everybody discloses with the same pi."""
     length = {"rounds": rounds} if federation.method == "fpl" else {"epochs": rounds}
     method = federation.model_copy(update={"options": federation.options | length}).model_copy()
     built = Federation(**method.model_dump()).built
     stages = [Sharing(pi=PI).stage(len(clients) - 1, catalog)]
-    found = list(
-        simulate(built, stages, federation.ring, clients, catalog, Key(SEED).child("learn"), rounds=rules, plainly=True)
-    )
-    return found[-1]
+    where = stages, federation.ring, clients, catalog, Key(SEED).child("learn")
+    return list(simulate(built, *where, rounds=rules, secure=secure, plainly=True))[-1]
 
 
 def who_answers(clients: Clients, rules: RoundsConfig, number: int) -> set[int]:

@@ -23,6 +23,7 @@ from tacit.coordinator import Coordinator, Journal, RoundRules
 from tacit.device import Device, Sharing
 from tacit.device.history import Entry
 from tacit.errors import FieldError
+from tacit.privacy.secure import Guards
 
 pytest.importorskip("flwr", reason="the field needs Flower")
 from tacit.field.certificates import Certificates, own_certificates
@@ -33,6 +34,8 @@ from tacit.field.supernode import SuperNode
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # Flower and its servers warn of their own doings
 ROUNDS = 3
+MASKED = "fpl under masks"
+BOLD = Guards(n_min=3, k_min=1, d_min=0, cool_down=0)
 NODES = Path(__file__).parent / "nodes.py"
 
 
@@ -81,7 +84,8 @@ class Field:
     """A coordinator in this process, devices in others."""
 
     def __init__(self, folder: Path, method: str, people: int = 4) -> None:
-        self.folder = folder
+        self.folder, self.is_masked = folder, method == MASKED
+        method = "fpl" if self.is_masked else method
         self.clients, self.catalog = town(people)
         self.federation = founded(method, self.catalog)
         self.journal = journal_of(folder, self.federation, self.catalog)
@@ -100,13 +104,14 @@ class Field:
     def enrol(self, person: int) -> None:
         with Device.create(self.path(person), PASSPHRASE, cost=CHEAP, seed=SEED, lane=person) as device:
             accept(device, Invitation.parsed(self.invitation().line()))
-            device.share(Sharing(pi=PI))
+            device.share(Sharing(pi=PI, masked_only=self.is_masked, guards=BOLD))
             device.history.add(
                 [Entry(self.catalog.item_ids[int(item)]) for item in self.clients.of(person)], self.catalog
             )
 
     def run(self, rounds: int, **rules: object) -> Coordinator:
-        given = {"rounds": rounds, "patience": 60, "deadline": 60, **rules}
+        secure = {"n_min": 3, "two_stage": False, "corrupted": 0.0} if self.is_masked else None
+        given = {"rounds": rounds, "patience": 60, "deadline": 60, "secure": secure, **rules}
         coordinator = Coordinator(self.journal, RoundRules.checked(given, "rules"), self.link)
         coordinator.run()
         return coordinator
@@ -125,7 +130,7 @@ def field(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Field]:
     made.close()
 
 
-@pytest.mark.parametrize("field", ["fpl", "fed-gmf"], indirect=True)
+@pytest.mark.parametrize("field", ["fpl", "fed-gmf", MASKED], indirect=True)
 def test_processes_over_tls_make_what_the_simulator_makes(field: Field, nodes: Nodes) -> None:
     pids = [nodes.start(field.path(person)) for person in range(len(field.clients))]
     coordinator = field.run(ROUNDS, quorum=len(field.clients))

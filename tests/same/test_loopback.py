@@ -31,9 +31,10 @@ class Field:
         self.journal = journal_of(folder, self.federation, self.catalog)
         self.devices: dict[int, Device] = {}
         for person in range(len(self.clients)):
-            number = self.journal.add(bytes([person]))
+            device = device_of(folder, self.clients, person, self.catalog, self.journal.welcome)
+            number = self.journal.add(bytes([person]), device.identity)
             assert number == person + 1
-            self.devices[number] = device_of(folder, self.clients, person, self.catalog, self.journal.welcome)
+            self.devices[number] = device
 
     def people(self) -> dict[int, Device]:
         return {number - 1: device for number, device in self.devices.items()}

@@ -169,6 +169,10 @@ def share(
     pi: Annotated[float | None, typer.Option(min=0, max=1, help="How often a row about what you did leaves.")] = None,
     never: Annotated[list[str], typer.Option(help="An item or a category that never leaves.")] = [],  # noqa: B006
     again: Annotated[list[str], typer.Option(help="Take an item or a category off the never list.")] = [],  # noqa: B006
+    masked_only: Annotated[
+        bool | None, typer.Option("--masked-only/--also-readable", help="Take part in secure sums only.")
+    ] = None,
+    least: Annotated[int | None, typer.Option(min=2, help="People that a secure sum must have, at least.")] = None,
     as_json: Json = False,
 ) -> None:
     """Decide what may leave, from the next message on; without options, show it."""
@@ -190,6 +194,8 @@ def share(
                 "pi": sharing.pi if pi is None else pi,
                 "never_items": tuple(sorted(items, key=str)),
                 "never_categories": tuple(sorted(categories)),
+                "masked_only": sharing.masked_only if masked_only is None else masked_only,
+                "guards": sharing.guards if least is None else sharing.guards.model_copy(update={"n_min": least}),
             }
         )
         if settled != sharing:
@@ -199,6 +205,8 @@ def share(
     shell.screen.say(
         f"Never: {', '.join(map(str, (*settled.never_items, *settled.never_categories))) or 'nothing named'}"
     )
+    masks = "only under masks" if settled.masked_only else "under masks, or readable where the federation has none"
+    shell.screen.say(f"Sent {masks}; a secure sum must have {settled.guards.n_min} people.")
     shell.screen.say("Paused: nothing leaves." if settled.paused else "Not paused.")
     shell.screen.say("This is control, not a guarantee: over many rounds a reader can still guess.")
 

@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import closing
-from typing import Protocol
 
 import numpy as np
 
+from tacit.coordinator.carrier import Carrier
 from tacit.coordinator.config import RoundRules
 from tacit.coordinator.journal import Enrolled, Journal, Round
+from tacit.coordinator.masked import Heard, MaskedRound
 from tacit.errors import DivergedError, FieldError, WireError
 from tacit.protocols.federated import applied
 from tacit.protocols.robust import combined, dealt
@@ -29,22 +30,6 @@ from tacit.updates import Outgoing, Total
 
 log = logging.getLogger("tacit.coordinator")
 WAIT = 0.2  # seconds between looks at who is there
-
-
-class Carrier(Protocol):
-    """What brings messages to devices and their answers back."""
-
-    def present(self) -> frozenset[int]:
-        """Return the numbers of the devices that can be asked now."""
-        ...
-
-    def ask(self, requests: Mapping[int, bytes], seconds: float) -> Generator[tuple[int, bytes]]:
-        """Yield (device, answer) as answers come, until all have or time is up; closing it calls the others off."""
-        ...
-
-    def tell(self, messages: Mapping[int, bytes], seconds: float) -> None:
-        """Send what needs no answer; return when all have it or time is up."""
-        ...
 
 
 class Coordinator:
@@ -70,38 +55,64 @@ class Coordinator:
     def round(self) -> Round:
         """Run one round."""
         number, members = self.journal.next_round, self._quorum()
+        if self.rules.secure is not None and number == self.journal.begun:  # it was killed in the middle of a sum
+            happened = Round(number, "abandoned", 0, 0, 0, 0, 0, 0, 0.0)
+            self.journal.abandon(happened)
+            log.info("round given up", extra={"fields": {"round": number}})
+            return happened
         asked, wanted = self._asked(number, members)
         started = self._clock()
-        requests = self._requests(number, [members[at] for at in asked], learn=True)
+        devices = [members[at] for at in asked]
+        requests = self._requests(number, devices, learn=True)
         log.info("round begins", extra={"fields": {"round": number, "asked": len(requests), "wanted": wanted}})
-        answers: dict[int, Outgoing] = {}
-        size_up, refused = 0, 0
+        heard = self._plain(number, requests, wanted) if self.rules.secure is None else self._masked(number, devices)
+        lost = max(0, len(requests) - len(heard.counted) - heard.refused)
+        counts = len(requests), len(heard.counted), heard.refused, lost, heard.bytes_up, heard.bytes_down
+        if not heard.totals or len(heard.counted) < self.rules.minimum:
+            happened = Round(number, "abandoned", *counts, self._clock() - started)
+            self.journal.abandon(happened)
+        else:
+            shared = self._applied(number, heard.totals)
+            happened = Round(number, "finished", *counts, self._clock() - started)
+            self.journal.finish(happened, shared, heard.counted)
+            self.shared = shared
+        log.info("round ends", extra={"fields": vars(happened)})
+        return happened
+
+    def _plain(self, number: int, requests: Mapping[int, bytes], wanted: int) -> Heard:
+        """Ask in the clear; the first answers count."""
+        heard, answers = Heard(bytes_down=sum(len(content) for content in requests.values())), dict[int, Outgoing]()
         with closing(self.carrier.ask(requests, self.rules.deadline)) as arriving:
             for device, content in arriving:
-                size_up += len(content)
+                heard.bytes_up += len(content)
                 if device not in requests or device in answers:
-                    refused += 1
+                    heard.refused += 1
                     continue
                 try:
                     answers[device] = read_update(self.federation, number, content, self._shapes, device)
                 except WireError as error:
-                    refused += 1
+                    heard.refused += 1
                     log.warning("answer refused", extra={"fields": {"round": number, "why": error.message}})
                 if len(answers) == wanted:
                     break
-        lost = len(requests) - len(answers) - refused
-        size_down = sum(len(content) for content in requests.values())
-        counts = len(requests), len(answers), refused, max(0, lost), size_up, size_down
-        if len(answers) < self.rules.minimum:
-            happened = Round(number, "abandoned", *counts, self._clock() - started)
-            self.journal.abandon(happened)
-        else:
-            shared = self._applied(number, answers)
-            happened = Round(number, "finished", *counts, self._clock() - started)
-            self.journal.finish(happened, shared, answers)
-            self.shared = shared
-        log.info("round ends", extra={"fields": vars(happened)})
-        return happened
+        heard.counted = sorted(answers)
+        robust, order = self.rules.robust, np.array(heard.counted, np.int64)
+        groups = [order] if robust is None or not answers else dealt(order, robust, self._key.child("groups", number))
+        for group in groups:
+            total = Total.zero(self._shapes)
+            for device in group:
+                total.add(answers[int(device)])
+            heard.totals.append(total)
+        return heard
+
+    def _masked(self, number: int, devices: list[Enrolled]) -> Heard:
+        """Ask for a sum under masks."""
+        care = self.rules.secure
+        assert care is not None
+        requests = self._requests(number, devices, learn=True)
+        self.journal.begin(number)
+        rules = care, self.carrier, self.rules.deadline
+        return MaskedRound(self.federation, *rules, self._shapes, number).run(devices, requests)
 
     def distribute(self) -> None:
         """Give the model to all devices that are there."""
@@ -146,17 +157,8 @@ class Coordinator:
             written[counted] = write_request(self.federation, Request(number, sent, learn, counted))
         return {device.number: written[device.counted] for device in devices}
 
-    def _applied(self, number: int, answers: Mapping[int, Outgoing]) -> dict[str, Array]:
-        robust = self.rules.robust
-        order = np.array(sorted(answers))
-        groups = [order] if robust is None else dealt(order, robust, self._key.child("groups", number))
-        totals = []
-        for group in groups:
-            total = Total.zero(self._shapes)
-            for device in group:
-                total.add(answers[int(device)])
-            totals.append(total)
-        total = totals[0] if robust is None else combined(totals, robust)
+    def _applied(self, number: int, totals: list[Total]) -> dict[str, Array]:
+        total = totals[0] if self.rules.robust is None else combined(totals, self.rules.robust)
         with one_blas_thread():
             shared = dict(applied(self.federation.built, self.federation.ring, self.shared, total))
         for name in self._shapes:

@@ -33,6 +33,7 @@ MIGRATIONS = (
         seconds REAL NOT NULL
     );
     """,
+    "ALTER TABLE devices ADD COLUMN identity BLOB NOT NULL DEFAULT x'';",
 )
 FILE = Kind(0x54434A4E, "a coordinator's journal", MIGRATIONS, StorageError, "Restore a copy of it.")
 KEPT_MODELS = 3
@@ -61,6 +62,7 @@ class Enrolled:
     key: bytes  # its public key, as the carrier knows it
     counted: int  # the last round in which its answer was added
     revoked: bool
+    identity: bytes  # its public key in secure sums
 
 
 class Journal:
@@ -156,6 +158,17 @@ class Journal:
             changes = [(happened.number, number) for number in counted]
             self._connection.executemany("UPDATE devices SET counted = ? WHERE number = ?", changes)
 
+    def begin(self, number: int) -> None:
+        """Note that a secure sum has begun: its round cannot be asked for again, also after a crash."""
+        with self._transaction():
+            self._connection.execute("INSERT OR REPLACE INTO facts VALUES ('begun', ?)", (str(number).encode(),))
+
+    @property
+    def begun(self) -> int:
+        """The last round whose secure sum was begun, -1 before the first."""
+        found = self._connection.execute("SELECT value FROM facts WHERE name = 'begun'").fetchone()
+        return -1 if found is None else int(found[0])
+
     def abandon(self, happened: Round) -> None:
         """Close a round that too few answered: nothing was added."""
         with self._transaction():
@@ -170,8 +183,12 @@ class Journal:
     def devices(self) -> list[Enrolled]:
         """Return all devices that were ever enrolled."""
         with FILE.complaints(self.path):
-            found = self._connection.execute("SELECT number, key, counted, revoked FROM devices ORDER BY number")
-            return [Enrolled(number, key, counted, bool(revoked)) for number, key, counted, revoked in found]
+            found = self._connection.execute(
+                "SELECT number, key, counted, revoked, identity FROM devices ORDER BY number"
+            )
+            return [
+                Enrolled(number, key, counted, bool(off), identity) for number, key, counted, off, identity in found
+            ]
 
     def invite(self, expires: int) -> str:
         """Make a word that enrols one device, once, until `expires` (unix seconds)."""
@@ -180,7 +197,7 @@ class Journal:
             self._connection.execute("INSERT INTO invitations VALUES (?, ?)", (digest_of(word.encode()), expires))
         return word
 
-    def enrol(self, word: str, key: bytes, now: int) -> int | None:
+    def enrol(self, word: str, key: bytes, now: int, identity: bytes = b"") -> int | None:
         """Enrol a device by its invitation; none if the word is wrong, used or expired. Twice with one key is fine."""
         with self._transaction():
             known = self._connection.execute("SELECT number, revoked FROM devices WHERE key = ?", (key,)).fetchone()
@@ -191,11 +208,12 @@ class Journal:
             )
             if spent.rowcount != 1:
                 return None
-            return self.add(key)
+            return self.add(key, identity)
 
-    def add(self, key: bytes) -> int:
-        """Enrol a device whose key is at hand; return its number."""
-        return int(self._connection.execute("INSERT INTO devices (key) VALUES (?)", (key,)).lastrowid or 0)
+    def add(self, key: bytes, identity: bytes = b"") -> int:
+        """Enrol a device whose keys are at hand; return its number."""
+        added = self._connection.execute("INSERT INTO devices (key, identity) VALUES (?, ?)", (key, identity))
+        return int(added.lastrowid or 0)
 
     def revoke(self, number: int) -> bool:
         """Ask a device no more; say whether there was one."""

@@ -14,8 +14,6 @@ round gone by, or for the last round with another model, is refused.
 from __future__ import annotations
 
 import hashlib
-import json
-import os
 import secrets
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -25,19 +23,21 @@ from typing import Any
 
 import numpy as np
 
+from tacit.device import copies
 from tacit.device.history import History
+from tacit.device.learning import Learnt, first_private, learn_alone
 from tacit.device.ledger import Ledger, Spoken, Upcoming
+from tacit.device.masked import MaskedRounds
 from tacit.device.membership import Answer, Membership
 from tacit.device.settings import Sharing, find_item
 from tacit.device.store import Store
 from tacit.device.vault import Cost
-from tacit.errors import ConsentError, DeviceError, DivergedError, MethodError, WireError
-from tacit.protocols.federated import device_round
+from tacit.errors import ConsentError, DeviceError, MethodError, WireError
+from tacit.privacy.secure import Identity, Stand
 from tacit.random import Key
-from tacit.runtimes.learning import one_blas_thread
 from tacit.runtimes.recommender import Recommendation, Recommender
-from tacit.runtimes.wire import Request, digest_in, write_update
-from tacit.types import Array, Catalog, Clients, Label, Model, Vocabulary
+from tacit.runtimes.wire import Request, digest_in, read_turn, write_turned, write_update
+from tacit.types import Catalog, Label, Model, Vocabulary
 
 Clock = Callable[[], datetime]
 SEED_BITS = 256
@@ -55,6 +55,7 @@ class Device:
         self._store, self._clock = store, clock
         self.history, self.ledger = History(store), Ledger(store)
         self._member = Membership.of(store)
+        self._masked = MaskedRounds(store)
 
     @classmethod
     def create(
@@ -75,6 +76,7 @@ class Device:
         store = Store.create(path, passphrase, cost or Cost())
         with store.transaction():
             store.put_json("root", {"seed": secrets.randbits(SEED_BITS) if seed is None else seed, "lane": lane})
+            store.put("identity", Identity.fresh().secret)
             store.put("sharing", Sharing().model_dump_json().encode())
         return cls(store, clock)
 
@@ -220,42 +222,62 @@ class Device:
             raise WireError("This model is to be kept, not to be answered.", "")
         last = member.answer()
         if last is not None and request.round <= last.round:
-            if request.round == last.round and digest == last.request:
+            if request.round == last.round and digest == last.request and last.content:
                 return last.entry
-            raise WireError(
-                f"Round {request.round} was answered already, or is gone by: the last one was {last.round}.",
-                "Its sender repeats an old message, or asks twice with different models. Nothing was sent.",
-            )
-        rows, answer, moved = self._made(request, sharing, last)
+            raise _gone_by(request.round, last.round)
+        if sharing.masked_only:
+            raise ConsentError("This device sends nothing but under masks.", "The federation asks in the clear.")
+        learnt = learn_alone(member, sharing, request, self.history, *self._root)
+        answer = write_update(member.federation, request.round, learnt.message)
         with self._store.transaction():
             self._refuse_if_left()
             self._refuse_if_silent(self.sharing, sharing)
-            entry = self.ledger.write(self._now(), member.to, request.round, rows, answer, masked=False)
-            member.settle(request.counted)
-            member.keep_learnt(moved)
+            entry = self._note(member, request, learnt, answer, masked=False)
             member.keep_model(content)
             member.keep_answer(Answer(entry, request.round, digest, answer))
         return entry
 
-    def _made(
-        self, request: Request, sharing: Sharing, last: Answer | None
-    ) -> tuple[Spoken, bytes, Mapping[str, Array]]:
-        """Learn from a model; return what the message speaks of, the message, and her part of the model after it."""
-        (key, lane), member, federation = self._root, self._joined, self._joined.federation
-        clients = self.history.clients(lane, member.catalog)
-        if not len(clients.items):
-            raise ConsentError("There is nothing to learn from: the history is empty.", "Add to it first.")
-        counts = last is not None and last.round == request.counted
-        before = (member.learnt() if counts else member.private()) or self._first_private(clients, key)
-        stages = (sharing.stage(lane, member.catalog), *federation.stages)
-        with one_blas_thread():
-            message, moved = device_round(
-                federation.built, stages, federation.ring, request.shared, before, clients, key, request.round
-            )
-        if len(message.withheld):
-            raise DivergedError("What was learnt does not fit the ring; nothing is sent.", "The model has run away.")
-        shapes = {name: request.shared[name].shape for name in federation.built.tables}
-        return Spoken.of(message, shapes, member.catalog), write_update(federation, request.round, message), moved
+    def turn(self, content: bytes) -> tuple[bytes, int | None]:
+        """Take one turn in a secure sum; return the bytes to send now and, where they hold what was learnt, the entry.
+
+        Everything is on disk, and the ledger says that it may have left, when this returns. The same turn again, also
+        after a crash, gives the same bytes.
+        """
+        member, sharing = self._joined, self.sharing
+        self._refuse_if_silent(sharing)
+        turn = read_turn(member.federation, content)
+        again = self._masked.said(content)
+        if again is not None:
+            with self._store.transaction():
+                self._refuse_if_left()
+                self._refuse_if_silent(self.sharing)
+                if again[1] is not None:
+                    self.ledger.mark(again[1], "releasing", self._now())
+            return again
+        request, learnt, entry = None, None, None
+        if turn.phase == Stand.ADVERTS and turn.request:
+            request, last = member.read(turn.request), member.answer()
+            if not request.learn or request.round != turn.round:
+                raise WireError("A secure sum was opened with a model that belongs to another round.", "")
+            if last is not None and request.round <= last.round:
+                raise _gone_by(request.round, last.round)
+        elif turn.phase == Stand.VECTORS:
+            request = member.read(self._masked.opening(turn.round))
+            learnt = learn_alone(member, sharing, request, self.history, *self._root)
+        with self._store.transaction(), self._masked.careful():
+            self._refuse_if_left()
+            self._refuse_if_silent(self.sharing, sharing)
+            message = None if learnt is None else learnt.message
+            body = self._masked.step(member.federation, sharing.guards, turn, message)
+            answer = write_turned(member.federation, turn.round, body)
+            if learnt is not None and request is not None:
+                entry = self._note(member, request, learnt, answer, masked=True)
+                self.ledger.mark(entry, "releasing", self._now())
+                opening = self._masked.opening(turn.round)
+                member.keep_model(opening)
+                member.keep_answer(Answer(entry, turn.round, hashlib.sha256(opening).hexdigest(), b""))
+            self._masked.keep(content, answer, entry)
+        return answer, entry
 
     def upcoming(self) -> Upcoming | None:
         """Return what would leave if she were asked in the round after the last one she knows of; none without a model.
@@ -268,8 +290,24 @@ class Device:
         if model is None or not len(self.history):
             return None
         number = 1 + max(model.round, -1 if answer is None else answer.round)
-        rows, content, _ = self._made(replace(model, round=number), sharing, answer)
-        return Upcoming(number, member.to, rows, len(content))
+        learnt = learn_alone(member, sharing, replace(model, round=number), self.history, *self._root)
+        shapes = {name: model.shared[name].shape for name in member.federation.built.tables}
+        content = write_update(member.federation, number, learnt.message)
+        return Upcoming(number, member.to, Spoken.of(learnt.message, shapes, member.catalog), len(content))
+
+    @property
+    def identity(self) -> bytes:
+        """The public key by which others know this device in secure sums."""
+        return self._masked.identity.public
+
+    def _note(self, member: Membership, request: Request, learnt: Learnt, answer: bytes, *, masked: bool) -> int:
+        """Write the ledger's entry and what was learnt, inside a transaction."""
+        shapes = {name: request.shared[name].shape for name in member.federation.built.tables}
+        rows = Spoken.of(learnt.message, shapes, member.catalog)
+        entry = self.ledger.write(self._now(), member.to, request.round, rows, answer, masked)
+        member.settle(request.counted)
+        member.keep_learnt(learnt.private)
+        return entry
 
     def release(self, entry: int) -> bytes:
         """Return the bytes of a message, to be sent now. From here on the ledger says that it may have left."""
@@ -292,10 +330,6 @@ class Device:
         """Note that a message did not arrive."""
         with self._store.transaction():
             self.ledger.mark(entry, "not sent", self._now(), why)
-
-    def _first_private(self, clients: Clients, key: Key) -> dict[str, Array]:
-        member = self._joined
-        return dict(member.federation.built.init(clients, member.catalog, key.child("init")).private)
 
     def _refuse_if_silent(self, sharing: Sharing, before: Sharing | None = None) -> None:
         if sharing.paused:
@@ -323,7 +357,7 @@ class Device:
         clients = self.history.clients(lane, member.catalog)
         if not len(clients.items):
             raise MethodError("The history is empty: there is nothing to recommend from.", "Add to it first.")
-        private = member.learnt() or member.private() or self._first_private(clients, key)
+        private = member.learnt() or member.private() or first_private(member, clients, key)
         model = Model(last.shared, private)
         hidden = set(self.hidden)
         counter = Recommender(
@@ -348,38 +382,26 @@ class Device:
 
     def readable(self) -> dict[str, Any]:
         """Return all that is hers, in the clear: history, settings, ledger."""
-        member = self._member
-        return {
-            "history": [{"item": e.item, "when": e.when, "value": e.value} for e in self.history.list()],
-            "sharing": self.sharing.model_dump(mode="json"),
-            "hidden": self.hidden,
-            "federation": None if member is None else member.federation.model_dump(mode="json"),
-            "ledger": [release.as_json() for release in self.ledger.list()],
-        }
+        joined = None if self._member is None else self._member.federation.model_dump(mode="json")
+        return copies.readable(self.history, self.sharing, self.hidden, joined, self.ledger)
 
     def export_readable(self, path: Path) -> None:
         """Write all that is hers in the clear, for her eyes."""
-        try:
-            with os.fdopen(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "w", encoding="utf-8") as file:
-                json.dump(self.readable(), file, ensure_ascii=False, indent=1)
-        except FileExistsError:
-            raise DeviceError(f"'{path}' exists already.", "Choose another name.") from None
-        except OSError as error:
-            raise DeviceError(f"'{path}' cannot be written: {error.strerror}.", "Choose another place.") from None
+        copies.write_readable(path, self.readable())
 
     @classmethod
     def import_copy(cls, copy: Path, path: Path, passphrase: str, clock: Clock = system_clock) -> Device:
         """Make a device from an exported copy; one that is already at `path` is never touched."""
-        if path.exists():
-            raise DeviceError(f"There is a device already: '{path}'.", "Erase it first, or choose another --file.")
-        opened = Store.open(copy, passphrase)
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            opened.copy_to(path)
-        finally:
-            opened.close()
+        copies.import_copy(copy, path, passphrase)
         return cls.open(path, passphrase, clock)
 
     def erase(self) -> None:
         """Destroy everything on this device. What was sent before stays with whom it was sent to."""
         self._store.erase()
+
+
+def _gone_by(number: int, last: int) -> WireError:
+    return WireError(
+        f"Round {number} was answered already, or is gone by: the last one was {last}.",
+        "Its sender repeats an old message, or asks twice with different models. Nothing was sent.",
+    )

@@ -14,7 +14,7 @@ from tacit.runtimes.federation import Federation
 from tacit.runtimes.wire import Request, pack, read_request, read_welcome, unpack
 from tacit.types import Array, Catalog
 
-PLACES = ("welcome", "address", "line", "model", "private", "learnt", "outbox")
+PLACES = ("welcome", "address", "line", "model", "private", "learnt", "outbox", "opening", "turn", "turned")
 
 
 @dataclass(frozen=True)

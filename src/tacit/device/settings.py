@@ -9,6 +9,7 @@ from pydantic import Field
 
 from tacit.errors import DataError, DeviceError, nearest
 from tacit.privacy.disclosure import Disclosure, DisclosureConfig
+from tacit.privacy.secure import Guards
 from tacit.random import Key
 from tacit.types import Catalog, Config, Label, Vocabulary
 
@@ -22,6 +23,8 @@ class Sharing(Config):
     coin: Literal["row", "item"] = Field("row", description="one coin per row, or one per item and round")
     never_items: tuple[Label, ...] = Field((), description="items whose positive rows never leave")
     never_categories: tuple[str, ...] = Field((), description="categories whose positive rows never leave")
+    masked_only: bool = Field(False, description="nothing leaves but under the masks of a secure sum")
+    guards: Guards = Field(Guards(), description="what a secure sum must be like before she takes part in it")
     paused: bool = Field(False, description="nothing leaves until she resumes")
 
     def stage(self, lane: int, catalog: Catalog) -> Disclosure:

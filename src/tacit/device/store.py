@@ -33,6 +33,7 @@ MIGRATIONS = (
     CREATE TRIGGER marks_stay BEFORE UPDATE ON marks BEGIN SELECT RAISE(ABORT, 'the ledger is append-only'); END;
     CREATE TRIGGER marks_kept BEFORE DELETE ON marks BEGIN SELECT RAISE(ABORT, 'the ledger is append-only'); END;
     """,
+    "CREATE TABLE turns (row INTEGER PRIMARY KEY AUTOINCREMENT, sealed BLOB NOT NULL);",
 )
 """What made each version of the file from the one before; the table `versions` says which were applied."""
 
@@ -130,7 +131,7 @@ class Store:
         return None if content is None else json.loads(content)
 
     def add(self, table: str, content: Any, entry: int | None = None) -> int:
-        """Append a JSON value to `history`, `ledger` or, for an entry of the ledger, `marks`; return its row."""
+        """Append a JSON value to `history`, `ledger`, `turns` or (with its `entry`) `marks`; return its row."""
         row = 1 + self.last(table)
         sealed = self._vault.seal(json.dumps(content, ensure_ascii=False).encode(), table, row)
         columns: dict[str, Any] = {"row": row, "sealed": sealed} | ({} if entry is None else {"entry": entry})
@@ -159,6 +160,10 @@ class Store:
     def remove(self, row: int) -> None:
         """Take a row of the history away; its bytes are overwritten."""
         self.connection.execute("DELETE FROM history WHERE row = ?", (row,))
+
+    def clear_turns(self) -> None:
+        """Forget the records of secure sums; their bytes are overwritten."""
+        self.connection.execute("DELETE FROM turns")
 
     def change_passphrase(self, passphrase: str, cost: Cost) -> None:
         """Wrap the data key anew; rows stay as they are."""

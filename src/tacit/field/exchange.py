@@ -17,12 +17,18 @@ def respond(device: Device, content: bytes, send: Callable[[bytes], None]) -> st
     if kind == "model":
         device.receive(content)
         return kind
-    entry = device.learn(content)
-    answer = device.release(entry)
+    entry: int | None
+    if kind == "turn":
+        answer, entry = device.turn(content)
+    else:
+        entry = device.learn(content)
+        answer = device.release(entry)
     try:
         send(answer)
     except Exception as error:
-        device.not_sent(entry, type(error).__name__)
+        if entry is not None:
+            device.not_sent(entry, type(error).__name__)
         raise
-    device.sent(entry)
+    if entry is not None:
+        device.sent(entry)
     return kind

@@ -66,16 +66,17 @@ def accept(device: Device, invitation: Invitation) -> Membership:
         device.keep_line(line)
     key = serialization.load_pem_private_key(line["key"].encode(), None)
     public = key.public_key().public_bytes(serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo)
-    return device.join(_enrolled(invitation, public), invitation.address)
+    return device.join(_enrolled(invitation, public, device.identity), invitation.address)
 
 
-def _enrolled(invitation: Invitation, public: bytes) -> bytes:
+def _enrolled(invitation: Invitation, public: bytes, identity: bytes) -> bytes:
     """Show the invitation to the coordinator; return what it welcomes with."""
     try:
         context = ssl.create_default_context(cadata=invitation.roots or None)
     except ssl.SSLError:
         raise FieldError("The certificate in the invitation is damaged.", "Ask for another invitation.") from None
-    asked = {"word": invitation.word, "key": base64.b64encode(public).decode()}
+    keys = {"key": public, "identity": identity}
+    asked = {"word": invitation.word} | {name: base64.b64encode(key).decode() for name, key in keys.items()}
     try:
         with (
             httpx.Client(verify=context, timeout=SECONDS) as client,

@@ -5,6 +5,8 @@
     request   the shared model, and the wish that a device learns from it
     model     the shared model, to be kept; no answer is wanted
     update    rows of one device, sorted, so that their order says nothing about how they came about
+    turn      one message of a secure sum to a device; the first of a round carries the request with it
+    turned    a device's answer to a turn
 
 All numbers are little-endian. Reading a message either gives back exactly what was written, or is a WireError; what
 a length field claims is never allocated before the bytes are there.
@@ -12,6 +14,7 @@ a length field claims is never allocated before the bytes are there.
 
 from __future__ import annotations
 
+import hashlib
 import struct
 import zlib
 from collections.abc import Mapping
@@ -27,8 +30,8 @@ from tacit.types import Array, Catalog
 from tacit.updates import Outgoing, Release, Ring
 
 MAGIC, VERSION = b"TCIT", 1
-WELCOME, REQUEST, MODEL, UPDATE = 1, 2, 3, 4
-KINDS = {WELCOME: "welcome", REQUEST: "request", MODEL: "model", UPDATE: "update"}
+WELCOME, REQUEST, MODEL, UPDATE, TURN, TURNED = 1, 2, 3, 4, 5, 6
+KINDS = {WELCOME: "welcome", REQUEST: "request", MODEL: "model", UPDATE: "update", TURN: "turn", TURNED: "turned"}
 MOST_BYTES = 2**28  # of any message
 MOST_CATALOG = 2**27  # unpacked
 MOST_ARRAYS = 32
@@ -99,6 +102,12 @@ def read_request(federation: Federation, content: bytes) -> Request:
     return Request(number, unpack(body[4:]), kind == REQUEST, counted)
 
 
+def model_in(content: bytes) -> bytes:
+    """Return the hash of the model in a request: of its arrays, for whomever it was written."""
+    _, _, _, body = _opened(content, (REQUEST, MODEL))
+    return hashlib.sha256(body[4:]).digest()
+
+
 def write_update(federation: Federation, number: int, message: Outgoing) -> bytes:
     """Write what one device may send, its rows in the order of their numbers."""
     assert len(message.clients) == 1, "a device speaks for one person"
@@ -139,8 +148,48 @@ def read_update(
     return Outgoing(np.array([person]), tables, release)
 
 
+@dataclass(frozen=True)
+class Turn:
+    """A message of a secure sum to a device: in which phase, what, and with the first one the request itself."""
+
+    round: int
+    phase: int
+    content: bytes
+    request: bytes = b""
+
+
+def write_turn(federation: Federation, turn: Turn) -> bytes:
+    """Write one message of a secure sum to a device."""
+    head = struct.pack("<BI", turn.phase, len(turn.request))
+    return _message(TURN, federation.digest, turn.round, head + turn.request + turn.content)
+
+
+def read_turn(federation: Federation, content: bytes) -> Turn:
+    """Read one message of a secure sum to a device; the sum's own machine judges what is in it."""
+    _, digest, number, body = _opened(content, (TURN,))
+    _same(digest, federation)
+    reader = _Reader(body)
+    phase = reader.byte()
+    request = reader.take(reader.number(MOST_BYTES, "request"))
+    return Turn(number, phase, reader.rest(), request)
+
+
+def write_turned(federation: Federation, number: int, content: bytes) -> bytes:
+    """Write a device's answer to a turn."""
+    return _message(TURNED, federation.digest, number, content)
+
+
+def read_turned(federation: Federation, number: int, content: bytes) -> bytes:
+    """Read a device's answer to a turn of round `number`."""
+    _, digest, said, body = _opened(content, (TURNED,))
+    _same(digest, federation)
+    if said != number:
+        raise WireError(f"This is an answer to round {said}, not to round {number}.", "It came late, or twice.")
+    return body
+
+
 def kind_of(content: bytes) -> str:
-    """Say what a message is: welcome, request, model or update."""
+    """Say what a message is: welcome, request, model, update, turn or turned."""
     return KINDS[_opened(content, tuple(KINDS))[0]]
 
 

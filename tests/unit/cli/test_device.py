@@ -56,7 +56,9 @@ def test_a_person_makes_joins_and_uses_her_device(here: Path, capsys: pytest.Cap
         ["place-0007-hill"],
         ["drinks"],
     )
-    assert said(capsys, "share", "--again", "drinks")["never_categories"] == []
+    settled = said(capsys, "share", "--again", "drinks", "--masked-only", "--least", "25")
+    assert (settled["never_categories"], settled["masked_only"], settled["guards"]["n_min"]) == ([], True, 25)
+    assert not said(capsys, "share", "--also-readable")["masked_only"]
     with Device.open(here / "device.db", PASSPHRASE) as device:
         device.sent(device.learn(request(founded(), 0)))
     (entry,) = said(capsys, "ledger")["ledger"]

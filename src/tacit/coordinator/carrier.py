@@ -1,0 +1,22 @@
+"""What brings messages to devices and their answers back; the coordinator does not care how."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Mapping
+from typing import Protocol
+
+
+class Carrier(Protocol):
+    """What brings messages to devices and their answers back."""
+
+    def present(self) -> frozenset[int]:
+        """Return the numbers of the devices that can be asked now."""
+        ...
+
+    def ask(self, requests: Mapping[int, bytes], seconds: float) -> Generator[tuple[int, bytes]]:
+        """Yield (device, answer) as answers come, until all have or time is up; closing it calls the others off."""
+        ...
+
+    def tell(self, messages: Mapping[int, bytes], seconds: float) -> None:
+        """Send what needs no answer; return when all have it or time is up."""
+        ...

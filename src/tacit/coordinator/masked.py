@@ -1,0 +1,118 @@
+"""A round under masks: the coordinator carries the turns of a secure sum, and learns nothing but the sum."""
+
+from __future__ import annotations
+
+import logging
+import secrets
+from collections.abc import Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field
+
+from tacit.coordinator.carrier import Carrier
+from tacit.coordinator.journal import Enrolled
+from tacit.errors import AbortedError, SecureSumError, WireError
+from tacit.privacy.secure import Server, Stand, Terms, decoded, people_of
+from tacit.privacy.secure.two_stage import Care, Round, added, listed
+from tacit.runtimes.federation import Federation
+from tacit.runtimes.wire import Turn, model_in, read_turned, write_turn
+from tacit.updates import Total
+
+log = logging.getLogger("tacit.coordinator")
+PHASES = (Stand.ADVERTS, Stand.SHARES, Stand.VECTORS, Stand.CONFIRMATIONS, Stand.UNMASKINGS)
+
+
+@dataclass
+class Heard:
+    """What came of a round: sums, and whose answers are in them."""
+
+    totals: list[Total] = field(default_factory=list)  # none: the round is abandoned
+    counted: list[int] = field(default_factory=list)
+    refused: int = 0
+    bytes_up: int = 0
+    bytes_down: int = 0
+
+
+class MaskedRound:
+    """One secure sum, in one stage or two."""
+
+    def __init__(
+        self,
+        federation: Federation,
+        care: Care,
+        carrier: Carrier,
+        deadline: float,
+        shapes: Mapping[str, tuple[int, ...]],
+        number: int,
+    ) -> None:
+        self._federation, self._care, self._carrier, self._deadline = federation, care, carrier, deadline
+        self._shapes, self._number, self._heard = shapes, number, Heard()
+
+    def run(self, devices: Sequence[Enrolled], requests: Mapping[int, bytes]) -> Heard:
+        """Run it with some devices; too few of them left means that nothing was unmasked."""
+        heard, care, shapes, ring = self._heard, self._care, self._shapes, self._federation.ring
+        here = Round(
+            self._federation.digest.hex(),
+            self._number,
+            model_in(next(iter(requests.values()))),
+            secrets.token_bytes(32),
+        )
+        try:
+            if not care.two_stage:
+                terms = here.adding_all(shapes, ring, len(devices), care)
+                server, _ = self._stage(terms, devices, requests)
+                total = decoded(server.total, terms.layout, shapes, len(server.survivors))
+            else:
+                counting = here.counting(shapes, len(devices), care)
+                first, devices = self._stage(counting, devices, requests)
+                people = people_of(first.total, counting.layout)
+                spare = care.spared(len(requests), care.dropped) if care.spare is None else care.spare
+                rows = listed(people, care.k_min + spare)
+                if not any(map(len, rows.values())):
+                    log.warning("no row has enough people behind it", extra={"fields": {"round": self._number}})
+                    return heard
+                terms = here.adding(shapes, ring, len(devices), care, rows, spare)
+                server, _ = self._stage(terms, devices, {})
+                total = added(server.total, terms.layout, shapes, people, len(server.survivors))
+        except SecureSumError as error:
+            log.warning("nothing was unmasked", extra={"fields": {"round": self._number, "why": error.message}})
+            return heard
+        by_identity = {device.identity: device.number for device in devices}
+        heard.counted = sorted(by_identity[server.session.cohort[position]] for position in server.survivors)
+        heard.totals = [total]
+        return heard
+
+    def _stage(
+        self, terms: Terms, devices: Sequence[Enrolled], requests: Mapping[int, bytes]
+    ) -> tuple[Server, list[Enrolled]]:
+        """Run all phases; return the server with its sum, and the devices that answered to the end."""
+        server = Server.start(terms, [device.identity for device in devices])
+        at = {device.number: server.session.position(device.identity) for device in devices}
+        messages = dict.fromkeys(at.values(), server.invitation)
+        finished: frozenset[int] = frozenset()
+        for phase in PHASES:
+            opening = requests if phase == PHASES[0] else {}
+            turns = {
+                number: Turn(self._number, phase, messages[position], opening.get(number, b""))
+                for number, position in at.items()
+                if position in messages
+            }
+            self._carry(server, {number: write_turn(self._federation, turn) for number, turn in turns.items()})
+            finished = server.answered
+            messages = server.advance()
+        return server, [device for device in devices if at[device.number] in finished]
+
+    def _carry(self, server: Server, turns: Mapping[int, bytes]) -> None:
+        """Bring everybody her turn, and the answers back."""
+        self._heard.bytes_down += sum(len(content) for content in turns.values())
+        with closing(self._carrier.ask(turns, self._deadline)) as arriving:
+            for _, content in arriving:
+                self._heard.bytes_up += len(content)
+                try:
+                    server.receive(read_turned(self._federation, self._number, content))
+                except (WireError, SecureSumError) as error:
+                    if isinstance(error, AbortedError):
+                        raise
+                    self._heard.refused += 1
+                    log.warning("answer refused", extra={"fields": {"round": self._number, "why": error.message}})
+                if len(server.answered) == len(turns):
+                    break

@@ -1,0 +1,51 @@
+"""Copies of a device: readable ones for the person, encrypted ones for another machine."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+from tacit.device.history import History
+from tacit.device.ledger import Ledger
+from tacit.device.settings import Sharing
+from tacit.device.store import Store
+from tacit.errors import DeviceError
+from tacit.types import Label
+
+
+def readable(
+    history: History, sharing: Sharing, hidden: list[Label], federation: dict[str, Any] | None, ledger: Ledger
+) -> dict[str, Any]:
+    """Return what is hers as one JSON object."""
+    return {
+        "history": [{"item": entry.item, "when": entry.when, "value": entry.value} for entry in history.list()],
+        "sharing": sharing.model_dump(mode="json"),
+        "hidden": hidden,
+        "federation": federation,
+        "ledger": [release.as_json() for release in ledger.list()],
+    }
+
+
+def write_readable(path: Path, value: dict[str, Any]) -> None:
+    """Write what is hers as JSON into a new file that only she can read."""
+    try:
+        with os.fdopen(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "w", encoding="utf-8") as file:
+            json.dump(value, file, ensure_ascii=False, indent=1)
+    except FileExistsError:
+        raise DeviceError(f"'{path}' exists already.", "Choose another name.") from None
+    except OSError as error:
+        raise DeviceError(f"'{path}' cannot be written: {error.strerror}.", "Choose another place.") from None
+
+
+def import_copy(copy: Path, path: Path, passphrase: str) -> None:
+    """Put an exported copy at `path`, where nothing may be yet; it must open with the passphrase."""
+    if path.exists():
+        raise DeviceError(f"There is a device already: '{path}'.", "Erase it first, or choose another --file.")
+    opened = Store.open(copy, passphrase)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        opened.copy_to(path)
+    finally:
+        opened.close()

@@ -1,0 +1,124 @@
+"""A device's turns in secure sums, remembered in its own encrypted file.
+
+The protocol's state machine (`tacit.privacy.secure`) writes each answer down before it returns it; here that happens in
+the same transaction as the ledger's entry and what was learnt.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from functools import cached_property
+
+from tacit.device.store import Store
+from tacit.errors import DeviceError, WireError
+from tacit.privacy.secure import Device as Machine
+from tacit.privacy.secure import Guards, Identity, Stand, encoded
+from tacit.privacy.secure.encoding import Kind
+from tacit.privacy.secure.journal import Record
+from tacit.privacy.secure.messages import Invitation
+from tacit.runtimes.federation import Federation
+from tacit.runtimes.wire import Turn, model_in, read_request
+from tacit.updates import Outgoing
+
+
+class Turns:
+    """The machine's journal, in the device's file; records are kept when the caller's transaction is."""
+
+    was_torn = False  # a transaction is whole or never was
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def records(self) -> list[Record]:
+        """Return all records, oldest first."""
+        return [(value["kind"], base64.b64decode(value["content"])) for _, value in self._store.rows("turns")]
+
+    def append(self, kind: int, content: bytes) -> None:
+        """Keep one more record."""
+        self._store.add("turns", {"kind": int(kind), "content": base64.b64encode(content).decode()})
+
+    def rewrite(self, records: Iterable[Record]) -> None:
+        """Replace all records."""
+        self._store.clear_turns()
+        for kind, content in records:
+            self.append(kind, content)
+
+
+class MaskedRounds:
+    """Where a device stands in a secure sum."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._machine: Machine | None = None
+
+    @cached_property
+    def identity(self) -> Identity:
+        """The key by which others know this device."""
+        secret = self._store.get("identity")
+        if secret is None:
+            raise DeviceError("This device's file holds no identity.", "Restore a copy: tacit device import.")
+        return Identity(secret)
+
+    @contextmanager
+    def careful(self) -> Iterator[None]:
+        """Forget what is in memory if what happens inside does not reach the disk."""
+        try:
+            yield
+        except BaseException:
+            self._machine = None
+            raise
+
+    def said(self, content: bytes) -> tuple[bytes, int | None] | None:
+        """Return what was answered to the very same turn, if it was the last."""
+        last, answer = self._store.get_json("turn"), self._store.get("turned")
+        if last is None or answer is None or last["turn"] != hashlib.sha256(content).hexdigest():
+            return None
+        return answer, last["entry"]
+
+    def keep(self, content: bytes, answer: bytes, entry: int | None) -> None:
+        """Remember the last turn, inside a transaction."""
+        self._store.put_json("turn", {"turn": hashlib.sha256(content).hexdigest(), "entry": entry})
+        self._store.put("turned", answer)
+
+    def opening(self, number: int) -> bytes:
+        """Return the request with which a round was opened."""
+        stored = self._store.get("opening")
+        if stored is None or int(stored[:8].hex(), 16) != number:
+            raise WireError(f"No secure sum of round {number} was opened here.", "It began before this device came.")
+        return stored[8:]
+
+    def step(self, federation: Federation, guards: Guards, turn: Turn, message: Outgoing | None) -> bytes:
+        """Let the machine answer, inside a transaction; `message` is what was learnt, where it is asked for."""
+        if self._machine is None or self._machine.guards != guards:
+            self._machine = Machine(self.identity, guards, Turns(self._store))
+        machine = self._machine
+        if turn.phase == Stand.ADVERTS:
+            if turn.request:
+                self._store.put("opening", turn.round.to_bytes(8, "big") + turn.request)
+            self._check_terms(federation, turn)
+            return machine.advertise(turn.content)
+        if turn.phase == Stand.SHARES:
+            return machine.share(turn.content)
+        if turn.phase == Stand.VECTORS and message is not None and machine.session is not None:
+            return machine.submit(turn.content, encoded(message, machine.session.terms.layout))
+        if turn.phase == Stand.CONFIRMATIONS:
+            return machine.confirm(turn.content)
+        if turn.phase == Stand.UNMASKINGS:
+            return machine.unmask(turn.content)
+        raise WireError(f"There is no phase {turn.phase} of a secure sum now.", "Nothing was changed.")
+
+    def _check_terms(self, federation: Federation, turn: Turn) -> None:
+        """Refuse a sum of something else than what this federation agreed on, in this round, from this model."""
+        terms = Invitation.decode(turn.content).session.terms
+        request = self.opening(turn.round)
+        shared = read_request(federation, request).shared
+        shapes = {name: shared[name].shape for name in federation.built.tables}
+        if terms.task != federation.digest.hex() or terms.round != turn.round or terms.model != model_in(request):
+            raise WireError("A secure sum is offered for another federation, round or model.", "Nothing was sent.")
+        for part in terms.layout.segments:
+            wide = 1 if part.kind is not Kind.NUMBERS else shapes.get(part.table, (0, 0))[1]
+            if part.table not in shapes or part.n_rows != shapes[part.table][0] or part.width != wide:
+                raise WireError(f"A secure sum is offered of a table '{part.table}' that there is not.", "")

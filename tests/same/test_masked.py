@@ -1,0 +1,185 @@
+"""Rounds under masks make what the simulator's secure sums make, and nothing readable leaves."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Mapping
+from pathlib import Path
+
+import numpy as np
+import pytest
+from same_field import PASSPHRASE, PI, assert_same, simulated
+from test_loopback import Field
+
+from tacit.coordinator import Coordinator, RoundRules
+from tacit.device import Device, Sharing
+from tacit.errors import ConsentError, SecureSumError, WireError
+from tacit.field.loopback import Loopback
+from tacit.privacy.secure import Guards, Stand
+from tacit.privacy.secure.two_stage import Care
+from tacit.runtimes.secure import SecureConfig
+from tacit.runtimes.wire import Turn, kind_of, read_turn, write_turn
+from tacit.updates import Ring
+
+ROUNDS = 3
+BOLD = Guards(n_min=3, k_min=1, d_min=0, cool_down=0)
+CARE = {"n_min": 3, "k_min": 2, "spare": 0, "corrupted": 0.0, "dropped": 0.2}
+
+
+def masked(folder: Path, method: str = "fpl", guards: Guards = BOLD, ring: Ring | None = None) -> Field:
+    field = Field(folder, method, ring)
+    for device in field.devices.values():
+        device.share(Sharing(pi=PI, masked_only=True, guards=guards))
+    return field
+
+
+class Egress(Loopback):
+    """Keeps every byte that leaves a device; may lose a device from some phase on."""
+
+    def __init__(self, field: Field, leaves: Mapping[tuple[int, int], int] | None = None) -> None:
+        super().__init__(field.devices)
+        self.field, self.leaves, self.left = field, dict(leaves or {}), list[tuple[int, bytes]]()
+        self.restarts = False
+
+    def ask(self, requests: Mapping[int, bytes], seconds: float) -> Generator[tuple[int, bytes]]:
+        for device, content in requests.items():
+            turn = read_turn(self.field.federation, content)
+            if turn.phase >= self.leaves.get((device, turn.round), 99):
+                continue
+            if self.restarts:
+                self.field.restart(device - 1)
+                self.devices = self.field.devices
+            for answer in super().ask({device: content}, seconds):
+                self.left.append(answer)
+                yield answer
+
+
+@pytest.mark.parametrize("two_stage", [False, True], ids=["one stage", "two stages"])
+@pytest.mark.parametrize("method", ["fpl", "fed-gmf"])
+def test_masked_rounds_are_the_simulators(tmp_path: Path, method: str, two_stage: bool) -> None:
+    field = masked(tmp_path, method)
+    carrier = Egress(field)
+    coordinator = field.run(carrier, rounds=ROUNDS, secure={**CARE, "two_stage": two_stage})
+    expected = simulated(
+        field.federation, field.clients, field.catalog, ROUNDS, secure=SecureConfig(**CARE, two_stage=two_stage)
+    )
+    assert_same(expected, coordinator.shared, field.people())
+    assert [happened.state for happened in field.journal.rounds()] == ["finished"] * ROUNDS
+    for device in field.devices.values():
+        entries = device.ledger.list()
+        assert len(entries) == ROUNDS * (2 if two_stage else 1)
+        assert all(entry.masked and entry.state == "sent" for entry in entries)
+
+
+def test_one_stage_is_the_plain_sum_with_devices_that_restart_in_every_phase(tmp_path: Path) -> None:
+    field = masked(tmp_path, ring=Ring(bits=32, fraction=16))
+    carrier = Egress(field)
+    carrier.restarts = True
+    coordinator = field.run(carrier, rounds=2, secure={**CARE, "two_stage": False})
+    assert_same(simulated(field.federation, field.clients, field.catalog, 2), coordinator.shared, field.people())
+
+
+@pytest.mark.parametrize("phase", list(Stand)[:5], ids=lambda phase: phase.name.lower())
+def test_a_device_that_drops_out_in_any_phase_is_in_the_sum_or_as_if_never_asked(tmp_path: Path, phase: Stand) -> None:
+    field = masked(tmp_path)
+    coordinator = field.run(Egress(field, {(2, 0): phase}), rounds=2, secure={**CARE, "two_stage": False})
+    first = field.journal.rounds()[0]
+    assert (first.state, first.answered) == ("finished", 5 if phase >= Stand.CONFIRMATIONS else 4)
+    assert np.isfinite(coordinator.shared["items"]).all()
+    counted = {device.number: device.counted for device in field.journal.devices()}
+    assert set(counted.values()) == {1}, "she takes part again in the next round"
+
+
+def test_nothing_readable_leaves(tmp_path: Path) -> None:
+    field = masked(tmp_path)
+    carrier = Egress(field)
+    field.run(carrier, rounds=1, secure={**CARE, "two_stage": False})
+    device = field.devices[1]
+    assert device.membership is not None
+    private = device.membership.learnt()
+    assert private is not None
+    secrets = [str(entry.item).encode() for entry in device.history.list() if len(str(entry.item)) > 4]
+    secrets += [field.catalog.title(item).encode() for item in range(field.catalog.n_items)]
+    secrets += [private["p"].tobytes()[start : start + 8] for start in (0, 8)]
+    for _, content in carrier.left:
+        assert kind_of(content) == "turned"
+        assert not [secret for secret in secrets if secret in content]
+    vectors = [content for who, content in carrier.left if len(content) > 2000]
+    assert len(vectors) == 5
+    for content in vectors:  # a masked vector looks like noise: all bytes occur about equally often
+        counts = np.bincount(np.frombuffer(content[100:], np.uint8), minlength=256)
+        assert ((counts - counts.mean()) ** 2 / counts.mean()).sum() < 400
+
+
+def test_a_device_that_wants_masks_says_nothing_in_the_clear_and_guards_itself(tmp_path: Path) -> None:
+    field = masked(tmp_path, guards=Guards())
+    coordinator = Coordinator(field.journal, RoundRules(rounds=1), Loopback(field.devices))
+    assert coordinator.round().answered == 0
+    strict = Coordinator(field.journal, RoundRules(rounds=2, secure=Care(**CARE)), Loopback(field.devices))
+    assert strict.round().state == "abandoned", "five people are fewer than these devices want in a sum"
+    assert not any(device.ledger.list() for device in field.devices.values())
+
+
+class Replaying(Loopback):
+    """A coordinator that asks again, otherwise, or out of turn."""
+
+    def __init__(self, field: Field) -> None:
+        super().__init__(field.devices)
+        self.federation, self.seen = field.federation, list[bytes]()
+
+    def ask(self, requests: Mapping[int, bytes], seconds: float) -> Generator[tuple[int, bytes]]:
+        self.seen.append(requests[1])
+        yield from super().ask(requests, seconds)
+
+
+def test_replayed_and_forged_turns_are_refused_and_a_paused_device_is_silent(tmp_path: Path) -> None:
+    field = masked(tmp_path)
+    carrier = Replaying(field)
+    field.run(carrier, rounds=1, secure={**CARE, "two_stage": False})
+    device = field.devices[1]
+    before = device.readable()
+    entries = len(device.ledger.list())
+    for content in carrier.seen[:-1]:
+        with pytest.raises((WireError, SecureSumError)):
+            device.turn(content)
+    again, entry = device.turn(carrier.seen[-1])
+    assert (kind_of(again), entry) == ("turned", None), "the last turn may be repeated, as it is"
+    turn = read_turn(field.federation, carrier.seen[0])
+    for forged in (
+        Turn(7, turn.phase, turn.content, turn.request),
+        Turn(1, Stand.VECTORS, b""),
+        Turn(0, 9, b""),
+        Turn(0, turn.phase, turn.content[:-1], turn.request),
+    ):
+        with pytest.raises((WireError, SecureSumError)):
+            device.turn(write_turn(field.federation, forged))
+    assert device.readable() == before
+    assert len(device.ledger.list()) == entries
+    device.pause()
+    with pytest.raises(ConsentError):
+        device.turn(carrier.seen[-1])
+
+
+class DeadError(Exception):
+    """The coordinator is killed."""
+
+
+class Killed(Egress):
+    """The coordinator dies in the middle of a sum."""
+
+    def ask(self, requests: Mapping[int, bytes], seconds: float) -> Generator[tuple[int, bytes]]:
+        if len(self.left) >= 10:
+            raise DeadError
+        yield from super().ask(requests, seconds)
+
+
+def test_a_coordinator_killed_in_the_middle_gives_the_round_up_and_goes_on(tmp_path: Path) -> None:
+    field = masked(tmp_path)
+    with pytest.raises(DeadError):
+        field.run(Killed(field), rounds=2, secure={**CARE, "two_stage": False})
+    field.reopen()
+    field.run(Egress(field), rounds=2, secure={**CARE, "two_stage": False})
+    assert [happened.state for happened in field.journal.rounds()] == ["abandoned", "finished"]
+    for person in range(5):
+        with Device.open(tmp_path / f"{person}.db", PASSPHRASE) as device:
+            rounds = [entry.round for entry in device.ledger.list()]
+            assert len(rounds) == len(set(rounds)), "a round was released twice"
