@@ -28,7 +28,7 @@ from tacit.device.history import History
 from tacit.device.learning import Learnt, first_private, learn_alone
 from tacit.device.ledger import Ledger, Spoken, Upcoming
 from tacit.device.masked import MaskedRounds
-from tacit.device.membership import Answer, Membership
+from tacit.device.membership import Answer, Membership, gone_by
 from tacit.device.settings import Sharing, find_item
 from tacit.device.store import Store
 from tacit.device.vault import Cost
@@ -224,7 +224,7 @@ class Device:
         if last is not None and request.round <= last.round:
             if request.round == last.round and digest == last.request and last.content:
                 return last.entry
-            raise _gone_by(request.round, last.round)
+            raise gone_by(request.round, last.round)
         if sharing.masked_only:
             raise ConsentError("This device sends nothing but under masks.", "The federation asks in the clear.")
         learnt = learn_alone(member, sharing, request, self.history, *self._root)
@@ -254,13 +254,13 @@ class Device:
                 if again[1] is not None:
                     self.ledger.mark(again[1], "releasing", self._now())
             return again
-        request, learnt, entry = None, None, None
+        request = learnt = entry = None
         if turn.phase == Stand.ADVERTS and turn.request:
             request, last = member.read(turn.request), member.answer()
             if not request.learn or request.round != turn.round:
                 raise WireError("A secure sum was opened with a model that belongs to another round.", "")
             if last is not None and request.round <= last.round:
-                raise _gone_by(request.round, last.round)
+                raise gone_by(request.round, last.round)
         elif turn.phase == Stand.VECTORS:
             request = member.read(self._masked.opening(turn.round))
             learnt = learn_alone(member, sharing, request, self.history, *self._root)
@@ -398,10 +398,3 @@ class Device:
     def erase(self) -> None:
         """Destroy everything on this device. What was sent before stays with whom it was sent to."""
         self._store.erase()
-
-
-def _gone_by(number: int, last: int) -> WireError:
-    return WireError(
-        f"Round {number} was answered already, or is gone by: the last one was {last}.",
-        "Its sender repeats an old message, or asks twice with different models. Nothing was sent.",
-    )

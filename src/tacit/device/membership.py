@@ -133,3 +133,11 @@ class Membership:
     def keep_answer(self, answer: Answer) -> None:
         """Keep a message until the next one, inside a transaction."""
         self._store.put("outbox", answer.packed())
+
+
+def gone_by(number: int, last: int) -> WireError:
+    """Return the error for a round that was answered already, or is over."""
+    return WireError(
+        f"Round {number} was answered already, or is gone by: the last one was {last}.",
+        "Its sender repeats an old message, or asks twice with different models. Nothing was sent.",
+    )
