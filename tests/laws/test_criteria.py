@@ -65,6 +65,18 @@ def test_where_nobody_meets_anything_everybody_counts_alike() -> None:
     assert first_unmet.weights.tolist() == [1 / 3] * 3, "nothing can make up for the first criterion"
 
 
+def test_relative_to_the_mean_the_order_matters_however_many_are_asked() -> None:
+    rng = np.random.default_rng(0)
+    measured = rng.random((2, 500)) + 0.01
+    by_share, relative = (weigh(("a", "b"), measured, scale=scale) for scale in ("share", "relative"))
+    turned = [weigh(("b", "a"), measured[::-1], scale=scale).weights for scale in ("share", "relative")]
+    assert ((relative.criteria >= 0) & (relative.criteria <= 1)).all()
+    np.testing.assert_allclose(by_share.factors, measured[0] / measured[0].mean(), rtol=0.01)  # b adds next to nothing
+    second = relative.factors / (relative.criteria[0] / relative.criteria[0].mean())
+    assert second.max() / second.min() > 1.5
+    assert np.abs(turned[1] - relative.weights).max() > 0
+
+
 @pytest.mark.parametrize("value", [np.nan, -1.0, np.inf])
 def test_a_measure_that_is_none_is_refused_by_name(value: float) -> None:
     with pytest.raises(MethodError, match=f"criterion 'b' measured {value:g} for client 12"):

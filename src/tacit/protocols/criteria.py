@@ -37,6 +37,11 @@ class CriteriaConfig(Config):
     """By which criteria people are weighed, the most important first."""
 
     order: tuple[str, ...] = Field(min_length=1, description="names of criteria, the most important first")
+    scale: Literal["share", "relative"] = Field(
+        "share",
+        description="what enters the score: x / sum over the round, or x / (x + mean), which is 1/2 for the average "
+        "and lets later criteria matter however many are asked",
+    )
     score: Literal["priority", "mean"] = Field(
         "priority", description="x1 + x1 x2 + ..., in which an unmet criterion silences all after it; or their mean"
     )
@@ -66,7 +71,7 @@ class Seen:
 
 @dataclass(frozen=True)
 class Criterion:
-    """A measure of clients: numbers from 0, higher is better; they are divided by their sum over the round."""
+    """A measure of clients: numbers from 0, higher is better."""
 
     name: str
     about: str
@@ -202,7 +207,7 @@ class Weighed:
 
     names: tuple[str, ...]
     measured: Numbers  # [m, C]
-    criteria: Numbers  # [m, C] the same, divided by their sum over the round
+    criteria: Numbers  # [m, C] the same, from 0 to 1: shares of the round's sum, or relative to its mean
     scores: Numbers  # [C]
     weights: Numbers  # [C], 1 in all
 
@@ -212,7 +217,9 @@ class Weighed:
         return self.weights * len(self.weights)
 
 
-def weigh(names: Sequence[str], measured: Array, score: str = "priority", who: Array | None = None) -> Weighed:
+def weigh(
+    names: Sequence[str], measured: Array, score: str = "priority", scale: str = "share", who: Array | None = None
+) -> Weighed:
     """Return the weights (5.4) that follow from what clients measured, [m, C].
 
     Normalisers are sums of whole numbers, so they do not depend on the order of arrival and may be secure sums. Where
@@ -230,9 +237,10 @@ def weigh(names: Sequence[str], measured: Array, score: str = "priority", who: A
             )
     steps = np.rint(measured * STEPS)
     sums = steps.sum(axis=1, keepdims=True)
-    criteria = np.divide(steps, sums, out=np.zeros_like(steps), where=sums > 0)
-    scores = SCORES[score](criteria)
     n_clients = measured.shape[1]
+    by = sums if scale == "share" else steps + sums / max(n_clients, 1)
+    criteria = np.divide(steps, by, out=np.zeros_like(steps), where=by > 0)
+    scores = SCORES[score](criteria)
     shown = np.rint(scores * n_clients * STEPS)  # scores are about 1 / n: on the grid as n times as much
     total = shown.sum()
     weights = shown / total if total > 0 else np.full(n_clients, 1.0 / max(n_clients, 1))

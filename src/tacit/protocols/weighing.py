@@ -93,7 +93,7 @@ class Scales:
             for row, one in enumerate(chosen):
                 measured[row, place[part]] = one.measure(seen)
         ids = self.clients.ids[positions]
-        found = weigh(self.config.order, measured, self.config.score, ids)
+        found = weigh(self.config.order, measured, self.config.score, self.config.scale, ids)
         if self.told is not None:
             self.told.note(number, ids, found)
         return found

@@ -14,9 +14,11 @@ from tacit.reproduce import criteria, reproduce
 
 def test_orders_hold_every_criterion_alone_and_every_order_of_three() -> None:
     found = criteria.orders()
-    assert found[0] == ()
-    assert len(found) == len(set(found)) == 11
-    assert {order[0] for order in found[5:]} == set(criteria.PERMUTED)
+    assert found[0] == ((), "share")
+    assert len(found) == len(set(found)) == 13
+    relative = [order for order, scale in found if scale == "relative"]
+    assert len(relative) == 6
+    assert {order[0] for order in relative} == set(criteria.PERMUTED)
 
 
 def test_the_study_leaves_a_table_and_two_figures(tmp_path: Path) -> None:
