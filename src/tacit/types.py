@@ -72,6 +72,10 @@ class Vocabulary:
     def _index(self) -> dict[Label, int]:
         return {label: i for i, label in enumerate(self.labels.tolist())}
 
+    def place(self, label: Label) -> int | None:
+        """Return the index of a label as it is written, or none."""
+        return self._index.get(label)
+
     def index(self, label: Label, what: str = "id") -> int:
         """Return the index of a label; '42' finds 42. Unknown labels are a DataError with the nearest known one."""
         found = self._index.get(label)

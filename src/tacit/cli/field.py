@@ -16,9 +16,14 @@ from tacit.cli.device import device_app, opened
 from tacit.errors import DeviceError, FieldError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+    from contextlib import AbstractContextManager
+
+    from tacit.coordinator import Carrier
     from tacit.coordinator.journal import Round
     from tacit.device import Device
     from tacit.device.membership import Membership
+    from tacit.field.serve import ServeConfig
 
 File = Annotated[Path, typer.Argument(help="A federation in YAML; see examples/field.yaml.")]
 
@@ -29,7 +34,13 @@ def _needs_flower() -> None:
 
 
 @app.command(epilog="Example: tacit serve examples/field.yaml")
-def serve(file: File, settings: Set = [], as_json: Json = False) -> None:  # noqa: B006
+def serve(
+    file: File,
+    settings: Set = [],  # noqa: B006
+    page: Annotated[bool, typer.Option("--page", help="Open a page that shows the rounds as they happen.")] = False,
+    port: Annotated[int, typer.Option("--port", min=0, max=65535, help="Port of the page; 0: any free one.")] = 0,
+    as_json: Json = False,
+) -> None:
     """Coordinate a federation: ask devices, add what they answer, keep the model. Killed, it goes on where it was."""
     _needs_flower()
     from tacit.config import read
@@ -39,10 +50,27 @@ def serve(file: File, settings: Set = [], as_json: Json = False) -> None:  # noq
     log_to_stderr()
     config = read(ServeConfig, file, settings)
     rounds: list[Round] = []
-    run(config, rounds.append)
+    if page:
+        run(config, rounds.append, _beside(config, port))
+    else:
+        run(config, rounds.append)
     shell.screen.document({"rounds": [vars(happened) for happened in rounds]})
     finished = sum(happened.state == "finished" for happened in rounds)
     shell.screen.say(f"{finished} rounds finished, {len(rounds) - finished} abandoned.")
+
+
+def _beside(config: ServeConfig, port: int) -> Callable[[Path, Carrier], AbstractContextManager[object]]:
+    """Return what opens the operator's page while the coordinator runs."""
+    from tacit.cli.pages import need_page, open_meanwhile
+
+    need_page()
+    from tacit.web.operator import operator_page
+
+    def beside(journal: Path, carrier: Carrier) -> AbstractContextManager[object]:
+        page = operator_page(journal, config.rounds, lambda: len(carrier.present()))
+        return open_meanwhile(page, port, "The operator's page")
+
+    return beside
 
 
 @app.command(epilog="Example: tacit enroll examples/field.yaml")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -75,3 +77,13 @@ def show(page: Page, port: int, what: str) -> None:
         shell.screen.say(f"{what} is open on this machine only:\n\n  {link}\n\nCtrl-C closes it.")
 
     serve(page, port, say)
+
+
+@contextmanager
+def open_meanwhile(page: Page, port: int, what: str) -> Iterator[None]:
+    """Serve a page while something else runs; the link goes to standard error, where the log goes."""
+    from tacit.web.server import serving
+
+    with serving(page, port) as door:
+        shell.screen.err.print(f"{what} is open on this machine only: {door.link}", markup=False, soft_wrap=True)
+        yield

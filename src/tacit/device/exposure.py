@@ -71,11 +71,10 @@ def evidence(rows: Sequence[Rows], size: int, catalog: Catalog) -> Numbers:
     """
     if not rows:
         return np.zeros(catalog.n_items)
-    index = {label: item for item, label in enumerate(catalog.item_ids.labels.tolist())}
     rose, fell = (np.zeros(catalog.n_items, np.int64) for _ in range(2))
     for positives, negatives in rows:
-        rose[_places(positives, index)] += 1
-        fell[_places(negatives, index)] += 1
+        rose[_places(positives, catalog)] += 1
+        fell[_places(negatives, catalog)] += 1
     drawn = sum(len(negatives) for _, negatives in rows)
     kept = sum(len(positives) for positives, _ in rows)
     seen = Seen(rose, fell, len(rows))
@@ -84,5 +83,6 @@ def evidence(rows: Sequence[Rows], size: int, catalog: Catalog) -> Numbers:
     return told
 
 
-def _places(labels: Iterable[Label], index: dict[Label, int]) -> Array:
-    return np.array(sorted({index[label] for label in labels if label in index}), np.int64)
+def _places(labels: Iterable[Label], catalog: Catalog) -> Array:
+    found = {catalog.item_ids.place(label) for label in labels}
+    return np.array(sorted(item for item in found if item is not None), np.int64)

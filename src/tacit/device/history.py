@@ -42,13 +42,24 @@ class History:
 
     def __init__(self, store: Store) -> None:
         self._store = store
+        self._read: tuple[tuple[int, int], tuple[Entry, ...]] | None = None
 
     def __len__(self) -> int:
-        return sum(1 for _ in self._store.rows("history"))
+        return len(self._entries())
 
     def list(self) -> list[Entry]:
         """Return everything, in the order in which it was added."""
-        return [_entry(value) for _, value in self._store.rows("history")]
+        return [*self._entries()]
+
+    def _entries(self) -> tuple[Entry, ...]:
+        """Read the rows, again only if the file has changed; what a transaction may yet take back is not kept."""
+        moment = self._store.moment()
+        if self._read is not None and self._read[0] == moment:
+            return self._read[1]
+        entries = tuple(_entry(value) for _, value in self._store.rows("history"))
+        if not self._store.connection.in_transaction:
+            self._read = (moment, entries)
+        return entries
 
     def add(self, entries: Iterable[Entry], catalog: Catalog | None) -> int:
         """Add things she did; return how many are new. With a catalogue, each must be in it, by id or by title."""
@@ -101,8 +112,8 @@ class History:
 
     def clients(self, lane: int, catalog: Catalog) -> Clients:
         """Return her as a cohort of one. What she did that the catalogue no longer knows is left out."""
-        index = {label: item for item, label in enumerate(catalog.item_ids.labels.tolist())}
-        known = sorted((index[entry.item], entry) for entry in self.list() if entry.item in index)
+        placed = ((catalog.item_ids.place(entry.item), entry) for entry in self._entries())
+        known = sorted(((item, entry) for item, entry in placed if item is not None), key=lambda at: at[0])
         entries = [entry for _, entry in known]
         return Clients(
             np.array([lane]),

@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -91,8 +92,12 @@ def invitation(config: ServeConfig, journal: Journal, days: float) -> str:
     return Invitation(config.public, word, certificates(config).roots).line()
 
 
-def serve(config: ServeConfig, on_round: Callable[[Round], None] = lambda happened: None) -> None:
-    """Run the rounds that are left, and give out the model."""
+def serve(
+    config: ServeConfig,
+    on_round: Callable[[Round], None] = lambda happened: None,
+    beside: Callable[[Path, Carrier], AbstractContextManager[object]] = lambda journal, carrier: nullcontext(),
+) -> None:
+    """Run the rounds that are left, and give out the model; `beside` is open meanwhile."""
     from tacit.field.superlink import SuperLink
 
     journal, tls = opened(config), certificates(config)
@@ -100,7 +105,8 @@ def serve(config: ServeConfig, on_round: Callable[[Round], None] = lambda happen
     meter = None
     try:
         meter = None if config.metrics is None else Meter(journal.path, link, *host_port(config.metrics))
-        Coordinator(journal, config.rounds, link).run(on_round)
+        with beside(journal.path, link):
+            Coordinator(journal, config.rounds, link).run(on_round)
     finally:
         if meter is not None:
             meter.close()

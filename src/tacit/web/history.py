@@ -27,8 +27,8 @@ def routes(person: Person) -> list[Route]:
         look, mine, shelf = asked.get("q", "")[:200], asked.get("mine", "")[:200], person.shelf
         found, total = shelf.search(look, FOUND) if shelf is not None else ([], 0)
         has = person.kept("has", lambda: {entry.item for entry in person.history})
-        named = person.kept("named", lambda: _named(person))
-        rows = [row for row in named if folded(mine) in row[2]] if mine else named
+        rows = [entry for entry in person.history if not mine or folded(mine) in _searched(person, entry)]
+        leaf = Leaf.of(rows, asked.get("page", "1"), PAGE)
         sharing = person.device.sharing
         return person.shown(
             "history.html",
@@ -39,8 +39,9 @@ def routes(person: Person) -> list[Route]:
             found=found,
             found_total=total,
             has=has,
-            leaf=Leaf.of(rows, asked.get("page", "1"), PAGE),
-            total=len(named),
+            leaf=leaf,
+            listed=[(entry, None if shelf is None else shelf.thing(entry.item)) for entry in leaf.rows],
+            total=len(person.history),
             never=set(sharing.never_items),
             hidden=[shelf.thing(item) for item in person.device.hidden] if shelf is not None else [],
             most=MOST_UPLOAD,
@@ -89,13 +90,9 @@ def routes(person: Person) -> list[Route]:
     ]
 
 
-def _named(person: Person) -> list[tuple[Entry, Any, str]]:
-    """Return each entry with its thing, and its title as it is searched."""
+def _searched(person: Person, entry: Entry) -> str:
     shelf = person.shelf
-    if shelf is None:
-        return [(entry, None, folded(str(entry.item))) for entry in person.history]
-    things = [(entry, shelf.thing(entry.item)) for entry in person.history]
-    return [(entry, thing, folded(thing.title)) for entry, thing in things]
+    return folded(str(entry.item)) if shelf is None else shelf.searched(entry.item)
 
 
 def _called(person: Person, label: Any) -> str:

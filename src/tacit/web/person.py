@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from heapq import nsmallest
 from typing import Any, Protocol, TypeVar
 
 from starlette.datastructures import UploadFile
@@ -19,6 +20,7 @@ from tacit.web.frame import back, shown
 
 T = TypeVar("T")
 MOST_UPLOAD = 32 * 2**20  # bytes
+RANKED = 2000  # matches of a search that are put in order
 
 
 class Neighbours(Protocol):
@@ -45,7 +47,6 @@ class Shelf:
 
     def __init__(self, catalog: Catalog) -> None:
         self.catalog = catalog
-        self.index: dict[Label, int] = {label: item for item, label in enumerate(catalog.item_ids.labels.tolist())}
 
     @cached_property
     def _folded(self) -> list[str]:
@@ -53,11 +54,16 @@ class Shelf:
 
     def thing(self, label: Label) -> Thing:
         """Return an item by its id; one that the catalogue does not know is called by its id."""
-        item = self.index.get(label)
+        item = self.catalog.item_ids.place(label)
         if item is None:
             return Thing(label, str(label), ())
         of = () if self.catalog.categories is None else tuple(self.catalog.categories.of(item))
         return Thing(label, self.catalog.title(item), of)
+
+    def searched(self, label: Label) -> str:
+        """Return a title as it is compared with what she types."""
+        item = self.catalog.item_ids.place(label)
+        return folded(str(label)) if item is None else self._folded[item]
 
     def search(self, text: str, most: int) -> tuple[list[Thing], int]:
         """Return things whose title holds all words, those that begin with the first one first, and their number."""
@@ -65,8 +71,11 @@ class Shelf:
         if not words:
             return [], 0
         found = [item for item, title in enumerate(self._folded) if all(word in title for word in words)]
-        first = sorted(found, key=lambda item: (not self._folded[item].startswith(words[0]), self._folded[item]))
-        return [self.thing(self.catalog.item_ids[item]) for item in first[:most]], len(found)
+        ranked = found[:RANKED]  # more cannot be told apart by one short word anyway
+        first = nsmallest(
+            most, ranked, key=lambda item: (not self._folded[item].startswith(words[0]), self._folded[item])
+        )
+        return [self.thing(self.catalog.item_ids[item]) for item in first], len(found)
 
 
 class Person:
@@ -110,9 +119,9 @@ class Person:
     def label(self, text: str) -> Label:
         """Return the id that a form means."""
         shelf = self.shelf
-        if shelf is None or text in shelf.index:
+        if shelf is None or shelf.catalog.item_ids.place(text) is not None or not text.lstrip("-").isdigit():
             return text
-        return int(text) if text.lstrip("-").isdigit() and int(text) in shelf.index else text
+        return text if shelf.catalog.item_ids.place(int(text)) is None else int(text)
 
     def say(self, text: str) -> None:
         """Remember a sentence for the next page that she sees."""

@@ -36,9 +36,9 @@ def serve(page: Page, port: int, say: Callable[[str], None]) -> None:
 
 
 @contextmanager
-def serving(page: Page) -> Iterator[Door]:
+def serving(page: Page, port: int = 0) -> Iterator[Door]:
     """Serve a page in a thread of its own while the block runs."""
-    with _listening(0) as (listener, door):
+    with _listening(port) as (listener, door):
         server = _server(page, door)
         thread = Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
         thread.start()

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+from browsing import real_browser
 from small_field import made
 from visits import Visitor, took_part
 
@@ -13,6 +15,12 @@ from tacit.device import Device
 from tacit.web.own import person_page
 from tacit.web.person import Person
 from tacit.web.server import serving
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    with real_browser() as browser:
+        yield browser
 
 
 @pytest.fixture

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from browsing import PHONE, barriers, opened
 from small_field import made
 from visits import Visitor, took_part
 
@@ -18,23 +17,7 @@ from tacit.web.own import person_page
 from tacit.web.person import Person
 from tacit.web.server import serving
 
-BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 PAGES = ("/", "/history?q=hotel", "/sharing", "/sent", "/mine")
-PHONE, DESK = {"width": 390, "height": 844}, {"width": 1280, "height": 900}
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    found = next((path for name in BROWSERS if (path := shutil.which(name))), None)
-    if found is None:
-        pytest.skip("the pages in a real browser: no Chromium here (apt-get install chromium)")
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as playwright:
-        sandbox = ["--no-sandbox"] if os.geteuid() == 0 else []  # root cannot have one
-        browser = playwright.chromium.launch(executable_path=found, args=sandbox)
-        yield browser
-        browser.close()
 
 
 @pytest.fixture(scope="module")
@@ -50,19 +33,6 @@ def door(device: Device) -> Iterator[Any]:
         yield door
 
 
-def opened(browser: Any, door: Any, size: dict[str, int] = DESK, scheme: str = "light") -> Any:
-    """A page that came in by the start link; anything that the console complains of fails the test."""
-    context = browser.new_context(viewport=size, color_scheme=scheme, accept_downloads=True)
-    page = context.new_page()
-    page.complaints = []
-    page.on("console", lambda said: page.complaints.append(said.text) if said.type in ("error", "warning") else None)
-    page.on("pageerror", lambda error: page.complaints.append(str(error)))
-    page.on("request", lambda asked: page.complaints.append(asked.url) if door.hosts[0] not in asked.url else None)
-    page.goto(door.link)
-    page.wait_for_url(f"http://{door.hosts[0]}/")
-    return page
-
-
 @pytest.fixture
 def page(browser: Any, door: Any) -> Iterator[Any]:
     page = opened(browser, door)
@@ -72,20 +42,7 @@ def page(browser: Any, door: Any) -> Iterator[Any]:
 
 
 def test_no_page_has_a_barrier(browser: Any, door: Any) -> None:
-    from axe_playwright_python.sync_playwright import Axe
-
-    axe = Axe()
-    for size, scheme in ((DESK, "light"), (PHONE, "dark")):
-        page = opened(browser, door, size, scheme)
-        for path in PAGES:
-            page.goto(f"http://{door.hosts[0]}{path}")
-            found = axe.run(page).response["violations"]
-            told = [(one["id"], [node["html"][:120] for node in one["nodes"][:3]]) for one in found]
-            assert told == [], (path, size["width"], scheme)
-            wide = page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
-            assert wide <= 0, f"{path} is wider than the screen"
-        assert page.complaints == []
-        page.context.close()
+    assert barriers(browser, door, PAGES) == []
 
 
 def test_she_adds_finds_and_removes(page: Any, device: Device) -> None:

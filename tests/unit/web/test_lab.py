@@ -5,8 +5,10 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+from browsing import barriers, opened
 from visits import Visitor
 
 from tacit.comparisons import compare, side_by_side
@@ -21,6 +23,7 @@ TWO = {
     "name": "two",
     "data": {"source": "town", "people": 60, "places": 50, "visits": 20},
     "runtime": {"ledger": "events"},
+    "evaluation": {"twin_people": 0},
     "methods": ["most-popular", {"name": "fpl", "epochs": 3, "learning_rate": 0.05}],
     "grid": {"method.pi": [0.2, 1.0]},
 }
@@ -81,3 +84,16 @@ def test_a_comparison_stands_for_its_runs_and_other_folders_are_refused(runs: Pa
     for place in (tmp_path / "nowhere", tmp_path):
         with pytest.raises(StorageError):
             lab_page(Lab([place]))
+
+
+def test_the_page_has_no_barrier_and_shows_a_new_run_by_itself(browser: Any, runs: Path) -> None:
+    away = next(folder for folder in runs.iterdir() if (folder / "experiment.yaml").exists())
+    away.rename(runs.parent / away.name)
+    with serving(lab_page(Lab([runs]))) as door:
+        assert barriers(browser, door, ["/"]) == []
+        page = opened(browser, door)
+        assert "2 methods" not in page.locator("main").inner_text()
+        (runs.parent / away.name).rename(away)
+        page.get_by_text("2 methods were compared").wait_for(timeout=30_000)
+        assert page.complaints == []
+        page.context.close()

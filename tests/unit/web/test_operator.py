@@ -1,0 +1,115 @@
+"""The operator's page: what happened, in counts; and no way from it to a single device."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from browsing import barriers, opened
+from small_field import CATALOG, first_shared, founded
+from visits import Visitor
+
+from tacit.coordinator import Journal, RoundRules
+from tacit.coordinator.journal import Round
+from tacit.web.operator import Standing, operator_page
+from tacit.web.server import serving
+
+RULES = RoundRules(rounds=50, minimum=2, quorum=3)
+HAPPENED = (
+    Round(0, "finished", 5, 5, 0, 0, 12_345, 67_890, 1.25),
+    Round(1, "finished", 5, 2, 1, 2, 6_000, 67_890, 2.5),
+    Round(2, "abandoned", 5, 1, 0, 4, 3_000, 67_890, 60.0),
+)
+
+
+def kept(path: Path, keys: list[bytes], counted: list[int], revoked: int) -> None:
+    """Write a journal of three rounds."""
+    journal = Journal.create(path, founded(), CATALOG, seed=1)
+    numbers = [journal.add(key) for key in keys]
+    shared = first_shared(founded())
+    for happened in HAPPENED:
+        if happened.state == "finished":
+            journal.finish(happened, shared, [numbers[at] for at in counted])
+        else:
+            journal.abandon(happened)
+    journal.revoke(numbers[revoked])
+    journal.close()
+
+
+@contextmanager
+def looked_at(path: Path, present: int = 5) -> Iterator[Visitor]:
+    with serving(operator_page(path, RULES, lambda: present)) as door:
+        yield Visitor(door)
+
+
+def test_the_page_tells_what_the_journal_holds(tmp_path: Path) -> None:
+    kept(tmp_path / "j.db", [b"a" * 32, b"b" * 32, b"c" * 32], [0, 1], 2)
+    with looked_at(tmp_path / "j.db") as visitor:
+        page = visitor.get("/")
+    for happened in HAPPENED:
+        row = f"{happened.number} {happened.asked} {happened.answered} {happened.refused} {happened.lost}"
+        assert row in page.text
+    assert "after round 1" in page.text, "an abandoned round leaves no model"
+    assert "2 enrolled, 1 revoked" in page.text
+    assert "8 of 15 asked for" in page.text
+    assert "Round 2 was abandoned" in page.text
+    assert "her own decision" in page.text
+
+
+def test_nothing_about_a_single_device_can_be_reached(tmp_path: Path) -> None:
+    """Other devices, other answers counted, another one revoked: with the same counts, the page has the same bytes."""
+    kept(tmp_path / "one.db", [b"a" * 32, b"b" * 32, b"c" * 32], [0, 1], 2)
+    kept(tmp_path / "two.db", [b"x" * 32, b"y" * 32, b"z" * 32], [2, 0], 1)
+    pages = []
+    for name in ("one.db", "two.db"):
+        with looked_at(tmp_path / name) as visitor:
+            pages.append([visitor.get(path).body for path in ("/", "/?page=2", "/state")])
+            for path in ("/devices", "/devices/1", "/1", "/people", "/journal.db", "/metrics"):
+                assert visitor.get(path).status == 404
+    assert pages[0] == pages[1]
+
+
+def test_the_page_changes_when_a_round_is_over(tmp_path: Path) -> None:
+    kept(tmp_path / "j.db", [b"a" * 32], [0], 0)
+    with looked_at(tmp_path / "j.db") as visitor:
+        before = visitor.get("/state").body
+        assert visitor.get("/state").body == before
+        coordinator = Journal.open(tmp_path / "j.db")
+        coordinator.abandon(Round(3, "abandoned", 5, 0, 0, 5, 0, 0, 60.0))
+        coordinator.close()
+        assert visitor.get("/state").body != before
+
+
+@pytest.mark.parametrize(
+    ("rules", "present", "said"),
+    [
+        (RULES, 2, "2 of 3 devices are here"),
+        (RULES, 5, "did not answer"),
+        (RoundRules(minimum=1), 5, "single device's answer"),
+    ],
+)
+def test_alerts_say_what_to_do(rules: RoundRules, present: int, said: str) -> None:
+    standing = Standing(founded(), 16, rules, HAPPENED, 5, 0, present)
+    told = [alert for alert in standing.alerts() if said in alert.what]
+    assert told
+    assert all(alert.todo.endswith(".") for alert in standing.alerts())
+
+
+def test_a_calm_federation_has_no_alerts() -> None:
+    assert Standing(founded(), 16, RULES, HAPPENED[:1], 5, 0, 5).alerts() == []
+
+
+def test_the_page_has_no_barrier_and_follows_the_rounds(browser: Any, tmp_path: Path) -> None:
+    kept(tmp_path / "j.db", [b"a" * 32], [0], 0)
+    with serving(operator_page(tmp_path / "j.db", RULES, lambda: 5)) as door:
+        assert barriers(browser, door, ["/"]) == []
+        page = opened(browser, door)
+        coordinator = Journal.open(tmp_path / "j.db")
+        coordinator.finish(Round(3, "finished", 5, 5, 0, 0, 1, 1, 1.0), first_shared(founded()), [])
+        coordinator.close()
+        page.get_by_text("after round 3").wait_for(timeout=15_000)
+        assert page.complaints == []
+        page.context.close()

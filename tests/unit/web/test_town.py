@@ -1,0 +1,40 @@
+"""The demonstration: the device in it is a real one, and what it announces is what it sends."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from visits import Visitor
+
+from tacit.experiments import silent
+from tacit.web import town as room
+from tacit.web.own import person_page
+from tacit.web.person import Person
+from tacit.web.server import serving
+
+
+def test_a_round_in_the_town(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(room, "BEFORE", 2)
+    monkeypatch.setattr(room, "WITH_HER", 1)
+    town = room.Town.founded(tmp_path / "device.db", silent)
+    device = town.device
+    assert device is not None
+    with device, serving(person_page(Person(device, "town", town))) as door:
+        visitor = Visitor(door)
+        assert "999 simulated neighbours" in visitor.get("/").text
+        assert len(device.recommend(5)) == 5
+        announced = device.upcoming()
+        assert announced is not None
+        visitor.post("/round")
+        last = device.ledger.list()[-1]
+        assert (last.round, last.positives) == (announced.round, announced.rows.positives)
+        assert last.negatives == announced.rows.negatives
+        assert last.state == "sent"
+        visitor.post("/mine/pause")
+        visitor.post("/round", {"from": "sent"})
+        assert len(device.ledger.list()) == 2, "paused, nothing leaves"
+        visitor.post("/mine/leave")
+        visitor.post("/round")
+        assert len(device.ledger.list()) == 2
+        assert town.number == 6
