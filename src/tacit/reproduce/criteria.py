@@ -38,8 +38,8 @@ LAST = "freshness"
 NOBODY = "all alike"
 TARGET = 0.85  # AUC that a person should be served with
 SHARES = tuple(range(10, 100, 10))
-PEOPLE = 400  # who are looked at after every pass
-PASSES, QUICK_PASSES = 40, 2
+PEOPLE = 300  # who are looked at after every pass
+PASSES, QUICK_PASSES = 20, 2
 
 
 def recipe(source: str) -> dict[str, Any]:
