@@ -32,8 +32,8 @@ def name_ends(
     """Write each name to the right of the axes, at the height of its line's end where that is free."""
     figure.draw_without_rendering()
     height = axes.get_window_extent().height / figure.dpi * 72
-    low, high = axes.get_ylim()
-    wanted = [(y - low) / (high - low) for _, y in ends]
+    across = axes.transData + axes.transAxes.inverted()  # a log scale too
+    wanted = [float(across.transform(end)[1]) for end in ends]
     for (label, colour), end, y in zip(names, ends, spread_out(wanted, 12.5 / height, 0.0, 1.0), strict=True):
         axes.annotate(
             short(label),
