@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from tacit.evaluation import Evaluation, EvaluationConfig, evaluate
     from tacit.experiments import run
     from tacit.methods.base import Centralised, Federated, methods, register
+    from tacit.protocols.criteria import criterion
     from tacit.random import Key
     from tacit.report.folder import Run
     from tacit.runtimes.recommender import Recommendation, Recommender
@@ -36,6 +37,7 @@ _HOMES = {
     "evaluation": ("Evaluation", "EvaluationConfig", "evaluate"),
     "experiments": ("run",),
     "methods.base": ("Centralised", "Federated", "methods", "register"),
+    "protocols.criteria": ("criterion",),
     "random": ("Key",),
     "report.folder": ("Run",),
     "runtimes.recommender": ("Recommendation", "Recommender"),
@@ -63,6 +65,7 @@ __all__ = [  # noqa: RUF022 - by room, as above
     "Federated",
     "methods",
     "register",
+    "criterion",
     "Key",
     "Run",
     "Recommendation",

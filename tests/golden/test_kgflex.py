@@ -5,8 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from tacit.config import Experiment
+from tacit.experiments import run
 from tacit.kernels.kgflex import affinities, information_gain, score_items
 from tacit.methods.features import features_of
+from tacit.reproduce.kgflex import recipe
 from tacit.types import Catalog, Triples, Vocabulary
 
 PLACES = ["Rijksmuseum", "Vondelpark", "Capitoline Museums", "Piazza Navona", "Central Park"]
@@ -86,3 +89,17 @@ def test_example_6_4_only_the_art_museum_speaks_for_the_capitoline_museums(catal
     assert scores[0, PLACES.index("Capitoline Museums")] == pytest.approx(art, abs=1e-7)
     assert scores[0, PLACES.index("Piazza Navona")] == 0.0
     assert scores[0, PLACES.index("Rijksmuseum")] == pytest.approx(0.5 + art, abs=1e-7)
+
+
+@pytest.mark.data
+@pytest.mark.slow
+def test_books_are_as_diverse_and_unbiased_as_published_and_more_accurate(real_data) -> None:
+    real_data("facebook-books")
+    method = {"name": "kgflex", "factors": 5, "epochs": 20, "features_per_hop": (200, 400)}
+    given = {**recipe("facebook-books"), "method": method, "seed": 42}
+    given["evaluation"] = {**given["evaluation"], "twin_people": 0}
+    found = run(Experiment.checked(given, "test")).metrics
+    assert found["NDCG@10"] >= 0.085
+    assert found["Gini@10"] >= 0.30
+    assert found["ItemCoverage@10"] >= 600
+    assert found["PopREO@10"] <= 0.16
