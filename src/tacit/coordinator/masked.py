@@ -65,7 +65,7 @@ class MaskedRound:
                 counting = here.counting(shapes, len(devices), care)
                 first, devices = self._stage(counting, devices, requests)
                 people = people_of(first.total, counting.layout)
-                spare = care.spared(len(requests), care.dropped) if care.spare is None else care.spare
+                spare = care.spared(len(requests), care.dropped)
                 rows = listed(people, care.k_min + spare)
                 if not any(map(len, rows.values())):
                     log.warning("no row has enough people behind it", extra={"fields": {"round": self._number}})

@@ -25,6 +25,7 @@ from tacit.errors import ConfigError, DataError, FieldError
 from tacit.field.certificates import Certificates, given_certificates, own_certificates
 from tacit.field.invitations import Invitation
 from tacit.privacy.clipping import ClippingConfig
+from tacit.random import Key
 from tacit.runtimes.federation import Federation
 from tacit.types import Catalog, Config, Labels, Vocabulary, offsets
 from tacit.updates import Ring
@@ -62,6 +63,7 @@ def opened(config: ServeConfig) -> Journal:
         federation = Federation.found(
             secrets.token_hex(16), config.name, config.method.name, given, catalog, ring=config.ring, clip=config.clip
         )
+        federation.first_model(catalog, Key(0))  # refused here and not in the first round
         return Journal.create(path, federation, catalog)
     journal = Journal.open(path)
     agreed = journal.federation

@@ -162,7 +162,10 @@ class SuperNode:
                 if not stored.stored:
                     raise FieldError("The coordinator took only a part of the answer.", "")
 
-        return respond(self.device, opened(root, contents), send)
+        return self._respond(opened(root, contents), send)
+
+    def _respond(self, content: bytes, send: Callable[[bytes], None]) -> str:
+        return respond(self.device, content, send)
 
     def _farewell(self, client: Any, node: Any) -> None:
         try:

@@ -1,0 +1,146 @@
+"""A coordinator's configuration, certificates, metrics and logs; what a device says of a line that does not hold."""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+import time
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
+from pathlib import Path
+
+import pytest
+from small_field import CATALOG, CHEAP, PASSPHRASE, founded
+
+from tacit.config import read
+from tacit.coordinator import Journal
+from tacit.coordinator.journal import Round
+from tacit.device import Device
+from tacit.errors import ConfigError, DataError, FieldError
+
+pytest.importorskip("flwr", reason="the field needs Flower")
+import httpx
+
+from tacit.field.certificates import given_certificates, own_certificates
+from tacit.field.invitations import Invitation, accept
+from tacit.field.serve import JsonLines, ServeConfig, certificates, exposition, host_port, invitation, opened
+from tacit.field.superlink import SuperLink
+from tacit.field.supernode import SuperNode, _in_words
+
+pytestmark = pytest.mark.filterwarnings("ignore")  # Flower and its servers warn of their own doings
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> ServeConfig:
+    (tmp_path / "items.csv").write_text("item,title,category\na,Apple,fruit|red\nb,Bean,\nc,Cherry,fruit\n")
+    (tmp_path / "field.yaml").write_text(
+        f"folder: {tmp_path}/state\ncatalog: {tmp_path}/items.csv\nmethod: {{name: fpl, factors: 3, local_steps: 2}}\n"
+    )
+    return read(ServeConfig, tmp_path / "field.yaml")
+
+
+def test_a_federation_is_founded_once_and_its_terms_stay(config: ServeConfig, tmp_path: Path) -> None:
+    journal = opened(config)
+    assert journal.catalog.titles == ["Apple", "Bean", "Cherry"]
+    assert journal.catalog.categories is not None
+    assert [journal.catalog.categories.of(item) for item in range(3)] == [["fruit", "red"], [], ["fruit"]]
+    journal.close()
+    again = opened(config)
+    assert again.federation == journal.federation
+    again.close()
+    changed = read(ServeConfig, tmp_path / "field.yaml", ["method.factors=4"])
+    with pytest.raises(ConfigError, match="founded on other terms: options"):
+        opened(changed)
+
+
+def test_every_wrong_configuration_is_named(config: ServeConfig, tmp_path: Path) -> None:
+    path = tmp_path / "field.yaml"
+    for override, said in (
+        ("rounds.deadlin=3", "deadline"),
+        ("rounds.minimum=0", "minimum"),
+        ("method=ease", "not federated"),
+        ("method.local_steps=0", "local_steps"),
+        ("key=/tmp/x", "only one is given"),
+        ("catalog=/tmp/none.csv", "cannot be read"),
+    ):
+        with pytest.raises((ConfigError, DataError), match=said):
+            _tried(read(ServeConfig, path, [override]))
+    for wrong in ("8443", "host:", "a:99999", ":1"):
+        with pytest.raises(ConfigError, match="host:port"):
+            host_port(wrong)
+    assert host_port("[::1]:80") == ("::1", 80)
+    both = ["rounds.secure={n_min: 3}", "rounds.robust={rule: median}"]
+    with pytest.raises(ConfigError, match="take one away"):
+        read(ServeConfig, path, both)
+
+
+def _tried(config: ServeConfig) -> None:
+    certificates(config)
+    opened(config)
+
+
+def test_certificates_are_made_renewed_and_refused_when_they_have_expired(tmp_path: Path) -> None:
+    now = datetime.now(UTC)
+    first = own_certificates(tmp_path, "example.org", now)
+    made = first.certificate.read_bytes()
+    assert own_certificates(tmp_path, "example.org", now + timedelta(days=300)).certificate.read_bytes() == made
+    renewed = own_certificates(tmp_path, "example.org", now + timedelta(days=340))
+    newer = renewed.certificate.read_bytes()
+    assert newer != made
+    assert renewed.roots == first.roots, "devices go on trusting the same authority"
+    assert own_certificates(tmp_path, "127.0.0.1").certificate.read_bytes() != newer, "it names another host"
+    assert (tmp_path / "authority.key").stat().st_mode & 0o777 == 0o600
+    with pytest.raises(FieldError, match="and not now"):
+        given_certificates(first.certificate, first.key, None, now + timedelta(days=800))
+    with pytest.raises(FieldError, match="cannot be read"):
+        given_certificates(tmp_path / "none", first.key, None)
+
+
+def test_a_device_says_that_the_certificate_has_expired(tmp_path: Path) -> None:
+    journal = Journal.create(tmp_path / "journal.db", founded(), CATALOG)
+    old = own_certificates(tmp_path / "tls", "127.0.0.1", datetime.now(UTC) - timedelta(days=400))
+    link = SuperLink(journal, "127.0.0.1", 0, old.certificate, old.key)
+    line = Invitation(f"127.0.0.1:{link.port}", journal.invite(int(time.time()) + 60), old.roots)
+    try:
+        with Device.create(tmp_path / "device.db", PASSPHRASE, cost=CHEAP) as device:
+            with pytest.raises(FieldError, match="expired"):
+                accept(device, line)
+            with pytest.raises(FieldError, match="has expired"):
+                SuperNode(device).session(threading.Event())
+    finally:
+        link.close()
+        journal.close()
+
+
+def test_a_wrong_clock_and_an_unknown_device_are_told_apart() -> None:
+    request = httpx.Request("POST", "https://here/")
+    behind = format_datetime(datetime.now(UTC) + timedelta(minutes=20), usegmt=True)
+    for date, said in ((behind, "clock is 1"), (format_datetime(datetime.now(UTC), usegmt=True), "does not know")):
+        response = httpx.Response(401, headers={"date": date}, request=request)
+        assert said in _in_words("here", httpx.HTTPStatusError("no", request=request, response=response))
+    assert "cannot be reached" in _in_words("here", httpx.ConnectError("refused"))
+
+
+def test_metrics_and_logs_are_about_rounds_and_never_about_people(config: ServeConfig) -> None:
+    journal = opened(config)
+    journal.add(b"a secret key", b"an identity")
+    journal.finish(Round(0, "finished", 5, 4, 1, 0, 1000, 5000, 1.5), {}, [1])
+    journal.abandon(Round(1, "abandoned", 5, 1, 0, 4, 10, 5000, 60.0))
+    text = exposition(journal.path, 3)
+    for line in (
+        'tacit_rounds_total{state="finished"} 1',
+        'tacit_rounds_total{state="abandoned"} 1',
+        "tacit_answered_total 5",
+        "tacit_lost_total 4",
+        'tacit_bytes_total{direction="up"} 1010',
+        "tacit_round_seconds_sum 61.5",
+        'tacit_devices{state="enrolled"} 1',
+        'tacit_devices{state="present"} 3',
+    ):
+        assert line in text.splitlines()
+    assert "secret" not in text
+    record = logging.makeLogRecord({"name": "tacit.coordinator", "msg": "round ends", "fields": {"round": 3}})
+    assert json.loads(JsonLines().format(record))["round"] == 3
+    assert Invitation.parsed(invitation(config, journal, days=1)).address == "127.0.0.1:8443"
+    journal.close()
