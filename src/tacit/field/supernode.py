@@ -30,8 +30,8 @@ from tacit.field.exchange import respond
 from tacit.field.parcels import names_in, opened, reply
 
 log = logging.getLogger("tacit.device")
-BEAT = 10.0  # seconds between signs of life: the shortest that a SuperLink takes
-ALIVE = 30.0  # it takes a device for gone after twice as long
+BEAT = 10.0  # seconds between signs of life, unless a device looks for messages more rarely
+LONGEST_BEAT = 600.0  # a SuperLink takes three times as much at most
 LONGEST_BACKOFF = 300.0
 
 
@@ -40,6 +40,7 @@ class SuperNode:
 
     def __init__(self, device: Device, poll: float = 1.0) -> None:
         self.device, self.poll = device, poll
+        self._beats = min(LONGEST_BEAT, max(BEAT, poll))
         line = device.line
         if not line:
             raise FieldError("This device knows no coordinator.", "Join with an invitation: tacit device join.")
@@ -91,7 +92,7 @@ class SuperNode:
         """Say that this device is there; after a crash the server may believe that it still is."""
         from flwr.supercore.primitives.asymmetric import public_key_to_bytes
 
-        hello = ActivateNodeRequest(public_key=public_key_to_bytes(self._keys[1]), heartbeat_interval=ALIVE)
+        hello = ActivateNodeRequest(public_key=public_key_to_bytes(self._keys[1]), heartbeat_interval=3 * self._beats)
         line = self.device.line
         try:
             node = client.ActivateNode(hello).node_id
@@ -123,9 +124,9 @@ class SuperNode:
 
     def _beat(self, client: Any, node: Any, over: threading.Event) -> None:
         """Give signs of life while the device learns; that nobody listens is noticed elsewhere."""
-        while not over.wait(BEAT):
+        while not over.wait(self._beats):
             try:
-                client.SendNodeHeartbeat(SendNodeHeartbeatRequest(node=node, heartbeat_interval=ALIVE))
+                client.SendNodeHeartbeat(SendNodeHeartbeatRequest(node=node, heartbeat_interval=3 * self._beats))
             except (httpx.HTTPError, RuntimeError):
                 continue
 
