@@ -21,13 +21,13 @@ if TYPE_CHECKING:
     from tacit.errors import TacitError
     from tacit.evaluation import Evaluation, EvaluationConfig, evaluate
     from tacit.experiments import run
-    from tacit.methods.base import Centralised, Federated, methods, register
+    from tacit.methods.base import Centralised, Federated, Gossip, methods, register
     from tacit.protocols.criteria import criterion
     from tacit.random import Key
     from tacit.report.folder import Run
     from tacit.runtimes.recommender import Recommendation, Recommender
     from tacit.types import Catalog, Clients, Config, Heldout, Interactions, Model, Reason, Vocabulary
-    from tacit.updates import Outgoing, Release, Ring, Rows, Total, Update
+    from tacit.updates import Letters, Outgoing, Release, Ring, Rows, Total, Update
 
 _HOMES = {
     "comparisons": ("compare",),
@@ -36,13 +36,13 @@ _HOMES = {
     "errors": ("TacitError",),
     "evaluation": ("Evaluation", "EvaluationConfig", "evaluate"),
     "experiments": ("run",),
-    "methods.base": ("Centralised", "Federated", "methods", "register"),
+    "methods.base": ("Centralised", "Federated", "Gossip", "methods", "register"),
     "protocols.criteria": ("criterion",),
     "random": ("Key",),
     "report.folder": ("Run",),
     "runtimes.recommender": ("Recommendation", "Recommender"),
     "types": ("Catalog", "Clients", "Config", "Heldout", "Interactions", "Model", "Reason", "Vocabulary"),
-    "updates": ("Outgoing", "Release", "Ring", "Rows", "Total", "Update"),
+    "updates": ("Letters", "Outgoing", "Release", "Ring", "Rows", "Total", "Update"),
 }
 _HOME = {name: module for module, names in _HOMES.items() for name in names}
 
@@ -63,6 +63,7 @@ __all__ = [  # noqa: RUF022 - by room, as above
     "run",
     "Centralised",
     "Federated",
+    "Gossip",
     "methods",
     "register",
     "criterion",
@@ -78,6 +79,7 @@ __all__ = [  # noqa: RUF022 - by room, as above
     "Model",
     "Reason",
     "Vocabulary",
+    "Letters",
     "Outgoing",
     "Release",
     "Ring",

@@ -67,7 +67,7 @@ class Gossiping:
     """A gossip method but for its rule, its sampler and how it is configured."""
 
     uses_features: ClassVar[bool] = False
-    rule: ClassVar[MergeRule]
+    rule: MergeRule
     sampler: ClassVar[Sampler]
     config: GossipConfig
     model: NodeModel
@@ -165,14 +165,14 @@ class Gossiping:
         """Mix letters `at` into the nodes `rows`, whose item tables are in `items`; return the letters' worths."""
         nodes = {**moved, "items": items}
         worths = np.full((len(rows), 2), -1.0)
-        if type(self).rule.judges:
+        if self.rule.judges:
             worths = self.worth(self.model.judge(rows, at, nodes, letters.tables, own, self.samples))
         meeting = Meeting(
             np.stack([own.samples[rows], letters.samples[at]], axis=1).astype(np.float64),
             np.stack([nodes["age"][rows], letters.ages[at]], axis=1).astype(np.float64),
             worths,
         )
-        weights = type(self).rule.weigh(meeting)
+        weights = self.rule.weigh(meeting)
         weights = weights / weights.sum(axis=1, keepdims=True)
         if self.config.clip:
             weights = self._clipped(rows, at, nodes, letters, weights)

@@ -4,6 +4,7 @@ A rule sees what is known of two models when they meet and returns two weights f
 divided by their sum.
 
     performance   by what each earns on the reader's weighting set (PEPPER, algorithm 2)
+    performance-or-even   the same, but where neither earns anything half and half
     samples       by how much its owner has learnt from (decentralised FedAvg)
     age           by how often it has been updated (Hegedus et al.)
     even          half and half
@@ -44,6 +45,12 @@ def by_performance(meeting: Meeting) -> Weights:
     return np.where(worths.min(axis=1, keepdims=True) < 0, 0.5, keeps)
 
 
+def by_performance_or_even(meeting: Meeting) -> Weights:
+    """As by performance, but two models that earn nothing are averaged."""
+    worths = meeting.worths
+    return np.where((worths.sum(axis=1, keepdims=True) == 0) | (worths.min(axis=1, keepdims=True) < 0), 0.5, worths)
+
+
 def by_samples(meeting: Meeting) -> Weights:
     """Weights are numbers of samples; two nodes that have none average."""
     return _or_even(meeting.samples)
@@ -65,6 +72,7 @@ def _or_even(weights: Weights) -> Weights:
 
 RULES = {
     "performance": MergeRule(by_performance, judges=True),
+    "performance-or-even": MergeRule(by_performance_or_even, judges=True),
     "samples": MergeRule(by_samples),
     "age": MergeRule(by_age),
     "even": MergeRule(evenly),

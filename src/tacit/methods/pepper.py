@@ -35,6 +35,9 @@ class PepperConfig(GossipConfig):
         "best", description="alpha is the share of the best peers (the text), or of the random ones (algorithm 3)"
     )
     judges_by: Literal["hr-ndcg", "hr"] = Field("hr-ndcg", description="HR@20 times NDCG@20, or HR@20 alone")
+    worthless: Literal["own", "average"] = Field(
+        "own", description="what a node does when neither model earns anything: keep its own, or average them"
+    )
     judges_among: Literal["sampled", "all"] = Field(
         "sampled", description="each spared item among 100 unseen ones drawn for it, or all, in proportion to 100"
     )
@@ -44,13 +47,13 @@ class PepperConfig(GossipConfig):
 class Pepper(Gossiping):
     """PEPPER: models mixed by what they earn on her own data, peers kept for it (Belal et al., 2022)."""
 
-    rule = RULES["performance"]
     sampler = SAMPLERS["personalised"]
     config: PepperConfig
 
     def __init__(self, config: PepperConfig) -> None:
         super().__init__(config)
         self.samples = config.judges_among == "sampled"
+        self.rule = RULES["performance" if config.worthless == "own" else "performance-or-even"]
 
     @property
     def n_best(self) -> float:

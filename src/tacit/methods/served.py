@@ -33,7 +33,7 @@ ITERATIONS = 5  # of k-means, in every round: people hardly move between two
 class FedAvgConfig(NodeConfig):
     """Options of fedavg."""
 
-    epochs: int = Field(60, gt=0, description="passes: in each, everybody is asked once")
+    epochs: int = Field(30, gt=0, description="passes: in each, everybody is asked once")
     clients_per_round: int = Field(20, ge=0, description="clients whose moves are averaged at a time; 0: all")
     aggregation: Literal["fedavg", "mf-fedavg", "simple-avg"] = Field(
         "fedavg", description="rows averaged over all samples, over those who learnt them, or over all who were asked"
