@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
-from tacit.report.canvas import percent, sheet, styled
+from tacit.report.canvas import sheet, styled
 from tacit.report.marks import COLOURS, SOFT
 
 if TYPE_CHECKING:
@@ -44,10 +44,10 @@ def explained(weights: pl.DataFrame, number: int | None = None, most: int = 5) -
 
 
 def draw_weights(weights: pl.DataFrame, number: int | None = None) -> Figure:
-    """Draw everybody's weight in a round, heaviest first, cut into what each criterion adds to it."""
+    """Draw how much everybody counts in a round, heaviest first, cut into what each criterion adds to it."""
     rows, names = _round(weights, number), criteria_of(weights)
     values = rows.select(names).to_numpy().T  # [m, C]
-    parts = np.cumprod(values, axis=0) * (rows["weight"] / rows["score"].replace(0.0, None)).fill_null(0.0).to_numpy()
+    parts = np.cumprod(values, axis=0) * (rows["factor"] / rows["score"].replace(0.0, None)).fill_null(0.0).to_numpy()
     with styled():
         figure, (axes,) = sheet(3.2)
         bottom = np.zeros(rows.height)
@@ -55,10 +55,9 @@ def draw_weights(weights: pl.DataFrame, number: int | None = None) -> Figure:
             label = name if at == 0 else f"and {name}"
             axes.bar(np.arange(rows.height), part, 1.0, bottom, color=COLOURS[at % len(COLOURS)], label=label)
             bottom += part
-        axes.axhline(1.0 / max(rows.height, 1), color=SOFT, linewidth=1, linestyle=(0, (2, 2)))
+        axes.axhline(1.0, color=SOFT, linewidth=1, linestyle=(0, (2, 2)))
         axes.set_xlabel(f"people of round {rows['round'][0] + 1}, heaviest first")
-        axes.set_ylabel("weight")
-        percent(axes.yaxis)
+        axes.set_ylabel("counts so many times")
         axes.legend(loc="upper right")
         return figure
 

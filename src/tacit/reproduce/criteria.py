@@ -155,7 +155,8 @@ def _line(lab: Lab, order: tuple[str, ...], scale: str, seed: int) -> Line:
 def _drawn(lines: list[Line]) -> Figure:
     with styled():
         figure, (axes,) = sheet(3.8)
-        shown = [line for line in lines if ">" not in line.label] + [max(lines, key=lambda line: line.share[-1])]
+        shown = [line for line in lines if ">" not in line.label]
+        shown += sorted((line for line in lines if ">" in line.label), key=lambda line: -line.share[-1])[:1]
         marks = looks([line.label for line in shown])
         for line in shown:
             axes.plot(line.rounds, line.share, **{**marks[line.label].line, "markersize": 0})

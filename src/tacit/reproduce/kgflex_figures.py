@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tacit.report.canvas import sheet, styled
 from tacit.report.labels import name_points
@@ -62,15 +62,21 @@ def words(weighed: Sequence[tuple[str, float]]) -> Figure:
         heaviest = max((weight for _, weight in weighed), default=1.0) or 1.0
         left, top, tallest = frame.x0, frame.y1, 0.0
         for at, (word, weight) in enumerate(weighed):
-            size = 3.5 + 9.0 * weight / heaviest
+            size = 4.6 + 9.0 * weight / heaviest
             short = word if len(word) <= LONGEST else f"{word[: LONGEST - 1]}…"
-            text = axes.text(0, 0, short, fontsize=size, color=COLOURS[at % len(COLOURS)], va="top", transform=None)
+            look: dict[str, Any] = {
+                "fontsize": size,
+                "color": COLOURS[at % len(COLOURS)],
+                "va": "top",
+                "transform": axes.transAxes,
+            }
+            text = axes.text(0, 0, short, **look)
             box = text.get_window_extent(renderer)
-            if left > frame.x0 and left + box.width > frame.x1:
+            if left > frame.x0 and left + 1.1 * box.width > frame.x1:
                 left, top, tallest = frame.x0, top - tallest * 1.15, 0.0
             if top - box.height < frame.y0:
                 text.remove()
                 break
-            text.set_position((left, top))
-            left, tallest = left + box.width + 6, max(tallest, box.height)
+            text.set_position(((left - frame.x0) / frame.width, (top - frame.y0) / frame.height))
+            left, tallest = left + 1.1 * box.width + 6, max(tallest, box.height)  # small letters are drawn wider
         return figure
