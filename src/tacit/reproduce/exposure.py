@@ -18,7 +18,8 @@ from tacit.privacy.meter import Exposure, Seen, measured, presence, sign
 from tacit.random import Key
 from tacit.report.canvas import percent, sheet, styled
 from tacit.report.folder import Run
-from tacit.report.marks import looks
+from tacit.report.labels import name_ends
+from tacit.report.marks import SOFT, looks
 from tacit.reproduce.base import Found, reproduction
 from tacit.reproduce.lab import Lab
 from tacit.reproduce.sheets import Row, Sheet, number, value_of
@@ -31,7 +32,8 @@ PIS = (0.0, 0.1, 0.2, 0.3, 0.5, 0.7, 1.0)
 AFTER = (1, 10, 50)  # rounds
 PEOPLE = 100
 PRIMARY = "NDCG@10"
-METHOD = {"name": "fpl", "preset": "pFPL+", "epochs": 50, "learning_rate": 0.02}
+METHOD = {"name": "fpl", "preset": "pFPL+", "epochs": 50}
+RATES = (0.001, 0.002, 0.005, 0.01, 0.02)  # one is chosen on the validation part with everything shared
 
 
 def recipe(source: str) -> dict[str, Any]:
@@ -50,10 +52,11 @@ def exposure(lab: Lab) -> Found:
     rows: list[Row] = []
     popular = lab.runs("most-popular", {"name": "most-popular"}, seeds=1)[0]
     rows.append(Row.of("most-popular", PRIMARY, [popular.result["metrics"][PRIMARY]]))
+    method = _chosen(lab)
     pis = PIS[::3] if lab.quick else PIS
     afters = AFTER[:2] if lab.quick else AFTER
     for pi in pis:
-        found = [_one(lab, pi, seed, afters) for seed in lab.seeds]
+        found = [_one(lab, method, pi, seed, afters) for seed in lab.seeds]
         rows += [Row.of(f"pi={pi:g}", metric, [one[metric] for one in found]) for metric in found[0]]
     columns = [PRIMARY, *(f"{what} after {after}" for what in ("leak", "named") for after in afters)]
     lines = [[f"{pi:g}", *(number(value_of(rows, f"pi={pi:g}", column)) for column in columns)] for pi in pis]
@@ -75,12 +78,23 @@ def exposure(lab: Lab) -> Found:
         *(["Quick: few passes. These numbers say nothing about the method."] if lab.quick else []),
     ]
     sheets = [Sheet("Quality and exposure over pi", ["pi", *columns], lines)]
-    detail = {"curve": curve, "popular": level, "method": METHOD, "data": lab.name}
+    detail = {"curve": curve, "popular": level, "method": method, "data": lab.name}
     return Found(rows, sheets, {"exposure": _drawn(curve, afters, level)}, notes, detail)
 
 
-def _one(lab: Lab, pi: float, seed: int, afters: Sequence[int]) -> dict[str, float]:
-    method = {**METHOD, "pi": pi, **({"epochs": max(afters)} if lab.quick else {})}
+def _chosen(lab: Lab) -> dict[str, Any]:
+    if lab.quick:
+        return {**METHOD, "learning_rate": 0.02, "epochs": max(AFTER[:2])}
+
+    def searched() -> dict[str, Any]:
+        best = lab.search("the learning rate", METHOD, {"method.learning_rate": RATES}).best
+        return {**METHOD, "learning_rate": best.settings["method.learning_rate"]}
+
+    return lab.remembered("fpl-exposure", {"method": METHOD, "rates": RATES}, searched)
+
+
+def _one(lab: Lab, method: Mapping[str, Any], pi: float, seed: int, afters: Sequence[int]) -> dict[str, float]:
+    method = {**method, "pi": pi}
     settings = {"seed": seed, "method": method, "runtime.ledger": "events", "evaluation.twin_people": 0}
     experiment = Experiment.checked(overridden(lab.base, settings), "the study")
     found = run(experiment, progress=lab.progress, bench=lab.bench)
@@ -129,18 +143,23 @@ def _seen(sent: pl.DataFrame, labels: Sequence[Any], place: Mapping[Any, int]) -
 def _drawn(curve: Sequence[Mapping[str, Any]], afters: Sequence[int], level: float) -> Figure:
     """Draw quality and the share of items named, over pi."""
     with styled():
-        figure, (axes,) = sheet(3.2)
-        names = ["quality", *(f"named after {after} round{'s' if after > 1 else ''}" for after in afters)]
-        marks = looks(names)
-        pis = [point["pi"] for point in curve]
-        axes.plot(pis, [point["quality"] for point in curve], label=names[0], **marks[names[0]].line)
-        for after, name in zip(afters, names[1:], strict=True):
-            axes.plot(pis, [point["named"][str(after)] for point in curve], label=name, **marks[name].line)
-        axes.axhline(level, color="0.6", linewidth=1, linestyle=(0, (2, 2)))
-        axes.annotate("most popular", (0.99, level), (0, 3), ("axes fraction", "data"), "offset points", ha="right")
-        axes.set_ylim(0, 1.08)
+        figure, (axes,) = sheet(3.4)
+        lines = {"quality": [point["quality"] for point in curve]}
+        for after in afters:
+            times = f"named, {after} round{'s' if after > 1 else ''}"
+            lines[times] = [point["named"][str(after)] for point in curve]
+        marks, pis = looks(list(lines)), [point["pi"] for point in curve]
+        for name, ys in lines.items():
+            axes.plot(pis, ys, **marks[name].line)
+        axes.axhline(level, color=SOFT, linewidth=1, linestyle=(0, (2, 2)))
+        at = (0.99, level), (0, -10), ("axes fraction", "data"), "offset points"
+        axes.annotate("quality of most-popular", *at, ha="right", color=SOFT, fontsize=8)
+        axes.set_ylim(0, 1.1)
         percent(axes.yaxis)
         axes.set_xlabel("pi: share of her positives that a person lets go")
         axes.set_ylabel("of the quality at pi = 1; of her items")
-        axes.legend(loc="center right", fontsize=8, frameon=False)
+        ends = [(pis[-1], ys[-1]) for ys in lines.values()]
+        name_ends(figure, axes, ends, [(name, marks[name].colour) for name in lines])
+        figure.draw_without_rendering()
+        figure.set_layout_engine("none")  # the layout is found once and kept for every format
         return figure
