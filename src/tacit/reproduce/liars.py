@@ -22,21 +22,18 @@ from tacit.reproduce.lab import Lab
 from tacit.reproduce.sheets import Row, Sheet, number, value_of
 
 METRICS = ("HR@10", "NDCG@10")
-METHOD = {"name": "fed-gmf", "epochs": 60, "clients_per_round": 100, "learning_rate": 0.005}
+METHOD = {"name": "fed-gmf", "epochs": 30, "clients_per_round": 100, "learning_rate": 0.005}
 ATTACKS: dict[str, dict[str, Any] | None] = {
     "nobody lies": None,
     "5 % no numbers": {"kind": "nan", "share": 0.05},
-    "5 % sign-flip": {"kind": "sign-flip", "share": 0.05},
     "20 % sign-flip": {"kind": "sign-flip", "share": 0.2},
     "5 % noise": {"kind": "noise", "share": 0.05, "strength": 1.0},
-    "1 % promote": {"kind": "promote", "share": 0.01, "strength": 20.0},
     "5 % promote": {"kind": "promote", "share": 0.05, "strength": 20.0},
 }
 DEFENCES: dict[str, dict[str, Any]] = {
     "plain sum": {},
     "shrink 3": {"method.shrink": 3.0},
     "trimmed mean, 20 groups": {"runtime.rounds.robust": {"rule": "trimmed-mean", "groups": 20, "liars": 0.25}},
-    "trimmed mean, alone": {"runtime.rounds.robust": {"rule": "trimmed-mean", "liars": 0.25}},
     "median, alone": {"runtime.rounds.robust": {"rule": "median"}},
     "krum, 20 groups": {"runtime.rounds.robust": {"rule": "krum", "groups": 20, "liars": 0.25}},
 }
