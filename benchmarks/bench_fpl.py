@@ -25,6 +25,8 @@ from threadpoolctl import threadpool_limits
 from bench_bpr import PEER_EPOCHS, histories, peer_seconds
 from tacit.methods.base import build, options
 from tacit.random import Key
+from tacit.report.canvas import plain_numbers, sheet, styled
+from tacit.report.marks import SOFT
 from tacit.runtimes.simulation import simulate
 from tacit.types import Catalog, Clients, Vocabulary
 from tacit.updates import Ring
@@ -118,21 +120,20 @@ def growth(most: int) -> list[dict[str, Any]]:
 
 
 def draw(found: list[dict[str, Any]], path: Path) -> None:
-    """Draw seconds per epoch and memory against people."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot as plt
-
-    people = [row["people"] for row in found]
-    figure, axes = plt.subplots(1, 2, figsize=(8, 3), layout="constrained")
-    axes[0].loglog(people, [row["seconds"] for row in found], "o-", color="#1f5fa8")
-    axes[0].loglog(people, [found[0]["seconds"] * n / people[0] for n in people], ":", color="#888888")
-    axes[0].set(xlabel="people", ylabel="seconds per epoch", title="Time (dotted: linear)")
-    axes[1].semilogx(people, [row["mb"] / 1024 for row in found], "o-", color="#1f5fa8")
-    axes[1].set(xlabel="people", ylabel="GB", title="Peak memory", ylim=(0, None))
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, metadata={"Date": None})
+    """Draw seconds per epoch and memory against people; dotted where linear growth would lie."""
+    thousands = [row["people"] / 1000 for row in found]
+    seconds, memory = [row["seconds"] for row in found], [row["mb"] / 1024 for row in found]
+    with styled():
+        figure, (left, right) = sheet(2.6, columns=2, share_y=False)
+        left.loglog(thousands, [seconds[0] * n / thousands[0] for n in thousands], ":", color=SOFT)
+        left.loglog(thousands, seconds, "o-")
+        right.semilogx(thousands, memory, "o-")
+        left.set(xlabel="thousand people", title="seconds per epoch")
+        right.set(xlabel="thousand people", title="peak memory, GB", ylim=(0, None))
+        for axis in (left.xaxis, left.yaxis, right.xaxis):
+            plain_numbers(axis)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        figure.savefig(path, metadata={"Date": None})
 
 
 def main() -> None:

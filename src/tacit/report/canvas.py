@@ -27,14 +27,14 @@ def styled() -> Iterator[None]:
         yield
 
 
-def sheet(height: float, columns: int = 1) -> tuple[Figure, list[Axes]]:
-    """Return an empty figure of so many inches height, and its axes side by side."""
+def sheet(height: float, columns: int = 1, *, share_y: bool = True) -> tuple[Figure, list[Axes]]:
+    """Return an empty figure of so many inches height, and its axes side by side, by default along one scale."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(WIDTH, height), layout="constrained")
     FigureCanvasAgg(figure)
-    axes = figure.subplots(1, columns, sharey=columns > 1, squeeze=False)
+    axes = figure.subplots(1, columns, sharey=share_y and columns > 1, squeeze=False)
     return figure, list(axes[0])
 
 

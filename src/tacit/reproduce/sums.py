@@ -185,15 +185,15 @@ def _line(lab: Lab, name: str, method: Mapping[str, Any], seed: int) -> list[Poi
         learning = passes(
             built, train, lab.parts.catalog, Key(seed).child("learn"), (), experiment.runtime.ring, traffic
         )
-        started = time.perf_counter()
+        started = time.process_time()
         for done, model in enumerate(learning, 1):
-            spent += time.perf_counter() - started
+            spent += time.process_time() - started
             lab.progress(f"{lab.name}: {name}, seed {seed}", done, total)
             if done == total or (is_federated and (total <= 12 or done in MANY)):
                 up, down = (float(b.mean()) for b in (traffic.bytes_up, traffic.bytes_down)) if traffic else (0.0, 0.0)
                 found = attempt.judged(model, lab.parts.test, lists=False).overall
                 points.append(Point(done, up, down, spent, {m: found[m] for m in METRICS}))
-            started = time.perf_counter()
+            started = time.process_time()
         if not is_federated:
             found = attempt.judged(model, lab.parts.test, lists=False).overall
             points.append(Point(0, 0.0, 0.0, spent, {m: found[m] for m in METRICS}))
