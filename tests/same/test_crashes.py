@@ -16,7 +16,7 @@ from tacit.device import Device
 from tacit.field.loopback import Loopback
 from tacit.types import Array
 
-pytestmark = pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")]
 PEOPLE, ROUNDS = 2, 2
 
 

@@ -32,7 +32,10 @@ from tacit.field.serve import Meter
 from tacit.field.superlink import SuperLink
 from tacit.field.supernode import SuperNode
 
-pytestmark = pytest.mark.filterwarnings("ignore")  # Flower and its servers warn of their own doings
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.filterwarnings("ignore"),  # Flower and its servers warn of their own doings
+]
 ROUNDS = 3
 MASKED = "fpl under masks"
 BOLD = Guards(n_min=3, k_min=1, d_min=0, cool_down=0)

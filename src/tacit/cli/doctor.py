@@ -12,7 +12,19 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-NEEDED = ("numpy", "scipy", "numba", "polars", "pydantic", "pyyaml", "typer", "rich", "jinja2", "matplotlib")
+NEEDED = (
+    "numpy",
+    "scipy",
+    "numba",
+    "polars",
+    "pydantic",
+    "pyyaml",
+    "typer",
+    "rich",
+    "jinja2",
+    "matplotlib",
+    "cryptography",
+)
 LEAST_FREE_GB = 1.0
 
 

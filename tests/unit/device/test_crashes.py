@@ -17,7 +17,7 @@ from small_field import PASSPHRASE, founded, made, noon, request
 from tacit.device import Device
 from tacit.device.store import Store
 
-pytestmark = pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")]
 ROUNDS = 2
 
 

@@ -1,0 +1,93 @@
+"""Kill -9 of a device at every statement of every turn of a secure sum: one answer per turn, one vector per round."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import signal
+from collections.abc import Generator, Mapping
+from pathlib import Path
+
+import pytest
+from same_field import PASSPHRASE
+from test_loopback import Field
+from test_masked import CARE, masked
+
+from tacit.device import Device
+from tacit.field.loopback import Loopback
+from tacit.privacy.secure import Stand
+from tacit.runtimes.wire import read_turn
+
+pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")]
+
+
+class Recording(Loopback):
+    """Keeps the first device's file as it is before each of its turns, and the turn."""
+
+    def __init__(self, field: Field, folder: Path) -> None:
+        super().__init__(field.devices)
+        self.field, self.folder, self.turns = field, folder, list[tuple[Stand, Path, bytes]]()
+
+    def ask(self, requests: Mapping[int, bytes], seconds: float) -> Generator[tuple[int, bytes]]:
+        phase = Stand(read_turn(self.field.federation, requests[1]).phase)
+        copy = self.folder / f"{phase.name}.db"
+        shutil.copy(self.field.folder / "0.db", copy)
+        self.turns.append((phase, copy, requests[1]))
+        yield from super().ask(requests, seconds)
+
+
+def told(path: Path, turn: bytes, sent: Path, deadly: int) -> bool:
+    """Take a turn in another process that dies at its statement number `deadly`; say whether it died."""
+    child = os.fork()
+    if child == 0:
+        try:
+            seen = 0
+
+            def count(statement: str) -> None:
+                nonlocal seen
+                seen += 1
+                if seen == deadly:
+                    os.kill(os.getpid(), signal.SIGKILL)
+
+            device = Device.open(path, PASSPHRASE)
+            device._store.connection.set_trace_callback(count)
+            answer, entry = device.turn(turn)
+            sent.write_bytes(answer)
+            if entry is not None:
+                device.sent(entry)
+        finally:
+            os._exit(0)
+    return os.WIFSIGNALED(os.waitpid(child, 0)[1])
+
+
+def test_killed_in_any_turn_it_gives_one_answer_and_the_ledger_agrees(tmp_path: Path) -> None:
+    (tmp_path / "field").mkdir()
+    (tmp_path / "turns").mkdir()
+    field = masked(tmp_path / "field")
+    carrier = Recording(field, tmp_path / "turns")
+    field.run(carrier, rounds=1, secure={**CARE, "two_stage": False})
+    assert [phase for phase, _, _ in carrier.turns] == list(Stand)[:5]
+    deaths = 0
+    for phase, before, turn in carrier.turns:
+        deadly = 0
+        while True:
+            deadly += 1
+            path, sent = tmp_path / "device.db", tmp_path / "sent"
+            shutil.copy(before, path)
+            sent.unlink(missing_ok=True)
+            died = told(path, turn, sent, deadly)
+            left = sent.read_bytes() if sent.exists() else None
+            with Device.open(path, PASSPHRASE) as device:
+                noted = {entry.digest: entry for entry in device.ledger.list()}
+                if left is not None and phase == Stand.VECTORS:
+                    assert hashlib.sha256(left).hexdigest() in noted, "a vector left that the ledger does not know"
+                answer, entry = device.turn(turn)
+                assert left is None or answer == left, "two answers to one turn"
+                assert (entry is not None) == (phase == Stand.VECTORS)
+                assert len(device.ledger.list()) == (1 if phase >= Stand.VECTORS else 0), "a second vector was made"
+                assert device.turn(turn)[0] == answer
+            if not died:
+                break
+            deaths += 1
+    assert deaths > 50, "the points of death were not reached"
