@@ -1,7 +1,7 @@
 """A pass of kgflex over everybody: 100 + 100 features a person, ten rounds, through the whole simulated round.
 
 `peer` is what the authors' implementation takes (2.9 ms of processor time per client and step, 4 s for 1,363 people;
-40 s for everybody's features), measured on a like machine and not again here. Processor time, one thread.
+40 s for everybody's features), as it was reported to us: it is not run here. Ours is processor time, one thread.
 """
 
 from __future__ import annotations
