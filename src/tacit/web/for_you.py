@@ -55,11 +55,13 @@ def routes(person: Person) -> list[Route]:
 
     def happen(form: dict[str, str]) -> str:
         if person.neighbours is not None:
+            before = len(person.device.ledger.list())
             person.neighbours.round()
+            took_part = len(person.device.ledger.list()) > before
             person.say(
-                "A round happened without you: you are paused."
-                if person.device.sharing.paused
-                else "A round happened, and you took part. Sent shows what left."
+                "A round happened, and you took part. Sent shows what left."
+                if took_part
+                else "A round happened without you, as you decided: nothing left this device."
             )
         return "/sent" if form.get("from") == "sent" else "/"
 

@@ -66,7 +66,7 @@ def routes(person: Person) -> list[Route]:
         return "/history"
 
     async def bring(request: Request) -> Response:
-        name, content = await uploaded(request)
+        _, name, content = await uploaded(request)
         if person.shelf is None:
             raise ConsentError("There is no catalogue yet to compare a file with.", "Join a federation first.")
         if not name:

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import json
 import tempfile
+from importlib.util import find_spec
 from pathlib import Path
 
+from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from tacit.errors import ConfigError
+from tacit.device import Device
+from tacit.device.membership import Membership
+from tacit.errors import ConfigError, FieldError
 from tacit.web.frame import back
 from tacit.web.person import Person, doing, uploaded
 from tacit.web.sent import Sums
@@ -41,8 +45,8 @@ def routes(person: Person) -> list[Route]:
         return "/mine"
 
     async def join(request: Request) -> Response:
-        _, content = await uploaded(request)
-        member = person.device.join(content)
+        line, _, content = await uploaded(request, "line")
+        member = await run_in_threadpool(_joined, person.device, line.strip(), content)
         person.say(f"You are a member of {member.federation.name}. Nothing has left by that: see Sharing first.")
         return back("/")
 
@@ -72,6 +76,17 @@ def routes(person: Person) -> list[Route]:
         Route("/mine/data.json", readable),
         Route("/mine/device.tacit", copy),
     ]
+
+
+def _joined(device: Device, line: str, content: bytes) -> Membership:
+    """Join by an invitation, which asks its coordinator, or by a welcome file, which asks nobody."""
+    if not line:
+        return device.join(content)
+    if find_spec("flwr") is None:
+        raise FieldError("The field needs Flower, which is not installed.", "Run: pip install 'tacit[field]'.")
+    from tacit.field.invitations import Invitation, accept
+
+    return accept(device, Invitation.parsed(line))
 
 
 def _from(form: dict[str, str]) -> str:

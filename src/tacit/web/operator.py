@@ -86,7 +86,7 @@ class Standing:
         if last and last[-1].state == "abandoned":
             told = f"Round {last[-1].number} was abandoned: fewer than {self.rules.minimum} answers."
             found.append(Alert(told, "Nothing was lost. If it goes on, lower rounds.minimum or wait for more devices."))
-        if self.rules.minimum < 2:
+        if self.rules.minimum < 2 and self.rules.secure is None:
             told = "A round may be the sum of a single device's answer, which is no sum at all."
             found.append(Alert(told, "Raise rounds.minimum."))
         return found
@@ -99,12 +99,21 @@ class Standing:
             ("catalogue", f"{self.items:,} items"),
             ("what a person shares", "her own decision, on her device; not known here"),
             ("length of what leaves", "not bounded" if clip is None else "bounded on the device (clip)"),
-            ("answers", "read one by one, added, and forgotten when the round is over"),
+            ("answers", _answers(self.rules)),
             ("robust rule", "none" if self.rules.robust is None else self.rules.robust.rule),
             ("answers wanted", "of all who are there" if not self.rules.clients_per_round else
              f"{self.rules.clients_per_round:,} per round"),
             ("fewest answers", f"{self.rules.minimum:,}"),
         ]  # fmt: skip
+
+
+def _answers(rules: RoundRules) -> str:
+    if rules.secure is None:
+        return "read one by one, added, and forgotten when the round is over"
+    least = f"at least {rules.secure.n_min} people"
+    if rules.secure.two_stage:
+        least += f", at least {rules.secure.k_min} behind each row"
+    return f"under masks: only their sum can be read ({least})"
 
 
 def bars(rounds: Sequence[Round]) -> Markup:

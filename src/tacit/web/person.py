@@ -151,13 +151,14 @@ def doing(act: Callable[[dict[str, str]], str]) -> Handler:
     return handle
 
 
-async def uploaded(request: Request) -> tuple[str, bytes]:
-    """Return name and content of the one file of a form."""
+async def uploaded(request: Request, beside: str = "") -> tuple[str, str, bytes]:
+    """Return the field `beside` a file, the file's name and its content; what was not given is empty."""
     async with request.form(max_files=1, max_fields=4) as form:
-        file = form.get("file")
+        text, file = form.get(beside), form.get("file")
+        said = text if isinstance(text, str) else ""
         if not isinstance(file, UploadFile):
-            return "", b""
-        return file.filename or "file", await file.read()
+            return said, "", b""
+        return said, file.filename or "", await file.read()
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ coordinator live in this process; a round is the same two functions as everywher
 from __future__ import annotations
 
 import secrets
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +15,7 @@ import numpy as np
 from tacit.data import load
 from tacit.device import Cost, Device
 from tacit.device.history import Entry
+from tacit.errors import ConsentError
 from tacit.field.exchange import respond
 from tacit.privacy.disclosure import Disclosure, DisclosureConfig
 from tacit.protocols.federated import applied, device_round
@@ -94,7 +96,8 @@ class Town:
         device = self.device
         answers: list[bytes] = []
         if device is not None and device.membership is not None and not device.sharing.paused and len(device.history):
-            respond(device, self._request(learn=True), answers.append)
+            with suppress(ConsentError):  # she may have chosen secure sums only, and these neighbours have none
+                respond(device, self._request(learn=True), answers.append)
         return answers
 
     def _request(self, learn: bool) -> bytes:

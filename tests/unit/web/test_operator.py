@@ -14,6 +14,7 @@ from visits import Visitor
 
 from tacit.coordinator import Journal, RoundRules
 from tacit.coordinator.journal import Round
+from tacit.privacy.secure.two_stage import Care
 from tacit.web.operator import Standing, operator_page
 from tacit.web.server import serving
 
@@ -96,6 +97,13 @@ def test_alerts_say_what_to_do(rules: RoundRules, present: int, said: str) -> No
     told = [alert for alert in standing.alerts() if said in alert.what]
     assert told
     assert all(alert.todo.endswith(".") for alert in standing.alerts())
+
+
+def test_a_secure_sum_is_said() -> None:
+    rules = RoundRules(secure=Care(n_min=12, k_min=4))
+    standing = Standing(founded(), 16, rules, HAPPENED, 5, 0, 5)
+    assert "only their sum can be read (at least 12 people, at least 4" in dict(standing.terms())["answers"]
+    assert "single device" not in str(standing.alerts())
 
 
 def test_a_calm_federation_has_no_alerts() -> None:

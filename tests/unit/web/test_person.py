@@ -59,6 +59,11 @@ def test_history_is_added_found_and_removed(visitor: Visitor, device: Device) ->
 def test_sharing_is_saved_whole_and_refused_whole(visitor: Visitor, device: Device) -> None:
     visitor.post("/sharing/save", {"pi": "30", "never": ["drinks", "food"]})  # type: ignore[dict-item]
     assert (device.sharing.pi, device.sharing.never_categories) == (0.3, ("drinks", "food"))
+    visitor.post("/sharing/save", {"pi": "30", "never": ["drinks", "food"], "masked_only": "yes"})  # type: ignore[dict-item]
+    assert device.sharing.masked_only
+    assert "only under the masks" in visitor.get("/sent").text
+    visitor.post("/sharing/save", {"pi": "30", "never": ["drinks", "food"]})  # type: ignore[dict-item]
+    assert not device.sharing.masked_only
     visitor.post("/sharing/never", {"item": "place-0001-bar"})
     assert device.sharing.never_items == ("place-0001-bar",)
     assert "Some: 30 in 100 notes" in visitor.get("/sharing").text

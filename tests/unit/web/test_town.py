@@ -31,10 +31,13 @@ def test_a_round_in_the_town(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
         assert (last.round, last.positives) == (announced.round, announced.rows.positives)
         assert last.negatives == announced.rows.negatives
         assert last.state == "sent"
+        visitor.post("/sharing/save", {"pi": "50", "masked_only": "yes"})
+        visitor.post("/round")
+        assert "without you" in visitor.get("/").text
         visitor.post("/mine/pause")
         visitor.post("/round", {"from": "sent"})
         assert len(device.ledger.list()) == 2, "paused, nothing leaves"
         visitor.post("/mine/leave")
         visitor.post("/round")
         assert len(device.ledger.list()) == 2
-        assert town.number == 6
+        assert town.number == 7
