@@ -13,7 +13,7 @@ from tacit.device.history import Entry, Imported
 from tacit.device.names import folded
 from tacit.errors import ConsentError, DataError
 from tacit.web.frame import back
-from tacit.web.person import MOST_UPLOAD, Leaf, Person, doing, uploaded
+from tacit.web.person import MOST_UPLOAD, Leaf, Person, Shelf, doing, uploaded
 
 PAGE, FOUND, MISSED = 50, 8, 200
 
@@ -27,7 +27,7 @@ def routes(person: Person) -> list[Route]:
         look, mine, shelf = asked.get("q", "")[:200], asked.get("mine", "")[:200], person.shelf
         found, total = shelf.search(look, FOUND) if shelf is not None else ([], 0)
         has = person.kept("has", lambda: {entry.item for entry in person.history})
-        rows = [entry for entry in person.history if not mine or folded(mine) in _searched(person, entry)]
+        rows = _found(person.history, folded(mine), shelf)
         leaf = Leaf.of(rows, asked.get("page", "1"), PAGE)
         sharing = person.device.sharing
         return person.shown(
@@ -90,9 +90,12 @@ def routes(person: Person) -> list[Route]:
     ]
 
 
-def _searched(person: Person, entry: Entry) -> str:
-    shelf = person.shelf
-    return folded(str(entry.item)) if shelf is None else shelf.searched(entry.item)
+def _found(history: list[Entry], text: str, shelf: Shelf | None) -> list[Entry]:
+    """Return what is called so, or everything if nothing is asked for."""
+    if not text:
+        return history
+    titles = (folded(str(entry.item)) if shelf is None else shelf.searched(entry.item) for entry in history)
+    return [entry for entry, title in zip(history, titles, strict=True) if text in title]
 
 
 def _called(person: Person, label: Any) -> str:
