@@ -70,11 +70,12 @@ class Shelf:
         words = folded(text).split()
         if not words:
             return [], 0
-        found = [item for item, title in enumerate(self._folded) if all(word in title for word in words)]
+        titles = self._folded
+        found = [item for item, title in enumerate(titles) if words[0] in title]
+        for word in words[1:]:
+            found = [item for item in found if word in titles[item]]
         ranked = found[:RANKED]  # more cannot be told apart by one short word anyway
-        first = nsmallest(
-            most, ranked, key=lambda item: (not self._folded[item].startswith(words[0]), self._folded[item])
-        )
+        first = nsmallest(most, ranked, key=lambda item: (not titles[item].startswith(words[0]), titles[item]))
         return [self.thing(self.catalog.item_ids[item]) for item in first], len(found)
 
 

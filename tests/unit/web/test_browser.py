@@ -41,6 +41,7 @@ def page(browser: Any, door: Any) -> Iterator[Any]:
     page.context.close()
 
 
+@pytest.mark.slow
 def test_no_page_has_a_barrier(browser: Any, door: Any) -> None:
     assert barriers(browser, door, PAGES) == []
 

@@ -86,6 +86,7 @@ def test_a_comparison_stands_for_its_runs_and_other_folders_are_refused(runs: Pa
             lab_page(Lab([place]))
 
 
+@pytest.mark.slow
 def test_the_page_has_no_barrier_and_shows_a_new_run_by_itself(browser: Any, runs: Path) -> None:
     away = next(folder for folder in runs.iterdir() if (folder / "experiment.yaml").exists())
     away.rename(runs.parent / away.name)

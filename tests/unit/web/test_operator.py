@@ -110,6 +110,7 @@ def test_a_calm_federation_has_no_alerts() -> None:
     assert Standing(founded(), 16, RULES, HAPPENED[:1], 5, 0, 5).alerts() == []
 
 
+@pytest.mark.slow
 def test_the_page_has_no_barrier_and_follows_the_rounds(browser: Any, tmp_path: Path) -> None:
     kept(tmp_path / "j.db", [b"a" * 32], [0], 0)
     with serving(operator_page(tmp_path / "j.db", RULES, lambda: 5)) as door:
