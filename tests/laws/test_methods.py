@@ -133,10 +133,10 @@ def other_value(config: type[Config], field: str) -> Any:
     """Another legal value of an option, chosen by its type."""
     info = config.model_fields[field]
     default = info.default
-    if field == "weighting":  # of six interactions, less than a quarter is one in any case
-        return 0.5
     if typing.get_origin(info.annotation) is typing.Literal:
         return next(v for v in typing.get_args(info.annotation) if v != default)
+    if field == "weighting":  # of six interactions, less than a quarter is one in any case
+        return 0.5
     if isinstance(default, bool):
         return not default
     if isinstance(default, int):
