@@ -164,7 +164,7 @@ def history_list(as_json: Json = False) -> None:
     shell.screen.table("", ["item", "title", "when"], [[str(cell) for cell in row] for row in rows])
 
 
-@device_app.command(epilog='Example: tacit device share --pi 0.3 --never Bar --never "Café Luna"')
+@device_app.command(epilog='Example: tacit device share --pi 0.3 --never Bakery --never "Café Luna"')
 def share(
     pi: Annotated[float | None, typer.Option(min=0, max=1, help="How often a row about what you did leaves.")] = None,
     never: Annotated[list[str], typer.Option(help="An item or a category that never leaves.")] = [],  # noqa: B006
@@ -256,6 +256,9 @@ def ledger(
         for entry in entries
     ]
     shell.screen.table("", ["", "when", "to", "round", "rows", "bytes", "for the receiver", "state"], rows)
+    for entry in entries[-1:]:
+        yours = ", ".join(f"'{label}'" for label in dict.fromkeys(entry.positives)) or "none of yours"
+        shell.screen.say(f"Entry {entry.number} spoke of {yours}. Every item of every entry: --json.")
 
 
 @device_app.command(epilog="Example: tacit device pause")
@@ -278,7 +281,7 @@ def resume(as_json: Json = False) -> None:
 
 @device_app.command(epilog="Example: tacit device leave")
 def leave(as_json: Json = False) -> None:
-    """Leave the federation. Your history, settings and ledger stay; what was sent cannot be called back."""
+    """Leave the federation. History, settings and ledger stay; recommendations end; what was sent stays sent."""
     with opened() as device:
         device.leave()
     shell.screen.document({"left": True})

@@ -30,7 +30,9 @@ File = Annotated[Path, typer.Argument(help="A federation in YAML; see examples/f
 
 def _needs_flower() -> None:
     if find_spec("flwr") is None:
-        raise FieldError("The field needs Flower, which is not installed.", "Run: pip install 'tacit[field]'.")
+        raise FieldError(
+            "The field needs Flower, which is not installed.", "Where Tacit's source lies, run: pip install '.[field]'."
+        )
 
 
 @app.command(epilog="Example: tacit serve examples/field.yaml")
@@ -50,6 +52,8 @@ def serve(
     log_to_stderr()
     config = read(ServeConfig, file, settings)
     rounds: list[Round] = []
+    needed = max(config.rounds.quorum, config.rounds.minimum)
+    shell.screen.say(f"'{config.name}' at {config.listen}: rounds begin when {needed} devices are there.")
     if page:
         run(config, rounds.append, _beside(config, port))
     else:

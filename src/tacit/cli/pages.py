@@ -66,7 +66,9 @@ def need_page() -> None:
         import starlette  # noqa: F401
         import uvicorn  # noqa: F401
     except ImportError as error:
-        raise ConfigError(f"The pages need the package '{error.name}'.", "Run: pip install 'tacit[page]'") from None
+        raise ConfigError(
+            f"The pages need the package '{error.name}'.", "Where Tacit's source lies, run: pip install '.[page]'"
+        ) from None
 
 
 def show(page: Page, port: int, what: str) -> None:

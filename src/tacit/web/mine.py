@@ -83,7 +83,9 @@ def _joined(device: Device, line: str, content: bytes) -> Membership:
     if not line:
         return device.join(content)
     if find_spec("flwr") is None:
-        raise FieldError("The field needs Flower, which is not installed.", "Run: pip install 'tacit[field]'.")
+        raise FieldError(
+            "The field needs Flower, which is not installed.", "Where Tacit's source lies, run: pip install '.[field]'."
+        )
     from tacit.field.invitations import Invitation, accept
 
     return accept(device, Invitation.parsed(line))
