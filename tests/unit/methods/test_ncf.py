@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import replace
 
 import numpy as np
@@ -92,17 +91,6 @@ def test_alone_only_what_she_met_moves():
     moved = (model.shared["items"] != start).any(axis=1)
     assert moved[one.items].all()
     assert moved.sum() <= 5 + 2 * 5 * 4
-
-
-@pytest.mark.parametrize("name", ["gmf", "neumf"])
-def test_a_person_alone_is_cheap(name):
-    clients, _ = _world()
-    catalog = Catalog(Vocabulary(np.arange(20_000)))
-    one = replace(clients.take([3]), n_items=20_000)
-    _learn(name, one, catalog, epochs=1)
-    started = time.process_time()
-    _learn(name, one, catalog, epochs=20)
-    assert time.process_time() - started < 0.5
 
 
 def test_divergence_is_an_error_with_a_hint():

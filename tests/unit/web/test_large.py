@@ -1,8 +1,10 @@
-"""Ten thousand things in her history and fifty thousand in the catalogue: every page is made in an instant."""
+"""Ten thousand things in her history and fifty thousand in the catalogue: every page is there, and is paged.
+
+How fast they are made is measured by `make bench ONLY=pages`.
+"""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 
 import numpy as np
@@ -20,7 +22,7 @@ from tacit.web.own import person_page
 from tacit.web.person import Person
 from tacit.web.server import serving
 
-ITEMS, HERS, MOST_SECONDS = 50_000, 10_000, 0.3
+ITEMS, HERS, MOST_BYTES = 50_000, 10_000, 200_000
 PATHS = ("/", "/history", "/history?q=thing", "/history?mine=77&page=3", "/sharing", "/sent", "/mine")
 
 
@@ -42,20 +44,16 @@ def visitor(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Visitor]:
             yield Visitor(door)
 
 
-def test_every_page_is_made_in_an_instant(visitor: Visitor) -> None:
-    visitor.get("/sent")  # what is compiled or imported at first is not counted
-    for path in PATHS:
-        before = time.process_time()  # of the whole process: a busy machine does not count
-        page = visitor.get(path)
-        spent = time.process_time() - before
-        assert page.status == 200
-        assert len(page.body) < 200_000, f"{path} is paged"
-        assert spent < MOST_SECONDS, f"{path} took {spent:.2f} s"
+@pytest.mark.parametrize("path", PATHS)
+def test_every_page_is_paged(visitor: Visitor, path: str) -> None:
+    page = visitor.get(path)
+    assert page.status == 200
+    assert len(page.body) < MOST_BYTES, f"{path} is {len(page.body)} bytes"
 
 
 def test_after_a_change_too(visitor: Visitor) -> None:
     visitor.post("/history/add", {"item": "3"})
     for path in ("/history", "/", "/sent"):
-        before = time.process_time()
-        assert visitor.get(path).status == 200
-        assert time.process_time() - before < MOST_SECONDS
+        page = visitor.get(path)
+        assert page.status == 200
+        assert len(page.body) < MOST_BYTES, f"{path} is {len(page.body)} bytes"

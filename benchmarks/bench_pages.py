@@ -1,0 +1,74 @@
+"""The person's pages with ten thousand things in her history and fifty thousand in the catalogue: seconds for each."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+
+from tacit.device import Cost, Device
+from tacit.device.history import Entry
+from tacit.random import Key
+from tacit.runtimes.federation import Federation
+from tacit.runtimes.wire import Request, write_request, write_welcome
+from tacit.types import Catalog, Labels, Vocabulary
+from tacit.web.own import person_page
+from tacit.web.person import Person
+from tacit.web.server import Door, serving
+
+ITEMS, HERS, TIMES = 50_000, 10_000, 5
+PATHS = ("/", "/history", "/history?q=thing", "/history?mine=77&page=3", "/sharing", "/sent", "/mine")
+
+
+def large_device(folder: Path) -> Device:
+    titles = [f"The {item % 977} thing number {item} of a large catalogue" for item in range(ITEMS)]
+    kinds = Labels(np.arange(ITEMS + 1), (np.arange(ITEMS) % 40).astype(np.int32), [f"kind {k}" for k in range(40)])
+    catalog = Catalog(Vocabulary(np.arange(ITEMS)), titles, kinds)
+    federation = Federation.found("ab" * 16, "large", "fpl", {"local_steps": 24}, catalog)
+    device = Device.create(folder / "device.db", "a benchmark", cost=Cost(log_n=10))
+    device.join(write_welcome(federation, catalog), "here")
+    device.history.add([Entry(5 * item, 1_700_000_000 + item) for item in range(HERS)], None)
+    shared = federation.sent(federation.first_model(catalog, Key(7)))
+    for number in range(3):
+        entry = device.learn(write_request(federation, Request(number, shared, True, number - 1)))
+        device.release(entry)
+        device.sent(entry)
+    return device
+
+
+def visit(door: Door, path: str) -> float:
+    """Return the processor's seconds of this process, page and visitor, for one visit."""
+    connection = http.client.HTTPConnection("127.0.0.1", door.port, timeout=60)
+    started = time.process_time()
+    connection.request("GET", path, headers={"Host": door.hosts[0], "Cookie": f"{door.cookie_name}={door.cookie}"})
+    answer = connection.getresponse()
+    answer.read()
+    spent = time.process_time() - started
+    connection.close()
+    if answer.status != 200:
+        raise SystemExit(f"{path} answered {answer.status}")
+    return spent
+
+
+def main() -> None:
+    with (
+        tempfile.TemporaryDirectory(prefix="tacit-bench-") as folder,
+        large_device(Path(folder)) as device,
+        serving(person_page(Person(device))) as door,
+    ):
+        for path in PATHS:
+            visits = [visit(door, path) for _ in range(TIMES)]
+            line = {"benchmark": "pages", "path": path, "seconds": min(visits[1:]), "first_seconds": visits[0]}
+            print(
+                json.dumps(
+                    {name: round(value, 4) if isinstance(value, float) else value for name, value in line.items()}
+                )
+            )
+
+
+if __name__ == "__main__":
+    main()
