@@ -171,6 +171,10 @@ def test_over_selection_takes_the_first_and_the_others_go_on_as_if_never_asked(t
     field.run(clients_per_round=2, over_selection=1.0)
     for happened in field.journal.rounds():
         assert (happened.asked, happened.answered, happened.state) == (4, 2, "finished")
+        assert (happened.called_off, happened.lost) == (2, 0), "they were not waited for, which is not their loss"
+    for course in field.journal.courses().values():
+        told = [(phase.name, phase.asked, phase.answered, phase.called_off) for phase in course.phases]
+        assert told == [("waiting", 0, 0, 0), ("answers", 4, 2, 2), ("applying", 0, 0, 0)]
     counted = {device.number: device.counted for device in field.journal.devices()}
     assert max(counted.values()) == ROUNDS - 1
 

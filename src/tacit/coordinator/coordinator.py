@@ -15,6 +15,7 @@ import numpy as np
 
 from tacit.coordinator.carrier import Carrier
 from tacit.coordinator.config import RoundRules
+from tacit.coordinator.course import ANSWERS, APPLYING, WAITING, Course, Phase
 from tacit.coordinator.journal import Enrolled, Journal, Round
 from tacit.coordinator.masked import Heard, MaskedRound
 from tacit.errors import DivergedError, FieldError, WireError
@@ -54,6 +55,7 @@ class Coordinator:
 
     def round(self) -> Round:
         """Run one round."""
+        began = self._clock()
         number, members = self.journal.next_round, self._quorum()
         if self.rules.secure is not None and number == self.journal.begun:  # it was killed in the middle of a sum
             happened = Round(number, "abandoned", 0, 0, 0, 0, 0, 0, 0.0)
@@ -66,15 +68,19 @@ class Coordinator:
         requests = self._requests(number, devices, learn=True)
         log.info("round begins", extra={"fields": {"round": number, "asked": len(requests), "wanted": wanted}})
         heard = self._plain(number, requests, wanted) if self.rules.secure is None else self._masked(number, devices)
-        lost = max(0, len(requests) - len(heard.counted) - heard.refused)
+        lost = max(0, len(requests) - len(heard.counted) - heard.refused - heard.called_off)
         counts = len(requests), len(heard.counted), heard.refused, lost, heard.bytes_up, heard.bytes_down
+        phases = [Phase(0, WAITING, seconds=started - began), *heard.phases]
         if not heard.totals or len(heard.counted) < self.rules.minimum:
-            happened = Round(number, "abandoned", *counts, self._clock() - started)
-            self.journal.abandon(happened)
+            happened = Round(number, "abandoned", *counts, self._clock() - started, heard.called_off)
+            self.journal.abandon(happened, Course(tuple(phases)))
         else:
+            heard_all = self._clock()
             shared = self._applied(number, heard.totals)
-            happened = Round(number, "finished", *counts, self._clock() - started)
-            self.journal.finish(happened, shared, heard.counted)
+            over = self._clock()
+            happened = Round(number, "finished", *counts, over - started, heard.called_off)
+            phases.append(Phase(0, APPLYING, seconds=over - heard_all))
+            self.journal.finish(happened, shared, heard.counted, Course(tuple(phases), heard.quality))
             self.shared = shared
         log.info("round ends", extra={"fields": vars(happened)})
         return happened
@@ -82,6 +88,7 @@ class Coordinator:
     def _plain(self, number: int, requests: Mapping[int, bytes], wanted: int) -> Heard:
         """Ask in the clear; the first answers count."""
         heard, answers = Heard(bytes_down=sum(len(content) for content in requests.values())), dict[int, Outgoing]()
+        started = self._clock()
         with closing(self.carrier.ask(requests, self.rules.deadline)) as arriving:
             for device, content in arriving:
                 heard.bytes_up += len(content)
@@ -94,8 +101,11 @@ class Coordinator:
                     heard.refused += 1
                     log.warning("answer refused", extra={"fields": {"round": number, "why": error.message}})
                 if len(answers) == wanted:
+                    heard.called_off = max(0, len(requests) - len(answers) - heard.refused)
                     break
         heard.counted = sorted(answers)
+        counts = len(requests), len(answers), heard.refused, heard.called_off, heard.bytes_up, heard.bytes_down
+        heard.phases = [Phase(0, ANSWERS, *counts, self._clock() - started)]
         robust, order = self.rules.robust, np.array(heard.counted, np.int64)
         groups = [order] if robust is None or not answers else dealt(order, robust, self._key.child("groups", number))
         for group in groups:
@@ -112,7 +122,7 @@ class Coordinator:
         requests = self._requests(number, devices, learn=True)
         self.journal.begin(number)
         rules = care, self.carrier, self.rules.deadline
-        return MaskedRound(self.federation, *rules, self._shapes, number).run(devices, requests)
+        return MaskedRound(self.federation, *rules, self._shapes, number, self._clock).run(devices, requests)
 
     def distribute(self) -> None:
         """Give the model to all devices that are there."""

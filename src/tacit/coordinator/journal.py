@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from tacit.coordinator.course import Course, Phase, Quality
 from tacit.errors import StorageError
 from tacit.runtimes.database import Kind, connected
 from tacit.runtimes.federation import Federation, digest_of
@@ -34,6 +35,15 @@ MIGRATIONS = (
     );
     """,
     "ALTER TABLE devices ADD COLUMN identity BLOB NOT NULL DEFAULT x'';",
+    """
+    ALTER TABLE rounds ADD COLUMN called_off INTEGER NOT NULL DEFAULT 0;
+    CREATE TABLE phases (
+        round INTEGER NOT NULL, place INTEGER NOT NULL, stage INTEGER NOT NULL, name TEXT NOT NULL,
+        asked INTEGER NOT NULL, answered INTEGER NOT NULL, refused INTEGER NOT NULL, called_off INTEGER NOT NULL,
+        bytes_up INTEGER NOT NULL, bytes_down INTEGER NOT NULL, seconds REAL NOT NULL, PRIMARY KEY (round, place)
+    ) WITHOUT ROWID;
+    CREATE TABLE quality (round INTEGER PRIMARY KEY, hits INTEGER NOT NULL, people INTEGER NOT NULL);
+    """,
 )
 FILE = Kind(0x54434A4E, "a coordinator's journal", MIGRATIONS, StorageError, "Restore a copy of it.")
 KEPT_MODELS = 3
@@ -52,6 +62,16 @@ class Round:
     bytes_up: int
     bytes_down: int
     seconds: float
+    called_off: int = 0  # not waited for: enough others had answered
+
+
+@dataclass(frozen=True)
+class Version:
+    """A model that is kept: after which round, under which digest, in how many bytes."""
+
+    round: int
+    digest: str
+    bytes: int
 
 
 @dataclass(frozen=True)
@@ -146,10 +166,49 @@ class Journal:
             row = self._connection.execute("SELECT content FROM models ORDER BY round DESC LIMIT 1").fetchone()
         return None if row is None else unpack(row[0])
 
-    def finish(self, happened: Round, shared: dict[str, Array], counted: Iterable[int]) -> None:
+    def versions(self) -> list[Version]:
+        """Return the models that are kept, newest first."""
+        with FILE.complaints(self.path):
+            found = self._connection.execute("SELECT round, content FROM models ORDER BY round DESC").fetchall()
+        return [Version(number, digest_of(content), len(content)) for number, content in found]
+
+    def courses(self, since: int = 0) -> dict[int, Course]:
+        """Return how rounds went, from one on; rounds of which that was not written down are left out."""
+        phases: dict[int, list[Phase]] = {}
+        with FILE.complaints(self.path):
+            told = self._connection.execute("SELECT * FROM phases WHERE round >= ? ORDER BY round, place", (since,))
+            for number, _, *values in told:
+                phases.setdefault(number, []).append(Phase(*values))
+            rated = self._connection.execute("SELECT * FROM quality WHERE round >= ?", (since,))
+            quality = {number: Quality(hits, people) for number, hits, people in rated}
+        return {number: Course(tuple(phases.get(number, ())), quality.get(number)) for number in {*phases, *quality}}
+
+    def phase_sums(self) -> list[Phase]:
+        """Return each phase summed over all rounds."""
+        columns = ("asked", "answered", "refused", "called_off", "bytes_up", "bytes_down", "seconds")
+        sums = ", ".join(f"sum({name})" for name in columns)
+        with FILE.complaints(self.path):
+            found = self._connection.execute(
+                f"SELECT stage, name, {sums} FROM phases GROUP BY stage, name ORDER BY min(place)"
+            )
+            return [Phase(*row) for row in found]
+
+    def quality(self, last: int | None = None) -> Quality:
+        """Return the quality summed over all rounds, or the last that have one; of nobody where none has."""
+        with FILE.complaints(self.path):
+            rated = "SELECT hits, people FROM quality ORDER BY round DESC LIMIT ?"
+            asked = (-1 if last is None else last,)
+            hits, people = self._connection.execute(
+                f"SELECT coalesce(sum(hits), 0), coalesce(sum(people), 0) FROM ({rated})", asked
+            ).fetchone()
+        return Quality(hits, people)
+
+    def finish(
+        self, happened: Round, shared: dict[str, Array], counted: Iterable[int], course: Course | None = None
+    ) -> None:
         """Close a round whose sum was applied: model, statistics and whose answers counted, all or nothing."""
         with self._transaction():
-            self._note(happened)
+            self._note(happened, course)
             self._connection.execute("INSERT INTO models VALUES (?, ?)", (happened.number, pack(shared)))
             self._connection.execute(
                 "DELETE FROM models WHERE round NOT IN (SELECT round FROM models ORDER BY round DESC LIMIT ?)",
@@ -169,14 +228,20 @@ class Journal:
         found = self._connection.execute("SELECT value FROM facts WHERE name = 'begun'").fetchone()
         return -1 if found is None else int(found[0])
 
-    def abandon(self, happened: Round) -> None:
+    def abandon(self, happened: Round, course: Course | None = None) -> None:
         """Close a round that too few answered: nothing was added."""
         with self._transaction():
-            self._note(happened)
+            self._note(happened, course)
 
-    def _note(self, happened: Round) -> None:
-        values = tuple(asdict(happened).values())
-        self._connection.execute(f"INSERT INTO rounds VALUES ({', '.join('?' * len(values))})", values)
+    def _note(self, happened: Round, course: Course | None) -> None:
+        self._insert("rounds", tuple(asdict(happened).values()))
+        for place, phase in enumerate(() if course is None else course.phases):
+            self._insert("phases", (happened.number, place, *asdict(phase).values()))
+        if course is not None and course.quality is not None:
+            self._insert("quality", (happened.number, *asdict(course.quality).values()))
+
+    def _insert(self, table: str, values: tuple[object, ...]) -> None:
+        self._connection.execute(f"INSERT INTO {table} VALUES ({', '.join('?' * len(values))})", values)
 
     # --- who may take part --------------------------------------------------------------------------------------------
 

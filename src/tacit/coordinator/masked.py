@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import logging
 import secrets
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 
 from tacit.coordinator.carrier import Carrier
+from tacit.coordinator.course import Phase, Quality
 from tacit.coordinator.journal import Enrolled
 from tacit.errors import AbortedError, SecureSumError, WireError
 from tacit.privacy.secure import Server, Stand, Terms, decoded, people_of
-from tacit.privacy.secure.two_stage import Care, Round, added, listed
+from tacit.privacy.secure.two_stage import QUALITY, QUALITY_SHAPE, Care, Round, added, listed
 from tacit.runtimes.federation import Federation
 from tacit.runtimes.wire import Turn, model_in, read_turned, write_turn
 from tacit.updates import Total
@@ -28,8 +30,11 @@ class Heard:
     totals: list[Total] = field(default_factory=list)  # none: the round is abandoned
     counted: list[int] = field(default_factory=list)
     refused: int = 0
+    called_off: int = 0
     bytes_up: int = 0
     bytes_down: int = 0
+    phases: list[Phase] = field(default_factory=list)
+    quality: Quality | None = None
 
 
 class MaskedRound:
@@ -43,9 +48,10 @@ class MaskedRound:
         deadline: float,
         shapes: Mapping[str, tuple[int, ...]],
         number: int,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._federation, self._care, self._carrier, self._deadline = federation, care, carrier, deadline
-        self._shapes, self._number, self._heard = shapes, number, Heard()
+        self._shapes, self._number, self._heard, self._clock = shapes, number, Heard(), clock
 
     def run(self, devices: Sequence[Enrolled], requests: Mapping[int, bytes]) -> Heard:
         """Run it with some devices; too few of them left means that nothing was unmasked."""
@@ -62,17 +68,19 @@ class MaskedRound:
                 server, _ = self._stage(terms, devices, requests)
                 total = decoded(server.total, terms.layout, shapes, len(server.survivors))
             else:
-                counting = here.counting(shapes, len(devices), care)
+                both = {**shapes, QUALITY: QUALITY_SHAPE}
+                counting = here.counting(both, len(devices), care)
                 first, devices = self._stage(counting, devices, requests)
                 people = people_of(first.total, counting.layout)
                 spare = care.spared(len(requests), care.dropped)
                 rows = listed(people, care.k_min + spare)
-                if not any(map(len, rows.values())):
+                if not any(len(rows[name]) for name in shapes):
                     log.warning("no row has enough people behind it", extra={"fields": {"round": self._number}})
                     return heard
-                terms = here.adding(shapes, ring, len(devices), care, rows, spare)
+                terms = here.adding(both, ring, len(devices), care, rows, spare)
                 server, _ = self._stage(terms, devices, {})
-                total = added(server.total, terms.layout, shapes, people, len(server.survivors))
+                total = added(server.total, terms.layout, both, people, len(server.survivors))
+                total, heard.quality = _without_quality(total, len(first.survivors))
         except SecureSumError as error:
             log.warning("nothing was unmasked", extra={"fields": {"round": self._number, "why": error.message}})
             return heard
@@ -96,23 +104,45 @@ class MaskedRound:
                 for number, position in at.items()
                 if position in messages
             }
-            self._carry(server, {number: write_turn(self._federation, turn) for number, turn in turns.items()})
+            written = {number: write_turn(self._federation, turn) for number, turn in turns.items()}
+            self._carry(server, terms.stage, written)
             finished = server.answered
             messages = server.advance()
         return server, [device for device in devices if at[device.number] in finished]
 
-    def _carry(self, server: Server, turns: Mapping[int, bytes]) -> None:
+    def _carry(self, server: Server, stage: int, turns: Mapping[int, bytes]) -> None:
         """Bring everybody her turn, and the answers back."""
-        self._heard.bytes_down += sum(len(content) for content in turns.values())
-        with closing(self._carrier.ask(turns, self._deadline)) as arriving:
-            for _, content in arriving:
-                self._heard.bytes_up += len(content)
-                try:
-                    server.receive(read_turned(self._federation, self._number, content))
-                except (WireError, SecureSumError) as error:
-                    if isinstance(error, AbortedError):
-                        raise
-                    self._heard.refused += 1
-                    log.warning("answer refused", extra={"fields": {"round": self._number, "why": error.message}})
-                if len(server.answered) == len(turns):
-                    break
+        name, started, bytes_up, refused = server.stand.name.lower(), self._clock(), 0, 0
+        bytes_down = sum(len(content) for content in turns.values())
+        try:
+            with closing(self._carrier.ask(turns, self._deadline)) as arriving:
+                for _, content in arriving:
+                    bytes_up += len(content)
+                    try:
+                        server.receive(read_turned(self._federation, self._number, content))
+                    except (WireError, SecureSumError) as error:
+                        if isinstance(error, AbortedError):
+                            raise
+                        refused += 1
+                        log.warning("answer refused", extra={"fields": {"round": self._number, "why": error.message}})
+                    if len(server.answered) == len(turns):
+                        break
+        finally:
+            heard, seconds = self._heard, self._clock() - started
+            heard.refused, heard.bytes_up = heard.refused + refused, heard.bytes_up + bytes_up
+            heard.bytes_down += bytes_down
+            counts = len(turns), len(server.answered), refused, 0
+            heard.phases.append(Phase(stage, name, *counts, bytes_up, bytes_down, seconds))
+
+
+def _without_quality(total: Total, n_counted: int) -> tuple[Total, Quality | None]:
+    """Take the quality out of a sum: none where too few people spoke of it to be listed.
+
+    People were counted in the first stage. What the few who were lost since would have said is not known, and is not
+    asked: among those who are left, as large a share is taken to have spoken.
+    """
+    sums, counts = dict(total.sums), dict(total.counts)
+    hits, spoke = int(sums.pop(QUALITY)[0, 0]), int(counts.pop(QUALITY)[0])
+    people = round(spoke * total.n_clients / max(1, n_counted))
+    quality = Quality(min(max(hits, 0), people), people) if people else None
+    return Total(sums, counts, total.n_clients), quality

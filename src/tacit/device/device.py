@@ -16,28 +16,27 @@ from __future__ import annotations
 import hashlib
 import secrets
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from tacit.device import copies
 from tacit.device.history import History
-from tacit.device.learning import Learnt, first_private, learn_alone
+from tacit.device.learning import Learnt, learn_alone, recommended
 from tacit.device.ledger import Ledger, Spoken, Upcoming
 from tacit.device.masked import MaskedRounds
+from tacit.device.measuring import measured
 from tacit.device.membership import Answer, Membership, gone_by
 from tacit.device.settings import Sharing, find_item
 from tacit.device.store import Store
 from tacit.device.vault import Cost
-from tacit.errors import ConsentError, DeviceError, MethodError, WireError
+from tacit.errors import ConsentError, DeviceError, WireError
 from tacit.privacy.secure import Identity, Stand
 from tacit.random import Key
-from tacit.runtimes.recommender import Recommendation, Recommender
+from tacit.runtimes.recommender import Recommendation
 from tacit.runtimes.wire import Request, digest_in, read_turn, write_turned, write_update
-from tacit.types import Catalog, Label, Model, Vocabulary
+from tacit.types import Catalog, Label
 
 Clock = Callable[[], datetime]
 SEED_BITS = 256
@@ -254,7 +253,7 @@ class Device:
                 if again[1] is not None:
                     self.ledger.mark(again[1], "releasing", self._now())
             return again
-        request = learnt = entry = None
+        request = learnt = entry = found = None
         if turn.phase == Stand.ADVERTS and turn.request:
             request, last = member.read(turn.request), member.answer()
             if not request.learn or request.round != turn.round:
@@ -264,14 +263,17 @@ class Device:
         elif turn.phase == Stand.VECTORS:
             request = member.read(self._masked.opening(turn.round))
             learnt = learn_alone(member, sharing, request, self.history, *self._root)
+            found = measured(member, sharing, self.history, self.hidden, request, *self._root)
         with self._store.transaction(), self._masked.careful():
             self._refuse_if_left()
             self._refuse_if_silent(self.sharing, sharing)
             message = None if learnt is None else learnt.message
-            body = self._masked.step(member.federation, sharing.guards, turn, message)
+            body, spoke = self._masked.step(member.federation, sharing.guards, turn, message, found)
             answer = write_turned(member.federation, turn.round, body)
             if learnt is not None and request is not None:
-                entry = self._note(member, request, learnt, answer, masked=True)
+                if found is not None:
+                    member.keep_measured(asdict(found))
+                entry = self._note(member, request, learnt, answer, masked=True, measured=spoke)
                 self.ledger.mark(entry, "releasing", self._now())
                 opening = self._masked.opening(turn.round)
                 member.keep_model(opening)
@@ -300,13 +302,22 @@ class Device:
         """The public key by which others know this device in secure sums."""
         return self._masked.identity.public
 
-    def _note(self, member: Membership, request: Request, learnt: Learnt, answer: bytes, *, masked: bool) -> int:
+    def _note(
+        self,
+        member: Membership,
+        request: Request,
+        learnt: Learnt,
+        answer: bytes,
+        *,
+        masked: bool,
+        measured: bool = False,
+    ) -> int:
         """Write the ledger's entry and what was learnt, inside a transaction."""
         shapes = {name: request.shared[name].shape for name in member.federation.built.tables}
-        rows = Spoken.of(learnt.message, shapes, member.catalog)
+        rows = Spoken.of(learnt.message, shapes, member.catalog, measured)
         entry = self.ledger.write(self._now(), member.to, request.round, rows, answer, masked)
         member.settle(request.counted)
-        member.keep_learnt(learnt.private)
+        member.keep_learnt(learnt.private, self.history.clients(0, member.catalog).items)
         return entry
 
     def release(self, entry: int) -> bytes:
@@ -349,26 +360,7 @@ class Device:
 
     def recommend(self, n: int = 10) -> list[Recommendation]:
         """Return the best n items that she does not know yet, from what is on this device; nothing is sent."""
-        member = self._joined
-        last = member.model()
-        if last is None:
-            raise MethodError("No model has arrived yet.", "Let the device take part: tacit device run.")
-        key, lane = self._root
-        clients = self.history.clients(lane, member.catalog)
-        if not len(clients.items):
-            raise MethodError("The history is empty: there is nothing to recommend from.", "Add to it first.")
-        private = member.learnt() or member.private() or first_private(member, clients, key)
-        model = Model(last.shared, private)
-        hidden = set(self.hidden)
-        counter = Recommender(
-            member.federation.method,
-            member.federation.config,
-            model,
-            clients,
-            member.catalog,
-            Vocabulary(np.zeros(1, np.int64)),
-        )
-        return [found for found in counter.recommend(0, n + len(hidden)) if found.item not in hidden][:n]
+        return recommended(self._joined, self.history, self.hidden, *self._root, n)
 
     # --- her file -----------------------------------------------------------------------------------------------------
 

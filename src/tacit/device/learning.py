@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+
+import numpy as np
 
 from tacit.device.history import History
 from tacit.device.membership import Membership
 from tacit.device.settings import Sharing
-from tacit.errors import ConsentError, DivergedError
+from tacit.errors import ConsentError, DivergedError, MethodError
 from tacit.protocols.federated import device_round
 from tacit.random import Key
 from tacit.runtimes.learning import one_blas_thread
+from tacit.runtimes.recommender import Recommendation, Recommender
 from tacit.runtimes.wire import Request
-from tacit.types import Array, Clients
+from tacit.types import Array, Clients, Label, Model, Vocabulary
 from tacit.updates import Outgoing
 
 
@@ -32,9 +36,7 @@ def learn_alone(
     clients = history.clients(lane, catalog)
     if not len(clients.items):
         raise ConsentError("There is nothing to learn from: the history is empty.", "Add to it first.")
-    last = member.answer()
-    counts = last is not None and last.round == request.counted
-    before = (member.learnt() if counts else member.private()) or first_private(member, clients, key)
+    before = part_before(member, request, clients, key)
     stages = (sharing.stage(lane, catalog), *federation.stages)
     with one_blas_thread():
         message, moved = device_round(
@@ -45,6 +47,29 @@ def learn_alone(
     return Learnt(message, dict(moved))
 
 
+def part_before(member: Membership, request: Request, clients: Clients, key: Key) -> dict[str, Array]:
+    """Return her part of the model as it is when a request arrives: that of the last answer, if it was counted."""
+    last = member.answer()
+    counts = last is not None and last.round == request.counted
+    return (member.learnt() if counts else member.private()) or first_private(member, clients, key)
+
+
 def first_private(member: Membership, clients: Clients, key: Key) -> dict[str, Array]:
     """Return her part of the model before her first round."""
     return dict(member.federation.built.init(clients, member.catalog, key.child("init")).private)
+
+
+def recommended(
+    member: Membership, history: History, hidden: Sequence[Label], key: Key, lane: int, n: int
+) -> list[Recommendation]:
+    """Return the best n items that she does not know yet and has not hidden, from what is on this device."""
+    last = member.model()
+    if last is None:
+        raise MethodError("No model has arrived yet.", "Let the device take part: tacit device run.")
+    clients = history.clients(lane, member.catalog)
+    if not len(clients.items):
+        raise MethodError("The history is empty: there is nothing to recommend from.", "Add to it first.")
+    model = Model(last.shared, member.learnt() or member.private() or first_private(member, clients, key))
+    federation, herself = member.federation, Vocabulary(np.zeros(1, np.int64))
+    counter = Recommender(federation.method, federation.config, model, clients, member.catalog, herself)
+    return [found for found in counter.recommend(0, n + len(hidden)) if found.item not in hidden][:n]

@@ -44,6 +44,7 @@ class Release:
     state: State = "prepared"
     attempts: int = 0  # how often it was handed to the transport, the same bytes each time
     why: str = ""  # it was not sent
+    measured: bool = False  # one yes or no is in it: whether her newest item stood in her list
 
     def as_json(self) -> dict[str, Any]:
         """Return it as a JSON object."""
@@ -57,9 +58,12 @@ class Spoken:
     positives: list[Label]
     negatives: list[Label]
     others: int
+    measured: bool = False
 
     @classmethod
-    def of(cls, message: Outgoing, shapes: Mapping[str, tuple[int, ...]], catalog: Catalog) -> Spoken:
+    def of(
+        cls, message: Outgoing, shapes: Mapping[str, tuple[int, ...]], catalog: Catalog, measured: bool = False
+    ) -> Spoken:
         """Take it from what is sent; tables with a row per item speak of items."""
         positives: list[Label] = []
         negatives: list[Label] = []
@@ -71,7 +75,7 @@ class Spoken:
             marks = message.sensitive[name]
             for chosen, into in ((marks, positives), (~marks, negatives)):
                 into.extend(catalog.item_ids[int(item)] for item in np.sort(ids[chosen]))
-        return cls(positives, negatives, others)
+        return cls(positives, negatives, others, measured)
 
 
 @dataclass(frozen=True)
@@ -105,6 +109,7 @@ class Ledger:
                 "bytes": len(content),
                 "masked": masked,
                 "digest": hashlib.sha256(content).hexdigest(),
+                "measured": rows.measured,
             },
         )
 

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from functools import cached_property
 
+from tacit.device.measuring import Measured, with_quality
 from tacit.device.store import Store
 from tacit.errors import DeviceError, WireError
 from tacit.privacy.secure import Device as Machine
@@ -19,6 +20,7 @@ from tacit.privacy.secure import Guards, Identity, Stand, encoded
 from tacit.privacy.secure.encoding import Kind
 from tacit.privacy.secure.journal import Record
 from tacit.privacy.secure.messages import Invitation
+from tacit.privacy.secure.two_stage import QUALITY, QUALITY_SHAPE
 from tacit.runtimes.federation import Federation
 from tacit.runtimes.wire import Turn, model_in, read_request
 from tacit.updates import Outgoing
@@ -90,8 +92,13 @@ class MaskedRounds:
             raise WireError(f"No secure sum of round {number} was opened here.", "It began before this device came.")
         return stored[8:]
 
-    def step(self, federation: Federation, guards: Guards, turn: Turn, message: Outgoing | None) -> bytes:
-        """Let the machine answer, inside a transaction; `message` is what was learnt, where it is asked for."""
+    def step(
+        self, federation: Federation, guards: Guards, turn: Turn, message: Outgoing | None, found: Measured | None
+    ) -> tuple[bytes, bool]:
+        """Let the machine answer, inside a transaction; say also whether what was measured is in the answer.
+
+        `message` is what was learnt, and `found` what was measured, where they are asked for.
+        """
         if self._machine is None or self._machine.guards != guards:
             self._machine = Machine(self.identity, guards, Turns(self._store))
         machine = self._machine
@@ -99,15 +106,20 @@ class MaskedRounds:
             if turn.request:
                 self._store.put("opening", turn.round.to_bytes(8, "big") + turn.request)
             self._check_terms(federation, turn)
-            return machine.advertise(turn.content)
+            return machine.advertise(turn.content), False
         if turn.phase == Stand.SHARES:
-            return machine.share(turn.content)
+            return machine.share(turn.content), False
         if turn.phase == Stand.VECTORS and message is not None and machine.session is not None:
-            return machine.submit(turn.content, encoded(message, machine.session.terms.layout))
+            terms = machine.session.terms
+            wanted = terms.k_min > 1 and any(part.table == QUALITY for part in terms.layout.segments)
+            whole = with_quality(message, found if wanted else None)
+            return machine.submit(
+                turn.content, encoded(whole, terms.layout)
+            ), wanted and found is not None and found.item is not None
         if turn.phase == Stand.CONFIRMATIONS:
-            return machine.confirm(turn.content)
+            return machine.confirm(turn.content), False
         if turn.phase == Stand.UNMASKINGS:
-            return machine.unmask(turn.content)
+            return machine.unmask(turn.content), False
         raise WireError(f"There is no phase {turn.phase} of a secure sum now.", "Nothing was changed.")
 
     def _check_terms(self, federation: Federation, turn: Turn) -> None:
@@ -115,7 +127,7 @@ class MaskedRounds:
         terms = Invitation.decode(turn.content).session.terms
         request = self.opening(turn.round)
         shared = read_request(federation, request).shared
-        shapes = {name: shared[name].shape for name in federation.built.tables}
+        shapes = {name: shared[name].shape for name in federation.built.tables} | {QUALITY: QUALITY_SHAPE}
         if terms.task != federation.digest.hex() or terms.round != turn.round or terms.model != model_in(request):
             raise WireError("A secure sum is offered for another federation, round or model.", "Nothing was sent.")
         for part in terms.layout.segments:

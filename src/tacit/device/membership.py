@@ -6,6 +6,10 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from tacit.device.store import Store
 from tacit.errors import ConsentError, DeviceError, WireError
@@ -14,7 +18,8 @@ from tacit.runtimes.federation import Federation
 from tacit.runtimes.wire import Request, pack, read_request, read_welcome, unpack
 from tacit.types import Array, Catalog
 
-PLACES = ("welcome", "address", "line", "model", "private", "learnt", "outbox", "opening", "turn", "turned")
+PLACES = ("welcome", "address", "line", "model", "private", "learnt", "outbox", "opening", "turn", "turned",
+          "known", "measured")  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -117,9 +122,29 @@ class Membership:
         if answer is not None and learnt is not None and answer.round == counted:
             self._store.put("private", learnt)
 
-    def keep_learnt(self, learnt: Mapping[str, Array]) -> None:
-        """Keep what an answer made until it is known whether it counts, inside a transaction."""
+    def keep_learnt(self, learnt: Mapping[str, Array], items: Array) -> None:
+        """Keep what an answer made until it is known whether it counts, and from which items, inside a transaction."""
         self._store.put("learnt", pack(learnt))
+        known = self.learnt_from()
+        known = np.zeros(self.catalog.n_items, bool) if known is None else known
+        known[items] = True
+        self._store.put("known", np.packbits(known).tobytes())
+
+    def learnt_from(self) -> NDArray[np.bool_] | None:
+        """Return which items [n_items] something was ever learnt from here; none before the first answer."""
+        stored = self._store.get("known")
+        if stored is None:
+            return None
+        return np.unpackbits(np.frombuffer(stored, np.uint8), count=self.catalog.n_items).astype(bool)
+
+    def measured(self) -> dict[str, Any] | None:
+        """Return what was measured last: in which round, on which item, and whether it was in the list."""
+        found: dict[str, Any] | None = self._store.get_json("measured")
+        return found
+
+    def keep_measured(self, found: dict[str, Any]) -> None:
+        """Keep what was measured, inside a transaction."""
+        self._store.put_json("measured", found)
 
     def _arrays(self, place: str) -> dict[str, Array] | None:
         content = self._store.get(place)

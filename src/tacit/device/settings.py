@@ -24,6 +24,7 @@ class Sharing(Config):
     never_items: tuple[Label, ...] = Field((), description="items whose positive rows never leave")
     never_categories: tuple[str, ...] = Field((), description="categories whose positive rows never leave")
     masked_only: bool = Field(False, description="nothing leaves but under the masks of a secure sum")
+    measure: bool = Field(True, description="a secure sum may hold whether her newest item was in her list")
     guards: Guards = Field(Guards(), description="what a secure sum must be like before she takes part in it")
     paused: bool = Field(False, description="nothing leaves until she resumes")
 

@@ -191,17 +191,18 @@ def exposition(path: Path, present: int) -> str:
     journal = Journal.open(path)
     try:
         rounds, devices = journal.rounds(), journal.devices()
+        phases, quality = journal.phase_sums(), journal.quality()
     finally:
         journal.close()
     lines = []
 
     def add(name: str, kind: str, values: dict[str, float]) -> None:
         lines.append(f"# TYPE tacit_{name} {kind}")
-        lines.extend(f"tacit_{name}{labels} {value:g}" for labels, value in values.items())
+        lines.extend(f"tacit_{name}{labels} {value:.12g}" for labels, value in values.items())
 
     states = {f'{{state="{state}"}}': sum(r.state == state for r in rounds) for state in ("finished", "abandoned")}
     add("rounds_total", "counter", dict(states))
-    for count in ("asked", "answered", "refused", "lost"):
+    for count in ("asked", "answered", "refused", "lost", "called_off"):
         add(f"{count}_total", "counter", {"": sum(getattr(r, count) for r in rounds)})
     sizes = {
         '{direction="up"}': sum(r.bytes_up for r in rounds),
@@ -210,6 +211,12 @@ def exposition(path: Path, present: int) -> str:
     add("bytes_total", "counter", dict(sizes))
     add("round_seconds_sum", "counter", {"": sum(r.seconds for r in rounds)})
     add("last_round_seconds", "gauge", {"": rounds[-1].seconds if rounds else 0.0})
+    labels = [f'{{stage="{phase.stage}",phase="{phase.name}"}}' for phase in phases]
+    for measure in ("asked", "answered", "refused", "lost", "called_off", "bytes_up", "bytes_down", "seconds"):
+        sums = [getattr(phase, measure) for phase in phases]
+        add(f"phase_{measure}_total", "counter", dict(zip(labels, sums, strict=True)))
+    add("quality_hits_total", "counter", {"": quality.hits})
+    add("quality_people_total", "counter", {"": quality.people})
     revoked = sum(device.revoked for device in devices)
     known = {'{state="enrolled"}': len(devices) - revoked, '{state="revoked"}': revoked, '{state="present"}': present}
     add("devices", "gauge", dict(known))

@@ -15,6 +15,7 @@ from small_field import CATALOG, CHEAP, PASSPHRASE, founded
 
 from tacit.config import read
 from tacit.coordinator import Journal
+from tacit.coordinator.course import Course, Phase, Quality
 from tacit.coordinator.journal import Round
 from tacit.device import Device
 from tacit.errors import ConfigError, DataError, FieldError
@@ -125,7 +126,8 @@ def test_a_wrong_clock_and_an_unknown_device_are_told_apart() -> None:
 def test_metrics_and_logs_are_about_rounds_and_never_about_people(config: ServeConfig) -> None:
     journal = opened(config)
     journal.add(b"a secret key", b"an identity")
-    journal.finish(Round(0, "finished", 5, 4, 1, 0, 1000, 5000, 1.5), {}, [1])
+    course = Course((Phase(1, "shares", 5, 4, 1, 0, 600, 7, 0.5), Phase(0, "applying", seconds=0.25)), Quality(2, 4))
+    journal.finish(Round(0, "finished", 5, 4, 1, 0, 1000, 5000, 1.5), {}, [1], course)
     journal.abandon(Round(1, "abandoned", 5, 1, 0, 4, 10, 5000, 60.0))
     text = exposition(journal.path, 3)
     for line in (
@@ -135,6 +137,10 @@ def test_metrics_and_logs_are_about_rounds_and_never_about_people(config: ServeC
         "tacit_lost_total 4",
         'tacit_bytes_total{direction="up"} 1010',
         "tacit_round_seconds_sum 61.5",
+        'tacit_phase_answered_total{stage="1",phase="shares"} 4',
+        'tacit_phase_seconds_total{stage="0",phase="applying"} 0.25',
+        "tacit_quality_hits_total 2",
+        "tacit_quality_people_total 4",
         'tacit_devices{state="enrolled"} 1',
         'tacit_devices{state="present"} 3',
     ):

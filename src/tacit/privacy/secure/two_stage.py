@@ -30,6 +30,8 @@ from tacit.updates import Ring, Total
 
 People = Mapping[str, NDArray[np.int64]]  # per table, how many people speak of each row
 Shapes = Mapping[str, tuple[int, ...]]
+QUALITY = "(quality)"  # a table of one number that is no part of a model, and has a name that none of those can have
+QUALITY_SHAPE = (1, 1)
 
 
 class Care(Config):

@@ -1,0 +1,123 @@
+"""Quality as a federation may know it: one number over many people, and nobody's own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from same_field import PI
+from test_loopback import Field
+from test_masked import BOLD, CARE, Egress, masked
+
+from tacit.coordinator.course import Quality
+from tacit.device import Device, Sharing
+from tacit.device.history import Entry
+from tacit.device.measuring import SHOWN
+
+TWO_STAGES = {**CARE, "two_stage": True}
+
+
+def add_new(field: Field, device: Device, place: int) -> Any:
+    """Let somebody do something that stands at a place of her list; return it."""
+    item = device.recommend(field.catalog.n_items)[place].item
+    device.history.add([Entry(item)], field.catalog)
+    return item
+
+
+def after_a_round(folder: Path) -> Field:
+    """A field whose devices have learnt once and hold the model of that round."""
+    field = masked(folder)
+    field.run(Egress(field), rounds=1, secure=TWO_STAGES)
+    return field
+
+
+def qualities(field: Field, care: dict[str, Any] | None = None) -> list[Quality | None]:
+    field.run(Egress(field), rounds=2, secure=care or TWO_STAGES)
+    courses = field.journal.courses()
+    return [courses[number].quality for number in sorted(courses)]
+
+
+def test_the_sum_is_of_what_each_device_measured_before_it_learnt(tmp_path: Path) -> None:
+    field = after_a_round(tmp_path)
+    places = [0, SHOWN - 1, SHOWN, 15, 2]
+    for device, place in zip(field.devices.values(), places, strict=True):
+        add_new(field, device, place)
+    assert qualities(field) == [None, Quality(3, 5)], "nothing is new in a first round; then three of five were listed"
+    assert all(entry.measured for device in field.devices.values() for entry in device.ledger.list(since=2))
+    field.run(Egress(field), rounds=3, secure=TWO_STAGES)
+    assert field.journal.courses(2)[2].quality is None, "what was learnt from is not measured again"
+
+
+def test_an_item_that_came_back_is_not_new(tmp_path: Path) -> None:
+    field = after_a_round(tmp_path)
+    for device in field.devices.values():
+        again = device.history.list()[0]
+        device.history.remove(again.item, field.catalog)
+        device.history.add([again], field.catalog)
+    assert qualities(field) == [None, None]
+
+
+@pytest.mark.parametrize(
+    "decided",
+    [{"pi": 0.0}, {"measure": False}, {"never": True}],
+    ids=["she shares nothing", "she wants not to be measured", "never this item"],
+)
+def test_nobody_is_measured_against_her_will(tmp_path: Path, decided: dict[str, Any]) -> None:
+    field = after_a_round(tmp_path)
+    for number, device in field.devices.items():
+        item = add_new(field, device, 0)
+        if number <= 2:
+            never = {"never_items": (item,)} if "never" in decided else decided
+            device.share(Sharing(**{"pi": PI, "masked_only": True, "guards": BOLD, **never}))
+    assert qualities(field) == [None, Quality(3, 3)]
+    silent = [entry.measured for number in (1, 2) for entry in field.devices[number].ledger.list()]
+    assert not any(silent)
+
+
+def test_too_few_people_are_not_read(tmp_path: Path) -> None:
+    """One person alone has something new: her answer is counted, and not asked for."""
+    field = after_a_round(tmp_path)
+    add_new(field, field.devices[3], 0)
+    assert qualities(field) == [None, None]
+    first, second = field.devices[3].ledger.list(since=2)
+    assert first.measured, "that there is somebody"
+    assert not second.measured, "and not what she would say"
+
+
+def test_nothing_is_measured_in_one_stage_or_in_the_clear(tmp_path: Path) -> None:
+    field = after_a_round(tmp_path)
+    for device in field.devices.values():
+        add_new(field, device, 0)
+    assert qualities(field, {**CARE, "two_stage": False}) == [None, None]
+    assert not any(entry.measured for device in field.devices.values() for entry in device.ledger.list())
+
+
+def test_what_is_lost_between_the_stages_is_not_asked_for(tmp_path: Path) -> None:
+    field = after_a_round(tmp_path)
+    for device in field.devices.values():
+        add_new(field, device, 0)
+
+    class Leaving(Egress):
+        """Somebody answers to the end of the first stage, and to nothing after it."""
+
+        def ask(self, requests: Any, seconds: float) -> Any:
+            self.turns = getattr(self, "turns", 0) + 1
+            some = requests if self.turns <= 5 else {who: turn for who, turn in requests.items() if who != 1}
+            return super().ask(some, seconds)
+
+    field.run(Leaving(field), rounds=2, secure={**TWO_STAGES, "spare": 1})
+    course = field.journal.courses(1)[1]
+    assert course.quality == Quality(4, 4)
+    told = [(phase.stage, phase.name, phase.asked, phase.answered, phase.lost) for phase in course.phases]
+    names = ["adverts", "shares", "vectors", "confirmations", "unmaskings"]
+    assert told == [
+        (0, "waiting", 0, 0, 0),
+        *[(1, name, 5, 5, 0) for name in names],
+        (2, "adverts", 5, 4, 1),
+        *[(2, name, 4, 4, 0) for name in names[1:]],
+        (0, "applying", 0, 0, 0),
+    ]
+    happened = field.journal.rounds()[1]
+    assert sum(phase.bytes_up for phase in course.phases) == happened.bytes_up
+    assert sum(phase.bytes_down for phase in course.phases) == happened.bytes_down
