@@ -29,6 +29,7 @@ class Tuning(Experiment):
 
     search: dict[str, tuple[Any, ...]] = Field(min_length=1, description="option path -> values to try")
     trials: int = Field(0, ge=0, description="how many combinations are tried, drawn from the seed; 0: all")
+    repeat: int = Field(1, ge=1, description="seeds s, s+1, ... that each combination learns with; their mean counts")
 
     @field_validator("search")
     @classmethod
@@ -48,7 +49,7 @@ class Tuning(Experiment):
                 "A search needs a validation part, but split.validation is not set.",
                 "Set split.validation to true, or to a share such as 0.2: it is carved from the training part.",
             )
-        base = {**self.model_dump(mode="json", exclude={"search", "trials"}), "method": _given(self.method)}
+        base = {**self.model_dump(mode="json", exclude={"search", "trials", "repeat"}), "method": _given(self.method)}
         every = [dict(zip(self.search, values, strict=True)) for values in product(*self.search.values())]
         chosen = np.arange(len(every))
         if 0 < self.trials < len(every):
@@ -60,12 +61,12 @@ class Tuning(Experiment):
 
 @dataclass(frozen=True)
 class Trial:
-    """One combination and what it reached on the validation part; no value if learning diverged."""
+    """One combination and what it reached on the validation part, on average over its seeds; none if one diverged."""
 
     settings: dict[str, Any]
     value: float | None
     passes: int  # after which the best look was taken; 0 if learning diverged
-    seconds: float
+    seconds: float  # of all seeds
     metrics: dict[str, float]
     problem: str = ""
 
@@ -113,7 +114,11 @@ def tune(
     """Try every point of a search on the validation part and write a folder with the trials and `best.yaml`."""
     points = tuning.points()
     bench = bench or prepare(tuning, data, progress)
-    attempts = [(settings, Attempt.on(experiment, bench.parts)) for settings, experiment in points]
+    seeds = range(tuning.seed, tuning.seed + tuning.repeat)
+    attempts = [
+        (settings, [Attempt.on(experiment.model_copy(update={"seed": seed}), bench.parts) for seed in seeds])
+        for settings, experiment in points
+    ]
     trials = tuple(_numbered(attempts, progress))
     finite = [i for i, trial in enumerate(trials) if not trial.diverged]
     if not finite:
@@ -131,17 +136,30 @@ def tune(
     return tuned
 
 
-def attempted(attempt: Attempt, settings: Mapping[str, Any], progress: Progress = silent) -> Trial:
-    """Learn from the training part and measure on the validation part; divergence is a result, not an end."""
-    if attempt.validation is None:
-        raise DataError("Nobody has anything in the validation part.", "Raise split.validation.")
-    try:
-        learnt = attempt.learn(progress)
-    except DivergedError as error:
-        return Trial(dict(settings), None, 0, 0.0, {}, error.message)
-    metrics = attempt.judged(learnt.model, attempt.validation, lists=False).overall
-    value = metrics[attempt.experiment.evaluation.primary]
-    return Trial(dict(settings), value, learnt.passes, learnt.seconds, metrics)
+def attempted(attempts: Sequence[Attempt], settings: Mapping[str, Any], progress: Progress = silent) -> Trial:
+    """Learn from the training part with each seed and measure on the validation part; divergence is a result."""
+    learnt, judged = [], []
+    for attempt in attempts:
+        if attempt.validation is None:
+            raise DataError("Nobody has anything in the validation part.", "Raise split.validation.")
+        try:
+            learnt.append(attempt.learn(progress))
+        except DivergedError as error:
+            return Trial(dict(settings), None, 0, 0.0, {}, error.message)
+        judged.append(attempt.judged(learnt[-1].model, attempt.validation, lists=False).overall)
+    seconds = sum(one.seconds for one in learnt)
+    if len(attempts) > 1 and learnt[0].curve:  # the pass that is best on average, among those that all seeds reached
+        looks = [_averaged(rows) for rows in zip(*(one.curve for one in learnt), strict=False)]
+        best = max(looks, key=lambda look: look[attempts[0].experiment.evaluation.primary])
+        metrics, passes = {name: best[name] for name in judged[0] if name in best}, int(best["pass"])
+    else:
+        metrics, passes = _averaged(judged), learnt[0].passes
+    return Trial(dict(settings), metrics[attempts[0].experiment.evaluation.primary], passes, seconds, metrics)
+
+
+def _averaged(rows: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    """Return the mean of every number that all rows have."""
+    return {name: float(np.mean([row[name] for row in rows])) for name in rows[0] if all(name in row for row in rows)}
 
 
 def whole(experiment: Experiment, passes: int) -> Experiment:
@@ -162,13 +180,13 @@ def said(settings: Mapping[str, Any]) -> str:
     return " ".join(f"{path.split('.')[-1]}={value}" for path, value in settings.items())
 
 
-def _numbered(attempts: Sequence[tuple[dict[str, Any], Attempt]], progress: Progress) -> Iterator[Trial]:
-    for number, (settings, attempt) in enumerate(attempts, 1):
+def _numbered(attempts: Sequence[tuple[dict[str, Any], list[Attempt]]], progress: Progress) -> Iterator[Trial]:
+    for number, (settings, seeds) in enumerate(attempts, 1):
 
         def shown(what: str, done: int, total: int, label: str = f"{number}/{len(attempts)} {said(settings)}") -> None:
             progress(f"{label}: {what}", done, total)
 
-        yield attempted(attempt, settings, shown)
+        yield attempted(seeds, settings, shown)
 
 
 def _given(method: MethodChoice) -> dict[str, Any]:

@@ -72,6 +72,20 @@ def test_the_best_configuration_runs_as_written(tmp_path: Path) -> None:
     assert lines[1].startswith(f"{tuned.best.settings['method.learning_rate']},")
 
 
+def test_with_several_seeds_the_mean_counts() -> None:
+    grid = {"method.factors": [4, 8]}
+    both = tune(searching(search=grid, repeat=2), None)
+    alone = [tune(searching(search=grid, seed=seed, runtime={}), None).trials for seed in (42, 43)]
+    plain = tune(searching(search=grid, repeat=2, runtime={}), None)
+    for at, trial in enumerate(plain.trials):
+        assert trial.value == pytest.approx(np.mean([trials[at].value or 0 for trials in alone]))
+    assert plain.trials[0].value != alone[0][0].value
+    for trial, last in zip(both.trials, plain.trials, strict=True):
+        assert (trial.value or 0) >= (last.value or 0), "the last pass is one of those that are looked at"
+        assert trial.passes in (2, 4, 6)
+    assert both.best.value == max(trial.value or 0 for trial in both.trials)
+
+
 def test_diverged_trials_are_recorded_and_do_not_win() -> None:
     tuned = tune(searching(search={"method.learning_rate": [500.0, 0.05]}), None)
     assert [trial.diverged for trial in tuned.trials] == [True, False]
@@ -112,6 +126,7 @@ def test_a_preset_can_be_searched() -> None:
         ({"search": {"method.factors": [4, -1]}}, "factors"),
         ({"search": {"method.learning_rte": [0.1]}}, "learning_rate"),
         ({"trials": -1}, "trials"),
+        ({"repeat": 0}, "repeat"),
     ],
 )
 def test_what_cannot_be_searched_is_refused_before_anything_runs(changes: dict[str, object], message: str) -> None:

@@ -82,9 +82,11 @@ class Lab:
         method: Mapping[str, Any],
         values: Mapping[str, Sequence[Any]],
         runtime: Mapping[str, Any] | None = None,
+        repeat: int = 1,
     ) -> Tuned:
-        """Try values of a method's options on the validation part."""
+        """Try values of a method's options on the validation part, each with `repeat` seeds."""
         given = self.cut() | {"method": dict(method), "search": dict(values), "runtime": dict(runtime or {})}
+        given["repeat"] = repeat
         return tune(Tuning.checked(given, "the recipe"), None, self._labelled(f"choosing {label}"), bench=self.practice)
 
     def runs(self, label: str, method: Mapping[str, Any], *, seeds: int | None = None, twins: int = 0) -> list[Run]:
