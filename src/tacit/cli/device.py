@@ -173,6 +173,10 @@ def share(
         bool | None, typer.Option("--masked-only/--also-readable", help="Take part in secure sums only.")
     ] = None,
     least: Annotated[int | None, typer.Option(min=2, help="People that a secure sum must have, at least.")] = None,
+    measure: Annotated[
+        bool | None,
+        typer.Option("--measure/--no-measure", help="Add to secure sums whether your newest item was in your list."),
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Decide what may leave, from the next message on; without options, show it."""
@@ -195,6 +199,7 @@ def share(
                 "never_items": tuple(sorted(items, key=str)),
                 "never_categories": tuple(sorted(categories)),
                 "masked_only": sharing.masked_only if masked_only is None else masked_only,
+                "measure": sharing.measure if measure is None else measure,
                 "guards": sharing.guards if least is None else sharing.guards.model_copy(update={"n_min": least}),
             }
         )
@@ -207,6 +212,8 @@ def share(
     )
     masks = "only under masks" if settled.masked_only else "under masks, or readable where the federation has none"
     shell.screen.say(f"Sent {masks}; a secure sum must have {settled.guards.n_min} people.")
+    helps = "helps" if settled.measure and settled.pi else "does not help"
+    shell.screen.say(f"This device {helps} to measure how good recommendations are, inside secure sums only.")
     shell.screen.say("Paused: nothing leaves." if settled.paused else "Not paused.")
     shell.screen.say("This is control, not a guarantee: over many rounds a reader can still guess.")
 

@@ -172,14 +172,15 @@ class Journal:
             found = self._connection.execute("SELECT round, content FROM models ORDER BY round DESC").fetchall()
         return [Version(number, digest_of(content), len(content)) for number, content in found]
 
-    def courses(self, since: int = 0) -> dict[int, Course]:
-        """Return how rounds went, from one on; rounds of which that was not written down are left out."""
+    def courses(self, since: int = 0, until: int = 2**31) -> dict[int, Course]:
+        """Return how rounds went, from one to another; rounds of which that was not written down are left out."""
         phases: dict[int, list[Phase]] = {}
+        which = "WHERE round BETWEEN ? AND ? ORDER BY round"
         with FILE.complaints(self.path):
-            told = self._connection.execute("SELECT * FROM phases WHERE round >= ? ORDER BY round, place", (since,))
+            told = self._connection.execute(f"SELECT * FROM phases {which}, place", (since, until))
             for number, _, *values in told:
                 phases.setdefault(number, []).append(Phase(*values))
-            rated = self._connection.execute("SELECT * FROM quality WHERE round >= ?", (since,))
+            rated = self._connection.execute(f"SELECT * FROM quality {which}", (since, until))
             quality = {number: Quality(hits, people) for number, hits, people in rated}
         return {number: Course(tuple(phases.get(number, ())), quality.get(number)) for number in {*phases, *quality}}
 

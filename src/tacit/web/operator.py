@@ -7,8 +7,8 @@ holds nothing of what a single device sent.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +18,11 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from tacit.coordinator import Journal, RoundRules
-from tacit.coordinator.journal import Round
+from tacit.coordinator.course import Course, Quality
+from tacit.coordinator.journal import Round, Version
+from tacit.device.measuring import SHOWN
 from tacit.runtimes.federation import Federation
+from tacit.web import phases
 from tacit.web.frame import application, shown
 from tacit.web.person import Leaf
 from tacit.web.server import Page
@@ -27,6 +30,7 @@ from tacit.web.server import Page
 PAGE, DRAWN = 50, 60  # rounds in the table, rounds in the figure
 MANY_LOST, MANY_REFUSED = 0.3, 0.05  # shares of those asked in the last rounds
 LATELY = 10  # rounds
+NOBODYS = Quality(0, 0)
 
 
 @dataclass(frozen=True)
@@ -48,14 +52,19 @@ class Standing:
     enrolled: int
     revoked: int
     present: int
+    courses: Mapping[int, Course] = field(default_factory=dict)  # of the last rounds
+    versions: Sequence[Version] = ()
+    quality: Quality = NOBODYS  # over the last rounds that have one
 
     @classmethod
     def of(cls, journal: Journal, rules: RoundRules, present: int) -> Standing:
         """Read it from a journal; devices are counted and forgotten."""
         revoked = [device.revoked for device in journal.devices()]
         enrolled = len(revoked) - sum(revoked)
-        rounds = journal.rounds()
-        return cls(journal.federation, journal.catalog.n_items, rules, rounds, enrolled, sum(revoked), present)
+        rounds, items = journal.rounds(), journal.catalog.n_items
+        courses = journal.courses(rounds[-DRAWN:][0].number if rounds else 0)
+        counts = enrolled, sum(revoked), present
+        return cls(journal.federation, items, rules, rounds, *counts, courses, quality=journal.quality(LATELY))
 
     @property
     def state(self) -> str:
@@ -68,6 +77,16 @@ class Standing:
         """The round whose model is in force."""
         return next((happened.number for happened in reversed(self.rounds) if happened.state == "finished"), None)
 
+    @property
+    def lately(self) -> list[Course]:
+        """How the last rounds went."""
+        return [self.courses[happened.number] for happened in self.rounds[-LATELY:] if happened.number in self.courses]
+
+    @property
+    def chance(self) -> float:
+        """What quality would be if lists were drawn by lot."""
+        return min(1.0, SHOWN / max(1, self.items))
+
     def alerts(self) -> list[Alert]:
         """Return what needs attention."""
         found, last = [], self.rounds[-LATELY:]
@@ -79,7 +98,10 @@ class Standing:
         lost, refused = (sum(getattr(happened, name) for happened in last) / asked for name in ("lost", "refused"))
         if lost > MANY_LOST:
             told = f"{lost:.0%} of the devices asked in the last {len(last)} rounds did not answer."
-            found.append(Alert(told, "Give them longer (rounds.deadline) or ask more of them (rounds.over_selection)."))
+            worst = max(phases.told(self.lately), key=lambda told: told.phase.lost, default=None)
+            where = "" if worst is None or not worst.stage else f" Most were lost in {worst.stage}, {worst.name}."
+            usual = "Give them longer (rounds.deadline) or ask more of them (rounds.over_selection)."
+            found.append(Alert(told + where, worst.todo if worst is not None and where else usual))
         if refused > MANY_REFUSED:
             told = f"{refused:.0%} of the answers in the last {len(last)} rounds were refused as malformed or double."
             found.append(Alert(told, "Devices of another version, or somebody who lies: see the log for reasons."))
@@ -89,6 +111,9 @@ class Standing:
         if self.rules.minimum < 2 and self.rules.secure is None:
             told = "A round may be the sum of a single device's answer, which is no sum at all."
             found.append(Alert(told, "Raise rounds.minimum."))
+        if self.quality.people and phases.interval(self.quality)[1] < self.chance:
+            told = f"Only {self.quality.hits} of {self.quality.people} people found their newest item in their list."
+            found.append(Alert(told, "That is worse than lists drawn by lot: look at the method's options."))
         return found
 
     def terms(self) -> list[tuple[str, str]]:
@@ -98,12 +123,15 @@ class Standing:
             ("method", self.federation.method),
             ("catalogue", f"{self.items:,} items"),
             ("what a person shares", "her own decision, on her device; not known here"),
-            ("length of what leaves", "not bounded" if clip is None else "bounded on the device (clip)"),
+            ("length of what leaves", "not bounded" if clip is None else f"bounded on the device ({_options(clip)})"),
             ("answers", _answers(self.rules)),
+            ("sums", f"whole numbers of {self.federation.ring.bits} bits; the order of arrival cannot change them"),
+            ("quality", _measured(self.rules)),
             ("robust rule", "none" if self.rules.robust is None else self.rules.robust.rule),
             ("answers wanted", "of all who are there" if not self.rules.clients_per_round else
              f"{self.rules.clients_per_round:,} per round"),
             ("fewest answers", f"{self.rules.minimum:,}"),
+            ("waits for answers", f"{self.rules.deadline:g} s in every phase"),
         ]  # fmt: skip
 
 
@@ -113,7 +141,19 @@ def _answers(rules: RoundRules) -> str:
     least = f"at least {rules.secure.n_min} people"
     if rules.secure.two_stage:
         least += f", at least {rules.secure.k_min} behind each row"
-    return f"under masks: only their sum can be read ({least})"
+    care = f"{rules.secure.corrupted:.0%} may work together with the server, {rules.secure.dropped:.0%} may drop out"
+    return f"under masks: only their sum can be read ({least}; {care})"
+
+
+def _measured(rules: RoundRules) -> str:
+    if rules.secure is None or not rules.secure.two_stage:
+        return "not asked for: a single person's would be readable (rounds.secure with two_stage sums it)"
+    return f"summed under masks, if at least {rules.secure.k_min} people have something new"
+
+
+def _options(config: Any) -> str:
+    told = config.model_dump(mode="json", exclude={"name"}, exclude_none=True)
+    return ", ".join(f"{name} {value}" for name, value in told.items())
 
 
 def bars(rounds: Sequence[Round]) -> Markup:
@@ -123,27 +163,37 @@ def bars(rounds: Sequence[Round]) -> Markup:
     width, parts = 600 / max(len(last), 12), []
     for place, happened in enumerate(last):
         bottom = 120.0
-        for kind in ("answered", "refused", "lost"):
+        for kind in ("answered", "refused", "called_off", "lost"):
             height = 112 * getattr(happened, kind) / most
             bottom -= height
             x, across = width * place + 1, max(width - 2, 1)
-            parts.append(
-                f'<rect class="{kind}" x="{x:.1f}" y="{bottom:.1f}" width="{across:.1f}" height="{height:.1f}"/>'
-            )
+            place_and_size = f'x="{x:.1f}" y="{bottom:.1f}" width="{across:.1f}" height="{height:.1f}"'
+            parts.append(f'<rect class="{kind.replace("_", "-")}" {place_and_size}/>')
     return Markup("".join(parts))
 
 
 def operator_page(path: Path, rules: RoundRules, present: Callable[[], int]) -> Page:
     """Return the page of a coordinator, from its journal and the number of devices that are there."""
     journal = Journal.open(path)
+    versions: dict[int | None, list[Version]] = {}  # of the model in force: models are large
 
     def standing() -> Standing:
-        return Standing.of(journal, rules, present())
+        now = Standing.of(journal, rules, present())
+        if now.model not in versions:
+            versions.clear()
+            versions[now.model] = journal.versions()
+        return replace(now, versions=versions[now.model])
 
     async def view(request: Request) -> Response:
         now = standing()
         leaf = Leaf.of(now.rounds[::-1], request.query_params.get("page", "1"), PAGE)
+        one = request.query_params.get("round", "")
+        asked = int(one) if one.isdigit() and len(one) < 9 else None
+        course = None if asked is None else journal.courses(asked, asked).get(asked)
         told: dict[str, Any] = {"now": now, "leaf": leaf, "bars": bars(now.rounds), "sums": _sums(now.rounds)}
+        told |= {"one": None if course is None else asked, "shown": SHOWN, "curve": phases.curve(now.courses)}
+        told["phases"] = phases.told(now.lately if course is None else [course])
+        told["ends"] = phases.interval(now.quality) if now.quality.people else (0.0, 0.0)
         return shown("operator.html", title=now.federation.name, **told)
 
     async def state(request: Request) -> Response:
@@ -153,5 +203,5 @@ def operator_page(path: Path, rules: RoundRules, present: Callable[[], int]) -> 
 
 
 def _sums(rounds: Sequence[Round]) -> dict[str, float]:
-    names = ("asked", "answered", "refused", "lost", "bytes_up", "bytes_down", "seconds")
+    names = ("asked", "answered", "refused", "lost", "called_off", "bytes_up", "bytes_down", "seconds")
     return {name: sum(getattr(happened, name) for happened in rounds) for name in names}

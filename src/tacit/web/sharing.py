@@ -76,7 +76,8 @@ def routes(person: Person) -> list[Route]:
         chosen = [name for name in form.get("never[]", "").split("\n") if name]
         pi = _pi(form.get("pi", ""))
         masked = form.get("masked_only") == "yes"
-        update = {"pi": pi, "never_categories": tuple(sorted(chosen)), "masked_only": masked}
+        measure = form.get("measure") == "yes"
+        update = {"pi": pi, "never_categories": tuple(sorted(chosen)), "masked_only": masked, "measure": measure}
         person.device.share(before.model_copy(update=update))
         person.say("Saved. It holds from the next message on; what has left before stays as it was.")
         return "/sharing"

@@ -13,10 +13,12 @@ from small_field import CATALOG, first_shared, founded
 from visits import Visitor
 
 from tacit.coordinator import Journal, RoundRules
-from tacit.coordinator.journal import Round
+from tacit.coordinator.course import Course, Phase, Quality
+from tacit.coordinator.journal import Round, Version
 from tacit.privacy.secure.two_stage import Care
 from tacit.web.operator import Standing, operator_page
 from tacit.web.server import serving
+from tacit.web.words import size
 
 RULES = RoundRules(rounds=50, minimum=2, quorum=3)
 HAPPENED = (
@@ -33,11 +35,24 @@ def kept(path: Path, keys: list[bytes], counted: list[int], revoked: int) -> Non
     shared = first_shared(founded())
     for happened in HAPPENED:
         if happened.state == "finished":
-            journal.finish(happened, shared, [numbers[at] for at in counted])
+            course = Course((Phase(0, "answers", 5, 5, 0, 0, 1, 2, 0.5),), Quality(2, 4))
+            journal.finish(happened, shared, [numbers[at] for at in counted], course)
         else:
             journal.abandon(happened)
     journal.revoke(numbers[revoked])
     journal.close()
+
+
+def masked_course(lost: int, quality: Quality | None) -> Course:
+    """A round of a secure sum of ten people, some of whom are lost when vectors are sent."""
+    names = ("adverts", "shares", "vectors", "confirmations", "unmaskings")
+    found, asked = [Phase(0, "waiting", seconds=0.5)], 10
+    for stage in (1, 2):
+        for name in names:
+            gone = lost if (stage, name) == (1, "vectors") else 0
+            found.append(Phase(stage, name, asked, asked - gone, 0, 0, 1000, 2000, 0.25))
+            asked -= gone
+    return Course((*found, Phase(0, "applying", seconds=0.125)), quality)
 
 
 @contextmanager
@@ -51,13 +66,50 @@ def test_the_page_tells_what_the_journal_holds(tmp_path: Path) -> None:
     with looked_at(tmp_path / "j.db") as visitor:
         page = visitor.get("/")
     for happened in HAPPENED:
-        row = f"{happened.number} {happened.asked} {happened.answered} {happened.refused} {happened.lost}"
+        row = f"{happened.number} {happened.asked} {happened.answered} {happened.refused} {happened.lost} 0"
         assert row in page.text
     assert "after round 1" in page.text, "an abandoned round leaves no model"
     assert "2 enrolled, 1 revoked" in page.text
     assert "8 of 15 asked for" in page.text
     assert "Round 2 was abandoned" in page.text
     assert "her own decision" in page.text
+
+
+def test_phases_quality_and_versions_are_those_of_the_journal(tmp_path: Path) -> None:
+    kept(tmp_path / "j.db", [b"a" * 32], [0], 0)
+    journal = Journal.open(tmp_path / "j.db")
+    for number, (lost, hits) in enumerate(((4, 3), (0, 5)), start=3):
+        happened = Round(number, "finished", 10, 10 - lost, 0, lost, 10_000, 20_000, 3.0)
+        journal.finish(happened, first_shared(founded()), [], masked_course(lost, Quality(hits, 8)))
+    newest = journal.versions()[0]
+    journal.close()
+    with looked_at(tmp_path / "j.db") as visitor:
+        page, third = visitor.get("/"), visitor.get("/?round=3")
+        assert visitor.get("/?round=99").body == page.body, "there is no such round"
+    assert "vectors stage 1: counting people; devices learn, and send it under masks 20 16 0 4 20 %" in page.text
+    assert "vectors stage 1: counting people; devices learn, and send it under masks 10 6 0 4 40 %" in third.text
+    assert "adverts stage 2: adding rows" in page.text
+    assert "The phases of round 3" in third.text
+    assert "12 of 24 times" in page.text
+    assert f"after round 4 {len_of(newest)} · fingerprint {newest.digest[:16]} in force" in page.text
+
+
+def len_of(version: Version) -> str:
+    return size(version.bytes)
+
+
+def test_where_many_are_lost_is_said_with_what_to_do() -> None:
+    lost = [Round(number, "finished", 10, 4, 0, 6, 1, 1, 1.0) for number in range(3)]
+    courses = {number: masked_course(6, None) for number in range(3)}
+    standing = Standing(founded(), 16, RoundRules(secure=Care()), lost, 10, 0, 10, courses)
+    (alert,) = standing.alerts()
+    assert "Most were lost in stage 1: counting people, vectors." in alert.what
+    assert "rounds.deadline" in alert.todo
+
+
+def test_lists_worse_than_lots_are_an_alert() -> None:
+    standing = Standing(founded(), 16, RULES, HAPPENED[:1], 5, 0, 5, quality=Quality(3, 40))
+    assert "3 of 40" in standing.alerts()[0].what
 
 
 def test_nothing_about_a_single_device_can_be_reached(tmp_path: Path) -> None:
@@ -68,7 +120,17 @@ def test_nothing_about_a_single_device_can_be_reached(tmp_path: Path) -> None:
     for name in ("one.db", "two.db"):
         with looked_at(tmp_path / name) as visitor:
             pages.append([visitor.get(path).body for path in ("/", "/?page=2", "/state")])
-            for path in ("/devices", "/devices/1", "/1", "/people", "/journal.db", "/metrics"):
+            pages[-1] += [visitor.get(f"/?round={number}").body for number in range(3)]
+            for path in (
+                "/devices",
+                "/rounds/1",
+                "/rounds/1/devices",
+                "/devices/1",
+                "/1",
+                "/people",
+                "/journal.db",
+                "/metrics",
+            ):
                 assert visitor.get(path).status == 404
     assert pages[0] == pages[1]
 
@@ -119,6 +181,6 @@ def test_the_page_has_no_barrier_and_follows_the_rounds(browser: Any, tmp_path: 
         coordinator = Journal.open(tmp_path / "j.db")
         coordinator.finish(Round(3, "finished", 5, 5, 0, 0, 1, 1, 1.0), first_shared(founded()), [])
         coordinator.close()
-        page.get_by_text("after round 3").wait_for(timeout=15_000)
+        page.get_by_text("after round 3").first.wait_for(timeout=15_000)
         assert page.complaints == []
         page.context.close()

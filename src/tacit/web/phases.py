@@ -1,0 +1,129 @@
+"""The phases of rounds as an operator reads them, and the quality that was summed in them; counts, nothing else."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from markupsafe import Markup
+
+from tacit.coordinator.course import ANSWERS, APPLYING, WAITING, Course, Phase, Quality
+
+STAGES = {0: "", 1: "counting people", 2: "adding rows"}
+WORDS = {
+    WAITING: ("waiting", "until enough devices are here"),
+    ANSWERS: ("answers", "devices learn, and what they send is added"),
+    "adverts": ("adverts", "the model goes out; every device shows its keys"),
+    "shares": ("shares", "every device deals out shares of its keys"),
+    "vectors": ("vectors", "devices learn, and send it under masks"),
+    "confirmations": ("confirmations", "devices confirm whose vectors arrived"),
+    "unmaskings": ("unmaskings", "masks of the sum are taken off"),
+    APPLYING: ("applying", "the sum is applied to the model"),
+}
+TODO = {
+    "adverts": "They were away, or sat the round out as their guards say (cool-down, people in a sum). Ask more of "
+    "them (rounds.over_selection) or pause longer between rounds (rounds.pause).",
+    "vectors": "Learning takes them too long: give them longer (rounds.deadline).",
+}
+USUAL_TODO = "Their connections do not last for a whole round: give them longer (rounds.deadline) or ask more of them."
+CONFIDENCE = 1.96  # standard deviations: 95 %
+
+
+@dataclass(frozen=True)
+class Told:
+    """One phase, over one round or several: how it is called, and its numbers."""
+
+    phase: Phase
+    rounds: int  # in which it happened
+    share: float  # of the time of all phases, from 0 to 1
+
+    @property
+    def name(self) -> str:
+        """What it is called."""
+        return WORDS.get(self.phase.name, (self.phase.name, ""))[0]
+
+    @property
+    def meaning(self) -> str:
+        """What happens in it."""
+        return WORDS.get(self.phase.name, ("", ""))[1]
+
+    @property
+    def stage(self) -> str:
+        """The stage of a secure sum that it belongs to."""
+        said = STAGES.get(self.phase.stage, "")
+        return f"stage {self.phase.stage}: {said}" if said else ""
+
+    @property
+    def seconds(self) -> float:
+        """Seconds in a round, on average."""
+        return self.phase.seconds / self.rounds
+
+    @property
+    def lost_share(self) -> float:
+        """The share of those asked that gave no answer in time."""
+        return self.phase.lost / self.phase.asked if self.phase.asked else 0.0
+
+    @property
+    def todo(self) -> str:
+        """What to do if many are lost in it."""
+        return TODO.get(self.phase.name, USUAL_TODO)
+
+
+def told(courses: Iterable[Course]) -> list[Told]:
+    """Add phases up over rounds, in the order in which they happen."""
+    found: dict[tuple[int, str], list[Phase]] = {}
+    for course in courses:
+        for phase in course.phases:
+            found.setdefault((phase.stage, phase.name), []).append(phase)
+    whole = sum(phase.seconds for phases in found.values() for phase in phases) or 1.0
+    order = list(WORDS)
+    places = {key: (key[1] == APPLYING, key[0], order.index(key[1]) if key[1] in order else 0) for key in found}
+    return [_added(found[key], whole) for key in sorted(found, key=places.__getitem__)]
+
+
+def _added(phases: Sequence[Phase], whole: float) -> Told:
+    names = ("asked", "answered", "refused", "called_off", "bytes_up", "bytes_down", "seconds")
+    sums = {name: sum(getattr(phase, name) for phase in phases) for name in names}
+    phase = Phase(phases[0].stage, phases[0].name, **sums)
+    return Told(phase, len(phases), phase.seconds / whole)
+
+
+def interval(quality: Quality) -> tuple[float, float]:
+    """Return where the share of people lies with 95 % confidence (Wilson's interval).
+
+    >>> [round(end, 2) for end in interval(Quality(5, 20))]
+    [0.11, 0.47]
+    """
+    n, z = quality.people, CONFIDENCE
+    share = quality.hits / n
+    middle = (share + z * z / (2 * n)) / (1 + z * z / n)
+    half = z / (1 + z * z / n) * math.sqrt(share * (1 - share) / n + z * z / (4 * n * n))
+    return max(0.0, middle - half), min(1.0, middle + half)
+
+
+def curve(courses: Mapping[int, Course]) -> Markup:
+    """Draw the quality of rounds that have one, each with its interval."""
+    rated = [(number, course.quality) for number, course in sorted(courses.items()) if course.quality is not None]
+    if len(rated) < 2:
+        return Markup("")
+    first, last = rated[0][0], rated[-1][0]
+    most = max(0.1, *(interval(quality)[1] for _, quality in rated))
+
+    def x(number: int) -> float:
+        return 44 + 536 * (number - first) / max(last - first, 1)
+
+    def y(share: float) -> float:
+        return 108 - 96 * share / most
+
+    parts = []
+    for share in (0.0, most / 2, most):
+        parts.append(f'<line class="gridline" x1="40" x2="590" y1="{y(share):.1f}" y2="{y(share):.1f}"/>')
+        parts.append(f'<text x="34" y="{y(share) + 4:.1f}" text-anchor="end">{share:.0%}</text>')
+    for number, quality in rated:
+        low, high = interval(quality)
+        at = f"{x(number):.1f}"
+        parts.append(f'<line class="between" x1="{at}" x2="{at}" y1="{y(low):.1f}" y2="{y(high):.1f}"/>')
+        parts.append(f'<circle class="quality" cx="{at}" cy="{y(quality.hits / quality.people):.1f}" r="5"/>')
+    parts += [f'<text x="{x(end):.1f}" y="126" text-anchor="middle">{end}</text>' for end in (first, last)]
+    return Markup("".join(parts))
