@@ -109,7 +109,7 @@ def quality(lab: Lab) -> Found:
     other = legacy(lab)
     clean = [traced(lab, name, options(lab, name), LOOKS) for name in names]
     leaking = [traced(other, name, options(lab, name), LOOKS, seeds=lab.seeds[:1]) for name in names]
-    twins = {name: _alone(lab, trace) for name, trace in zip(printed.MODELS, clean, strict=False)}
+    twins = {name: alone(lab, trace, options(lab, name)) for name, trace in zip(printed.MODELS, clean, strict=False)}
     rows, lines = [], []
     for one, sampling in ((lab, "clean"), (other, "legacy")):
         popular = traced(one, POPULAR, {"name": POPULAR}, 1, seeds=lab.seeds[:1])
@@ -181,9 +181,9 @@ def spread(trace: Trace, metric: str) -> str:
     return number(float(np.mean(values))) + (f" ± {np.std(values, ddof=1):.4f}" if len(values) > 1 else "")
 
 
-def _alone(lab: Lab, trace: Trace) -> Mapping[str, float]:
+def alone(lab: Lab, trace: Trace, method: Mapping[str, Any]) -> Mapping[str, float]:
     """Return what people reach who learn alone, for as many passes as were chosen for all."""
-    method = options(lab, trace.label, epochs=trace.chosen()[0].passes)
+    method = {**method, "epochs": trace.chosen()[0].passes}
     given = overridden(lab.cut(), {"method": method, "evaluation.twin_people": 2 if lab.quick else TWINS})
     experiment = Experiment.checked(given, "the recipe")
     leak = check_leak(experiment.method.build(), experiment, lab.practice.parts)

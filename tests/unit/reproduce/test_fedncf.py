@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tacit.reproduce import fedncf, reproduce
+from tacit.reproduce import fedncf, fedncf_best, reproduce
 from tacit.reproduce import fedncf_published as printed
 from tacit.reproduce.lab import Lab
 from tacit.reproduce.traces import Look, Trace
@@ -42,6 +42,22 @@ def test_models_stand_beside_their_twins(tmp_path: Path) -> None:
     assert {"most-popular", *printed.MODELS, "gmf", "mlp", "neumf", *(f"{n}, alone" for n in printed.MODELS)} <= clean
     assert all(np.isfinite(row["ours"]) for row in stored["rows"])
     assert (folder / "figures" / "convergence-devices.svg").exists()
+
+
+def test_the_best_is_chosen_on_validation_and_stands_beside_its_twins(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stored, folder = made("fedncf-best", tmp_path)
+    known = {row["method"] for row in stored["rows"]}
+    assert {"most-popular", *printed.MODELS, "gmf", "mlp", "neumf", *(f"{n}, alone" for n in printed.MODELS)} <= known
+    assert (folder / "figures" / "convergence.svg").exists()
+    monkeypatch.setattr(fedncf_best, "PASSES", {"ml-100k": {"fed-gmf": (2, 3)}})
+    lab = Lab("town", fedncf.recipe("town"), TINY, seeds=1, quick=False, choices=tmp_path, progress=lambda *_: None)
+    method = fedncf_best._chosen(lab, "fed-gmf")
+    assert method["epochs"] == 3
+    assert method["learning_rate"] in (0.001, 0.005)
+    kept = json.loads(next(tmp_path.glob("fedncf-best-fed-gmf-town-*.json")).read_text())
+    assert kept | {"epochs": 3} == method
 
 
 def test_fewer_people_leave_fewer_items(tmp_path: Path) -> None:
