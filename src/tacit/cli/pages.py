@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import signal
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -43,11 +45,12 @@ def town_page(port: int) -> None:
     from tacit.web.person import Person
     from tacit.web.town import Town
 
-    with tempfile.TemporaryDirectory(prefix="tacit-") as folder:
+    with asked_to_stop(), tempfile.TemporaryDirectory(prefix="tacit-") as folder:
         town = Town.founded(Path(folder) / "device.db", shell.screen.progress)
         shell.screen.close()
         assert town.device is not None
-        show(person_page(Person(town.device, "town", town)), port, "A person's page in the town")
+        with town.device as device:
+            show(person_page(Person(device, "town", town)), port, "A person's page in the town")
 
 
 def device_page(device: Device, port: int) -> None:
@@ -78,7 +81,18 @@ def show(page: Page, port: int, what: str) -> None:
     def say(link: str) -> None:
         shell.screen.say(f"{what} is open on this machine only:\n\n  {link}\n\nCtrl-C closes it.")
 
-    serve(page, port, say)
+    with asked_to_stop():
+        serve(page, port, say)
+
+
+@contextmanager
+def asked_to_stop() -> Iterator[None]:
+    """Let SIGTERM end a program as Ctrl-C does: what it opened is closed, and what it made for a while is removed."""
+    before = signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 @contextmanager

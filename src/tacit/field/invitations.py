@@ -56,6 +56,11 @@ class Invitation:
 
 def accept(device: Device, invitation: Invitation) -> Membership:
     """Enrol a device and make it a member. It may be tried again with the same invitation, also after a crash."""
+    return device.join(enrolled(invitation, *shown_keys(device, invitation)), invitation.address)
+
+
+def shown_keys(device: Device, invitation: Invitation) -> tuple[bytes, bytes]:
+    """Return the public keys that a device shows to a coordinator; its own for that line is made and kept first."""
     line = device.line
     if line.get("address") != invitation.address or "key" not in line:
         private = ec.generate_private_key(ec.SECP384R1())
@@ -66,11 +71,11 @@ def accept(device: Device, invitation: Invitation) -> Membership:
         device.keep_line(line)
     key = serialization.load_pem_private_key(line["key"].encode(), None)
     public = key.public_key().public_bytes(serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo)
-    return device.join(_enrolled(invitation, public, device.identity), invitation.address)
+    return public, device.identity
 
 
-def _enrolled(invitation: Invitation, public: bytes, identity: bytes) -> bytes:
-    """Show the invitation to the coordinator; return what it welcomes with."""
+def enrolled(invitation: Invitation, public: bytes, identity: bytes) -> bytes:
+    """Show the invitation to the coordinator, which may take a while; return what it welcomes with."""
     try:
         context = ssl.create_default_context(cadata=invitation.roots or None)
     except ssl.SSLError:

@@ -1,25 +1,52 @@
-"""Her file: pause, leave, take along, erase, and the honest sentence on what erasing cannot undo."""
+"""Her file: pause, leave, take along, erase, and the honest sentence on what erasing cannot undo.
+
+A coordinator may take half a minute to answer an invitation. Meanwhile there is a page that waits, and all the others.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import json
 import tempfile
+from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from tacit.device import Device
-from tacit.device.membership import Membership
-from tacit.errors import ConfigError, FieldError
+from tacit.errors import ConfigError, FieldError, TacitError
 from tacit.web.frame import back
 from tacit.web.person import Person, doing, uploaded
 from tacit.web.sent import Sums
 
+if TYPE_CHECKING:
+    from tacit.field.invitations import Invitation
+
 WORD = "erase"
+
+
+@dataclass
+class Joining:
+    """An invitation that has been shown to its coordinator, and what came of it."""
+
+    address: str = ""
+    trouble: TacitError | None = None
+    task: asyncio.Task[None] | None = field(default=None, repr=False)
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether there is no answer yet."""
+        return self.task is not None and not self.task.done()
+
+    def stop(self) -> None:
+        """Wait no longer; an answer that comes later changes nothing."""
+        if self.task is not None:
+            self.task.cancel()
+        self.task = self.trouble = None
 
 
 def routes(person: Person) -> list[Route]:
@@ -44,11 +71,43 @@ def routes(person: Person) -> list[Route]:
         person.say("You have left. What was sent before stays in the shared model: it cannot be taken out again.")
         return "/mine"
 
+    joining = Joining()
+
     async def join(request: Request) -> Response:
         line, _, content = await uploaded(request, "line")
-        member = await run_in_threadpool(_joined, person.device, line.strip(), content)
-        person.say(f"You are a member of {member.federation.name}. Nothing has left by that: see Sharing first.")
-        return back("/")
+        if joining.is_waiting:
+            return back("/mine/joining")
+        if not line.strip():
+            _welcomed(person, content)
+            return back("/")
+        asked = _invitation(line)
+        from tacit.field.invitations import enrolled, shown_keys
+
+        keys = shown_keys(person.device, asked)
+
+        async def wait() -> None:
+            try:
+                welcome = await run_in_threadpool(enrolled, asked, *keys)
+                _welcomed(person, welcome, asked.address)
+            except TacitError as error:
+                joining.trouble = error
+
+        joining.address, joining.trouble = asked.address, None
+        joining.task = asyncio.create_task(wait())
+        return back("/mine/joining")
+
+    async def waiting(request: Request) -> Response:
+        if not joining.is_waiting and joining.trouble is None:
+            return back("/" if person.device.membership is not None else "/mine")
+        return person.shown("joining.html", "mine", "Joining", joining=joining)
+
+    def stop(form: dict[str, str]) -> str:
+        joining.stop()
+        person.say("Stopped. You have joined nothing; the invitation can be tried again.")
+        return "/mine"
+
+    async def state(request: Request) -> Response:
+        return JSONResponse({"state": "waiting" if joining.is_waiting else "over"})
 
     def erase(form: dict[str, str]) -> str:
         if form.get("word", "").strip().casefold() != WORD:
@@ -72,23 +131,29 @@ def routes(person: Person) -> list[Route]:
         Route("/mine/resume", doing(resume), methods=["POST"]),
         Route("/mine/leave", doing(leave), methods=["POST"]),
         Route("/mine/join", join, methods=["POST"]),
+        Route("/mine/joining", waiting),
+        Route("/mine/joining/state", state),
+        Route("/mine/joining/stop", doing(stop), methods=["POST"]),
         Route("/mine/erase", doing(erase), methods=["POST"]),
         Route("/mine/data.json", readable),
         Route("/mine/device.tacit", copy),
     ]
 
 
-def _joined(device: Device, line: str, content: bytes) -> Membership:
-    """Join by an invitation, which asks its coordinator, or by a welcome file, which asks nobody."""
-    if not line:
-        return device.join(content)
+def _invitation(line: str) -> Invitation:
     if find_spec("flwr") is None:
         raise FieldError(
             "The field needs Flower, which is not installed.", "Where Tacit's source lies, run: pip install '.[field]'."
         )
-    from tacit.field.invitations import Invitation, accept
+    from tacit.field.invitations import Invitation
 
-    return accept(device, Invitation.parsed(line))
+    return Invitation.parsed(line)
+
+
+def _welcomed(person: Person, welcome: bytes, address: str = "") -> None:
+    """Join by what a coordinator sent, or by a welcome file, which asks nobody."""
+    member = person.device.join(welcome, address)
+    person.say(f"You are a member of {member.federation.name}. Nothing has left by that: see Sharing first.")
 
 
 def _from(form: dict[str, str]) -> str:

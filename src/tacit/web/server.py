@@ -29,10 +29,9 @@ class Page:
 
 def serve(page: Page, port: int, say: Callable[[str], None]) -> None:
     """Serve a page until Ctrl-C; `say` is told the link that opens it. Port 0 takes any that is free."""
-    with _listening(port) as (listener, door):
+    with _listening(port) as (listener, door), suppress(KeyboardInterrupt):  # the usual way to close it
         say(door.link)
-        with suppress(KeyboardInterrupt):  # the usual way to close it
-            _server(page, door).run(sockets=[listener])
+        _server(page, door).run(sockets=[listener])
 
 
 @contextmanager

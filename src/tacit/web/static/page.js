@@ -76,6 +76,15 @@ function watch(sign) {
   }, Number(sign.dataset.every ?? 2000));
 }
 
+function wait(sign) {
+  const look = async () => {
+    const answer = await fetch(sign.dataset.wait).catch(() => null);
+    if (answer?.ok && (await answer.json()).state !== "waiting") location.reload();
+    else setTimeout(look, 500);
+  };
+  setTimeout(look, 200);
+}
+
 function weigh(input) {
   input.addEventListener("change", () => {
     const size = input.files[0]?.size ?? 0;
@@ -88,4 +97,5 @@ function weigh(input) {
 document.querySelectorAll("form[data-slide]").forEach(slide);
 document.querySelectorAll("form[data-follow]").forEach(follow);
 document.querySelectorAll("[data-live]").forEach(watch);
+document.querySelectorAll("[data-wait]").forEach(wait);
 document.querySelectorAll("input[data-most]").forEach(weigh);

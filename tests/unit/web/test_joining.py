@@ -1,0 +1,131 @@
+"""Joining by an invitation: the page waits calmly, goes on by itself, and says in words what went wrong."""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from browsing import barriers, opened
+from small_field import CATALOG, CHEAP, PASSPHRASE, founded
+from visits import Visitor
+
+from tacit.coordinator import Journal
+from tacit.device import Device
+from tacit.web.guard import Door
+from tacit.web.own import person_page
+from tacit.web.person import Person
+from tacit.web.server import serving
+
+pytest.importorskip("flwr")
+from tacit.field.certificates import own_certificates
+from tacit.field.invitations import Invitation
+from tacit.field.superlink import SuperLink
+
+pytestmark = pytest.mark.filterwarnings("ignore")  # Flower and its servers warn of their own doings
+FAR_AWAY = 2**33  # unix seconds
+
+
+@pytest.fixture
+def alone(tmp_path: Path) -> Iterator[tuple[Device, Door]]:
+    """A device that belongs to nobody, and its page."""
+    with (
+        Device.create(tmp_path / "device.db", PASSPHRASE, cost=CHEAP) as device,
+        serving(person_page(Person(device))) as door,
+    ):
+        yield device, door
+
+
+@pytest.fixture
+def silence() -> Iterator[socket.socket]:
+    """A machine that takes calls and says nothing."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        yield listener
+
+
+def line_to(listener: socket.socket) -> str:
+    return Invitation(f"127.0.0.1:{listener.getsockname()[1]}", "a word", "").line()
+
+
+def until_over(visitor: Visitor) -> None:
+    while b"waiting" in visitor.get("/mine/joining/state").body:
+        time.sleep(0.05)
+
+
+def test_an_invitation_is_accepted_behind_the_page(alone: tuple[Device, Door], tmp_path: Path) -> None:
+    device, door = alone
+    journal = Journal.create(tmp_path / "journal.db", founded(), CATALOG)
+    tls = own_certificates(tmp_path / "tls", "127.0.0.1")
+    link = SuperLink(journal, "127.0.0.1", 0, tls.certificate, tls.key)
+    try:
+        line = Invitation(f"127.0.0.1:{link.port}", journal.invite(FAR_AWAY), tls.roots).line()
+        visitor = Visitor(door)
+        answer = visitor.post("/mine/join", {"line": line})
+        assert (answer.status, answer.headers["location"]) == (303, "/mine/joining")
+        until_over(visitor)
+        assert visitor.get("/mine/joining").headers["location"] == "/"
+        assert "You are a member of the small field" in visitor.get("/").text
+        assert device.membership is not None
+        assert len(journal.devices()) == 1
+    finally:
+        link.close()
+        journal.close()
+
+
+def test_the_page_answers_while_it_waits_and_says_in_words_what_went_wrong(
+    alone: tuple[Device, Door], silence: socket.socket
+) -> None:
+    device, door = alone
+    visitor = Visitor(door)
+    assert visitor.post("/mine/join", {"line": line_to(silence)}).status == 303
+    called, _ = silence.accept()
+    waiting = visitor.get("/mine/joining")
+    assert "Waiting for 127.0.0.1" in waiting.text
+    assert '<noscript><meta http-equiv="refresh"' in waiting.html, "it goes on without scripts too"
+    assert visitor.get("/history").status == 200
+    assert visitor.post("/mine/join", {"line": line_to(silence)}).headers["location"] == "/mine/joining"
+    called.close()
+    until_over(visitor)
+    over = visitor.get("/mine/joining")
+    assert "Joining did not work" in over.text
+    assert "cannot be reached, or is not who the invitation says" in over.text
+    assert "Check the network and the address" in over.text
+    assert "refresh" not in over.html
+    assert device.membership is None
+
+
+def test_she_can_stop_waiting(alone: tuple[Device, Door], silence: socket.socket) -> None:
+    device, door = alone
+    visitor = Visitor(door)
+    visitor.post("/mine/join", {"line": line_to(silence)})
+    called, _ = silence.accept()
+    visitor.post("/mine/joining/stop")
+    called.close()
+    assert visitor.get("/mine/joining").headers["location"] == "/mine"
+    assert "joined nothing" in visitor.get("/mine").text
+    assert device.membership is None
+
+
+def test_what_is_no_invitation_is_said_at_once(alone: tuple[Device, Door]) -> None:
+    answer = Visitor(alone[1]).post("/mine/join", {"line": "tacit1:nonsense"})
+    assert answer.status == 400
+    assert "This is not an invitation" in answer.text
+
+
+@pytest.mark.slow
+def test_the_waiting_page_in_a_browser(browser: Any, alone: tuple[Device, Door], silence: socket.socket) -> None:
+    page = opened(browser, alone[1])
+    page.goto(f"http://{alone[1].hosts[0]}/mine")
+    page.get_by_label("Invitation").fill(line_to(silence))
+    page.get_by_role("button", name="Join").click()
+    page.get_by_text("Waiting for 127.0.0.1").wait_for(timeout=60_000)
+    called, _ = silence.accept()
+    assert barriers(browser, alone[1], ["/mine/joining"]) == []
+    called.close()
+    page.get_by_text("Joining did not work").wait_for(timeout=60_000)
+    assert barriers(browser, alone[1], ["/mine/joining"]) == []
+    assert page.complaints == []
+    page.context.close()

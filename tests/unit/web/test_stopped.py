@@ -1,0 +1,38 @@
+"""`tacit demo --page` leaves nothing behind, however it is stopped."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+SMALL = (
+    "from tacit.web import town; town.BEFORE = town.WITH_HER = 1; from tacit.cli import main; main(['demo', '--page'])"
+)
+
+
+@pytest.mark.parametrize(("sent", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 0)])
+def test_the_demonstration_removes_its_folder(tmp_path: Path, sent: signal.Signals, code: int) -> None:
+    there = tmp_path / "here"
+    there.mkdir()
+    process = subprocess.Popen(
+        [sys.executable, "-c", SMALL],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONUNBUFFERED": "1", "TMPDIR": str(there)},
+    )
+    assert process.stdout is not None
+    for line in process.stdout:
+        if "http://127.0.0.1" in line:
+            break
+    assert list(there.glob("tacit-*/device.db")), "its device lies there while it runs"
+    process.send_signal(sent)
+    _, err = process.communicate()
+    assert process.returncode == code, err
+    assert not list(there.glob("tacit-*")), "a device was left behind"
+    assert "Traceback" not in err
