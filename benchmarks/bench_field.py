@@ -112,7 +112,13 @@ def main() -> None:
         return spent
 
     rules = RoundRules(
-        rounds=ROUNDS, clients_per_round=40, over_selection=0.25, minimum=30, quorum=PEOPLE, deadline=120
+        rounds=ROUNDS,
+        clients_per_round=40,
+        over_selection=0.25,
+        minimum=30,
+        quorum=PEOPLE,
+        deadline=120,
+        secure=None,
     )
     coordinator = Coordinator(journal, rules, link)
     nodes: list[SuperNode] = [Losing(device, POLL) for device in devices]

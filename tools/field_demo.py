@@ -84,11 +84,14 @@ def main() -> int:
         print(f"The first person shares with pi = 0.3, and never bakeries. {ROUNDS} rounds:")
         devices = [tacit("device", "run", "--once", "--poll", "0.2", "--json", person=home) for home in people]
         running += devices
-        for happened in json.loads(ended(coordinator))["rounds"]:
+        rounds = json.loads(ended(coordinator))["rounds"]
+        for happened in rounds:
             print(
                 f"  round {happened['number']}: {happened['answered']} of {happened['asked']} answered, "
                 f"{happened['bytes_up']:,} bytes up, {happened['seconds']:.1f} s"
             )
+        seen = "Answers were under masks" if rounds[-1]["masked"] else "Each answer could be read by the coordinator"
+        print(f"{seen}: {rounds[-1]['why']}.")
         answered = [json.loads(ended(device))["answered"] for device in devices]
         print(f"Rounds answered by each device: {answered}. What each would recommend now, offline:")
         for home, process in [(h, tacit("device", "recommend", "-k", "3", "--json", person=h)) for h in people]:

@@ -114,7 +114,14 @@ class Field:
 
     def run(self, rounds: int, **rules: object) -> Coordinator:
         secure = {"n_min": 3, "two_stage": False, "corrupted": 0.0} if self.is_masked else None
-        given = {"rounds": rounds, "patience": 60, "deadline": 60, "secure": secure, **rules}
+        given = {
+            "rounds": rounds,
+            "patience": 60,
+            "deadline": 60,
+            "secure": secure,
+            "guards": BOLD.model_dump(),
+            **rules,
+        }
         coordinator = Coordinator(self.journal, RoundRules.checked(given, "rules"), self.link)
         coordinator.run()
         return coordinator

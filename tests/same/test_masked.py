@@ -22,6 +22,7 @@ from tacit.updates import Ring
 
 ROUNDS = 3
 BOLD = Guards(n_min=3, k_min=1, d_min=0, cool_down=0)
+KNOWN = {"guards": BOLD.model_dump()}
 CARE = {"n_min": 3, "k_min": 2, "spare": 0, "corrupted": 0.0, "dropped": 0.2}
 
 
@@ -58,7 +59,7 @@ class Egress(Loopback):
 def test_masked_rounds_are_the_simulators(tmp_path: Path, method: str, two_stage: bool) -> None:
     field = masked(tmp_path, method)
     carrier = Egress(field)
-    coordinator = field.run(carrier, rounds=ROUNDS, secure={**CARE, "two_stage": two_stage})
+    coordinator = field.run(carrier, rounds=ROUNDS, **KNOWN, secure={**CARE, "two_stage": two_stage})
     expected = simulated(
         field.federation, field.clients, field.catalog, ROUNDS, secure=SecureConfig(**CARE, two_stage=two_stage)
     )
@@ -74,14 +75,14 @@ def test_one_stage_is_the_plain_sum_with_devices_that_restart_in_every_phase(tmp
     field = masked(tmp_path, ring=Ring(bits=32, fraction=16))
     carrier = Egress(field)
     carrier.restarts = True
-    coordinator = field.run(carrier, rounds=2, secure={**CARE, "two_stage": False})
+    coordinator = field.run(carrier, rounds=2, **KNOWN, secure={**CARE, "two_stage": False})
     assert_same(simulated(field.federation, field.clients, field.catalog, 2), coordinator.shared, field.people())
 
 
 @pytest.mark.parametrize("phase", list(Stand)[:5], ids=lambda phase: phase.name.lower())
 def test_a_device_that_drops_out_in_any_phase_is_in_the_sum_or_as_if_never_asked(tmp_path: Path, phase: Stand) -> None:
     field = masked(tmp_path)
-    coordinator = field.run(Egress(field, {(2, 0): phase}), rounds=2, secure={**CARE, "two_stage": False})
+    coordinator = field.run(Egress(field, {(2, 0): phase}), rounds=2, **KNOWN, secure={**CARE, "two_stage": False})
     first = field.journal.rounds()[0]
     assert (first.state, first.answered) == ("finished", 5 if phase >= Stand.CONFIRMATIONS else 4)
     assert np.isfinite(coordinator.shared["items"]).all()
@@ -92,7 +93,7 @@ def test_a_device_that_drops_out_in_any_phase_is_in_the_sum_or_as_if_never_asked
 def test_nothing_readable_leaves(tmp_path: Path) -> None:
     field = masked(tmp_path)
     carrier = Egress(field)
-    field.run(carrier, rounds=1, secure={**CARE, "two_stage": False})
+    field.run(carrier, rounds=1, **KNOWN, secure={**CARE, "two_stage": False})
     device = field.devices[1]
     assert device.membership is not None
     private = device.membership.learnt()
@@ -114,7 +115,7 @@ def test_a_device_that_wants_masks_says_nothing_in_the_clear_and_guards_itself(t
     field = masked(tmp_path, guards=Guards())
     coordinator = Coordinator(field.journal, RoundRules(rounds=1), Loopback(field.devices))
     assert coordinator.round().answered == 0
-    strict = Coordinator(field.journal, RoundRules(rounds=2, secure=Care(**CARE)), Loopback(field.devices))
+    strict = Coordinator(field.journal, RoundRules(rounds=2, secure=Care(**CARE), guards=BOLD), Loopback(field.devices))
     assert strict.round().state == "abandoned", "five people are fewer than these devices want in a sum"
     assert not any(device.ledger.list() for device in field.devices.values())
 
@@ -134,7 +135,7 @@ class Replaying(Loopback):
 def test_replayed_and_forged_turns_are_refused_and_a_paused_device_is_silent(tmp_path: Path) -> None:
     field = masked(tmp_path)
     carrier = Replaying(field)
-    field.run(carrier, rounds=1, secure={**CARE, "two_stage": False})
+    field.run(carrier, rounds=1, **KNOWN, secure={**CARE, "two_stage": False})
     device = field.devices[1]
     before = device.readable()
     entries = len(device.ledger.list())
@@ -175,9 +176,9 @@ class Killed(Egress):
 def test_a_coordinator_killed_in_the_middle_gives_the_round_up_and_goes_on(tmp_path: Path) -> None:
     field = masked(tmp_path)
     with pytest.raises(DeadError):
-        field.run(Killed(field), rounds=2, secure={**CARE, "two_stage": False})
+        field.run(Killed(field), rounds=2, **KNOWN, secure={**CARE, "two_stage": False})
     field.reopen()
-    field.run(Egress(field), rounds=2, secure={**CARE, "two_stage": False})
+    field.run(Egress(field), rounds=2, **KNOWN, secure={**CARE, "two_stage": False})
     assert [happened.state for happened in field.journal.rounds()] == ["abandoned", "finished"]
     for person in range(5):
         with Device.open(tmp_path / f"{person}.db", PASSPHRASE) as device:

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from same_field import PASSPHRASE
 from test_loopback import Field
-from test_masked import CARE, masked
+from test_masked import CARE, KNOWN, masked
 
 from tacit.device import Device
 from tacit.field.loopback import Loopback
@@ -66,7 +66,7 @@ def test_killed_in_any_turn_it_gives_one_answer_and_the_ledger_agrees(tmp_path: 
     (tmp_path / "turns").mkdir()
     field = masked(tmp_path / "field")
     carrier = Recording(field, tmp_path / "turns")
-    field.run(carrier, rounds=1, secure={**CARE, "two_stage": False})
+    field.run(carrier, rounds=1, **KNOWN, secure={**CARE, "two_stage": False})
     assert [phase for phase, _, _ in carrier.turns] == list(Stand)[:5]
     deaths = 0
     for phase, before, turn in carrier.turns:

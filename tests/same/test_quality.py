@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from same_field import PI
 from test_loopback import Field
-from test_masked import BOLD, CARE, Egress, masked
+from test_masked import BOLD, CARE, KNOWN, Egress, masked
 
 from tacit.coordinator.course import Quality
 from tacit.device import Device, Sharing
@@ -28,12 +28,12 @@ def add_new(field: Field, device: Device, place: int) -> Any:
 def after_a_round(folder: Path) -> Field:
     """A field whose devices have learnt once and hold the model of that round."""
     field = masked(folder)
-    field.run(Egress(field), rounds=1, secure=TWO_STAGES)
+    field.run(Egress(field), rounds=1, **KNOWN, secure=TWO_STAGES)
     return field
 
 
 def qualities(field: Field, care: dict[str, Any] | None = None) -> list[Quality | None]:
-    field.run(Egress(field), rounds=2, secure=care or TWO_STAGES)
+    field.run(Egress(field), rounds=2, **KNOWN, secure=care or TWO_STAGES)
     courses = field.journal.courses()
     return [courses[number].quality for number in sorted(courses)]
 
@@ -45,7 +45,7 @@ def test_the_sum_is_of_what_each_device_measured_before_it_learnt(tmp_path: Path
         add_new(field, device, place)
     assert qualities(field) == [None, Quality(3, 5)], "nothing is new in a first round; then three of five were listed"
     assert all(entry.measured for device in field.devices.values() for entry in device.ledger.list(since=2))
-    field.run(Egress(field), rounds=3, secure=TWO_STAGES)
+    field.run(Egress(field), rounds=3, **KNOWN, secure=TWO_STAGES)
     assert field.journal.courses(2)[2].quality is None, "what was learnt from is not measured again"
 
 
@@ -106,7 +106,7 @@ def test_what_is_lost_between_the_stages_is_not_asked_for(tmp_path: Path) -> Non
             some = requests if self.turns <= 5 else {who: turn for who, turn in requests.items() if who != 1}
             return super().ask(some, seconds)
 
-    field.run(Leaving(field), rounds=2, secure={**TWO_STAGES, "spare": 1})
+    field.run(Leaving(field), rounds=2, **KNOWN, secure={**TWO_STAGES, "spare": 1})
     course = field.journal.courses(1)[1]
     assert course.quality == Quality(4, 4)
     told = [(phase.stage, phase.name, phase.asked, phase.answered, phase.lost) for phase in course.phases]

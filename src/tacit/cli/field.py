@@ -54,13 +54,31 @@ def serve(
     rounds: list[Round] = []
     needed = max(config.rounds.quorum, config.rounds.minimum)
     shell.screen.say(f"'{config.name}' at {config.listen}: rounds begin when {needed} devices are there.")
+
+    def told(happened: Round) -> None:
+        rounds.append(happened)
+        shell.screen.say(_in_words(happened))
+
     if page:
-        run(config, rounds.append, _beside(config, port))
+        run(config, told, _beside(config, port))
     else:
-        run(config, rounds.append)
+        run(config, told)
     shell.screen.document({"rounds": [vars(happened) for happened in rounds]})
-    finished = sum(happened.state == "finished" for happened in rounds)
-    shell.screen.say(f"{finished} rounds finished, {len(rounds) - finished} abandoned.")
+    states = [happened.state for happened in rounds]
+    masked = sum(happened.masked and happened.state == "finished" for happened in rounds)
+    shell.screen.say(
+        f"{states.count('finished')} rounds finished, {masked} of them under masks; {states.count('abandoned')} "
+        f"abandoned, {states.count('rested')} rested. Devices have the model."
+    )
+
+
+def _in_words(happened: Round) -> str:
+    """Say what became of a round, whether answers could be read, and why."""
+    if not happened.asked:
+        return f"Round {happened.number}: {happened.state}, nobody was asked: {happened.why}."
+    seen = "under masks" if happened.masked else "each answer was readable"
+    answers = f"{happened.answered} of {happened.asked} answered"
+    return f"Round {happened.number}: {happened.state}, {answers}; {seen}: {happened.why}."
 
 
 def _beside(config: ServeConfig, port: int) -> Callable[[Path, Carrier], AbstractContextManager[object]]:

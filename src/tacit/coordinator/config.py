@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Self
+from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
+from tacit.privacy.secure import Guards
 from tacit.privacy.secure.two_stage import Care
 from tacit.protocols.robust import RobustConfig
 from tacit.types import Config
@@ -22,12 +23,15 @@ class RoundRules(Config):
     deadline: float = Field(60.0, gt=0, le=86_400, description="seconds that a round waits for answers")
     patience: float = Field(600.0, gt=0, le=604_800, description="seconds that the coordinator waits for a quorum")
     pause: float = Field(0.0, ge=0, le=604_800, description="seconds between rounds")
-    secure: Care | None = Field(None, description="sums under masks; none: the coordinator reads each answer")
+    secure: Care | Literal["auto"] | None = Field(
+        "auto", description="sums under masks; auto: once enough devices are there; none: each answer is read"
+    )
+    guards: Guards = Field(Guards(), description="what devices are taken to insist on in sums under masks")
     robust: RobustConfig | None = Field(None, description="a rule that bears with liars, over sums of groups")
 
     @model_validator(mode="after")
     def _possible_together(self) -> Self:
-        if self.secure is not None and self.robust is not None:
+        if isinstance(self.secure, Care) and self.robust is not None:
             raise ValueError(
                 "a robust rule must see sums of groups, and one secure sum shows only the whole; take one away"
             )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 
 import numpy as np
@@ -17,6 +17,7 @@ from tacit.coordinator.carrier import Carrier
 from tacit.coordinator.config import RoundRules
 from tacit.coordinator.course import ANSWERS, APPLYING, WAITING, Course, Phase
 from tacit.coordinator.journal import Enrolled, Journal, Round
+from tacit.coordinator.manner import Manner, manner, needed
 from tacit.coordinator.masked import Heard, MaskedRound
 from tacit.errors import DivergedError, FieldError, WireError
 from tacit.protocols.federated import applied
@@ -57,36 +58,44 @@ class Coordinator:
         """Run one round."""
         began = self._clock()
         number, members = self.journal.next_round, self._quorum()
-        if self.rules.secure is not None and number == self.journal.begun:  # it was killed in the middle of a sum
-            happened = Round(number, "abandoned", 0, 0, 0, 0, 0, 0, 0.0)
-            self.journal.abandon(happened)
-            log.info("round given up", extra={"fields": {"round": number}})
-            return happened
-        asked, wanted = self._asked(number, members)
-        started = self._clock()
-        devices = [members[at] for at in asked]
-        requests = self._requests(number, devices, learn=True)
-        log.info("round begins", extra={"fields": {"round": number, "asked": len(requests), "wanted": wanted}})
-        heard = self._plain(number, requests, wanted) if self.rules.secure is None else self._masked(number, devices)
+        if number == self.journal.begun:  # it was killed in the middle of a sum
+            return self._passed(number, "abandoned", "a sum under masks was cut off, and nobody joins it again")
+        held = manner(self.rules, self.journal, number, members, self._draw(number))
+        if not held.asked:
+            return self._passed(number, "rested", held.why)
+        started, is_masked = self._clock(), held.care is not None
+        about = {"round": number, "asked": len(held.asked), "masked": is_masked, "why": held.why}
+        log.info("round begins", extra={"fields": about})
+        requests = self._requests(number, held.asked, learn=True)
+        heard = self._plain(number, requests, len(members)) if not is_masked else self._masked(number, held, requests)
         lost = max(0, len(requests) - len(heard.counted) - heard.refused - heard.called_off)
         counts = len(requests), len(heard.counted), heard.refused, lost, heard.bytes_up, heard.bytes_down
         phases = [Phase(0, WAITING, seconds=started - began), *heard.phases]
+        manners = heard.called_off, int(is_masked), heard.why or held.why
         if not heard.totals or len(heard.counted) < self.rules.minimum:
-            happened = Round(number, "abandoned", *counts, self._clock() - started, heard.called_off)
+            happened = Round(number, "abandoned", *counts, self._clock() - started, *manners)
             self.journal.abandon(happened, Course(tuple(phases)))
         else:
             heard_all = self._clock()
             shared = self._applied(number, heard.totals)
             over = self._clock()
-            happened = Round(number, "finished", *counts, over - started, heard.called_off)
+            happened = Round(number, "finished", *counts, over - started, *manners)
             phases.append(Phase(0, APPLYING, seconds=over - heard_all))
             self.journal.finish(happened, shared, heard.counted, Course(tuple(phases), heard.quality))
             self.shared = shared
         log.info("round ends", extra={"fields": vars(happened)})
         return happened
 
-    def _plain(self, number: int, requests: Mapping[int, bytes], wanted: int) -> Heard:
+    def _passed(self, number: int, state: str, why: str) -> Round:
+        """Close a round without asking anybody."""
+        happened = Round(number, state, 0, 0, 0, 0, 0, 0, 0.0, why=why)
+        self.journal.abandon(happened)
+        log.info("round passes", extra={"fields": vars(happened)})
+        return happened
+
+    def _plain(self, number: int, requests: Mapping[int, bytes], n_members: int) -> Heard:
         """Ask in the clear; the first answers count."""
+        wanted = min(self.rules.clients_per_round or n_members, n_members)
         heard, answers = Heard(bytes_down=sum(len(content) for content in requests.values())), dict[int, Outgoing]()
         started = self._clock()
         with closing(self.carrier.ask(requests, self.rules.deadline)) as arriving:
@@ -115,14 +124,16 @@ class Coordinator:
             heard.totals.append(total)
         return heard
 
-    def _masked(self, number: int, devices: list[Enrolled]) -> Heard:
+    def _masked(self, number: int, held: Manner, requests: Mapping[int, bytes]) -> Heard:
         """Ask for a sum under masks."""
-        care = self.rules.secure
-        assert care is not None
-        requests = self._requests(number, devices, learn=True)
-        self.journal.begin(number)
-        rules = care, self.carrier, self.rules.deadline
-        return MaskedRound(self.federation, *rules, self._shapes, number, self._clock).run(devices, requests)
+        assert held.care is not None
+        self.journal.begin(number, requests)
+        rules, noted = (held.care, self.carrier, self.rules.deadline), self.journal.summed
+        masked = MaskedRound(self.federation, *rules, self._shapes, number, noted, held.worth, self._clock)
+        heard = masked.run(held.asked, requests)
+        if heard.is_thin:
+            self.journal.try_later(len(requests))
+        return heard
 
     def distribute(self) -> None:
         """Give the model to all devices that are there."""
@@ -137,29 +148,34 @@ class Coordinator:
 
     def _quorum(self) -> list[Enrolled]:
         """Wait until enough devices are there, but not for ever."""
-        needed = max(self.rules.quorum, self.rules.minimum)
+        least = needed(self.rules, self.journal)
         until = self._clock() + self.rules.patience
         while True:
             there = self.carrier.present()
             members = [device for device in self._members() if device.number in there]
-            if len(members) >= needed:
+            if len(members) >= least:
                 return members
             if self._clock() >= until:
                 raise FieldError(
-                    f"Only {len(members)} of {needed} devices came within {self.rules.patience:g} seconds.",
+                    f"Only {len(members)} of {least} devices came within {self.rules.patience:g} seconds.",
                     "Enrol more, lower `quorum` or `minimum`, or start again later: finished rounds are kept.",
                 )
             time.sleep(WAIT)
 
-    def _asked(self, number: int, members: list[Enrolled]) -> tuple[list[int], int]:
-        """Return the positions of those who are asked, and how many answers are wanted."""
-        n = len(members)
-        wanted = min(self.rules.clients_per_round or n, n)
-        first = chosen(self._key.child("choose"), number, n, wanted)
-        spare = min(int(np.ceil(wanted * self.rules.over_selection)), n - wanted)
-        others = np.setdiff1d(np.arange(n), first, assume_unique=True)
-        lots = self._key.child("spare", number).uniform(others, 1)[:, 0]
-        return sorted([*first.tolist(), *others[np.argsort(lots, kind="stable")[:spare]].tolist()]), wanted
+    def _draw(self, number: int) -> Callable[[Sequence[Enrolled], int, int], list[Enrolled]]:
+        """Return what draws those who are asked in a round: as many as are wanted, and some to spare."""
+
+        def draw(devices: Sequence[Enrolled], most: int, at: int) -> list[Enrolled]:
+            n, key = len(devices), self._key if at == 0 else self._key.child("again", at)
+            wanted = min(self.rules.clients_per_round or n, most)
+            first = chosen(key.child("choose"), number, n, wanted)
+            spare = min(int(np.ceil(wanted * self.rules.over_selection)), most - wanted)
+            others = np.setdiff1d(np.arange(n), first, assume_unique=True)
+            lots = key.child("spare", number).uniform(others, 1)[:, 0]
+            places = sorted([*first.tolist(), *others[np.argsort(lots, kind="stable")[:spare]].tolist()])
+            return [devices[place] for place in places]
+
+        return draw
 
     def _requests(self, number: int, devices: list[Enrolled], learn: bool) -> dict[int, bytes]:
         sent, written = self.federation.sent(self.shared), {}

@@ -44,6 +44,13 @@ MIGRATIONS = (
     ) WITHOUT ROWID;
     CREATE TABLE quality (round INTEGER PRIMARY KEY, hits INTEGER NOT NULL, people INTEGER NOT NULL);
     """,
+    """
+    ALTER TABLE rounds ADD COLUMN masked INTEGER NOT NULL DEFAULT 0;
+    ALTER TABLE rounds ADD COLUMN why TEXT NOT NULL DEFAULT '';
+    CREATE TABLE sums (
+        round INTEGER NOT NULL, stage INTEGER NOT NULL, device INTEGER NOT NULL, PRIMARY KEY (round, stage, device)
+    ) WITHOUT ROWID;
+    """,
 )
 FILE = Kind(0x54434A4E, "a coordinator's journal", MIGRATIONS, StorageError, "Restore a copy of it.")
 KEPT_MODELS = 3
@@ -54,7 +61,7 @@ class Round:
     """What happened in a round, in counts."""
 
     number: int
-    state: str  # finished or abandoned
+    state: str  # finished, abandoned, or rested: nobody was asked
     asked: int
     answered: int
     refused: int
@@ -63,6 +70,8 @@ class Round:
     bytes_down: int
     seconds: float
     called_off: int = 0  # not waited for: enough others had answered
+    masked: int = 0  # 1: answers could be read as a sum only
+    why: str = ""  # it was masked, or not, or nobody was asked
 
 
 @dataclass(frozen=True)
@@ -152,7 +161,8 @@ class Journal:
     def rounds(self) -> list[Round]:
         """Return what happened, round by round."""
         with FILE.complaints(self.path):
-            return [Round(*row) for row in self._connection.execute("SELECT * FROM rounds ORDER BY number")]
+            found = self._connection.execute("SELECT * FROM rounds ORDER BY number").fetchall()
+            return [Round(*row) for row in found]
 
     @property
     def next_round(self) -> int:
@@ -218,19 +228,51 @@ class Journal:
             changes = [(happened.number, number) for number in counted]
             self._connection.executemany("UPDATE devices SET counted = ? WHERE number = ?", changes)
 
-    def begin(self, number: int) -> None:
-        """Note that a secure sum has begun: its round cannot be asked for again, also after a crash."""
+    def begin(self, number: int, asked: Iterable[int]) -> None:
+        """Note that a secure sum has begun, and with whom: its round cannot be asked for again, also after a crash."""
         with self._transaction():
-            self._connection.execute("INSERT OR REPLACE INTO facts VALUES ('begun', ?)", (str(number).encode(),))
+            self._keep("begun", number)
+            self._connection.executemany("INSERT INTO sums VALUES (?, 0, ?)", [(number, one) for one in asked])
+
+    def summed(self, number: int, stage: int, people: Iterable[int]) -> None:
+        """Note who is in a sum, before anybody is asked to unmask it."""
+        with self._transaction():
+            rows = [(number, stage, one) for one in people]
+            self._connection.executemany("INSERT INTO sums VALUES (?, ?, ?)", rows)
+
+    def sums(self) -> dict[tuple[int, int], frozenset[int]]:
+        """Return who was asked for a secure sum (stage 0), and who was in one, by round and stage."""
+        found: dict[tuple[int, int], set[int]] = {}
+        with FILE.complaints(self.path):
+            for number, stage, device in self._connection.execute("SELECT round, stage, device FROM sums"):
+                found.setdefault((number, stage), set()).add(device)
+        return {which: frozenset(people) for which, people in found.items()}
+
+    @property
+    def tried(self) -> int:
+        """How many devices were in the last sum that would have shown too little, 0 if none did."""
+        return self._kept("tried", 0)
+
+    def try_later(self, n_devices: int) -> None:
+        """Note that a sum of so many devices would have shown too little."""
+        with self._transaction():
+            self._keep("tried", n_devices)
+
+    def _keep(self, name: str, value: int) -> None:
+        self._connection.execute("INSERT OR REPLACE INTO facts VALUES (?, ?)", (name, str(value).encode()))
+
+    def _kept(self, name: str, otherwise: int) -> int:
+        with FILE.complaints(self.path):
+            found = self._connection.execute("SELECT value FROM facts WHERE name = ?", (name,)).fetchone()
+        return otherwise if found is None else int(found[0])
 
     @property
     def begun(self) -> int:
         """The last round whose secure sum was begun, -1 before the first."""
-        found = self._connection.execute("SELECT value FROM facts WHERE name = 'begun'").fetchone()
-        return -1 if found is None else int(found[0])
+        return self._kept("begun", -1)
 
     def abandon(self, happened: Round, course: Course | None = None) -> None:
-        """Close a round that too few answered: nothing was added."""
+        """Close a round in which nothing was added: too few answered, or nobody was asked."""
         with self._transaction():
             self._note(happened, course)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import secrets
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 
@@ -14,7 +14,7 @@ from tacit.coordinator.course import Phase, Quality
 from tacit.coordinator.journal import Enrolled
 from tacit.errors import AbortedError, SecureSumError, WireError
 from tacit.privacy.secure import Server, Stand, Terms, decoded, people_of
-from tacit.privacy.secure.two_stage import QUALITY, QUALITY_SHAPE, Care, Round, added, listed
+from tacit.privacy.secure.two_stage import QUALITY, QUALITY_SHAPE, Care, People, Round, added, listed
 from tacit.runtimes.federation import Federation
 from tacit.runtimes.wire import Turn, model_in, read_turned, write_turn
 from tacit.updates import Total
@@ -29,6 +29,8 @@ class Heard:
 
     totals: list[Total] = field(default_factory=list)  # none: the round is abandoned
     counted: list[int] = field(default_factory=list)
+    why: str = ""  # nothing came of it
+    is_thin: bool = False  # a sum would have shown too little of what people say
     refused: int = 0
     called_off: int = 0
     bytes_up: int = 0
@@ -48,8 +50,12 @@ class MaskedRound:
         deadline: float,
         shapes: Mapping[str, tuple[int, ...]],
         number: int,
+        on_summed: Callable[[int, int, Iterable[int]], None],
+        worth: float = 0.0,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
+        """`on_summed` is told round, stage and people before they unmask; a sum that shows less is not `worth` it."""
+        self._on_summed, self._worth = on_summed, worth
         self._federation, self._care, self._carrier, self._deadline = federation, care, carrier, deadline
         self._shapes, self._number, self._heard, self._clock = shapes, number, Heard(), clock
 
@@ -74,20 +80,30 @@ class MaskedRound:
                 people = people_of(first.total, counting.layout)
                 spare = care.spared(len(requests), care.dropped)
                 rows = listed(people, care.k_min + spare)
-                if not any(len(rows[name]) for name in shapes):
-                    log.warning("no row has enough people behind it", extra={"fields": {"round": self._number}})
+                if not self._is_worth(people, rows, care.k_min + spare):
                     return heard
                 terms = here.adding(both, ring, len(devices), care, rows, spare)
                 server, _ = self._stage(terms, devices, {})
                 total = added(server.total, terms.layout, both, people, len(server.survivors))
                 total, heard.quality = _without_quality(total, len(first.survivors))
         except SecureSumError as error:
-            log.warning("nothing was unmasked", extra={"fields": {"round": self._number, "why": error.message}})
+            heard.why = f"nothing was unmasked: {error.message}"
             return heard
         by_identity = {device.identity: device.number for device in devices}
         heard.counted = sorted(by_identity[server.session.cohort[position]] for position in server.survivors)
         heard.totals = [total]
         return heard
+
+    def _is_worth(self, people: People, rows: People, least: int) -> bool:
+        """Say whether the second stage would show enough, and if not, why."""
+        said = sum(int(people[name].sum()) for name in self._shapes)
+        shown = sum(int(people[name][rows[name]].sum()) for name in self._shapes)
+        if shown and shown >= self._worth * said:
+            return True
+        share = shown / max(1, said)
+        self._heard.is_thin = self._worth > 0
+        self._heard.why = f"rows that {least} people speak of are {share:.0%} of what was said; more devices are needed"
+        return False
 
     def _stage(
         self, terms: Terms, devices: Sequence[Enrolled], requests: Mapping[int, bytes]
@@ -108,6 +124,9 @@ class MaskedRound:
             self._carry(server, terms.stage, written)
             finished = server.answered
             messages = server.advance()
+            if phase == Stand.CONFIRMATIONS:
+                by_place = {position: number for number, position in at.items()}
+                self._on_summed(self._number, terms.stage, [by_place[person] for person in server.survivors])
         return server, [device for device in devices if at[device.number] in finished]
 
     def _carry(self, server: Server, stage: int, turns: Mapping[int, bytes]) -> None:

@@ -15,16 +15,16 @@ from __future__ import annotations
 
 import hashlib
 import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, replace
-from datetime import UTC, datetime
+from datetime import UTC
 from pathlib import Path
 from typing import Any
 
 from tacit.device import copies
 from tacit.device.history import History
 from tacit.device.learning import Learnt, learn_alone, recommended
-from tacit.device.ledger import Ledger, Spoken, Upcoming
+from tacit.device.ledger import Clock, Ledger, Spoken, Upcoming, system_clock
 from tacit.device.masked import MaskedRounds
 from tacit.device.measuring import measured
 from tacit.device.membership import Answer, Membership, gone_by
@@ -38,13 +38,8 @@ from tacit.runtimes.recommender import Recommendation
 from tacit.runtimes.wire import Request, digest_in, read_turn, write_turned, write_update
 from tacit.types import Catalog, Label
 
-Clock = Callable[[], datetime]
 SEED_BITS = 256
-
-
-def system_clock() -> datetime:
-    """Return the time of the machine, UTC."""
-    return datetime.now(UTC)
+ALSO_READABLE = "If they may read you: tacit device share --also-readable."
 
 
 class Device:
@@ -69,8 +64,8 @@ class Device:
     ) -> Device:
         """Make a new device. Its root key comes from the system's entropy.
 
-        A `seed` and a `lane` (the person's number) are for tests that compare with a simulation, and for nothing else:
-        whoever knows the seed can tell what was positive in each message.
+        A `seed` and a `lane` (the person's number) are for tests that compare with a simulation: whoever knows the seed
+        can tell what was positive in each message.
         """
         store = Store.create(path, passphrase, cost or Cost())
         with store.transaction():
@@ -225,7 +220,7 @@ class Device:
                 return last.entry
             raise gone_by(request.round, last.round)
         if sharing.masked_only:
-            raise ConsentError("This device sends nothing but under masks.", "The federation asks in the clear.")
+            raise ConsentError("This device sends nothing but under masks, and is asked in the clear.", ALSO_READABLE)
         learnt = learn_alone(member, sharing, request, self.history, *self._root)
         answer = write_update(member.federation, request.round, learnt.message)
         with self._store.transaction():
@@ -240,7 +235,7 @@ class Device:
         """Take one turn in a secure sum; return the bytes to send now and, where they hold what was learnt, the entry.
 
         Everything is on disk, and the ledger says that it may have left, when this returns. The same turn again, also
-        after a crash, gives the same bytes.
+        after a crash, gives the same bytes. With her first sum under masks she sends nothing readable any more.
         """
         member, sharing = self._joined, self.sharing
         self._refuse_if_silent(sharing)
@@ -270,6 +265,8 @@ class Device:
             message = None if learnt is None else learnt.message
             body, spoke = self._masked.step(member.federation, sharing.guards, turn, message, found)
             answer = write_turned(member.federation, turn.round, body)
+            if turn.phase == Stand.UNMASKINGS and self._masked.settles():
+                self._store.put("sharing", sharing.model_copy(update={"masked_only": True}).model_dump_json().encode())
             if learnt is not None and request is not None:
                 if found is not None:
                     member.keep_measured(asdict(found))

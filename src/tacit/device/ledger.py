@@ -13,8 +13,9 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime
 from typing import Any, Literal
 
 import numpy as np
@@ -25,6 +26,12 @@ from tacit.types import Catalog, Label
 from tacit.updates import Outgoing
 
 State = Literal["prepared", "releasing", "sent", "not sent"]
+Clock = Callable[[], datetime]
+
+
+def system_clock() -> datetime:
+    """Return the time of the machine, UTC."""
+    return datetime.now(UTC)
 
 
 @dataclass(frozen=True)

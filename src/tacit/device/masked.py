@@ -92,6 +92,14 @@ class MaskedRounds:
             raise WireError(f"No secure sum of round {number} was opened here.", "It began before this device came.")
         return stored[8:]
 
+    def settles(self) -> bool:
+        """Say whether this is the first sum of a federation that she helps to open; noted inside a transaction."""
+        session = None if self._machine is None else self._machine.session
+        if session is None or session.terms.stage == 1 or self._store.get("masked") is not None:
+            return False
+        self._store.put("masked", b"since")
+        return True
+
     def step(
         self, federation: Federation, guards: Guards, turn: Turn, message: Outgoing | None, found: Measured | None
     ) -> tuple[bytes, bool]:

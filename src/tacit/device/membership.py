@@ -18,8 +18,11 @@ from tacit.runtimes.federation import Federation
 from tacit.runtimes.wire import Request, pack, read_request, read_welcome, unpack
 from tacit.types import Array, Catalog
 
-PLACES = ("welcome", "address", "line", "model", "private", "learnt", "outbox", "opening", "turn", "turned",
-          "known", "measured")  # fmt: skip
+PLACES = (
+    *("welcome", "address", "line", "model", "private", "learnt", "outbox"),
+    *("opening", "turn", "turned", "masked"),  # of secure sums
+    *("known", "measured"),
+)
 
 
 @dataclass(frozen=True)

@@ -30,6 +30,8 @@ from tacit.runtimes.federation import Federation
 from tacit.types import Catalog, Config, Labels, Vocabulary, offsets
 from tacit.updates import Ring
 
+ROUND_STATES = ("finished", "abandoned", "rested")
+
 
 class ServeConfig(Config):
     """A federation and where its coordinator listens."""
@@ -200,8 +202,9 @@ def exposition(path: Path, present: int) -> str:
         lines.append(f"# TYPE tacit_{name} {kind}")
         lines.extend(f"tacit_{name}{labels} {value:.12g}" for labels, value in values.items())
 
-    states = {f'{{state="{state}"}}': sum(r.state == state for r in rounds) for state in ("finished", "abandoned")}
+    states = {f'{{state="{state}"}}': sum(r.state == state for r in rounds) for state in ROUND_STATES}
     add("rounds_total", "counter", dict(states))
+    add("masked_rounds_total", "counter", {"": sum(r.masked for r in rounds)})
     for count in ("asked", "answered", "refused", "lost", "called_off"):
         add(f"{count}_total", "counter", {"": sum(getattr(r, count) for r in rounds)})
     sizes = {

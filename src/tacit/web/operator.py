@@ -21,6 +21,7 @@ from tacit.coordinator import Journal, RoundRules
 from tacit.coordinator.course import Course, Quality
 from tacit.coordinator.journal import Round, Version
 from tacit.device.measuring import SHOWN
+from tacit.privacy.secure.two_stage import Care
 from tacit.runtimes.federation import Federation
 from tacit.web import phases
 from tacit.web.frame import application, shown
@@ -108,7 +109,7 @@ class Standing:
         if last and last[-1].state == "abandoned":
             told = f"Round {last[-1].number} was abandoned: fewer than {self.rules.minimum} answers."
             found.append(Alert(told, "Nothing was lost. If it goes on, lower rounds.minimum or wait for more devices."))
-        if self.rules.minimum < 2 and self.rules.secure is None:
+        if self.rules.minimum < 2 and not isinstance(self.rules.secure, Care):
             told = "A round may be the sum of a single device's answer, which is no sum at all."
             found.append(Alert(told, "Raise rounds.minimum."))
         if self.quality.people and phases.interval(self.quality)[1] < self.chance:
@@ -138,6 +139,8 @@ class Standing:
 def _answers(rules: RoundRules) -> str:
     if rules.secure is None:
         return "read one by one, added, and forgotten when the round is over"
+    if rules.secure == "auto":
+        return "under masks once enough devices are here; until then read one by one, added, and forgotten"
     least = f"at least {rules.secure.n_min} people"
     if rules.secure.two_stage:
         least += f", at least {rules.secure.k_min} behind each row"
@@ -146,7 +149,9 @@ def _answers(rules: RoundRules) -> str:
 
 
 def _measured(rules: RoundRules) -> str:
-    if rules.secure is None or not rules.secure.two_stage:
+    if rules.secure == "auto" and rules.robust is None:
+        return f"summed in rounds under masks, if at least {rules.guards.k_min} people have something new"
+    if not isinstance(rules.secure, Care) or not rules.secure.two_stage:
         return "not asked for: a single person's would be readable (rounds.secure with two_stage sums it)"
     return f"summed under masks, if at least {rules.secure.k_min} people have something new"
 

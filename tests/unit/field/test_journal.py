@@ -20,9 +20,10 @@ def test_rounds_of_before_there_were_phases_are_kept(tmp_path: Path) -> None:
     journal.finish(HAPPENED, first_shared(founded()), [])
     journal.close()
     with sqlite3.connect(path) as old:
-        for table in ("phases", "quality"):
+        for table in ("phases", "quality", "sums"):
             old.execute(f"DROP TABLE {table}")
-        old.execute("ALTER TABLE rounds DROP COLUMN called_off")
+        for column in ("called_off", "masked", "why"):
+            old.execute(f"ALTER TABLE rounds DROP COLUMN {column}")
         old.execute("DELETE FROM versions WHERE version > 2")
     old.close()
     journal = Journal.open(path)

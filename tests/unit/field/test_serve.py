@@ -129,10 +129,14 @@ def test_metrics_and_logs_are_about_rounds_and_never_about_people(config: ServeC
     course = Course((Phase(1, "shares", 5, 4, 1, 0, 600, 7, 0.5), Phase(0, "applying", seconds=0.25)), Quality(2, 4))
     journal.finish(Round(0, "finished", 5, 4, 1, 0, 1000, 5000, 1.5), {}, [1], course)
     journal.abandon(Round(1, "abandoned", 5, 1, 0, 4, 10, 5000, 60.0))
+    journal.abandon(Round(2, "rested", 0, 0, 0, 0, 0, 0, 0.0, why="2 of 5 devices are rested"))
+    journal.abandon(Round(3, "abandoned", 5, 0, 0, 0, 0, 0, 0.0, masked=1, why="nothing was unmasked"))
     text = exposition(journal.path, 3)
     for line in (
         'tacit_rounds_total{state="finished"} 1',
-        'tacit_rounds_total{state="abandoned"} 1',
+        'tacit_rounds_total{state="abandoned"} 2',
+        'tacit_rounds_total{state="rested"} 1',
+        "tacit_masked_rounds_total 1",
         "tacit_answered_total 5",
         "tacit_lost_total 4",
         'tacit_bytes_total{direction="up"} 1010',

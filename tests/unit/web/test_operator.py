@@ -166,6 +166,9 @@ def test_a_secure_sum_is_said() -> None:
     standing = Standing(founded(), 16, rules, HAPPENED, 5, 0, 5)
     assert "only their sum can be read (at least 12 people, at least 4" in dict(standing.terms())["answers"]
     assert "single device" not in str(standing.alerts())
+    auto = dict(Standing(founded(), 16, RoundRules(), HAPPENED, 5, 0, 5).terms())
+    assert "once enough devices are here" in auto["answers"]
+    assert "at least 3 people" in auto["quality"]
 
 
 def test_a_calm_federation_has_no_alerts() -> None:

@@ -1,0 +1,54 @@
+"""How much of what people of the town say in one round a two-stage sum would show, by method and number of devices."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any
+
+import numpy as np
+
+from tacit.coordinator.manner import LOST_BETWEEN
+from tacit.data import DataConfig, load
+from tacit.device import Sharing
+from tacit.privacy.secure import Guards
+from tacit.protocols.federated import device_round
+from tacit.random import Key
+from tacit.runtimes.federation import Federation
+from tacit.types import Catalog, Clients, offsets
+
+METHODS: list[tuple[str, dict[str, Any]]] = [
+    ("fpl", {"factors": 10, "local_steps": 20}),
+    ("fpl", {"factors": 10, "local_steps": 100}),
+    ("fed-gmf", {"factors": 8}),
+]
+DEVICES, PI = (13, 20, 30, 50, 100, 400), 0.5
+
+
+def main() -> None:
+    """Print one line per method and number of devices."""
+    dataset = load(DataConfig(source="town"))
+    log, known, key = dataset.interactions, dataset.catalog, Key(1)
+    catalog = Catalog(known.item_ids, known.titles, known.categories)
+    for method, options in METHODS:
+        federation = Federation.found("ab" * 16, "shown", method, options, catalog)
+        for n_people in DEVICES:
+            histories = [np.unique(log.items[log.users == person]) for person in range(n_people)]
+            ptr = offsets(np.array([len(history) for history in histories]))
+            clients = Clients(np.arange(n_people), ptr, np.concatenate(histories).astype(np.int32), catalog.n_items)
+            model = federation.built.init(clients, catalog, key.child("init"))
+            stages = (Sharing(pi=PI).stage(n_people - 1, catalog),)
+            whole = federation.built, stages, federation.ring, model.shared, model.private
+            message, _ = device_round(*whole, clients, key, 0)
+            least, said, shown = Guards().k_min + math.ceil(n_people / LOST_BETWEEN), 0, 0
+            for name, (ends, ids, _) in message.tables.items():
+                people = np.zeros(len(model.shared[name]), np.int64)
+                for person in range(n_people):
+                    people[np.unique(ids[ends[person] : ends[person + 1]])] += 1
+                said, shown = said + int(people.sum()), shown + int(people[people >= least].sum())
+            line = {"method": method, **options, "devices": n_people, "people_per_row": least}
+            print(json.dumps(line | {"shown": round(shown / said, 2)}))
+
+
+if __name__ == "__main__":
+    main()
