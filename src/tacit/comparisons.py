@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -94,7 +95,7 @@ def side_by_side(runs: list[Run]) -> list[Compared]:
 
     Runs that differ in their seed only make one row. Rows of one method are told apart by the options that differ.
     """
-    found = []
+    found, told = [], []
     for _, group in groupby(sorted(runs, key=lambda run: _conditions([run])), key=lambda run: _conditions([run])):
         rows: dict[str, list[Run]] = {}
         alike = list(group)
@@ -106,7 +107,24 @@ def side_by_side(runs: list[Run]) -> list[Compared]:
         name = f"{alike[0].result['data']}, {alike[0].experiment.split.kind}, {alike[0].result['protocol']}"
         ordered = sorted(rows.items(), key=lambda row: names.index(row[0]))
         found.append(_compared(name, primary, ordered, tested=len(seeds) == 1))
-    return found
+        under = {"data", "split", "evaluation"}
+        told.append((name, _flat(alike[0].experiment.model_dump(mode="json", include=under))))
+    return [replace(one, name=name) for one, name in zip(found, _told_apart(told), strict=True)]
+
+
+def _told_apart(told: list[tuple[str, dict[str, Any]]]) -> list[str]:
+    """Add to names that occur twice in what they differ: 'with validation', 'k=20'."""
+    names = []
+    for name, options in told:
+        peers = [other for peer, other in told if peer == name]
+        differing = {key for other in peers for key in {*options, *other} if options.get(key) != other.get(key)}
+        words = []
+        for key in sorted(differing):
+            last, value = key.rpartition(".")[2].replace("_", " "), options.get(key)
+            yes_or_no = value is None or isinstance(value, bool)
+            words.append(f"{'with' if value else 'without'} {last}" if yes_or_no else f"{last}={value}")
+        names.append(", ".join([name, *words]))
+    return names
 
 
 def _labels(runs: list[Run]) -> list[str]:

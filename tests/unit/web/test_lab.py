@@ -12,8 +12,9 @@ from browsing import barriers, opened
 from visits import Visitor
 
 from tacit.comparisons import compare, side_by_side
-from tacit.config import Comparison
+from tacit.config import Comparison, Experiment
 from tacit.errors import StorageError
+from tacit.experiments import run
 from tacit.report.compared import Compared
 from tacit.report.folder import Run
 from tacit.web.lab import Lab, lab_page
@@ -66,6 +67,23 @@ def test_the_page_has_the_figures_of_the_report_and_pi_against_exposure(visitor:
     assert "style=" not in page.html, "the policy forbids it"
     assert "Tails over people" in page.text
     assert visitor.get("/?set=99").status == visitor.get("/?set=x").status == 200
+
+
+def test_sets_that_look_alike_are_told_apart_and_every_figure_is_there(tmp_path: Path) -> None:
+    """Runs with and without a validation part are no comparison; gossip draws its overlay, looks draw a curve."""
+    runs: list[tuple[Any, bool]] = [({"name": "pepper", "epochs": 2}, True), ("most-popular", False)]
+    for method, validation in runs:
+        given = {"method": method, "split": {"validation": validation}, "runtime": {"look_every": int(validation)}}
+        whole = {"data": TWO["data"], "evaluation": TWO["evaluation"], **given}
+        run(Experiment.checked(whole, "a test"), folder=tmp_path / str(validation))
+    lab = Lab([tmp_path])
+    names = sorted(compared.name for compared in lab.sets())
+    assert [name.rpartition(", ")[2] for name in names] == ["with validation", "without validation"]
+    with serving(lab_page(lab)) as door:
+        pages = [Visitor(door).get(f"/?set={place}") for place in range(2)]
+    (learnt,) = (page for page in pages if "figure-overlay" in page.html)
+    assert 'id="figure-curves"' in learnt.html
+    assert all("with validation" in page.text and "without validation" in page.text for page in pages)
 
 
 def test_a_new_run_appears_and_a_lost_one_goes(visitor: Visitor, runs: Path) -> None:
