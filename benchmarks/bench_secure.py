@@ -1,26 +1,33 @@
 """What a secure sum costs each person and the server, one core, processor time, best of several.
 
-`client` is all that one device does from the invitation to its last answer: keys, checking the neighbours' signatures,
-shares, the masked vector, confirmation, unmasking. `masks` is the part of it that the literature reports (agreeing on
-masks and adding them); `signatures` the part that checks whose keys they are. `server` is all that the server does once
-the messages are there, a tenth of the people having dropped out before their vectors. The tables are those of FedNCF's
-datasets with one column for counts, in 32 bits. `peer` is the goal, in the same unit.
+`client` is all that one device does from the invitation to its last answer, in all five phases: keys, checking the
+neighbours' signatures, shares, the masked vector, confirmation, unmasking. `masks` is the part of it that the
+literature reports (the phase of vectors: agreeing on masks and adding them); `signatures` the part that checks whose
+keys they are. `floor` is what the primitives alone would take, timed in the same run: two key agreements and one
+verification per neighbour, two keys, one signature, the streams. `server` is all that the server does once the
+messages are there, a tenth of the people having dropped out before their vectors. The tables are those of FedNCF's
+datasets with one column for counts, in 32 bits. `peer` is the goal, in the same unit. Python's collector of garbage
+rests while a side is timed: here all sides live in one process, and it would walk through everybody's objects.
 """
 
 from __future__ import annotations
 
 import argparse
+import gc
 import json
 import resource
 import subprocess
 import time
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 from tacit.privacy.secure import Device, Guards, Identity, Layout, Server, Stand, Terms, Vector, plan
 from tacit.privacy.secure import device as device_module
 from tacit.privacy.secure.encoding import Kind, Segment
+from tacit.privacy.secure.masks import mask
 from tacit.privacy.secure.rehearsal import _answer
 
 GUARDS = Guards(n_min=2, k_min=1, d_min=0, cool_down=0)
@@ -43,9 +50,11 @@ def session(n_rows: int, width: int, n_people: int) -> dict[str, Any]:
     devices = sorted((Device(Identity.fresh(), GUARDS) for _ in range(n_people)), key=lambda one: one.identity.public)
     server = Server.start(terms, [one.identity.public for one in devices])
     gone = set(range(0, n_people, 10)) - {5}
-    watched, parts = 5, dict.fromkeys(("client", "signatures", "masks", "server", "up"), 0.0)
+    watched, parts = 5, dict.fromkeys(("client", "signatures", "masks", "floor", "server", "up"), 0.0)
     values = np.random.default_rng(0).integers(0, 2**20, n_rows * width, dtype=np.uint32)
     inbox = dict.fromkeys(range(n_people), server.invitation)
+    gc.collect()
+    gc.disable()
     while server.stand < Stand.DONE:
         answers = []
         for person, message in inbox.items():
@@ -64,11 +73,13 @@ def session(n_rows: int, width: int, n_people: int) -> dict[str, Any]:
             server.receive(answer)
         inbox = server.advance()
         parts["server"] += time.process_time() - before
+    gc.enable()
     whole = np.zeros(n_rows * width, np.uint32)
     for _ in server.survivors:
         whole += values
     assert np.array_equal(server.total.parts[1], whole), "the sum is wrong"
     parts["signatures"] = signatures(devices[watched])
+    parts["floor"] = parts["signatures"] + primitives(devices[watched], layout)
     return {**parts, "degree": chosen.degree, "threshold": chosen.threshold, "bytes": layout.sizes[1] * 4}
 
 
@@ -81,6 +92,27 @@ def signatures(one: Device) -> float:
         signed = advert.signed_part(state.context)
         device_module.verify(state.session.cohort[advert.sender], signed, advert.signature, advert.sender)
     return time.process_time() - before
+
+
+def primitives(one: Device, layout: Layout) -> float:
+    """Return the seconds of key agreements, new keys, a signature and the streams, the signatures' checks aside."""
+    state = one._state
+    assert state is not None
+    n_neighbours, vector = len(state.adverts), Vector(layout.sizes)
+    own, other = X25519PrivateKey.generate(), X25519PrivateKey.generate().public_key()
+
+    def of(times: int, call: Callable[[], object]) -> float:
+        before = time.process_time()
+        for _ in range(times):
+            call()
+        return time.process_time() - before
+
+    return (
+        of(2 * n_neighbours + 1, lambda: own.exchange(other))
+        + of(2, X25519PrivateKey.generate)
+        + of(1, lambda: one.identity.sign(bytes(200)))
+        + of(1, lambda: mask(vector, [bytes(32)] * (n_neighbours + 1), []))
+    )
 
 
 def main() -> None:
@@ -104,6 +136,7 @@ def main() -> None:
                 "ours": round(best[side], 5),
                 "masks": round(best["masks"], 5),
                 "signatures": round(best["signatures"], 5),
+                "floor": round(best["floor"], 5) if side == "client" else None,
                 "peer": goal,
                 "peer_name": "goal",
                 "ratio": None if goal is None else round(goal / best[side], 2),

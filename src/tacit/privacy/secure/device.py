@@ -85,7 +85,7 @@ class _State:
     adverts: dict[int, Advert] = field(default_factory=dict)  # of neighbours who are there
     pair_keys: dict[int, PairKeys] = field(default_factory=dict)
     sharing: frozenset[int] = frozenset()  # neighbours to mask with
-    kept: dict[int, tuple[int, int]] = field(default_factory=dict)  # neighbours' shares: of her mask, of her key
+    kept: dict[int, tuple[bytes, bytes]] = field(default_factory=dict)  # neighbours' shares: of her mask, of her key
     survivors: frozenset[int] = frozenset()
 
     @property
@@ -157,9 +157,9 @@ class Device:
         of_self = shamir.split(int.from_bytes(state.seed, "little"), places, threshold)
         of_key = shamir.split(int.from_bytes(state.mask_pair.secret, "little"), places, threshold)
         entries = []
-        for person, own, other in zip(people, of_self, of_key, strict=True):
-            boxed = own.to_bytes(shamir.SHARE_BYTES, "little") + other.to_bytes(shamir.SHARE_BYTES, "little")
-            box = AESGCM(keys[person].mine).encrypt(_NONCE, boxed, state.context)
+        for person, *both in zip(people, of_self, of_key, strict=True):
+            own, other = (share.to_bytes(shamir.SHARE_BYTES, "little") for share in both)
+            box = AESGCM(keys[person].mine).encrypt(_NONCE, own + other, state.context)
             own_hash = share_hash(state.context, state.position, person, True, own)
             key_hash = share_hash(state.context, state.position, person, False, other)
             entries.append(Sealed(person, own_hash, key_hash, box))
@@ -257,7 +257,9 @@ class Device:
             verify(session.cohort[advert.sender], advert.signed_part(context), advert.signature, advert.sender)
         return {advert.sender: advert for advert in roster.adverts}
 
-    def _unboxed(self, state: _State, data: bytes) -> tuple[frozenset[int], dict[int, tuple[int, int]], dict[int, str]]:
+    def _unboxed(
+        self, state: _State, data: bytes
+    ) -> tuple[frozenset[int], dict[int, tuple[bytes, bytes]], dict[int, str]]:
         session = state.session
         context, inbox = Inbox.decode(data, session.n_people)
         self._same(context, state)
@@ -371,16 +373,15 @@ class Device:
         self.history = self.history.summed(state.session, state.survivors)
 
 
-def _opened(state: _State, entry: Sealed) -> tuple[int, int]:
+def _opened(state: _State, entry: Sealed) -> tuple[bytes, bytes]:
     """Open the box of one neighbour: a share of her own mask's seed, and one of her mask key."""
     person = entry.person
     try:
         boxed = AESGCM(state.pair_keys[person].hers).decrypt(_NONCE, entry.box, state.context)
     except InvalidTag:
         raise ForgedError(f"The shares of person {person} cannot be opened.", "", [person]) from None
-    own = int.from_bytes(boxed[: shamir.SHARE_BYTES], "little")
-    key = int.from_bytes(boxed[shamir.SHARE_BYTES :], "little")
+    own, key = boxed[: shamir.SHARE_BYTES], boxed[shamir.SHARE_BYTES :]
     for of_self_mask, share, seen in ((True, own, entry.self_hash), (False, key, entry.key_hash)):
-        if share >= shamir.PRIME or share_hash(state.context, person, state.position, of_self_mask, share) != seen:
+        if not shamir.is_share(share) or share_hash(state.context, person, state.position, of_self_mask, share) != seen:
             raise ForgedError(f"The shares of person {person} are not those she told the server of.", "", [person])
     return own, key

@@ -92,18 +92,32 @@ class Pair:
         """The public key, 32 bytes."""
         return self._key.public_key().public_bytes_raw()
 
-    def agree(self, other: bytes, context: bytes, info: bytes, size: int, sender: int) -> bytes:
+    def agree(self, other: bytes | X25519PublicKey, context: bytes, info: bytes, size: int, sender: int) -> bytes:
         """Return `size` bytes that only the holders of the two secrets know, for this context and purpose only.
 
-        `other` is the public key of the person at position `sender`; points of low order are refused.
+        `other` is the public key of the person at position `sender`, or its point where that is used more than once;
+        points of low order are refused.
         """
+        point = point_of(other, sender) if isinstance(other, bytes) else other
         try:
-            shared = self._key.exchange(X25519PublicKey.from_public_bytes(other))
+            shared = self._key.exchange(point)
         except ValueError:
-            raise ForgedError(
-                f"The public key of person {sender} is none that keys can be agreed with.", "Leave her out.", [sender]
-            ) from None
+            raise _useless(sender) from None
         return HKDF(SHA256(), size, context, info).derive(shared)
+
+
+def point_of(public: bytes, sender: int) -> X25519PublicKey:
+    """Return the public key of the person at position `sender` in the form that keys are agreed with."""
+    try:
+        return X25519PublicKey.from_public_bytes(public)
+    except ValueError:
+        raise _useless(sender) from None
+
+
+def _useless(sender: int) -> ForgedError:
+    return ForgedError(
+        f"The public key of person {sender} is none that keys can be agreed with.", "Leave her out.", [sender]
+    )
 
 
 def tag(key: bytes, message: bytes) -> bytes:

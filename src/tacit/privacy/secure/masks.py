@@ -14,10 +14,10 @@ from numpy.typing import NDArray
 
 from tacit.types import Array
 
-PIECE = 2**16  # bytes
+PIECE = 2**17  # bytes
 WIDTHS = (64, 32, 16)  # bits, the order in which numbers stand in a vector: each part is aligned
-_ZEROS = bytes(PIECE)
-_START = bytes(16)
+_ZEROS = memoryview(bytes(PIECE))
+_MODE = modes.CTR(bytes(16))
 
 
 class Vector:
@@ -61,14 +61,15 @@ def bytes_of(sizes: tuple[int, int, int]) -> int:
 
 def mask(vector: Vector, plus: Iterable[bytes], minus: Iterable[bytes]) -> None:
     """Add the streams of some 32-byte keys to a vector, and take those of others away."""
-    scratch = bytearray(PIECE + 16)
-    views = {part.dtype: np.frombuffer(scratch, part.dtype, PIECE // part.itemsize) for part in vector.parts}
+    scratch = bytearray(min(PIECE, len(vector.buffer)) + 16)
+    pieces = []
+    for part in vector.parts:
+        for start in range(0, len(part), PIECE // part.itemsize):
+            piece = part[start : start + PIECE // part.itemsize]
+            pieces.append((_ZEROS[: piece.nbytes], piece, np.frombuffer(scratch, part.dtype, len(piece))))
     for keys, change in ((plus, np.add), (minus, np.subtract)):
         for key in keys:
-            stream = Cipher(algorithms.AES(key), modes.CTR(_START)).encryptor()
-            for part in vector.parts:
-                made, step = views[part.dtype], PIECE // part.itemsize
-                for start in range(0, len(part), step):
-                    piece = part[start : start + step]
-                    stream.update_into(_ZEROS[: piece.nbytes] if piece.nbytes < PIECE else _ZEROS, scratch)
-                    change(piece, made[: len(piece)], out=piece)
+            stream = Cipher(algorithms.AES(key), _MODE).encryptor()
+            for zeros, piece, made in pieces:
+                stream.update_into(zeros, scratch)
+                change(piece, made, piece)

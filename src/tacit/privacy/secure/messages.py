@@ -17,12 +17,14 @@ import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntEnum
-from itertools import pairwise
+from functools import cached_property
+from operator import itemgetter, lt
+from typing import NamedTuple
 
 from tacit.errors import MessageError
 from tacit.privacy.secure.context import HASH_BYTES, VERSION, Session, Terms
 from tacit.privacy.secure.identity import KEY_BYTES, SIGNATURE_BYTES, TAG_BYTES
-from tacit.privacy.secure.shamir import PRIME, SHARE_BYTES
+from tacit.privacy.secure.shamir import SHARE_BYTES, is_share
 from tacit.privacy.secure.wire import MOST_PEOPLE, Reader, Writer, from_bits, listed, to_bits
 
 SEALED_BYTES = 2 * SHARE_BYTES + 16  # two shares and the code of AES-GCM
@@ -49,6 +51,7 @@ _ADVERT = struct.Struct(f"<I{KEY_BYTES}s{KEY_BYTES}s{HASH_BYTES}s{SIGNATURE_BYTE
 _SHARE = struct.Struct(f"<I{TAG_BYTES}s{TAG_BYTES}s{SEALED_BYTES}s")
 _CODE = struct.Struct(f"<I{TAG_BYTES}s")
 _PIECE = struct.Struct(f"<IB{SHARE_BYTES}s")
+_PERSON = itemgetter(0)
 
 
 def opened(data: bytes, kind: Type) -> tuple[bytes, Reader]:
@@ -74,7 +77,7 @@ def _started(kind: Type, context: bytes) -> Writer:
 
 
 def _ascending(reader: Reader, people: Sequence[int]) -> None:
-    if any(a >= b for a, b in pairwise(people)):
+    if not all(map(lt, people, people[1:])):
         raise reader.wrong("people stand out of order or twice")
     if people and people[-1] >= MOST_PEOPLE:
         raise reader.wrong(f"person {people[-1]} is in no cohort")
@@ -129,6 +132,11 @@ class Advert:
         head = _started(Type.ADVERT, context).number(self.sender, 4)
         return head.raw(self.mask_key).raw(self.seal_key).raw(self.commitment).done()
 
+    @cached_property
+    def entry(self) -> bytes:
+        """It as one entry of a roster."""
+        return _ADVERT.pack(self.sender, self.mask_key, self.seal_key, self.commitment, self.signature)
+
     def encode(self, context: bytes) -> bytes:
         """Return its bytes."""
         return self.signed_part(context) + self.signature
@@ -152,8 +160,7 @@ class Roster:
     def encode(self, context: bytes, n_people: int) -> bytes:
         """Return its bytes."""
         writer = _started(Type.ROSTER, context).block(to_bits(self.present, n_people))
-        fields = ((a.sender, a.mask_key, a.seal_key, a.commitment, a.signature) for a in self.adverts)
-        return listed(writer, _ADVERT, fields).done()
+        return writer.number(len(self.adverts), 4).raw(b"".join(advert.entry for advert in self.adverts)).done()
 
     @classmethod
     def decode(cls, data: bytes, n_people: int) -> tuple[bytes, Roster]:
@@ -166,9 +173,11 @@ class Roster:
         return context, cls(present, adverts)
 
 
-@dataclass(frozen=True)
-class Sealed:
-    """Two shares for one neighbour, readable by her only, and hashes by which each is known again."""
+class Sealed(NamedTuple):
+    """Two shares for one neighbour, readable by her only, and hashes by which each is known again.
+
+    It and `Piece` are plain tuples: a server handles one for every pair of neighbours.
+    """
 
     person: int  # for whom, or from whom
     self_hash: bytes
@@ -220,12 +229,12 @@ class Inbox:
 
 
 def _sealed(writer: Writer, entries: Sequence[Sealed]) -> bytes:
-    return listed(writer, _SHARE, ((e.person, e.self_hash, e.key_hash, e.box) for e in entries)).done()
+    return listed(writer, _SHARE, entries).done()
 
 
 def _unsealed(reader: Reader) -> tuple[Sealed, ...]:
-    entries = tuple(Sealed(*entry) for entry in reader.entries(_SHARE, MOST_PEOPLE))
-    _ascending(reader, [entry.person for entry in entries])
+    entries = tuple(map(Sealed._make, reader.entries(_SHARE, MOST_PEOPLE)))
+    _ascending(reader, list(map(_PERSON, entries)))
     return entries
 
 
@@ -301,17 +310,16 @@ class Codes:
     @classmethod
     def _read(cls, reader: Reader) -> Codes:
         entries = tuple(reader.entries(_CODE, MOST_PEOPLE))
-        _ascending(reader, [entry[0] for entry in entries])
+        _ascending(reader, list(map(_PERSON, entries)))
         return cls(entries)
 
 
-@dataclass(frozen=True)
-class Piece:
+class Piece(NamedTuple):
     """One share of somebody's secret: of her own mask if her vector arrived, else of her mask key."""
 
     person: int
     of_self_mask: bool
-    share: int
+    share: bytes
 
 
 @dataclass(frozen=True)
@@ -325,24 +333,21 @@ class Unmasking:
     def encode(self, context: bytes) -> bytes:
         """Return its bytes, without the closing code."""
         writer = _started(Type.UNMASKING, context).number(self.sender, 4).raw(self.seed)
-        fields = ((p.person, p.of_self_mask, p.share.to_bytes(SHARE_BYTES, "little")) for p in self.pieces)
-        return listed(writer, _PIECE, fields).done()
+        return listed(writer, _PIECE, self.pieces).done()
 
     @classmethod
     def decode(cls, data: bytes) -> tuple[bytes, Unmasking, bytes]:
         """Read context, shares and the closing code."""
         context, reader = opened(data, Type.UNMASKING)
         sender, seed = reader.number(4, MOST_PEOPLE), reader.raw(KEY_BYTES)
-        pieces = []
-        for person, of_self_mask, share in reader.entries(_PIECE, MOST_PEOPLE):
-            number = int.from_bytes(share, "little")
-            if number >= PRIME or of_self_mask > 1:
-                raise reader.wrong("a share is no number of the field, or of neither kind")
-            pieces.append(Piece(person, bool(of_self_mask), number))
+        entries = reader.entries(_PIECE, MOST_PEOPLE)
+        if any(kind > 1 or not is_share(share) for _, kind, share in entries):
+            raise reader.wrong("a share is no number of the field, or of neither kind")
+        pieces = tuple(Piece(person, kind == 1, share) for person, kind, share in entries)
         code = reader.raw(TAG_BYTES)
         reader.end()
-        _ascending(reader, [piece.person for piece in pieces])
-        return context, cls(sender, seed, tuple(pieces)), code
+        _ascending(reader, list(map(_PERSON, pieces)))
+        return context, cls(sender, seed, pieces), code
 
 
 def farewell(context: bytes) -> bytes:

@@ -6,11 +6,11 @@ import hashlib
 import struct
 from dataclasses import dataclass, field
 
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PublicKey
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from tacit.privacy.secure.identity import KEY_BYTES, TAG_BYTES, Pair, tag
-from tacit.privacy.secure.shamir import SHARE_BYTES
 from tacit.privacy.secure.wire import Writer, to_bits
 
 _WHOSE = struct.Struct("<IIB")
@@ -37,7 +37,7 @@ def _both(one: int, other: int) -> bytes:
     return min(one, other).to_bytes(4, "little") + max(one, other).to_bytes(4, "little")
 
 
-def pair_mask(own: Pair, position: int, other: bytes, person: int, context: bytes) -> bytes:
+def pair_mask(own: Pair, position: int, other: bytes | X25519PublicKey, person: int, context: bytes) -> bytes:
     """Return the key of the stream by which two neighbours hide their vectors: one adds it, the other takes it away."""
     return own.agree(other, context, b"mask" + _both(position, person), KEY_BYTES, person)
 
@@ -57,10 +57,10 @@ def commitment_to(context: bytes, person: int, seed: bytes) -> bytes:
     return hashlib.sha256(Writer().raw(b"seed").raw(context).number(person, 4).raw(seed).done()).digest()
 
 
-def share_hash(context: bytes, dealer: int, holder: int, of_self_mask: bool, share: int) -> bytes:
+def share_hash(context: bytes, dealer: int, holder: int, of_self_mask: bool, share: bytes) -> bytes:
     """Return by what a share is known again: shares are uniformly random, so their hashes tell nothing of them."""
     whose = _WHOSE.pack(dealer, holder, of_self_mask)
-    return hashlib.sha256(b"share" + context + whose + share.to_bytes(SHARE_BYTES, "little")).digest()[:TAG_BYTES]
+    return hashlib.sha256(b"share" + context + whose + share).digest()[:TAG_BYTES]
 
 
 def survivors_hash(context: bytes, people: frozenset[int], n_people: int) -> bytes:

@@ -19,7 +19,7 @@ from enum import IntEnum
 from tacit.errors import AbortedError, ForgedError, OutOfTurnError, StorageError
 from tacit.privacy.secure import shamir
 from tacit.privacy.secure.context import Session, Terms
-from tacit.privacy.secure.identity import KEY_BYTES, Pair, check_tag, verify
+from tacit.privacy.secure.identity import KEY_BYTES, Pair, check_tag, point_of, verify
 from tacit.privacy.secure.journal import Journal, Memory
 from tacit.privacy.secure.masks import Vector, bytes_of, mask
 from tacit.privacy.secure.messages import (
@@ -282,8 +282,8 @@ class Server:
         sharing = frozenset(self._shares)
         sent = {}
         for person in self._shares:
-            boxes = [replace(self._shares[other][person], person=other) for other in sorted(self._near(person))]
-            sent[person] = Inbox(sharing, tuple(boxes)).encode(self.context, self.session.n_people)
+            boxes = tuple(Sealed(other, *self._shares[other][person][1:]) for other in sorted(self._near(person)))
+            sent[person] = Inbox(sharing, boxes).encode(self.context, self.session.n_people)
         return sent
 
     def _close_vectors(self) -> dict[int, bytes]:
@@ -303,6 +303,7 @@ class Server:
     def _close_unmaskings(self) -> dict[int, bytes]:
         lost = self._shares.keys() - self.survivors
         held = self._pieces((self.survivors - self._unmaskings.keys()) | lost)
+        points = {person: point_of(self.adverts[person].mask_key, person) for person in self.survivors}
         plus: list[bytes] = []
         minus = []
         for person in sorted(self.survivors):
@@ -316,7 +317,7 @@ class Server:
             if pair.public != self.adverts[person].mask_key:
                 raise AbortedError(f"Person {person} shared another key than she advertised.", "Leave her out.")
             for other in self._near(person) & self.survivors:
-                key = pair_mask(pair, person, self.adverts[other].mask_key, other, self.context)
+                key = pair_mask(pair, person, points[other], other, self.context)
                 (minus if person > other else plus).append(key)
         mask(self.total, plus, minus)
         return {}
@@ -331,7 +332,7 @@ class Server:
                 if piece.person in self._codes and not self._fits(sender, piece):
                     self.blamed.add(sender)  # she was expected to answer herself, so that it is looked at only now
                 else:
-                    held[piece.person][sender + 1] = piece.share
+                    held[piece.person][sender + 1] = int.from_bytes(piece.share, "little")
         return held
 
     def _fits(self, sender: int, piece: Piece) -> bool:

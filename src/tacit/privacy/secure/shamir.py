@@ -15,6 +15,7 @@ from tacit.errors import SecureSumError
 
 PRIME = 2**256 + 297
 SHARE_BYTES = 33
+_DRAWN_BYTES = 48
 
 
 def split_additively(secret: int, n_parts: int, modulus: int) -> list[int]:
@@ -52,14 +53,28 @@ def split(secret: int, places: Sequence[int], threshold: int) -> list[int]:
         raise SecureSumError(f"A threshold of {threshold} cannot be met by {len(places)} shares.")
     if len(set(places)) != len(places) or min(places) < 1:
         raise SecureSumError("Shares need distinct places, counted from 1.")
-    coefficients = [secrets.randbelow(PRIME) for _ in range(threshold - 1)]
+    coefficients = _drawn(threshold - 1)
     shares = []
     for place in places:
         value = 0
-        for coefficient in coefficients:  # Horner, highest power first; places are small, so one reduction a step
-            value = (value + coefficient) * place % PRIME
+        for coefficient in coefficients:  # Horner, highest power first; places are small, so one reduction at the end
+            value = (value + coefficient) * place
         shares.append((value + secret) % PRIME)
     return shares
+
+
+def _drawn(n_numbers: int) -> list[int]:
+    """Return numbers of the field, each from 384 bits of the system's entropy: uniform but for a chance of 2^-127."""
+    chance = secrets.token_bytes(_DRAWN_BYTES * n_numbers)
+    return [
+        int.from_bytes(chance[start : start + _DRAWN_BYTES], "little") % PRIME
+        for start in range(0, len(chance), _DRAWN_BYTES)
+    ]
+
+
+def is_share(share: bytes) -> bool:
+    """Say whether these bytes are a share: a number of the field, little endian."""
+    return len(share) == SHARE_BYTES and (not share[-1] or int.from_bytes(share, "little") < PRIME)
 
 
 def join(shares: Mapping[int, int]) -> int:

@@ -79,3 +79,18 @@ def test_what_cannot_be_shared_is_refused(secret: int, places: list[int], thresh
 def test_no_parts_are_refused() -> None:
     with pytest.raises(SecureSumError):
         shamir.split_additively(1, 0, 2**32)
+
+
+def test_a_share_is_a_number_of_the_field_in_33_bytes() -> None:
+    for number, fits in ((0, True), (shamir.PRIME - 1, True), (shamir.PRIME, False), (2**264 - 1, False)):
+        assert shamir.is_share(number.to_bytes(shamir.SHARE_BYTES, "little")) is fits
+    assert not shamir.is_share(bytes(32))
+    assert not shamir.is_share(bytes(34))
+
+
+def test_shares_of_many_fill_the_field_evenly() -> None:
+    """One reduction at the end, and coefficients from 384 bits each: the top bits of shares fall everywhere."""
+    shares = [share for _ in range(40) for share in shamir.split(7, range(1, 101), 60)]
+    tops = [sum(share >> 252 == top for share in shares) for top in range(16)]
+    assert all(0 <= share < shamir.PRIME for share in shares)
+    assert sum((seen - 250) ** 2 / 250 for seen in tops) < 60  # chi-square, 15 degrees of freedom: 1 in 10^6

@@ -163,13 +163,17 @@ def test_points_of_low_order_are_refused(point: bytes, which: str) -> None:
         Pair.fresh().agree(point, context, b"", 32, 1)
 
 
+def bent(share: bytes) -> bytes:
+    return bytes([share[0] ^ 1]) + share[1:]
+
+
 def test_a_wrong_share_is_found_its_sender_named_and_the_sum_still_right() -> None:
     party = Party.of(6, threshold=3).run(Stand.UNMASKINGS, leaves={5: Stand.VECTORS})
     device = party.devices[2]
     held = device._state
     assert held is not None
     own, key = held.kept[5]
-    held.kept[5] = own, (key + 1) % 2**256
+    held.kept[5] = own, bent(key)
     with pytest.raises(ForgedError, match="Person 2 gave a wrong share of person 5") as caught:
         party.server.receive(party.answer(2))
     assert caught.value.senders == (2,)
@@ -182,7 +186,7 @@ def test_a_wrong_share_of_somebody_who_falls_silent_last_is_found_too() -> None:
     party = Party.of(6, threshold=3).run(Stand.UNMASKINGS)
     held = party.devices[2]._state
     assert held is not None
-    held.kept[5] = (held.kept[5][0] + 1) % 2**256, held.kept[5][1]
+    held.kept[5] = bent(held.kept[5][0]), held.kept[5][1]
     party.step(gone=[5])
     assert party.server.blamed == {2}
     assert party.is_right()
@@ -194,12 +198,12 @@ def test_a_wrong_seed_or_the_other_kind_of_share_is_found() -> None:
     _, unmasking, _ = Unmasking.decode(message)
     state = party.devices[1]._state
     assert state is not None
-    for bent, said in (
+    for other, said in (
         (Unmasking(1, bytes(32), unmasking.pieces), "another seed"),
         (Unmasking(1, unmasking.seed, (type(unmasking.pieces[0])(0, False, state.kept[0][1]),)), "nobody asked for"),
     ):
         with pytest.raises(ForgedError, match=said):
-            party.server.receive(state.closed(bent.encode(party.server.context)))
+            party.server.receive(state.closed(other.encode(party.server.context)))
     party.server.receive(message)
 
 
