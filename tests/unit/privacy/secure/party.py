@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,7 +15,7 @@ from tacit.privacy.secure.encoding import Layout, rows_layout
 from tacit.privacy.secure.graph import plan
 from tacit.privacy.secure.guards import Guards
 from tacit.privacy.secure.identity import Identity
-from tacit.privacy.secure.journal import Journal
+from tacit.privacy.secure.journal import Journal, Memory
 from tacit.privacy.secure.masks import Vector
 from tacit.privacy.secure.rehearsal import _answer
 from tacit.privacy.secure.server import Server, Stand
@@ -60,6 +61,12 @@ def plain_sum(layout: Layout, numbers: Sequence[int]) -> bytes:
     for number in numbers:
         total.add(vector(layout, number).tobytes())
     return total.tobytes()
+
+
+def copied(journal: Journal) -> Memory:
+    twin = Memory()
+    twin.rewrite(journal.records())
+    return twin
 
 
 @dataclass
@@ -108,6 +115,20 @@ class Party:
             if person not in gone:
                 self.server.receive(bend(person, self.answer(person)))
         self.inbox = self.server.advance()
+
+    def fork(self) -> Party:
+        """Return a copy that goes its own way from here; keys are shared, they do not change."""
+        server = copy(self.server)
+        for name in ("adverts", "_links", "_shares", "_arrived", "_codes", "_unmaskings", "blamed"):
+            setattr(server, name, copy(getattr(server, name)))
+        server._journal = copied(server._journal)
+        server.total = Vector(server.total.sizes, server.total.tobytes())
+        devices = []
+        for device in self.devices:
+            twin = copy(device)
+            twin._state, twin.journal = copy(device._state), copied(device.journal)
+            devices.append(twin)
+        return Party(self.terms, devices, server, dict(self.inbox))
 
     def run(self, until: Stand = Stand.DONE, leaves: Mapping[int, Stand] | None = None) -> Party:
         while self.server.stand < until:

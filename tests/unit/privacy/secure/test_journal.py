@@ -270,6 +270,53 @@ def test_a_killed_server_goes_on_where_it_was(tmp_path: Path, phase: Stand, answ
     assert party.is_right()
 
 
+@pytest.mark.parametrize("where", ["before", "within", "after"])
+def test_a_server_killed_at_any_write_goes_on(tmp_path: Path, where: str) -> None:
+    """Three people, five phases: fifteen messages and five ends of phases are written, and it dies at each of them."""
+    for at in range(1, 21):
+        path = tmp_path / f"{at}.journal"
+        party = Party.of(3, threshold=2, server_journal=File(path))
+        party.server._journal = Fragile(party.server._journal, at, where)  # type: ignore[arg-type]
+        killed = 0
+        for phase in PHASES:
+            for person in range(3):
+                message = party.answer(person)
+                try:
+                    party.server.receive(message)
+                except Killed:
+                    killed += 1
+                    party.server = _resumed(party.server)
+                    if person not in party.server.answered:  # nothing was kept: she was not answered, and repeats
+                        party.server.receive(party.devices[person].last_answer)
+            try:
+                party.inbox = party.server.advance()
+            except Killed:
+                killed += 1
+                party.server = _resumed(party.server)
+                assert party.server.stand in (phase, phase + 1)
+                if party.server.stand == phase:
+                    party.inbox = party.server.advance()
+                else:  # closed, and not told: the carrier asks for the same messages again
+                    party.inbox = _told_again(party.server)
+        assert killed == 1
+        assert party.is_right()
+        party.server._journal.close()  # type: ignore[attr-defined]
+
+
+def _resumed(server: Server) -> Server:
+    fragile = server._journal
+    assert isinstance(fragile, Fragile)
+    os.close(fragile.inner._file)
+    return Server.resume(File(fragile.inner.path))
+
+
+def _told_again(server: Server) -> dict[int, bytes]:
+    """Return what the last closed phase had to tell, from the records alone."""
+    before = Memory()
+    before.rewrite(server._journal.records()[:-1])
+    return Server.resume(before).advance()
+
+
 @pytest.mark.parametrize("phase", PHASES)
 def test_a_server_may_call_off_after_a_crash_and_then_unmasks_nothing(tmp_path: Path, phase: Stand) -> None:
     path = tmp_path / "server.journal"

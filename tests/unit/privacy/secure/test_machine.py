@@ -108,6 +108,6 @@ def test_any_course_of_a_session() -> None:
 @pytest.mark.fuzz
 def test_ten_thousand_courses() -> None:
     class Long(Course):
-        most_people = 40
+        most_people = 12
 
     run_state_machine_as_test(Long, settings=settings(max_examples=10_000, stateful_step_count=40, deadline=None))
