@@ -26,6 +26,7 @@ from tacit.data import DataConfig, load
 from tacit.device import Cost, Device, Sharing
 from tacit.device.history import Entry
 from tacit.field.certificates import own_certificates
+from tacit.field.exchange import Kind
 from tacit.field.invitations import Invitation, accept
 from tacit.field.superlink import SuperLink
 from tacit.field.supernode import SuperNode
@@ -43,12 +44,12 @@ class Losing(SuperNode):
     seed = 0
     own: ClassVar[list[float]] = []  # processor seconds of each answer, its sending left out
 
-    def _respond(self, content: bytes, send: Callable[[bytes], None]) -> str:
+    def _respond(self, content: bytes, send: Callable[[bytes], None]) -> Kind:
         member = self.device.membership
         assert member is not None
         request = read_request(member.federation, content)
         if request.learn and Key(1).child(request.round).uniform(np.array([self.seed]), 1)[0, 0] < LOST:
-            return "lost"
+            return "request"
         sending = 0.0
 
         def timed(answer: bytes) -> None:
@@ -69,7 +70,7 @@ class Bare(SuperNode):
 
     size = 0
 
-    def _respond(self, content: bytes, send: Callable[[bytes], None]) -> str:
+    def _respond(self, content: bytes, send: Callable[[bytes], None]) -> Kind:
         send(bytes(self.size))
         return "request"
 

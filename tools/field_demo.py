@@ -82,7 +82,7 @@ def main() -> int:
             print(f"  {home.name}: {ended(process).strip()}")
         ended(tacit("device", "share", "--pi", "0.3", "--never", "Bakery", person=people[0]))
         print(f"The first person shares with pi = 0.3, and never bakeries. {ROUNDS} rounds:")
-        devices = [tacit("device", "run", "--once", "--poll", "0.2", "--json", person=home) for home in people]
+        devices = [tacit("device", "run", "--poll", "0.2", "--json", person=home) for home in people]
         running += devices
         rounds = json.loads(ended(coordinator))["rounds"]
         for happened in rounds:

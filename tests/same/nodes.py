@@ -19,7 +19,7 @@ def run(path: str, passphrase: str) -> None:
     """Take part until the model is given out."""
     stop = threading.Event()
     with Device.open(Path(path), passphrase) as device:
-        SuperNode(device, poll=0.1).run(stop, lambda kind: stop.set() if kind == "model" else None)
+        SuperNode(device, poll=0.1).run(stop, lambda news: stop.set() if news.what == "model" else None)
 
 
 def main() -> None:

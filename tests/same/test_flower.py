@@ -27,6 +27,7 @@ from tacit.privacy.secure import Guards
 
 pytest.importorskip("flwr", reason="the field needs Flower")
 from tacit.field.certificates import Certificates, own_certificates
+from tacit.field.exchange import Kind
 from tacit.field.invitations import Invitation, accept
 from tacit.field.serve import Meter
 from tacit.field.superlink import SuperLink
@@ -189,7 +190,7 @@ def test_a_device_that_never_answers_is_lost_and_the_round_goes_on(field: Field)
     class Silent(SuperNode):
         """Fetches messages, and does nothing with them."""
 
-        def _answer(self, client: object, node: object, message: object, tree: object) -> str:
+        def _answer(self, client: object, node: object, message: object, tree: object) -> Kind:
             return "request"
 
     threads.append(threading.Thread(target=Silent(people[3], poll=0.05).run, args=(stop,), daemon=True))

@@ -1,9 +1,7 @@
-"""The verbs of the field: serve and enroll for an operator, `device join` and `device run` for a person."""
+"""The verbs of the field: serve and enroll for an operator, `device join` for a person."""
 
 from __future__ import annotations
 
-import signal
-import threading
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -28,7 +26,8 @@ if TYPE_CHECKING:
 File = Annotated[Path, typer.Argument(help="A federation in YAML; see examples/field.yaml.")]
 
 
-def _needs_flower() -> None:
+def needs_flower() -> None:
+    """Refuse what cannot be done without Flower."""
     if find_spec("flwr") is None:
         raise FieldError(
             "The field needs Flower, which is not installed.", "Where Tacit's source lies, run: pip install '.[field]'."
@@ -44,7 +43,7 @@ def serve(
     as_json: Json = False,
 ) -> None:
     """Coordinate a federation: ask devices, add what they answer, keep the model. Killed, it goes on where it was."""
-    _needs_flower()
+    needs_flower()
     from tacit.config import read
     from tacit.field.serve import ServeConfig, log_to_stderr
     from tacit.field.serve import serve as run
@@ -155,34 +154,7 @@ def join(
 
 
 def _accepted(device: Device, line: str) -> Membership:
-    _needs_flower()
+    needs_flower()
     from tacit.field.invitations import Invitation, accept
 
     return accept(device, Invitation.parsed(line))
-
-
-@device_app.command("run", epilog="Example: tacit device run")
-def run_device(
-    poll: Annotated[float, typer.Option(min=0.05, max=3600, help="Seconds between looks for messages.")] = 1.0,
-    once: Annotated[bool, typer.Option("--once", help="End when the rounds are done and the model is here.")] = False,
-    as_json: Json = False,
-) -> None:
-    """Take part: fetch models, learn here, send what you allow. Ends when you pause, leave or press Ctrl-C."""
-    _needs_flower()
-    from tacit.field.serve import log_to_stderr
-    from tacit.field.supernode import SuperNode
-
-    log_to_stderr()
-    stop, kinds = threading.Event(), list[str]()
-    for name in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(name, lambda *_: stop.set())
-
-    def heard(kind: str) -> None:
-        kinds.append(kind)
-        if once and kind == "model":
-            stop.set()
-
-    with opened() as device:
-        SuperNode(device, poll).run(stop, heard)
-    shell.screen.document({"answered": kinds.count("request"), "models": kinds.count("model")})
-    shell.screen.say(f"Answered {kinds.count('request')} rounds. See `tacit device ledger`.")

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Literal
 
 from tacit.device import Device
 from tacit.runtimes.wire import kind_of
 
+Kind = Literal["model", "request", "turn"]
 
-def respond(device: Device, content: bytes, send: Callable[[bytes], None]) -> str:
+
+def respond(device: Device, content: bytes, send: Callable[[bytes], None]) -> Kind:
     """Keep a model, or answer a request through `send`, and say which kind it was. Errors go to the caller.
 
     The ledger says what became of an answer.
@@ -16,7 +19,7 @@ def respond(device: Device, content: bytes, send: Callable[[bytes], None]) -> st
     kind = kind_of(content)
     if kind == "model":
         device.receive(content)
-        return kind
+        return "model"
     entry: int | None
     if kind == "turn":
         answer, entry = device.turn(content)
@@ -31,4 +34,4 @@ def respond(device: Device, content: bytes, send: Callable[[bytes], None]) -> st
         raise
     if entry is not None:
         device.sent(entry)
-    return kind
+    return "turn" if kind == "turn" else "request"

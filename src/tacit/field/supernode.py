@@ -11,7 +11,8 @@ import random
 import threading
 import time
 from collections.abc import Callable
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Literal
 
 import httpx
 from cryptography.hazmat.primitives import serialization
@@ -26,13 +27,32 @@ from flwr.supernode.node_auth_http_interceptor import NodeAuthHttpInterceptor
 
 from tacit.device import Device
 from tacit.errors import ConsentError, FieldError, TacitError
-from tacit.field.exchange import respond
+from tacit.field.exchange import Kind, respond
 from tacit.field.parcels import names_in, opened, reply
 
 log = logging.getLogger("tacit.device")
 BEAT = 10.0  # seconds between signs of life, unless a device looks for messages more rarely
 LONGEST_BEAT = 600.0  # a SuperLink takes three times as much at most
 LONGEST_BACKOFF = 300.0
+LOOK = 1.0  # seconds between looks at her settings while nobody is there
+
+
+@dataclass(frozen=True)
+class News:
+    """Something that a person may want to hear of while her device takes part."""
+
+    what: Literal["connected", "model", "request", "turn", "nothing sent", "refused", "away"]
+    why: str = ""
+    hint: str = ""
+    again_in: float = 0.0  # seconds until the next try, where nobody is there
+
+
+Told = Callable[[News], None]
+Ending = Literal["stopped", "paused", "left"]
+
+
+def _nobody(news: News) -> None:
+    """Say nothing."""
 
 
 class SuperNode:
@@ -50,20 +70,28 @@ class SuperNode:
         self._keys: Any = (key, key.public_key())
         self.problem = ""  # what is wrong now, in words
 
-    def run(self, stop: threading.Event, on_message: Callable[[str], None] = lambda kind: None) -> None:
+    def run(self, stop: threading.Event, told: Told = _nobody) -> Ending:
         """Take part until `stop` is set or she pauses or leaves; a server that is away is awaited."""
         backoff = self.poll
-        while not stop.is_set():
+        while self._goes_on(stop):
             try:
-                self.session(stop, on_message)
-                return
+                self.session(stop, told)
             except FieldError as error:
-                self.problem = error.message
-                log.warning("no connection", extra={"fields": {"why": error.message, "again_in": round(backoff, 1)}})
-                stop.wait(backoff * random.uniform(0.8, 1.2))
-                backoff = min(LONGEST_BACKOFF, 2 * backoff)
+                backoff = self.poll if not self.problem else min(LONGEST_BACKOFF, 2 * backoff)
+                self.problem, again_in = error.message, backoff * random.uniform(0.8, 1.2)
+                log.warning("no connection", extra={"fields": {"why": error.message, "again_in": round(again_in, 1)}})
+                told(News("away", error.message, again_in=again_in))
+                until = time.monotonic() + again_in
+                while self._goes_on(stop) and time.monotonic() < until:
+                    stop.wait(min(LOOK, max(0.0, until - time.monotonic())))
+        if not self.device.line:
+            return "left"
+        return "paused" if self.device.sharing.paused else "stopped"
 
-    def session(self, stop: threading.Event, on_message: Callable[[str], None] = lambda kind: None) -> None:
+    def _goes_on(self, stop: threading.Event) -> bool:
+        return not stop.is_set() and bool(self.device.line) and not self.device.sharing.paused
+
+    def session(self, stop: threading.Event, told: Told = _nobody) -> None:
         """Take part as long as the connection holds; its end is a FieldError."""
         try:
             with FleetHttpClient.from_server_address(
@@ -79,8 +107,9 @@ class SuperNode:
                 over = threading.Event()
                 beating = threading.Thread(target=self._beat, args=(client, node, over), daemon=True)
                 beating.start()
+                told(News("connected"))
                 try:
-                    self._serve(client, node, stop, on_message)
+                    self._serve(client, node, stop, told)
                 finally:
                     over.set()
                     beating.join()
@@ -106,21 +135,21 @@ class SuperNode:
         self.problem = ""
         return Node(node_id=node)
 
-    def _serve(self, client: Any, node: Any, stop: threading.Event, on_message: Callable[[str], None]) -> None:
-        while not stop.is_set():
-            if self.device.sharing.paused or not self.device.line:
-                return
+    def _serve(self, client: Any, node: Any, stop: threading.Event, told: Told) -> None:
+        while self._goes_on(stop):
             found = client.PullMessages(PullMessagesRequest(node=node))
             if not found.messages_list:
                 stop.wait(self.poll)
                 continue
             message, tree = message_from_proto(found.messages_list[0]), found.message_object_trees[0]
             try:
-                on_message(self._answer(client, node, message, tree))
+                told(News(self._answer(client, node, message, tree)))
             except ConsentError as error:
                 log.info("nothing was sent", extra={"fields": {"why": error.message}})
+                told(News("nothing sent", error.message, error.hint))
             except TacitError as error:
                 log.warning("a message was refused", extra={"fields": {"why": error.message}})
+                told(News("refused", error.message, error.hint))
 
     def _beat(self, client: Any, node: Any, over: threading.Event) -> None:
         """Give signs of life while the device learns; that nobody listens is noticed elsewhere."""
@@ -130,7 +159,7 @@ class SuperNode:
             except (httpx.HTTPError, RuntimeError):
                 continue
 
-    def _answer(self, client: Any, node: Any, message: Any, tree: Any) -> str:
+    def _answer(self, client: Any, node: Any, message: Any, tree: Any) -> Kind:
         run, root = message.metadata.run_id, message.metadata.message_id
         contents = {
             name: client.PullObject(PullObjectRequest(node=node, run_id=run, object_id=name)).object_content
@@ -165,7 +194,7 @@ class SuperNode:
 
         return self._respond(opened(root, contents), send)
 
-    def _respond(self, content: bytes, send: Callable[[bytes], None]) -> str:
+    def _respond(self, content: bytes, send: Callable[[bytes], None]) -> Kind:
         return respond(self.device, content, send)
 
     def _farewell(self, client: Any, node: Any) -> None:

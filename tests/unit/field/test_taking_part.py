@@ -1,0 +1,146 @@
+"""`tacit device run` tells a person what happens, and ends by itself when there is nothing left to wait for."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from small_field import CATALOG, CHEAP, PASSPHRASE, founded, request
+
+from tacit.cli import main
+from tacit.coordinator import Coordinator, Journal, RoundRules
+from tacit.device import Device, Sharing
+from tacit.device.history import Entry
+
+pytest.importorskip("flwr", reason="the field needs Flower")
+from tacit.cli.device_run import Teller
+from tacit.field.certificates import own_certificates
+from tacit.field.invitations import Invitation, accept
+from tacit.field.superlink import SuperLink
+from tacit.field.supernode import News, SuperNode
+
+pytestmark = pytest.mark.filterwarnings("ignore")  # Flower and its servers warn of their own doings
+
+
+class Place:
+    """A coordinator that listens, and one device that has joined."""
+
+    def __init__(self, folder: Path) -> None:
+        self.journal = Journal.create(folder / "journal.db", founded(), CATALOG, seed=1)
+        tls = own_certificates(folder / "tls", "127.0.0.1")
+        self.link = SuperLink(self.journal, "127.0.0.1", 0, tls.certificate, tls.key)
+        self.file = folder / "device.db"
+        line = Invitation(f"127.0.0.1:{self.link.port}", self.journal.invite(int(time.time()) + 600), tls.roots)
+        with Device.create(self.file, PASSPHRASE, cost=CHEAP, seed=3) as device:
+            accept(device, line)
+            device.history.add([Entry(CATALOG.item_ids[item]) for item in (1, 4, 7)], CATALOG)
+
+    def opened(self) -> Device:
+        return Device.open(self.file, PASSPHRASE)
+
+    def rounds(self, rounds: int) -> threading.Thread:
+        """Run rounds in a thread of their own."""
+
+        def work() -> None:
+            journal = Journal.open(self.journal.path)
+            Coordinator(journal, RoundRules(rounds=rounds, patience=120), self.link).run()
+            journal.close()
+
+        thread = threading.Thread(target=work, daemon=True)
+        thread.start()
+        return thread
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Place]:
+    monkeypatch.setenv("TACIT_DEVICE", str(tmp_path / "device.db"))
+    monkeypatch.setenv("TACIT_PASSPHRASE", PASSPHRASE)
+    made = Place(tmp_path)
+    yield made
+    made.link.close()
+    made.journal.close()
+
+
+def run(capsys: pytest.CaptureFixture[str], *words: str) -> str:
+    """Run the command to its end, which is a good one; return what it printed."""
+    with pytest.raises(SystemExit) as ended:
+        main(["device", "run", "--poll", "0.05", *words])
+    assert ended.value.code == 0
+    return capsys.readouterr().out
+
+
+def test_she_hears_what_left_and_it_ends_with_the_rounds(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
+    thread = place.rounds(2)
+    printed = run(capsys)
+    thread.join(60)
+    lines = printed.splitlines()
+    assert lines[0].startswith("Taking part in the small field (127.0.0.1:")
+    assert lines[1] == "Connected; waiting to be asked."
+    with place.opened() as device:
+        entries = device.ledger.list()
+    for entry, line in zip(entries, lines[2:4], strict=True):
+        assert line.startswith(f"Round {entry.round}: {len(entry.positives)} rows about what you did and ")
+        assert line.endswith(f"{entry.bytes:,} bytes, and the coordinator can read them.")
+    assert lines[4].startswith("The federation has finished its rounds")
+    assert lines[5].startswith("You took part in 2 rounds")
+    thread = place.rounds(3)
+    assert json.loads(run(capsys, "--json")) == {"answered": 1, "models": 1, "ended": "done"}
+    thread.join(60)
+
+
+def test_it_does_not_begin_while_she_is_paused_or_after_she_left(
+    place: Place, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with place.opened() as device:
+        device.pause()
+    assert "You are paused: nothing leaves." in run(capsys)
+    with place.opened() as device:
+        device.resume()
+        node = SuperNode(device)
+        device.leave()
+        assert node.run(threading.Event()) == "left"
+    assert not place.journal.rounds()
+
+
+def test_nobody_is_there_and_she_pauses_meanwhile(place: Place) -> None:
+    place.link.close()
+    heard: list[News] = []
+    with place.opened() as device:
+        teller = Teller(device)
+
+        def told(news: News) -> None:
+            heard.append(news)
+            if len(heard) == 3:
+                device.pause()
+
+        assert SuperNode(device, poll=0.05).run(threading.Event(), told) == "paused"
+        assert [news.what for news in heard] == ["away"] * 3
+        waits = [news.again_in for news in heard]
+        assert waits[0] < 0.07
+        assert waits[2] > 0.15, "ever more slowly"
+        (sentence,) = teller.sentences(heard[0])
+        assert "cannot be reached" in sentence
+        assert sentence.endswith("Next try in 0 seconds; recommendations work meanwhile.")
+
+
+def test_what_she_forbids_is_told_with_what_to_do(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
+    with place.opened() as device:
+        device.share(Sharing(masked_only=True))
+
+    def ask() -> None:
+        while not place.link.present():
+            time.sleep(0.05)
+        place.link.tell({1: request(founded(), 0)}, 120)
+        place.link.tell({1: request(founded(), 1, learn=False)}, 120)
+
+    thread = threading.Thread(target=ask, daemon=True)
+    thread.start()
+    printed = run(capsys)
+    thread.join(60)
+    assert "nothing was sent: This device sends nothing but under masks, and is asked in the clear." in printed
+    assert "tacit device share --also-readable" in printed
+    assert "You took part in 0 rounds" in printed
