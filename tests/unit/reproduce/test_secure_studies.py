@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tacit.reproduce import fedncf_masking, reproduce, secure_attacks, secure_quality
+from tacit.reproduce import fedncf_masking, reproduce, secure_attacks, secure_costs, secure_quality
 from tacit.reproduce.sheets import value_of
 
 TINY = {"data.people": 90, "data.places": 60}
@@ -43,3 +43,20 @@ def test_masking_costs_and_the_papers_formulas(tmp_path: Path) -> None:
     assert fedncf_masking.parameters("FedGMF", 100) == gmf
     assert fedncf_masking.parameters("FedMLP", 100) == 99 * (12 * 1000 + tower + 6 + 1 + 1000)
     assert fedncf_masking.parameters("FedNeuMF", 100) == 99 * (24 * 1000 + tower + 12 + 6 + 1 + 1000)
+
+
+def test_hiding_costs_of_masks_and_encryption(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(secure_costs, "KEYS", (1024,))
+    monkeypatch.setattr(secure_costs, "GROUPS", {"town": 4})
+    found = reproduce("secure-costs", "town", quick=True, settings=TINY, out=tmp_path)[0].found
+    ways = dict.fromkeys(row.method for row in found.rows)
+    assert list(ways)[:3] == [
+        "masks (ours), all phases",
+        "Paillier 1,024, 31 to a ciphertext",
+        "Paillier 1,024, each on its own",
+    ]
+    assert len(ways) == 4 or "tenseal" in found.notes[-1]
+    for way in ways:
+        assert all(value_of(found.rows, way, f"s {part}") > 0 for part in ("person", "adding", "opening"))
+    packed, single = (value_of(found.rows, way, "kB up") for way in list(ways)[1:3])
+    assert packed < single / 20
