@@ -64,7 +64,7 @@ def test_a_secure_sum_in_one_stage_is_the_plain_sum(name: str, tastes: World) ->
     assert_same(secured(name, tastes, k_min=1)[0].shared, plain.shared)
 
 
-@pytest.mark.parametrize("name", ["fpl", "fed-gmf"])
+@pytest.mark.parametrize("name", ["fpl", "fed-gmf", "fed-mlp", "fed-neumf"])
 def test_thirty_two_bits_and_groups_agree_too(name: str, tastes: World) -> None:
     for given in ({"ring": Ring(bits=32, fraction=16)}, {"robust": RobustConfig(groups=3, rule="median")}):
         exact, _ = secured(name, tastes, **given)

@@ -3,7 +3,8 @@
 `Outgoing` already holds whole numbers on the ring's grid, so nothing is rounded here, and the decoded sum is the plain
 sum bit for bit. A table travels as up to three parts:
 
-    numbers    [rows, width]  the rows' numbers, added up per row, in the ring's 32 or 64 bits
+    numbers    [rows, width]  the rows' numbers, added up per row, in the ring's 32 or 64 bits; a table of one row
+                              (dense layers, weighted by samples) always in 64
     mentions   [rows]         how often she speaks of a row
     people     [rows]         1 where she speaks of it at all: whose sum is how many people do
 
@@ -157,15 +158,16 @@ def rows_layout(
 ) -> Layout:
     """Return the parts for rows and mentions of all tables; with `listed`, for those rows, which were counted before.
 
-    One person's number may be as large as the ring allows for so many people: 2^(bits - 1) / n_people.
+    One person's number may be as large as the ring allows for so many people: 2^(bits - 1) / n_people. A table of one
+    row holds dense layers: everybody moves all of it, weighted by samples, so that it has the room of 64 bits.
     """
-    bound = (2 ** (ring.bits - 1) - 1) // n_people
     segments = []
     for name, shape in shapes.items():
         rows = None if listed is None else tuple(np.asarray(listed[name]).tolist())
         if rows is None or rows:
             width = int(np.prod(shape[1:], dtype=np.int64))
-            segments.append(Segment(name, Kind.NUMBERS, shape[0], width, ring.bits, bound, rows))
+            wide = ring.bits if shape[0] > 1 else 64
+            segments.append(Segment(name, Kind.NUMBERS, shape[0], width, wide, (2 ** (wide - 1) - 1) // n_people, rows))
             if listed is None:
                 bits = 32 if n_people * MOST_MENTIONS < 2**31 else 64
                 segments.append(Segment(name, Kind.MENTIONS, shape[0], 1, bits, MOST_MENTIONS))

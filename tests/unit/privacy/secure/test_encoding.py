@@ -88,7 +88,7 @@ def test_unlisted_rows_stay_and_people_are_counted_once(cohort: list[Outgoing], 
 
 def test_extremes_from_everybody_decode_right_and_one_more_is_refused() -> None:
     for bits, n_people in ((32, 1000), (32, 3), (64, 1000)):
-        layout = rows_layout({"layers": (1, 5)}, Ring(bits=bits), n_people)
+        layout = rows_layout({"layers": (2, 5)}, Ring(bits=bits), n_people)
         bound = layout.segments[0].bound
         assert n_people * bound < 2 ** (bits - 1) <= n_people * (bound + 1)
         largest = sent({"layers": ([0], [[bound, -bound, 0, 1, -1]])})
@@ -97,9 +97,23 @@ def test_extremes_from_everybody_decode_right_and_one_more_is_refused() -> None:
         for _ in range(n_people):
             total.add(vector)
         expected = n_people * np.array([bound, -bound, 0, 1, -1], dtype=object)
-        assert decoded(total, layout, {"layers": (1, 5)}, n_people).sums["layers"][0].tolist() == expected.tolist()
+        assert decoded(total, layout, {"layers": (2, 5)}, n_people).sums["layers"][0].tolist() == expected.tolist()
         with pytest.raises(RangeError, match="more than"):
             encoded(sent({"layers": ([0], [[bound + 1, 0, 0, 0, 0]])}), layout)
+
+
+def test_dense_layers_have_64_bits_beside_rows_of_32() -> None:
+    """A hundred thousand people's weighted layers, where the rows of a 32-bit ring have little room."""
+    n_people, layout = 100_000, rows_layout(SHAPES, Ring(bits=32), 100_000)
+    bits = {part.table: (part.bits, part.bound) for part in layout.segments if part.kind is Kind.NUMBERS}
+    assert bits == {"items": (32, 21474), "layers": (64, (2**63 - 1) // n_people)}
+    layout.check(n_people)
+    large = 2**40
+    message = sent({"items": ([], []), "layers": ([0], [[large, -large, 0, 1, -1]])})
+    total = Vector(layout.sizes)
+    for _ in range(3):
+        total.add(encoded(message, layout).tobytes())
+    assert decoded(total, layout, SHAPES, 3).sums["layers"].tolist() == [[3 * large, -3 * large, 0, 3, -3]]
 
 
 def test_a_layout_that_could_overflow_is_refused_at_the_boundary() -> None:
