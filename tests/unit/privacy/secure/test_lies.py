@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any
 
 import numpy as np
@@ -52,6 +52,37 @@ def test_two_sets_of_terms_cannot_be_mixed(other: dict[str, Any]) -> None:
             one.server.receive(message[:2] + one.server.context + message[34:])
     for message in first.values():
         one.server.receive(message)
+
+
+OTHERWISE: dict[str, Any] = {
+    "task": "b",
+    "round": 2,
+    "stage": 1,
+    "model": b"\7" * 32,
+    "n_min": 3,
+    "k_min": 2,
+    "spare": 1,
+    "degree": 2,
+    "threshold": 3,
+    "beacon": b"\1" * 32,
+    "server_key": b"\1" * 32,
+}
+
+
+def test_a_context_is_the_hash_of_every_term_and_of_the_cohort() -> None:
+    people = [bytes([at]) * 32 for at in range(5)]
+    usual = terms(4)
+    contexts = [Session.of(usual, people[:4]).context, Session.of(usual, people[1:]).context]
+    assert {one.name for one in fields(usual)} == {*OTHERWISE, "layout"}
+    contexts += [Session.of(replace(usual, **{name: to}), people[:4]).context for name, to in OTHERWISE.items()]
+    part = usual.layout.segments[0]
+    bent = {"table": "b", "kind": Kind.PEOPLE, "n_rows": 9, "width": 9, "bits": 16, "bound": 9, "rows": (0,)}
+    assert {one.name for one in fields(part)} == bent.keys()
+    for name, to in bent.items():
+        layout = Layout((replace(part, **{name: to}), *usual.layout.segments[1:]))
+        contexts.append(Session.of(replace(usual, layout=layout), people[:4]).context)
+    assert len(set(contexts)) == len(contexts)
+    assert Session.of(usual, people[3::-1]).context == contexts[0], "a cohort has no order of its own"
 
 
 def added_up(contexts: list[bytes]) -> bytes:
