@@ -1,22 +1,35 @@
-"""Make the pictures of the pages in docs/figures anew: python tools/screenshots.py (needs Chromium)."""
+"""Make the pictures of the pages anew: python tools/screenshots.py [person|lab|operator]; needs Chromium."""
 
 from __future__ import annotations
 
 import io
 import os
 import shutil
+import sys
 import tempfile
+from collections.abc import Generator, Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from PIL import Image
 from playwright.sync_api import sync_playwright
 
 from tacit.comparisons import compare
 from tacit.config import Comparison, read
+from tacit.coordinator import Coordinator, Journal, RoundRules
+from tacit.data import DataConfig, load
+from tacit.device import Cost, Device, Sharing
+from tacit.device.history import Entry
 from tacit.experiments import silent
+from tacit.field.loopback import Loopback
+from tacit.privacy.secure import Guards
+from tacit.privacy.secure.two_stage import Care
+from tacit.runtimes.federation import Federation
+from tacit.runtimes.wire import write_welcome
 from tacit.web.guard import Door
 from tacit.web.lab import Lab, lab_page
+from tacit.web.operator import operator_page
 from tacit.web.own import person_page
 from tacit.web.person import Person
 from tacit.web.server import serving
@@ -34,6 +47,7 @@ methods: [{name: fpl, learning_rate: 0.05, epochs: 40, reg_user: 0.05, reg_posit
 grid: {method.pi: [0.0, 0.1, 0.3, 1.0]}
 """
 COLOURS = 256
+PEOPLE, PLACES, ROUNDS = 24, 60, 8  # of the federation on the operator's page
 
 
 def taken(browser: Any, door: Door, path: str, size: tuple[int, int], scheme: str, first: str = "") -> Image.Image:
@@ -62,28 +76,96 @@ def kept(name: str, *pictures: Image.Image) -> None:
         whole.paste(picture, (left, 0))
         left += picture.width + gap
     path = FIGURES / f"page-{name}.png"
-    whole.quantize(COLOURS, Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE).save(path, optimize=True)
+    flat = sorted(whole.getcolors(whole.width * whole.height) or [], reverse=True)[: COLOURS // 2]
+    rare = whole.quantize(COLOURS - len(flat), Image.Quantize.MAXCOVERAGE).getpalette() or []
+    palette = Image.new("P", (1, 1))
+    palette.putpalette([part for _, colour in flat for part in colour] + rare)  # flat colours stay as they are
+    whole.quantize(palette=palette, dither=Image.Dither.NONE).save(path, optimize=True)
     print(path, f"{path.stat().st_size / 1000:.0f} kB")
 
 
+class Losing(Loopback):
+    """Some devices stop answering in the middle of some rounds."""
+
+    def ask(self, requests: Mapping[int, bytes], seconds: float) -> Generator[tuple[int, bytes]]:
+        """Ask those that still answer."""
+        self.asked = getattr(self, "asked", 0) + 1
+        kept = {who: turn for who, turn in requests.items() if (who * 7 + self.asked // 5) % 23 or self.asked % 5 != 3}
+        yield from super().ask(kept, seconds)
+
+
+def federation(folder: Path) -> tuple[Path, RoundRules]:
+    """Run a small federation under masks, whose people do something new between rounds; return its journal."""
+    data = load(DataConfig(source="town", people=PEOPLE, places=PLACES))
+    catalog, log = data.catalog, data.interactions
+    terms = Federation.found("ab" * 16, "Seaside friends", "fpl", {"local_steps": 20, "learning_rate": 0.05}, catalog)
+    journal, devices = Journal.create(folder / "journal.db", terms, catalog, seed=1), {}
+    later: dict[int, list[int]] = {}
+    bold = Guards(d_min=0, cool_down=0)
+    for person in range(PEOPLE):
+        device = Device.create(folder / f"{person}.db", "a picture", cost=Cost(log_n=10), seed=person)
+        device.join(write_welcome(terms, catalog))
+        device.share(Sharing(pi=1.0, masked_only=True, guards=bold))
+        order = np.argsort(log.times[log.users == person]) if log.times is not None else slice(None)
+        did = list(dict.fromkeys(log.items[log.users == person][order].tolist()))
+        half = len(did) // 2
+        device.history.add([Entry(catalog.item_ids[item]) for item in did[:half]], catalog)
+        number = journal.add(device.identity, device.identity)
+        devices[number], later[number] = device, did[half:]
+    for done in range(1, ROUNDS + 1):
+        rules = RoundRules(rounds=done, minimum=10, secure=Care(n_min=10, dropped=0.1), guards=bold)
+        Coordinator(journal, rules, Losing(devices)).run()
+        for number, device in devices.items():
+            if later[number]:
+                device.history.add([Entry(catalog.item_ids[later[number].pop(0)])], catalog)
+    journal.close()
+    for device in devices.values():
+        device.close()
+    return folder / "journal.db", RoundRules(rounds=50, minimum=10, secure=Care(n_min=10, dropped=0.1))
+
+
+def person(browser: Any, folder: Path) -> None:
+    """Take the person's pages."""
+    town = Town.founded(folder / "device.db", silent)
+    assert town.device is not None
+    with town.device as device, serving(person_page(Person(device, "town", town))) as door:
+        kept("for-you", taken(browser, door, "/", DESK, "light"))
+        kept("sharing", taken(browser, door, "/sharing", (1200, 1050), "dark"))
+        kept("sent", taken(browser, door, "/sent", (1200, 1120), "light"))
+        looks = (("/", "light"), ("/sharing", "dark"), ("/sent", "light"), ("/history?q=caf", "dark"))
+        kept("phone", *(taken(browser, door, path, PHONE, scheme) for path, scheme in looks))
+
+
+def lab(browser: Any, folder: Path) -> None:
+    """Take the lab's page."""
+    file = folder / "shares.yaml"
+    file.write_text(RUNS, encoding="utf-8")
+    compare(read(Comparison, file), folder / "runs")
+    with serving(lab_page(Lab([folder / "runs"]))) as door:
+        kept("lab", taken(browser, door, "/", (1200, 1000), "light", "#figures"))
+        kept("lab-dark", taken(browser, door, "/", DESK, "dark"))
+        looks = (("light", ""), ("dark", "#figures"))
+        kept("phone-lab", *(taken(browser, door, "/", PHONE, scheme, first) for scheme, first in looks))
+
+
+def operator(browser: Any, folder: Path) -> None:
+    """Take the operator's page."""
+    journal, rules = federation(folder)
+    with serving(operator_page(journal, rules, lambda: PEOPLE)) as door:
+        kept("operator", taken(browser, door, "/", (1200, 1000), "light"))
+        kept("operator-dark", taken(browser, door, "/", (1200, 1000), "dark", "#quality"))
+        looks = (("light", ""), ("dark", "#phases"))
+        kept("phone-operator", *(taken(browser, door, "/", PHONE, scheme, first) for scheme, first in looks))
+
+
 def main() -> None:
-    """Make them all."""
+    """Make them all, or those that are named: person, lab, operator."""
+    makers = {"person": person, "lab": lab, "operator": operator}
     with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
         sandbox = ["--no-sandbox"] if os.geteuid() == 0 else []
         browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=sandbox)
-        town = Town.founded(Path(folder) / "device.db", silent)
-        assert town.device is not None
-        with town.device as device, serving(person_page(Person(device, "town", town))) as door:
-            kept("for-you", taken(browser, door, "/", DESK, "light"))
-            kept("sharing", taken(browser, door, "/sharing", (1200, 1050), "dark"))
-            kept("sent", taken(browser, door, "/sent", (1200, 1120), "light"))
-            looks = (("/", "light"), ("/sharing", "dark"), ("/sent", "light"), ("/history?q=caf", "dark"))
-            kept("phone", *(taken(browser, door, path, PHONE, scheme) for path, scheme in looks))
-        file = Path(folder) / "shares.yaml"
-        file.write_text(RUNS, encoding="utf-8")
-        compare(read(Comparison, file), Path(folder) / "runs")
-        with serving(lab_page(Lab([Path(folder) / "runs"]))) as door:
-            kept("lab", taken(browser, door, "/", (1200, 1000), "light", "#figures"))
+        for name in sys.argv[1:] or makers:
+            makers[name](browser, Path(folder))
         browser.close()
 
 

@@ -207,9 +207,8 @@ def share(
             device.share(settled)
     shell.screen.document(settled.model_dump(mode="json"))
     shell.screen.say(f"pi = {settled.pi:g}: a row about something you did leaves {settled.pi:.0%} of the time.")
-    shell.screen.say(
-        f"Never: {', '.join(map(str, (*settled.never_items, *settled.never_categories))) or 'nothing named'}"
-    )
+    named = [f"'{name}'" for name in (*settled.never_items, *settled.never_categories)]
+    shell.screen.say(f"Never: {', '.join(named) or 'nothing named'}")
     masks = "only under masks" if settled.masked_only else "under masks, or readable where the federation has none"
     shell.screen.say(f"Sent {masks}; a secure sum must have {settled.guards.n_min} people.")
     helps = "helps" if settled.measure and settled.pi else "does not help"

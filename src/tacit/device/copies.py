@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,8 @@ from tacit.device.settings import Sharing
 from tacit.device.store import Store
 from tacit.errors import DeviceError
 from tacit.types import Label
+
+HEAD = b"SQLite format 3\0"  # of any database
 
 
 def readable(
@@ -41,8 +44,19 @@ def write_readable(path: Path, value: dict[str, Any]) -> None:
 
 def import_copy(copy: Path, path: Path, passphrase: str) -> None:
     """Put an exported copy at `path`, where nothing may be yet; it must open with the passphrase."""
+    if not copy.is_file():
+        raise DeviceError(f"There is no file '{copy}'.", "Give one that `tacit device export` wrote.")
+    with copy.open("rb") as file:
+        if file.read(len(HEAD)) != HEAD:
+            raise DeviceError(
+                f"'{copy}' is not a copy of a device.",
+                f"To add what it says to your history: tacit device history import {shlex.quote(str(copy))}",
+            )
     if path.exists():
-        raise DeviceError(f"There is a device already: '{path}'.", "Erase it first, or choose another --file.")
+        raise DeviceError(
+            f"There is a device already, and it stays as it is: '{path}'.",
+            "To open the copy beside it, give that another place: tacit device --file PLACE import COPY.",
+        )
     opened = Store.open(copy, passphrase)
     try:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from difflib import get_close_matches
 from functools import cached_property
 
+from tacit.device.alike import alike, plainly
 from tacit.errors import DataError
 from tacit.types import Catalog
 
@@ -52,9 +52,12 @@ class Names:
         if self._advised >= MOST_ADVICE:
             return ""
         self._advised += 1
-        first = folded(spelling)[:1]
-        near = get_close_matches(folded(spelling), [name for name in self._called if name[:1] == first], 1, 0.75)
-        return f" Is it “{self.catalog.title(self._called[near[0]][0])}”?" if near else ""
+        near = alike(spelling, self._plain, 1)
+        return f" Is it “{self.catalog.title(near[0])}”?" if near else ""
+
+    @cached_property
+    def _plain(self) -> list[str]:
+        return [plainly(title) for title in self.catalog.titles or ()]
 
 
 def folded(title: str) -> str:

@@ -7,6 +7,7 @@ from typing import Literal
 import numpy as np
 from pydantic import Field
 
+from tacit.device.alike import alike, plainly
 from tacit.errors import DataError, DeviceError, nearest
 from tacit.privacy.disclosure import Disclosure, DisclosureConfig
 from tacit.privacy.secure import Guards
@@ -14,6 +15,7 @@ from tacit.random import Key
 from tacit.types import Catalog, Config, Label, Vocabulary
 
 USUAL_PI = 0.5
+ADVISED = 3  # items that are named where one was not found
 
 
 class Sharing(Config):
@@ -54,16 +56,15 @@ def find_item(named: Label, catalog: Catalog) -> int:
 
 
 def _alike(text: str, catalog: Catalog) -> str:
-    """Name the nearest item, by id or title."""
-    known = [str(label) for label in catalog.item_ids.labels.tolist()]
-    by_title = {} if catalog.titles is None else dict(zip(catalog.titles, known, strict=True))
-    folded = {word.casefold(): word for word in (*known, *by_title)}
-    said = nearest(text.casefold(), folded)
-    if not said.startswith("Did you mean"):
-        some = ", ".join(catalog.title(item) for item in range(min(3, catalog.n_items)))
+    """Name the nearest items, by id or title."""
+    ids = [str(label) for label in catalog.item_ids.labels.tolist()]
+    titles = list(catalog.titles or ())
+    near = alike(text, [plainly(name) for name in (*titles, *ids)], ADVISED)
+    if not near:
+        some = ", ".join(f"'{catalog.title(item)}'" for item in range(min(3, catalog.n_items)))
         return f"Items are called {some} and so on."
-    found = folded[said.removeprefix("Did you mean '").removesuffix("'?")]
-    return f"Did you mean '{found}' (id {by_title[found]})?" if found in by_title else f"Did you mean '{found}'?"
+    called = [f"'{titles[at]}' (id {ids[at]})" if at < len(titles) else f"'{ids[at - len(titles)]}'" for at in near]
+    return f"Did you mean {' or '.join([', '.join(called[:-1]), called[-1]] if len(called) > 1 else called)}?"
 
 
 def forbidden(never: str, catalog: Catalog) -> tuple[Label | None, str | None]:

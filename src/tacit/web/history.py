@@ -9,13 +9,14 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from tacit.device.alike import plainly
 from tacit.device.history import Entry, Imported
-from tacit.device.names import folded
 from tacit.errors import ConsentError, DataError
 from tacit.web.frame import back
 from tacit.web.person import MOST_UPLOAD, Leaf, Person, Shelf, doing, uploaded
 
 PAGE, FOUND, MISSED = 50, 8, 200
+NEAR = 4  # things that are offered where nothing is called so
 
 
 def routes(person: Person) -> list[Route]:
@@ -26,8 +27,9 @@ def routes(person: Person) -> list[Route]:
         asked = request.query_params
         look, mine, shelf = asked.get("q", "")[:200], asked.get("mine", "")[:200], person.shelf
         found, total = shelf.search(look, FOUND) if shelf is not None else ([], 0)
+        near = shelf.near(look, NEAR) if shelf is not None and len(look.strip()) > 2 and not found else []
         has = person.kept("has", lambda: {entry.item for entry in person.history})
-        rows = _found(person.history, folded(mine), shelf)
+        rows = _found(person.history, plainly(mine), shelf)
         leaf = Leaf.of(rows, asked.get("page", "1"), PAGE)
         sharing = person.device.sharing
         return person.shown(
@@ -36,7 +38,8 @@ def routes(person: Person) -> list[Route]:
             "History",
             q=look,
             mine=mine,
-            found=found,
+            found=found or near,
+            is_near=bool(near),
             found_total=total,
             has=has,
             leaf=leaf,
@@ -94,7 +97,7 @@ def _found(history: list[Entry], text: str, shelf: Shelf | None) -> list[Entry]:
     """Return what is called so, or everything if nothing is asked for."""
     if not text:
         return history
-    titles = (folded(str(entry.item)) if shelf is None else shelf.searched(entry.item) for entry in history)
+    titles = (plainly(str(entry.item)) if shelf is None else shelf.searched(entry.item) for entry in history)
     return [entry for entry, title in zip(history, titles, strict=True) if text in title]
 
 

@@ -100,7 +100,7 @@ def _said(compared: Compared) -> dict[str, Any]:
 
 def lab_page(lab: Lab) -> Page:
     """Return the page that shows a lab."""
-    lab.folders()  # what is not there is said before a page opens
+    lab.told(0)  # what is not there is said before a page opens, and the first set is drawn
 
     async def view(request: Request) -> Response:
         sets = lab.sets()

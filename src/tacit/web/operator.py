@@ -7,6 +7,7 @@ holds nothing of what a single device sent.
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -27,9 +28,11 @@ from tacit.web import phases
 from tacit.web.frame import application, shown
 from tacit.web.person import Leaf
 from tacit.web.server import Page
+from tacit.web.words import percent
 
 PAGE, DRAWN = 50, 60  # rounds in the table, rounds in the figure
 MANY_LOST, MANY_REFUSED = 0.3, 0.05  # shares of those asked in the last rounds
+MANY_RESTED = 0.5  # share of the last rounds
 LATELY = 10  # rounds
 NOBODYS = Quality(0, 0)
 
@@ -98,16 +101,26 @@ class Standing:
         asked = sum(happened.asked for happened in last) or 1
         lost, refused = (sum(getattr(happened, name) for happened in last) / asked for name in ("lost", "refused"))
         if lost > MANY_LOST:
-            told = f"{lost:.0%} of the devices asked in the last {len(last)} rounds did not answer."
+            told = f"{percent(lost)} of the devices asked in the last {len(last)} rounds did not answer."
             worst = max(phases.told(self.lately), key=lambda told: told.phase.lost, default=None)
-            where = "" if worst is None or not worst.stage else f" Most were lost in {worst.stage}, {worst.name}."
+            where = (
+                "" if worst is None or not worst.stage else f" Most were lost in {worst.stage.lower()}, {worst.name}."
+            )
             usual = "Give them longer (rounds.deadline) or ask more of them (rounds.over_selection)."
             found.append(Alert(told + where, worst.todo if worst is not None and where else usual))
         if refused > MANY_REFUSED:
-            told = f"{refused:.0%} of the answers in the last {len(last)} rounds were refused as malformed or double."
+            told = (
+                f"{percent(refused)} of the answers in the last {len(last)} rounds were refused as malformed or double."
+            )
             found.append(Alert(told, "Devices of another version, or somebody who lies: see the log for reasons."))
+        passed = sum(happened.state == "rested" for happened in last)
+        if passed > len(last) * MANY_RESTED:
+            told = f"In {passed} of the last {len(last)} rounds nobody was asked: {reason(last[-1]) or 'devices rest'}."
+            usual = "Ask a sixth of your devices per round (rounds.clients_per_round), and every round has rested ones."
+            found.append(Alert(told, usual))
         if last and last[-1].state == "abandoned":
-            told = f"Round {last[-1].number} was abandoned: fewer than {self.rules.minimum} answers."
+            why = reason(last[-1]) or f"fewer than {self.rules.minimum} answers"
+            told = f"Round {last[-1].number} was abandoned: {why}."
             found.append(Alert(told, "Nothing was lost. If it goes on, lower rounds.minimum or wait for more devices."))
         if self.rules.minimum < 2 and not isinstance(self.rules.secure, Care):
             told = "A round may be the sum of a single device's answer, which is no sum at all."
@@ -136,6 +149,13 @@ class Standing:
         ]  # fmt: skip
 
 
+def reason(happened: Round) -> str:
+    """Say why a round was as it was; what a secure sum says of single people is left out, also by number."""
+    if re.search(r"\b(person|neighbours of)\b", happened.why, re.IGNORECASE):
+        return "too few were left, or somebody's part was wrong, so that nothing was unmasked"
+    return happened.why.rstrip(".")
+
+
 def _answers(rules: RoundRules) -> str:
     if rules.secure is None:
         return "read one by one, added, and forgotten when the round is over"
@@ -144,7 +164,8 @@ def _answers(rules: RoundRules) -> str:
     least = f"at least {rules.secure.n_min} people"
     if rules.secure.two_stage:
         least += f", at least {rules.secure.k_min} behind each row"
-    care = f"{rules.secure.corrupted:.0%} may work together with the server, {rules.secure.dropped:.0%} may drop out"
+    corrupted, dropped = percent(rules.secure.corrupted), percent(rules.secure.dropped)
+    care = f"{corrupted} may work together with the server, {dropped} may drop out"
     return f"under masks: only their sum can be read ({least}; {care})"
 
 
@@ -197,7 +218,10 @@ def operator_page(path: Path, rules: RoundRules, present: Callable[[], int]) -> 
         course = None if asked is None else journal.courses(asked, asked).get(asked)
         told: dict[str, Any] = {"now": now, "leaf": leaf, "bars": bars(now.rounds), "sums": _sums(now.rounds)}
         told |= {"one": None if course is None else asked, "shown": SHOWN, "curve": phases.curve(now.courses)}
-        told["phases"] = phases.told(now.lately if course is None else [course])
+        told["phases"] = phases.by_stage(phases.told(now.lately if course is None else [course]))
+        happened = next((one for one in now.rounds if one.number == asked), None) if course is not None else None
+        told |= {"reason": reason, "why": "" if happened is None else reason(happened)}
+        told["asking"] = [one for one in now.rounds if one.asked]
         told["ends"] = phases.interval(now.quality) if now.quality.people else (0.0, 0.0)
         return shown("operator.html", title=now.federation.name, **told)
 

@@ -13,8 +13,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from tacit.device import Device
+from tacit.device.alike import alike, plainly
 from tacit.device.history import Entry
-from tacit.device.names import folded
 from tacit.types import Catalog, Label
 from tacit.web.frame import back, shown
 
@@ -50,7 +50,7 @@ class Shelf:
 
     @cached_property
     def _folded(self) -> list[str]:
-        return [folded(self.catalog.title(item)) for item in range(self.catalog.n_items)]
+        return [plainly(self.catalog.title(item)) for item in range(self.catalog.n_items)]
 
     def thing(self, label: Label) -> Thing:
         """Return an item by its id; one that the catalogue does not know is called by its id."""
@@ -63,11 +63,11 @@ class Shelf:
     def searched(self, label: Label) -> str:
         """Return a title as it is compared with what she types."""
         item = self.catalog.item_ids.place(label)
-        return folded(str(label)) if item is None else self._folded[item]
+        return plainly(str(label)) if item is None else self._folded[item]
 
     def search(self, text: str, most: int) -> tuple[list[Thing], int]:
         """Return things whose title holds all words, those that begin with the first one first, and their number."""
-        words = folded(text).split()
+        words = plainly(text).split()
         if not words:
             return [], 0
         titles = self._folded
@@ -77,6 +77,10 @@ class Shelf:
         ranked = found[:RANKED]  # more cannot be told apart by one short word anyway
         first = nsmallest(most, ranked, key=lambda item: (not titles[item].startswith(words[0]), titles[item]))
         return [self.thing(self.catalog.item_ids[item]) for item in first], len(found)
+
+    def near(self, text: str, most: int) -> list[Thing]:
+        """Return things that are called nearly so."""
+        return [self.thing(self.catalog.item_ids[item]) for item in alike(text, self._folded, most)]
 
 
 class Person:

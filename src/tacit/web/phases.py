@@ -5,10 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 
 from markupsafe import Markup
 
 from tacit.coordinator.course import ANSWERS, APPLYING, WAITING, Course, Phase, Quality
+from tacit.web.words import percent
 
 STAGES = {0: "", 1: "counting people", 2: "adding rows"}
 WORDS = {
@@ -52,7 +54,7 @@ class Told:
     def stage(self) -> str:
         """The stage of a secure sum that it belongs to."""
         said = STAGES.get(self.phase.stage, "")
-        return f"stage {self.phase.stage}: {said}" if said else ""
+        return f"Stage {self.phase.stage}: {said}" if said else ""
 
     @property
     def seconds(self) -> float:
@@ -80,6 +82,11 @@ def told(courses: Iterable[Course]) -> list[Told]:
     order = list(WORDS)
     places = {key: (key[1] == APPLYING, key[0], order.index(key[1]) if key[1] in order else 0) for key in found}
     return [_added(found[key], whole) for key in sorted(found, key=places.__getitem__)]
+
+
+def by_stage(phases: Iterable[Told]) -> list[tuple[str, list[Told]]]:
+    """Put phases that follow each other under the name of their stage."""
+    return [(stage, list(some)) for stage, some in groupby(phases, key=lambda one: one.stage)]
 
 
 def _added(phases: Sequence[Phase], whole: float) -> Told:
@@ -111,19 +118,19 @@ def curve(courses: Mapping[int, Course]) -> Markup:
     most = max(0.1, *(interval(quality)[1] for _, quality in rated))
 
     def x(number: int) -> float:
-        return 44 + 536 * (number - first) / max(last - first, 1)
+        return 54 + 526 * (number - first) / max(last - first, 1)
 
     def y(share: float) -> float:
         return 108 - 96 * share / most
 
     parts = []
     for share in (0.0, most / 2, most):
-        parts.append(f'<line class="gridline" x1="40" x2="590" y1="{y(share):.1f}" y2="{y(share):.1f}"/>')
-        parts.append(f'<text x="34" y="{y(share) + 4:.1f}" text-anchor="end">{share:.0%}</text>')
+        parts.append(f'<line class="gridline" x1="46" x2="590" y1="{y(share):.1f}" y2="{y(share):.1f}"/>')
+        parts.append(f'<text x="40" y="{y(share) + 4:.1f}" text-anchor="end">{percent(share)}</text>')
     for number, quality in rated:
         low, high = interval(quality)
         at = f"{x(number):.1f}"
         parts.append(f'<line class="between" x1="{at}" x2="{at}" y1="{y(low):.1f}" y2="{y(high):.1f}"/>')
-        parts.append(f'<circle class="quality" cx="{at}" cy="{y(quality.hits / quality.people):.1f}" r="5"/>')
+        parts.append(f'<circle class="quality" cx="{at}" cy="{y(quality.hits / quality.people):.1f}" r="6.5"/>')
     parts += [f'<text x="{x(end):.1f}" y="126" text-anchor="middle">{end}</text>' for end in (first, last)]
     return Markup("".join(parts))

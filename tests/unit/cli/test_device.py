@@ -110,6 +110,12 @@ def test_errors_help(here: Path, capsys: pytest.CaptureFixture[str], monkeypatch
         "Did you mean 'Hill Hotel' (id place-0007-hill)?"
         in said(capsys, "history", "add", "Hil Hotel")["error"]["hint"]
     )
+    assert "Did you mean 'Hill Hotel'" in said(capsys, "history", "add", "hotel hil")["error"]["hint"]
+    assert "'Kiosk Aurora', 'Bar Benedetta'" in said(capsys, "history", "add", "xyz")["error"]["hint"]
+    (here / "watched.csv").write_text("title\nHill Hotel\n")
+    refused = said(capsys, "import", str(here / "watched.csv"))["error"]
+    assert refused["hint"].startswith("To add what it says to your history: tacit device history import")
+    assert "stays as it is" in said(capsys, "import", str(here / "device.db"))["error"]["message"]
     assert "Did you mean 'drinks'?" in said(capsys, "share", "--never", "drink")["error"]["hint"]
     assert said(capsys, "recommend")["error"]["message"].startswith("No model")
     assert said(capsys, "erase")["error"]["hint"] == "Give --yes."

@@ -86,9 +86,9 @@ def test_phases_quality_and_versions_are_those_of_the_journal(tmp_path: Path) ->
     with looked_at(tmp_path / "j.db") as visitor:
         page, third = visitor.get("/"), visitor.get("/?round=3")
         assert visitor.get("/?round=99").body == page.body, "there is no such round"
-    assert "vectors stage 1: counting people; devices learn, and send it under masks 20 16 0 4 20 %" in page.text
-    assert "vectors stage 1: counting people; devices learn, and send it under masks 10 6 0 4 40 %" in third.text
-    assert "adverts stage 2: adding rows" in page.text
+    assert "vectors devices learn, and send it under masks 20 16 0 4 20 %" in page.text
+    assert "vectors devices learn, and send it under masks 10 6 0 4 40 %" in third.text
+    assert "Stage 2: adding rows adverts the model goes out" in page.text
     assert "The phases of round 3" in third.text
     assert "12 of 24 times" in page.text
     assert f"after round 4 {len_of(newest)} · fingerprint {newest.digest[:16]} in force" in page.text
@@ -105,6 +105,34 @@ def test_where_many_are_lost_is_said_with_what_to_do() -> None:
     (alert,) = standing.alerts()
     assert "Most were lost in stage 1: counting people, vectors." in alert.what
     assert "rounds.deadline" in alert.todo
+
+
+def test_what_a_sum_says_of_a_single_person_is_not_passed_on(tmp_path: Path) -> None:
+    kept(tmp_path / "j.db", [b"a" * 32], [0], 0)
+    journal = Journal.open(tmp_path / "j.db")
+    said = "nothing was unmasked: Only 2 neighbours of person 5 sent vectors; 7 are needed."
+    journal.abandon(Round(3, "abandoned", 5, 4, 0, 1, 0, 0, 60.0, masked=1, why=said), masked_course(1, None))
+    journal.abandon(Round(4, "abandoned", 5, 4, 0, 1, 0, 0, 60.0, masked=1, why="Person 7 gave a wrong share."))
+    journal.close()
+    with looked_at(tmp_path / "j.db") as visitor:
+        for path in ("/", "/?round=3", "/?round=4"):
+            text = visitor.get(path).text
+            assert "person 5" not in text.lower()
+            assert "person 7" not in text.lower()
+    assert "nothing was unmasked" in text
+
+
+def test_rounds_that_pass_are_told_with_their_reason(tmp_path: Path) -> None:
+    kept(tmp_path / "j.db", [b"a" * 32], [0], 0)
+    journal = Journal.open(tmp_path / "j.db")
+    for number in range(3, 9):
+        journal.abandon(Round(number, "rested", 0, 0, 0, 0, 0, 0, 0.0, why="3 of 24 devices are rested, 13 are needed"))
+    journal.close()
+    with looked_at(tmp_path / "j.db") as visitor:
+        text = visitor.get("/").text
+    assert "8 nobody was asked: 3 of 24 devices are rested, 13 are needed rested" in text
+    assert "In 6 of the last 9 rounds nobody was asked" in text
+    assert "rounds.clients_per_round" in text
 
 
 def test_lists_worse_than_lots_are_an_alert() -> None:

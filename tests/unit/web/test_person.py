@@ -125,6 +125,14 @@ def test_only_what_may_have_left_in_the_clear_is_held_against_her(tmp_path: Path
         assert took == exposed(device).guessing
 
 
+def test_a_misspelt_search_offers_what_is_nearly_called_so(visitor: Visitor) -> None:
+    for asked in ("kite+shpo", "K%C3%8FTE", "shop%20kite"):
+        page = visitor.get(f"/history?q={asked}")
+        assert 'aria-label="Add Kite Shop"' in page.html
+    assert "Is it one of these?" in visitor.get("/history?q=kite+shpo").text
+    assert "Nothing in the catalogue" in visitor.get("/history?q=zzzzzz").text
+
+
 def test_pause_leave_and_join_again(visitor: Visitor, device: Device) -> None:
     visitor.post("/mine/pause", {"from": "sent"})
     assert device.sharing.paused

@@ -1,0 +1,103 @@
+"""First paint in Chromium: a person's pages with 10,000 things and 50,000 items, the operator's with 1,000 rounds.
+
+Milliseconds from the start of a navigation to the first contentful paint, as the browser itself reports them. `cold`
+is the first visit right after her file changed, so that nothing that the page keeps can be used.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from bench_pages import PATHS, large_device
+from tacit.coordinator import Journal, RoundRules
+from tacit.coordinator.course import Course, Phase, Quality
+from tacit.coordinator.journal import Round
+from tacit.device.history import Entry
+from tacit.privacy.secure.two_stage import Care
+from tacit.web.operator import operator_page
+from tacit.web.own import person_page
+from tacit.web.person import Person
+from tacit.web.server import Door, serving
+
+ROUNDS, TIMES = 1_000, 7
+NAMES = ("adverts", "shares", "vectors", "confirmations", "unmaskings")
+PAINT = "() => performance.getEntriesByName('first-contentful-paint')[0]?.startTime ?? null"
+
+
+def painted(page: Any, address: str) -> float:
+    """Return the milliseconds to the first contentful paint of one navigation."""
+    page.goto(address)
+    while (found := page.evaluate(PAINT)) is None:
+        page.wait_for_timeout(20)
+    return float(found)
+
+
+def told(browser: Any, door: Door, kind: str, path: str, before: Callable[[], None]) -> None:
+    """Print what a page took, cold and warm."""
+    context = browser.new_context(viewport={"width": 1200, "height": 860})
+    page = context.new_page()
+    page.goto(door.link)
+    page.wait_for_url(f"http://{door.hosts[0]}/")
+    address = f"http://{door.hosts[0]}{path}"
+    page.goto(f"http://{door.hosts[0]}/static/icon.svg")
+    before()
+    cold = painted(page, address)
+    warm = [painted(page, address) for _ in range(TIMES)]
+    line = {"benchmark": "paint", "page": kind, "path": path, "cold_ms": cold, "warm_ms": median(warm)}
+    line |= {"worst_ms": max(cold, *warm)}
+    print(json.dumps({name: round(value) if isinstance(value, float) else value for name, value in line.items()}))
+    context.close()
+
+
+def long_journal(path: Path) -> RoundRules:
+    """Write a journal of many rounds of a secure sum."""
+    from tacit.data import load
+    from tacit.random import Key
+    from tacit.runtimes.federation import Federation
+
+    catalog = load("town").catalog
+    federation = Federation.found("ab" * 16, "long", "fpl", {"local_steps": 24}, catalog)
+    journal, shared = Journal.create(path, federation, catalog, seed=1), federation.first_model(catalog, Key(7))
+    phases = tuple(Phase(stage, name, 50, 48, 0, 0, 9_000, 20_000, 0.2) for stage in (1, 2) for name in NAMES)
+    for number in range(ROUNDS):
+        happened = Round(number, "finished", 50, 48, 0, 2, 90_000, 200_000, 2.0)
+        journal.finish(happened, shared, [], Course(phases, Quality(9, 30)))
+    journal.close()
+    return RoundRules(rounds=2 * ROUNDS, secure=Care())
+
+
+def main() -> None:
+    from playwright.sync_api import sync_playwright
+
+    chromium = shutil.which("chromium") or shutil.which("chromium-browser")
+    if chromium is None:
+        sys.exit("There is no Chromium here (apt-get install chromium).")
+    sandbox = ["--no-sandbox"] if os.geteuid() == 0 else []
+    with tempfile.TemporaryDirectory(prefix="tacit-bench-") as folder, sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=chromium, args=sandbox)
+        with large_device(Path(folder)) as device, serving(person_page(Person(device))) as door:
+            changed = [0]
+
+            def change() -> None:
+                changed[0] += 1
+                device.history.add([Entry(5 * changed[0] + 1, 1_800_000_000)], None)
+
+            for path in PATHS:
+                told(browser, door, "person", path, change)
+            told(browser, door, "an empty one", "/nowhere", lambda: None)  # what browser and machine take by themselves
+        rules = long_journal(Path(folder) / "journal.db")
+        with serving(operator_page(Path(folder) / "journal.db", rules, lambda: 50)) as door:
+            told(browser, door, "operator", "/", lambda: None)
+        browser.close()
+
+
+if __name__ == "__main__":
+    main()
