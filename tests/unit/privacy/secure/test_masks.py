@@ -6,9 +6,13 @@ import secrets
 
 import numpy as np
 import pytest
-from scipy.stats import chi2
+from party import PHASES, Party
+from scipy.stats import chi2, kstest
 
+from tacit.privacy.secure.encoding import rows_layout
 from tacit.privacy.secure.masks import PIECE, Vector, bytes_of, mask
+from tacit.privacy.secure.rehearsal import _answer
+from tacit.updates import Ring
 
 SIZES = (PIECE // 8 + 3, PIECE // 4 + 5, PIECE // 2 + 7)  # more than a piece of each width
 
@@ -69,3 +73,31 @@ def test_a_masked_vector_says_nothing_of_its_input() -> None:
 def test_vectors_travel_as_their_bytes(sizes: tuple[int, int, int]) -> None:
     data = secrets.token_bytes(bytes_of(sizes))
     assert Vector(sizes, data).tobytes() == data
+
+
+def test_a_canary_is_in_no_byte_that_leaves_a_device() -> None:
+    """Numbers that can be told among others stand in one person's vector, in each width; nothing sent holds them."""
+    layout = rows_layout({"items": (40, 3), "layers": (1, 4)}, Ring(bits=32), 4)
+    canary = {8: b"\xc0\xffee\xc0\xde\x11\x22", 4: b"\xca\xfe\xf0\x0d"}
+    party = Party.of(4, layout=layout)
+    said = []
+    for phase in PHASES:
+        for person in range(4):
+            vector = Vector(layout.sizes)
+            for part in vector.parts[:2]:
+                part[:] = np.frombuffer(canary[part.itemsize], part.dtype)[0] if person == 1 else 0
+            said.append(_answer(party.devices[person], phase, party.inbox[person], lambda vector=vector: vector))
+            party.server.receive(said[-1])
+        party.inbox = party.server.advance()
+    assert all(word not in message for message in said for word in canary.values())
+    assert all(word in party.server.total.tobytes() for word in canary.values()), "the sum is hers: others sent zeros"
+
+
+@pytest.mark.fuzz
+@pytest.mark.parametrize("filled", [0, 1, 2**31])
+def test_ten_million_masked_words_look_uniform(filled: int) -> None:
+    vector = Vector((0, 10**7, 0))
+    vector.parts[1][:] = filled
+    mask(vector, [secrets.token_bytes(32)], [secrets.token_bytes(32)])
+    assert uniform_p(vector.parts[1]) > 1e-4
+    assert kstest(vector.parts[1] / 2.0**32, "uniform").pvalue > 1e-4
