@@ -10,7 +10,8 @@ import pytest
 from party import PHASES, Party, terms
 
 from tacit.errors import AbortedError, GuardError
-from tacit.privacy.secure.graph import plan
+from tacit.privacy.secure.graph import Graph, plan
+from tacit.privacy.secure.rehearsal import can_finish
 from tacit.privacy.secure.server import Stand
 
 NEVER = Stand.DONE
@@ -136,6 +137,22 @@ def test_a_thousand_rounds_in_which_people_drop_out(share: float, failing: int) 
         leaves = {int(person): PHASES[int(generator.integers(5))] for person in gone}
         failed += not check(n_people, chosen.degree, chosen.threshold, leaves)
     assert failed <= failing
+
+
+@pytest.mark.fuzz
+@pytest.mark.parametrize(("n_people", "corrupted", "rounds"), [(20, 0.2, 20_000), (50, 0.2, 20_000), (120, 0.2, 4000)])
+def test_how_often_rounds_fail(n_people: int, corrupted: float, rounds: int) -> None:
+    """By the rule alone, without messages; printed with `-s`, per thousand."""
+    chosen = plan(n_people, corrupted, 0.2)
+    graph = Graph(n_people, chosen.degree, bytes(32))
+    for share, most in ((0.1, 1), (0.2, 20)):
+        generator, failed = np.random.default_rng(17), 0
+        for _ in range(rounds):
+            gone = np.flatnonzero(generator.random(n_people) < share)
+            leaves = {int(person): PHASES[int(generator.integers(5))] for person in gone}
+            failed += not can_finish(graph, 2, chosen.threshold, leaves)
+        print(f"{n_people} people, {chosen}, {share:.0%} dropping: {1000 * failed / rounds:.2f}")
+        assert 1000 * failed / rounds <= most
 
 
 def test_one_person_dropping_anywhere_costs_six_people_nothing_but_her() -> None:
