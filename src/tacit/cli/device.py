@@ -25,6 +25,7 @@ history_app = typer.Typer(no_args_is_help=True, help="What you did. It never lea
 app.add_typer(device_app, name="device")
 device_app.add_typer(history_app, name="history")
 
+Keyring = Annotated[bool, typer.Option("--keyring", help="Let this machine's keyring hold the key.")]
 PASSPHRASE = "TACIT_PASSPHRASE"
 FILE = "TACIT_DEVICE"
 
@@ -76,7 +77,12 @@ def _path() -> Path:
 
 
 def _passphrase(new: bool = False) -> str:
-    """Take the passphrase from the file, the environment or the terminal."""
+    """Take the passphrase from the keyring, if it is there, or from the file, the environment or the terminal."""
+    keeper = "" if new else _keeper()
+    if keeper:
+        from tacit.device.keeper import kept
+
+        return kept(keeper)
     if _place.passphrase_file is not None:
         try:
             return _place.passphrase_file.read_text(encoding="utf-8").partition("\n")[0]
@@ -90,6 +96,13 @@ def _passphrase(new: bool = False) -> str:
     return str(typer.prompt("Passphrase", hide_input=True, confirmation_prompt=new, err=True))
 
 
+def _keeper() -> str:
+    """Return under which name the keyring has the key of the device; nothing where a person knows it."""
+    from tacit.device.store import Store
+
+    return Store.keeper(_path())
+
+
 def opened() -> Device:
     """Open the device that the command speaks of."""
     from tacit.device import Device
@@ -98,13 +111,22 @@ def opened() -> Device:
 
 
 @device_app.command(epilog="Example: tacit device init")
-def init(as_json: Json = False) -> None:
+def init(keyring: Keyring = False, as_json: Json = False) -> None:
     """Make your device: one encrypted file. Remember the passphrase; nobody can restore it."""
     from tacit.device import Device
+    from tacit.device.keeper import forget, keep
 
-    with Device.create(_path(), _passphrase(new=True)):
-        shell.screen.document({"file": str(_path())})
+    name, secret = keep() if keyring else ("", _passphrase(new=True))
+    try:
+        Device.create(_path(), secret, keeper=name).close()
+    except BaseException:
+        if name:
+            forget(name)
+        raise
+    shell.screen.document({"file": str(_path())})
     shell.screen.say(f"Your device is {_path()}. Nothing leaves it before you join a federation.")
+    if keyring:
+        shell.screen.say("Its key is in this machine's keyring: it opens for you here, and nowhere else.")
 
 
 @history_app.command("add", epilog='Example: tacit device history add "Café Luna" 17')
@@ -297,19 +319,27 @@ def leave(as_json: Json = False) -> None:
 @device_app.command(epilog="Example: tacit device passphrase")
 def passphrase(
     new_file: Annotated[Path | None, typer.Option(help="A file whose first line is the new passphrase.")] = None,
+    keyring: Keyring = False,
     as_json: Json = False,
 ) -> None:
     """Choose another passphrase. Copies made before still open with the old one."""
+    from tacit.device.keeper import forget, keep
+
     with opened() as device:
-        if new_file is None and not sys.stdin.isatty():
-            raise DeviceError("There is nobody to ask for the new passphrase.", "Give --new-file.")
-        if new_file is None:
-            chosen = str(typer.prompt("New passphrase", hide_input=True, confirmation_prompt=True, err=True))
-        else:
+        before, name = _keeper(), ""
+        if keyring:
+            name, chosen = keep()
+        elif new_file is not None:
             chosen = new_file.read_text(encoding="utf-8").partition("\n")[0]
-        device.change_passphrase(chosen)
+        elif not sys.stdin.isatty():
+            raise DeviceError("There is nobody to ask for the new passphrase.", "Give --new-file or --keyring.")
+        else:
+            chosen = str(typer.prompt("New passphrase", hide_input=True, confirmation_prompt=True, err=True))
+        device.change_passphrase(chosen, keeper=name)
+    if before:
+        forget(before)
     shell.screen.document({"changed": True})
-    shell.screen.say("The passphrase is changed.")
+    shell.screen.say("The key is in this machine's keyring now." if keyring else "The passphrase is changed.")
 
 
 @device_app.command(epilog="Example: tacit device export my-device.copy")
@@ -347,8 +377,13 @@ def erase(yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = Fals
         if not sys.stdin.isatty():
             raise ConfigError("Erasing asks first, and there is nobody to answer.", "Give --yes.")
         typer.confirm(f"Destroy {_path()} and everything in it?", abort=True, err=True)
+    from tacit.device.keeper import forget
+
+    keeper = _keeper()
     with opened() as device:
         device.erase()
+    if keeper:
+        forget(keeper)
     shell.screen.document({"erased": str(_path())})
     shell.screen.say("Erased. What was sent before stays in the shared model; exported copies are still copies.")
 

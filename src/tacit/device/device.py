@@ -61,13 +61,14 @@ class Device:
         clock: Clock = system_clock,
         seed: int | None = None,
         lane: int = 0,
+        keeper: str = "",
     ) -> Device:
         """Make a new device. Its root key comes from the system's entropy.
 
         A `seed` and a `lane` (the person's number) are for tests that compare with a simulation: whoever knows the seed
-        can tell what was positive in each message.
+        can tell what was positive in each message. `keeper` is the name under which a keyring has the passphrase.
         """
-        store = Store.create(path, passphrase, cost or Cost())
+        store = Store.create(path, passphrase, cost or Cost(), keeper)
         with store.transaction():
             store.put_json("root", {"seed": secrets.randbits(SEED_BITS) if seed is None else seed, "lane": lane})
             store.put("identity", Identity.fresh().secret)
@@ -361,12 +362,17 @@ class Device:
 
     # --- her file -----------------------------------------------------------------------------------------------------
 
-    def change_passphrase(self, passphrase: str, cost: Cost | None = None) -> None:
+    def change_passphrase(self, passphrase: str, cost: Cost | None = None, keeper: str = "") -> None:
         """Open with another passphrase from now on. Copies made before still open with the old one."""
-        self._store.change_passphrase(passphrase, cost or Cost())
+        self._store.change_passphrase(passphrase, cost or Cost(), keeper)
 
     def export(self, path: Path) -> None:
         """Write an encrypted copy that opens with the same passphrase. Use one copy at a time."""
+        if Store.keeper(self._store.path):
+            raise DeviceError(
+                "This device opens with the keyring of this machine, and a copy would open nowhere else.",
+                "Choose a passphrase first: tacit device passphrase.",
+            )
         self._store.copy_to(path)
 
     def readable(self) -> dict[str, Any]:

@@ -47,8 +47,8 @@ class Store:
         self.path, self.connection, self._vault = path, connection, vault
 
     @classmethod
-    def create(cls, path: Path, passphrase: str, cost: Cost) -> Store:
-        """Make a new file; one that is already there is never touched."""
+    def create(cls, path: Path, passphrase: str, cost: Cost, keeper: str = "") -> Store:
+        """Make a new file; one that is already there is never touched. `keeper`: the passphrase's name in a keyring."""
         file_id = secrets.token_hex(16)
         vault = Vault.create(file_id)
         lock = vault.lock(passphrase, cost)
@@ -64,7 +64,7 @@ class Store:
         try:
             with FILE.complaints(path):
                 connection = FILE.make(path)
-                facts = (("file", file_id), ("lock", lock.model_dump_json()))
+                facts = (("file", file_id), ("lock", lock.model_dump_json()), ("keeper", keeper))
                 connection.executemany("INSERT INTO facts VALUES (?, ?)", facts)
                 connection.execute("COMMIT")
         except BaseException:
@@ -165,11 +165,21 @@ class Store:
         """Forget the records of secure sums; their bytes are overwritten."""
         self.connection.execute("DELETE FROM turns")
 
-    def change_passphrase(self, passphrase: str, cost: Cost) -> None:
+    @staticmethod
+    def keeper(path: Path) -> str:
+        """Return under which name a keyring has the passphrase of a file; nothing where a person has it."""
+        if not path.is_file():
+            return ""
+        with FILE.complaints(path), closing(connected(path)) as connection:
+            FILE.check(path, connection)
+            found = connection.execute("SELECT value FROM facts WHERE name = 'keeper'").fetchone()
+        return "" if found is None else str(found[0])
+
+    def change_passphrase(self, passphrase: str, cost: Cost, keeper: str = "") -> None:
         """Wrap the data key anew; rows stay as they are."""
-        lock = self._vault.lock(passphrase, cost)
+        facts = (("lock", self._vault.lock(passphrase, cost).model_dump_json()), ("keeper", keeper))
         with self.transaction():
-            self.connection.execute("UPDATE facts SET value = ? WHERE name = 'lock'", (lock.model_dump_json(),))
+            self.connection.executemany("INSERT OR REPLACE INTO facts VALUES (?, ?)", facts)
 
     def copy_to(self, path: Path) -> None:
         """Write a whole, encrypted copy; it opens with the same passphrase."""

@@ -1,0 +1,134 @@
+"""The system's keyring instead of a passphrase."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from small_field import PASSPHRASE
+
+from tacit.cli import main
+from tacit.device import Cost, Device
+from tacit.device.keeper import SERVICE
+from tacit.errors import DeviceError
+
+pytest.importorskip("keyring", reason="keyring comes with the extra 'field'")
+import keyring
+from keyring.backend import KeyringBackend
+from keyring.backends import fail, null
+from keyring.errors import KeyringLocked
+
+
+class InMemory(KeyringBackend):
+    """A keyring as the system has one, without the system."""
+
+    priority = 1  # type: ignore[assignment]
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.held: dict[tuple[str, str], str] = {}
+        self.locked = False
+
+    def get_password(self, service: str, username: str) -> str | None:
+        if self.locked:
+            raise KeyringLocked("the collection is locked")
+        return self.held.get((service, username))
+
+    def set_password(self, service: str, username: str, password: str) -> None:
+        self.held[service, username] = password
+
+    def delete_password(self, service: str, username: str) -> None:
+        del self.held[service, username]
+
+
+@pytest.fixture
+def ring() -> Iterator[InMemory]:
+    before, made = keyring.get_keyring(), InMemory()
+    keyring.set_keyring(made)
+    yield made
+    keyring.set_keyring(before)
+
+
+@pytest.fixture
+def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("TACIT_DEVICE", str(tmp_path / "device.db"))
+    monkeypatch.delenv("TACIT_PASSPHRASE", raising=False)
+    monkeypatch.setattr("tacit.device.device.Cost", lambda: Cost(log_n=10))
+    return tmp_path / "device.db"
+
+
+def said(capsys: pytest.CaptureFixture[str], *words: str) -> Any:
+    with pytest.raises(SystemExit) as ended:
+        main(["device", *words, "--json"])
+    document = json.loads(capsys.readouterr().out)
+    assert (ended.value.code == 0) == ("error" not in document)
+    return document
+
+
+def test_a_device_opens_with_the_keyring_until_she_chooses_a_passphrase(
+    ring: InMemory,
+    file: Path,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert said(capsys, "init", "--keyring") == {"file": str(file)}
+    ((service, name),) = ring.held
+    secret = ring.held[service, name]
+    assert service == SERVICE
+    assert len(secret) >= 43
+    assert secret.encode() not in file.read_bytes(), "the key does not stand in the file"
+    assert said(capsys, "share")["pi"] == 0.5, "nobody is asked"
+    with pytest.raises(DeviceError, match="passphrase is wrong"):
+        Device.open(file, PASSPHRASE)
+    assert "would open nowhere else" in said(capsys, "export", str(tmp_path / "copy"))["error"]["message"]
+    assert "There is a device already" in said(capsys, "init", "--keyring")["error"]["message"]
+    assert list(ring.held) == [(service, name)], "a secret for nothing is taken back"
+    (tmp_path / "words").write_text(PASSPHRASE + "\n")
+    assert said(capsys, "passphrase", "--new-file", str(tmp_path / "words"))["changed"]
+    assert not ring.held
+    with Device.open(file, PASSPHRASE) as device:
+        device.export(tmp_path / "copy")
+    words = ("--passphrase-file", str(tmp_path / "words"))
+    with pytest.raises(SystemExit):
+        main(["device", *words, "passphrase", "--keyring", "--json"])
+    assert json.loads(capsys.readouterr().out) == {"changed": True}
+    monkeypatch.setenv("TACIT_PASSPHRASE", "another device's")
+    assert said(capsys, "share")["pi"] == 0.5
+    assert said(capsys, "erase", "--yes")["erased"] == str(file)
+    assert not ring.held
+    assert not file.exists()
+
+
+def test_a_keyring_that_is_locked_or_has_lost_the_key(
+    ring: InMemory, file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    said(capsys, "init", "--keyring")
+    ring.locked = True
+    assert "cannot be used: the collection is locked" in said(capsys, "share")["error"]["message"]
+    ring.locked = False
+    ring.held.clear()
+    assert "does not hold the key" in said(capsys, "share")["error"]["message"]
+    assert file.exists()
+
+
+@pytest.mark.parametrize(("backend", "why"), [(fail.Keyring, "cannot be used"), (null.Keyring, "does not keep")])
+def test_a_machine_without_a_keyring_says_so_and_makes_nothing(
+    ring: InMemory, file: Path, capsys: pytest.CaptureFixture[str], backend: type[KeyringBackend], why: str
+) -> None:
+    keyring.set_keyring(backend())
+    error = said(capsys, "init", "--keyring")["error"]
+    assert why in error["message"]
+    assert "passphrase" in error["hint"]
+    assert not file.exists()
+
+
+def test_without_the_package_it_is_named(
+    file: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(__import__("sys").modules, "keyring", None)
+    assert "not installed" in said(capsys, "init", "--keyring")["error"]["message"]
+    assert not file.exists()
