@@ -43,6 +43,8 @@ class History:
     def __init__(self, store: Store) -> None:
         self._store = store
         self._read: tuple[tuple[int, int], tuple[Entry, ...]] | None = None
+        self._rows: dict[int, tuple[bytes, Entry]] = {}
+        self._cohort: tuple[tuple[Entry, ...], int, Catalog, Clients] | None = None
 
     def __len__(self) -> int:
         return len(self._entries())
@@ -52,11 +54,12 @@ class History:
         return [*self._entries()]
 
     def _entries(self) -> tuple[Entry, ...]:
-        """Read the rows, again only if the file has changed; what a transaction may yet take back is not kept."""
+        """Read the rows, only those that have changed; what a transaction may yet take back is not kept."""
         moment = self._store.moment()
         if self._read is not None and self._read[0] == moment:
             return self._read[1]
-        entries = tuple(_entry(value) for _, value in self._store.rows("history"))
+        self._rows = self._store.read("history", self._rows, _entry)
+        entries = tuple(entry for _, entry in self._rows.values())
         if not self._store.connection.in_transaction:
             self._read = (moment, entries)
         return entries
@@ -112,10 +115,14 @@ class History:
 
     def clients(self, lane: int, catalog: Catalog) -> Clients:
         """Return her as a cohort of one. What she did that the catalogue no longer knows is left out."""
-        placed = ((catalog.item_ids.place(entry.item), entry) for entry in self._entries())
+        everything = self._entries()
+        last = self._cohort
+        if last is not None and last[0] is everything and last[1] == lane and last[2] is catalog:
+            return last[3]
+        placed = ((catalog.item_ids.place(entry.item), entry) for entry in everything)
         known = sorted(((item, entry) for item, entry in placed if item is not None), key=lambda at: at[0])
         entries = [entry for _, entry in known]
-        return Clients(
+        clients = Clients(
             np.array([lane]),
             offsets(np.array([len(known)])),
             np.array([item for item, _ in known], np.int32),
@@ -123,6 +130,8 @@ class History:
             _all_or_none([entry.value for entry in entries], np.float32),
             _all_or_none([entry.when for entry in entries], np.int64),
         )
+        self._cohort = (everything, lane, catalog, clients)
+        return clients
 
 
 def _all_or_none(values: Sequence[Any], dtype: Any) -> Any:

@@ -10,10 +10,10 @@ import json
 import os
 import secrets
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from tacit.device.vault import Cost, Lock, Vault
 from tacit.errors import DeviceError
@@ -37,6 +37,7 @@ MIGRATIONS = (
 )
 """What made each version of the file from the one before; the table `versions` says which were applied."""
 
+T = TypeVar("T")
 FILE = Kind(0x54434954, "a device's file", MIGRATIONS, DeviceError, "Restore a copy with `tacit device import`.")
 
 
@@ -150,6 +151,19 @@ class Store:
             found = self.connection.execute(f"SELECT row, sealed FROM {table} WHERE row > ? ORDER BY row", (since,))
             for row, sealed in found:
                 yield row, json.loads(self._vault.unseal(sealed, table, row))
+
+    def read(
+        self, table: str, before: Mapping[int, tuple[bytes, T]], make: Callable[[Any], T]
+    ) -> dict[int, tuple[bytes, T]]:
+        """Return what `make` makes of every row of a table; rows that are as they were `before` are not made again."""
+        found: dict[int, tuple[bytes, T]] = {}
+        with FILE.complaints(self.path):
+            for row, sealed in self.connection.execute(f"SELECT row, sealed FROM {table} ORDER BY row"):
+                known = before.get(row)
+                if known is None or known[0] != sealed:
+                    known = (sealed, make(json.loads(self._vault.unseal(sealed, table, row))))
+                found[row] = known
+        return found
 
     def marks(self) -> Iterator[tuple[int, Any]]:
         """Yield (entry, mark) in order."""

@@ -30,7 +30,7 @@ from tacit.web.person import Leaf
 from tacit.web.server import Page
 from tacit.web.words import percent
 
-PAGE, DRAWN = 50, 60  # rounds in the table, rounds in the figure
+PAGE, DRAWN = 20, 60  # rounds in the table, rounds in the figure
 MANY_LOST, MANY_REFUSED = 0.3, 0.05  # shares of those asked in the last rounds
 MANY_RESTED = 0.5  # share of the last rounds
 LATELY = 10  # rounds
@@ -191,6 +191,8 @@ def bars(rounds: Sequence[Round]) -> Markup:
         bottom = 120.0
         for kind in ("answered", "refused", "called_off", "lost"):
             height = 112 * getattr(happened, kind) / most
+            if not height:
+                continue
             bottom -= height
             x, across = width * place + 1, max(width - 2, 1)
             place_and_size = f'x="{x:.1f}" y="{bottom:.1f}" width="{across:.1f}" height="{height:.1f}"'

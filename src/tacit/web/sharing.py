@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
 from functools import cache
 from importlib.resources import files
 from typing import Any
 
+import numpy as np
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
 from tacit.device import Sharing
 from tacit.errors import ConfigError
+from tacit.types import ragged_rows
 from tacit.web.chart import BOX, chart
 from tacit.web.person import Person, doing
 
@@ -114,7 +115,10 @@ def _categories(person: Person) -> list[tuple[str, int, bool]]:
     shelf = person.shelf
     if shelf is None or shelf.catalog.categories is None:
         return []
-    mine = Counter(name for entry in person.history for name in shelf.thing(entry.item).categories)
+    kinds = shelf.catalog.categories
+    hers = person.device.history.clients(0, shelf.catalog).items
+    times = np.bincount(kinds.ids[ragged_rows(kinds.ptr, hers)], minlength=len(kinds.names))
+    mine = dict(zip(kinds.names, times.tolist(), strict=True))
     never = set(person.device.sharing.never_categories)
     names = sorted(set(shelf.catalog.categories.names), key=lambda name: (-mine[name], name))
     return [(name, mine[name], name in never) for name in names]
