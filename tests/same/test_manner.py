@@ -86,8 +86,9 @@ def test_masks_stay_when_devices_go(tmp_path: Path) -> None:
     rules: dict[str, Any] = {"rounds": 4, "guards": EASY.model_dump(), "patience": 0.1}
     field.run(**{**rules, "rounds": 1})
     few = Loopback({number: field.devices[number] for number in (1, 2, 3, 4)})
-    with pytest.raises(FieldError, match="Only 4 of 5 devices"):
+    with pytest.raises(FieldError, match="Only 4 of 5 devices") as waited:
         field.run(few, **rules)
+    assert "under masks" in waited.value.hint
     assert all(entry.masked for device in field.devices.values() for entry in device.ledger.list())
 
 

@@ -158,9 +158,15 @@ class Coordinator:
             if self._clock() >= until:
                 raise FieldError(
                     f"Only {len(members)} of {least} devices came within {self.rules.patience:g} seconds.",
-                    "Enrol more, lower `quorum` or `minimum`, or start again later: finished rounds are kept.",
+                    self._instead(least),
                 )
             time.sleep(WAIT)
+
+    def _instead(self, least: int) -> str:
+        """Say what to do where too few devices come."""
+        if least > max(self.rules.quorum, self.rules.minimum):
+            return "A sum under masks takes so many. Enrol more, or start again later: finished rounds are kept."
+        return "Enrol more, lower `quorum` or `minimum`, or start again later: finished rounds are kept."
 
     def _draw(self, number: int) -> Callable[[Sequence[Enrolled], int, int], list[Enrolled]]:
         """Return what draws those who are asked in a round: as many as are wanted, and some to spare."""

@@ -23,6 +23,7 @@ from tacit.errors import ConfigError, DataError, FieldError
 pytest.importorskip("flwr", reason="the field needs Flower")
 import httpx
 
+from tacit.cli.field import _in_words as told_of
 from tacit.field.certificates import given_certificates, own_certificates
 from tacit.field.invitations import Invitation, accept
 from tacit.field.serve import JsonLines, ServeConfig, certificates, exposition, host_port, invitation, opened
@@ -121,6 +122,16 @@ def test_a_wrong_clock_and_an_unknown_device_are_told_apart() -> None:
         response = httpx.Response(401, headers={"date": date}, request=request)
         assert said in _in_words("here", httpx.HTTPStatusError("no", request=request, response=response))
     assert "cannot be reached" in _in_words("here", httpx.ConnectError("refused"))
+
+
+def test_a_round_is_told_in_words() -> None:
+    counts = 13, 12, 0, 1, 10, 20, 1.5
+    for happened, said in (
+        (Round(1, "finished", *counts, why="w"), "Round 1: finished, 12 of 13 answered; each answer was readable: w."),
+        (Round(2, "finished", *counts, 0, 1, "w"), "Round 2: finished, 12 of 13 answered; under masks: w."),
+        (Round(3, "rested", 0, 0, 0, 0, 0, 0, 0.0, why="w"), "Round 3: rested, nobody was asked: w."),
+    ):
+        assert told_of(happened) == said
 
 
 def test_metrics_and_logs_are_about_rounds_and_never_about_people(config: ServeConfig) -> None:
