@@ -59,6 +59,8 @@ def test_a_person_makes_joins_and_uses_her_device(here: Path, capsys: pytest.Cap
     settled = said(capsys, "share", "--again", "drinks", "--masked-only", "--least", "25")
     assert (settled["never_categories"], settled["masked_only"], settled["guards"]["n_min"]) == ([], True, 25)
     assert not said(capsys, "share", "--also-readable")["masked_only"]
+    assert settled["measure"]
+    assert not said(capsys, "share", "--no-measure")["measure"]
     with Device.open(here / "device.db", PASSPHRASE) as device:
         device.sent(device.learn(request(founded(), 0)))
     (entry,) = said(capsys, "ledger")["ledger"]

@@ -61,6 +61,9 @@ def test_sharing_is_saved_whole_and_refused_whole(visitor: Visitor, device: Devi
     assert (device.sharing.pi, device.sharing.never_categories) == (0.3, ("drinks", "food"))
     visitor.post("/sharing/save", {"pi": "30", "never": ["drinks", "food"], "masked_only": "yes"})  # type: ignore[dict-item]
     assert device.sharing.masked_only
+    assert not device.sharing.measure, "a box that is not ticked"
+    visitor.post("/sharing/save", {"pi": "30", "never": ["drinks", "food"], "masked_only": "yes", "measure": "yes"})  # type: ignore[dict-item]
+    assert device.sharing.measure
     assert "only under the masks" in visitor.get("/sent").text
     visitor.post("/sharing/save", {"pi": "30", "never": ["drinks", "food"]})  # type: ignore[dict-item]
     assert not device.sharing.masked_only
