@@ -15,7 +15,9 @@ SMALL = (
 )
 
 
-@pytest.mark.parametrize(("sent", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 0)])
+@pytest.mark.parametrize(
+    ("sent", "code"), [(signal.SIGTERM, 143), pytest.param(signal.SIGINT, 0, marks=pytest.mark.slow)]
+)
 def test_the_demonstration_removes_its_folder(tmp_path: Path, sent: signal.Signals, code: int) -> None:
     there = tmp_path / "here"
     there.mkdir()
