@@ -24,9 +24,9 @@ ROUNDS = 4
 class Field:
     """Five devices and a coordinator."""
 
-    def __init__(self, folder: Path, method: str, ring: Ring | None = None) -> None:
+    def __init__(self, folder: Path, method: str, ring: Ring | None = None, people: int = 5) -> None:
         self.folder = folder
-        self.clients, self.catalog = town()
+        self.clients, self.catalog = town(people)
         self.federation = founded(method, self.catalog, ring)
         self.journal = journal_of(folder, self.federation, self.catalog)
         self.devices: dict[int, Device] = {}

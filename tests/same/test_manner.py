@@ -31,6 +31,19 @@ def held(folder: Path, guards: Guards = EASY) -> Field:
     return field
 
 
+@pytest.mark.slow
+def test_thirteen_devices_with_usual_settings_are_summed_without_a_word_of_configuration(tmp_path: Path) -> None:
+    field = Field(tmp_path, "fed-gmf", people=13)
+    field.run(rounds=1)
+    (happened,) = field.journal.rounds()
+    assert (happened.state, happened.masked, happened.answered) == ("finished", 1, 13)
+    assert happened.why == "13 rested devices are here, a sum under masks takes 13"
+    for device in field.devices.values():
+        assert device.sharing.guards == Guards()
+        assert [entry.masked for entry in device.ledger.list()] == [True, True]
+        assert device.sharing.masked_only
+
+
 def test_too_few_devices_are_read_and_it_is_said(tmp_path: Path) -> None:
     field = held(tmp_path, Guards())
     field.run(rounds=2)
