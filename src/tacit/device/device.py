@@ -22,12 +22,13 @@ from pathlib import Path
 from typing import Any
 
 from tacit.device import copies
+from tacit.device.consent import refuse_if_narrowed, refuse_if_silent, refuse_readable
 from tacit.device.history import History
 from tacit.device.learning import Learnt, learn_alone, recommended
 from tacit.device.ledger import Clock, Ledger, Spoken, Upcoming, system_clock
-from tacit.device.masked import MaskedRounds
+from tacit.device.masked import MaskedRounds, Said
 from tacit.device.measuring import measured
-from tacit.device.membership import Answer, Membership, gone_by
+from tacit.device.membership import Answer, Membership
 from tacit.device.settings import Sharing, find_item
 from tacit.device.store import Store
 from tacit.device.vault import Cost
@@ -39,7 +40,6 @@ from tacit.runtimes.wire import Request, digest_in, read_turn, write_turned, wri
 from tacit.types import Catalog, Label
 
 SEED_BITS = 256
-ALSO_READABLE = "If they may read you: tacit device share --also-readable."
 
 
 class Device:
@@ -211,25 +211,25 @@ class Device:
         Nothing has left when this returns.
         """
         member, sharing = self._joined, self.sharing
-        self._refuse_if_silent(sharing)
+        refuse_if_silent(sharing)
+        refuse_readable(sharing)
         request, digest = member.read(content), hashlib.sha256(content).hexdigest()
         if not request.learn:
             raise WireError("This model is to be kept, not to be answered.", "")
         last = member.answer()
-        if last is not None and request.round <= last.round:
-            if request.round == last.round and digest == last.request and last.content:
-                return last.entry
-            raise gone_by(request.round, last.round)
-        if sharing.masked_only:
-            raise ConsentError("This device sends nothing but under masks, and is asked in the clear.", ALSO_READABLE)
+        if last is not None and (last.round, last.request) == (request.round, digest) and last.content:
+            refuse_if_narrowed(sharing, last.under)
+            return last.entry
+        self._refuse_if_answered(member, request.round)
         learnt = learn_alone(member, sharing, request, self.history, *self._root)
         answer = write_update(member.federation, request.round, learnt.message)
         with self._store.transaction():
             self._refuse_if_left()
-            self._refuse_if_silent(self.sharing, sharing)
+            refuse_if_silent(self.sharing, sharing)
+            self._refuse_if_answered(member, request.round)
             entry = self._note(member, request, learnt, answer, masked=False)
             member.keep_model(content)
-            member.keep_answer(Answer(entry, request.round, digest, answer))
+            member.keep_answer(Answer(entry, request.round, digest, answer, sharing.model_dump_json()))
         return entry
 
     def turn(self, content: bytes) -> tuple[bytes, int | None]:
@@ -239,30 +239,34 @@ class Device:
         after a crash, gives the same bytes. With her first sum under masks she sends nothing readable any more.
         """
         member, sharing = self._joined, self.sharing
-        self._refuse_if_silent(sharing)
+        refuse_if_silent(sharing)
         turn = read_turn(member.federation, content)
         again = self._masked.said(content)
         if again is not None:
             with self._store.transaction():
                 self._refuse_if_left()
-                self._refuse_if_silent(self.sharing)
-                if again[1] is not None:
-                    self.ledger.mark(again[1], "releasing", self._now())
-            return again
+                refuse_if_silent(self.sharing)
+                if again.entry is not None:
+                    refuse_if_narrowed(self.sharing, again.under)
+                    self.ledger.mark(again.entry, "releasing", self._now())
+            return again.answer, again.entry
         request = learnt = entry = found = None
+        opening, under = b"", sharing.model_dump_json()
         if turn.phase == Stand.ADVERTS and turn.request:
-            request, last = member.read(turn.request), member.answer()
+            request = member.read(turn.request)
             if not request.learn or request.round != turn.round:
                 raise WireError("A secure sum was opened with a model that belongs to another round.", "")
-            if last is not None and request.round <= last.round:
-                raise gone_by(request.round, last.round)
+            member.refuse_if_answered(request.round)
         elif turn.phase == Stand.VECTORS:
-            request = member.read(self._masked.opening(turn.round))
+            opening = self._masked.opening(turn.round)
+            request = member.read(opening)
             learnt = learn_alone(member, sharing, request, self.history, *self._root)
             found = measured(member, sharing, self.history, self.hidden, request, *self._root)
         with self._store.transaction(), self._masked.careful():
             self._refuse_if_left()
-            self._refuse_if_silent(self.sharing, sharing)
+            refuse_if_silent(self.sharing, sharing)
+            if learnt is not None:
+                member.refuse_if_answered(turn.round, hashlib.sha256(opening).hexdigest())
             message = None if learnt is None else learnt.message
             body, spoke = self._masked.step(member.federation, sharing.guards, turn, message, found)
             answer = write_turned(member.federation, turn.round, body)
@@ -273,10 +277,9 @@ class Device:
                     member.keep_measured(asdict(found))
                 entry = self._note(member, request, learnt, answer, masked=True, measured=spoke)
                 self.ledger.mark(entry, "releasing", self._now())
-                opening = self._masked.opening(turn.round)
                 member.keep_model(opening)
-                member.keep_answer(Answer(entry, turn.round, hashlib.sha256(opening).hexdigest(), b""))
-            self._masked.keep(content, answer, entry)
+                member.keep_answer(Answer(entry, turn.round, hashlib.sha256(opening).hexdigest(), b"", under))
+            self._masked.keep(content, Said(answer, entry, under))
         return answer, entry
 
     def upcoming(self) -> Upcoming | None:
@@ -323,10 +326,12 @@ class Device:
         member = self._joined
         with self._store.transaction():
             self._refuse_if_left()
-            self._refuse_if_silent(self.sharing)
+            refuse_if_silent(self.sharing)
+            refuse_readable(self.sharing)
             answer = member.answer()
-            if answer is None or answer.entry != entry:
+            if answer is None or answer.entry != entry or not answer.content:
                 raise DeviceError(f"Entry {entry} of the ledger is not the message to be sent.", "")
+            refuse_if_narrowed(self.sharing, answer.under)
             self.ledger.mark(entry, "releasing", self._now())
         return answer.content
 
@@ -340,11 +345,9 @@ class Device:
         with self._store.transaction():
             self.ledger.mark(entry, "not sent", self._now(), why)
 
-    def _refuse_if_silent(self, sharing: Sharing, before: Sharing | None = None) -> None:
-        if sharing.paused:
-            raise ConsentError("This device is paused: nothing leaves it.", "Resume it first: tacit device resume.")
-        if before is not None and sharing != before:
-            raise ConsentError("The settings changed while the message was made; it was not kept.", "Ask again.")
+    def _refuse_if_answered(self, member: Membership, number: int) -> None:
+        member.refuse_if_answered(number)
+        self._masked.refuse_if_opened(number)
 
     def _refuse_if_left(self) -> None:
         welcome = self._store.get("welcome")

@@ -10,9 +10,11 @@ import base64
 import hashlib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import cached_property
 
 from tacit.device.measuring import Measured, with_quality
+from tacit.device.membership import gone_by
 from tacit.device.store import Store
 from tacit.errors import DeviceError, WireError
 from tacit.privacy.secure import Device as Machine
@@ -24,6 +26,15 @@ from tacit.privacy.secure.two_stage import QUALITY, QUALITY_SHAPE
 from tacit.runtimes.federation import Federation
 from tacit.runtimes.wire import Turn, model_in, read_request
 from tacit.updates import Outgoing
+
+
+@dataclass(frozen=True)
+class Said:
+    """The answer to the last turn, its entry if it holds what was learnt, and her settings when it was made."""
+
+    answer: bytes
+    entry: int | None
+    under: str
 
 
 class Turns:
@@ -73,17 +84,24 @@ class MaskedRounds:
             self._machine = None
             raise
 
-    def said(self, content: bytes) -> tuple[bytes, int | None] | None:
+    def said(self, content: bytes) -> Said | None:
         """Return what was answered to the very same turn, if it was the last."""
         last, answer = self._store.get_json("turn"), self._store.get("turned")
         if last is None or answer is None or last["turn"] != hashlib.sha256(content).hexdigest():
             return None
-        return answer, last["entry"]
+        return Said(answer, last["entry"], last.get("under", ""))
 
-    def keep(self, content: bytes, answer: bytes, entry: int | None) -> None:
+    def keep(self, content: bytes, said: Said) -> None:
         """Remember the last turn, inside a transaction."""
-        self._store.put_json("turn", {"turn": hashlib.sha256(content).hexdigest(), "entry": entry})
-        self._store.put("turned", answer)
+        turn = hashlib.sha256(content).hexdigest()
+        self._store.put_json("turn", {"turn": turn, "entry": said.entry, "under": said.under})
+        self._store.put("turned", said.answer)
+
+    def refuse_if_opened(self, number: int) -> None:
+        """Refuse a round in the clear if it, or a later one, was opened under masks."""
+        stored = self._store.get("opening")
+        if stored is not None and int(stored[:8].hex(), 16) >= number:
+            raise gone_by(number, int(stored[:8].hex(), 16))
 
     def opening(self, number: int) -> bytes:
         """Return the request with which a round was opened."""
@@ -114,6 +132,7 @@ class MaskedRounds:
             if turn.request:
                 self._store.put("opening", turn.round.to_bytes(8, "big") + turn.request)
             self._check_terms(federation, turn)
+            machine.turn_to(federation.digest.hex())
             return machine.advertise(turn.content), False
         if turn.phase == Stand.SHARES:
             return machine.share(turn.content), False

@@ -32,11 +32,12 @@ class Answer:
     entry: int
     round: int
     request: str  # SHA-256 of the request
-    content: bytes
+    content: bytes  # nothing, if it left under masks
+    under: str = ""  # her settings when it was made, as JSON
 
     def packed(self) -> bytes:
         """Write it for the store."""
-        head = {"entry": self.entry, "round": self.round, "request": self.request}
+        head = {"entry": self.entry, "round": self.round, "request": self.request, "under": self.under}
         return json.dumps(head).encode() + b"\n" + self.content
 
     @classmethod
@@ -157,6 +158,14 @@ class Membership:
         """Return the message of the last round that was answered."""
         stored = self._store.get("outbox")
         return None if stored is None else Answer.unpacked(stored)
+
+    def refuse_if_answered(self, number: int, opening: str = "") -> None:
+        """Refuse a round that was answered; `opening`: unless under masks, to the request that has this SHA-256."""
+        last = self.answer()
+        if last is None or last.round < number:
+            return
+        if not opening or last.content or (last.round, last.request) != (number, opening):
+            raise gone_by(number, last.round)
 
     def keep_answer(self, answer: Answer) -> None:
         """Keep a message until the next one, inside a transaction."""

@@ -30,6 +30,16 @@ class Sharing(Config):
     guards: Guards = Field(Guards(), description="what a secure sum must be like before she takes part in it")
     paused: bool = Field(False, description="nothing leaves until she resumes")
 
+    def forbids_more(self, before: Sharing) -> bool:
+        """Say whether a message made under settings `before` could hold what these keep here."""
+        return (
+            self.pi < before.pi
+            or (self.coin, self.guards) != (before.coin, before.guards)
+            or not {*self.never_items} <= {*before.never_items}
+            or not {*self.never_categories} <= {*before.never_categories}
+            or (before.measure and not self.measure)
+        )
+
     def stage(self, lane: int, catalog: Catalog) -> Disclosure:
         """Return the disclosure that her updates pass; her coins are those of `lane`."""
         config = DisclosureConfig(

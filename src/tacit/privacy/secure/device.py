@@ -216,6 +216,12 @@ class Device:
         self.journal.rewrite([(_HISTORY, self.history.encode())])
         self._state, self.phase, self.last_answer = None, Phase.IDLE, b""
 
+    def turn_to(self, task: str) -> None:
+        """Go by the memory of one task from now on; a session of another is left, the memory of it stays."""
+        if self.history.task not in ("", task):
+            self.history = self.history.of(task)
+            self.leave()
+
     @property
     def session(self) -> Session | None:
         """The session that this device is in."""

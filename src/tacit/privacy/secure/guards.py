@@ -17,7 +17,9 @@ from pydantic import Field
 
 from tacit.errors import GuardError, OutOfTurnError
 from tacit.privacy.secure.context import Session
+from tacit.privacy.secure.encoding import Kind
 from tacit.privacy.secure.graph import Plan, is_safe
+from tacit.privacy.secure.two_stage import QUALITY
 from tacit.privacy.secure.wire import MOST_PEOPLE, Reader, Writer
 from tacit.types import Config
 
@@ -53,11 +55,20 @@ class Past:
 
 @dataclass(frozen=True)
 class History:
-    """What a device remembers of one task from round to round."""
+    """What a device remembers of one task from round to round, and beside it what it remembers of others."""
 
     task: str = ""  # the only one that this memory is of
     latest: tuple[int, int] = (-1, 0)  # round and stage of the last session joined, finished or not
     sums: tuple[Past, ...] = ()
+    others: tuple[History, ...] = ()  # of other tasks: who comes back finds what was remembered
+
+    def of(self, task: str) -> History:
+        """Return what is remembered of a task, nothing if it is new; the others are kept beside it."""
+        if self.task in ("", task):
+            return self
+        found = next((other for other in self.others if other.task == task), History(task))
+        rest = tuple(other for other in self.others if other.task != task)
+        return replace(found, others=(*rest, replace(self, others=())))
 
     @property
     def rounds(self) -> set[int]:
@@ -80,6 +91,8 @@ class History:
         )
         for past in self.sums:
             writer.number(past.round, 8).number(past.stage, 1).block(b"".join(sorted(past.people)))
+        for other in self.others:
+            writer.block(other.encode())
         return writer.done()
 
     @classmethod
@@ -92,8 +105,10 @@ class History:
             number, stage, people = reader.number(8), reader.number(1), reader.block(MOST_PEOPLE * NAME_BYTES)
             names = (people[start : start + NAME_BYTES] for start in range(0, len(people), NAME_BYTES))
             sums.append(Past(number, stage, frozenset(names)))
-        reader.end()
-        return cls(task, latest, tuple(sums))
+        others = []
+        while not reader.is_over:
+            others.append(cls.decode(reader.block()))
+        return cls(task, latest, tuple(sums), tuple(others))
 
 
 def names_of(session: Session, people: Iterable[int]) -> frozenset[bytes]:
@@ -129,12 +144,34 @@ def check_invitation(guards: Guards, history: History, session: Session) -> None
             f"This device was in round {max(others)} and sits out {guards.cool_down} rounds; {terms.round} is too soon."
         )
     check_people(guards, history, session, range(session.n_people))
+    first = _first_stage(history, session)
     if terms.stage == 2:
-        first = _first_stage(history, session)
         if first is None and terms.k_min > 1:
             raise GuardError("Rows are asked for whose people this device has not helped to count.")
         if first is not None and not names_of(session, range(session.n_people)) <= first.people:
             raise GuardError("The second stage invites people who were not in the first.")
+    check_parts(session, was_counted=first is not None)
+
+
+def check_parts(session: Session, *, was_counted: bool) -> None:
+    """Refuse a stage that holds what belongs into another one.
+
+    The first counts people and nothing else, of all rows. After it the rows that it listed are added, and nobody is
+    counted again: the difference would speak of those who dropped out in between. A sum in one stage has no quality.
+    """
+    stage = session.terms.stage
+    for part in session.terms.layout.segments:
+        if stage == 1:
+            is_right = part.kind is Kind.PEOPLE and part.rows is None
+        elif was_counted:
+            is_right = part.kind is Kind.NUMBERS and part.rows is not None
+        else:
+            is_right = part.kind is not Kind.PEOPLE and part.table != QUALITY
+        if not is_right:
+            which = "all rows" if part.rows is None else "some rows"
+            raise GuardError(
+                f"Stage {stage} is to add {part.kind.name.lower()} of {which} of '{part.table}', which it must not."
+            )
 
 
 def check_people(guards: Guards, history: History, session: Session, people: Iterable[int]) -> None:

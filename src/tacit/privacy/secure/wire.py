@@ -86,9 +86,14 @@ class Reader:
         """Take all that is left."""
         return self.raw(len(self._data) - self._at)
 
+    @property
+    def is_over(self) -> bool:
+        """Whether all of it was taken."""
+        return self._at == len(self._data)
+
     def end(self) -> None:
         """Refuse anything left over."""
-        if self._at != len(self._data):
+        if not self.is_over:
             raise self.wrong(f"{len(self._data) - self._at} bytes stand after its end")
 
     def wrong(self, said: str) -> MessageError:

@@ -5,19 +5,22 @@ from __future__ import annotations
 import secrets
 from dataclasses import replace
 
+import numpy as np
 import pytest
-from party import Party, terms
+from party import Party, copied, terms
 
 from tacit.errors import ForgedError, GuardError, OutOfTurnError
 from tacit.privacy.secure.context import Session
 from tacit.privacy.secure.device import Device
 from tacit.privacy.secure.draw import Chain, Directory, beacon_of, check_ticket, commitment, is_drawn
-from tacit.privacy.secure.encoding import people_layout
+from tacit.privacy.secure.encoding import Kind, Layout, Segment, people_layout, rows_layout
 from tacit.privacy.secure.guards import Guards, History, check_people, names_of
 from tacit.privacy.secure.identity import Identity
 from tacit.privacy.secure.messages import Invitation
 from tacit.privacy.secure.rehearsal import rehearse
 from tacit.privacy.secure.server import Server, Stand
+from tacit.privacy.secure.two_stage import QUALITY
+from tacit.updates import Ring
 
 LOOSE = Guards(n_min=2, k_min=1, cool_down=0, d_min=0, corrupted=0)
 
@@ -82,6 +85,25 @@ def test_a_memory_is_of_one_task() -> None:
         party.again(task="other", round=9).answer(0)
 
 
+def test_each_task_has_a_memory_of_its_own_and_none_is_lost() -> None:
+    def turned(party: Party, task: str, number: int) -> Party:
+        for device in party.devices:
+            device.turn_to(task)
+        return party.again(task=task, round=number)
+
+    other = turned(Party.of(3, round=5).run(), "other", 1).run()
+    assert other.is_right()
+    for device in other.devices:
+        assert (device.history.task, device.history.rounds) == ("other", {1})
+        twin = Device(device.identity, device.guards, copied(device.journal))
+        assert twin.history == device.history, "also after a restart"
+    with pytest.raises(OutOfTurnError, match="joined before"):
+        turned(other, "test", 5).answer(0)
+    back = turned(other, "test", 6).run()
+    assert back.devices[0].history.rounds == {5, 6}
+    assert [(past.task, past.rounds) for past in back.devices[0].history.others] == [("other", {1})]
+
+
 def test_rounds_only_go_forward() -> None:
     party = Party.of(3, round=5).run()
     for number in (5, 4, 0):
@@ -97,12 +119,13 @@ def test_rows_are_not_sent_uncounted_nor_after_too_many_were_lost() -> None:
         Party.of(4, guards=guards, k_min=2).answer(0)
     counted = Party.of(4, guards=guards, k_min=2, stage=1, layout=people_layout(shapes, 4), threshold=2).run()
     assert counted.is_right()
-    rows = counted.again(k_min=2, threshold=2).run(Stand.VECTORS)
+    layout = rows_layout(shapes, Ring(), 4, {"items": np.arange(3)})
+    rows = counted.again(k_min=2, threshold=2, layout=layout).run(Stand.VECTORS)
     rows.step(gone=[3])
     with pytest.raises(GuardError, match="1 people were lost between the stages, 0 were allowed for"):
         rows.answer(0)
     spare = Party.of(4, guards=guards, k_min=2, stage=1, layout=people_layout(shapes, 4), threshold=2).run()
-    assert spare.again(k_min=2, threshold=2, spare=1).run(leaves={3: Stand.VECTORS}).is_right()
+    assert spare.again(k_min=2, threshold=2, spare=1, layout=layout).run(leaves={3: Stand.VECTORS}).is_right()
 
 
 def test_the_second_stage_is_for_those_of_the_first() -> None:
@@ -116,11 +139,57 @@ def test_the_second_stage_is_for_those_of_the_first() -> None:
         counted.devices[0].advertise(server.invitation)
 
 
+ITEMS, QUALITIES = {"items": (3, 2)}, {QUALITY: (1, 1)}
+LISTED = {"items": np.arange(3), QUALITY: np.arange(1)}
+COUNTS, QUALITY_COUNTS = people_layout(ITEMS, 4).segments, people_layout(QUALITIES, 4).segments
+NUMBERS, MENTIONS = rows_layout(ITEMS, Ring(), 4).segments
+QUALITY_NUMBERS, QUALITY_MENTIONS = rows_layout(QUALITIES, Ring(), 4).segments
+ROWS, QUALITY_ROWS = (rows_layout(shapes, Ring(), 4, LISTED).segments for shapes in (ITEMS, QUALITIES))
+ALLOWED = {
+    1: (*COUNTS, *QUALITY_COUNTS),
+    2: (*ROWS, *QUALITY_ROWS),
+    0: (NUMBERS, MENTIONS),  # a sum in one stage
+}
+EVERYTHING = [
+    *(NUMBERS, MENTIONS, *COUNTS, *ROWS, replace(MENTIONS, rows=(0, 2)), replace(COUNTS[0], rows=(0, 2))),
+    *(QUALITY_NUMBERS, QUALITY_MENTIONS, *QUALITY_COUNTS, *QUALITY_ROWS, replace(QUALITY_MENTIONS, rows=(0,))),
+]
+FORBIDDEN = [
+    (stage, part)
+    for stage, allowed in ALLOWED.items()
+    for part in EVERYTHING
+    if part not in allowed and (stage or part.kind is Kind.PEOPLE or part.table == QUALITY)
+]
+
+
+@pytest.mark.parametrize(
+    ("stage", "part"),
+    FORBIDDEN,
+    ids=lambda it: str(it) if isinstance(it, int) else f"{it.table} {it.kind.name} {it.rows}",
+)
+def test_a_stage_holds_nothing_that_belongs_into_another(stage: int, part: Segment) -> None:
+    """Whatever a server adds to what a stage is for, alone or beside it, nobody answers."""
+    guards = Guards(n_min=2, k_min=2 if stage else 1, cool_down=0, d_min=0, corrupted=0)
+    usual = [allowed for allowed in ALLOWED[stage] if (allowed.table, allowed.kind) != (part.table, part.kind)]
+    k_min = guards.k_min
+    first = Party.of(4, guards=guards, k_min=k_min, stage=1, layout=Layout.of(ALLOWED[1]))
+    if stage == 2:
+        first.run()
+    for layout in (Layout.of([*usual, part]), Layout.of([part])):
+        offered = first.again(stage=stage or 2, k_min=k_min, layout=layout)
+        with pytest.raises(GuardError, match="which it must not"):
+            offered.answer(0)
+    assert first.again(stage=stage or 2, k_min=k_min, layout=Layout.of(ALLOWED[stage])).run().is_right()
+
+
 def test_a_history_survives_its_journal() -> None:
     people = [secrets.token_bytes(32) for _ in range(5)]
     history = History().joined(session(people, 7)).summed(session(people, 7), [0, 2])
     assert History.decode(history.encode()) == history
     assert History.decode(History().encode()) == History()
+    both = history.of("other")
+    assert History.decode(both.encode()) == both
+    assert both.of("test").sums == history.sums
 
 
 # --- the draw -------------------------------------------------------------------------------------------------------

@@ -1,0 +1,131 @@
+"""One answer per round, readable or masked; what she forbids is not repeated; who leaves may join elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Mapping
+from pathlib import Path
+
+import pytest
+from same_field import PI
+from test_loopback import Field
+from test_masked import BOLD, CARE, KNOWN, Egress, masked
+
+from tacit.coordinator import Journal
+from tacit.device import Device, Sharing
+from tacit.errors import ConsentError, WireError
+from tacit.field.loopback import Loopback
+from tacit.privacy.secure import Stand
+from tacit.runtimes.federation import Federation
+from tacit.runtimes.wire import read_turn
+
+ONE_STAGE = {**CARE, "two_stage": False}
+Between = Callable[[Device, Stand, bytes], None]
+
+
+class Meddling(Loopback):
+    """Does something to the first device before, or after, it takes a turn."""
+
+    def __init__(self, field: Field, before: Between | None = None, after: Between | None = None) -> None:
+        super().__init__(field.devices)
+        self.field, self.before, self.after = field, before, after
+
+    def ask(self, requests: Mapping[int, bytes], seconds: float) -> Generator[tuple[int, bytes]]:
+        for number, content in requests.items():
+            phase = Stand(read_turn(self.field.federation, content).phase)
+            for meddle, now in ((self.before, True), (self.after, False)):
+                if now is False:
+                    yield from super().ask({number: content}, seconds)
+                if number == 1 and meddle is not None:
+                    meddle(self.devices[1], phase, content)
+
+
+def test_a_round_opened_under_masks_is_not_answered_in_the_clear(tmp_path: Path) -> None:
+    field, plain, refused = masked(tmp_path), list[bytes](), list[str]()
+    for device in field.devices.values():
+        device.share(Sharing(pi=PI, guards=BOLD))
+
+    def ask_in_the_clear(device: Device, phase: Stand, content: bytes) -> None:
+        plain.extend([turn.request] if (turn := read_turn(field.federation, content)).request else [])
+        if phase < Stand.UNMASKINGS:  # from then on nothing readable leaves anyway
+            with pytest.raises(WireError, match="answered already") as error:
+                device.learn(plain[0])
+            refused.append(str(error.value))
+
+    field.run(Meddling(field, after=ask_in_the_clear), rounds=1, **KNOWN, secure=ONE_STAGE)
+    assert len(refused) == 4
+    assert [(entry.round, entry.masked) for entry in field.devices[1].ledger.list()] == [(0, True)]
+
+
+def test_no_vector_follows_a_readable_answer_of_its_round(tmp_path: Path) -> None:
+    """As if a readable answer had slipped in after the sum was opened."""
+    field, seen = masked(tmp_path), list[Stand]()
+    for device in field.devices.values():
+        device.share(Sharing(pi=PI, guards=BOLD))
+
+    def answer_first(device: Device, phase: Stand, content: bytes) -> None:
+        seen.append(phase)
+        if phase == Stand.SHARES:
+            opening = device._store.get("opening")
+            assert opening is not None
+            with device._store.transaction():
+                device._store.drop("opening")
+            device.learn(opening[8:])
+            with device._store.transaction():
+                device._store.put("opening", opening)
+
+    field.run(Meddling(field, before=answer_first), rounds=1, **KNOWN, secure=ONE_STAGE)
+    assert Stand.VECTORS in seen
+    assert [(entry.round, entry.masked) for entry in field.devices[1].ledger.list()] == [(0, False)]
+
+
+def test_a_vector_is_not_repeated_once_she_forbids_what_it_holds(tmp_path: Path) -> None:
+    field, repeated = masked(tmp_path), list[Stand]()
+
+    def forbid(device: Device, phase: Stand, content: bytes) -> None:
+        if phase == Stand.VECTORS:
+            before = device.sharing
+            assert device.turn(content)[1] is not None, "unchanged it may be repeated"
+            for less in ({"pi": 0.0}, {"measure": False}, {"never_items": (field.catalog.item_ids[0],)}):
+                device.share(before.model_copy(update=less))
+                with pytest.raises(ConsentError):
+                    device.turn(content)
+            device.share(before)
+            repeated.append(phase)
+
+    field.run(Meddling(field, after=forbid), rounds=1, **KNOWN, secure=ONE_STAGE)
+    assert repeated == [Stand.VECTORS]
+    assert len(field.devices[1].ledger.list()) == 1
+
+
+@pytest.mark.parametrize("restarts", [False, True], ids=["in one life", "restarted"])
+def test_who_leaves_is_in_the_sums_of_another_federation_and_finds_her_memory_when_she_returns(
+    tmp_path: Path, restarts: bool
+) -> None:
+    field = masked(tmp_path)
+    rules = {"rounds": 2, **KNOWN, "secure": ONE_STAGE}
+    field.run(Egress(field), **rules)
+    old, home = field.federation, field.journal
+    elsewhere = Federation.found("ef" * 16, "elsewhere", "fpl", dict(old.options), field.catalog)
+    away = Journal.create(tmp_path / "elsewhere.db", elsewhere, field.catalog)
+
+    def move(federation: Federation, journal: Journal) -> None:
+        field.federation, field.journal = federation, journal
+        for number in list(field.devices):
+            field.devices[number].leave()
+            field.devices[number].join(journal.welcome)
+            if restarts:
+                field.restart(number - 1)
+
+    for number, device in field.devices.items():
+        assert away.add(bytes([number]), device.identity) == number
+    move(elsewhere, away)
+    field.run(Egress(field), **{**rules, "rounds": 1})
+    assert [happened.state for happened in away.rounds()] == ["finished"]
+    move(old, home)
+    field.run(Egress(field), **{**rules, "rounds": 3})
+    assert [happened.state for happened in home.rounds()] == ["finished"] * 3
+    machine = field.devices[1]._masked._machine
+    assert machine is not None
+    assert machine.history.rounds == {0, 1, 2}, "leaving and returning does not reset what the guards go by"
+    assert [other.rounds for other in machine.history.others] == [{0}]
+    away.close()
