@@ -43,6 +43,8 @@ def test_the_sum_is_of_what_each_device_measured_before_it_learnt(tmp_path: Path
     places = [0, SHOWN - 1, SHOWN, 15, 2]
     for device, place in zip(field.devices.values(), places, strict=True):
         add_new(field, device, place)
+        with device._store.transaction():  # as somebody who came from another federation, with another catalogue
+            device._store.put_json("hidden", ["an item that is not here"])
     assert qualities(field) == [None, Quality(3, 5)], "nothing is new in a first round; then three of five were listed"
     assert all(entry.measured for device in field.devices.values() for entry in device.ledger.list(since=2))
     field.run(Egress(field), rounds=3, **KNOWN, secure=TWO_STAGES)

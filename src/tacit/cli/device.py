@@ -16,7 +16,7 @@ from tacit.cli.app import Json, app
 from tacit.errors import ConfigError, DeviceError
 
 if TYPE_CHECKING:
-    from tacit.device import Device
+    from tacit.device import Device, Sharing
 
 device_app = typer.Typer(
     invoke_without_command=True, help="Your own device: your history, what you share, what has left."
@@ -80,6 +80,8 @@ def _passphrase(new: bool = False) -> str:
     """Take the passphrase from the keyring, if it is there, or from the file, the environment or the terminal."""
     keeper = "" if new else _keeper()
     if keeper:
+        if _place.passphrase_file is not None:
+            raise DeviceError("This device's key is in the keyring, not in a file.", "Leave --passphrase-file out.")
         from tacit.device.keeper import kept
 
         return kept(keeper)
@@ -204,8 +206,7 @@ def share(
     """Decide what may leave, from the next message on; without options, show it."""
     from tacit.device.settings import forbidden
 
-    with opened() as device:
-        sharing = device.sharing
+    def decide(sharing: Sharing) -> Sharing:
         items, categories = set(sharing.never_items), set(sharing.never_categories)
         for name in never:
             item, category = forbidden(name, device.catalog)
@@ -215,7 +216,7 @@ def share(
             item, category = forbidden(name, device.catalog)
             items.discard(item if item is not None else "")
             categories.discard(category or "")
-        settled = sharing.model_copy(
+        return sharing.model_copy(
             update={
                 "pi": sharing.pi if pi is None else pi,
                 "never_items": tuple(sorted(items, key=str)),
@@ -225,8 +226,9 @@ def share(
                 "guards": sharing.guards if least is None else sharing.guards.model_copy(update={"n_min": least}),
             }
         )
-        if settled != sharing:
-            device.share(settled)
+
+    with opened() as device:
+        settled = device.change(decide)
     shell.screen.document(settled.model_dump(mode="json"))
     shell.screen.say(f"pi = {settled.pi:g}: a row about something you did leaves {settled.pi:.0%} of the time.")
     named = [f"'{name}'" for name in (*settled.never_items, *settled.never_categories)]
@@ -335,7 +337,12 @@ def passphrase(
             raise DeviceError("There is nobody to ask for the new passphrase.", "Give --new-file or --keyring.")
         else:
             chosen = str(typer.prompt("New passphrase", hide_input=True, confirmation_prompt=True, err=True))
-        device.change_passphrase(chosen, keeper=name)
+        try:
+            device.change_passphrase(chosen, keeper=name)
+        except BaseException:
+            if name:
+                forget(name)
+            raise
     if before:
         forget(before)
     shell.screen.document({"changed": True})
@@ -377,13 +384,8 @@ def erase(yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = Fals
         if not sys.stdin.isatty():
             raise ConfigError("Erasing asks first, and there is nobody to answer.", "Give --yes.")
         typer.confirm(f"Destroy {_path()} and everything in it?", abort=True, err=True)
-    from tacit.device.keeper import forget
-
-    keeper = _keeper()
     with opened() as device:
         device.erase()
-    if keeper:
-        forget(keeper)
     shell.screen.document({"erased": str(_path())})
     shell.screen.say("Erased. What was sent before stays in the shared model; exported copies are still copies.")
 

@@ -1,4 +1,4 @@
-"""Copies of a device: readable ones for the person, encrypted ones for another machine."""
+"""Copies of a device: readable ones for the person, encrypted ones for another machine; and its end."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from tacit.device.history import History
+from tacit.device.keeper import forget
 from tacit.device.ledger import Ledger
 from tacit.device.settings import Sharing
 from tacit.device.store import Store
@@ -40,6 +41,24 @@ def write_readable(path: Path, value: dict[str, Any]) -> None:
         raise DeviceError(f"'{path}' exists already.", "Choose another name.") from None
     except OSError as error:
         raise DeviceError(f"'{path}' cannot be written: {error.strerror}.", "Choose another place.") from None
+
+
+def write_copy(store: Store, path: Path) -> None:
+    """Write an encrypted copy that opens with the same passphrase."""
+    if Store.keeper(store.path):
+        raise DeviceError(
+            "This device opens with the keyring of this machine, and a copy would open nowhere else.",
+            "Choose a passphrase first: tacit device passphrase.",
+        )
+    store.copy_to(path)
+
+
+def erase(store: Store) -> None:
+    """Destroy a device's file, and then its key, where a keyring has it."""
+    name = Store.keeper(store.path)
+    store.erase()
+    if name:
+        forget(name)
 
 
 def import_copy(copy: Path, path: Path, passphrase: str) -> None:

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import hashlib
 import secrets
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, replace
 from datetime import UTC
 from pathlib import Path
@@ -114,18 +114,24 @@ class Device:
 
     def share(self, sharing: Sharing) -> None:
         """Decide what may leave, from the next message on. Every name must exist."""
-        if self._member is not None:
-            sharing.stage(self._root[1], self._member.catalog)
+        self.change(lambda before: sharing)
+
+    def change(self, decide: Callable[[Sharing], Sharing]) -> Sharing:
+        """Decide on the grounds of what is on disk, with nothing in between; return what holds from now on."""
         with self._store.transaction():
-            self._store.put("sharing", sharing.model_dump_json().encode())
+            settled = decide(before := self.sharing)
+            if self._member is not None and settled != before.model_copy(update={"paused": settled.paused}):
+                settled.stage(self._root[1], self._member.catalog)
+            self._store.put("sharing", settled.model_dump_json().encode())
+        return settled
 
     def pause(self) -> None:
         """Let nothing leave until `resume`."""
-        self.share(self.sharing.model_copy(update={"paused": True}))
+        self.change(lambda before: before.model_copy(update={"paused": True}))
 
     def resume(self) -> None:
         """Let messages leave again."""
-        self.share(self.sharing.model_copy(update={"paused": False}))
+        self.change(lambda before: before.model_copy(update={"paused": False}))
 
     def hide(self, named: Label) -> None:
         """Never recommend an item again."""
@@ -275,7 +281,7 @@ class Device:
             if learnt is not None and request is not None:
                 if found is not None:
                     member.keep_measured(asdict(found))
-                entry = self._note(member, request, learnt, answer, masked=True, measured=spoke)
+                entry = self._note(member, request, learnt, answer, masked=True, spoke=spoke)
                 self.ledger.mark(entry, "releasing", self._now())
                 member.keep_model(opening)
                 member.keep_answer(Answer(entry, turn.round, hashlib.sha256(opening).hexdigest(), b"", under))
@@ -304,18 +310,11 @@ class Device:
         return self._masked.identity.public
 
     def _note(
-        self,
-        member: Membership,
-        request: Request,
-        learnt: Learnt,
-        answer: bytes,
-        *,
-        masked: bool,
-        measured: bool = False,
+        self, member: Membership, request: Request, learnt: Learnt, answer: bytes, *, masked: bool, spoke: bool = False
     ) -> int:
         """Write the ledger's entry and what was learnt, inside a transaction."""
         shapes = {name: request.shared[name].shape for name in member.federation.built.tables}
-        rows = Spoken.of(learnt.message, shapes, member.catalog, measured)
+        rows = Spoken.of(learnt.message, shapes, member.catalog, spoke)
         entry = self.ledger.write(self._now(), member.to, request.round, rows, answer, masked)
         member.settle(request.counted)
         member.keep_learnt(learnt.private, self.history.clients(0, member.catalog).items)
@@ -371,12 +370,7 @@ class Device:
 
     def export(self, path: Path) -> None:
         """Write an encrypted copy that opens with the same passphrase. Use one copy at a time."""
-        if Store.keeper(self._store.path):
-            raise DeviceError(
-                "This device opens with the keyring of this machine, and a copy would open nowhere else.",
-                "Choose a passphrase first: tacit device passphrase.",
-            )
-        self._store.copy_to(path)
+        copies.write_copy(self._store, path)
 
     def readable(self) -> dict[str, Any]:
         """Return all that is hers, in the clear: history, settings, ledger."""
@@ -394,5 +388,10 @@ class Device:
         return cls.open(path, passphrase, clock)
 
     def erase(self) -> None:
-        """Destroy everything on this device. What was sent before stays with whom it was sent to."""
-        self._store.erase()
+        """Destroy everything on this device, and its key in a keyring. What was sent before stays where it is."""
+        copies.erase(self._store)
+
+    @property
+    def is_erased(self) -> bool:
+        """Whether its file is gone."""
+        return not self._store.path.exists()

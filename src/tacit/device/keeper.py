@@ -14,13 +14,16 @@ from typing import Any
 from tacit.errors import DeviceError
 
 SERVICE = "tacit device"
-INSTEAD = "Use a passphrase: leave --keyring out."
+INSTEAD = "Or use a passphrase: leave --keyring out."
+UNLOCK = "The key of this device is in that keyring: unlock it, as the person who made the device."
 
 
 def keep() -> tuple[str, str]:
     """Draw a secret, give it to the keyring, and return the name that it has there, and the secret."""
     name, secret = secrets.token_hex(16), secrets.token_urlsafe(32)
     with _complaints() as keyring:
+        if 0 < keyring.get_keyring().priority < 1:  # as a file in the clear has; none at all has 0 or less
+            raise DeviceError("This machine's keyring is not one that protects what it is given.", INSTEAD)
         keyring.set_password(SERVICE, name, secret)
         is_kept = keyring.get_password(SERVICE, name) == secret
     if not is_kept:
@@ -30,7 +33,7 @@ def keep() -> tuple[str, str]:
 
 def kept(name: str) -> str:
     """Return a secret from the keyring."""
-    with _complaints() as keyring:
+    with _complaints(UNLOCK) as keyring:
         found = keyring.get_password(SERVICE, name)
     if found is None:
         raise DeviceError(
@@ -48,7 +51,7 @@ def forget(name: str) -> None:
 
 
 @contextmanager
-def _complaints() -> Iterator[Any]:
+def _complaints(instead: str = INSTEAD) -> Iterator[Any]:
     """Hand out the keyring; whatever is wrong with it becomes a DeviceError."""
     try:
         import keyring
@@ -56,10 +59,10 @@ def _complaints() -> Iterator[Any]:
     except ImportError:
         raise DeviceError(
             "The keyring needs a package that is not installed.",
-            f"Where Tacit's source lies, run: pip install '.[field]'. Or: {INSTEAD[0].lower()}{INSTEAD[1:]}",
+            f"Where Tacit's source lies, run: pip install '.[field]'. {instead}",
         ) from None
     try:
         yield keyring
     except KeyringError as error:
         why = (str(error).splitlines() or [""])[0].rstrip(".") or type(error).__name__
-        raise DeviceError(f"This machine's keyring cannot be used: {why}.", INSTEAD) from None
+        raise DeviceError(f"This machine's keyring cannot be used: {why}.", instead) from None

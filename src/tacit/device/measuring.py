@@ -63,8 +63,9 @@ def measured(
     place, places = member.catalog.item_ids.index(item, "item"), np.arange(member.catalog.n_items)
     is_better = (scores > scores[place]) | ((scores == scores[place]) & (places < place))
     is_better[clients.items] = False
-    for label in hidden:
-        is_better[member.catalog.item_ids.index(label, "item")] = False
+    for hidden_at in map(member.catalog.item_ids.place, hidden):
+        if hidden_at is not None:  # it may have been hidden in another federation's catalogue
+            is_better[hidden_at] = False
     return Measured(request.round, item, int(is_better.sum()) < SHOWN)
 
 

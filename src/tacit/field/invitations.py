@@ -6,6 +6,8 @@ import base64
 import binascii
 import json
 import ssl
+import time
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import httpx
@@ -18,7 +20,8 @@ from tacit.errors import FieldError
 
 PREFIX = "tacit1:"
 ENROL = "/v1/tacit/enrol"
-SECONDS = 30.0
+SECONDS = 30.0  # for each sign of life
+WHOLE_SECONDS = 300.0  # for a whole welcome, once it begins
 MOST_BYTES = 2**27
 
 
@@ -78,7 +81,7 @@ def enrolled(invitation: Invitation, public: bytes, identity: bytes) -> bytes:
     """Show the invitation to the coordinator, which may take a while; return what it welcomes with."""
     try:
         context = ssl.create_default_context(cadata=invitation.roots or None)
-    except ssl.SSLError:
+    except (ssl.SSLError, TypeError, ValueError):  # not a certificate, or not even text of the right kind
         raise FieldError("The certificate in the invitation is damaged.", "Ask for another invitation.") from None
     keys = {"key": public, "identity": identity}
     asked = {"word": invitation.word} | {name: base64.b64encode(key).decode() for name, key in keys.items()}
@@ -91,14 +94,25 @@ def enrolled(invitation: Invitation, public: bytes, identity: bytes) -> bytes:
                 raise FieldError("The invitation was used already, or has expired.", "Ask for another one.")
             if response.status_code != 200:
                 raise FieldError(f"{invitation.address} refuses (HTTP {response.status_code}).", "Ask its operator.")
-            content = b""
-            for part in response.iter_bytes():
-                content += part
-                if len(content) > MOST_BYTES:
-                    raise FieldError("The welcome is too large.", "Ask its operator.")
-            return content
+            return _whole(response.iter_bytes(), time.monotonic() + WHOLE_SECONDS)
+    except (httpx.InvalidURL, UnicodeError):
+        raise FieldError(
+            f"The address in the invitation is damaged: {invitation.address!r}.", "Ask for another invitation."
+        ) from None
     except httpx.HTTPError as error:
         raise FieldError(
             f"{invitation.address} cannot be reached, or is not who the invitation says: {error}.",
             "Check the network and the address; the invitation stays good.",
         ) from None
+
+
+def _whole(parts: Iterable[bytes], until: float) -> bytes:
+    """Put a welcome together; one that has no end, or comes drop by drop, is given up."""
+    content = bytearray()
+    for part in parts:
+        content += part
+        if len(content) > MOST_BYTES:
+            raise FieldError("The welcome is too large.", "Ask its operator.")
+        if time.monotonic() > until:
+            raise FieldError("The welcome takes too long to arrive.", "Try again; the invitation stays good.")
+    return bytes(content)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import tempfile
 from dataclasses import dataclass, field
 from importlib.util import find_spec
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from tacit.field.invitations import Invitation
 
 WORD = "erase"
+log = logging.getLogger("tacit.device")
 
 
 @dataclass
@@ -79,6 +81,7 @@ def routes(person: Person) -> list[Route]:
             return back("/mine/joining")
         if not line.strip():
             _welcomed(person, content)
+            joining.stop()
             return back("/")
         asked = _invitation(line)
         from tacit.field.invitations import enrolled, shown_keys
@@ -91,14 +94,18 @@ def routes(person: Person) -> list[Route]:
                 _welcomed(person, welcome, asked.address)
             except TacitError as error:
                 joining.trouble = error
+            except Exception as error:  # nobody else would hear of it
+                log.exception("joining failed")
+                joining.trouble = FieldError(f"It failed in a way that was not foreseen: {error!r}.", "Try it again.")
 
         joining.address, joining.trouble = asked.address, None
         joining.task = asyncio.create_task(wait())
         return back("/mine/joining")
 
     async def waiting(request: Request) -> Response:
-        if not joining.is_waiting and joining.trouble is None:
-            return back("/" if person.device.membership is not None else "/mine")
+        has_joined = person.device.membership is not None
+        if not joining.is_waiting and (joining.trouble is None or has_joined):
+            return back("/" if has_joined else "/mine")
         return person.shown("joining.html", "mine", "Joining", joining=joining)
 
     def stop(form: dict[str, str]) -> str:
@@ -112,8 +119,10 @@ def routes(person: Person) -> list[Route]:
     def erase(form: dict[str, str]) -> str:
         if form.get("word", "").strip().casefold() != WORD:
             raise ConfigError("Nothing was erased: the word was not typed.", f"Type “{WORD}” to erase everything.")
-        person.device.erase()
-        person.is_erased = True
+        try:
+            person.device.erase()
+        finally:  # the file may be gone although its keyring complains
+            person.is_erased = person.device.is_erased
         return "/"
 
     async def readable(request: Request) -> Response:

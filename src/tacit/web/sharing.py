@@ -27,6 +27,7 @@ SAYINGS: list[tuple[float, str]] = [
     (0.95, "Nearly all: {pi} in 100 notes about what you did may leave."),
     (1.0, "All: every note about what you did may leave."),
 ]
+BOXES = ("masked_only", "measure")  # what is ticked or not
 
 
 def saying(pi: float) -> str:
@@ -64,6 +65,8 @@ def routes(person: Person) -> list[Route]:
             "Sharing",
             saying=saying(sharing.pi),
             sayings=json.dumps(SAYINGS),
+            percent=_percent(sharing),
+            shown=json.dumps(_choices(sharing)),
             lab=lab,
             chart=chart(curve, lab["popular"], sharing.pi, values),
             drawn=json.dumps({"curve": curve, **BOX}),
@@ -73,22 +76,32 @@ def routes(person: Person) -> list[Route]:
         )
 
     def save(form: dict[str, str]) -> str:
-        before = person.device.sharing
-        chosen = [name for name in form.get("never[]", "").split("\n") if name]
-        pi = _pi(form.get("pi", ""))
-        masked = form.get("masked_only") == "yes"
-        measure = form.get("measure") == "yes"
-        update = {"pi": pi, "never_categories": tuple(sorted(chosen)), "masked_only": masked, "measure": measure}
-        person.device.share(before.model_copy(update=update))
+        pi, shown = _pi(form.get("pi", "")), _shown(form.get("shown", ""))
+        chosen = {name for name in form.get("never[]", "").split("\n") if name}
+
+        def decide(before: Sharing) -> Sharing:
+            never = ({*before.never_categories} - ({*shown["never"]} - chosen)) | (chosen - {*shown["never"]})
+            update: dict[str, Any] = {"never_categories": tuple(sorted(never))}
+            if 100 * pi != shown["pi"]:
+                update["pi"] = pi
+            for box in BOXES:
+                if (form.get(box) == "yes") != shown[box]:
+                    update[box] = not shown[box]
+            return before.model_copy(update=update)
+
+        person.device.change(decide)
         person.say("Saved. It holds from the next message on; what has left before stays as it was.")
         return "/sharing"
 
     def never(form: dict[str, str]) -> str:
-        item, before = person.label(form.get("item", "")), person.device.sharing
-        items = {*before.never_items} - {item}
-        again = form.get("again") == "yes"
-        settled = tuple(sorted(items if again else {*items, item}, key=str))
-        person.device.share(Sharing.model_validate({**before.model_dump(), "never_items": settled}))
+        item, again = person.label(form.get("item", "")), form.get("again") == "yes"
+
+        def decide(before: Sharing) -> Sharing:
+            items = {*before.never_items} - {item}
+            settled = tuple(sorted(items if again else {*items, item}, key=str))
+            return Sharing.model_validate({**before.model_dump(), "never_items": settled})
+
+        person.device.change(decide)
         title = person.shelf.thing(item).title if person.shelf is not None else str(item)
         person.say(f"Notes about “{title}” {'may leave again, as your slider says' if again else 'never leave'}.")
         return "/sharing" if form.get("from") == "sharing" else "/history"
@@ -98,6 +111,27 @@ def routes(person: Person) -> list[Route]:
         Route("/sharing/save", doing(save), methods=["POST"]),
         Route("/sharing/never", doing(never), methods=["POST"]),
     ]
+
+
+def _percent(sharing: Sharing) -> int:
+    """Return where the slider stands."""
+    return round(100 * sharing.pi)
+
+
+def _choices(sharing: Sharing) -> dict[str, Any]:
+    """Return what a form shows as chosen: only what she changes against it is changed, however old the page is."""
+    return {"pi": _percent(sharing), "never": sharing.never_categories} | {box: getattr(sharing, box) for box in BOXES}
+
+
+def _shown(text: str) -> dict[str, Any]:
+    try:
+        found = json.loads(text)
+        is_right = isinstance(found["never"], list) and all(isinstance(found[box], bool) for box in BOXES)
+        if is_right and isinstance(found["pi"], int) and all(isinstance(name, str) for name in found["never"]):
+            return dict(found)
+    except (ValueError, KeyError, TypeError):
+        pass
+    raise ConfigError("This form does not say what it showed; nothing was changed.", "Open Sharing again and save.")
 
 
 def _pi(text: str) -> float:

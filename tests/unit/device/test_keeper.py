@@ -108,7 +108,10 @@ def test_a_keyring_that_is_locked_or_has_lost_the_key(
 ) -> None:
     said(capsys, "init", "--keyring")
     ring.locked = True
-    assert "cannot be used: the collection is locked" in said(capsys, "share")["error"]["message"]
+    error = said(capsys, "share")["error"]
+    assert "cannot be used: the collection is locked" in error["message"]
+    assert "unlock it" in error["hint"]
+    assert "--keyring" not in error["hint"], "this command has no such option"
     ring.locked = False
     ring.held.clear()
     assert "does not hold the key" in said(capsys, "share")["error"]["message"]
@@ -132,3 +135,42 @@ def test_without_the_package_it_is_named(
     monkeypatch.setitem(__import__("sys").modules, "keyring", None)
     assert "not installed" in said(capsys, "init", "--keyring")["error"]["message"]
     assert not file.exists()
+
+
+def test_a_keyring_in_the_clear_is_refused(ring: InMemory, file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    class InTheClear(InMemory):
+        priority = 0.5  # type: ignore[assignment]
+
+    keyring.set_keyring(in_the_clear := InTheClear())
+    assert "not one that protects" in said(capsys, "init", "--keyring")["error"]["message"]
+    assert not in_the_clear.held
+    assert not file.exists()
+
+
+def test_a_passphrase_file_beside_a_keyring_is_not_ignored(
+    ring: InMemory, file: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    said(capsys, "init", "--keyring")
+    with pytest.raises(SystemExit):
+        main(["device", "--passphrase-file", str(tmp_path / "words"), "share", "--json"])
+    assert "in the keyring, not in a file" in json.loads(capsys.readouterr().out)["error"]["message"]
+
+
+def test_no_secret_is_left_in_the_keyring(
+    ring: InMemory, file: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither of a change that failed, nor of a device that was erased, by whichever way."""
+
+    def broken(*what: object, **more: object) -> None:
+        raise DeviceError("The disk is full.", "")
+
+    said(capsys, "init", "--keyring")
+    ((service, name),) = ring.held
+    with monkeypatch.context() as patched:
+        patched.setattr(Device, "change_passphrase", broken)
+        assert "full" in said(capsys, "passphrase", "--keyring")["error"]["message"]
+    assert list(ring.held) == [(service, name)]
+    with Device.open(file, ring.held[service, name]) as device:
+        device.erase()
+        assert device.is_erased
+    assert not ring.held

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import math
 import socket
 import time
 from collections.abc import Iterator
@@ -15,6 +17,8 @@ from visits import Visitor
 
 from tacit.coordinator import Journal
 from tacit.device import Device
+from tacit.errors import FieldError
+from tacit.runtimes.wire import write_welcome
 from tacit.web.guard import Door
 from tacit.web.own import person_page
 from tacit.web.person import Person
@@ -22,7 +26,7 @@ from tacit.web.server import serving
 
 pytest.importorskip("flwr")
 from tacit.field.certificates import own_certificates
-from tacit.field.invitations import Invitation
+from tacit.field.invitations import Invitation, _whole
 from tacit.field.superlink import SuperLink
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # Flower and its servers warn of their own doings
@@ -113,6 +117,45 @@ def test_what_is_no_invitation_is_said_at_once(alone: tuple[Device, Door]) -> No
     answer = Visitor(alone[1]).post("/mine/join", {"line": "tacit1:nonsense"})
     assert answer.status == 400
     assert "This is not an invitation" in answer.text
+
+
+DAMAGED = {
+    "address": (Invitation("[::1:9", "a word", ""), "address in the invitation is damaged"),
+    "roots": (Invitation("127.0.0.1:9", "a word", "Zürich"), "certificate in the invitation is damaged"),
+}
+
+
+@pytest.mark.parametrize("which", DAMAGED)
+def test_a_damaged_invitation_is_told_and_forgotten_once_she_joined_otherwise(
+    alone: tuple[Device, Door], which: str
+) -> None:
+    device, door = alone
+    visitor, (invitation, why) = Visitor(door), DAMAGED[which]
+    visitor.post("/mine/join", {"line": invitation.line()})
+    until_over(visitor)
+    assert why in visitor.get("/mine/joining").text
+    device.join(write_welcome(founded(), CATALOG))
+    assert visitor.get("/mine/joining").headers["location"] == "/"
+
+
+def test_what_nobody_foresaw_is_told_too(alone: tuple[Device, Door], monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*what: object) -> bytes:
+        raise ZeroDivisionError("by nothing")
+
+    monkeypatch.setattr("tacit.field.invitations.enrolled", broken)
+    visitor = Visitor(alone[1])
+    visitor.post("/mine/join", {"line": Invitation("127.0.0.1:9", "a word", "").line()})
+    until_over(visitor)
+    assert "not foreseen: ZeroDivisionError" in visitor.get("/mine/joining").text
+
+
+def test_a_welcome_that_comes_drop_by_drop_or_has_no_end_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert _whole([b"a", b"b"], math.inf) == b"ab"
+    with pytest.raises(FieldError, match="takes too long"):
+        _whole(itertools.repeat(b""), time.monotonic())
+    monkeypatch.setattr("tacit.field.invitations.MOST_BYTES", 10)
+    with pytest.raises(FieldError, match="too large"):
+        _whole(itertools.repeat(b"drop"), math.inf)
 
 
 @pytest.mark.slow

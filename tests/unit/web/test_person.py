@@ -12,7 +12,7 @@ import numpy as np
 from small_field import CATALOG, CHEAP, PASSPHRASE, first_shared, founded, made, request
 from visits import Visitor, took_part
 
-from tacit.device import Device
+from tacit.device import Device, Sharing
 from tacit.device.exposure import evidence, exposed
 from tacit.device.history import Entry
 from tacit.privacy.meter import measured
@@ -57,27 +57,42 @@ def test_history_is_added_found_and_removed(visitor: Visitor, device: Device) ->
 
 
 def test_sharing_is_saved_whole_and_refused_whole(visitor: Visitor, device: Device) -> None:
-    visitor.post("/sharing/save", {"pi": "30", "never": ["drinks", "food"]})  # type: ignore[dict-item]
+    visitor.save_sharing(pi="30", never=["drinks", "food"])
     assert (device.sharing.pi, device.sharing.never_categories) == (0.3, ("drinks", "food"))
-    visitor.post("/sharing/save", {"pi": "30", "never": ["drinks", "food"], "masked_only": "yes"})  # type: ignore[dict-item]
+    visitor.save_sharing(pi="30", never=["drinks", "food"], masked_only="yes")
     assert device.sharing.masked_only
     assert not device.sharing.measure, "a box that is not ticked"
-    visitor.post("/sharing/save", {"pi": "30", "never": ["drinks", "food"], "masked_only": "yes", "measure": "yes"})  # type: ignore[dict-item]
+    visitor.save_sharing(pi="30", never=["drinks", "food"], masked_only="yes", measure="yes")
     assert device.sharing.measure
     assert "only under the masks" in visitor.get("/sent").text
-    visitor.post("/sharing/save", {"pi": "30", "never": ["drinks", "food"]})  # type: ignore[dict-item]
+    visitor.save_sharing(pi="30", never=["drinks", "food"])
     assert not device.sharing.masked_only
     visitor.post("/sharing/never", {"item": "place-0001-bar"})
     assert device.sharing.never_items == ("place-0001-bar",)
     assert "Some: 30 in 100 notes" in visitor.get("/sharing").text
     before = device.sharing
     for pi in ("101", "-1", "nan", "much", ""):
-        assert visitor.post("/sharing/save", {"pi": pi}).status == 400
-    assert visitor.post("/sharing/save", {"pi": "10", "never": "no such kind"}).status == 400
+        assert visitor.save_sharing(pi=pi).status == 400
+    assert visitor.save_sharing(pi="10", never="no such kind").status == 400
+    for shown in ("", "{}", "[]", '{"pi": 30, "never": [7], "masked_only": true, "measure": true}'):
+        assert visitor.post("/sharing/save", {"pi": "10", "shown": shown}).status == 400
     assert visitor.post("/sharing/never", {"item": "no such place"}).status == 400
     assert device.sharing == before
     visitor.post("/sharing/never", {"item": "place-0001-bar", "again": "yes"})
     assert device.sharing.never_items == ()
+
+
+def test_an_old_page_changes_only_what_she_changed_on_it(visitor: Visitor, device: Device) -> None:
+    """Meanwhile her first sum turned masked_only on, and she forbade a kind and was paused elsewhere."""
+    page = visitor.get("/sharing")
+    settled = Sharing(pi=0.333, masked_only=True, measure=False, never_categories=("food",), paused=True)
+    device.share(settled)
+    assert visitor.save_sharing(page, pi="50", measure="yes").status == 303
+    assert device.sharing == settled, "nothing was changed on that page"
+    visitor.save_sharing(page, pi="20", measure="yes", never=["drinks"], masked_only="yes")
+    assert device.sharing == settled.model_copy(update={"pi": 0.2, "never_categories": ("drinks", "food")})
+    visitor.save_sharing(pi="20", never=["drinks"])
+    assert device.sharing == Sharing(pi=0.2, measure=False, never_categories=("drinks",), paused=True)
 
 
 def test_what_was_announced_is_what_leaves(visitor: Visitor, device: Device) -> None:

@@ -31,7 +31,7 @@ def test_a_round_in_the_town(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
         assert (last.round, last.positives) == (announced.round, announced.rows.positives)
         assert last.negatives == announced.rows.negatives
         assert last.state == "sent"
-        visitor.post("/sharing/save", {"pi": "50", "masked_only": "yes"})
+        visitor.save_sharing(pi="50", masked_only="yes")
         visitor.post("/round")
         assert "without you" in visitor.get("/").text
         visitor.post("/mine/pause")

@@ -72,6 +72,12 @@ class Visitor:
         kind = {"Content-Type": "application/x-www-form-urlencoded"}
         return self.ask("POST", path, urlencode(fields or {}, doseq=True).encode(), **(kind | headers))
 
+    def save_sharing(self, page: Answer | None = None, **fields: str | list[str]) -> Answer:
+        """Save what is shared, from a page that was opened some time ago, or now."""
+        found = re.search(r'name="shown" value="([^"]*)"', (page or self.get("/sharing")).html)
+        assert found
+        return self.post("/sharing/save", {"shown": unescape(found[1]), **fields})  # type: ignore[dict-item]
+
     def upload(self, path: str, name: str, content: bytes) -> Answer:
         head = f'--cut\r\nContent-Disposition: form-data; name="file"; filename="{name}"\r\n\r\n'.encode()
         kind = {"Content-Type": "multipart/form-data; boundary=cut"}
