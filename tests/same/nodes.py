@@ -9,6 +9,7 @@ import os
 import signal
 import sys
 import threading
+import traceback
 from pathlib import Path
 
 from tacit.device import Device
@@ -33,6 +34,8 @@ def main() -> None:
                 try:
                     run(what, os.environ["TACIT_PASSPHRASE"])
                     os._exit(0)
+                except BaseException:
+                    traceback.print_exc()
                 finally:
                     os._exit(1)
             print(pid, flush=True)

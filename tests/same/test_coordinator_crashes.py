@@ -12,10 +12,12 @@ import os
 import shutil
 import signal
 from collections.abc import Callable, Generator, Mapping
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
+from patience import was_killed
 from same_field import PASSPHRASE, PI, device_of, founded, journal_of, town
 
 from tacit.coordinator import Coordinator, Journal, RoundRules
@@ -89,16 +91,6 @@ def _trace(journal: Journal, point: Callable[[], None]) -> None:
     journal._connection.set_trace_callback(lambda statement: point() if statement.startswith(WRITES) else None)
 
 
-def died(folder: Path, deadly: int) -> bool:
-    child = os.fork()
-    if child == 0:
-        try:
-            run(folder, deadly)
-        finally:
-            os._exit(0)
-    return os.WIFSIGNALED(os.waitpid(child, 0)[1])
-
-
 def check(folder: Path, before: list[tuple[int, str]]) -> list[str]:
     """Compare journal, ledgers and what left; return what became of the rounds."""
     journal = Journal.open(folder / "journal.db")
@@ -140,7 +132,7 @@ def test_killed_at_any_point_of_a_sum_it_goes_on_and_nothing_leaves_twice(tmp_pa
         deadly += 1
         folder = tmp_path / str(deadly)
         shutil.copytree(base, folder)
-        has_died = died(folder, deadly)
+        has_died = was_killed(partial(run, folder, deadly))
         journal = Journal.open(folder / "journal.db")
         before = [(happened.number, happened.state) for happened in journal.rounds()]
         journal.close()

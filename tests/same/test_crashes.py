@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
+from patience import was_killed
 from same_field import PASSPHRASE, device_of, founded, journal_of, town
 
 from tacit.coordinator import Coordinator, Journal, RoundRules
@@ -41,16 +43,6 @@ def run(folder: Path, deadly: int = 0) -> dict[str, Array]:
     return coordinator.shared
 
 
-def died(folder: Path, deadly: int) -> bool:
-    child = os.fork()
-    if child == 0:
-        try:
-            run(folder, deadly)
-        finally:
-            os._exit(0)
-    return os.WIFSIGNALED(os.waitpid(child, 0)[1])
-
-
 def test_a_coordinator_killed_at_any_statement_goes_on_where_it_was(tmp_path: Path) -> None:
     base = tmp_path / "base"
     base.mkdir()
@@ -68,7 +60,7 @@ def test_a_coordinator_killed_at_any_statement_goes_on_where_it_was(tmp_path: Pa
         deadly += 1
         folder = tmp_path / str(deadly)
         shutil.copytree(base, folder)
-        if not died(folder, deadly):
+        if not was_killed(partial(run, folder, deadly)):
             break
         journal = Journal.open(folder / "journal.db")
         finished.append(len(journal.rounds()))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import select
 import signal
 import socket
 import ssl
@@ -13,13 +14,15 @@ import threading
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator, Mapping
+from contextlib import closing
 from pathlib import Path
 
 import pytest
+from patience import LONG, ended, until
 from same_field import CHEAP, PASSPHRASE, PI, SEED, assert_same, founded, journal_of, simulated, town
 
-from tacit.coordinator import Coordinator, Journal, RoundRules
+from tacit.coordinator import Carrier, Coordinator, Journal, RoundRules
 from tacit.device import Device, Sharing
 from tacit.device.history import Entry
 from tacit.errors import FieldError
@@ -58,7 +61,11 @@ class Nodes:
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         print(*words, file=self._process.stdin, flush=True)
-        return int(self._process.stdout.readline())
+        if not select.select([self._process.stdout], [], [], LONG)[0]:  # one line is said at a time
+            pytest.fail(f"No answer to '{' '.join(map(str, words))}' within {LONG:g} seconds: a device does not end.")
+        said = self._process.stdout.readline()
+        assert said, "the process that starts devices has died; see what it printed"
+        return int(said)
 
     def start(self, path: Path) -> int:
         pid = self._said("start", path)
@@ -66,15 +73,20 @@ class Nodes:
         return pid
 
     def wait(self, pid: int) -> int:
+        status = self._said("wait", pid)
         self.alive.discard(pid)
-        return self._said("wait", pid)
+        return status
 
     def close(self) -> None:
         for pid in self.alive:
             os.kill(pid, signal.SIGKILL)
         assert self._process.stdin is not None
         self._process.stdin.close()
-        self._process.wait(20)
+        try:
+            self._process.wait(LONG)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            raise
 
 
 @pytest.fixture(scope="module")
@@ -113,17 +125,17 @@ class Field:
                 [Entry(self.catalog.item_ids[int(item)]) for item in self.clients.of(person)], self.catalog
             )
 
-    def run(self, rounds: int, **rules: object) -> Coordinator:
+    def run(self, rounds: int, carrier: Carrier | None = None, **rules: object) -> Coordinator:
         secure = {"n_min": 3, "two_stage": False, "corrupted": 0.0} if self.is_masked else None
         given = {
             "rounds": rounds,
-            "patience": 60,
-            "deadline": 60,
+            "patience": LONG,
+            "deadline": LONG,
             "secure": secure,
             "guards": BOLD.model_dump(),
             **rules,
         }
-        coordinator = Coordinator(self.journal, RoundRules.checked(given, "rules"), self.link)
+        coordinator = Coordinator(self.journal, RoundRules.checked(given, "rules"), carrier or self.link)
         coordinator.run()
         return coordinator
 
@@ -162,15 +174,17 @@ def test_a_killed_device_and_a_killed_coordinator_come_back(field: Field, nodes:
     assert [nodes.wait(pid) for pid in pids] == [0] * len(pids)
     field.link.close()  # the coordinator is gone, and comes back on the same address
     port, field.journal = field.link.port, Journal.open(field.journal.path)
-    pids = [nodes.start(field.path(person)) for person in everybody]  # they find nobody, and wait
-    time.sleep(1)
+    with socket.create_server(("127.0.0.1", port)) as nobody:  # they knock at a closed door, and wait
+        pids = [nodes.start(field.path(person)) for person in everybody]
+        nobody.settimeout(LONG)
+        for _ in pids:
+            nobody.accept()[0].close()
     field.link = SuperLink(field.journal, "127.0.0.1", port, field.tls.certificate, field.tls.key)
-    while len(field.link.present()) < len(pids):
-        time.sleep(0.1)
+    until(lambda: len(field.link.present()) == len(pids), "all devices are there again")
     os.kill(pids[0], signal.SIGKILL)  # while the coordinator believes that it is there
     assert nodes.wait(pids[0]) == signal.SIGKILL
     pids[0] = nodes.start(field.path(0))
-    coordinator = field.run(ROUNDS, quorum=len(field.clients), deadline=20)
+    coordinator = field.run(ROUNDS, quorum=len(field.clients))
     assert [nodes.wait(pid) for pid in pids] == [0] * len(pids)
     people = field.people()
     assert_same(simulated(field.federation, field.clients, field.catalog, ROUNDS), coordinator.shared, people)
@@ -179,9 +193,33 @@ def test_a_killed_device_and_a_killed_coordinator_come_back(field: Field, nodes:
         device.close()
 
 
+class Known:
+    """The SuperLink, and knowledge of who will answer: the others are not waited for, once they have their message."""
+
+    def __init__(self, link: SuperLink, answering: set[int], others: threading.Semaphore) -> None:
+        self._link, self._answering, self._others = link, answering, others
+        self.present = link.present
+
+    def tell(self, messages: Mapping[int, bytes], seconds: float) -> None:
+        for device, content in messages.items():
+            self._link.tell({device: content}, seconds if device in self._answering else 0.1)
+            for _ in self._link.ask({device: content} if device not in self._answering else {}, 0.1):
+                pytest.fail("it has answered")
+
+    def ask(self, requests: Mapping[int, bytes], seconds: float) -> Generator[tuple[int, bytes]]:
+        left = set(self._answering)
+        with closing(self._link.ask(requests, seconds)) as arriving:
+            for device, content in arriving:
+                left.discard(device)
+                yield device, content
+                if not left:
+                    assert self._others.acquire(timeout=LONG), "the silent device was never asked"
+                    return
+
+
 def test_a_device_that_never_answers_is_lost_and_the_round_goes_on(field: Field) -> None:
     stop = threading.Event()
-    people = field.people()
+    people, fetched = field.people(), threading.Semaphore(0)
     threads = [
         threading.Thread(target=SuperNode(people[person], poll=0.05).run, args=(stop,), daemon=True)
         for person in range(3)
@@ -191,6 +229,7 @@ def test_a_device_that_never_answers_is_lost_and_the_round_goes_on(field: Field)
         """Fetches messages, and does nothing with them."""
 
         def _answer(self, client: object, node: object, message: object, tree: object) -> Kind:
+            fetched.release()
             return "request"
 
     threads.append(threading.Thread(target=Silent(people[3], poll=0.05).run, args=(stop,), daemon=True))
@@ -198,14 +237,14 @@ def test_a_device_that_never_answers_is_lost_and_the_round_goes_on(field: Field)
         thread.start()
     meter = Meter(field.journal.path, field.link, "127.0.0.1", 0)
     try:
-        field.run(2, quorum=4, minimum=3, deadline=4)
-        with urllib.request.urlopen(f"http://127.0.0.1:{meter.port}/metrics", timeout=10) as answer:
+        field.run(2, Known(field.link, {1, 2, 3}, fetched), quorum=4, minimum=3)
+        with urllib.request.urlopen(f"http://127.0.0.1:{meter.port}/metrics", timeout=LONG) as answer:
             numbers = dict(line.rsplit(" ", 1) for line in answer.read().decode().splitlines() if line[0] != "#")
     finally:
         meter.close()
         stop.set()
         for thread in threads:
-            thread.join(20)
+            ended(thread)
     assert [(happened.answered, happened.lost, happened.state) for happened in field.journal.rounds()] == [
         (3, 1, "finished")
     ] * 2
@@ -241,15 +280,17 @@ def test_wrong_invitations_keys_and_bytes_are_refused_by_name(field: Field, tmp_
         ("/v1/tacit/enrol", b"{", 400),
         ("/v1/tacit/enrol", json.dumps({"word": "x", "key": "!"}).encode(), 400),
         ("/v1/fleet/pull-messages", b"junk", 400),
+        ("/v1/fleet/pull-messages", b"", 401),  # nobody has signed it
         ("/v1/control/start-run", b"", 404),
         ("/docs", b"", 404),
     ):
-        asked = urllib.request.Request(f"https://127.0.0.1:{field.link.port}{path}", body, method="POST")
+        kind = {"Content-Type": "application/protobuf" if "fleet" in path else "application/json"}
+        asked = urllib.request.Request(f"https://127.0.0.1:{field.link.port}{path}", body, kind, method="POST")
         with pytest.raises(urllib.error.HTTPError) as refused:
-            urllib.request.urlopen(asked, context=context, timeout=10)
+            urllib.request.urlopen(asked, context=context, timeout=LONG)
         refused.value.close()
-        assert refused.value.code in (status, 401, 415), path
-    with socket.create_connection(("127.0.0.1", field.link.port), timeout=5) as plain:
+        assert refused.value.code == status, path
+    with socket.create_connection(("127.0.0.1", field.link.port), timeout=LONG) as plain:
         plain.sendall(b"POST /v1/fleet/pull-messages HTTP/1.1\r\n\r\n")
         assert not plain.recv(100).startswith(b"HTTP"), "without TLS nobody is answered"
     with pytest.raises(FieldError, match="Cannot listen"):

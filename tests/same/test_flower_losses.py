@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import os
 import signal
-import time
 from collections.abc import Generator, Iterator, Mapping
 from contextlib import closing
 from pathlib import Path
 
 import numpy as np
 import pytest
+from patience import LONG, until
 from same_field import SEED, assert_same, simulated, who_answers
 
 pytest.importorskip("flwr", reason="the field needs Flower")
@@ -106,7 +106,7 @@ def test_fed_gmf_with_a_restart_and_a_loss_is_the_simulators(tmp_path: Path, nod
             carrier.pids[person + 1] = nodes.start(field.path(person))
         care = None if secure is None else Care(**CARE, two_stage=stages == 2)
         rules = RoundRules(
-            rounds=ROUNDS, secure=care, guards=BOLD, quorum=PEOPLE, minimum=3, patience=300, deadline=300
+            rounds=ROUNDS, secure=care, guards=BOLD, quorum=PEOPLE, minimum=3, patience=LONG, deadline=LONG
         )
         coordinator = Coordinator(field.journal, rules, carrier)
         assert coordinator.round().answered == PEOPLE
@@ -116,8 +116,7 @@ def test_fed_gmf_with_a_restart_and_a_loss_is_the_simulators(tmp_path: Path, nod
         assert coordinator.round().answered == PEOPLE - 1
         assert carrier.dead == {3}
         carrier.pids[3] = nodes.start(field.path(2))
-        while len(carrier.present()) < PEOPLE:
-            time.sleep(0.1)
+        until(lambda: len(carrier.present()) == PEOPLE, "all devices are there again")
         coordinator.distribute()
         assert [nodes.wait(pid) for pid in carrier.pids.values()] == [0] * PEOPLE
     finally:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +12,8 @@ from same_field import PI, founded, journal_of, town
 from test_loopback import Field
 
 from tacit.coordinator import Coordinator, Journal, RoundRules
-from tacit.coordinator.journal import Enrolled
-from tacit.coordinator.manner import Manner, enough, is_like, manner, needed
+from tacit.coordinator.journal import Enrolled, Round
+from tacit.coordinator.manner import Manner, Past, enough, is_like, is_settled, manner, needed
 from tacit.device import Sharing
 from tacit.errors import ConsentError, FieldError
 from tacit.field.loopback import Loopback
@@ -135,7 +136,7 @@ def test_who_is_asked_is_rested_and_drawn_alike_each_time(journal: Journal) -> N
     assert first.care is not None
     assert (len(first.asked), first.care.n_min, first.care.k_min, first.care.spare) == (13, 10, 3, 1)
     assert numbers(first) == numbers(decided(journal, members, clients_per_round=13))
-    journal.begin(0, numbers(first))
+    journal.begin(0, numbers(first), rest=5)
     journal.summed(0, 2, numbers(first))
     second = decided(journal, members, 1, clients_per_round=13)
     assert not numbers(second) & numbers(first)
@@ -146,7 +147,7 @@ def test_who_is_asked_is_rested_and_drawn_alike_each_time(journal: Journal) -> N
 def test_nearly_the_same_people_are_not_summed_twice(journal: Journal) -> None:
     members = enrolled(journal, 24)
     everybody = {device.number for device in members}
-    journal.begin(0, everybody)
+    journal.begin(0, everybody, rest=5)
     journal.summed(0, 1, everybody)
     journal.summed(0, 2, everybody - {7})  # one was lost in the second stage
     for number in range(6, 30):
@@ -154,7 +155,7 @@ def test_nearly_the_same_people_are_not_summed_twice(journal: Journal) -> None:
         assert not is_like(frozenset(found), journal.sums(), Guards())
         assert len(found) >= enough(Guards())
     few = [device for device in members if device.number <= 14]
-    journal.begin(6, {device.number for device in few})
+    journal.begin(6, {device.number for device in few}, rest=5)
     journal.summed(6, 1, {device.number for device in few})
     fewer = decided(journal, few[:13], 12)
     assert not fewer.asked
@@ -173,8 +174,124 @@ def test_rules_that_exclude_masks_and_devices_that_cannot(journal: Journal) -> N
     journal.try_later(13)
     assert decided(journal, members, clients_per_round=13).care is None, "more would have to be asked"
     assert decided(journal, members).care is not None
-    assert needed(RoundRules(), journal) == 1
+    assert needed(RoundRules(), is_settled(RoundRules(), journal)) == 1
     journal.summed(0, 2, [1, 2])
     assert decided(journal, members, 1).care is not None
-    assert needed(RoundRules(), journal) == 13
+    assert needed(RoundRules(), is_settled(RoundRules(), journal)) == 13
     assert not decided(journal, members, 1, guards={"most_rounds": 1, "n_min": 23}).asked, "two have had enough"
+
+
+def test_a_sum_takes_its_least_where_fewer_answers_are_wanted(journal: Journal) -> None:
+    members = enrolled(journal, 100)
+    found = decided(journal, members, clients_per_round=10)
+    assert found.care is not None, "ten are wanted, and a sum of thirteen can be had"
+    assert len(found.asked) == 13
+    assert len(decided(journal, members, clients_per_round=10, over_selection=0.5).asked) == 15
+    given = decided(journal, members, clients_per_round=5, secure={"n_min": 10})
+    assert given.care is not None
+    assert len(given.asked) == 10
+    assert len(decided(journal, members, clients_per_round=5, secure=None).asked) == 5, "readable ones are as wanted"
+
+
+# --- rounds that must wait --------------------------------------------------------------------------------------------
+
+
+class Coming:
+    """A carrier without devices: some are there, others come after some looks; nobody answers."""
+
+    def __init__(self, there: set[int], later: set[int] | None = None) -> None:
+        self.there, self.later, self.looks, self.told = there, later or set(), 3, 0
+
+    def present(self) -> frozenset[int]:
+        self.looks -= 1
+        return frozenset(self.there if self.looks >= 0 else self.there | self.later)
+
+    def ask(self, requests: Mapping[int, bytes], seconds: float) -> Generator[tuple[int, bytes]]:
+        yield from ()
+
+    def tell(self, messages: Mapping[int, bytes], seconds: float) -> None:
+        self.told += 1
+
+
+def summed(journal: Journal, number: int, people: set[int]) -> None:
+    """Note a sum of some people, and close its round and all before it."""
+    journal.begin(number, people, rest=99)
+    for stage in (1, 2):
+        journal.summed(number, stage, people)
+    for past in range(journal.next_round, number + 1):
+        journal.abandon(Round(past, "abandoned", 0, 0, 0, 0, 0, 0, 0.0))
+
+
+def close_until(journal: Journal, number: int) -> None:
+    for past in range(journal.next_round, number):
+        journal.abandon(Round(past, "rested", 0, 0, 0, 0, 0, 0, 0.0))
+
+
+def coordinated(journal: Journal, carrier: Coming, **rules: Any) -> Coordinator:
+    given = {"rounds": 30, "patience": 0.5, **rules}
+    return Coordinator(journal, RoundRules.checked(given, "rules"), carrier)
+
+
+def test_people_alike_for_ever_end_it_with_a_word_and_cost_no_rounds(journal: Journal) -> None:
+    everybody = {device.number for device in enrolled(journal, 14)}
+    summed(journal, 0, everybody)
+    close_until(journal, 6)  # all are rested
+    carrier = Coming(everybody - {14})
+    with pytest.raises(FieldError, match="differ from an earlier one by a few people") as ended:
+        coordinated(journal, carrier).run()
+    assert "enrol more" in ended.value.hint
+    assert journal.next_round == 6, "no number was used up"
+    assert carrier.told == 0, "nobody is told that the federation has finished"
+
+
+def test_who_comes_back_in_time_is_summed_with_the_others(journal: Journal) -> None:
+    everybody = {device.number for device in enrolled(journal, 14)}
+    summed(journal, 0, everybody)
+    close_until(journal, 6)
+    happened = coordinated(journal, Coming(everybody - {14}, {14}), patience=600).round()
+    assert (happened.number, happened.masked, happened.asked) == (6, 1, 14)
+
+
+def test_while_others_rest_rounds_pass_and_no_longer_than_that(journal: Journal) -> None:
+    everybody = {device.number for device in enrolled(journal, 27)}
+    summed(journal, 0, set(range(1, 15)))
+    summed(journal, 4, set(range(15, 28)))
+    coordinator = coordinated(journal, Coming(everybody - {14, 27}), guards={"d_min": 27})
+    close_until(journal, 6)
+    assert [coordinator.round().state for _ in range(4)] == ["rested"] * 4, "until the others are rested"
+    with pytest.raises(FieldError, match="differ from an earlier one"):
+        coordinator.round()
+    assert journal.next_round == 10
+
+
+def test_devices_that_cannot_be_in_a_sum_are_not_waited_for_round_by_round(journal: Journal) -> None:
+    able = {device.number for device in enrolled(journal, 12)}
+    journal.add(b"of an older version")
+    summed(journal, 0, able)
+    close_until(journal, 6)
+    with pytest.raises(FieldError, match="12 of 13 devices here can be in a sum under masks, which takes 13"):
+        coordinated(journal, Coming(able | {13})).round()
+    newer = journal.add(b"new", b"n" * 32)
+    with pytest.raises(FieldError, match="1 of 13 devices here can be in another sum"):
+        coordinated(journal, Coming(able | {13, newer}), guards={"most_rounds": 1}).round()
+    assert journal.next_round == 6
+
+
+def test_who_was_asked_is_forgotten_with_the_rest_and_who_was_summed_is_not(journal: Journal) -> None:
+    everybody = {device.number for device in enrolled(journal, 20)}
+    journal.begin(0, everybody, rest=5)
+    journal.summed(0, 1, everybody - {3})
+    journal.begin(5, {1, 2}, rest=5)
+    assert (0, 0) in journal.sums(), "one who was asked rests"
+    past = Past(journal.sums())
+    assert (past.last(3), past.times(3), past.last(1), past.times(1), past.last(99)) == (0, 0, 5, 1, None)
+    journal.begin(6, {4}, rest=5)
+    assert set(journal.sums()) == {(0, 1), (5, 0), (6, 0)}
+
+
+def test_a_round_cut_off_says_how_many_were_asked_and_how(journal: Journal) -> None:
+    everybody = {device.number for device in enrolled(journal, 14)}
+    journal.begin(0, everybody, rest=5)  # and it was killed
+    happened = coordinated(journal, Coming(everybody)).round()
+    assert (happened.state, happened.asked, happened.masked, happened.lost) == ("abandoned", 14, 1, 0)
+    assert "cut off" in happened.why

@@ -10,6 +10,7 @@ from collections.abc import Generator, Mapping
 from pathlib import Path
 
 import pytest
+from patience import was_killed
 from same_field import PASSPHRASE
 from test_loopback import Field
 from test_masked import CARE, KNOWN, masked
@@ -39,26 +40,23 @@ class Recording(Loopback):
 
 def told(path: Path, turn: bytes, sent: Path, deadly: int) -> bool:
     """Take a turn in another process that dies at its statement number `deadly`; say whether it died."""
-    child = os.fork()
-    if child == 0:
-        try:
-            seen = 0
+    seen = 0
 
-            def count(statement: str) -> None:
-                nonlocal seen
-                seen += 1
-                if seen == deadly:
-                    os.kill(os.getpid(), signal.SIGKILL)
+    def count(statement: str) -> None:
+        nonlocal seen
+        seen += 1
+        if seen == deadly:
+            os.kill(os.getpid(), signal.SIGKILL)
 
-            device = Device.open(path, PASSPHRASE)
-            device._store.connection.set_trace_callback(count)
-            answer, entry = device.turn(turn)
-            sent.write_bytes(answer)
-            if entry is not None:
-                device.sent(entry)
-        finally:
-            os._exit(0)
-    return os.WIFSIGNALED(os.waitpid(child, 0)[1])
+    def work() -> None:
+        device = Device.open(path, PASSPHRASE)
+        device._store.connection.set_trace_callback(count)
+        answer, entry = device.turn(turn)
+        sent.write_bytes(answer)
+        if entry is not None:
+            device.sent(entry)
+
+    return was_killed(work)
 
 
 def test_killed_in_any_turn_it_gives_one_answer_and_the_ledger_agrees(tmp_path: Path) -> None:

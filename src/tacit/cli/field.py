@@ -51,17 +51,18 @@ def serve(
     log_to_stderr()
     config = read(ServeConfig, file, settings)
     rounds: list[Round] = []
-    needed = max(config.rounds.quorum, config.rounds.minimum)
-    shell.screen.say(f"'{config.name}' at {config.listen}: rounds begin when {needed} devices are there.")
+
+    def started(devices: int) -> None:
+        shell.screen.say(f"'{config.name}' at {config.listen}: rounds begin when {devices} devices are there.")
 
     def told(happened: Round) -> None:
         rounds.append(happened)
         shell.screen.say(_in_words(happened))
 
     if page:
-        run(config, told, _beside(config, port))
+        run(config, told, _beside(config, port), on_start=started)
     else:
-        run(config, told)
+        run(config, told, on_start=started)
     shell.screen.document({"rounds": [vars(happened) for happened in rounds]})
     states = [happened.state for happened in rounds]
     masked = sum(happened.masked and happened.state == "finished" for happened in rounds)
@@ -76,7 +77,8 @@ def _in_words(happened: Round) -> str:
     if not happened.asked:
         return f"Round {happened.number}: {happened.state}, nobody was asked: {happened.why}."
     seen = "under masks" if happened.masked else "each answer was readable"
-    answers = f"{happened.answered} of {happened.asked} answered"
+    is_cut_off = happened.called_off == happened.asked
+    answers = f"{happened.asked} were asked" if is_cut_off else f"{happened.answered} of {happened.asked} answered"
     return f"Round {happened.number}: {happened.state}, {answers}; {seen}: {happened.why}."
 
 

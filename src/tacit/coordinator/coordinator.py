@@ -17,7 +17,7 @@ from tacit.coordinator.carrier import Carrier
 from tacit.coordinator.config import RoundRules
 from tacit.coordinator.course import ANSWERS, APPLYING, WAITING, Course, Phase
 from tacit.coordinator.journal import Enrolled, Journal, Round
-from tacit.coordinator.manner import Manner, manner, needed
+from tacit.coordinator.manner import Manner, is_settled, manner, needed
 from tacit.coordinator.masked import Heard, MaskedRound
 from tacit.errors import DivergedError, FieldError, WireError
 from tacit.protocols.federated import applied
@@ -56,13 +56,13 @@ class Coordinator:
 
     def round(self) -> Round:
         """Run one round."""
-        began = self._clock()
-        number, members = self.journal.next_round, self._quorum()
-        if number == self.journal.begun:  # it was killed in the middle of a sum
-            return self._passed(number, "abandoned", "a sum under masks was cut off, and nobody joins it again")
-        held = manner(self.rules, self.journal, number, members, self._draw(number))
+        began, number = self._clock(), self.journal.next_round
+        self._quorum(began + self.rules.patience)
+        if number == self.journal.begun:
+            return self._cut_off(number)
+        members, held = self._held(number)
         if not held.asked:
-            return self._passed(number, "rested", held.why)
+            return self._passed(Round(number, "rested", 0, 0, 0, 0, 0, 0, 0.0, why=held.why))
         started, is_masked = self._clock(), held.care is not None
         about = {"round": number, "asked": len(held.asked), "masked": is_masked, "why": held.why}
         log.info("round begins", extra={"fields": about})
@@ -86,9 +86,14 @@ class Coordinator:
         log.info("round ends", extra={"fields": vars(happened)})
         return happened
 
-    def _passed(self, number: int, state: str, why: str) -> Round:
-        """Close a round without asking anybody."""
-        happened = Round(number, state, 0, 0, 0, 0, 0, 0, 0.0, why=why)
+    def _cut_off(self, number: int) -> Round:
+        """Close a round that was killed in the middle of a sum; of its answers nothing is known."""
+        asked = len(self.journal.sums().get((number, 0), ()))
+        why = "the coordinator was cut off in the middle of this sum, and nobody joins it again"
+        return self._passed(Round(number, "abandoned", asked, 0, 0, 0, 0, 0, 0.0, called_off=asked, masked=1, why=why))
+
+    def _passed(self, happened: Round) -> Round:
+        """Close a round in which nobody is asked now."""
         self.journal.abandon(happened)
         log.info("round passes", extra={"fields": vars(happened)})
         return happened
@@ -127,7 +132,7 @@ class Coordinator:
     def _masked(self, number: int, held: Manner, requests: Mapping[int, bytes]) -> Heard:
         """Ask for a sum under masks."""
         assert held.care is not None
-        self.journal.begin(number, requests)
+        self.journal.begin(number, requests, self.rules.guards.cool_down)
         rules, noted = (held.care, self.carrier, self.rules.deadline), self.journal.summed
         masked = MaskedRound(self.federation, *rules, self._shapes, number, noted, held.worth, self._clock)
         heard = masked.run(held.asked, requests)
@@ -146,10 +151,26 @@ class Coordinator:
     def _members(self) -> list[Enrolled]:
         return [device for device in self.journal.devices() if not device.revoked]
 
-    def _quorum(self) -> list[Enrolled]:
+    def _held(self, number: int) -> tuple[list[Enrolled], Manner]:
+        """Decide how a round is held; where only others than those who are here could be asked, wait for them."""
+        seen, held, until = list[Enrolled](), None, self._clock() + self.rules.patience
+        while True:
+            members = self._quorum(until)
+            if held is None or members != seen:
+                seen, held = members, manner(self.rules, self.journal, number, members, self._draw(number))
+                if held.asked or not held.waits:
+                    return members, held
+                log.info("round waits", extra={"fields": {"round": number, "here": len(members), "why": held.why}})
+            if self._clock() >= until:
+                raise FieldError(
+                    f"Nobody could be asked within {self.rules.patience:g} seconds: {held.why}.",
+                    "Bring back those who are away, or enrol more, and start again: finished rounds are kept.",
+                )
+            time.sleep(WAIT)
+
+    def _quorum(self, until: float) -> list[Enrolled]:
         """Wait until enough devices are there, but not for ever."""
-        least = needed(self.rules, self.journal)
-        until = self._clock() + self.rules.patience
+        least = needed(self.rules, is_settled(self.rules, self.journal))
         while True:
             there = self.carrier.present()
             members = [device for device in self._members() if device.number in there]
@@ -168,14 +189,14 @@ class Coordinator:
             return "A sum under masks takes so many. Enrol more, or start again later: finished rounds are kept."
         return "Enrol more, lower `quorum` or `minimum`, or start again later: finished rounds are kept."
 
-    def _draw(self, number: int) -> Callable[[Sequence[Enrolled], int, int], list[Enrolled]]:
+    def _draw(self, number: int) -> Callable[[Sequence[Enrolled], int, int, int], list[Enrolled]]:
         """Return what draws those who are asked in a round: as many as are wanted, and some to spare."""
 
-        def draw(devices: Sequence[Enrolled], most: int, at: int) -> list[Enrolled]:
+        def draw(devices: Sequence[Enrolled], least: int, most: int, at: int) -> list[Enrolled]:
             n, key = len(devices), self._key if at == 0 else self._key.child("again", at)
             wanted = min(self.rules.clients_per_round or n, most)
             first = chosen(key.child("choose"), number, n, wanted)
-            spare = min(int(np.ceil(wanted * self.rules.over_selection)), most - wanted)
+            spare = min(max(int(np.ceil(wanted * self.rules.over_selection)), least - wanted), most - wanted)
             others = np.setdiff1d(np.arange(n), first, assume_unique=True)
             lots = key.child("spare", number).uniform(others, 1)[:, 0]
             places = sorted([*first.tolist(), *others[np.argsort(lots, kind="stable")[:spare]].tolist()])

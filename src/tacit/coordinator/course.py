@@ -1,6 +1,7 @@
 """How a round went: what each of its phases was asked, what came back and how long it took; and what it was worth.
 
-Counts only. Whose answer was lost in which phase is known while the round runs and is not written down.
+Counts only. Whose answer was lost in which phase is known while the round runs and is not written down; who was in the
+sum of which stage is (see the journal).
 """
 
 from __future__ import annotations

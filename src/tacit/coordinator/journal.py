@@ -1,6 +1,8 @@
 """The journal: what a coordinator must not forget. The model after each finished round, who is enrolled, what happened.
 
-It holds nothing of what a single device sent: answers are added in memory and gone when the round is.
+It holds nothing of what a single device sent: answers are added in memory and gone when the round is. Of secure sums it
+holds who was in them, by number, because nearly the same people must not be summed again; so it also tells who was lost
+between the two stages of one.
 """
 
 from __future__ import annotations
@@ -228,10 +230,14 @@ class Journal:
             changes = [(happened.number, number) for number in counted]
             self._connection.executemany("UPDATE devices SET counted = ? WHERE number = ?", changes)
 
-    def begin(self, number: int, asked: Iterable[int]) -> None:
-        """Note that a secure sum has begun, and with whom: its round cannot be asked for again, also after a crash."""
+    def begin(self, number: int, asked: Iterable[int], rest: int) -> None:
+        """Note that a secure sum has begun, and with whom: its round cannot be asked for again, also after a crash.
+
+        Who was asked for an earlier one is forgotten as soon as so many rounds of rest are over.
+        """
         with self._transaction():
             self._keep("begun", number)
+            self._connection.execute("DELETE FROM sums WHERE stage = 0 AND round < ?", (number - rest,))
             self._connection.executemany("INSERT INTO sums VALUES (?, 0, ?)", [(number, one) for one in asked])
 
     def summed(self, number: int, stage: int, people: Iterable[int]) -> None:
@@ -241,12 +247,18 @@ class Journal:
             self._connection.executemany("INSERT INTO sums VALUES (?, ?, ?)", rows)
 
     def sums(self) -> dict[tuple[int, int], frozenset[int]]:
-        """Return who was asked for a secure sum (stage 0), and who was in one, by round and stage."""
+        """Return who was lately asked for a secure sum (stage 0), and who was in one, by round and stage."""
         found: dict[tuple[int, int], set[int]] = {}
         with FILE.complaints(self.path):
             for number, stage, device in self._connection.execute("SELECT round, stage, device FROM sums"):
                 found.setdefault((number, stage), set()).add(device)
         return {which: frozenset(people) for which, people in found.items()}
+
+    @property
+    def is_summed(self) -> bool:
+        """Whether any secure sum was about to be opened to its end."""
+        with FILE.complaints(self.path):
+            return bool(self._connection.execute("SELECT EXISTS(SELECT 1 FROM sums WHERE stage = 2)").fetchone()[0])
 
     @property
     def tried(self) -> int:

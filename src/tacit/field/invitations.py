@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 from tacit.device import Device
 from tacit.device.membership import Membership
-from tacit.errors import FieldError
+from tacit.errors import ConsentError, FieldError
 
 PREFIX = "tacit1:"
 ENROL = "/v1/tacit/enrol"
@@ -63,7 +63,12 @@ def accept(device: Device, invitation: Invitation) -> Membership:
 
 
 def shown_keys(device: Device, invitation: Invitation) -> tuple[bytes, bytes]:
-    """Return the public keys that a device shows to a coordinator; its own for that line is made and kept first."""
+    """Return the public keys that a device shows to a coordinator; its own for that line is made and kept first.
+
+    A member is refused here: the line to her federation must not be lost to an invitation that she cannot accept.
+    """
+    if device.membership is not None:
+        raise ConsentError("This device is already a member of a federation.", "Leave it first: tacit device leave.")
     line = device.line
     if line.get("address") != invitation.address or "key" not in line:
         private = ec.generate_private_key(ec.SECP384R1())

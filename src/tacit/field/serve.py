@@ -20,6 +20,7 @@ from pydantic import Field
 from tacit.config import MethodChoice
 from tacit.coordinator import Carrier, Coordinator, Journal, RoundRules
 from tacit.coordinator.journal import Round
+from tacit.coordinator.manner import is_settled, needed
 from tacit.data import SOURCES, DataConfig, load
 from tacit.errors import ConfigError, DataError, FieldError
 from tacit.field.certificates import Certificates, given_certificates, own_certificates
@@ -100,8 +101,12 @@ def serve(
     config: ServeConfig,
     on_round: Callable[[Round], None] = lambda happened: None,
     beside: Callable[[Path, Carrier], AbstractContextManager[object]] = lambda journal, carrier: nullcontext(),
+    on_start: Callable[[int], None] = lambda devices: None,
 ) -> None:
-    """Run the rounds that are left, and give out the model; `beside` is open meanwhile."""
+    """Run the rounds that are left, and give out the model.
+
+    `beside` is open meanwhile; `on_start` hears how many devices are waited for, as soon as they can come.
+    """
     from tacit.field.superlink import SuperLink
 
     journal, tls = opened(config), certificates(config)
@@ -109,6 +114,7 @@ def serve(
     meter = None
     try:
         meter = None if config.metrics is None else Meter(journal.path, link, *host_port(config.metrics))
+        on_start(needed(config.rounds, is_settled(config.rounds, journal)))
         with beside(journal.path, link):
             Coordinator(journal, config.rounds, link).run(on_round)
     finally:

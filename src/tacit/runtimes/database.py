@@ -57,10 +57,9 @@ class Kind:
 
     def upgrade(self, connection: sqlite3.Connection) -> None:
         """Bring a file to the newest version."""
-        version = _version(connection)
-        if version < self.version:
+        if _version(connection) < self.version:
             connection.execute("BEGIN IMMEDIATE")
-            self._migrate(connection, version)
+            self._migrate(connection, _version(connection))  # another program may have done it meanwhile
             connection.execute("COMMIT")
 
     def _migrate(self, connection: sqlite3.Connection, version: int) -> None:

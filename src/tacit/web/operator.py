@@ -21,6 +21,7 @@ from starlette.routing import Route
 from tacit.coordinator import Journal, RoundRules
 from tacit.coordinator.course import Course, Quality
 from tacit.coordinator.journal import Round, Version
+from tacit.coordinator.manner import fewest, is_settled, needed
 from tacit.device.measuring import SHOWN
 from tacit.privacy.secure.two_stage import Care
 from tacit.runtimes.federation import Federation
@@ -59,6 +60,7 @@ class Standing:
     courses: Mapping[int, Course] = field(default_factory=dict)  # of the last rounds
     versions: Sequence[Version] = ()
     quality: Quality = NOBODYS  # over the last rounds that have one
+    settled: bool = False  # from now on under masks only
 
     @classmethod
     def of(cls, journal: Journal, rules: RoundRules, present: int) -> Standing:
@@ -68,7 +70,8 @@ class Standing:
         rounds, items = journal.rounds(), journal.catalog.n_items
         courses = journal.courses(rounds[-DRAWN:][0].number if rounds else 0)
         counts = enrolled, sum(revoked), present
-        return cls(journal.federation, items, rules, rounds, *counts, courses, quality=journal.quality(LATELY))
+        quality, settled = journal.quality(LATELY), is_settled(rules, journal)
+        return cls(journal.federation, items, rules, rounds, *counts, courses, quality=quality, settled=settled)
 
     @property
     def state(self) -> str:
@@ -94,10 +97,12 @@ class Standing:
     def alerts(self) -> list[Alert]:
         """Return what needs attention."""
         found, last = [], self.rounds[-LATELY:]
-        needed = max(self.rules.quorum, self.rules.minimum)
-        if self.present < needed:
-            waiting = f"{self.present} of {needed} devices are here; the next round waits for more."
-            found.append(Alert(waiting, "Enrol more (tacit enroll), or lower rounds.quorum."))
+        least = needed(self.rules, self.settled)
+        if self.present < least:
+            waiting = f"{self.present} of {least} devices are here; the next round waits for more."
+            by_rules = least == max(self.rules.quorum, self.rules.minimum)
+            todo = ", or lower rounds.quorum." if by_rules else ": a sum under masks takes so many."
+            found.append(Alert(waiting, "Enrol more (tacit enroll)" + todo))
         asked = sum(happened.asked for happened in last) or 1
         lost, refused = (sum(getattr(happened, name) for happened in last) / asked for name in ("lost", "refused"))
         if lost > MANY_LOST:
@@ -116,8 +121,7 @@ class Standing:
         passed = sum(happened.state == "rested" for happened in last)
         if passed > len(last) * MANY_RESTED:
             told = f"In {passed} of the last {len(last)} rounds nobody was asked: {reason(last[-1]) or 'devices rest'}."
-            usual = "Ask a sixth of your devices per round (rounds.clients_per_round), and every round has rested ones."
-            found.append(Alert(told, usual))
+            found.append(Alert(told, self._shifts()))
         if last and last[-1].state == "abandoned":
             why = reason(last[-1]) or f"fewer than {self.rules.minimum} answers"
             told = f"Round {last[-1].number} was abandoned: {why}."
@@ -129,6 +133,15 @@ class Standing:
             told = f"Only {self.quality.hits} of {self.quality.people} people found their newest item in their list."
             found.append(Alert(told, "That is worse than lists drawn by lot: look at the method's options."))
         return found
+
+    def _shifts(self) -> str:
+        """Say how many to ask in a round, so that others are rested in the next."""
+        least, shifts = fewest(self.rules), self.rules.guards.cool_down + 1
+        size = max(least, self.enrolled // shifts)
+        todo = f"Ask {size} of your devices per round (rounds.clients_per_round={size})"
+        if size * shifts <= self.enrolled:
+            return f"{todo}, and every round has rested ones."
+        return f"{todo}; from {least * shifts} devices on every round has rested ones, with fewer some pass."
 
     def terms(self) -> list[tuple[str, str]]:
         """Return the settings in force that privacy depends on, in words."""

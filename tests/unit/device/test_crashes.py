@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from patience import was_killed
 from small_field import PASSPHRASE, founded, made, noon, request
 
 from tacit.device import Device
@@ -56,23 +57,20 @@ def die() -> None:
 
 def in_a_child(path: Path, recorder: Recorder, deadly: int) -> bool:
     """Take part in another process that dies at its statement number `deadly`; say whether it died."""
-    child = os.fork()
-    if child == 0:
-        try:
-            seen = 0
+    seen = 0
 
-            def count(statement: str) -> None:
-                nonlocal seen
-                seen += 1
-                if seen == deadly:
-                    die()
+    def count(statement: str) -> None:
+        nonlocal seen
+        seen += 1
+        if seen == deadly:
+            die()
 
-            device = Device.open(path, PASSPHRASE, noon)
-            device._store.connection.set_trace_callback(count)
-            take_part(device, recorder)
-        finally:
-            os._exit(0)
-    return os.WIFSIGNALED(os.waitpid(child, 0)[1])
+    def work() -> None:
+        device = Device.open(path, PASSPHRASE, noon)
+        device._store.connection.set_trace_callback(count)
+        take_part(device, recorder)
+
+    return was_killed(work)
 
 
 def check(path: Path, recorder: Recorder) -> None:

@@ -26,7 +26,7 @@ import httpx
 from tacit.cli.field import _in_words as told_of
 from tacit.field.certificates import given_certificates, own_certificates
 from tacit.field.invitations import Invitation, accept
-from tacit.field.serve import JsonLines, ServeConfig, certificates, exposition, host_port, invitation, opened
+from tacit.field.serve import JsonLines, ServeConfig, certificates, exposition, host_port, invitation, opened, serve
 from tacit.field.superlink import SuperLink
 from tacit.field.supernode import SuperNode, _in_words
 
@@ -77,6 +77,25 @@ def test_every_wrong_configuration_is_named(config: ServeConfig, tmp_path: Path)
         read(ServeConfig, path, both)
 
 
+def test_how_many_devices_are_waited_for_is_what_rounds_wait_for(config: ServeConfig, tmp_path: Path) -> None:
+    quick = ["listen=127.0.0.1:0", "rounds.patience=0.1"]
+    heard: list[int] = []
+    opened(config).close()
+
+    def tried(*settings: str) -> None:
+        given = read(ServeConfig, tmp_path / "field.yaml", [*quick, *settings])
+        with pytest.raises(FieldError, match=r"Only 0 of \d+ devices"):
+            serve(given, on_start=heard.append)
+
+    tried("rounds.quorum=3")
+    tried("rounds.secure={n_min: 7}", "rounds.minimum=2")
+    journal = opened(config)
+    journal.summed(0, 2, [1, 2])
+    journal.close()
+    tried("rounds.quorum=3")
+    assert heard == [3, 7, 13]
+
+
 def _tried(config: ServeConfig) -> None:
     certificates(config)
     opened(config)
@@ -103,7 +122,7 @@ def test_a_device_says_that_the_certificate_has_expired(tmp_path: Path) -> None:
     journal = Journal.create(tmp_path / "journal.db", founded(), CATALOG)
     old = own_certificates(tmp_path / "tls", "127.0.0.1", datetime.now(UTC) - timedelta(days=400))
     link = SuperLink(journal, "127.0.0.1", 0, old.certificate, old.key)
-    line = Invitation(f"127.0.0.1:{link.port}", journal.invite(int(time.time()) + 60), old.roots)
+    line = Invitation(f"127.0.0.1:{link.port}", journal.invite(int(time.time()) + 3600), old.roots)
     try:
         with Device.create(tmp_path / "device.db", PASSPHRASE, cost=CHEAP) as device:
             with pytest.raises(FieldError, match="expired"):
@@ -130,6 +149,7 @@ def test_a_round_is_told_in_words() -> None:
         (Round(1, "finished", *counts, why="w"), "Round 1: finished, 12 of 13 answered; each answer was readable: w."),
         (Round(2, "finished", *counts, 0, 1, "w"), "Round 2: finished, 12 of 13 answered; under masks: w."),
         (Round(3, "rested", 0, 0, 0, 0, 0, 0, 0.0, why="w"), "Round 3: rested, nobody was asked: w."),
+        (Round(4, "abandoned", 9, 0, 0, 0, 0, 0, 0.0, 9, 1, "w"), "Round 4: abandoned, 9 were asked; under masks: w."),
     ):
         assert told_of(happened) == said
 

@@ -9,12 +9,18 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from patience import LONG, ended, until
 from small_field import CATALOG, CHEAP, PASSPHRASE, founded, request
+from visits import Visitor
 
 from tacit.cli import main
 from tacit.coordinator import Coordinator, Journal, RoundRules
 from tacit.device import Device, Sharing
 from tacit.device.history import Entry
+from tacit.errors import ConsentError
+from tacit.web.own import person_page
+from tacit.web.person import Person
+from tacit.web.server import serving
 
 pytest.importorskip("flwr", reason="the field needs Flower")
 from tacit.cli.device_run import Teller
@@ -47,7 +53,7 @@ class Place:
 
         def work() -> None:
             journal = Journal.open(self.journal.path)
-            Coordinator(journal, RoundRules(rounds=rounds, patience=120), self.link).run()
+            Coordinator(journal, RoundRules(rounds=rounds, patience=LONG, deadline=LONG), self.link).run()
             journal.close()
 
         thread = threading.Thread(target=work, daemon=True)
@@ -76,7 +82,7 @@ def run(capsys: pytest.CaptureFixture[str], *words: str) -> str:
 def test_she_hears_what_left_and_it_ends_with_the_rounds(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
     thread = place.rounds(2)
     printed = run(capsys)
-    thread.join(60)
+    ended(thread)
     lines = printed.splitlines()
     assert lines[0].startswith("Taking part in the small field (127.0.0.1:")
     assert lines[1] == "Connected; waiting to be asked."
@@ -89,7 +95,7 @@ def test_she_hears_what_left_and_it_ends_with_the_rounds(place: Place, capsys: p
     assert lines[5].startswith("You took part in 2 rounds")
     thread = place.rounds(3)
     assert json.loads(run(capsys, "--json")) == {"answered": 1, "models": 1, "ended": "done"}
-    thread.join(60)
+    ended(thread)
 
 
 def test_it_does_not_begin_while_she_is_paused_or_after_she_left(
@@ -132,15 +138,27 @@ def test_what_she_forbids_is_told_with_what_to_do(place: Place, capsys: pytest.C
         device.share(Sharing(masked_only=True))
 
     def ask() -> None:
-        while not place.link.present():
-            time.sleep(0.05)
-        place.link.tell({1: request(founded(), 0)}, 120)
-        place.link.tell({1: request(founded(), 1, learn=False)}, 120)
+        until(lambda: bool(place.link.present()), "the device is there")
+        place.link.tell({1: request(founded(), 0)}, LONG)
+        place.link.tell({1: request(founded(), 1, learn=False)}, LONG)
 
     thread = threading.Thread(target=ask, daemon=True)
     thread.start()
     printed = run(capsys)
-    thread.join(60)
+    ended(thread)
     assert "nothing was sent: This device sends nothing but under masks, and is asked in the clear." in printed
     assert "tacit device share --also-readable" in printed
     assert "You took part in 0 rounds" in printed
+
+
+def test_another_invitation_does_not_take_a_members_line_away(place: Place) -> None:
+    other = Invitation("127.0.0.1:9", "a word", "")
+    with place.opened() as device:
+        before = device.line
+        with pytest.raises(ConsentError, match="already a member"):
+            accept(device, other)
+        assert device.line == before
+        with serving(person_page(Person(device))) as door:
+            answer = Visitor(door).post("/mine/join", {"line": other.line()})
+        assert "already a member" in answer.text
+        assert device.line == before

@@ -179,6 +179,7 @@ def test_the_page_changes_when_a_round_is_over(tmp_path: Path) -> None:
     [
         (RULES, 2, "2 of 3 devices are here"),
         (RULES, 5, "did not answer"),
+        (RoundRules(secure=Care(n_min=7)), 6, "6 of 7 devices are here"),
         (RoundRules(minimum=1), 5, "single device's answer"),
     ],
 )
@@ -187,6 +188,23 @@ def test_alerts_say_what_to_do(rules: RoundRules, present: int, said: str) -> No
     told = [alert for alert in standing.alerts() if said in alert.what]
     assert told
     assert all(alert.todo.endswith(".") for alert in standing.alerts())
+
+
+def test_after_a_sum_it_waits_for_those_whom_a_sum_takes() -> None:
+    standing = Standing(founded(), 16, RULES, HAPPENED, 20, 0, 12, settled=True)
+    (told,) = (alert for alert in standing.alerts() if "12 of 13 devices are here" in alert.what)
+    assert "under masks" in told.todo
+
+
+@pytest.mark.parametrize(
+    ("devices", "said"),
+    [(600, "Ask 100 of your devices"), (78, "Ask 13 of"), (40, "Ask 13 of"), (40, "from 78 devices on every round")],
+)
+def test_what_it_says_of_rest_leads_to_no_sum_that_is_too_small(devices: int, said: str) -> None:
+    rested = [Round(number, "rested", 0, 0, 0, 0, 0, 0, 0.0) for number in range(4)]
+    standing = Standing(founded(), 16, RULES, rested, devices, 0, devices, settled=True)
+    (told,) = (alert for alert in standing.alerts() if "nobody was asked" in alert.what)
+    assert said in told.todo
 
 
 def test_a_secure_sum_is_said() -> None:
