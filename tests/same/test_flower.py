@@ -284,7 +284,7 @@ def test_wrong_invitations_keys_and_bytes_are_refused_by_name(field: Field, tmp_
         ("/v1/control/start-run", b"", 404),
         ("/docs", b"", 404),
     ):
-        kind = {"Content-Type": "application/protobuf" if "fleet" in path else "application/json"}
+        kind = {"Content-Type": "application/json" if "tacit" in path else "application/protobuf"}
         asked = urllib.request.Request(f"https://127.0.0.1:{field.link.port}{path}", body, kind, method="POST")
         with pytest.raises(urllib.error.HTTPError) as refused:
             urllib.request.urlopen(asked, context=context, timeout=LONG)
