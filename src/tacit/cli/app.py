@@ -258,6 +258,7 @@ def _show(compared: Compared) -> None:
 def main(arguments: list[str] | None = None) -> None:
     """Run a command; every error becomes one message and an exit number."""
     global screen
+    import tacit.cli.device_history
     import tacit.cli.device_run
     import tacit.cli.field
     import tacit.cli.pages

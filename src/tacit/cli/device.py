@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import sys
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -21,9 +20,7 @@ if TYPE_CHECKING:
 device_app = typer.Typer(
     invoke_without_command=True, help="Your own device: your history, what you share, what has left."
 )
-history_app = typer.Typer(no_args_is_help=True, help="What you did. It never leaves this device.")
 app.add_typer(device_app, name="device")
-device_app.add_typer(history_app, name="history")
 
 Keyring = Annotated[bool, typer.Option("--keyring", help="Let this machine's keyring hold the key.")]
 PASSPHRASE = "TACIT_PASSPHRASE"
@@ -131,63 +128,6 @@ def init(keyring: Keyring = False, as_json: Json = False) -> None:
         shell.screen.say("Its key is in this machine's keyring: it opens for you here, and nowhere else.")
 
 
-@history_app.command("add", epilog='Example: tacit device history add "Café Luna" 17')
-def history_add(
-    items: Annotated[list[str], typer.Argument(help="Ids or titles.")],
-    when: Annotated[datetime | None, typer.Option(help="When it was (UTC); otherwise now.")] = None,
-    as_json: Json = False,
-) -> None:
-    """Add things you did."""
-    from tacit.device.history import Entry
-
-    moment = int((when or datetime.now(UTC)).replace(tzinfo=UTC).timestamp())
-    with opened() as device:
-        new = device.history.add([Entry(item, moment) for item in items], device.catalog)
-        total = len(device.history)
-    shell.screen.document({"added": new, "history": total})
-    shell.screen.say(f"Added {new}; your history has {total} items.")
-
-
-@history_app.command("remove", epilog='Example: tacit device history remove "Café Luna"')
-def history_remove(item: Annotated[str, typer.Argument(help="An id or a title.")], as_json: Json = False) -> None:
-    """Take something away. What was sent about it before stays sent."""
-    with opened() as device:
-        removed = device.history.remove(item, device.catalog)
-        total = len(device.history)
-    shell.screen.document({"removed": removed, "history": total})
-    shell.screen.say(f"Removed; your history has {total} items.")
-
-
-@history_app.command("import", epilog="Example: tacit device history import watched.csv")
-def history_import(
-    file: Annotated[Path, typer.Argument(help="A table, a Letterboxd export or Google Takeout.")], as_json: Json = False
-) -> None:
-    """Add what a table says, and tell what was not understood."""
-    with opened() as device:
-        done = device.history.import_file(file, device.catalog)
-    missed = [{"line": line, "text": text, "why": why} for line, text, why in done.not_understood]
-    shell.screen.document({"added": done.added, "known_already": done.known_already, "not_understood": missed})
-    shell.screen.say(f"Added {done.added}; {done.known_already} were known already.")
-    rows = [[str(line), text, why] for line, text, why in done.not_understood[:50]]
-    if rows:
-        shell.screen.table(f"{len(missed)} rows were not understood", ["line", "what stands there", "why"], rows)
-
-
-@history_app.command("list", epilog="Example: tacit device history list")
-def history_list(as_json: Json = False) -> None:
-    """Show what you did, as this device knows it."""
-    with opened() as device:
-        entries, member = device.history.list(), device.membership
-    titles = {} if member is None else {member.catalog.item_ids[i]: i for i in range(member.catalog.n_items)}
-    rows = []
-    for entry in entries:
-        known = member is not None and entry.item in titles
-        title = member.catalog.title(titles[entry.item]) if known and member is not None else "not in the catalogue"
-        rows.append((entry.item, title, "" if entry.when is None else _day(entry.when)))
-    shell.screen.document({"history": [{"item": item, "title": title, "when": when} for item, title, when in rows]})
-    shell.screen.table("", ["item", "title", "when"], [[str(cell) for cell in row] for row in rows])
-
-
 @device_app.command(epilog='Example: tacit device share --pi 0.3 --never Bakery --never "Café Luna"')
 def share(
     pi: Annotated[float | None, typer.Option(min=0, max=1, help="How often a row about what you did leaves.")] = None,
@@ -230,7 +170,10 @@ def share(
     with opened() as device:
         settled = device.change(decide)
     shell.screen.document(settled.model_dump(mode="json"))
-    shell.screen.say(f"pi = {settled.pi:g}: a row about something you did leaves {settled.pi:.0%} of the time.")
+    shell.screen.say(
+        f"pi = {settled.pi:g}: a row about something you did leaves {settled.pi:.0%} of the time. A round draws"
+        " many: of a short history nearly everything leaves within a few rounds. --never keeps things back for good."
+    )
     named = [f"'{name}'" for name in (*settled.never_items, *settled.never_categories)]
     shell.screen.say(f"Never: {', '.join(named) or 'nothing named'}")
     masks = "only under masks" if settled.masked_only else "under masks, or readable where the federation has none"
@@ -388,7 +331,3 @@ def erase(yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = Fals
         device.erase()
     shell.screen.document({"erased": str(_path())})
     shell.screen.say("Erased. What was sent before stays in the shared model; exported copies are still copies.")
-
-
-def _day(seconds: int) -> str:
-    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M")

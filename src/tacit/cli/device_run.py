@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import signal
 import threading
 from collections.abc import Iterator
@@ -41,6 +42,8 @@ def run_device(
 
     if shell.screen.as_json:
         log_to_stderr()
+    else:  # what happens is told in sentences
+        logging.getLogger("tacit").addHandler(logging.NullHandler())
     stop = threading.Event()
     with opened() as device, _stopped_by_signals(stop):
         teller, node = Teller(device), SuperNode(device, poll)
@@ -107,7 +110,8 @@ def _in_words(entry: Release) -> str:
         return f"Round {entry.round}: the line broke while {entry.bytes:,} bytes were on their way; they may have left."
     if entry.masked:
         return f"Round {entry.round}: {entry.bytes:,} bytes left under masks; only the sum of many can be read."
-    rows = f"{len(entry.positives)} rows about what you did and {len(entry.negatives)} about other things"
+    things = f"{len(set(entry.positives))} of the things you did"
+    rows = f"{len(entry.positives)} rows about {things} and {len(entry.negatives)} about other things"
     return f"Round {entry.round}: {rows} left, {entry.bytes:,} bytes, and the coordinator can read them."
 
 

@@ -30,7 +30,8 @@ def needs_flower() -> None:
     """Refuse what cannot be done without Flower."""
     if find_spec("flwr") is None:
         raise FieldError(
-            "The field needs Flower, which is not installed.", "Where Tacit's source lies, run: pip install '.[field]'."
+            "The field needs Flower, which is not installed.",
+            "Where Tacit's source lies, run: pip install -e '.[field]'.",
         )
 
 
@@ -52,8 +53,13 @@ def serve(
     config = read(ServeConfig, file, settings)
     rounds: list[Round] = []
 
-    def started(devices: int) -> None:
-        shell.screen.say(f"'{config.name}' at {config.listen}: rounds begin when {devices} devices are there.")
+    def started(devices: int, done: int) -> None:
+        where = f"'{config.name}' at {config.listen}"
+        if done >= config.rounds.rounds:
+            shell.screen.say(f"{where}: all {done} rounds are done. To learn more, or to reach devices that missed the")
+            shell.screen.say("last model, raise rounds.rounds: whoever takes part in a further round has it.")
+        else:
+            shell.screen.say(f"{where}: rounds begin when {devices} devices are there.")
 
     def told(happened: Round) -> None:
         rounds.append(happened)
@@ -68,7 +74,7 @@ def serve(
     masked = sum(happened.masked and happened.state == "finished" for happened in rounds)
     shell.screen.say(
         f"{states.count('finished')} rounds finished, {masked} of them under masks; {states.count('abandoned')} "
-        f"abandoned, {states.count('rested')} rested. Devices have the model."
+        f"abandoned, {states.count('rested')} rested. Devices that were there have the model."
     )
 
 

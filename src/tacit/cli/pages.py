@@ -70,7 +70,7 @@ def need_page() -> None:
         import uvicorn  # noqa: F401
     except ImportError as error:
         raise ConfigError(
-            f"The pages need the package '{error.name}'.", "Where Tacit's source lies, run: pip install '.[page]'"
+            f"The pages need the package '{error.name}'.", "Where Tacit's source lies, run: pip install -e '.[page]'"
         ) from None
 
 

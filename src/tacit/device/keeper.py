@@ -59,7 +59,7 @@ def _complaints(instead: str = INSTEAD) -> Iterator[Any]:
     except ImportError:
         raise DeviceError(
             "The keyring needs a package that is not installed.",
-            f"Where Tacit's source lies, run: pip install '.[field]'. {instead}",
+            f"Where Tacit's source lies, run: pip install -e '.[field]'. {instead}",
         ) from None
     try:
         yield keyring

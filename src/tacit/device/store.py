@@ -58,10 +58,13 @@ class Store:
             os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
         except FileExistsError:
             raise DeviceError(
-                f"There is a device already: '{path}'.", "Use it, erase it first, or choose another --file."
+                f"There is a device already: '{path}'.",
+                "Use it, erase it first, or choose another: tacit device --file OTHER init.",
             ) from None
         except OSError as error:
-            raise DeviceError(f"'{path}' cannot be written: {error.strerror}.", "Choose another --file.") from None
+            raise DeviceError(
+                f"'{path}' cannot be written: {error.strerror}.", "Choose another: tacit device --file OTHER init."
+            ) from None
         try:
             with FILE.complaints(path):
                 connection = FILE.make(path)

@@ -101,11 +101,12 @@ def serve(
     config: ServeConfig,
     on_round: Callable[[Round], None] = lambda happened: None,
     beside: Callable[[Path, Carrier], AbstractContextManager[object]] = lambda journal, carrier: nullcontext(),
-    on_start: Callable[[int], None] = lambda devices: None,
+    on_start: Callable[[int, int], None] = lambda devices, done: None,
 ) -> None:
     """Run the rounds that are left, and give out the model.
 
-    `beside` is open meanwhile; `on_start` hears how many devices are waited for, as soon as they can come.
+    `beside` is open meanwhile; `on_start` hears how many devices are waited for and how many rounds are done,
+    as soon as they can come.
     """
     from tacit.field.superlink import SuperLink
 
@@ -114,7 +115,7 @@ def serve(
     meter = None
     try:
         meter = None if config.metrics is None else Meter(journal.path, link, *host_port(config.metrics))
-        on_start(needed(config.rounds, is_settled(config.rounds, journal)))
+        on_start(needed(config.rounds, is_settled(config.rounds, journal)), journal.next_round)
         with beside(journal.path, link):
             Coordinator(journal, config.rounds, link).run(on_round)
     finally:

@@ -151,7 +151,7 @@ class Bfv:
         except ImportError:
             raise SecureSumError(
                 "BFV needs the library tenseal, which is not installed.",
-                "Where Tacit's source lies, run: pip install '.[he]'.",
+                "Where Tacit's source lies, run: pip install -e '.[he]'.",
             ) from None
         self._library: Any = tenseal
         self._keys = tenseal.context(tenseal.SCHEME_TYPE.BFV, poly_modulus_degree=BFV_DEGREE, plain_modulus=BFV_MODULUS)

@@ -21,7 +21,7 @@ def torch() -> Any:
     except ImportError:
         raise ConfigError(
             "The pictures of chapter 5 are classified with torch, which is not installed.",
-            f"Add the extra: pip install '.[pictures]' where Tacit's source lies (or {TORCH}).",
+            f"Add the extra: pip install -e '.[pictures]' where Tacit's source lies (or {TORCH}).",
         ) from None
 
 

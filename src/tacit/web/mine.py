@@ -152,7 +152,8 @@ def routes(person: Person) -> list[Route]:
 def _invitation(line: str) -> Invitation:
     if find_spec("flwr") is None:
         raise FieldError(
-            "The field needs Flower, which is not installed.", "Where Tacit's source lies, run: pip install '.[field]'."
+            "The field needs Flower, which is not installed.",
+            "Where Tacit's source lies, run: pip install -e '.[field]'.",
         )
     from tacit.field.invitations import Invitation
 

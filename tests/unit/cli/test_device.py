@@ -11,6 +11,7 @@ from small_field import CATALOG, PASSPHRASE, founded, request
 
 from tacit.cli import main
 from tacit.device import Cost, Device
+from tacit.errors import DataError
 from tacit.runtimes.wire import write_welcome
 
 
@@ -133,3 +134,18 @@ def test_errors_help(here: Path, capsys: pytest.CaptureFixture[str], monkeypatch
     assert said(capsys, *file, "passphrase", "--new-file", str(here / "new")) == {"changed": True}
     assert said(capsys, *file, "ledger")["error"]["message"] == "The passphrase is wrong."
     assert said(capsys, "--passphrase-file", str(here / "new"), "ledger") == {"ledger": []}
+
+
+def test_a_history_that_was_not_understood_or_known_is_told(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    said(capsys, "init")
+    said(capsys, "join", str(here / "small.tacit"))
+    (here / "odd.csv").write_text("title\nNowhere Inn\n")
+    code, told = shown(capsys, "history", "import", str(here / "odd.csv"))
+    assert code == DataError.exit_code
+    assert "1 row was not understood" in told
+    assert "'item' or 'title'" in told
+    shown(capsys, "history", "add", "Hill Hotel", "--when", "2026-01-02")
+    code, told = shown(capsys, "history", "add", "Hill Hotel", "--when", "2026-01-03")
+    assert code == 0
+    assert "Added 0" in told
+    assert "now of 2026-01-03" in told

@@ -85,7 +85,7 @@ def test_how_many_devices_are_waited_for_is_what_rounds_wait_for(config: ServeCo
     def tried(*settings: str) -> None:
         given = read(ServeConfig, tmp_path / "field.yaml", [*quick, *settings])
         with pytest.raises(FieldError, match=r"Only 0 of \d+ devices"):
-            serve(given, on_start=heard.append)
+            serve(given, on_start=lambda devices, done: heard.append(devices))
 
     tried("rounds.quorum=3")
     tried("rounds.secure={n_min: 7}", "rounds.minimum=2")

@@ -89,7 +89,9 @@ def test_she_hears_what_left_and_it_ends_with_the_rounds(place: Place, capsys: p
     with place.opened() as device:
         entries = device.ledger.list()
     for entry, line in zip(entries, lines[2:4], strict=True):
-        assert line.startswith(f"Round {entry.round}: {len(entry.positives)} rows about what you did and ")
+        things = len(set(entry.positives))
+        told = f"Round {entry.round}: {len(entry.positives)} rows about {things} of the things you did and "
+        assert line.startswith(told)
         assert line.endswith(f"{entry.bytes:,} bytes, and the coordinator can read them.")
     assert lines[4].startswith("The federation has finished its rounds")
     assert lines[5].startswith("You took part in 2 rounds")

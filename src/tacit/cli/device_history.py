@@ -1,0 +1,86 @@
+"""`tacit device history ...`: what a person did, as her device knows it."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from tacit.cli import app as shell
+from tacit.cli.app import Json
+from tacit.cli.device import device_app, opened
+from tacit.errors import DataError
+
+history_app = typer.Typer(no_args_is_help=True, help="What you did. It never leaves this device.")
+device_app.add_typer(history_app, name="history")
+
+
+@history_app.command("add", epilog='Example: tacit device history add "Café Luna" 17')
+def history_add(
+    items: Annotated[list[str], typer.Argument(help="Ids or titles.")],
+    when: Annotated[datetime | None, typer.Option(help="When it was (UTC); otherwise now.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Add things you did."""
+    from tacit.device.history import Entry
+
+    moment = int((when or datetime.now(UTC)).replace(tzinfo=UTC).timestamp())
+    with opened() as device:
+        new = device.history.add([Entry(item, moment) for item in items], device.catalog)
+        total = len(device.history)
+    shell.screen.document({"added": new, "history": total})
+    shell.screen.say(f"Added {new}; your history has {total} items.")
+    if new < len(set(items)):
+        shell.screen.say(f"What was there already is now of {_day(moment)} UTC.")
+
+
+@history_app.command("remove", epilog='Example: tacit device history remove "Café Luna"')
+def history_remove(item: Annotated[str, typer.Argument(help="An id or a title.")], as_json: Json = False) -> None:
+    """Take something away. What was sent about it before stays sent."""
+    with opened() as device:
+        removed = device.history.remove(item, device.catalog)
+        total = len(device.history)
+    shell.screen.document({"removed": removed, "history": total})
+    shell.screen.say(f"Removed; your history has {total} items.")
+
+
+@history_app.command("import", epilog="Example: tacit device history import watched.csv")
+def history_import(
+    file: Annotated[Path, typer.Argument(help="A table, a Letterboxd export or Google Takeout.")], as_json: Json = False
+) -> None:
+    """Add what a table says, and tell what was not understood."""
+    with opened() as device:
+        done = device.history.import_file(file, device.catalog)
+    missed = [{"line": line, "text": text, "why": why} for line, text, why in done.not_understood]
+    shell.screen.document({"added": done.added, "known_already": done.known_already, "not_understood": missed})
+    shell.screen.say(f"Added {done.added}; {done.known_already} were known already.")
+    rows = [[str(line), text, why] for line, text, why in done.not_understood[:50]]
+    if rows:
+        told = f"{len(missed)} row{'s were' if len(missed) > 1 else ' was'} not understood"
+        shell.screen.table(told, ["line", "what stands there", "why"], rows)
+    if missed and not done.added and not done.known_already:
+        shell.screen.say(
+            "Nothing was understood. A table wants a column 'item' or 'title'; a title with a comma stands in quotes."
+        )
+        raise typer.Exit(DataError.exit_code)
+
+
+@history_app.command("list", epilog="Example: tacit device history list")
+def history_list(as_json: Json = False) -> None:
+    """Show what you did, as this device knows it."""
+    with opened() as device:
+        entries, member = device.history.list(), device.membership
+    titles = {} if member is None else {member.catalog.item_ids[i]: i for i in range(member.catalog.n_items)}
+    rows = []
+    for entry in entries:
+        known = member is not None and entry.item in titles
+        title = member.catalog.title(titles[entry.item]) if known and member is not None else "not in the catalogue"
+        rows.append((entry.item, title, "" if entry.when is None else _day(entry.when)))
+    shell.screen.document({"history": [{"item": item, "title": title, "when": when} for item, title, when in rows]})
+    shell.screen.table("", ["item", "title", "when"], [[str(cell) for cell in row] for row in rows])
+
+
+def _day(seconds: int) -> str:
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M")
