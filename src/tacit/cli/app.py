@@ -75,7 +75,9 @@ def demo(
     screen.say("A town of 1,000 people and 800 places, generated from a seed. Who recommends the next place best?\n")
     best = _compare(DEMO, [], out, None).best.runs[0].folder
     called = "tacit" if shutil.which("tacit") else os.path.relpath(sys.argv[0])
-    screen.say("\nNext: open the report in a browser, then try")
+    screen.say(
+        "\nNext: open the report in a browser, then try (a run also learns from the validation part set aside above)"
+    )
     for line in ("data list", "run --method ease --data town", f"recommend {best} --user 7"):
         screen.say(f"  {called} {line}")
 
