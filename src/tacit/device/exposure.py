@@ -27,8 +27,11 @@ class Exposed:
     masked: int  # messages inside a secure sum
 
 
-def exposed(device: Device, upcoming: Upcoming | None = None) -> Exposed:
-    """Measure what has left, and with `upcoming` what would have left after one message more."""
+def exposed(device: Device, upcoming: Upcoming | None = None, before: Exposed | None = None) -> Exposed:
+    """Measure what has left, and with `upcoming` what would have left after one message more.
+
+    Guessing what is popular needs no messages: with what was measured `before`, it is not done again.
+    """
     member = device.membership
     assert member is not None, "only a member has anything to send"
     catalog, model = member.catalog, member.model()
@@ -48,7 +51,7 @@ def exposed(device: Device, upcoming: Upcoming | None = None) -> Exposed:
     sure = np.flatnonzero(belief >= np.log(SURE / (1 - SURE)))
     return Exposed(
         measured(history, popularity, proof),
-        measured(history, popularity, np.zeros(catalog.n_items)),
+        measured(history, popularity, np.zeros(catalog.n_items)) if before is None else before.guessing,
         [catalog.item_ids[int(item)] for item in np.intersect1d(sure, history)],
         len(rows),
         sum(release.masked for release in left),

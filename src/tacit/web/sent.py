@@ -10,7 +10,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from tacit.device.exposure import MAY_HAVE_LEFT, exposed
+from tacit.device.exposure import MAY_HAVE_LEFT, Exposed, exposed
 from tacit.device.ledger import Release, Upcoming
 from tacit.types import Label
 from tacit.web.person import Leaf, Person, Shelf
@@ -64,6 +64,19 @@ class Sums:
         )
 
 
+def measured(person: Person) -> tuple[Upcoming | None, dict[str, Exposed]]:
+    """Return what would leave next, and what a reader can tell now and after it; measured anew after a change only."""
+    if person.shelf is None:
+        return None, {}
+    upcoming: Upcoming | None = person.kept("upcoming", person.device.upcoming)
+    if not person.history:
+        return upcoming, {}
+    now = person.kept("exposed", lambda: exposed(person.device))
+    if upcoming is None:
+        return None, {"now": now}
+    return upcoming, {"now": now, "next": person.kept("exposed next", lambda: exposed(person.device, upcoming, now))}
+
+
 def routes(person: Person) -> list[Route]:
     """Return the page of what has left."""
 
@@ -71,14 +84,7 @@ def routes(person: Person) -> list[Route]:
         shelf = person.shelf
         releases = person.kept("ledger", lambda: person.device.ledger.list()[::-1])
         leaf = Leaf.of(releases, request.query_params.get("page", "1"), PAGE)
-        upcoming: Upcoming | None = None
-        if shelf is not None:
-            upcoming = person.kept("upcoming", person.device.upcoming)
-        measures = {}
-        if shelf is not None and person.history:
-            measures["now"] = person.kept("exposed", lambda: exposed(person.device))
-            if upcoming is not None:
-                measures["next"] = person.kept("exposed next", lambda: exposed(person.device, upcoming))
+        upcoming, measures = measured(person)
         return person.shown(
             "sent.html",
             "sent",
