@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import shutil
-import signal
 from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
 from patience import was_killed
-from same_field import PASSPHRASE, device_of, founded, journal_of, town
+from same_field import PASSPHRASE, device_of, dying_at, founded, journal_of, town
 
 from tacit.coordinator import Coordinator, Journal, RoundRules
 from tacit.device import Device
@@ -26,15 +24,7 @@ def run(folder: Path, deadly: int = 0) -> dict[str, Array]:
     """Run the rounds that are left; die at the journal's statement number `deadly`."""
     journal = Journal.open(folder / "journal.db")
     devices = {person + 1: Device.open(folder / f"{person}.db", PASSPHRASE) for person in range(PEOPLE)}
-    seen = 0
-
-    def count(statement: str) -> None:
-        nonlocal seen
-        seen += 1
-        if seen == deadly:
-            os.kill(os.getpid(), signal.SIGKILL)
-
-    journal._connection.set_trace_callback(count)
+    journal._connection.set_trace_callback(dying_at(deadly))
     coordinator = Coordinator(journal, RoundRules(rounds=ROUNDS), Loopback(devices))
     coordinator.run()
     journal.close()

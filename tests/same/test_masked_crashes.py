@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-import os
 import shutil
-import signal
 from collections.abc import Generator, Mapping
 from pathlib import Path
 
 import pytest
 from patience import was_killed
-from same_field import PASSPHRASE
+from same_field import PASSPHRASE, dying_at
 from test_loopback import Field
 from test_masked import CARE, KNOWN, masked
 
@@ -40,17 +38,10 @@ class Recording(Loopback):
 
 def told(path: Path, turn: bytes, sent: Path, deadly: int) -> bool:
     """Take a turn in another process that dies at its statement number `deadly`; say whether it died."""
-    seen = 0
-
-    def count(statement: str) -> None:
-        nonlocal seen
-        seen += 1
-        if seen == deadly:
-            os.kill(os.getpid(), signal.SIGKILL)
 
     def work() -> None:
         device = Device.open(path, PASSPHRASE)
-        device._store.connection.set_trace_callback(count)
+        device._store.connection.set_trace_callback(dying_at(deadly))
         answer, entry = device.turn(turn)
         sent.write_bytes(answer)
         if entry is not None:

@@ -112,7 +112,7 @@ class Standing:
                 "" if worst is None or not worst.stage else f" Most were lost in {worst.stage.lower()}, {worst.name}."
             )
             usual = "Give them longer (rounds.deadline) or ask more of them (rounds.over_selection)."
-            found.append(Alert(told + where, worst.todo if worst is not None and where else usual))
+            found.append(Alert(told + where, worst.remedy if worst is not None and where else usual))
         if refused > MANY_REFUSED:
             told = (
                 f"{percent(refused)} of the answers in the last {len(last)} rounds were refused as malformed or double."

@@ -23,12 +23,14 @@ WORDS = {
     "unmaskings": ("unmaskings", "masks of the sum are taken off"),
     APPLYING: ("applying", "the sum is applied to the model"),
 }
-TODO = {
+REMEDIES = {
     "adverts": "They were away, or sat the round out as their guards say (cool-down, people in a sum). Ask more of "
     "them (rounds.over_selection) or pause longer between rounds (rounds.pause).",
     "vectors": "Learning takes them too long: give them longer (rounds.deadline).",
 }
-USUAL_TODO = "Their connections do not last for a whole round: give them longer (rounds.deadline) or ask more of them."
+USUAL_REMEDY = (
+    "Their connections do not last for a whole round: give them longer (rounds.deadline) or ask more of them."
+)
 CONFIDENCE = 1.96  # standard deviations: 95 %
 
 
@@ -67,9 +69,9 @@ class Told:
         return self.phase.lost / self.phase.asked if self.phase.asked else 0.0
 
     @property
-    def todo(self) -> str:
+    def remedy(self) -> str:
         """What to do if many are lost in it."""
-        return TODO.get(self.phase.name, USUAL_TODO)
+        return REMEDIES.get(self.phase.name, USUAL_REMEDY)
 
 
 def told(courses: Iterable[Course]) -> list[Told]:
