@@ -12,6 +12,7 @@ from tacit.errors import ConfigError
 
 Weights = dict[str, NDArray[np.float32]]
 TORCH = "torch==2.13.0"
+AT_ONCE = 50  # pictures whose layers stay in the cache; their gradients add up to that of the full batch
 
 
 def torch() -> Any:
@@ -26,7 +27,10 @@ def torch() -> Any:
 
 
 class DigitCNN:
-    """Two 5x5 convolutions (32, 64 channels) with pooling, 512 units, 10 classes: 1,663,370 parameters."""
+    """Two 5x5 convolutions (32, 64 channels) with pooling, 512 units, 10 classes: 1,663,370 parameters.
+
+    Pooling comes before the ReLU: the largest of four is the same before and after it, and so is its gradient.
+    """
 
     def __init__(self, seed: int) -> None:
         t = torch()
@@ -34,16 +38,16 @@ class DigitCNN:
         layers = t.nn
         self.net = layers.Sequential(
             layers.Conv2d(1, 32, 5, padding=2),
-            layers.ReLU(),
             layers.MaxPool2d(2),
+            layers.ReLU(),
             layers.Conv2d(32, 64, 5, padding=2),
-            layers.ReLU(),
             layers.MaxPool2d(2),
+            layers.ReLU(),
             layers.Flatten(),
             layers.Linear(64 * 49, 512),
             layers.ReLU(),
             layers.Linear(512, 10),
-        )
+        ).to(memory_format=t.channels_last)  # a fifth faster on processors
 
     @property
     def n_parameters(self) -> int:
@@ -68,19 +72,22 @@ class DigitCNN:
         x, y = _pictures(images), t.from_numpy(labels.astype(np.int64))
         for _ in range(epochs):
             optimiser.zero_grad()
-            t.nn.functional.cross_entropy(self.net(x), y).backward()
+            for some, truth in zip(x.split(AT_ONCE), y.split(AT_ONCE), strict=True):
+                loss = t.nn.functional.cross_entropy(self.net(some), truth, reduction="sum") / len(y)
+                loss.backward()
             optimiser.step()
         return self.weights()
 
     def right(self, images: NDArray[np.uint8], labels: NDArray[np.uint8]) -> NDArray[np.bool_]:
         """Return for which pictures the most likely class is the true one."""
         with torch().no_grad():
-            parts = [self.net(_pictures(images[i : i + 500])).argmax(1).numpy() for i in range(0, len(images), 500)]
+            parts = [self.net(some).argmax(1).numpy() for some in _pictures(images).split(AT_ONCE)]
         return np.asarray(np.concatenate(parts) == labels)
 
 
 def _pictures(images: NDArray[np.uint8]) -> Any:
-    return torch().from_numpy(images.astype(np.float32)[:, None] / 255.0)
+    t = torch()
+    return t.from_numpy(images.astype(np.float32)[:, None] / 255.0).to(memory_format=t.channels_last)
 
 
 def moved(before: Weights, after: Weights) -> float:

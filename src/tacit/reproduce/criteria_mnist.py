@@ -6,70 +6,85 @@ weight follows from dataset size (DS), different labels (LD) and model divergenc
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 from itertools import permutations
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from pydantic import Field, field_validator
 
 from tacit.data import load_images
 from tacit.data.formats.images import Digits
-from tacit.errors import DataError
-from tacit.protocols.criteria import model_closeness, weigh
+from tacit.errors import ConfigError, DataError, nearest
 from tacit.random import Key
+from tacit.report.canvas import percent, sheet, styled
+from tacit.report.labels import name_ends
+from tacit.report.marks import looks
+from tacit.reproduce import criteria_published as printed
 from tacit.reproduce.base import Found, reproduction
-from tacit.reproduce.cnn import DigitCNN, averaged, moved, torch
+from tacit.reproduce.cnn import torch
+from tacit.reproduce.digits import Curve, Federation, Kept, Run, federated
 from tacit.reproduce.lab import Lab
-from tacit.reproduce.pictures import Indices, by_shards, iid, label_diversity, test_parts
 from tacit.reproduce.sheets import Row, Sheet
+from tacit.types import Config
 
-ORDERS = [("DS",), ("LD",), ("MW",), *permutations(("DS", "LD", "MW"))]
-TARGETS = (0.7, 0.8, 0.9, 0.95)
-SHARES = tuple(range(10, 100, 10))
-PARTITIONS: dict[str, Callable[[Any, int, Key], Indices]] = {"IID": iid, "non-IID": by_shards}
-BASELINES = {  # rounds of DS in tables 5.1 and 5.3, for 10 to 90 % of devices
-    ("IID", 0.9): (5, 5, 5, 5, 7, 7, 10, 11, 14),
-    ("non-IID", 0.9): (10, 16, 20, 20, 23, 33, 35, 44, 69),
-}
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
-
-@dataclass(frozen=True)
-class Setting:
-    """How much is run: the thesis's sizes, or a few."""
-
-    clients: int = 100
-    asked: int = 10
-    local_epochs: int = 5
-    learning_rate: float = 0.1
-    rounds: int = 30
-    pictures: int = 60_000  # to learn from
+BASE = "DS"
+EVERY = (BASE, "LD", "MW", *(" > ".join(order) for order in permutations((BASE, "LD", "MW"))))
+NAMES = {"iid": "IID", "shards": "two shards"}
+TARGETS, SHARES = printed.TARGETS, printed.SHARES
 
 
-QUICK = Setting(clients=4, asked=2, local_epochs=1, rounds=2, pictures=200)
+class Part(Config):
+    """How long one way of dealing is followed, and with which steps."""
+
+    rounds: int = Field(ge=0, description="0 leaves it out")
+    learning_rate: float = Field(gt=0, description="chosen on validation, see docs/methods/criteria.md")
 
 
-@dataclass
-class Curve:
-    """The accuracy of every device on its own test digits, round after round."""
+class Study(Config):
+    """What is run; the defaults are about an hour on two cores, all of the thesis would be days."""
 
-    label: str
-    accuracy: list[np.ndarray] = field(default_factory=list)  # [C] each
+    orders: tuple[str, ...] = Field(
+        (BASE, "MW > LD > DS"), description=f"orders of criteria, or all; {BASE} comes first: it is what others gain on"
+    )
+    iid: Part = Field(Part(rounds=20, learning_rate=0.1), description="pictures dealt at random")
+    shards: Part = Field(Part(rounds=40, learning_rate=0.1), description="two shards of one digit each")
+    federation: Federation = Field(Federation(), description="sizes, and what devices are judged by")
 
-    def until(self, target: float, share: float) -> int | None:
-        """Return after how many rounds a share of devices has reached a target, None if never."""
-        for number, values in enumerate(self.accuracy, 1):
-            if (values >= target).mean() >= share:
-                return number
-        return None
+    @field_validator("orders", mode="before")
+    @classmethod
+    def _known(cls, given: Any) -> tuple[str, ...]:
+        if given == "all":
+            return EVERY
+        listed = [given] if isinstance(given, str) else given
+        orders = tuple(" > ".join(str(order).replace(">", " ").split()) for order in listed)
+        for order in orders:
+            if order not in EVERY:
+                raise ConfigError(f"There is no order '{order}' of DS, LD and MW.", nearest(order, EVERY))
+        return (BASE, *(order for order in dict.fromkeys(orders) if order != BASE))
+
+
+QUICK = Study(
+    iid=Part(rounds=2, learning_rate=0.1),
+    shards=Part(rounds=2, learning_rate=0.1),
+    federation=Federation(clients=4, asked=2, local_epochs=1, pictures=240),
+)
+
+
+def recipe(source: str) -> dict[str, Any]:
+    """Return the data and what is run of the study."""
+    return {"data": {"source": source}, "study": Study().model_dump(mode="json")}
 
 
 @reproduction(
     "criteria-mnist",
     "Criteria on MNIST",
-    "Ferrara's thesis (2022), tables 5.1 and 5.3, figure 5.1",
+    "Ferrara's thesis (2022), tables 5.1 to 5.4, figure 5.1",
     ("mnist",),
-    lambda source: {"data": {"source": source}},
+    recipe,
     1,
 )
 def digits(lab: Lab) -> Found:
@@ -77,63 +92,112 @@ def digits(lab: Lab) -> Found:
     torch()
     if lab.name != "mnist":
         raise DataError("criteria-mnist classifies digits: it needs mnist.", "Fetch it with `tacit data get mnist`.")
-    pictures, setting = load_images("mnist"), QUICK if lab.quick else Setting()
+    study = QUICK if lab.quick else Study.checked(lab.base["study"], "study")
+    pictures = load_images("mnist")
     assert isinstance(pictures, Digits)
-    rows, sheets = [], []
-    for name, deal in PARTITIONS.items():
+    rows: list[Row] = []
+    sheets: list[Sheet] = []
+    figures: dict[str, Figure] = {}
+    detail: dict[str, Any] = {"study": study.model_dump(mode="json")}
+    is_thesis = study.federation == Federation() and not lab.quick
+    for partition, part in (("iid", study.iid), ("shards", study.shards)):
         curves = []
-        for order in ORDERS[: 2 if lab.quick else None]:
-            lab.progress(f"mnist {name}: {' > '.join(order)}", 0, setting.rounds)
-            curves.append(federated(pictures, deal, order, setting, Key(lab.seeds[0])))
-        for target in TARGETS:
-            lines = []
-            for curve in curves:
-                found = [curve.until(target, share / 100) for share in SHARES]
-                lines.append([curve.label, *("–" if r is None else str(r) for r in found)])
-                printed = BASELINES.get((name, target)) if curve.label == "DS" and not lab.quick else None
-                for at, (share, r) in enumerate(zip(SHARES, found, strict=True)):
-                    metric = f"{name}: rounds until {share} % have {target:.0%}"
-                    known = None if printed is None else float(printed[at])
-                    rows.append(Row.of(curve.label, metric, [] if r is None else [float(r)], known))
-            title = f"{name}: rounds until so many devices have an accuracy of {target:.0%}"
-            sheets.append(Sheet(title, ["order", *(f"{share} %" for share in SHARES)], lines))
-    read = "Published rounds of DS at 90 % were read from tables 5.1 and 5.3; the thesis runs up to 1,000 rounds."
-    notes = [
-        read,
-        f"{setting.clients} clients, {setting.asked} per round, {setting.rounds} rounds; '–': not within them.",
+        for order in study.orders if part.rounds else ():
+            run = Run(partition, order, part.learning_rate, study.federation, Key(lab.seeds[0]))
+            kept = Kept.of(lab.choices.parent / "reproduce-rounds", run)
+            curves.append(federated(pictures, run, part.rounds, kept, lab.progress))
+        if curves:
+            rows += _rows(partition, curves, is_thesis)
+            sheets += _sheets(partition, curves, is_thesis)
+            figures[f"accuracy-{partition}"] = _drawn(curves)
+            detail[partition] = {curve.order: {"accuracy": curve.overall, "seconds": curve.seconds} for curve in curves}
+    return Found(rows, sheets, figures, _notes(study, lab.quick), detail)
+
+
+def _notes(study: Study, quick: bool) -> list[str]:
+    left_out = [order for order in EVERY if order not in study.orders]
+    size = study.federation
+    ran = ", ".join(
+        f"{NAMES[name]}: {part.rounds} rounds at learning rate {part.learning_rate:g}"
+        for name, part in (("iid", study.iid), ("shards", study.shards))
+    )
+    return [
+        *(["Quick: it only shows that it runs."] if quick else []),
+        f"{size.clients} clients, {size.asked} per round, {size.local_epochs} local epochs, one seed. {ran}; "
+        "'–': not within them. The thesis runs up to 1,000 rounds.",
+        *(
+            [f"Not run: {', '.join(left_out)}. Ask for them with --set 'study.orders=[...]' or all."]
+            if left_out
+            else []
+        ),
+        *([f"Judged by {size.judged} pictures."] if size.judged != "test" else []),
     ]
-    return Found(rows, sheets, {}, [*notes, *(["Quick: it only shows that it runs."] if lab.quick else [])])
 
 
-def federated(
-    pictures: Digits, deal: Callable[[Any, int, Key], Indices], order: tuple[str, ...], setting: Setting, key: Key
-) -> Curve:
-    """Learn together for the rounds of a setting, weighing clients by criteria in an order."""
-    labels = pictures.train_labels[: setting.pictures]
-    clients = deal(labels, setting.clients, key.child("deal"))
-    tests = test_parts(clients, labels, pictures.test_labels, key.child("tests"))
-    diversity = label_diversity(labels, clients)
-    model, curve = DigitCNN(key.seed), Curve(" > ".join(order))
-    shared = model.weights()
-    n_test = len(pictures.test_labels) if setting.pictures > 1000 else 500
-    for number in range(setting.rounds):
-        asked = np.sort(key.child("choose", number).generator().choice(setting.clients, setting.asked, replace=False))
-        learnt = []
-        for client in asked:
-            mine = clients[client]
-            model.load(shared)
-            learnt.append(
-                model.learn(pictures.train_images[mine], labels[mine], setting.local_epochs, setting.learning_rate)
-            )
-        measured = {
-            "DS": np.array([float(len(clients[c])) for c in asked]),
-            "LD": diversity[asked],
-            "MW": model_closeness(np.array([moved(shared, after) for after in learnt])),
-        }
-        weights = weigh(order, np.array([measured[name] for name in order])).weights
-        shared = averaged(learnt, weights)
-        model.load(shared)
-        right = model.right(pictures.test_images[:n_test], pictures.test_labels[:n_test])
-        own = [test[test < n_test] for test in tests]
-        curve.accuracy.append(np.array([right[test].mean() if len(test) else 0.0 for test in own]))
-    return curve
+def _rows(partition: str, curves: Sequence[Curve], is_thesis: bool) -> list[Row]:
+    rows = []
+    for curve in curves:
+        for target in TARGETS:
+            known = printed.rounds(partition, curve.order, target) if is_thesis else (None,) * len(SHARES)
+            for share, published in zip(SHARES, known, strict=True):
+                found = curve.until(target, share / 100)
+                metric = f"{NAMES[partition]}: rounds until {share} % have {target:.0%}"
+                values = [] if found is None else [float(found)]
+                rows.append(Row.of(curve.order, metric, values, None if published is None else float(published)))
+        rows.append(Row.of(curve.order, f"{NAMES[partition]}: accuracy at the end", [curve.overall[-1]]))
+    return rows
+
+
+def _sheets(partition: str, curves: Sequence[Curve], is_thesis: bool) -> list[Sheet]:
+    name, sheets = NAMES[partition], []
+    for target in TARGETS:
+        lines = []
+        for curve in curves:
+            lines.append([curve.order, *(_cell(curve.until(target, share / 100)) for share in SHARES)])
+            if is_thesis:
+                known = printed.rounds(partition, curve.order, target)
+                lines.append([f"{curve.order}, published", *map(_cell, known)])
+        title = f"{name}: rounds until so many devices have an accuracy of {target:.0%}"
+        sheets.append(Sheet(title, ["order", *(f"{share} %" for share in SHARES)], lines))
+    columns = ["order", "accuracy at the end", "best", "in round", "weights from", "to"]
+    lines = []
+    for curve in curves:
+        factors = np.array(curve.weights) * len(curve.weights[0])
+        best = [f"{curve.overall[curve.best]:.4f}", str(curve.best + 1)]
+        lines.append([curve.order, f"{curve.overall[-1]:.4f}", *best, f"{factors.min():.3f}", f"{factors.max():.3f}"])
+    sheets.append(Sheet(f"{name}: accuracy over all devices, and weights (1: all alike)", columns, lines))
+    return [*sheets, *_confused(partition, curves, is_thesis)]
+
+
+def _confused(partition: str, curves: Sequence[Curve], is_thesis: bool) -> list[Sheet]:
+    """Return which pictures DS and another order got wrong, each in its best round."""
+    base, lines = curves[0], []
+    for curve in curves[1:]:
+        wrong, other = ~base.right[base.best], ~curve.right[curve.best]
+        counts = [(wrong & other).sum(), (wrong & ~other).sum(), (~wrong & other).sum(), (~wrong & ~other).sum()]
+        lines.append([curve.order, *(str(int(count)) for count in counts)])
+        if is_thesis:
+            lines.append([f"{curve.order}, published", *map(str, printed.CONFUSED[partition, curve.order])])
+    columns = ["order", "both wrong", f"only {BASE} wrong", "only this order wrong", "both right"]
+    return [
+        Sheet(f"{NAMES[partition]}: pictures in the best round of {BASE} and of another order", columns, lines)
+    ] * bool(lines)
+
+
+def _cell(rounds: int | None) -> str:
+    return "–" if rounds is None else str(rounds)
+
+
+def _drawn(curves: Sequence[Curve]) -> Figure:
+    with styled():
+        figure, (axes,) = sheet(3.4)
+        marks = looks([curve.order for curve in curves])
+        for curve in curves:
+            after = np.arange(1, len(curve.right) + 1)
+            axes.plot(after, curve.overall, **{**marks[curve.order].line, "markersize": 0})
+        percent(axes.yaxis)
+        axes.set_xlabel("rounds")
+        axes.set_ylabel("accuracy over all devices")
+        ends = [(float(len(curve.right)), curve.overall[-1]) for curve in curves]
+        name_ends(figure, axes, ends, [(curve.order, marks[curve.order].colour) for curve in curves])
+        return figure
