@@ -79,7 +79,7 @@ class Curve:
     own: Indices  # whose pictures are whose
     right: list[NDArray[np.bool_]] = field(default_factory=list)  # one per round: [judged pictures]
     weights: list[list[float]] = field(default_factory=list)  # of those who were asked
-    seconds: list[float] = field(default_factory=list)
+    seconds: list[float] = field(default_factory=list)  # of processor time
 
     def accuracy(self, number: int) -> NDArray[np.float64]:
         """Return every device's accuracy on its own pictures after a round, counted from 0."""
@@ -161,9 +161,10 @@ def federated(pictures: Digits, run: Run, rounds: int, kept: Kept, progress: Pro
         shared = model.weights() if shared is None else shared
         for number in range(len(lines), rounds):
             progress(label, number, rounds)
-            started = time.perf_counter()
+            started = time.perf_counter(), time.process_time()
             line, shared = _round(model, shared, dealt, run, number)
-            lines.append({"round": number + 1, **line, "seconds": round(time.perf_counter() - started, 1)})
+            wall, processor = time.perf_counter() - started[0], time.process_time() - started[1]
+            lines.append({"round": number + 1, **line, "seconds": round(wall, 1), "processor": round(processor, 1)})
             kept.add(lines, shared)
     progress(label, rounds, rounds)
     curve, n_judged = Curve(run.order, dealt.own), len(dealt.judged_labels)
@@ -171,7 +172,7 @@ def federated(pictures: Digits, run: Run, rounds: int, kept: Kept, progress: Pro
         packed = np.frombuffer(bytes.fromhex(line["right"]), np.uint8)
         curve.right.append(np.unpackbits(packed, count=n_judged).astype(bool))
         curve.weights.append(line["weights"])
-        curve.seconds.append(line["seconds"])
+        curve.seconds.append(line["processor"])
     return curve
 
 
