@@ -22,6 +22,7 @@ from tacit.report.labels import BESIDE, legend, legend_height, name_ends, name_l
 from tacit.report.marks import ALARM, GRID, INK, PAPER, SOFT, looks, short
 from tacit.report.overlay import overlay
 from tacit.report.table import NOT_REPORTED, decimals, number, reported
+from tacit.report.weights import weights, weights_rounds
 
 if TYPE_CHECKING:  # matplotlib takes most of a second to import: only those who draw wait for it
     from matplotlib.figure import Figure
@@ -59,6 +60,15 @@ CAPTIONS = {
         "What it took.",
         "Learning time (each mark is ten times the one before) and peak memory of the process, data included.",
     ),
+    "weights": (
+        "Who counted how much, and why.",
+        "Everybody whom the last round asked, heaviest first: 1 is what each would count if all were alike. Colours "
+        "cut a weight into what each criterion adds to it, the most important at the bottom.",
+    ),
+    "weights_rounds": (
+        "How unequally people counted.",
+        "From the lightest to the heaviest of each round; the darker band holds eight people of ten.",
+    ),
     "overlay": (
         "Who talked to whom.",
         "The graph of the nodes' views: how many letters the busiest node gets in a round, how many of a node's peers "
@@ -68,8 +78,8 @@ CAPTIONS = {
 
 
 def draw(compared: Compared) -> dict[str, Figure]:
-    """Draw the comparison: results, curves, coverage, people, tail, cost and the overlay of gossip, by name."""
-    drawers = (_results, _curves, _coverage, _people, _tail, _cost, overlay)
+    """Draw the comparison by name: results, curves, coverage, people, tail, cost, weights, and gossip's overlay."""
+    drawers = (_results, _curves, _coverage, _people, _tail, _cost, weights, weights_rounds, overlay)
     with styled():
         drawn = {drawer.__name__.removeprefix("_"): drawer(compared) for drawer in drawers}
         figures = {name: figure for name, figure in drawn.items() if figure is not None}

@@ -25,6 +25,7 @@ from tacit.report.folder import Run, environment
 from tacit.report.glossary import measure
 from tacit.report.marks import COLOURS, looks
 from tacit.report.table import LEGACY, NOT_REPORTED, WORSE, Line, Table, decimals, number, tabulate, titled
+from tacit.report.weights import accounts
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -86,6 +87,7 @@ def told(compared: Compared, figures: Mapping[str, Figure]) -> dict[str, Any]:
         privacy=_privacy(lines),
         ledgers=[(line, _sent(line.row)) for line in lines],
         costs=[(line, _cost(line.row)) for line in lines],
+        accounts=accounts(compared),
         notes=_notes(compared),
         **_recipe(lines),
         environments=_environments(lines),

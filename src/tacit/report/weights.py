@@ -1,19 +1,24 @@
-"""Who counted how much in a round, and why: a table and a figure from `weights.parquet`."""
+"""Who counted how much in a round, and why: tables and figures from `weights.parquet`."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 import polars as pl
 
 from tacit.report.canvas import sheet, styled
-from tacit.report.marks import COLOURS, SOFT
+from tacit.report.compared import Compared, Row
+from tacit.report.marks import COLOURS, SOFT, short
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 MEASURED = " measured"
+MOST_ROUNDS = 8  # of the table over rounds: the first, the last, and some between
+LEVELS = (0.0, 0.1, 0.5, 0.9, 1.0)  # of the people of a round, from the lightest to the heaviest
+Lines = tuple[list[str], list[list[str]]]
 
 
 def criteria_of(weights: pl.DataFrame) -> list[str]:
@@ -21,19 +26,21 @@ def criteria_of(weights: pl.DataFrame) -> list[str]:
     return [column.removesuffix(MEASURED) for column in weights.columns if column.endswith(MEASURED)]
 
 
-def explained(weights: pl.DataFrame, number: int | None = None, most: int = 5) -> tuple[list[str], list[list[str]]]:
+def explained(weights: pl.DataFrame, number: int | None = None, most: int = 5, *, named: bool = True) -> Lines:
     """Return columns and lines of a table: the heaviest and the lightest of a round, the last one if none is named.
 
-    Each line says what a person measured, which share of the round's sum that is, and what her weight came to: 1 is
-    what everybody would have if all counted alike.
+    Each line says what a person measured, which share of the round's sum that is (or how it stands to the mean, 50 %
+    for the average), and what her weight came to: 1 is what everybody would have if all counted alike. Without names
+    people are called by their places.
     """
-    rows = _round(weights, number)
+    rows = _round(weights, number).with_row_index("place", 1)
     shown = rows if rows.height <= 2 * most else pl.concat([rows.head(most), rows.tail(most)])
     names = criteria_of(weights)
-    columns = ["person", *(text for name in names for text in (name, "of all")), "score", "counts"]
+    kind = "of all" if all(_is_shared(rows[name]) for name in names) else "to the mean"
+    columns = ["person" if named else "place", *(text for name in names for text in (name, kind)), "score", "counts"]
     lines = [
         [
-            str(row["user"]),
+            str(row["user"]) if named else f"{row['place']} of {rows.height}",
             *(text for name in names for text in (f"{row[name + MEASURED]:.4g}", f"{row[name]:.2%}")),
             f"{row['score']:.4g}",
             f"{row['factor']:.2f} times",
@@ -43,23 +50,121 @@ def explained(weights: pl.DataFrame, number: int | None = None, most: int = 5) -
     return columns, lines
 
 
-def draw_weights(weights: pl.DataFrame, number: int | None = None) -> Figure:
+def over_rounds(weights: pl.DataFrame, most: int = MOST_ROUNDS) -> Lines:
+    """Return columns and lines of a table: how unequally people counted in some rounds, and what the weight went by.
+
+    A criterion decides as far as weights follow it: its correlation with them over the people of the round.
+    """
+    every, names = weights["round"].unique().sort().to_numpy(), criteria_of(weights)
+    chosen = every[np.unique(np.linspace(0, len(every) - 1, min(most, len(every))).round().astype(int))]
+    columns = ["round", "people", "heaviest", "median", "lightest", "held by a tenth"]
+    lines = []
+    for number in chosen:
+        rows = _round(weights, int(number))
+        factor = rows["factor"].to_numpy()
+        tenth = factor[: max(1, len(factor) // 10)].sum() / factor.sum()
+        told = [f"{factor[0]:.2f}", f"{np.median(factor):.2f}", f"{factor[-1]:.2f}", f"{tenth:.0%}"]
+        lines.append([str(number + 1), str(rows.height), *told, *(_follows(rows[name], factor) for name in names)])
+    return [*columns, *(f"by {name}" for name in names)], lines
+
+
+def _follows(criterion: pl.Series, factor: np.ndarray) -> str:
+    values = criterion.to_numpy()
+    if np.ptp(values) <= 1e-12 * abs(values).max(initial=0.0) or np.ptp(factor) <= 1e-12:
+        return "alike"
+    return f"{np.corrcoef(values, factor)[0, 1]:.2f}"
+
+
+def draw_weights(weights: pl.DataFrame, number: int | None = None, whose: str = "") -> Figure:
     """Draw how much everybody counts in a round, heaviest first, cut into what each criterion adds to it."""
     rows, names = _round(weights, number), criteria_of(weights)
-    values = rows.select(names).to_numpy().T  # [m, C]
-    parts = np.cumprod(values, axis=0) * (rows["factor"] / rows["score"].replace(0.0, None)).fill_null(0.0).to_numpy()
+    parts, score = _parts(rows.select(names).to_numpy().T, rows["score"].to_numpy()), rows["score"].replace(0.0, None)
+    parts *= (rows["factor"] / score).fill_null(0.0).to_numpy()
     with styled():
         figure, (axes,) = sheet(3.2)
         bottom = np.zeros(rows.height)
         for at, (name, part) in enumerate(zip(names, parts, strict=True)):
-            label = name if at == 0 else f"and {name}"
-            axes.bar(np.arange(rows.height), part, 1.0, bottom, color=COLOURS[at % len(COLOURS)], label=label)
+            label, look = name if at == 0 else f"and {name}", COLOURS[at % len(COLOURS)]
+            axes.bar(np.arange(1, rows.height + 1), part, 1.0, bottom, color=look, edgecolor=look, lw=0.3, label=label)
             bottom += part
         axes.axhline(1.0, color=SOFT, linewidth=1, linestyle=(0, (2, 2)))
-        axes.set_xlabel(f"people of round {rows['round'][0] + 1}, heaviest first")
+        of = f"{short(whose)}: people" if whose else "people"
+        axes.set_xlabel(f"{of} of round {rows['round'][0] + 1}, heaviest first")
         axes.set_ylabel("counts so many times")
         axes.legend(loc="upper right")
         return figure
+
+
+def _parts(values: np.ndarray, score: np.ndarray) -> np.ndarray:
+    """Return what each criterion adds to the score, [m, C]: products in order of priority, or equal parts of a mean."""
+    products = np.cumprod(values, axis=0)
+    return products if np.allclose(products.sum(axis=0), score) else values / len(values)
+
+
+def _is_shared(criterion: pl.Series) -> bool:
+    total = float(criterion.to_numpy().sum())
+    return abs(total - 1.0) < 1e-6 or total == 0.0
+
+
+def draw_rounds(weights: pl.DataFrame, whose: str = "") -> Figure:
+    """Draw over the rounds how much the heaviest, the lightest and those between count."""
+    levels = [pl.col("factor").quantile(level, "linear").alias(str(level)) for level in LEVELS]
+    found = weights.group_by("round").agg(levels).sort("round")
+    rounds = found["round"].to_numpy() + 1
+    lightest, low, half, high, heaviest = (found[str(level)].to_numpy() for level in LEVELS)
+    with styled():
+        figure, (axes,) = sheet(3.2)
+        axes.fill_between(rounds, lightest, heaviest, color=COLOURS[0], alpha=0.15, linewidth=0, label="everybody")
+        axes.fill_between(rounds, low, high, color=COLOURS[0], alpha=0.35, linewidth=0, label="eight of ten")
+        axes.plot(rounds, half, color=COLOURS[0], label="half count less", marker="o" if len(rounds) == 1 else "")
+        axes.axhline(1.0, color=SOFT, linewidth=1, linestyle=(0, (2, 2)))
+        axes.set_ylim(bottom=0)
+        axes.set_xlabel("rounds")
+        axes.set_ylabel(f"{short(whose)}: counts so many times" if whose else "counts so many times")
+        axes.legend(loc="best")
+        return figure
+
+
+@dataclass(frozen=True)
+class Account:
+    """What a report says of one method's weights: tables without names, which stay in the run folder."""
+
+    label: str
+    order: list[str]
+    scale: str
+    last: Lines
+    rounds: Lines
+
+
+def accounts(compared: Compared) -> list[Account]:
+    """Return the accounts of all methods whose people counted by criteria, of each method's first run."""
+    found = []
+    for row, weights in _weighed(compared):
+        criteria = row.runs[0].experiment.runtime.rounds.criteria
+        scale = "share" if criteria is None else criteria.scale
+        found.append(
+            Account(row.label, criteria_of(weights), scale, explained(weights, named=False), over_rounds(weights))
+        )
+    return found
+
+
+def weights(compared: Compared) -> Figure | None:
+    """Draw the last round of the first method that weighs people; nothing if none does."""
+    return next((draw_weights(found, None, _whose(row, compared)) for row, found in _weighed(compared)), None)
+
+
+def weights_rounds(compared: Compared) -> Figure | None:
+    """Draw all rounds of the first method that weighs people; nothing if none does."""
+    return next((draw_rounds(found, _whose(row, compared)) for row, found in _weighed(compared)), None)
+
+
+def _whose(row: Row, compared: Compared) -> str:
+    return row.label if len(compared.rows) > 1 else ""
+
+
+def _weighed(compared: Compared) -> list[tuple[Row, pl.DataFrame]]:
+    each = [(row, row.runs[0].weights) for row in compared.rows if not row.leaking]
+    return [(row, found) for row, found in each if found is not None and found.height]
 
 
 def _round(weights: pl.DataFrame, number: int | None) -> pl.DataFrame:

@@ -9,8 +9,12 @@ import pytest
 
 from tacit.data.formats.images import Digits, Faces
 from tacit.errors import ConfigError
+from tacit.experiments import silent
 from tacit.random import Key
-from tacit.reproduce import cnn, criteria_mnist, pictures, reproduce
+from tacit.reproduce import cnn, pictures, reproduce
+from tacit.reproduce import criteria_published as printed
+from tacit.reproduce.criteria_mnist import Study
+from tacit.reproduce.digits import Curve, Federation, Kept, Run, deal, federated
 
 LABELS = np.repeat(np.arange(10, dtype=np.uint8), 60)
 HAS_TORCH = importlib.util.find_spec("torch") is not None
@@ -78,15 +82,66 @@ def test_without_torch_the_command_says_how_to_add_it(tmp_path) -> None:
         reproduce("criteria-mnist", "mnist", quick=True, out=tmp_path)
 
 
+@pytest.mark.parametrize("judged", ["test", "validation"])
+def test_devices_are_judged_by_pictures_they_did_not_learn_from(judged: str) -> None:
+    images = np.arange(600, dtype=np.uint16)[:, None, None] * np.ones((1, 2, 2), np.uint16)  # a number each
+    made = Digits(images, LABELS, images[:100] + 1000, LABELS[:100])  # type: ignore[arg-type]
+    setting = Federation(clients=20, pictures=600, judged=judged)  # type: ignore[arg-type]
+    dealt = deal(made, "shards", setting, Key(1))
+    learnt = {int(images[i, 0, 0]) for mine in dealt.clients for i in mine}
+    assert not learnt & set(dealt.judged_images[:, 0, 0].tolist())
+    assert np.array_equal(np.sort(np.concatenate(dealt.own)), np.arange(len(dealt.judged_labels)))
+    assert len(dealt.judged_labels) == {"test": 100, "validation": 60}[judged]
+    for mine, own in zip(dealt.clients, dealt.own, strict=True):
+        assert set(dealt.judged_labels[own]) <= set(LABELS[mine])
+
+
+def test_rounds_until_a_share_of_devices_reaches_a_target() -> None:
+    own = [np.array([0, 1]), np.array([2, 3])]
+    rounds = [[0, 0, 1, 0], [1, 0, 1, 1], [1, 1, 1, 1], [1, 0, 1, 1]]
+    curve = Curve("DS", own, [np.array(right, bool) for right in rounds])
+    assert curve.until(1.0, 0.5) == 2
+    assert curve.until(1.0, 0.9) == 3
+    assert curve.until(0.5, 1.0) == 2
+    assert curve.overall == [0.25, 0.75, 1.0, 0.75]
+    assert curve.best == 2
+    assert Curve("DS", own, [np.zeros(4, bool)]).until(0.5, 0.5) is None
+
+
+def test_a_study_takes_orders_in_words_and_puts_the_baseline_first() -> None:
+    assert Study.checked({"orders": ["MW>LD >DS", "LD"]}, "study").orders == ("DS", "MW > LD > DS", "LD")
+    assert len(Study.checked({"orders": "all"}, "study").orders) == 9
+    with pytest.raises(ConfigError, match="no order 'LD > XY'"):
+        Study.checked({"orders": ["LD > XY"]}, "study")
+    with pytest.raises(ConfigError, match=r"no option 'iid\.round'"):
+        Study.checked({"iid": {"round": 3, "rounds": 3, "learning_rate": 0.1}}, "study")
+
+
+def test_published_rounds_are_those_of_the_baseline_less_what_is_gained() -> None:
+    means = {(order, t): np.mean([g for g in row if g is not None]) for (order, t), row in printed.GAINED.items()}
+    assert means["LD", 0.7] == pytest.approx(1.56, abs=0.005)  # the averages are printed, too
+    assert means["MW", 0.95] == pytest.approx(-11.89, abs=0.005)
+    assert means["MW > LD > DS", 0.95] == pytest.approx(4.67, abs=0.005)
+    assert printed.rounds("shards", "MW", 0.95)[-1] == 236
+    assert printed.rounds("iid", "MW", 0.9) == (None,) * 9
+    assert all(sum(counts) == 10_000 for counts in printed.CONFUSED.values())
+
+
 @pytest.mark.skipif(not HAS_TORCH, reason="the classifier needs torch, which is an extra (torch==2.13.0)")
-def test_the_classifier_has_the_size_of_the_paper_and_learns() -> None:
+def test_the_classifier_has_the_size_of_the_paper_and_learns(tmp_path) -> None:
     assert cnn.DigitCNN(0).n_parameters == 1_663_370
     rng = np.random.default_rng(0)
-    labels = np.tile(np.arange(10, dtype=np.uint8), 40)
-    images = (rng.random((400, 28, 28)) * 40).astype(np.uint8)
-    images[np.arange(400), labels * 2 + 2] = 255  # a bar whose height is the digit
+    labels = np.tile(np.arange(10, dtype=np.uint8), 20)
+    images = (rng.random((200, 28, 28)) * 40).astype(np.uint8)
+    images[np.arange(200), labels * 2 + 2] = 255  # a bar whose height is the digit
     made = Digits(images, labels, images, labels)
-    setting = criteria_mnist.Setting(clients=4, asked=4, local_epochs=4, rounds=6, pictures=400)
-    curve = criteria_mnist.federated(made, pictures.iid, ("LD", "MW"), setting, Key(1))
-    assert curve.accuracy[-1].mean() > 0.5
-    assert curve.until(0.3, 0.5) is not None
+    setting = Federation(clients=4, asked=4, local_epochs=4, pictures=200)
+    run = Run("iid", "LD > MW > DS", 0.1, setting, Key(1))
+    whole = federated(made, run, 4, Kept.of(tmp_path / "whole", run), silent)
+    assert whole.accuracy(3).mean() > 0.5
+    assert whole.until(0.3, 0.5) is not None
+    kept = Kept.of(tmp_path / "parts", run)
+    federated(made, run, 2, kept, silent)
+    kept.lines.write_text(kept.lines.read_text() + "a line whose model was not written", encoding="utf-8")
+    again = federated(made, run, 4, kept, silent)
+    assert np.array_equal(again.right, whole.right), "an interrupted study goes on where it stopped"

@@ -1,0 +1,91 @@
+"""A report says who counted how much, and why, where people counted by criteria; it does not say who they are."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+from made_runs import made_row
+
+from tacit.protocols.criteria import weigh
+from tacit.protocols.weighing import Told
+from tacit.report.compared import Compared
+from tacit.report.figures import draw
+from tacit.report.page import write_report
+from tacit.report.weights import draw_rounds, draw_weights, explained, over_rounds
+
+N, ROUNDS = 40, 12
+
+
+def told(score: str = "priority", scale: str = "share") -> pl.DataFrame:
+    """Weights of twelve rounds in which size decides and diversity is alike for all."""
+    kept, draws = Told(), np.random.default_rng(3)
+    for number in range(ROUNDS):
+        measured = np.array([draws.integers(1, 90, N), np.full(N, 5)])
+        kept.note(number, 7_000_000 + np.arange(N), weigh(("size", "diversity"), measured, score, scale))
+    return kept.frame()
+
+
+def weighed(frame: pl.DataFrame) -> Compared:
+    """A comparison of two methods of which the second weighs people."""
+    plain, other = made_row("ease"), made_row("bpr-mf", 1)
+    runs = tuple(replace(run, weighed=frame) for run in other.runs)
+    return Compared("tour", "NDCG@10", (plain, replace(other, runs=runs)))
+
+
+def test_rounds_say_how_unequally_people_counted_and_by_what() -> None:
+    columns, lines = over_rounds(told())
+    assert columns == [
+        "round",
+        "people",
+        "heaviest",
+        "median",
+        "lightest",
+        "held by a tenth",
+        "by size",
+        "by diversity",
+    ]
+    assert [line[0] for line in lines[:1] + lines[-1:]] == ["1", str(ROUNDS)]
+    assert len(lines) == 8
+    for line in lines:
+        assert float(line[2]) > float(line[3]) > float(line[4])
+        assert line[-2:] == ["1.00", "alike"]
+    assert len(over_rounds(told().filter(pl.col("round") == 3))[1]) == 1
+
+
+@pytest.mark.parametrize("score", ["priority", "mean"])
+@pytest.mark.parametrize("scale", ["share", "relative"])
+def test_bars_reach_the_weight_whatever_the_score(score: str, scale: str) -> None:
+    frame = told(score, scale)
+    axes = draw_weights(frame).axes[0]
+    tops = sorted((bar.get_y() + bar.get_height() for bar in axes.containers[-1]), reverse=True)
+    last = frame.filter(pl.col("round") == ROUNDS - 1)["factor"].sort(descending=True).to_numpy()
+    np.testing.assert_allclose(tops, last, rtol=1e-4)
+    assert ("of all" in explained(frame)[0]) == (scale == "share")
+
+
+def test_all_rounds_are_drawn() -> None:
+    (line,) = [line for line in draw_rounds(told()).axes[0].lines if len(line.get_xdata()) > 2]
+    assert list(line.get_xdata()) == list(range(1, ROUNDS + 1))
+
+
+def test_the_page_shows_weights_without_names(tmp_path: Path) -> None:
+    compared = weighed(told())
+    assert {"weights", "weights_rounds"} <= set(draw(compared))
+    write_report(compared, tmp_path / "report.html")
+    html = (tmp_path / "report.html").read_text(encoding="utf-8")
+    assert "bpr-mf weighed people by size, then diversity" in html
+    assert f"1 of {N}" in html
+    assert 'id="figure-weights"' in html
+    assert 'id="figure-weights_rounds"' in html
+    assert "7000" not in html, "people of a round are named in the run folder only"
+
+
+def test_without_criteria_nothing_is_said(tmp_path: Path) -> None:
+    compared = Compared("tour", "NDCG@10", (made_row("ease"),))
+    assert not {"weights", "weights_rounds"} & set(draw(compared))
+    write_report(compared, tmp_path / "report.html")
+    assert "Who counted how much" not in (tmp_path / "report.html").read_text(encoding="utf-8")
