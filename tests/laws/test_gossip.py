@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pytest
@@ -14,7 +14,7 @@ from tacit.protocols.gossip import Node, answered, read, renew, rest, send
 from tacit.random import Key
 from tacit.runtimes import in_step
 from tacit.runtimes.in_step import gossip_in_step
-from tacit.runtimes.network import NetworkConfig, _Network, gossip_in_time
+from tacit.runtimes.network import NetworkConfig, Talk, _Network, gossip_in_time, gossiped
 from tacit.runtimes.simulation import Traffic
 from tacit.types import Array, Catalog, Clients, Model
 
@@ -58,6 +58,14 @@ def test_rounds_are_the_special_case_of_events_bit_for_bit(name: str, given: dic
     in_time = final(gossip_in_time(method, *tastes, KEY, CALM, counted[1]))
     assert_same(in_step.private, in_time.private)
     assert_same(vars(counted[0]), vars(counted[1]))
+
+
+@pytest.mark.parametrize("lie", ["noise", "flip", "promote"])
+def test_liars_in_rounds_tell_what_they_tell_in_events_bit_for_bit(lie: Literal["noise"], tastes: World) -> None:
+    method, network = quick("pepper", clip=1.0), NetworkConfig(liars=0.3, lie=lie, promoted=3)
+    in_step = final(gossiped(method, *tastes, KEY, Talk(network)))
+    assert_same(in_step.private, final(gossip_in_time(method, *tastes, KEY, network)).private)
+    assert not np.array_equal(in_step.private["items"], final(gossip_in_step(method, *tastes, KEY)).private["items"])
 
 
 @pytest.mark.parametrize("name", GOSSIP)

@@ -1,4 +1,7 @@
-"""Filters of a log, in one fixed order: threshold, duplicates, what is known, items, people, core."""
+"""Filters of a log, in one fixed order: threshold, duplicates, what is known, items, people, core.
+
+Duplicates may also go last, when the others have counted them: papers on places filter visits, then keep pairs.
+"""
 
 from __future__ import annotations
 
@@ -20,8 +23,10 @@ class FilterConfig(Config):
     """What of the log is kept."""
 
     min_rating: float | None = Field(None, description="keep only rows rated at least so high (binarisation)")
-    duplicates: Literal["latest", "keep"] = Field(
-        "latest", description="a person's repeated rows of one item: keep the latest, or all of them"
+    duplicates: Literal["latest", "keep", "latest-after"] = Field(
+        "latest",
+        description="a person's repeated rows of one item: keep the latest, or all of them; latest-after: keep the "
+        "latest once the other filters have counted all",
     )
     described: bool = Field(
         False,
@@ -73,7 +78,10 @@ def _filters(
         kept = kept[_rows_per_user(log, kept)[log.users[kept]] >= config.min_per_user]
         yield f"min_per_user={config.min_per_user}", kept
     if config.core > 1:
-        yield f"core={config.core}", _core(log, kept, config.core)
+        kept = _core(log, kept, config.core)
+        yield f"core={config.core}", kept
+    if config.duplicates == "latest-after":
+        yield "duplicates=latest-after", latest(log, kept, given)
 
 
 def _described(dataset: Dataset) -> NDArray[np.bool_]:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import ceil, floor
-from typing import Literal
+from typing import Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from tacit.data.dataset import Dataset
 from tacit.data.draws import ragged_bits
@@ -32,6 +32,9 @@ class SplitConfig(Config):
     rounding: Literal["down", "up"] = Field(
         "down", description="a share that is no whole number of rows is rounded down, or up as Elliot does"
     )
+    together: bool = Field(
+        False, description="random: a person's repeated rows of one item fall into the same part, and count as one"
+    )
     validation: bool | float = Field(
         False, description="carve a validation part from train in the same way; or its share"
     )
@@ -44,6 +47,12 @@ class SplitConfig(Config):
     negatives: Literal["clean", "legacy"] = Field(
         "clean", description="'legacy' tells training which items are held out, as much published code does: a leak"
     )
+
+    @model_validator(mode="after")
+    def _has_effect(self) -> Self:
+        if self.together and self.kind != "random":
+            raise ValueError(f"'together' belongs to kind 'random', not to '{self.kind}'")
+        return self
 
 
 @dataclass(frozen=True)
@@ -79,6 +88,12 @@ def assign(dataset: Dataset, config: SplitConfig, key: Key) -> NDArray[np.int8]:
     if config.kind == "given":
         return _given(dataset, config)
     log = dataset.interactions
+    if config.together:
+        pairs = log.users.astype(np.int64) * len(log.item_ids) + log.items
+        _, first, of_row = np.unique(pairs, return_index=True, return_inverse=True)
+        once = replace(dataset, interactions=log.take(first))
+        of_pair: NDArray[np.int8] = assign(once, config.model_copy(update={"together": False}), key)
+        return of_pair[of_row]
     n = np.bincount(log.users, minlength=len(log.user_ids))
     rank = _age(log, n, config, dataset.name, key)
     if config.kind == "leave-last-out":

@@ -167,12 +167,10 @@ class Gossiping:
         worths = np.full((len(rows), 2), -1.0)
         if self.rule.judges:
             worths = self.worth(self.model.judge(rows, at, nodes, letters.tables, own, self.samples))
-        meeting = Meeting(
-            np.stack([own.samples[rows], letters.samples[at]], axis=1).astype(np.float64),
-            np.stack([nodes["age"][rows], letters.ages[at]], axis=1).astype(np.float64),
-            worths,
-        )
-        weights = self.rule.weigh(meeting)
+        samples, ages = np.empty((len(rows), 2)), np.empty((len(rows), 2))
+        samples[:, 0], samples[:, 1] = own.samples[rows], letters.samples[at]
+        ages[:, 0], ages[:, 1] = nodes["age"][rows], letters.ages[at]
+        weights = self.rule.weigh(Meeting(samples, ages, worths))
         weights = weights / weights.sum(axis=1, keepdims=True)
         if self.config.clip:
             weights = self._clipped(rows, at, nodes, letters, weights)

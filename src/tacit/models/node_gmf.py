@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import ClassVar, Literal
 
 import numpy as np
@@ -31,7 +32,7 @@ class OwnItems:
     seen: Ragged
     avoid: Ragged
 
-    @property
+    @cached_property
     def samples(self) -> NDArray[np.int64]:
         """How many positives each node learns from."""
         return np.diff(self.learn[0])

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import ClassVar, Literal
 
 import numpy as np
@@ -34,7 +35,7 @@ class OwnSteps:
     avoid: Ragged
     places: Floats  # [n_items, 3] on the unit sphere: public
 
-    @property
+    @cached_property
     def samples(self) -> NDArray[np.int64]:
         """How many steps each node learns from."""
         return np.diff(self.learn[0])

@@ -69,9 +69,11 @@ def rest(method: Gossip, node: Node) -> None:
 
 def renew(method: Gossip, node: Node, offered: NDArray[np.int64], chance: np.uint64) -> None:
     """Choose peers anew among the best senders and those on offer."""
-    known = sorted(peer for peer, worth in node.judged.items() if worth > 0)
-    worths = np.array([node.judged[peer] for peer in known], np.float32)
-    acquainted = Acquaintance(np.array(known, np.int64), worths, offered)
+    n = len(node.judged)
+    known, worths = np.fromiter(node.judged, np.int64, n), np.fromiter(node.judged.values(), np.float32, n)
+    useful = np.flatnonzero(worths > 0)
+    useful = useful[np.argsort(known[useful])]
+    acquainted = Acquaintance(known[useful], worths[useful], offered)
     node.view = [int(peer) for peer in method.choose(acquainted, chance)]
     node.senders.clear()
 

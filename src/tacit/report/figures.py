@@ -72,7 +72,7 @@ CAPTIONS = {
     "overlay": (
         "Who talked to whom.",
         "The graph of the nodes' views: how many letters the busiest node gets in a round, how many of a node's peers "
-        "know each other, and how many links lead to nodes that are not there.",
+        "know each other, in how many parts the network is, and how many links lead to nodes that are not there.",
     ),
 }
 

@@ -1,4 +1,4 @@
-"""The network behind a gossip run, drawn: how evenly nodes are known, how cliquish they are, and dead links."""
+"""The network behind a gossip run, drawn: how evenly nodes are known, how cliquish they are, its parts, dead links."""
 
 from __future__ import annotations
 
@@ -14,31 +14,39 @@ if TYPE_CHECKING:
 
 MEASURES = {
     "in_degree_max": "letters of the busiest",
-    "clustering": "cliquishness",
+    "clustering": "peers that know each other",
+    "components": "parts",
     "dead_links": "dead links",
 }
+SHARES = {"clustering": 0.01, "dead_links": 0.01}  # in per cent, at least so high an axis
 
 
 def overlay(compared: Compared) -> Figure | None:
     """Draw each measure over the rounds, for those methods that gossip; nothing if none does."""
+    from matplotlib.ticker import FuncFormatter, MaxNLocator
+
     rows = [row for row in compared.rows if row.runs[0].result.get("overlay")]
     if not rows:
         return None
     style = looks([row.label for row in compared.rows])
-    figure, _ = sheet(2.8)
+    figure, _ = sheet(3.6)
     figure.clear()
-    axes = list(figure.subplots(1, len(MEASURES)))  # each has a scale of its own
-    ends: list[tuple[float, float]] = []
+    axes = figure.subplots(2, 2, sharex=True).ravel().tolist()  # each has a scale of its own
     for one, (measure, label) in zip(axes, MEASURES.items(), strict=True):
-        ends = []
-        for row in rows:
-            seen = row.runs[0].result["overlay"]
-            rounds, values = [point["round"] for point in seen], [point[measure] for point in seen]
+        curves = [[(point["round"], point[measure]) for point in row.runs[0].result["overlay"]] for row in rows]
+        for row, curve in zip(rows, curves, strict=True):
             look = style[row.label]
-            one.plot(rounds, values, color=look.colour, linestyle=look.dash, marker=look.marker, markersize=3)
-            ends.append((float(rounds[-1]), float(values[-1])))
-        one.set_ylim(bottom=0, top=max(one.get_ylim()[1], 1e-3))
-        one.set_xlabel("rounds")
+            one.plot(
+                *zip(*curve, strict=True), color=look.colour, linestyle=look.dash, marker=look.marker, markersize=3
+            )
         one.set_title(label, fontsize="small")
-    name_ends(figure, axes[-1], ends, [(row.label, style[row.label].colour) for row in rows])
+        one.set_ylim(0, 1.1 * max(SHARES.get(measure, 1.0), *(value for curve in curves for _, value in curve)))
+        one.yaxis.set_major_locator(MaxNLocator(4, integer=measure not in SHARES))
+        if measure in SHARES:
+            one.yaxis.set_major_formatter(FuncFormatter(lambda share, _: f"{100 * share:.3g} %"))
+        if measure == "clustering":  # at the right of the upper row
+            at_right = one, [curve[-1] for curve in curves]
+    for one in axes[2:]:
+        one.set_xlabel("rounds")
+    name_ends(figure, *at_right, [(row.label, style[row.label].colour) for row in rows])
     return figure

@@ -16,10 +16,10 @@ import numpy as np
 from tacit.config import Experiment, overridden
 from tacit.errors import DivergedError
 from tacit.experiments import run
-from tacit.report.folder import Run
 from tacit.reproduce.base import Found, reproduction
 from tacit.reproduce.lab import Lab
 from tacit.reproduce.sheets import Row, Sheet, number, value_of
+from tacit.runtimes.recommender import Recommender
 
 METRICS = ("HR@10", "NDCG@10")
 METHOD = {"name": "fed-gmf", "epochs": 30, "clients_per_round": 100, "learning_rate": 0.005}
@@ -93,12 +93,11 @@ def _measured(
     except DivergedError:
         return None
     seen = {metric: float(found.result["metrics"][metric]) for metric in METRICS}
-    return {**seen, "exposure": exposure(found, target), "refused": float(found.result["updates_refused"])}
+    return {**seen, "exposure": exposure(found.recommender, target), "refused": float(found.result["updates_refused"])}
 
 
-def exposure(found: Run, item: int, k: int = 10) -> float:
+def exposure(recommender: Recommender, item: int, k: int = 10) -> float:
     """Return the share of people without an item who would see it among their first `k` of all items."""
-    recommender = found.recommender
     train = recommender.clients
     scores = recommender.score(np.arange(len(train)))
     scores[train.rows, train.items] = -np.inf

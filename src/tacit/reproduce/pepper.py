@@ -1,4 +1,4 @@
-"""PEPPER's tables 2 to 8 and figures 4 to 9 (Belal et al., 2022), and a network that the paper left out.
+"""PEPPER's tables 2 to 8 and figures 4 to 9 (Belal et al., 2022).
 
 85 % of each person's rows to learn from, at random; each held-out one ranked against 100 unseen ones. Gossip methods
 run under the same options. Rows called "same data" let the rivals spare what PEPPER spares for weighing; otherwise they
@@ -21,14 +21,17 @@ from tacit.data.load import load
 from tacit.experiments import Attempt, run
 from tacit.random import Key
 from tacit.report.canvas import sheet, styled
+from tacit.report.folder import Run
 from tacit.report.labels import name_ends
 from tacit.report.marks import looks
 from tacit.reproduce.base import Found, reproduction
 from tacit.reproduce.lab import Lab
+from tacit.reproduce.liars import exposure
 from tacit.reproduce.pepper_published import ALPHA, METHODS, ROUNDS, VIEW, published
-from tacit.reproduce.sheets import Row, Sheet, number, side_by_side
+from tacit.reproduce.sheets import Row, Sheet, number, side_by_side, value_of
 from tacit.runtimes.learning import one_blas_thread, passes
 from tacit.runtimes.network import NetworkConfig, Talk
+from tacit.types import Array
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -42,7 +45,9 @@ LENGTH = 500  # rounds of every gossip method: the paper's slowest needs 490 to 
 SETTING_ROUNDS = 300  # where settings are compared: PEPPER's nodes converge after 283 (table 8)
 LOOKS = 10  # rounds between two looks at quality
 NEAR = 0.99  # of the best, to count as converged
-FILTERS = {"foursquare-nyc": {"min_per_item": 10, "min_per_user": 10}, "gowalla-1k": {"min_per_item": 30}}
+VISITED = {"min_per_item": 10, "min_per_user": 10, "duplicates": "latest-after"}  # visits are counted, then pairs kept
+VISITS = {"data.duplicates": "keep", "split.together": True}  # for sequences: all visits, the same places held out
+POPULAR = "most-popular"
 PERCENTILES = (1, 5, 10, 25, 50, 75, 90)
 
 
@@ -50,7 +55,7 @@ def recipe(source: str) -> dict[str, Any]:
     """Return data, split and evaluation; PEPPER's own files come with their split."""
     own = source == "pepper-splits"
     return {
-        "data": {"source": source, **FILTERS.get(source, {})},
+        "data": {"source": source, **(VISITED if source in ("foursquare-nyc", "gowalla-1k") else {})},
         "split": {"kind": "given"} if own else {"kind": "random", "test": 0.15},
         "evaluation": {"protocol": "sampled-100", "k": sorted(CUTS), "primary": "HR@20"},
     }
@@ -64,12 +69,13 @@ def given(lab: Lab, name: str, **more: Any) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Seen:
-    """One run with looks: rounds, metrics at each, per-person HR@20 at each, and the seconds it took."""
+    """One run with looks: rounds, metrics and HR@20 per person, seconds so far, and an item's exposure at the end."""
 
     rounds: list[int] = field(default_factory=list)
     metrics: list[dict[str, float]] = field(default_factory=list)
     people: list[NDArray[np.float64]] = field(default_factory=list)
     seconds: list[float] = field(default_factory=list)
+    exposure: list[float] = field(default_factory=list)
 
     @property
     def last(self) -> dict[str, float]:
@@ -82,8 +88,15 @@ class Seen:
         return float(self.rounds[int(np.argmax(values >= NEAR * values.max()))])
 
 
-def watched(lab: Lab, label: str, method: Mapping[str, Any], seed: int, network: NetworkConfig | None = None) -> Seen:
-    """Learn once, and look at the test part on the way."""
+def watched(
+    lab: Lab,
+    label: str,
+    method: Mapping[str, Any],
+    seed: int,
+    network: NetworkConfig | None = None,
+    item: int | None = None,
+) -> Seen:
+    """Learn once, and look at the test part on the way; at the end, at how many people would see an item."""
     settings = {"seed": seed, "method": dict(method), "evaluation.twin_people": 0}
     experiment = Experiment.checked(overridden(lab.base, settings), "the recipe")
     attempt, built, parts = Attempt.on(experiment, lab.parts), experiment.method.build(), lab.parts
@@ -102,6 +115,8 @@ def watched(lab: Lab, label: str, method: Mapping[str, Any], seed: int, network:
                 seen.metrics.append(found.overall)
                 seen.people.append(np.asarray(found.values["HR@20"]))
                 seen.seconds.append(spent)
+                if item is not None and done == total:
+                    seen.exposure.append(exposure(attempt.served(model), item))
             started = time.perf_counter()
     return seen
 
@@ -111,59 +126,64 @@ def quality(lab: Lab) -> Found:
     """Every method with GMF, and with PRME-G where places and times are known."""
     rows: list[Row] = []
     metrics = [f"{name}@{k}" for k in CUTS for name in ("HR", "NDCG")]
-    plans = [(name, given(lab, name)) for name in METHODS]
+    plans = [(name, given(lab, name)) for name in METHODS] + [(POPULAR, {"name": POPULAR})]
     plans += [(f"{name}, same data", given(lab, name, weighting=SPARED)) for name in GOSSIP[1:]]
+    made = {}
     for label, method in plans:
-        runs = lab.runs(label, method, twins=25 if label == "pepper" else 0)
+        made[label] = runs = lab.runs(label, method, twins=25 if label == "pepper" else 0)
         for metric in metrics:
             values = [one.metrics[metric] for one in runs]
             rows.append(Row.of(label, metric, values, published(lab.name, label, metric)))
-    sheets, notes = [side_by_side("GMF", rows)], _order(rows)
+    sheets = [side_by_side("GMF", rows)]
+    notes = [f"pepper beside {name}: {standing(made['pepper'], made[name])}" for name in made if name != "pepper"]
     if lab.parts.catalog.coordinates is not None and lab.parts.train.times is not None:
-        places = [row for name in METHODS for row in _prme(lab, name)]
+        visits = lab.varied(VISITS)
+        places = [row for name in (*METHODS, POPULAR) for row in _prme(visits, name)]
         sheets.append(side_by_side("PRME-G", places))
         rows += places
         notes.append(
-            "PRME-G ranks from where each person was last in her training part; F1@20 counts held-out places that "
-            "stand among the first 20 of 101. The paper does not say how its lists were made."
+            "PRME-G learns from all visits to places that are not held out, and ranks from where each person was last "
+            "among them; F1@20 counts held-out places that stand among the first 20 of 101. The paper does not say how "
+            "its lists were made."
         )
     return Found(rows, sheets, notes=notes)
 
 
 def _prme(lab: Lab, name: str) -> list[Row]:
-    method = given(lab, name, model="prme-g", learning_rate=0.05)
-    runs = lab.runs(f"{name} (PRME-G)", method)
-    log = load(Experiment.checked(lab.base, "the recipe").data).interactions
-    held = np.bincount(log.users, minlength=len(log.user_ids)) - lab.parts.train.sizes
+    method = {"name": name} if name == POPULAR else given(lab, name, model="prme-g", learning_rate=0.05)
+    label = f"{name}, visits" if name == POPULAR else f"{name} (PRME-G)"
+    runs = lab.runs(label, method)
+    log, train = load(Experiment.checked(lab.base, "the recipe").data).interactions, lab.parts.train
+    held = _places(log.users, log.items, len(train)) - _places(train.rows, train.items, len(train))
     held = held[held > 0]
     scores = []
     for one in runs:
         hits = np.minimum(one.people["HR@20"].to_numpy() * held, 20)
         scores.append(float(np.mean(2 * hits / (20 + held))))
-    label = f"{name} (PRME-G)"
     found = [Row.of(label, "F1@20", scores, published(lab.name, name, "F1@20"))]
     return found + [Row.of(label, metric, [one.metrics[metric] for one in runs]) for metric in ("HR@20", "NDCG@20")]
 
 
-def _order(rows: Sequence[Row]) -> list[str]:
-    """Say how PEPPER stands to each decentralised rival, by means and standard deviations over seeds."""
-    at = {row.method: row for row in rows if row.metric == "HR@20"}
-    told = []
-    mine = at["pepper"]
-    for name in [*GOSSIP[1:], *(f"{name}, same data" for name in GOSSIP[1:])]:
-        other = at[name]
-        if mine.ours is None or other.ours is None:
-            continue
-        told.append(f"HR@20, pepper beside {name}: {ahead(mine, other)}, {mine.seeds} seeds")
-    return told
+def _places(people: Array, items: Array, n: int) -> NDArray[np.int64]:
+    """Return how many different items each person had."""
+    return np.bincount(np.unique(np.stack([people, items], axis=1), axis=0)[:, 0], minlength=n)
 
 
-def ahead(mine: Row, other: Row) -> str:
-    """Say how one row stands to another: ahead or behind if they are farther apart than both deviations together."""
-    gap = (mine.ours or 0.0) - (other.ours or 0.0)
-    spread = (mine.sd or 0.0) + (other.sd or 0.0)
-    verdict = "ahead" if gap > spread else "behind" if gap < -spread else "not distinguishable"
-    return f"{verdict} ({100 * gap:+.1f} points)"
+def standing(mine: Sequence[Run], other: Sequence[Run], metric: str = "HR@20") -> str:
+    """Say how a method stands to another, people paired: ahead or behind if the interval and all seeds agree.
+
+    The interval is that of the mean over people (95 %), each one's difference averaged over seeds.
+    """
+    if len(mine) != len(other) or not mine:
+        return "not compared: a run ran away"
+    ours, theirs = ([one.people[metric].to_numpy() for one in runs] for runs in (mine, other))
+    gaps = 100 * (np.stack(ours) - np.stack(theirs))
+    each, seeds = gaps.mean(axis=0), gaps.mean(axis=1)
+    half = 1.96 * each.std(ddof=1) / np.sqrt(len(each))
+    low, high = min(each.mean() - half, *seeds), max(each.mean() + half, *seeds)
+    verdict = "ahead" if low > 0 else "behind" if high < 0 else "not distinguishable"
+    told = ", ".join(f"{gap:+.1f}" for gap in seeds)
+    return f"{verdict}: {each.mean():+.1f} ± {half:.1f} points of {metric} (seeds: {told})"
 
 
 SETTINGS: dict[str, dict[str, Any]] = {  # one thing of the paper's at a time, then all
@@ -171,8 +191,11 @@ SETTINGS: dict[str, dict[str, Any]] = {  # one thing of the paper's at a time, t
     "her vector sent": {"user_vector": "sent"},
     "learning at every receipt": {"learns": "receipt"},
     "peers renewed every 10 rounds": {"renew_every": 10},
-    "all of the paper's": {"user_vector": "sent", "learns": "receipt", "renew_every": 10, "moments": "kept"},
-}
+    "own first models": {"starts": "own"},
+    "all of the paper's": {
+        "user_vector": "sent", "learns": "receipt", "renew_every": 10, "moments": "kept", "starts": "own"
+    },
+}  # fmt: skip
 
 
 @reproduction("pepper-order", "What decides the order", f"{PAPER}, table 2: settings", DATASETS[:1], recipe)
@@ -180,17 +203,17 @@ def order(lab: Lab) -> Found:
     """PEPPER and decentralised FedAvg on the same data under the same settings, ours and the paper's."""
     rows, lines = [], []
     for label, options in SETTINGS.items():
-        found = []
+        made = {}
         for name in ("pepper", "dec-fedavg"):
             method = given(lab, name, weighting=SPARED, **options)
             if not lab.quick:
                 method["epochs"] = SETTING_ROUNDS
-            runs = lab.runs(f"{name}, {label}", method)
-            made = [Row.of(f"{name}, {label}", m, [one.metrics[m] for one in runs]) for m in ("HR@20", "NDCG@20")]
-            found.append(made[0])
-            rows += made
-        lines.append([label, *(number(row.ours) for row in found), ahead(*found)])
-    table = Sheet(f"HR@20 after {SETTING_ROUNDS} rounds", ["settings", "pepper", "dec-fedavg", "PEPPER is"], lines)
+            made[name] = runs = lab.runs(f"{name}, {label}", method)
+            rows += [Row.of(f"{name}, {label}", m, [one.metrics[m] for one in runs]) for m in ("HR@20", "NDCG@20")]
+        told = [standing(made["pepper"], made["dec-fedavg"], metric) for metric in ("HR@20", "NDCG@20")]
+        lines.append([label, *(number(value_of(rows, f"{name}, {label}", "HR@20")) for name in made), *told])
+    columns = ["settings", "pepper", "dec-fedavg", "PEPPER by HR@20", "PEPPER by NDCG@20"]
+    table = Sheet(f"HR@20 after {SETTING_ROUNDS} rounds", columns, lines)
     return Found(rows, [table, side_by_side("All figures", rows)])
 
 
@@ -273,31 +296,6 @@ def overhead(lab: Lab) -> Found:
         curves[name] = (np.array(seen.rounds, float), np.array([m["HR@20"] for m in seen.metrics]))
     figures = {"convergence": drawn(curves, "rounds", "HR@20")}
     return Found(rows, [side_by_side("Overhead", rows)], figures, [_CONVERGED])
-
-
-NETWORKS = {
-    "calm": NetworkConfig(),
-    "churn: 2 % leave in each round, 10 % of letters lost": NetworkConfig(leaving=0.02, loss=0.1),
-    "uneven: own clocks, delays, slow links and devices": NetworkConfig(
-        uneven=0.5, staggered=True, delay=0.3, bandwidth=(2.0, 20.0), effort=(0.01, 0.1)
-    ),
-    "10 % liars: noise": NetworkConfig(liars=0.1, lie="noise"),
-    "10 % liars: flipped signs": NetworkConfig(liars=0.1, lie="flip"),
-}
-
-
-@reproduction("gossip-churn", "Networks that are not calm", "Our own", ("ml-100k",), recipe, seeds=1)
-def churn(lab: Lab) -> Found:
-    """Quality where nodes come and go, letters get lost, clocks differ and some lie."""
-    rows = []
-    for name in ("pepper", "dec-fedavg"):
-        for label, network in NETWORKS.items():
-            for clip in (0.0, 1.0) if network.liars else (0.0,):
-                method = given(lab, name, clip=clip)
-                seen = [watched(lab, f"{name}, {label}", method, seed, network) for seed in lab.seeds]
-                told = f"{name}, {label}{', clipped' if clip else ''}"
-                rows.append(Row.of(told, "HR@20", [one.last["HR@20"] for one in seen]))
-    return Found(rows, [side_by_side("HR@20", rows)])
 
 
 def drawn(lines: Mapping[str, tuple[NDArray[np.float64], NDArray[np.float64]]], x: str, y: str) -> Figure:

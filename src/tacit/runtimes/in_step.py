@@ -5,7 +5,7 @@ What a node computes is what `protocols.gossip` has a node compute: a law holds 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from pathlib import Path
@@ -22,6 +22,7 @@ from tacit.protocols.overlay import Views, first_views, measured, offered
 from tacit.random import Key
 from tacit.runtimes.simulation import EXPLODED, Traffic
 from tacit.types import Array, Catalog, Clients, Model, offsets
+from tacit.updates import Letters
 
 Overlays: TypeAlias = list[dict[str, float]]
 LOOKS = 10  # rounds between two looks at the overlay
@@ -38,8 +39,12 @@ def gossip_in_step(
     *,
     start: Literal["preferential", "random"] = "preferential",
     overlay: Overlays | None = None,
+    sent: Callable[[Letters, int], Letters] | None = None,
 ) -> Iterator[Model]:
-    """Yield the models of all nodes after each round; their arrays go on changing."""
+    """Yield the models of all nodes after each round; their arrays go on changing.
+
+    `sent` turns the letters that nodes of a round mean to send into those that are sent, if some lie.
+    """
     refuse_too_large(method, len(clients), catalog.n_items)
     first = method.init(clients, catalog, key.child("init"))
     nodes = dict(first.private)
@@ -53,6 +58,8 @@ def gossip_in_step(
         for number in range(method.config.epochs):
             inbox = inbox_of(views)
             letters = method.letters(nodes, everybody, own)
+            if sent is not None:
+                letters = sent(letters, number + 1)
             before = nodes["items"]
             worths = method.step(nodes, spare, letters, inbox, own, each)
             spare = before

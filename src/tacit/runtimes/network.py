@@ -2,14 +2,16 @@
 
 Time is a queue of events, and every draw of it is keyed, so a run is the same each time. Nodes are driven through the
 functions of `protocols.gossip` and see nothing but what is sent to them. With equal periods, no delay, no loss and
-nobody leaving, this is the round mode of the papers: then `runtimes.in_step` computes the same numbers faster.
+nobody leaving, this is the round mode of the papers, liars or not: then `runtimes.in_step` computes the same numbers
+faster.
 """
 
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import Any, Literal
 
@@ -17,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, PositiveFloat
 
+from tacit.errors import ConfigError
 from tacit.methods.base import Gossip
 from tacit.protocols.gossip import Node, answered, forget, read, renew, rest, send
 from tacit.protocols.lies import LIES
@@ -34,6 +37,7 @@ from tacit.runtimes.simulation import Traffic
 from tacit.types import Array, Catalog, Clients, Config, Model
 from tacit.updates import Letters
 
+LYING = 3  # the place of that draw among a node's
 COMES_OR_GOES, REST, LOOK, TICK, DELIVER = range(5)  # what happens first at equal times
 
 
@@ -64,7 +68,7 @@ class NetworkConfig(Config):
         """Whether the rounds of the papers say the same."""
         return not (
             self.uneven or self.staggered or self.delay or self.bandwidth or self.effort or self.loss
-            or self.leaving or self.late or self.liars
+            or self.leaving or self.late
         )  # fmt: skip
 
 
@@ -82,9 +86,15 @@ def gossiped(
 ) -> Iterator[Model]:
     """Yield the models of all nodes after each round: in step if the network is calm, otherwise event by event."""
     network, overlay = talk.network, talk.overlay
+    if network.promoted >= catalog.n_items:
+        raise ConfigError(
+            f"runtime.network.promoted is {network.promoted}, but there are {catalog.n_items:,} items, counted from 0.",
+            f"Name one below {catalog.n_items:,}.",
+        )
     if network.is_calm:
+        sent = _as_sent(network, len(clients), key) if network.liars else None
         return gossip_in_step(
-            method, clients, catalog, key, traffic, talk.threads, start=network.start, overlay=overlay
+            method, clients, catalog, key, traffic, talk.threads, start=network.start, overlay=overlay, sent=sent
         )
     return gossip_in_time(method, clients, catalog, key, network, traffic, overlay)
 
@@ -103,10 +113,9 @@ def gossip_in_time(
     network = _Network(method, clients, catalog, key, config, traffic or Traffic.none(len(clients)))
     for number in range(method.config.epochs):
         network.run_until_look()
-        model = network.models()
-        refuse_if_diverged(model.private["items"], method.config.learning_rate, number)
+        refuse_if_diverged(network.largest(), method.config.learning_rate, number)
         note_overlay(overlay, number + 1, method.config.epochs, network.views(), network.alive)
-        yield model
+        yield Model(network.shared, _Held(network.nodes))
 
 
 class _Network:
@@ -117,7 +126,6 @@ class _Network:
     ) -> None:
         self.method, self.key, self.config, self.traffic = method, key, config, traffic
         self.n_items, n = catalog.n_items, len(clients)
-        everybody = np.arange(n)
         model = method.init(clients, catalog, key.child("init"))
         self.shared, first = model.shared, model.private
         views = first_views(n, method.config.view, config.start, key)
@@ -126,11 +134,11 @@ class _Network:
             mine = {name: array[at : at + 1].copy() for name, array in first.items()}
             own = method.own(self.shared, mine, clients.take([at]))
             self.nodes.append(Node(at, mine, own, [int(peer) for peer in views[at] if peer >= 0]))
-        draws = key.child("network").uniform(everybody, 6)
+        draws = _fates(n, key)
         self.period = 1.0 + config.uneven * (2.0 * draws[:, 0] - 1.0)
         self.link = _classes(config.bandwidth, draws[:, 1], np.inf)
         self.effort = _classes(config.effort, draws[:, 2], 0.0)
-        self.lies = _some(draws[:, 3], config.liars)
+        self.lies = _some(draws[:, LYING], config.liars)
         self.busy = np.zeros(n)
         self.alive = np.ones(n, np.bool_)
         self.session = np.zeros(n, np.int64)  # how often each has come: what was meant for an earlier one is void
@@ -180,16 +188,19 @@ class _Network:
             renew(method, node, offer, self.key.child("choose", number).bits(one, 1)[0, 0])
         letter = send(method, node)
         if self.lies[at]:
-            chance = self.key.child("lie", node.ticks, at)
-            letter = LIES[self.config.lie](letter, self.config.promoted, chance)
-        size = letter.bytes_each
+            letter = lied(self.config, letter, node.ticks, at, self.key)
+        n_letters = len(node.view)
         self.traffic.rounds[at] += 1
-        for place, peer in enumerate(node.view):
-            self.traffic.bytes_up[at] += size
-            self.traffic.negatives[at] += self.n_items
-            draw = self.key.child("letter", node.ticks, at).uniform(np.array([place]), 2)[0]
-            arrives = time - self.config.delay * np.log1p(-draw[0]) + (place + 1) / min(self.link[at], self.link[peer])
-            self._push(float(arrives), DELIVER, peer, at, letter, bool(draw[1] < self.config.loss))
+        self.traffic.bytes_up[at] += n_letters * letter.bytes_each
+        self.traffic.negatives[at] += n_letters * self.n_items
+        draws = np.zeros((n_letters, 2))
+        if self.config.delay or self.config.loss:
+            draws = self.key.child("letter", node.ticks, at).uniform(np.arange(n_letters), 2)
+        for place, (peer, draw) in enumerate(zip(node.view, draws.tolist(), strict=True)):
+            arrives = (
+                time - self.config.delay * math.log1p(-draw[0]) + (place + 1) / min(self.link[at], self.link[peer])
+            )
+            self._push(float(arrives), DELIVER, peer, at, letter, draw[1] < self.config.loss)
         for kind in (REST, TICK):
             self._push(time + self.period[at], kind, at, int(self.session[at]))
 
@@ -228,10 +239,53 @@ class _Network:
             table[node.id, : len(node.view)] = node.view
         return table
 
-    def models(self) -> Model:
-        """Return a copy of what all nodes hold."""
-        names = self.nodes[0].nodes
-        return Model(self.shared, {name: np.concatenate([node.nodes[name] for node in self.nodes]) for name in names})
+    def largest(self) -> NDArray[np.float32]:
+        """Return the largest and the smallest number of every node's table."""
+        tables = [node.nodes["items"] for node in self.nodes]
+        return np.array([(table.max(initial=0.0), table.min(initial=0.0)) for table in tables], np.float32)
+
+
+class _Held(Mapping[str, Array]):
+    """What all nodes hold, brought together when it is asked for first: most rounds are not looked at."""
+
+    def __init__(self, nodes: Sequence[Node]) -> None:
+        self.nodes, self.arrays = nodes, dict[str, Array]()
+
+    def __getitem__(self, name: str) -> Array:
+        if name not in self.arrays:
+            self.arrays[name] = np.concatenate([node.nodes[name] for node in self.nodes])
+        return self.arrays[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.nodes[0].nodes)
+
+    def __len__(self) -> int:
+        return len(self.nodes[0].nodes)
+
+
+def lied(config: NetworkConfig, letter: Letters, number: int, at: int, key: Key) -> Letters:
+    """Return what a liar sends the `number`-th time in place of its letter."""
+    return LIES[config.lie](letter, config.promoted, key.child("lie", number, at))
+
+
+def _as_sent(config: NetworkConfig, n: int, key: Key) -> Callable[[Letters, int], Letters]:
+    """Return what turns everybody's letters of a round into those that are sent: liars' are other ones."""
+    liars = np.flatnonzero(_some(_fates(n, key)[:, LYING], config.liars))
+
+    def sent(letters: Letters, number: int) -> Letters:
+        tables = {name: table.copy() for name, table in letters.tables.items()}
+        for at in liars.tolist():
+            told = lied(config, letters.take(np.array([at])), number, at, key)
+            for name, table in told.tables.items():
+                tables[name][at] = table[0]
+        return replace(letters, tables=tables)
+
+    return sent
+
+
+def _fates(n: int, key: Key) -> NDArray[np.float64]:
+    """Draw for every node [n, 6]: its period, link, device, whether it lies, whether and when it joins."""
+    return key.child("network").uniform(np.arange(n), 6)
 
 
 def _classes(values: tuple[float, ...], draws: NDArray[np.float64], none: float) -> NDArray[np.float64]:

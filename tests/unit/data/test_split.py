@@ -116,6 +116,20 @@ def test_random_split_is_keyed_per_person():
     assert len({tuple(heldout(one, person)) for person in range(5)}) > 1
 
 
+def test_repeated_rows_together_are_parted_as_if_there_were_one_of_each():
+    rows = [(person, item, time) for person in range(5) for item in range(20) for time in range(1 + item % 3)]
+    config = SplitConfig(kind="random", test=0.25)
+    once = split(load(frame(rows)), config, KEY)
+    together = SplitConfig(kind="random", test=0.25, together=True)
+    parted = split(load(frame(rows), duplicates="keep"), together, KEY)
+    for person in range(5):
+        assert set(heldout(parted, person)) == set(heldout(once, person))
+    assert parted.counts["heldout_also_in_train"] == 0
+    assert parted.counts["train"] + parted.counts["test"] == len(rows)
+    with pytest.raises(ConfigError, match="together"):
+        SplitConfig.checked({"together": True}, "split")
+
+
 def test_a_given_split_from_a_column():
     rows = [(1, 1, "train"), (1, 2, "valid"), (1, 3, "test"), (2, 1, "train"), (2, 3, "Test")]
     data = load(frame(rows, ("user", "item", "split")))

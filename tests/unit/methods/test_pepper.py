@@ -17,7 +17,7 @@ from tacit.protocols.overlay import first_views, measured, n_components, offered
 from tacit.random import Key
 from tacit.runtimes import in_step
 from tacit.runtimes.learning import passes
-from tacit.runtimes.network import NetworkConfig, Talk, gossip_in_time
+from tacit.runtimes.network import NetworkConfig, Talk, gossip_in_time, gossiped
 from tacit.types import Catalog, Clients, Vocabulary, offsets
 
 KEY = Key(5)
@@ -97,6 +97,12 @@ def test_a_view_larger_than_the_network_and_a_torn_start_are_refused() -> None:
     with pytest.raises(MethodError, match="parts that know nothing of each other"):
         [first_views(200, 1, "random", Key(seed)) for seed in range(20)]  # most graphs of one link each are torn
     assert first_views(1, 3, "preferential", KEY).shape == (1, 0), "a node alone has nobody to know"
+
+
+def test_an_item_that_is_not_there_cannot_be_promoted() -> None:
+    network = NetworkConfig(liars=0.2, lie="promote", promoted=24)
+    with pytest.raises(ConfigError, match="there are 24 items"):
+        gossiped(made("pepper"), *town(), KEY, Talk(network))
 
 
 def test_offers_depend_on_the_asking_node_alone() -> None:

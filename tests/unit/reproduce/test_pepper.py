@@ -30,7 +30,7 @@ def test_a_quick_run_leaves_a_table(name: str, tmp_path: Path) -> None:
         found = {row.method for row in made.found.rows}
         assert set(METHODS) <= found
         assert "pepper (PRME-G)" in found, "a town has places and times"
-        assert len(made.found.notes) == 7
+        assert len(made.found.notes) == 11
 
 
 def test_printed_numbers() -> None:
