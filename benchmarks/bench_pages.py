@@ -18,7 +18,7 @@ from tacit.runtimes.wire import Request, write_request, write_welcome
 from tacit.types import Catalog, Labels, Vocabulary
 from tacit.web.own import person_page
 from tacit.web.person import Person
-from tacit.web.server import Door, serving
+from tacit.web.server import Door, serving, settle
 
 ITEMS, HERS, TIMES = 50_000, 10_000, 5
 PATHS = ("/", "/history", "/history?q=thing", "/history?mine=77&page=3", "/sharing", "/sent", "/mine")
@@ -60,6 +60,7 @@ def main() -> None:
         large_device(Path(folder)) as device,
         serving(person_page(Person(device))) as door,
     ):
+        settle()
         for path in PATHS:
             visits = [visit(door, path) for _ in range(TIMES)]
             line = {"benchmark": "pages", "path": path, "seconds": min(visits[1:]), "first_seconds": visits[0]}

@@ -27,7 +27,7 @@ from tacit.privacy.secure.two_stage import Care
 from tacit.web.operator import operator_page
 from tacit.web.own import person_page
 from tacit.web.person import Person
-from tacit.web.server import Door, serving
+from tacit.web.server import Door, serving, settle
 
 ROUNDS, TIMES = 1_000, 7
 NAMES = ("adverts", "shares", "vectors", "confirmations", "unmaskings")
@@ -97,6 +97,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="tacit-bench-") as folder, sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=chromium, args=sandbox)
         with large_device(Path(folder)) as device, serving(person_page(Person(device))) as door:
+            settle()
             changed = [0]
 
             def change() -> None:

@@ -27,35 +27,52 @@ class Exposed:
     masked: int  # messages inside a secure sum
 
 
-def exposed(device: Device, upcoming: Upcoming | None = None, before: Exposed | None = None) -> Exposed:
-    """Measure what has left, and with `upcoming` what would have left after one message more.
+@dataclass(frozen=True)
+class Reader:
+    """Somebody who keeps all that left a device: what was known before the first message, and every message."""
 
-    Guessing what is popular needs no messages: with what was measured `before`, it is not done again.
-    """
-    member = device.membership
-    assert member is not None, "only a member has anything to send"
-    catalog, model = member.catalog, member.model()
-    left = [release for release in device.ledger.list() if release.state in MAY_HAVE_LEFT]
-    rows = readable(left)
-    if upcoming is not None:
-        rows.append((upcoming.rows.positives, upcoming.rows.negatives))
-    method = member.federation.built
-    popularity = (
-        method.popularity(model.shared)
-        if model is not None and isinstance(method, KnowsPopularity)
-        else np.ones(catalog.n_items)
-    )
-    history = device.history.clients(0, catalog).items
-    proof = evidence(rows, len(history), catalog)
-    belief = prior(popularity, len(history)) + proof
-    sure = np.flatnonzero(belief >= np.log(SURE / (1 - SURE)))
-    return Exposed(
-        measured(history, popularity, proof),
-        measured(history, popularity, np.zeros(catalog.n_items)) if before is None else before.guessing,
-        [catalog.item_ids[int(item)] for item in np.intersect1d(sure, history)],
-        len(rows),
-        sum(release.masked for release in left),
-    )
+    catalog: Catalog
+    history: Array  # what she really has: only to say how often the reader is right
+    popularity: Array
+    left: list[Release]
+    guessing: Exposure
+
+    @classmethod
+    def of(cls, device: Device) -> Reader:
+        """Read the device's file, once for all that is asked."""
+        member = device.membership
+        assert member is not None, "only a member has anything to send"
+        catalog, model, method = member.catalog, member.model(), member.federation.built
+        popularity = (
+            method.popularity(model.shared)
+            if model is not None and isinstance(method, KnowsPopularity)
+            else np.ones(catalog.n_items)
+        )
+        history = device.history.clients(0, catalog).items
+        left = [release for release in device.ledger.list() if release.state in MAY_HAVE_LEFT]
+        guessing = measured(history, popularity, np.zeros(catalog.n_items))
+        return cls(catalog, history, popularity, left, guessing)
+
+    def told(self, upcoming: Upcoming | None = None) -> Exposed:
+        """Measure what the messages tell, and with `upcoming` what they would tell after one more."""
+        rows = readable(self.left)
+        if upcoming is not None:
+            rows.append((upcoming.rows.positives, upcoming.rows.negatives))
+        proof = evidence(rows, len(self.history), self.catalog)
+        belief = prior(self.popularity, len(self.history)) + proof
+        sure = np.flatnonzero(belief >= np.log(SURE / (1 - SURE)))
+        return Exposed(
+            measured(self.history, self.popularity, proof, self.guessing) if rows else self.guessing,
+            self.guessing,
+            [self.catalog.item_ids[int(item)] for item in np.intersect1d(sure, self.history)],
+            len(rows),
+            sum(release.masked for release in self.left),
+        )
+
+
+def exposed(device: Device, upcoming: Upcoming | None = None) -> Exposed:
+    """Measure what has left, and with `upcoming` what would have left after one message more."""
+    return Reader.of(device).told(upcoming)
 
 
 Rows = tuple[Sequence[Label], Sequence[Label]]  # items of positive rows, items of the others

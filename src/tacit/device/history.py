@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -44,7 +45,7 @@ class History:
         self._store = store
         self._read: tuple[tuple[int, int], tuple[Entry, ...]] | None = None
         self._rows: dict[int, tuple[bytes, Entry]] = {}
-        self._cohort: tuple[tuple[Entry, ...], int, Catalog, Clients] | None = None
+        self._cohort: tuple[tuple[Entry, ...], Catalog, Clients] | None = None
 
     def __len__(self) -> int:
         return len(self._entries())
@@ -115,23 +116,23 @@ class History:
 
     def clients(self, lane: int, catalog: Catalog) -> Clients:
         """Return her as a cohort of one. What she did that the catalogue no longer knows is left out."""
-        everything = self._entries()
-        last = self._cohort
-        if last is not None and last[0] is everything and last[1] == lane and last[2] is catalog:
-            return last[3]
-        placed = ((catalog.item_ids.place(entry.item), entry) for entry in everything)
-        known = sorted(((item, entry) for item, entry in placed if item is not None), key=lambda at: at[0])
-        entries = [entry for _, entry in known]
-        clients = Clients(
-            np.array([lane]),
-            offsets(np.array([len(known)])),
-            np.array([item for item, _ in known], np.int32),
-            catalog.n_items,
-            _all_or_none([entry.value for entry in entries], np.float32),
-            _all_or_none([entry.when for entry in entries], np.int64),
-        )
-        self._cohort = (everything, lane, catalog, clients)
-        return clients
+        everything, last = self._entries(), self._cohort
+        if last is None or last[0] is not everything or last[1] is not catalog:
+            last = self._cohort = (everything, catalog, _cohort(everything, catalog))
+        return replace(last[2], ids=np.array([lane]))
+
+
+def _cohort(everything: Sequence[Entry], catalog: Catalog) -> Clients:
+    placed = ((catalog.item_ids.place(entry.item), entry) for entry in everything)
+    known = sorted(((item, entry) for item, entry in placed if item is not None), key=itemgetter(0))
+    return Clients(
+        np.zeros(1, np.int64),
+        offsets(np.array([len(known)])),
+        np.array([item for item, _ in known], np.int32),
+        catalog.n_items,
+        _all_or_none([entry.value for _, entry in known], np.float32),
+        _all_or_none([entry.when for _, entry in known], np.int64),
+    )
 
 
 def _all_or_none(values: Sequence[Any], dtype: Any) -> Any:

@@ -52,6 +52,7 @@ class Membership:
 
     def __init__(self, store: Store, federation: Federation, catalog: Catalog, address: str) -> None:
         self._store, self.federation, self.catalog, self.address = store, federation, catalog, address
+        self._received: tuple[tuple[int, int], Request | None] | None = None
 
     @classmethod
     def join(cls, store: Store, welcome: bytes, address: str) -> Membership:
@@ -104,9 +105,15 @@ class Membership:
         return request
 
     def model(self) -> Request | None:
-        """Return the last model that was received."""
+        """Return the last model that was received, opened once as long as the file does not change."""
+        moment = self._store.moment()
+        if self._received is not None and self._received[0] == moment:
+            return self._received[1]
         content = self._store.get("model")
-        return None if content is None else read_request(self.federation, content)
+        request = None if content is None else read_request(self.federation, content)
+        if not self._store.connection.in_transaction:  # which may yet take it back
+            self._received = (moment, request)
+        return request
 
     def keep_model(self, content: bytes) -> None:
         """Keep a model as it was received, inside a transaction."""

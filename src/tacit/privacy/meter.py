@@ -12,6 +12,7 @@ counted here; what sums may still tell is the subject of the threat model.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -82,21 +83,25 @@ def sign(seen: Seen) -> Numbers:
     return ratio
 
 
-def measured(history: Array, popularity: Array, evidence: Numbers) -> Exposure:
-    """Compare what a reader believes, prior and evidence together, with the truth."""
+def measured(history: Array, popularity: Array, evidence: Numbers, guessing: Exposure | None = None) -> Exposure:
+    """Compare what a reader believes, prior and evidence together, with the truth.
+
+    `guessing` is the same without evidence, where that was measured: it need not be measured again.
+    """
     n_items = len(popularity)
     hers = np.zeros(n_items, bool)
-    hers[np.unique(history)] = True
+    hers[history] = True
     size = int(hers.sum())
     guess = prior(popularity, size)
     belief = guess + evidence
     likely = belief >= np.log(SURE / (1.0 - SURE))
-    order = np.argsort(-belief, kind="stable")
+    mine, others = _apart(belief, hers)
+    known = _auc(mine, others)
     return Exposure(
-        auc=auc(belief, hers),
-        auc_popularity=auc(guess, hers),
-        precision=float(hers[order[:size]].mean()) if size else 0.0,
-        tpr_at_1=_true_positives(belief, hers, 0.01),
+        auc=known,
+        auc_popularity=guessing.auc if guessing is not None else auc(guess, hers) if evidence.any() else known,
+        precision=_precision(belief, hers, size),
+        tpr_at_1=_true_positives(mine, others, 0.01),
         named=int((likely & hers).sum()),
         accused=int(likely.sum()),
         items=size,
@@ -105,17 +110,34 @@ def measured(history: Array, popularity: Array, evidence: Numbers) -> Exposure:
 
 def auc(belief: Numbers, hers: NDArray[np.bool_]) -> float:
     """Return the chance that one of hers is believed more than one of the others; a tie counts half."""
-    n_hers, n_others = int(hers.sum()), int((~hers).sum())
-    if not n_hers or not n_others:
+    return _auc(*_apart(belief, hers))
+
+
+def _apart(belief: Numbers, hers: NDArray[np.bool_]) -> tuple[Numbers, Numbers]:
+    """Return beliefs in her items and in the others, each in rising order."""
+    return np.sort(belief[hers]), np.sort(belief[~hers])
+
+
+def _auc(mine: Numbers, others: Numbers) -> float:
+    if not len(mine) or not len(others):
         return 0.5
-    _, place, times = np.unique(belief, return_inverse=True, return_counts=True)
-    rank = (np.cumsum(times) - (times - 1) / 2.0)[place]
-    return float((rank[hers].sum() - n_hers * (n_hers + 1) / 2.0) / (n_hers * n_others))
+    below = np.searchsorted(others, mine, "left").sum() + np.searchsorted(others, mine, "right").sum()
+    return float(below / (2 * len(mine) * len(others)))
 
 
-def _true_positives(belief: Numbers, hers: NDArray[np.bool_], rate: float) -> float:
-    """Return the share of hers above the level that `rate` of the others exceed."""
-    if not hers.any() or hers.all():
+def _precision(belief: Numbers, hers: NDArray[np.bool_], size: int) -> float:
+    """Return the share of hers among the `size` items believed most; of those believed alike, the first ones count."""
+    if not size:
         return 0.0
-    level = np.quantile(belief[~hers], 1.0 - rate, method="higher")
-    return float((belief[hers] > level).mean())
+    level = np.partition(belief, len(belief) - size)[len(belief) - size]
+    above = belief > level
+    level_with = np.flatnonzero(belief == level)[: size - int(above.sum())]
+    return float((hers[above].sum() + hers[level_with].sum()) / size)
+
+
+def _true_positives(mine: Numbers, others: Numbers, rate: float) -> float:
+    """Return the share of hers above the level that `rate` of the others exceed."""
+    if not len(mine) or not len(others):
+        return 0.0
+    level = others[math.ceil((len(others) - 1) * (1.0 - rate))]
+    return float((mine > level).mean())

@@ -10,7 +10,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from tacit.device.exposure import MAY_HAVE_LEFT, Exposed, exposed
+from tacit.device.exposure import MAY_HAVE_LEFT, Exposed, Reader
 from tacit.device.ledger import Release, Upcoming
 from tacit.types import Label
 from tacit.web.person import Leaf, Person, Shelf
@@ -71,10 +71,11 @@ def measured(person: Person) -> tuple[Upcoming | None, dict[str, Exposed]]:
     upcoming: Upcoming | None = person.kept("upcoming", person.device.upcoming)
     if not person.history:
         return upcoming, {}
-    now = person.kept("exposed", lambda: exposed(person.device))
+    reader = person.kept("reader", lambda: Reader.of(person.device))
+    now = person.kept("exposed", reader.told)
     if upcoming is None:
         return None, {"now": now}
-    return upcoming, {"now": now, "next": person.kept("exposed next", lambda: exposed(person.device, upcoming, now))}
+    return upcoming, {"now": now, "next": person.kept("exposed next", lambda: reader.told(upcoming))}
 
 
 def routes(person: Person) -> list[Route]:
