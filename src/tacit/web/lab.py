@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import json
 from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +26,7 @@ from tacit.web.frame import application, shown
 from tacit.web.server import Page
 
 MOST_RUNS = 200
+AT_ONCE = 0.05  # seconds that a visit waits for its figures before it shows that they are being drawn
 
 
 class Lab:
@@ -32,7 +35,8 @@ class Lab:
     def __init__(self, places: Sequence[Path]) -> None:
         self.places = places
         self._read: tuple[str, list[Compared]] = ("", [])
-        self._told: dict[tuple[str, int], dict[str, Any]] = {}
+        self._told: dict[int, Future[dict[str, Any]]] = {}
+        self._pencil = ThreadPoolExecutor(1, "figures")  # one: the drawing library keeps a global state
 
     def folders(self) -> list[Path]:
         """Return the run folders that there are now, each once."""
@@ -59,13 +63,12 @@ class Lab:
             self._told.clear()
         return self._read[1]
 
-    def told(self, place: int) -> dict[str, Any]:
-        """Return what the page says of one set; drawn once for each state."""
+    def told(self, place: int) -> Future[dict[str, Any]]:
+        """Begin to say and draw what the page has of one set, once for each state: it takes seconds."""
         sets = self.sets()
-        key = (self._read[0], place)
-        if key not in self._told:
-            self._told[key] = _said(sets[place])
-        return self._told[key]
+        if place not in self._told:
+            self._told[place] = self._pencil.submit(_said, sets[place])
+        return self._told[place]
 
 
 def _runs_in(place: Path) -> list[Path]:
@@ -100,16 +103,26 @@ def _said(compared: Compared) -> dict[str, Any]:
 
 def lab_page(lab: Lab) -> Page:
     """Return the page that shows a lab."""
-    lab.told(0)  # what is not there is said before a page opens, and the first set is drawn
+    lab.told(0).result()  # what is not there is said before a page opens, and the first set is drawn
 
     async def view(request: Request) -> Response:
-        sets = lab.sets()
-        asked = request.query_params.get("set", "0")
-        place = int(asked) if asked.isdigit() and int(asked) < len(sets) else 0
+        sets, place = lab.sets(), chosen(request)
         names = [(i, compared.name, len(compared.rows)) for i, compared in enumerate(sets)]
-        return shown("lab.html", sets=names, place=place, state=lab.state(), **lab.told(place))
+        frame: dict[str, Any] = {"sets": names, "place": place, "state": lab.state()}
+        drawn = asyncio.wrap_future(lab.told(place))
+        await asyncio.wait([drawn], timeout=AT_ONCE)
+        if not drawn.done():
+            return shown("drawing.html", title=sets[place].name, **frame)
+        return shown("lab.html", **frame, **drawn.result())
 
     async def state(request: Request) -> Response:
         return JSONResponse({"state": lab.state()})
 
-    return Page(application([Route("/", view), Route("/state", state)]), {})
+    async def drawing(request: Request) -> Response:
+        return JSONResponse({"state": "over" if lab.told(chosen(request)).done() else "waiting"})
+
+    def chosen(request: Request) -> int:
+        asked = request.query_params.get("set", "0")
+        return int(asked) if asked.isdigit() and len(asked) < 9 and int(asked) < len(lab.sets()) else 0
+
+    return Page(application([Route("/", view), Route("/state", state), Route("/drawing", drawing)]), {})

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import shutil
+import time
 from collections.abc import Iterator
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import pytest
 from browsing import barriers, opened
-from visits import Visitor
+from visits import Answer, Visitor
 
 from tacit.comparisons import compare, side_by_side
 from tacit.config import Comparison, Experiment
@@ -17,6 +19,7 @@ from tacit.errors import StorageError
 from tacit.experiments import run
 from tacit.report.compared import Compared
 from tacit.report.folder import Run
+from tacit.web import lab as lab_module
 from tacit.web.lab import Lab, lab_page
 from tacit.web.server import serving
 
@@ -69,6 +72,36 @@ def test_the_page_has_the_figures_of_the_report_and_pi_against_exposure(visitor:
     assert visitor.get("/?set=99").status == visitor.get("/?set=x").status == 200
 
 
+def drawn(visitor: Visitor, path: str) -> Answer:
+    """Look until the figures are there, as the page does by itself."""
+    while "data-wait=" in (page := visitor.get(path)).html:
+        time.sleep(0.05)
+    return page
+
+
+def test_a_set_that_takes_long_to_draw_answers_at_once_and_goes_on(runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    may_go_on, said = Event(), lab_module._said
+
+    def slowly(compared: Compared) -> dict[str, Any]:
+        assert may_go_on.wait(60)
+        return said(compared)
+
+    lab = Lab([runs])
+    with serving(lab_page(lab)) as door:
+        visitor = Visitor(door)
+        monkeypatch.setattr(lab_module, "_said", slowly)
+        gone = next(folder for folder in runs.iterdir() if (folder / "experiment.yaml").exists())
+        gone.rename(runs.parent / gone.name)
+        page = visitor.get("/")
+        assert page.status == 200
+        assert "Drawing the figures" in page.text
+        assert 'http-equiv="refresh"' in page.html, "it goes on without script, too"
+        assert b"waiting" in visitor.get("/drawing?set=0").body
+        may_go_on.set()
+        assert 'id="figure-results"' in drawn(visitor, "/").html
+        assert b"over" in visitor.get("/drawing?set=0").body
+
+
 def test_sets_that_look_alike_are_told_apart_and_every_figure_is_there(tmp_path: Path) -> None:
     """Runs with and without a validation part are no comparison; gossip draws its overlay, looks draw a curve."""
     runs: list[tuple[Any, bool]] = [({"name": "pepper", "epochs": 2}, True), ("most-popular", False)]
@@ -80,7 +113,7 @@ def test_sets_that_look_alike_are_told_apart_and_every_figure_is_there(tmp_path:
     names = sorted(compared.name for compared in lab.sets())
     assert [name.rpartition(", ")[2] for name in names] == ["with validation", "without validation"]
     with serving(lab_page(lab)) as door:
-        pages = [Visitor(door).get(f"/?set={place}") for place in range(2)]
+        pages = [drawn(Visitor(door), f"/?set={place}") for place in range(2)]
     (learnt,) = (page for page in pages if "figure-overlay" in page.html)
     assert 'id="figure-curves"' in learnt.html
     assert all("with validation" in page.text and "without validation" in page.text for page in pages)
@@ -92,7 +125,7 @@ def test_a_new_run_appears_and_a_lost_one_goes(visitor: Visitor, runs: Path) -> 
     gone = next(folder for folder in runs.iterdir() if (folder / "experiment.yaml").exists())
     gone.rename(runs.parent / gone.name)
     assert visitor.get("/state").body != before
-    assert "1 methods" not in visitor.get("/").text
+    assert "1 methods" not in drawn(visitor, "/").text
     (runs.parent / gone.name).rename(gone)
     assert visitor.get("/state").body == before
 

@@ -70,8 +70,9 @@ function watch(sign) {
     if (!answer?.ok) return;
     const now = (await answer.json()).state;
     if (now === state) return;
-    state = now;
     const page = new DOMParser().parseFromString(await (await fetch(location.href)).text(), "text/html");
+    if (page.querySelector("[data-wait]")) return;
+    state = now;
     document.getElementById("main").replaceChildren(...page.getElementById("main").childNodes);
   }, Number(sign.dataset.every ?? 2000));
 }
