@@ -72,6 +72,35 @@ def test_thirty_two_bits_and_groups_agree_too(name: str, tastes: World) -> None:
         assert_same(exact.shared, protocol.shared)
 
 
+@pytest.mark.parametrize("two_stage", [True, False], ids=["two stages", "one stage"])
+def test_devices_that_check_the_draw_change_no_bit(two_stage: bool, tastes: World) -> None:
+    """Tickets draw about half of the people for each round; every device knows who has enrolled and looks."""
+
+    def run_with(mode: str) -> tuple[Model, Traffic]:
+        people, catalog = tastes[0].take(np.arange(24)), tastes[1]
+        config = SecureConfig(mode=mode, n_min=3, k_min=2, two_stage=two_stage, draw=True)  # type: ignore[arg-type]
+        traffic, method = Traffic.none(24), quick("fed-gmf", epochs=3, clients_per_round=12)
+        rounds = RoundsConfig(dropout=0.1)
+        models = simulate(method, (), RING, people, catalog, KEY, traffic, rounds=rounds, secure=config)
+        return final(models).copy(), traffic
+
+    (exact, sent), (protocol, really) = run_with("exact"), run_with("protocol")
+    assert_same(exact.shared, protocol.shared)
+    assert_same(exact.private, protocol.private)
+    assert np.array_equal(sent.rounds + sent.lost, really.rounds + really.lost)
+    assert len(set((sent.rounds + sent.lost).tolist())) > 1, "a draw is not a turn for everybody"
+
+
+def test_a_draw_leaves_nobody_to_be_asked_besides(tastes: World) -> None:
+    with pytest.raises(ConfigError, match="nobody can be asked besides"):
+        simulate_once(tastes)
+
+
+def simulate_once(world: World) -> None:
+    rounds, config = RoundsConfig(over_selection=0.5), SecureConfig(n_min=3, draw=True)
+    next(simulate(brief("fed-gmf"), (), RING, world[0], world[1], KEY, rounds=rounds, secure=config))
+
+
 def test_bytes_are_those_really_sent(tastes: World) -> None:
     _, exact = secured("fed-gmf", tastes)
     _, protocol = secured("fed-gmf", tastes, mode="protocol")

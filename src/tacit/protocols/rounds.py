@@ -46,9 +46,20 @@ class Attendance:
     answered: NDArray[np.int64]
 
 
-def attendance(schedule: Schedule, config: RoundsConfig, key: Key, number: int, n_clients: int) -> Attendance:
-    """Draw who is asked and who answers in round `number`; with too many answers the first ones count."""
-    members = asked(schedule, key.child("choose"), number, n_clients)
+def attendance(
+    schedule: Schedule,
+    config: RoundsConfig,
+    key: Key,
+    number: int,
+    n_clients: int,
+    members: NDArray[np.int64] | None = None,
+) -> Attendance:
+    """Draw who is asked and who answers in round `number`; with too many answers the first ones count.
+
+    `members` are asked instead of those whom the schedule would ask, where tickets have drawn them.
+    """
+    if members is None:
+        members = asked(schedule, key.child("choose"), number, n_clients)
     wanted = len(members)
     spare = min(int(np.ceil(wanted * config.over_selection)), n_clients - wanted)
     if spare > 0:

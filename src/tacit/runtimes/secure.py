@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from tacit.errors import AbortedError, ConfigError
+from tacit.methods.base import Schedule
 from tacit.privacy.secure.context import Terms
 from tacit.privacy.secure.device import Device
 from tacit.privacy.secure.encoding import Layout, decoded, encoded, people_layout, people_of, rows_layout
@@ -27,7 +28,9 @@ from tacit.privacy.secure.masks import Vector, bytes_of
 from tacit.privacy.secure.rehearsal import Rehearsed, can_finish, rehearse
 from tacit.privacy.secure.server import Stand
 from tacit.privacy.secure.two_stage import Care, People, Round, added, listed, narrowed
+from tacit.protocols.rounds import RoundsConfig
 from tacit.random import Key
+from tacit.runtimes.lots import Lots
 from tacit.types import Array
 from tacit.updates import Outgoing, Ring, Total
 
@@ -40,6 +43,10 @@ class SecureConfig(Care):
 
     mode: Literal["exact", "protocol"] = Field(
         "exact", description="the sum without its masks, at full speed, or every message really made; the same bits"
+    )
+    draw: bool = Field(
+        False,
+        description="tickets draw who takes part, clients_per_round on average, and every device checks it",
     )
 
 
@@ -104,7 +111,9 @@ class Outcome:
 class SecureSums:
     """Makes the secure sums of one simulation."""
 
-    def __init__(self, config: SecureConfig, ring: Ring, dropout: float, n_asked: int) -> None:
+    def __init__(
+        self, config: SecureConfig, ring: Ring, dropout: float, n_asked: int, lots: Lots | None = None
+    ) -> None:
         """Refuse, before a key is made, rounds that ask too few people for these options."""
         if n_asked < config.n_min:
             raise ConfigError(
@@ -112,7 +121,22 @@ class SecureSums:
                 "Raise method.clients_per_round, or lower runtime.secure.n_min.",
             )
         plan(n_asked, config.corrupted, config.dropped)
-        self.config, self.ring, self.dropout = config, ring, dropout
+        self.config, self.ring, self.dropout, self.lots = config, ring, dropout, lots
+
+    @classmethod
+    def of(
+        cls, config: SecureConfig, ring: Ring, rules: RoundsConfig, schedule: Schedule, n_clients: int, key: Key
+    ) -> SecureSums:
+        """Return those of a simulation, with lots where they are drawn."""
+        lots, wanted = None, schedule.clients_per_round
+        if config.draw:
+            if rules.over_selection:
+                raise ConfigError(
+                    "Tickets draw who takes part: nobody can be asked besides (runtime.rounds.over_selection).",
+                    "Set it to 0, and raise method.clients_per_round instead.",
+                )
+            lots = Lots(key.child("lots"), n_clients, schedule.rounds, min(1.0, wanted / n_clients))
+        return cls(config, ring, rules.dropout, wanted, lots)
 
     def exact(self, total: Total, people: People | None, fates: Fates) -> Outcome:
         """Return what the protocol would show of a plain sum; `people` are counted over `between` too."""
@@ -141,9 +165,9 @@ class SecureSums:
         care, shapes = self.config, {name: shared[name].shape for name in tables}
         guards = Guards(n_min=care.n_min, k_min=care.behind_rows, corrupted=care.corrupted, d_min=0, cool_down=0)
         everybody = fates.everybody.tolist()
-        devices = {person: Device(Identity.fresh(), guards) for person in everybody}
+        devices, beacon = self._devices(everybody, guards, number)
         digest = hashlib.sha256(b"".join(np.ascontiguousarray(shared[name]).tobytes() for name in sorted(shared)))
-        here = Round("simulation", number, digest.digest(), secrets.token_bytes(32))
+        here = Round("simulation", number, digest.digest(), beacon)
         up, down = dict.fromkeys(everybody, 0), dict.fromkeys(everybody, 0)
 
         def run(terms: Terms, cohort: list[int]) -> Rehearsed:
@@ -151,9 +175,9 @@ class SecureSums:
                 message, client = said.places[cohort[at]]
                 return encoded(message, terms.layout, client)
 
-            done = rehearse(
-                terms, [devices[person] for person in cohort], give, self._leaves(cohort, terms.stage, fates)
-            )
+            drawn = None if self.lots is None else self.lots.shown(cohort, number)
+            leaves = self._leaves(cohort, terms.stage, fates)
+            done = rehearse(terms, [devices[person] for person in cohort], give, leaves, drawn)
             for at, person in enumerate(cohort):
                 up[person] += done.sent[at]
                 down[person] += done.received[at]
@@ -174,6 +198,14 @@ class SecureSums:
         adding = here.adding(shapes, self.ring, len(second), care, rows, spare)
         done = run(adding, second)
         return Outcome(added(done.total, adding.layout, shapes, people, len(done.survivors)), up, down)
+
+    def _devices(self, people: Sequence[int], guards: Guards, number: int) -> tuple[dict[int, Device], bytes]:
+        """Return the devices of a round and its beacon; where lots are drawn, devices that know who has enrolled."""
+        if self.lots is None:
+            return {person: Device(Identity.fresh(), guards) for person in people}, secrets.token_bytes(32)
+        lots = self.lots
+        found = {person: Device(lots.identities[person], guards, directory=lots.directory) for person in people}
+        return found, lots.beacon(number)
 
     def _spare(self, fates: Fates, n_people: int) -> int:
         spare = self.config.spared(n_people, self.dropout)

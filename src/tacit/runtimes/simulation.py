@@ -95,7 +95,7 @@ def simulate(
     shared, private = dict(model.shared), {name: array.copy() for name, array in model.private.items()}
     traffic = Traffic.none(len(clients)) if traffic is None else traffic
     rules = rounds or RoundsConfig()
-    sums = None if secure is None else SecureSums(secure, ring, rules.dropout, schedule.clients_per_round)
+    sums = None if secure is None else SecureSums.of(secure, ring, rules, schedule, len(clients), key)
     plainly = plainly or rules.criteria is not None
     federation = _Federation(method, stages, ring, clients, key, schedule, traffic, rules, sums, plainly, events)
     if rules.criteria is not None:
@@ -175,7 +175,9 @@ class _Federation:
         """Run one round: ask, let those who answer learn, add what fits, apply the sum."""
         who: Attendance | None = None  # everybody
         if not self.rules.is_calm or self.schedule.clients_per_round < len(self.clients) or self.sums is not None:
-            who = attendance(self.schedule, self.rules, self.key, number, len(self.clients))
+            lots = None if self.sums is None else self.sums.lots
+            drawn = None if lots is None else lots.drawn(number)
+            who = attendance(self.schedule, self.rules, self.key, number, len(self.clients), drawn)
             if is_abandoned(who, self.rules):
                 self._lose(who.asked, shared)
                 return shared

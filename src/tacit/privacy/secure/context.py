@@ -18,7 +18,7 @@ from tacit.privacy.secure.graph import Graph
 from tacit.privacy.secure.identity import KEY_BYTES
 from tacit.privacy.secure.wire import MOST_PEOPLE, Reader, Writer
 
-VERSION = 1
+VERSION = 2
 NAME = b"tacit secure sum"
 HASH_BYTES = 32
 

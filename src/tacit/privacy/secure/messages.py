@@ -23,6 +23,7 @@ from typing import NamedTuple
 
 from tacit.errors import MessageError
 from tacit.privacy.secure.context import HASH_BYTES, VERSION, Session, Terms
+from tacit.privacy.secure.draw import Drawn
 from tacit.privacy.secure.identity import KEY_BYTES, SIGNATURE_BYTES, TAG_BYTES
 from tacit.privacy.secure.shamir import SHARE_BYTES, is_share
 from tacit.privacy.secure.wire import MOST_PEOPLE, Reader, Writer, from_bits, listed, to_bits
@@ -85,17 +86,18 @@ def _ascending(reader: Reader, people: Sequence[int]) -> None:
 
 @dataclass(frozen=True)
 class Invitation:
-    """The terms, the cohort, and where a draw is verified everybody's ticket."""
+    """The terms, the cohort, and where a draw is verified what shows how it was drawn."""
 
     session: Session
-    tickets: tuple[bytes, ...] = ()
+    drawn: Drawn | None = None
 
     def encode(self) -> bytes:
         """Return its bytes."""
         writer = _started(Type.INVITATION, self.session.context)
         self.session.terms.write(writer)
-        writer.block(b"".join(self.session.cohort)).block(b"".join(self.tickets))
-        return writer.done()
+        writer.block(b"".join(self.session.cohort))
+        drawn = self.drawn or Drawn(b"", (), ())
+        return writer.block(b"".join(drawn.tickets)).block(b"".join(drawn.nonces)).block(drawn.secret).done()
 
     @classmethod
     def decode(cls, data: bytes) -> Invitation:
@@ -103,14 +105,18 @@ class Invitation:
         context, reader = opened(data, Type.INVITATION)
         terms = Terms.read(reader)
         cohort = reader.block(MOST_PEOPLE * KEY_BYTES)
-        tickets = reader.block(MOST_PEOPLE * HASH_BYTES)
+        tickets, nonces = (reader.block(MOST_PEOPLE * HASH_BYTES) for _ in range(2))
+        secret = reader.block(HASH_BYTES)
         reader.end()
-        if len(cohort) % KEY_BYTES or len(tickets) not in (0, len(cohort)):
-            raise reader.wrong("identities or tickets are cut off")
+        if len(cohort) % KEY_BYTES or len(tickets) not in (0, len(cohort)) or len(nonces) % HASH_BYTES:
+            raise reader.wrong("identities, tickets or nonces are cut off")
+        if len(secret) != (HASH_BYTES if tickets else 0) or (nonces and not tickets):
+            raise reader.wrong("half of a draw is shown")
         session = Session(terms, _cut(cohort, KEY_BYTES))
         if session.context != context:
             raise reader.wrong("its context is not the hash of its terms")
-        return cls(session, _cut(tickets, HASH_BYTES))
+        drawn = Drawn(secret, _cut(nonces, HASH_BYTES), _cut(tickets, HASH_BYTES)) if tickets else None
+        return cls(session, drawn)
 
 
 def _cut(data: bytes, size: int) -> tuple[bytes, ...]:

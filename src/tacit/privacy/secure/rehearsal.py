@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from tacit.errors import ForgedError, GuardError
 from tacit.privacy.secure.context import Terms
 from tacit.privacy.secure.device import Device
+from tacit.privacy.secure.draw import Drawn
 from tacit.privacy.secure.graph import Graph
 from tacit.privacy.secure.masks import Vector
 from tacit.privacy.secure.server import Server, Stand
@@ -29,9 +30,10 @@ def rehearse(
     devices: Sequence[Device],
     give: Callable[[int], Vector],
     leaves: Mapping[int, Stand] | None = None,
+    drawn: Drawn | None = None,
 ) -> Rehearsed:
     """Run a session; `give(device)` makes her vector, `leaves` says in which phase somebody stops answering."""
-    server = Server.start(terms, [device.identity.public for device in devices])
+    server = Server.start(terms, [device.identity.public for device in devices], drawn=drawn)
     order = [server.session.position(device.identity.public) for device in devices]
     who = {position: at for at, position in enumerate(order)}
     gone = dict(leaves or {})

@@ -19,6 +19,7 @@ from enum import IntEnum
 from tacit.errors import AbortedError, ForgedError, OutOfTurnError, StorageError
 from tacit.privacy.secure import shamir
 from tacit.privacy.secure.context import Session, Terms
+from tacit.privacy.secure.draw import Drawn
 from tacit.privacy.secure.identity import KEY_BYTES, Pair, check_tag, point_of, verify
 from tacit.privacy.secure.journal import Journal, Memory
 from tacit.privacy.secure.masks import Vector, bytes_of, mask
@@ -85,14 +86,16 @@ class Server:
 
     @classmethod
     def start(
-        cls, terms: Terms, identities: Sequence[bytes], journal: Journal | None = None, tickets: Sequence[bytes] = ()
+        cls, terms: Terms, identities: Sequence[bytes], journal: Journal | None = None, drawn: Drawn | None = None
     ) -> Server:
         """Open a session under some terms, whose server key is made here; unsafe terms are refused first."""
         Session.of(terms, identities).check()
         pair = Pair.fresh()
-        drawn = dict(zip(identities, tickets, strict=True)) if tickets else {}
         session = Session.of(replace(terms, server_key=pair.public), identities)
-        invitation = Invitation(session, tuple(drawn[identity] for identity in session.cohort) if drawn else ())
+        if drawn is not None:  # tickets are given in the order of the identities
+            tickets = dict(zip(identities, drawn.tickets, strict=True))
+            drawn = replace(drawn, tickets=tuple(tickets[identity] for identity in session.cohort))
+        invitation = Invitation(session, drawn)
         server = cls(invitation, pair, journal)
         server._journal.rewrite([(_OPENED, pair.secret + invitation.encode())])
         return server

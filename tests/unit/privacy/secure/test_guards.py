@@ -4,15 +4,25 @@ from __future__ import annotations
 
 import secrets
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
 from party import Party, copied, terms
 
-from tacit.errors import ForgedError, GuardError, OutOfTurnError
+from tacit.errors import ForgedError, GuardError, MessageError, OutOfTurnError
 from tacit.privacy.secure.context import Session
 from tacit.privacy.secure.device import Device
-from tacit.privacy.secure.draw import Chain, Directory, beacon_of, check_ticket, commitment, is_drawn
+from tacit.privacy.secure.draw import (
+    Chain,
+    Directory,
+    Drawn,
+    beacon_of,
+    check_ticket,
+    commitment,
+    is_drawn,
+    nonce_of,
+)
 from tacit.privacy.secure.encoding import Kind, Layout, Segment, people_layout, rows_layout
 from tacit.privacy.secure.guards import Guards, History, check_people, names_of
 from tacit.privacy.secure.identity import Identity
@@ -197,13 +207,14 @@ def test_a_history_survives_its_journal() -> None:
 
 def test_a_ticket_leads_to_the_anchor_and_none_can_be_made_up() -> None:
     chain = Chain.fresh(20)
-    check_ticket(chain.ticket(7), 7, chain.anchor, 0, 0)
-    check_ticket(chain.ticket(7), 7, chain.ticket(5), 5, 0)
-    for ticket, number in ((chain.ticket(7), 8), (secrets.token_bytes(32), 7), (chain.anchor, 0)):
+    for number in range(20):
+        check_ticket(chain.ticket(number), number, chain.anchor, 0)
+    for ticket, number in ((chain.ticket(7), 8), (chain.ticket(7), 6), (secrets.token_bytes(32), 7), (chain.anchor, 0)):
         with pytest.raises(ForgedError, match="not of her chain"):
-            check_ticket(ticket, number, chain.anchor, 0, 0)
-    with pytest.raises(GuardError, match="none for round 21"):
-        chain.ticket(21)
+            check_ticket(ticket, number, chain.anchor, 0)
+    for beyond in (-1, 20):
+        with pytest.raises(GuardError, match=f"none for round {beyond}"):
+            chain.ticket(beyond)
 
 
 def test_the_draw_takes_about_the_asked_share() -> None:
@@ -224,33 +235,48 @@ def test_the_beacon_needs_the_promised_secret_and_every_nonce() -> None:
 def test_a_device_that_knows_the_enrolled_takes_part_in_drawn_cohorts_only() -> None:
     identities, chains = [Identity.fresh() for _ in range(8)], [Chain.fresh(5) for _ in range(8)]
     anchors = {one.public: chain.anchor for one, chain in zip(identities, chains, strict=True)}
-    beacon, share = secrets.token_bytes(32), 0.6
-    drawn = [at for at in range(8) if is_drawn(chains[at].ticket(2), beacon, share)]
+    secret, share = secrets.token_bytes(32), 0.6
+    tickets = [chain.ticket(2) for chain in chains]
+    nonces = tuple(nonce_of(ticket) for ticket in tickets)
+    beacon = beacon_of(secret, commitment(secret), nonces)
+    drawn = [at for at in range(8) if is_drawn(tickets[at], beacon, share)]
     others = [at for at in range(8) if at not in drawn]
     if len(drawn) < 2 or not others:
         return  # one draw in a thousand
-    wanted = terms(len(drawn), round=2, beacon=beacon)
 
-    def invitation(people: list[int], **bent: bytes) -> bytes:
-        tickets = [chains[at].ticket(2) for at in people]
-        server = Server.start(
-            replace(terms(len(people), round=2, beacon=beacon), **bent),  # type: ignore[arg-type]
-            [identities[at].public for at in people],
-            tickets=tickets,
-        )
-        return server.invitation
+    def invitation(people: list[int], beacon: bytes = beacon, **bent: Any) -> bytes:
+        shown = replace(Drawn(secret, nonces, tuple(tickets[at] for at in people)), **bent)
+        wanted = terms(len(people), round=2, beacon=beacon)
+        return Server.start(wanted, [identities[at].public for at in people], drawn=shown).invitation
 
-    def device() -> Device:
-        return Device(identities[drawn[0]], LOOSE, directory=Directory(anchors, share))
+    def refused(directory: Directory, invited: bytes, why: str) -> None:
+        with pytest.raises((GuardError, ForgedError), match=why):
+            Device(identities[drawn[0]], LOOSE, directory=directory).advertise(invited)
 
-    assert device().advertise(invitation(drawn))
-    with pytest.raises(GuardError, match="was not drawn"):
-        device().advertise(invitation([*drawn, others[0]]))
-    with pytest.raises(GuardError, match="shows no tickets"):
-        device().advertise(Invitation(Session.of(wanted, [identities[at].public for at in drawn])).encode())
-    unknown = Directory({k: v for k, v in anchors.items() if k != identities[drawn[1]].public}, share)
-    with pytest.raises(GuardError, match="nobody who has enrolled"):
-        Device(identities[drawn[0]], LOOSE, directory=unknown).advertise(invitation(drawn))
+    known = Directory(anchors, {2: commitment(secret)}, share)
+    assert Device(identities[drawn[0]], LOOSE, directory=known).advertise(invitation(drawn))
+    refused(known, invitation([*drawn, others[0]]), "was not drawn")
+    session = Session.of(terms(len(drawn), round=2, beacon=beacon), [identities[at].public for at in drawn])
+    refused(known, Invitation(session).encode(), "shows no tickets")
+    strangers = {who: anchor for who, anchor in anchors.items() if who != identities[drawn[1]].public}
+    refused(replace(known, anchors=strangers), invitation(drawn), "nobody who has enrolled")
+    refused(replace(known, promises={}), invitation(drawn), "promised for round 2 is not known")
+    refused(known, invitation(drawn, secret=secrets.token_bytes(32)), "not the one that it committed to")
+    refused(known, invitation(drawn, nonces=nonces[1:]), "not made of the nonces")
+    some = tuple(nonce for nonce in nonces if nonce != nonces[drawn[0]])
+    other_beacon = beacon_of(secret, commitment(secret), some)
+    refused(replace(known, share=1.0), invitation(drawn, other_beacon, nonces=some), "left out of the beacon")
+    forged = tuple(secrets.token_bytes(32) for _ in drawn)
+    refused(known, invitation(drawn, tickets=forged), "not of her chain")
+
+
+def test_half_of_a_draw_is_no_message() -> None:
+    session = Session.of(terms(2), [Identity.fresh().public for _ in range(2)])
+    whole = Drawn(bytes(32), (bytes(32),), (bytes(32), bytes(32)))
+    assert Invitation.decode(Invitation(session, whole).encode()) == Invitation(session, whole)
+    for bent in (replace(whole, secret=b""), replace(whole, tickets=()), replace(whole, tickets=(bytes(32),))):
+        with pytest.raises(MessageError):
+            Invitation.decode(Invitation(session, bent).encode())
 
 
 def test_a_rehearsal_reports_what_everybody_sent() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 from party import PHASES, Party
 
 from tacit.errors import SecureSumError
+from tacit.privacy.secure.draw import Drawn
 from tacit.privacy.secure.masks import bytes_of
 from tacit.privacy.secure.messages import (
     Advert,
@@ -41,6 +43,9 @@ def exchanged() -> dict[Type, bytes]:
         for person in (0, 2, 3, 4):
             party.server.receive(party.answer(person))
         party.inbox = party.server.advance()
+    shown = Drawn(bytes(32), tuple(bytes([n]) * 32 for n in range(7)), tuple(bytes([n]) * 32 for n in range(N_PEOPLE)))
+    invitation = Invitation.decode(found[Type.INVITATION])
+    found[Type.INVITATION] = replace(invitation, drawn=shown).encode()
     return found
 
 

@@ -1,0 +1,30 @@
+"""Lots of a simulation: everybody can check them, they repeat, and they take about the share that was asked for."""
+
+from __future__ import annotations
+
+import pytest
+
+from tacit.errors import GuardError
+from tacit.privacy.secure.draw import check_draw
+from tacit.random import Key
+from tacit.runtimes.lots import Lots
+
+
+def test_whoever_is_drawn_passes_everybodys_check_and_nobody_else_does() -> None:
+    lots = Lots(Key(3), 40, 5, 0.3)
+    for number in range(5):
+        drawn, beacon = lots.drawn(number).tolist(), lots.beacon(number)
+        cohort = [lots.identities[person].public for person in drawn]
+        check_draw(lots.directory, number, beacon, cohort, lots.shown(drawn, number))
+        other = next(person for person in range(40) if person not in drawn)
+        smuggled = [*cohort, lots.identities[other].public], lots.shown([*drawn, other], number)
+        with pytest.raises(GuardError, match="was not drawn"):
+            check_draw(lots.directory, number, beacon, *smuggled)
+
+
+def test_draws_repeat_with_the_seed_and_take_the_share() -> None:
+    lots, again, other = Lots(Key(3), 50, 60, 0.2), Lots(Key(3), 50, 60, 0.2), Lots(Key(4), 50, 60, 0.2)
+    drawn = [lots.drawn(number).tolist() for number in range(60)]
+    assert drawn == [again.drawn(number).tolist() for number in range(60)]
+    assert drawn != [other.drawn(number).tolist() for number in range(60)]
+    assert 450 < sum(map(len, drawn)) < 750, "3,000 coins of a fifth"
