@@ -177,6 +177,11 @@ class Catalog:
         """Return the best name of an item."""
         return self.titles[item] if self.titles is not None else str(self.item_ids[item])
 
+    def called(self, label: Label) -> str:
+        """Return the best name of an item by its id; one that is not here is called by its id."""
+        item = self.item_ids.place(label)
+        return str(label) if item is None else self.title(item)
+
     def take(self, items: Array) -> Catalog:
         """Return a catalogue of some items, in that order."""
         graph = self.graph

@@ -213,7 +213,7 @@ def ledger(
 ) -> None:
     """Show what has left this device: when, to whom, which items, how many bytes, masked or not."""
     with opened() as device:
-        entries = device.ledger.list(since)
+        entries, member = device.ledger.list(since), device.membership
     shell.screen.document({"ledger": [entry.as_json() for entry in entries]})
     rows = [
         [
@@ -230,7 +230,8 @@ def ledger(
     ]
     shell.screen.table("", ["", "when", "to", "round", "rows", "bytes", "for the receiver", "state"], rows)
     for entry in entries[-1:]:
-        yours = ", ".join(f"'{label}'" for label in dict.fromkeys(entry.positives)) or "none of yours"
+        titles = [str(label) if member is None else member.catalog.called(label) for label in entry.positives]
+        yours = ", ".join(f"'{title}'" for title in dict.fromkeys(titles)) or "none of yours"
         shell.screen.say(f"Entry {entry.number} spoke of {yours}. Every item of every entry: --json.")
 
 
@@ -258,7 +259,10 @@ def leave(as_json: Json = False) -> None:
     with opened() as device:
         device.leave()
     shell.screen.document({"left": True})
-    shell.screen.say("You have left. What was sent before stays in the shared model: it cannot be taken out again.")
+    shell.screen.say(
+        "You have left. Recommendations and titles came from the federation and went with it; your history, settings and "
+        "ledger are still here. What was sent before stays in the shared model: it cannot be taken out again."
+    )
 
 
 @device_app.command(epilog="Example: tacit device passphrase")

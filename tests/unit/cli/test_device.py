@@ -97,7 +97,18 @@ def test_people_read_sentences_and_tables(here: Path, capsys: pytest.CaptureFixt
     ):
         code, text = shown(capsys, *words)
         assert code == 0
-        assert expected in text
+        assert expected in " ".join(text.split())
+
+
+def test_the_ledger_calls_things_by_their_titles(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for words in (["init"], ["join", str(here / "small.tacit")], ["history", "add", "Hill Hotel"]):
+        shown(capsys, *words)
+    shown(capsys, "share", "--pi", "1")
+    with Device.open(here / "device.db", PASSPHRASE) as device:
+        device.sent(device.learn(request(founded(), 0)))
+    assert "spoke of 'Hill Hotel'" in " ".join(shown(capsys, "ledger")[1].split())
+    assert "titles came from the federation" in " ".join(shown(capsys, "leave")[1].split())
+    assert "spoke of 'place-0007-hill'" in " ".join(shown(capsys, "ledger")[1].split())
 
 
 def test_errors_help(here: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
