@@ -1,4 +1,4 @@
-"""First paint in Chromium: a person's pages with 10,000 things and 50,000 items, the operator's with 1,000 rounds.
+"""First paint in Chromium: a person's pages with 10,000 things and 50,000 items, the operator's, the lab's.
 
 Milliseconds from the start of a navigation to the first contentful paint, as the browser itself reports them. `cold`
 is the first visit right after her file changed, so that nothing that the page keeps can be used. `work` is what does
@@ -19,11 +19,14 @@ from statistics import median
 from typing import Any
 
 from bench_pages import PATHS, large_device
+from tacit.config import Experiment
 from tacit.coordinator import Journal, RoundRules
 from tacit.coordinator.course import Course, Phase, Quality
 from tacit.coordinator.journal import Round
 from tacit.device.history import Entry
+from tacit.experiments import run
 from tacit.privacy.secure.two_stage import Care
+from tacit.web.lab import Lab, lab_page
 from tacit.web.operator import operator_page
 from tacit.web.own import person_page
 from tacit.web.person import Person
@@ -31,6 +34,7 @@ from tacit.web.server import Door, serving, settle
 
 ROUNDS, TIMES = 1_000, 7
 NAMES = ("adverts", "shares", "vectors", "confirmations", "unmaskings")
+SETS = ("full", "sampled-100")  # what a lab cannot compare
 PAINT = "() => performance.getEntriesByName('first-contentful-paint')[0]?.startTime ?? null"
 
 
@@ -110,6 +114,12 @@ def main() -> None:
         rules = long_journal(Path(folder) / "journal.db")
         with serving(operator_page(Path(folder) / "journal.db", rules, lambda: 50)) as door:
             told(browser, door, "operator", "/", lambda: None)
+        folders = [Path(folder) / str(negatives) for negatives in SETS]
+        for place, protocol in zip(folders, SETS, strict=True):
+            given = {"method": "most-popular", "evaluation": {"protocol": protocol, "twin_people": 0}}
+            run(Experiment.checked(given, "a benchmark"), folder=place)
+        with serving(lab_page(Lab(folders))) as door:
+            told(browser, door, "lab, a set not yet drawn", "/?set=1", lambda: None)
         browser.close()
 
 
