@@ -56,6 +56,16 @@ def short(predicate: str) -> str:
     return predicate
 
 
+def spellings(predicate: str) -> set[str]:
+    """Return a predicate as it is and, if it has a usual prefix, in full.
+
+    >>> sorted(spellings("dbo:author"))
+    ['dbo:author', 'http://dbpedia.org/ontology/author']
+    """
+    full = {space + predicate[len(prefix) :] for space, prefix in NAMESPACES.items() if predicate.startswith(prefix)}
+    return {predicate} | full
+
+
 def explore(
     graph: Triples, hops: int, *, min_items: int = 0, skip: Sequence[str] = NOISE, only: Sequence[str] = ()
 ) -> Triples:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import io
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -13,11 +12,14 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from tacit.data.exploration import NOISE, short
+from tacit.data.exploration import NOISE, spellings
 from tacit.errors import DataError
-from tacit.types import Triples, Vocabulary
+from tacit.kernels.statements import NEWLINE, copied, nothing_known, number_labels, take_apart, with_room
+from tacit.types import Triples, Vocabulary, offsets
 
-BLOCK = 32 * 2**20  # bytes of text in memory at a time
+BLOCK = 8 * 2**20  # bytes of text in memory at a time
+BOM = b"\xef\xbb\xbf"
+HEADER = re.compile(rb"head\trelation\ttail\r*\n")
 _TERM = r'(<[^>]*>|_:\S+|"(?:[^"\\]|\\.)*"(?:@[A-Za-z0-9-]+|\^\^<[^>]*>)?)'
 _STATEMENT = rf"^\s*(<[^>]*>|_:\S+)\s*(<[^>]*>)\s*{_TERM}\s*\.\s*(?:#.*)?$"
 _ESCAPE = re.compile(r'\\(?:u([0-9A-Fa-f]{4})|U([0-9A-Fa-f]{8})|([tbnrf"\'\\]))')
@@ -39,29 +41,53 @@ class GraphFile:
     skip: Sequence[str] = NOISE
 
 
-class _Encoded:
-    """Triples as hashes of their labels, and the label of every hash."""
+class _Labels:
+    """Labels by number, in the order of first sight; their text stays as bytes until it is asked for."""
 
     def __init__(self) -> None:
-        self.triples: list[NDArray[np.uint64]] = []  # [N, 3] each
-        self._labels = [pl.DataFrame(schema={"hash": pl.UInt64, "label": pl.String})]
-        self._new = 0
+        self.known = nothing_known()
+        self._text: list[NDArray[np.uint8]] = []
+        self._lengths: list[NDArray[np.int64]] = []
 
-    def add(self, kept: pl.DataFrame) -> None:
-        """Take in triples of labels (head, relation, tail)."""
-        hashed = [kept[name].hash() for name in ("head", "relation", "tail")]
-        self.triples.append(np.stack([column.to_numpy() for column in hashed], axis=1))
-        columns = zip(("head", "relation", "tail"), hashed, strict=True)
-        parts = [pl.DataFrame({"hash": numbers, "label": kept[name]}) for name, numbers in columns]
-        own = pl.concat_str("label", pl.lit(""))  # a copy: the parts of a line keep their whole block in memory
-        self._labels.append(pl.concat(parts).unique("hash").with_columns(own))
-        self._new += self._labels[-1].height
-        if self._new > self._labels[0].height:  # merged when it has doubled, so each label is handled a few times only
-            self._labels, self._new = [self.labels()], 0
+    def __len__(self) -> int:
+        return int(self.known.n[0])
 
-    def labels(self) -> pl.DataFrame:
-        """Return hash and label of everything taken in."""
-        return pl.concat(self._labels).unique("hash")
+    def room(self, more: int) -> NDArray[np.int64]:
+        """Make room for so many labels; return where a kernel notes those that it meets first."""
+        self.known = with_room(self.known, more)
+        return np.empty((more, 2), np.int64)
+
+    def met(self, text: NDArray[np.uint8], spans: NDArray[np.int64]) -> None:
+        """Keep the text of labels that were met first."""
+        self._text.append(copied(text, spans))
+        self._lengths.append(spans[:, 1] - spans[:, 0])
+
+    def numbers(self, labels: Sequence[str]) -> NDArray[np.int32]:
+        """Return the numbers of labels, new ones where they were not known."""
+        pieces = [label.encode() for label in labels]
+        text, ptr = np.frombuffer(b"".join(pieces), np.uint8), offsets(np.array([len(piece) for piece in pieces]))
+        before, new, numbers = len(self), self.room(len(pieces)), np.empty(len(pieces), np.int32)
+        number_labels(text, ptr, self.known, new, numbers)
+        self.met(text, new[: len(self) - before])
+        return numbers
+
+    def sorted(self, used: NDArray[np.bool_]) -> tuple[list[str], NDArray[np.int32]]:
+        """Return the used labels in their order, each once, and the place of every number among them."""
+        labels: list[str] = []
+        start = 0
+        for text, lengths in zip(self._text, self._lengths, strict=True):
+            every, ends = text.tobytes(), np.cumsum(lengths)
+            here = np.flatnonzero(used[start : start + len(lengths)])
+            for end, length in zip(ends[here].tolist(), lengths[here].tolist(), strict=True):
+                labels.append(every[end - length : end].decode(errors="replace"))
+            start += len(lengths)
+        column = pl.Series(labels, dtype=pl.String)
+        order = column.arg_sort()
+        column = column.gather(order)
+        first = (column != column.shift(1)).fill_null(True)  # bytes that are no text may read alike
+        places = np.full(len(self), -1, np.int32)
+        places[np.flatnonzero(used)[order.to_numpy()]] = first.cum_sum().to_numpy() - 1
+        return column.filter(first).to_list(), places
 
 
 def read_triples(path: Path, linked: pl.Series, hops: int, skip: Sequence[str] = NOISE) -> Triples:
@@ -72,84 +98,75 @@ def read_triples(path: Path, linked: pl.Series, hops: int, skip: Sequence[str] =
     """
     if not path.is_file():
         raise DataError(f"There is no graph file {path}.", "Give a file of N-Triples (.nt) or of TSV triples.")
-    reached = _hashes(linked.drop_nulls().unique())
-    items, done = reached, np.zeros(0, np.uint64)
-    found = _Encoded()
+    labels, has = _Labels(), linked.is_not_null().to_numpy()
+    items = labels.numbers(linked.drop_nulls().cast(pl.String).to_list())
+    noise = labels.numbers(sorted({full for name in skip for full in spellings(name)}))
+    triples: list[NDArray[np.int32]] = []
+    done = np.zeros(0, bool)
+    reached = np.zeros(len(labels), bool)
+    reached[items] = True
     for hop in range(max(1, hops)):
-        wanted = np.setdiff1d(reached, done) if hops else None
-        if wanted is not None and not len(wanted):
+        marks = reached.astype(np.uint8)
+        marks[: len(done)][done] = 0
+        if hops and not marks.any():
             break
-        start = len(found.triples)
-        for kept in _statements(path, wanted):
-            found.add(kept.filter(~_skipped(kept, items, skip)) if hop == 0 and hops else kept)
+        if hop == 0 and hops:
+            marks[noise] |= 2
+        found = list(_statements(path, labels, marks, everything=not hops))
+        triples += found
         done = reached
-        tails = [block[:, 2] for block in found.triples[start:]]
-        reached = np.unique(np.concatenate([reached, *tails]))
-    return _indexed(found, linked)
+        reached = np.zeros(len(labels), bool)
+        reached[: len(done)] = done
+        for block in found:
+            reached[block[2]] = True
+    return _indexed(np.concatenate(triples, axis=1) if triples else np.zeros((3, 0), np.int32), labels, items, has)
 
 
-def _skipped(kept: pl.DataFrame, items: NDArray[np.uint64], skip: Sequence[str]) -> pl.Series:
-    predicates = kept["relation"].unique()
-    noise = [name for name in predicates.to_list() if name in skip or short(name) in skip]
-    return kept["relation"].is_in(noise) & pl.Series(_among(items, kept["head"].hash().to_numpy()))
-
-
-def _statements(path: Path, wanted: NDArray[np.uint64] | None) -> Iterator[pl.DataFrame]:
-    """Yield head, relation, tail of the wanted heads (all, if none are named), block after block."""
-    line = 1
-    ntriples = is_ntriples(path)
+def _statements(path: Path, labels: _Labels, marks: NDArray[np.uint8], everything: bool) -> Iterator[NDArray[np.int32]]:
+    """Yield head, relation, tail of the wanted heads as numbers [3, n], block after block."""
+    line, is_nt = 1, is_ntriples(path)
     for block in _blocks(path):
-        lines = pl.read_csv(
-            io.BytesIO(block),
-            has_header=False,
-            separator="\x01",
-            quote_char=None,
-            infer_schema=False,
-            encoding="utf8-lossy",
-        )
-        text = lines.to_series().alias("line")
-        kept = _ntriples(path, line, text, wanted) if ntriples else _tsv(path, line, text, wanted)
-        line += len(text)
-        if kept.height:
-            yield kept
+        skip = len(BOM) if line == 1 and block[:3].tobytes() == BOM else 0
+        if line == 1 and not is_nt and (names := HEADER.match(block[skip : skip + 80].tobytes())):
+            skip, line = skip + names.end(), 2
+        text = block[skip:]
+        most = int(np.count_nonzero(text == NEWLINE))
+        before, new = len(labels), labels.room(3 * most)
+        triples, odd = np.empty((3, most), np.int32), np.empty((most, 3), np.int64)
+        n, n_odd, n_lines = take_apart(text, is_nt, labels.known, marks, everything, triples, new, odd)
+        labels.met(text, new[: len(labels) - before])
+        if n:
+            yield triples[:, :n].copy()
+        if n_odd:
+            lines = [text[start:end].tobytes().decode(errors="replace") for start, end, _ in odd[:n_odd].tolist()]
+            others = pl.DataFrame({"at": line + odd[:n_odd, 2], "line": lines})
+            kept = _odd(path, others, is_nt)
+            heads, relations, tails = (labels.numbers(kept[name].to_list()) for name in ("head", "relation", "tail"))
+            asked = np.stack([heads, relations, tails])
+            wanted = np.full(len(heads), everything)
+            inside = heads < len(marks)
+            wanted[inside] |= (marks[heads[inside]] & 1) > 0
+            inside = relations < len(marks)
+            wanted[inside] &= (marks[relations[inside]] & 2) == 0
+            if wanted.any():
+                yield asked[:, wanted]
+        line += n_lines
 
 
-def _ntriples(path: Path, first: int, text: pl.Series, wanted: NDArray[np.uint64] | None) -> pl.DataFrame:
-    """Take most lines apart at '> '; only those with literals, blank nodes or unusual spaces need the whole grammar."""
-    frame = pl.DataFrame({"line": text}).with_row_index("at")
-    frame = frame.filter(pl.col("line").str.contains(r"^\s*[^#\s]"))  # not blank, and no comment
-    parts = frame["line"].str.splitn("> ", 3).struct.unnest()
-    parts.columns = ["head", "relation", "tail"]
-    head, tail = pl.col("head"), pl.col("tail")
-    usual = parts.select(
-        (
-            head.str.starts_with("<")
-            & ~head.str.contains(">", literal=True)
-            & pl.col("relation").str.starts_with("<")
-            & tail.str.starts_with("<")
-            & (tail.str.find(">", literal=True) == tail.str.len_bytes() - 3)
-            & tail.str.ends_with("> .")
-        ).fill_null(False)
-    ).to_series()
-    plain = parts.filter(usual).select(
-        head.str.slice(1), pl.col("relation").str.slice(1), tail.str.strip_suffix("> .").str.slice(1)
-    )
-    if wanted is not None:
-        plain = plain.filter(pl.Series(_among(wanted, plain["head"].hash().to_numpy())))
-    if usual.all():
-        return plain
-    return pl.concat([plain, _grammatical(path, first, frame.filter(~usual), wanted)])
+def _odd(path: Path, frame: pl.DataFrame, is_nt: bool) -> pl.DataFrame:
+    """Read lines that are not of the usual form: comments, blank ones, and all that the grammar allows."""
+    if not is_nt:
+        frame = frame.filter(pl.col("line").str.strip_chars() != "")
+        _refuse(path, frame)
+        return pl.DataFrame(schema=dict.fromkeys(("head", "relation", "tail"), pl.String))
+    return _grammatical(path, frame.filter(pl.col("line").str.contains(r"^\s*[^#\s]")))
 
 
-def _grammatical(path: Path, first: int, frame: pl.DataFrame, wanted: NDArray[np.uint64] | None) -> pl.DataFrame:
+def _grammatical(path: Path, frame: pl.DataFrame) -> pl.DataFrame:
     """Read lines by the grammar of N-Triples; a literal is its text."""
-    head = frame["line"].str.extract(r"^\s*(<[^>]*>|_:\S+)").str.strip_chars("<>")
-    _refuse(path, first, frame.filter(head.is_null()))
-    if wanted is not None:
-        frame = frame.filter(pl.Series(_among(wanted, head.hash().to_numpy())))
     parts = frame["line"].str.extract_groups(_STATEMENT).struct.unnest()
     head, relation, tail = (parts.to_series(i) for i in range(3))
-    _refuse(path, first, frame.filter(head.is_null()))
+    _refuse(path, frame.filter(head.is_null()))
     texts = tail.str.extract(r'^"((?:[^"\\]|\\.)*)"')
     if texts.str.contains("\\", literal=True).fill_null(False).any():
         texts = texts.map_elements(_unescaped, return_dtype=pl.String)
@@ -157,24 +174,12 @@ def _grammatical(path: Path, first: int, frame: pl.DataFrame, wanted: NDArray[np
     return pl.DataFrame({"head": head.str.strip_chars("<>"), "relation": relation.str.strip_chars("<>"), "tail": tail})
 
 
-def _tsv(path: Path, first: int, text: pl.Series, wanted: NDArray[np.uint64] | None) -> pl.DataFrame:
-    frame = pl.DataFrame({"line": text}).with_row_index("at").filter(pl.col("line").str.strip_chars() != "")
-    fields = frame["line"].str.strip_chars_end("\r").str.split_exact("\t", 3).struct.unnest()
-    fields.columns = ["head", "relation", "tail", "more"]
-    wrong = fields["tail"].is_null() | fields["more"].is_not_null()
-    _refuse(path, first, frame.filter(wrong))
-    fields = fields.select("head", "relation", "tail")
-    if first == 1 and fields.height and fields.row(0) == ("head", "relation", "tail"):
-        fields = fields[1:]
-    return fields if wanted is None else fields.filter(pl.Series(_among(wanted, fields["head"].hash().to_numpy())))
-
-
-def _refuse(path: Path, first: int, wrong: pl.DataFrame) -> None:
+def _refuse(path: Path, wrong: pl.DataFrame) -> None:
     if wrong.height:
         what = "N-Triples (<subject> <predicate> <object> .)" if is_ntriples(path) else "TSV (head, relation, tail)"
         seen = str(wrong["line"][0])
         raise DataError(
-            f"{path.name}, line {first + int(wrong['at'][0])}: this is not a triple: '{seen[:120]}'.",
+            f"{path.name}, line {wrong['at'][0]}: this is not a triple: '{seen[:120]}'.",
             f"The file is read as {what}; correct the line or the file's ending (.nt, .tsv).",
         )
 
@@ -183,56 +188,42 @@ def _unescaped(text: str) -> str:
     return _ESCAPE.sub(lambda m: chr(int(m[1] or m[2], 16)) if m[1] or m[2] else _PLAIN.get(m[3], m[3]), text)
 
 
-def _blocks(path: Path) -> Iterator[bytes]:
-    """Yield the bytes of a file in blocks of whole lines."""
-    rest = b""
+def _blocks(path: Path) -> Iterator[NDArray[np.uint8]]:
+    """Yield the bytes of a file in blocks of whole lines that end with a newline; each is gone when the next comes."""
+    buffer, filled = bytearray(BLOCK), 0
     try:
         with gzip.open(path, "rb") if path.name.endswith(".gz") else path.open("rb") as stream:
-            while block := stream.read(BLOCK):
-                cut = block.rfind(b"\n") + 1
-                if cut:
-                    yield rest + block[:cut]
-                rest = block[cut:] if cut else rest + block
+            while n := stream.readinto(memoryview(buffer)[filled:-1]):
+                filled += n
+                end = buffer.rfind(b"\n", 0, filled) + 1
+                if end:
+                    yield np.frombuffer(buffer, np.uint8)[:end]
+                    buffer[: filled - end] = buffer[end:filled]
+                    filled -= end
+                if filled == len(buffer) - 1:  # a line that is longer than all this
+                    buffer = buffer + bytes(len(buffer))
     except (OSError, EOFError) as error:
         raise DataError(f"{path}: cannot be read ({error}).", "Check that the file is whole.") from None
-    if rest.strip():
-        yield rest
+    if filled:
+        buffer[filled] = NEWLINE
+        yield np.frombuffer(buffer, np.uint8)[: filled + 1]
 
 
-def _hashes(labels: pl.Series) -> NDArray[np.uint64]:
-    return np.sort(labels.cast(pl.String).hash().to_numpy())
-
-
-def _among(known: NDArray[np.uint64], asked: NDArray[np.uint64]) -> NDArray[np.bool_]:
-    """Return which of the asked are among the known, which are sorted."""
-    if not len(known):
-        return np.zeros(len(asked), bool)
-    at = np.minimum(np.searchsorted(known, asked), len(known) - 1)
-    return np.asarray(known[at] == asked)
-
-
-def _indexed(found: _Encoded, linked: pl.Series) -> Triples:
+def _indexed(triples: NDArray[np.int32], labels: _Labels, items: NDArray[np.int32], has: NDArray[np.bool_]) -> Triples:
     """Number entities and relations in the order of their labels."""
-    named = pl.DataFrame({"hash": linked.hash(), "label": linked}).drop_nulls()
-    cells = np.concatenate(found.triples) if found.triples else np.zeros((0, 3), np.uint64)
-    labels = pl.concat([found.labels(), named]).unique("hash")
-    kinds = labels.filter(pl.Series(_among(np.unique(cells[:, 1]), labels["hash"].to_numpy()))).sort("label")
-    ends = np.unique(np.concatenate([cells[:, 0], cells[:, 2], named["hash"].to_numpy()]))
-    entities = labels.filter(pl.Series(_among(ends, labels["hash"].to_numpy()))).sort("label")
-    item_entity = np.full(len(linked), -1, np.int32)
-    has = linked.is_not_null().to_numpy()
-    item_entity[has] = _numbers(entities, linked.hash().to_numpy()[has])
+    ends, kinds = np.zeros(len(labels), bool), np.zeros(len(labels), bool)
+    for numbers in (triples[0], triples[2], items):
+        ends[numbers] = True
+    kinds[triples[1]] = True
+    relation_names, relation_at = labels.sorted(kinds)
+    names, entity_at = labels.sorted(ends)
+    item_entity = np.full(len(has), -1, np.int32)
+    item_entity[has] = entity_at[items]
     return Triples(
-        _numbers(entities, cells[:, 0]),
-        _numbers(kinds, cells[:, 1]),
-        _numbers(entities, cells[:, 2]),
-        Vocabulary(entities["label"].to_numpy().astype(object)),
-        kinds["label"].to_list(),
+        entity_at[triples[0]],
+        relation_at[triples[1]],
+        entity_at[triples[2]],
+        Vocabulary(np.array(names, object)),
+        relation_names,
         item_entity,
     )
-
-
-def _numbers(labels: pl.DataFrame, hashes: NDArray[np.uint64]) -> NDArray[np.int32]:
-    known = labels["hash"].to_numpy()
-    order = np.argsort(known)
-    return order[np.searchsorted(known[order], hashes)].astype(np.int32) if len(known) else np.zeros(0, np.int32)
