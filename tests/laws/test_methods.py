@@ -80,7 +80,7 @@ def test_two_tastes_are_told_apart(name: str, tastes: World) -> None:
     rate = 0.02 if "batch_size" in fields else 0.05  # Adam makes full steps of it: larger ones kill ReLU layers
     given |= {"learning_rate": rate} if "learning_rate" in fields else {}
     given |= {"batch_size": 32} if "batch_size" in fields else {}
-    given |= {"factors": 4} if name in ("pure-svd", "als", "bpr-mf") else {}
+    given |= {"factors": 4} if name in ("pure-svd", "als", "bpr-mf", "mf") else {}
     method = quick(name, **given)
     found = scores(method, last(method, tastes), clients)
     unseen = clients.matrix().toarray() == 0

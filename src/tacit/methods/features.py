@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from tacit.data.exploration import STEP
+from tacit.data.exploration import NAMESPACES, STEP, short
 from tacit.errors import MethodError
 from tacit.types import Catalog, Triples, offsets, ragged_rows
 
@@ -114,12 +114,21 @@ def _statements(graph: Triples, who: str) -> Features:
 
 
 def predicate_words(path: str) -> str:
-    """Return a path of predicates as a person reads it.
+    """Return a path of predicates as a person reads it, without namespaces, written out or as their usual prefix.
 
-    >>> predicate_words("http://dbpedia.org/ontology/author~http://dbpedia.org/ontology/birthPlace")
+    >>> predicate_words("http://dbpedia.org/ontology/author~dbo:birthPlace")
     'author › birth place'
     """
-    return " › ".join(_HUMP.sub(" ", _local(step)).lower() if "://" in step else step for step in path.split(STEP))
+    return " › ".join(_step_words(step) for step in path.split(STEP))
+
+
+def _step_words(step: str) -> str:
+    prefix, colon, name = short(step).partition(":")
+    if prefix + colon not in NAMESPACES.values():
+        if "://" not in step:
+            return step
+        name = _local(step)
+    return _HUMP.sub(" ", name.replace("_", " ")).lower()
 
 
 def entity_words(entity: str) -> str:

@@ -170,4 +170,6 @@ def test_two_items_may_be_the_same_entity() -> None:
 def test_names_are_said_in_words() -> None:
     assert predicate_words("http://dbpedia.org/ontology/literaryGenre") == "literary genre"
     assert predicate_words("film.film.genre") == "film.film.genre"
+    assert predicate_words("dbo:musicComposer~dct:subject") == "music composer › subject"
+    assert predicate_words("owner~home: town") == "owner › home: town"
     assert entity_words("http://dbpedia.org/resource/J._R._R._Tolkien") == "J. R. R. Tolkien"
