@@ -18,6 +18,8 @@ from tacit.protocols.rounds import RoundsConfig
 from tacit.runtimes.wire import read_request
 from tacit.updates import Ring
 
+pytestmark = pytest.mark.slow
+
 ROUNDS = 4
 
 

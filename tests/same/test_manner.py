@@ -21,6 +21,8 @@ from tacit.privacy.secure import Guards
 from tacit.protocols.robust import RobustConfig
 from tacit.runtimes.wire import Request, write_request
 
+pytestmark = pytest.mark.slow
+
 EASY = Guards(n_min=4, k_min=1, cool_down=2)
 """What four people may agree on, so that five make a sum."""
 

@@ -20,6 +20,8 @@ from tacit.runtimes.secure import SecureConfig
 from tacit.runtimes.wire import Turn, kind_of, read_turn, write_turn
 from tacit.updates import Ring
 
+pytestmark = pytest.mark.slow
+
 ROUNDS = 3
 BOLD = Guards(n_min=3, k_min=1, d_min=0, cool_down=0)
 KNOWN = {"guards": BOLD.model_dump()}

@@ -18,6 +18,8 @@ from tacit.privacy.secure import Stand
 from tacit.runtimes.federation import Federation
 from tacit.runtimes.wire import read_turn
 
+pytestmark = pytest.mark.slow
+
 ONE_STAGE = {**CARE, "two_stage": False}
 Between = Callable[[Device, Stand, bytes], None]
 

@@ -15,6 +15,8 @@ from tacit.device import Device, Sharing
 from tacit.device.history import Entry
 from tacit.device.measuring import SHOWN
 
+pytestmark = pytest.mark.slow
+
 TWO_STAGES = {**CARE, "two_stage": True}
 
 

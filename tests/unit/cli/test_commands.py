@@ -15,6 +15,8 @@ import pytest
 from tacit.cli.app import main
 from tacit.report.folder import Run
 
+pytestmark = pytest.mark.slow
+
 TOWN = ["--data", "town", "--set", "data.people=120", "--set", "data.places=80"]
 Command = Callable[..., tuple[int, str, str]]
 

@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 COMMAND = [sys.executable, "-c", "from tacit.cli import main; main()"]
 ENDLESS = ["run", "--method", "gmf", "--data", "town", "--set", "method.epochs=1000000"]
 

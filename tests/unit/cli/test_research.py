@@ -10,6 +10,8 @@ import pytest
 
 from tacit.cli.app import main
 
+pytestmark = pytest.mark.slow
+
 Command = Callable[..., tuple[int, str, str]]
 TINY = ["--set", "data.people=120", "--set", "data.places=80"]
 SEARCH = """

@@ -18,6 +18,8 @@ from tacit.report.figures import draw, save_figures
 from tacit.report.labels import spread_out
 from tacit.report.marks import looks
 
+pytestmark = pytest.mark.slow
+
 ALL = ["results", "curves", "coverage", "people", "tail", "cost"]
 
 

@@ -13,6 +13,8 @@ from made_runs import METHODS, Comparing, made_row
 from tacit.report.compared import Compared
 from tacit.report.page import write_report
 
+pytestmark = pytest.mark.slow
+
 VOID = {"meta", "br", "hr", "img", "input", "link"}
 
 

@@ -17,6 +17,8 @@ from tacit.report.figures import draw
 from tacit.report.page import write_report
 from tacit.report.weights import draw_rounds, draw_weights, explained, over_rounds
 
+pytestmark = pytest.mark.slow
+
 N, ROUNDS = 40, 12
 
 

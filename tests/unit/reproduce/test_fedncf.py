@@ -14,6 +14,8 @@ from tacit.reproduce import fedncf_published as printed
 from tacit.reproduce.lab import Lab
 from tacit.reproduce.traces import Look, Trace
 
+pytestmark = pytest.mark.slow
+
 TINY = {"data.people": 60, "data.places": 130, "data.visits": 20}
 
 

@@ -15,6 +15,8 @@ from tacit.reproduce.fpl import recipe
 from tacit.reproduce.fpl_choices import CONFIGURATIONS, choices
 from tacit.reproduce.lab import Lab
 
+pytestmark = pytest.mark.slow
+
 TINY = {"data.people": 120, "data.places": 80}
 
 

@@ -10,6 +10,8 @@ import pytest
 
 from tacit.reproduce import kgflex, kgflex_published, reproduce
 
+pytestmark = pytest.mark.slow
+
 TINY = {"data.people": 80, "data.places": 60, "data.visits": 15}
 
 

@@ -11,6 +11,8 @@ from tacit.reproduce.base import reproduce, reproductions
 from tacit.reproduce.pepper import Seen
 from tacit.reproduce.pepper_published import METHODS, published
 
+pytestmark = pytest.mark.slow
+
 TINY = {"data.people": 30, "data.places": 60, "data.visits": 20, "split.test": 0.3, "evaluation.protocol": "sampled-5"}
 NAMES = [name for name in reproductions() if name.startswith(("pepper-", "gossip-"))]
 

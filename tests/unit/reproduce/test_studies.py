@@ -10,6 +10,8 @@ import pytest
 from tacit.reproduce import liars, reproduce
 from tacit.reproduce.sheets import value_of
 
+pytestmark = pytest.mark.slow
+
 TINY = {"data.people": 120, "data.places": 60}
 
 

@@ -17,6 +17,8 @@ from tacit.web.own import person_page
 from tacit.web.person import Person
 from tacit.web.server import serving
 
+pytestmark = pytest.mark.slow
+
 PAGES = ("/", "/history?q=hotel", "/sharing", "/sent", "/mine")
 
 

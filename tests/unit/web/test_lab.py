@@ -23,6 +23,8 @@ from tacit.web import lab as lab_module
 from tacit.web.lab import Lab, lab_page
 from tacit.web.server import serving
 
+pytestmark = pytest.mark.slow
+
 TWO = {
     "name": "two",
     "data": {"source": "town", "people": 60, "places": 50, "visits": 20},

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 SMALL = (
     "from tacit.web import town; town.BEFORE = town.WITH_HER = 1; from tacit.cli import main; main(['demo', '--page'])"
 )
