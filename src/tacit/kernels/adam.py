@@ -6,10 +6,9 @@ One step with gradient g, number t counted from 1 (the two corrections are float
     w <- w - lr / (1 - b1^t) * m / (sqrt(v) / sqrt(1 - b2^t) + eps)
 
 A row of an embedding table that is not in a batch has g = 0 and still moves while its m is not zero, so whole tables
-move at every batch. (Replaying the missed steps of a row when it is next read gives the same bits, and measures slower:
-streaming through the tables is cheap beside the square roots.) But a row that never had a gradient has m = v = 0 and
-stays where it is, so it is exact to leave it out: a table moves in runs of rows that are awake, one run where many
-people learn together, some short ones where a person learns alone.
+move at every batch. But a row that never had a gradient has m = v = 0 and stays where it is, so it is exact to leave it
+out: a table moves in runs of rows that are awake, one run where many people learn together. Where a person learns
+alone, `kernels.overdue` lets a row make all the steps it has missed at once.
 """
 
 from __future__ import annotations
@@ -22,9 +21,10 @@ from numpy.typing import NDArray
 
 BETA1 = 0.9
 BETA2 = 0.999
+EPSILON = 1e-8
 _B1, _G1 = np.float32(BETA1), np.float32(1 - BETA1)
 _B2, _G2 = np.float32(BETA2), np.float32(1 - BETA2)
-_EPSILON = np.float32(1e-8)
+_EPSILON = np.float32(EPSILON)
 
 
 class Moving(NamedTuple):

@@ -11,69 +11,69 @@ from numba import njit
 from tacit.kernels.adam import adam_step
 from tacit.kernels.denormals import flush_denormals, restore_denormals
 from tacit.kernels.exponential import doubt
-from tacit.kernels.fedncf import widest
-from tacit.kernels.leaving import in_steps, leave_layers, leave_rows
+from tacit.kernels.fedncf import begin, end, widest
+from tacit.kernels.leaving import leave_layers
 from tacit.kernels.ncf import FAST
-from tacit.kernels.products import reach
+from tacit.kernels.overdue import STATE, catch_up, pair, room_for, sort_out, take_in
 from tacit.kernels.tiles import LANES, columns_to_rows, layers_down, layers_gradient, layers_up, rows_to_columns
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def learn_towers(draws, epochs, batch, items, theta, people, sizes, product, rate, root, weights, scale, out):
+def learn_towers(draws, epochs, batch, items, theta, people, sizes, product, pace, weights, scale, out):
     """Let every client learn a model with a tower, and with a product if `product` is not 0.
 
-    `people` [C, D] move in place; `weights` and `out` are as in `learn_products`.
+    `people` [C, D] move in place; `items`, `weights` and `out` are as in `learn_products`.
     """
     before = flush_denormals()
     starts, samples, row_ptr, rows, slots, _ = draws
-    width, most = items.shape[1], widest(row_ptr)
+    width, most = people.shape[1], widest(row_ptr)
     inner = sizes.copy()
     inner[0] = sizes[0] // 2
-    table, m = np.empty(most * width, np.float32), np.empty(most * width, np.float32)
-    v, g = np.empty(most * width, np.float32), np.empty(most * width, np.float32)
-    start = np.empty(most * width, np.float32)
+    state, when = np.empty(most * STATE * width, np.float32), np.empty(most, np.int64)
     longest = 0
     for client in range(starts.size - 1):
         longest = max(longest, (starts[client + 1] - starts[client]) // epochs)
     columns = (min(batch, longest) + LANES - 1) // LANES * LANES
     stride = columns + LANES  # rows of a power of two would fall on the same lines of the cache
     acts, back = _rows(product + inner.sum(), stride), _rows(product + inner.sum(), stride)
-    z, begins = np.empty(columns, np.float32), np.empty(columns, np.uint64)
-    lines, row_sums = np.empty(columns * width, np.float32), out.row_sums.reshape(-1)
+    room, z, begins = room_for(columns), np.empty(columns, np.float32), np.empty(columns, np.uint64)
+    lines = np.empty(columns * width, np.float32)
     own, layers = np.empty((4, width), np.float32), np.empty((4, theta.size), np.float32)
     for client in range(starts.size - 1):
         a, b = row_ptr[client], row_ptr[client + 1]
-        for r in range(a, b):
-            for f in range(width):
-                table[slots[r] * width + f] = items[rows[r], f]
-        end = (b - a) * width
-        start[:end] = table[:end]
-        m[:end] = 0
-        v[:end] = 0
-        g[:end] = 0
+        begin(state, when, rows[a:b], slots[a:b], items, width)
         own[0], own[1:] = people[client], 0
         layers[0], layers[1:] = theta, 0
         n = (starts[client + 1] - starts[client]) // epochs
-        reached, step = 0, 0
+        step = 0
         for epoch in range(epochs):
             first = starts[client] + epoch * n
             for k in range(first, first + n, batch):
                 part = samples[k : min(k + batch, first + n)]
-                reached = reach(part, reached)
-                _gradients(part, table, own, layers, inner, product, acts, back, stride, z, begins, lines, g)
-                end = reached * width
-                adam_step(table[:end], m[:end], v[:end], g[:end], rate[step], root[step])
-                adam_step(own[0], own[1], own[2], own[3], rate[step], root[step])
-                adam_step(layers[0], layers[1], layers[2], layers[3], rate[step], root[step])
+                counts = sort_out(part, step, when, room)
+                catch_up(state, items, width, room, counts[2], step, pace)
+                _gradients(part, state, own, layers, inner, product, acts, back, stride, z, begins, lines)
+                _take_lines(state, items, width, room, counts, begins, lines)
+                adam_step(own[0], own[1], own[2], own[3], pace.rate[step], pace.root[step])
+                adam_step(layers[0], layers[1], layers[2], layers[3], pace.rate[step], pace.root[step])
                 step += 1
         people[client] = own[0]
-        end = (b - a) * width
-        in_steps(table[:end], start, weights[0, client] * scale, out.largest)
-        leave_rows(
-            table, slots[a:b] * width, rows[a:b], width, scale, out.kept[a:b], out.rows[a:b], row_sums, out.row_counts
-        )
+        end(state, when, rows[a:b], slots[a:b], items, width, step, pace, weights[0, client], scale, a, out)
         leave_layers(layers[0], theta, weights[1, client], scale, out, client)
     restore_denormals(before)
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _take_lines(state, items, width, room, counts, begins, lines):
+    """Take the gradients of the samples of a batch, one line each, into their rows."""
+    wide = np.uint64(width)
+    for k in range(counts[1]):
+        to, place = pair(room.again[k])
+        for f in range(wide):
+            lines[to * wide + f] += lines[place * wide + f]
+    for k in range(counts[0]):
+        place = np.uint64(room.first[k])
+        take_in(state, begins[place], items, lines, place * wide)
 
 
 @njit(cache=True, nogil=True)
@@ -82,18 +82,19 @@ def _rows(n, stride):
 
 
 @njit(cache=True, nogil=True, error_model="numpy", fastmath=FAST)
-def _gradients(samples, table, own, layers, inner, product, acts, back, stride, z, begins, lines, g):
-    """Add the gradients of a batch to g (rows), and write those of own and layers into own[3] and layers[3].
+def _gradients(samples, state, own, layers, inner, product, acts, back, stride, z, begins, lines):
+    """Write the gradients of a batch: of each sample's row into `lines`, of own and layers into own[3] and layers[3].
 
     Her half of the first layer's input is the same for all her samples, so it is folded into the bias: the tower then
     starts from the items' half alone, and the gradients of the folded part follow from that of the bias.
     """
     n, half, wide, tail = samples.size, inner[0], inner[1], inner[-1]
     width, filled = product + half, (n + LANES - 1) // LANES * LANES
+    size = np.uint64(STATE * width)
     u, theta, gu, grad = own[0], layers[0], own[3], layers[3]
     for k in range(filled):
-        begins[k] = np.uint64(samples[k] >> np.uint32(1)) * np.uint64(width) if k < n else np.uint64(0)
-    rows_to_columns(table, begins, width, acts, stride, filled)
+        begins[k] = np.uint64(samples[k] >> np.uint32(1)) * size if k < n else np.uint64(0)
+    rows_to_columns(state, begins, width, acts, stride, filled)
     cut = half * wide  # where the items' half of the first layer begins
     rest, g_rest = theta[cut:], grad[cut:]
     bias = theta[2 * cut : 2 * cut + wide]
@@ -132,12 +133,6 @@ def _gradients(samples, table, own, layers, inner, product, acts, back, stride, 
             s += theta[f * wide + k] * g_bias[k]
         gu[product + f] = s
     columns_to_rows(back, stride, width, lines, filled)
-    at = np.uint64(0)
-    for k in range(n):
-        to = begins[k]
-        for f in range(np.uint64(width)):
-            g[to + f] += lines[at + f]
-        at += np.uint64(width)
 
 
 @njit(cache=True, nogil=True, error_model="numpy", fastmath=FAST)

@@ -9,10 +9,12 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from tacit.kernels.adam import BETA1, BETA2, adam_step
+from tacit.kernels.adam import adam_step
 from tacit.kernels.denormals import flush_denormals, restore_denormals
 from tacit.kernels.local_samples import draw_rounds
-from tacit.kernels.products import descend_products, product_scores, reach, residuals
+from tacit.kernels.ncf import FAST
+from tacit.kernels.overdue import STATE, catch_up, catch_up_all, not_before, room_for, sort_out
+from tacit.kernels.products import take_products
 from tacit.kernels.sampling import GAMMA, high, lane, low, mix
 
 CANDIDATES = 100  # unseen items that each item of a weighting set is ranked against, drawn or in proportion
@@ -20,26 +22,30 @@ CUT = 20  # a list's length when a model is judged
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def learn_gmf(rows, chance, done, ptr, own_items, avoid_ptr, avoid_items, how, rate, items, layers, users, kept):
+def learn_gmf(rows, chance, done, ptr, own_items, avoid_ptr, avoid_items, how, pace, items, layers, users, kept, like):
     """Let the nodes `rows` learn from their own samples; their items, layers, users and counters move in place.
 
     `how` is (negatives, epochs, batch). Adam is made anew each time, unless `kept` brings the moments of items, layers
-    and users, each [nodes, 2, ...], and the steps done; no steps mean anew.
+    and users, each [nodes, 2, ...], and the steps done; no steps mean anew. `pace` covers all steps; `like` is any
+    table of rows as wide as a person's vector (`rows_of`).
+
+    A node learns on the rows that it touches, or on all where moments are kept, since those move on without a gradient.
     """
     before = flush_denormals()
     negatives, epochs, batch = how
     moments, layer_moments, user_moments, steps = kept
     keeps = steps.size > 0
     width, n_items = items.shape[1], items.shape[2]
-    most = 0
+    most, longest = n_items if keeps else 0, 0
     for n in rows:
+        longest = max(longest, (ptr[n + 1] - ptr[n]) * (1 + negatives))
         most = max(most, min(n_items, (ptr[n + 1] - ptr[n]) * (1 + negatives * epochs)))
-    local = np.empty((3, width, most), np.float32)
-    z = np.empty(batch, np.float32)
-    scores, residual = np.empty(max(most, n_items), np.float32), np.empty(max(most, n_items), np.float32)
-    c, own = np.empty(width, np.float32), np.empty((4, width), np.float32)
-    head = np.empty((4, width + 1), np.float32)
+    state, when = np.empty(most * STATE * width, np.float32), np.empty(most, np.int64)
+    room = room_for(min(batch, longest))
+    z, c = np.empty(min(batch, longest), np.float32), np.empty(width, np.float32)
+    own, head = np.empty((4, width), np.float32), np.empty((4, width + 1), np.float32)
     whole, nobody = np.zeros(2, np.int64), np.zeros(2, np.int64)
+    everything = np.arange(n_items if keeps else 0).astype(np.int32)
     for n in rows:
         mine, barred = own_items[ptr[n] : ptr[n + 1]], avoid_items[avoid_ptr[n] : avoid_ptr[n + 1]]
         whole[1], nobody[1] = mine.size, barred.size
@@ -50,46 +56,40 @@ def learn_gmf(rows, chance, done, ptr, own_items, avoid_ptr, avoid_items, how, r
         )
         own[0], own[1:] = users[n], 0
         head[0], head[1:] = layers[n], 0
-        table, m, v = local[0], local[1], local[2]
         step = np.int64(0)
         if keeps:
             _as_items(samples, touched, slots)
-            table, m, v = items[n], moments[n, 0], moments[n, 1]
+            touched, slots = everything, everything
             own[1], own[2] = user_moments[n, 0], user_moments[n, 1]
             head[1], head[2] = layer_moments[n, 0], layer_moments[n, 1]
             step = steps[n]
+            _load(moments[n, 0], touched, slots, 1, state)
+            _load(moments[n, 1], touched, slots, 2, state)
+            when[:] = not_before(step)
         else:
-            for f in range(width):
-                for r in range(touched.size):
-                    table[f, slots[r]] = items[n, f, touched[r]]
-                m[f, : touched.size] = 0
-                v[f, : touched.size] = 0
-        reached, size = n_items if keeps else 0, samples.size // epochs
+            state[: touched.size * STATE * width] = 0
+            when[: touched.size] = -1
+        _load(items[n], touched, slots, 0, state)
+        size = samples.size // epochs
         for epoch in range(epochs):
             first = epoch * size
             for k in range(first, first + size, batch):
                 part = samples[k : min(k + batch, first + size)]
-                reached = reach(part, reached)
-                c[:] = head[0, :width] * own[0]
-                product_scores(table, c, head[0, width], scores[:reached])
-                for s in range(part.size):
-                    z[s] = scores[part[s] >> np.uint32(1)]
-                head[3, width] = residuals(part, z, residual[:reached])
+                counts = sort_out(part, step, when, room)
+                catch_up(state, like, width, room, counts[2], step, pace)
+                take_products(part, state, like, width, room, counts, own, head, c, z)
+                adam_step(own[0], own[1], own[2], own[3], pace.rate[step], pace.root[step])
+                adam_step(head[0], head[1], head[2], head[3], pace.rate[step], pace.root[step])
                 step += 1
-                by = np.float32(rate / (1.0 - BETA1**step))
-                root = np.float32(1.0 / np.sqrt(1.0 - BETA2**step))
-                descend_products(table, m, v, residual[:reached], c, own, head, by, root)
-                adam_step(own[0], own[1], own[2], own[3], by, root)
-                adam_step(head[0], head[1], head[2], head[3], by, root)
+        catch_up_all(state, like, width, when[: touched.size], step, pace)
         users[n], layers[n] = own[0], head[0]
+        _store(items[n], touched, slots, 0, state)
         if keeps:
             user_moments[n, 0], user_moments[n, 1] = own[1], own[2]
             layer_moments[n, 0], layer_moments[n, 1] = head[1], head[2]
+            _store(moments[n, 0], touched, slots, 1, state)
+            _store(moments[n, 1], touched, slots, 2, state)
             steps[n] = step
-        else:
-            for f in range(width):
-                for r in range(touched.size):
-                    items[n, f, touched[r]] = table[f, slots[r]]
     restore_denormals(before)
 
 
@@ -101,6 +101,26 @@ def _as_items(samples, touched, slots):
         item_of[slots[r]] = touched[r]
     for k in range(samples.size):
         samples[k] = item_of[samples[k] >> np.uint32(1)] << np.uint32(1) | (samples[k] & np.uint32(1))
+
+
+@njit(cache=True, nogil=True)
+def _load(columns, touched, slots, part, state):
+    """Put columns of a transposed table [D, n_items] into their slots, as w (part 0), m (1) or v (2)."""
+    width = np.uint64(columns.shape[0])
+    for r in range(touched.size):
+        at, item = (np.uint64(slots[r]) * np.uint64(STATE) + np.uint64(part)) * width, np.uint64(touched[r])
+        for f in range(width):
+            state[at + f] = columns[f, item]
+
+
+@njit(cache=True, nogil=True)
+def _store(columns, touched, slots, part, state):
+    """Put w, m or v of slots into the columns of a transposed table."""
+    width = np.uint64(columns.shape[0])
+    for r in range(touched.size):
+        at, item = (np.uint64(slots[r]) * np.uint64(STATE) + np.uint64(part)) * width, np.uint64(touched[r])
+        for f in range(width):
+            columns[f, item] = state[at + f]
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -136,11 +156,16 @@ def judge_gmf(rows, at, chance, done, weigh_ptr, weigh, seen_ptr, seen, own, let
     restore_denormals(before)
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@njit(cache=True, nogil=True, error_model="numpy", fastmath=FAST)
 def _logits(table, head, vector, c, scores):
+    """scores[l] = bias + sum over f of head[f] vector[f] table[f, l]."""
     for f in range(c.size):
         c[f] = head[f] * vector[f]
-    product_scores(table, c, head[c.size], scores)
+    scores[:] = head[c.size]
+    for f in range(table.shape[0]):
+        row, weight = table[f], c[f]
+        for k in range(scores.size):
+            scores[k] += weight * row[k]
 
 
 @njit(cache=True, nogil=True, error_model="numpy")

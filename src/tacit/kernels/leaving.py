@@ -48,27 +48,15 @@ def in_steps(moved, start, factor, largest):
         moved[k] = np.rint((moved[k] - start[k]) * factor)
         n += not abs(moved[k]) <= limit
     if n > 0:
-        for x in moved:
-            if not abs(x) <= limit:
-                largest[0] = abs(x)
+        note_largest(moved, largest)
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def leave_rows(steps, begins, rows, width, scale, kept, written_rows, sums, counts):
-    """Write out or add rows of a client: item rows[r] has moved by the whole steps from steps[begins[r]] on.
-
-    `kept`, `written_rows`, `sums` (flat) and `counts` are what `Leaving` holds, the first two from her rows on.
-    """
-    if kept.size == 0:
-        unit = np.float32(1) / scale
-        for r in range(rows.size):
-            for f in range(width):
-                written_rows[r, f] = steps[begins[r] + f] * unit
-    else:
-        for r in range(rows.size):
-            if kept[r]:
-                add_whole(steps, begins[r], sums, rows[r] * width, width)
-                counts[rows[r]] += 1
+def note_largest(steps, largest):
+    """Note the largest number of steps that does not fit; once one is no number, that stays noted."""
+    for x in steps:
+        if not abs(x) <= largest[0] and largest[0] == largest[0]:
+            largest[0] = abs(x)
 
 
 @njit(cache=True, nogil=True, error_model="numpy")

@@ -1,8 +1,7 @@
-"""One step of a model without a tower, on a transposed table: scores, residuals, Adam.
+"""One batch of a model without a tower: scores, residuals, and the gradients of rows, of her vector and of the head.
 
-A device that learns z = bias + head . (u * i) for one person has c = head * u: the score of a column is bias + c . i,
-and the gradient of every column is a number times c. So its table is kept transposed [D, L], and loops run along the
-long side.
+A device that learns z = bias + head . (u * i) for one person has c = head * u: the score of a row is bias + c . i, and
+the gradient of every row is a number times c. Rows stand as `kernels.overdue` has them.
 """
 
 from __future__ import annotations
@@ -10,63 +9,44 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from tacit.kernels.adam import BETA1, BETA2
 from tacit.kernels.exponential import doubt
 from tacit.kernels.ncf import FAST
-
-_B1, _G1 = np.float32(BETA1), np.float32(1 - BETA1)
-_B2, _G2 = np.float32(BETA2), np.float32(1 - BETA2)
-_EPSILON = np.float32(1e-8)
+from tacit.kernels.overdue import STATE, dot_row, pair, take_product
 
 
-@njit(cache=True, nogil=True, error_model="numpy", fastmath=FAST)
-def product_scores(table, c, bias, scores):
-    """scores[l] = bias + sum over f of c[f] table[f, l]."""
-    scores[:] = bias
-    for f in range(table.shape[0]):
-        row, weight = table[f], c[f]
-        for k in range(scores.size):
-            scores[k] += weight * row[k]
+@njit(cache=True, nogil=True, error_model="numpy")
+def take_products(samples, state, items, width, room, counts, own, layers, c, z):
+    """Take the gradients of a batch, sorted out into `room`, into its rows; leave the others in own[3] and layers[3].
 
-
-@njit(cache=True, nogil=True, error_model="numpy", fastmath=FAST)
-def descend_products(table, m, v, residual, c, own, layers, rate, root):
-    """Move the leading columns of a transposed table by one step of Adam; leave the gradients of u and head behind.
-
-    The gradient of column l is residual[l] * c, and the sum s of residual[l] table[:, l] serves both others.
+    The sum s of residual * row over the batch serves both: her vector's is head * s, the head's u * s.
     """
-    for f in range(table.shape[0]):
-        s = np.float32(0)
-        for k in range(residual.size):
-            s += table[f, k] * residual[k]
-        own[3, f] = layers[0, f] * s
-        layers[3, f] = own[0, f] * s
-        for k in range(residual.size):
-            g = residual[k] * c[f]
-            m[f, k] = _B1 * m[f, k] + _G1 * g
-            v[f, k] = _B2 * v[f, k] + _G2 * (g * g)
-            table[f, k] -= rate * m[f, k] / (np.sqrt(v[f, k]) * root + _EPSILON)
+    size, one = np.uint64(STATE * width), np.uint32(1)
+    u, head, s = own[0], layers[0], own[3]
+    for f in range(width):
+        c[f] = head[f] * u[f]
+        s[f] = 0
+    for k in range(samples.size):
+        z[k] = dot_row(state, np.uint64(samples[k] >> one) * size, items, c)
+    layers[3, width] = residuals(samples, head[width], z)
+    for k in range(counts[1]):
+        to, place = pair(room.again[k])
+        z[to] += z[place]
+    for k in range(counts[0]):
+        place = np.uint64(room.first[k])
+        take_product(state, np.uint64(samples[place] >> one) * size, items, z[place], c, s)
+    for f in range(width):
+        layers[3, f] = u[f] * s[f]
+        s[f] *= head[f]
 
 
 @njit(cache=True, nogil=True, error_model="numpy", fastmath=FAST)
-def residuals(samples, z, residual):
-    """From the logits z of a batch, set residual[slot] to the sum of (sigma - label) / n over its samples."""
-    n = samples.size
-    residual[:] = 0
-    inverse = np.float32(1.0 / n)
+def residuals(samples, bias, z):
+    """Turn the logits of a batch, still without the bias, into (sigma - label) / n; return their sum."""
+    inverse = np.float32(1.0 / samples.size)
     total = np.float32(0)
-    for k in range(n):
-        z[k] = doubt(-z[k])
-    for k in range(n):
-        r = (z[k] - np.float32(samples[k] & np.uint32(1))) * inverse
-        residual[samples[k] >> np.uint32(1)] += r
-        total += r
+    for k in range(samples.size):
+        z[k] = doubt(-(z[k] + bias))
+    for k in range(samples.size):
+        z[k] = (z[k] - np.float32(samples[k] & np.uint32(1))) * inverse
+        total += z[k]
     return total
-
-
-@njit(cache=True, nogil=True)
-def reach(samples, reached):
-    """Return how many leading slots have been used once these samples have."""
-    for s in samples:
-        reached = max(reached, np.int64(s >> np.uint32(1)) + 1)
-    return reached

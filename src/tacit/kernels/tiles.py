@@ -25,7 +25,7 @@ from tacit.kernels.rowvec import spread
 LANES = 16  # samples in a tile: buffers hold a multiple of them
 _OUTPUTS = 6  # units in a tile: 12 of 16 registers on processors with 8 numbers in one
 _DOT = 8  # samples at a time where the sum runs over them
-_DOT_ROWS, _DOT_COLUMNS = 4, 3
+_DOT_ROWS, _DOT_COLUMNS = 2, 6  # as many sums, with the rows beside them: one more would not stay in registers
 _FLOAT, _I32, _I64 = ir.FloatType(), ir.IntType(32), ir.IntType(64)
 _INDEX = types.uint64
 
@@ -56,7 +56,7 @@ class _Flat:
         self.builder.store(vector, self._at(index, vector.type), align=4)
 
 
-def _fused(builder: Any, a: Any, b: Any, c: Any) -> Any:
+def fused_vectors(builder: Any, a: Any, b: Any, c: Any) -> Any:
     """Code for a b + c of vectors, rounded once."""
     kind = ir.FunctionType(a.type, [a.type] * 3)
     name = f"llvm.fma.v{a.type.count}f32"
@@ -94,7 +94,7 @@ def _product_tile(outputs: int, after: str) -> Any:
                 row = builder.add(at_, builder.mul(loop.index, step_))
                 for j, total in enumerate(sums):
                     weight = flat_w.everywhere(_plus(builder, row, j, leap_), LANES)
-                    builder.store(_fused(builder, weight, x, builder.load(total)), total)
+                    builder.store(fused_vectors(builder, weight, x, builder.load(total)), total)
             for j, total in enumerate(sums):
                 found = builder.load(total)
                 if after == "relu":
@@ -134,11 +134,11 @@ def _dot_tile(rows: int, columns: int) -> Any:
                 for j in range(columns):
                     y = flat_d.load(builder.add(k, _plus(builder, d_at_, j, d_step_)), _DOT)
                     for i, x in enumerate(xs):
-                        builder.store(_fused(builder, x, y, builder.load(sums[i][j])), sums[i][j])
+                        builder.store(fused_vectors(builder, x, y, builder.load(sums[i][j])), sums[i][j])
             for i, line in enumerate(sums):
                 for j, total in enumerate(line):
                     place = builder.add(_plus(builder, o_at_, i, o_step_), ir.Constant(_I64, j))
-                    builder.store(_across(builder, builder.load(total)), builder.gep(flat_o.start, [place]))
+                    builder.store(sum_of(builder, [builder.load(total)]), builder.gep(flat_o.start, [place]))
             return context.get_dummy_value()
 
         kinds = [a, _INDEX, _INDEX, d, _INDEX, _INDEX, _INDEX, out, _INDEX, _INDEX]
@@ -147,16 +147,23 @@ def _dot_tile(rows: int, columns: int) -> Any:
     return tile
 
 
-def _across(builder: Any, vector: Any) -> Any:
-    """Code for the sum of a vector, by halves."""
-    width = vector.type.count
-    while width > 1:
-        half = width // 2
+def sum_of(builder: Any, vectors: list[Any]) -> Any:
+    """Code for the sum of all numbers of vectors, widest first: what there is is folded until the next one fits."""
+    total = vectors[0]
+    for vector in vectors[1:]:
+        total = builder.fadd(_folded(builder, total, vector.type.count), vector)
+    return builder.extract_element(_folded(builder, total, 1), ir.Constant(_I32, 0))
+
+
+def _folded(builder: Any, vector: Any, width: int) -> Any:
+    """Code that adds the halves of a vector until it is as narrow."""
+    while vector.type.count > width:
+        half = vector.type.count // 2
         kind = ir.VectorType(_I32, half)
         lower = builder.shuffle_vector(vector, vector, ir.Constant(kind, list(range(half))))
-        upper = builder.shuffle_vector(vector, vector, ir.Constant(kind, list(range(half, width))))
-        vector, width = builder.fadd(lower, upper), half
-    return builder.extract_element(vector, ir.Constant(_I32, 0))
+        upper = builder.shuffle_vector(vector, vector, ir.Constant(kind, list(range(half, 2 * half))))
+        vector = builder.fadd(lower, upper)
+    return vector
 
 
 @intrinsic

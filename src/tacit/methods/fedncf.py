@@ -11,7 +11,6 @@ person's vector too; first latent vectors are normal(0, 0.01). A long history we
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import lru_cache
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -19,11 +18,12 @@ from numpy.typing import NDArray
 from pydantic import Field, PositiveInt
 
 from tacit.errors import MethodError
-from tacit.kernels.adam import corrections
 from tacit.kernels.fedncf import learn_products
 from tacit.kernels.fedtower import learn_towers
 from tacit.kernels.leaving import Leaving, added, written
 from tacit.kernels.local_samples import count_kept, draw_rounds
+from tacit.kernels.overdue import pace_of
+from tacit.kernels.rowvec import rows_of
 from tacit.methods.aggregation import AVERAGES
 from tacit.methods.base import Cohort, Schedule, register
 from tacit.methods.neural import Neural
@@ -127,13 +127,14 @@ class _Trained(Neural):
         """Fill `out` with moves on the grid, and return the new vectors."""
         c, people = self.config, users.copy()
         longest = int(np.diff(draws[0]).max(initial=0)) // c.local_epochs
-        steps = _corrections(c.local_epochs * -(-longest // c.batch_size), c.learning_rate)
+        pace = pace_of(c.local_epochs * -(-longest // c.batch_size), c.learning_rate)
         weights = AVERAGES[c.aggregation].weights(clients.sizes, ring)
-        start = draws, c.local_epochs, c.batch_size, shared["items"], shared["layers"][0, :-1], people
+        items = rows_of(np.ascontiguousarray(shared["items"]))
+        start = draws, c.local_epochs, c.batch_size, items, shared["layers"][0, :-1], people
         if self.shape.layers:
-            learn_towers(*start, self.shape.sizes, self.shape.product, *steps, weights, ring.scale, out)
+            learn_towers(*start, self.shape.sizes, self.shape.product, pace, weights, ring.scale, out)
         else:
-            learn_products(*start, *steps, weights, ring.scale, out)
+            learn_products(*start, pace, weights, ring.scale, out)
         return people
 
     def sum_cohort(self, cohort: Cohort, total: Total) -> tuple[Release, Mapping[str, Array]]:
@@ -167,12 +168,6 @@ class _Trained(Neural):
     def by_name(self, shared: Mapping[str, Array]) -> Mapping[str, Array]:
         """Return the item table and the layers by name: devices send them as one row."""
         return {"items": shared["items"], **self.shape.unflatten(shared["layers"][0, :-1])}
-
-
-@lru_cache(maxsize=8)
-def _corrections(steps: int, learning_rate: float) -> tuple[Floats, Floats]:
-    """Adam's corrections of at least so many steps: each device starts anew, so they are always the same."""
-    return corrections(0, 1 << steps.bit_length(), learning_rate)
 
 
 @register("fed-gmf", FedGMFConfig)

@@ -15,6 +15,8 @@ from numpy.typing import NDArray
 
 from tacit.kernels.gossip import carve
 from tacit.kernels.gossip_gmf import judge_gmf, learn_gmf
+from tacit.kernels.overdue import pace_of
+from tacit.kernels.rowvec import rows_of
 from tacit.models.ncf import gmf
 from tacit.random import Key
 from tacit.types import Array, Catalog, Clients, Floats, offsets
@@ -108,8 +110,10 @@ class NodeGMF:
         kept = (np.empty((0, 2, 0, 0), np.float32), none, none, np.empty(0, np.int64))
         if self.keeps_moments:
             kept = (nodes["items_moments"], nodes["layers_moments"], nodes["users_moments"], nodes["steps"])
-        start = nodes["items"], nodes["layers"], nodes["users"]
-        learn_gmf(rows, nodes["chance"], nodes["done"], *own.learn, *own.avoid, how, self.learning_rate, *start, kept)
+        longest, done = int(own.samples[rows].max(initial=0)) * (1 + self.negatives), int(kept[3].max(initial=0))
+        pace = pace_of(done + how[1] * -(-longest // self.batch_size), self.learning_rate)
+        start, like = (nodes["items"], nodes["layers"], nodes["users"]), rows_of(nodes["users"])
+        learn_gmf(rows, nodes["chance"], nodes["done"], *own.learn, *own.avoid, how, pace, *start, kept, like)
 
     def judge(
         self,

@@ -60,6 +60,8 @@ def attendance(
     """
     if members is None:
         members = asked(schedule, key.child("choose"), number, n_clients)
+    if not config.dropout and not config.over_selection:
+        return Attendance(members, np.sort(members))
     wanted = len(members)
     spare = min(int(np.ceil(wanted * config.over_selection)), n_clients - wanted)
     if spare > 0:

@@ -193,7 +193,7 @@ class _Federation:
         if not answers:
             self._lose(np.arange(len(self.clients)) if who is None else who.asked, shared)
             return shared
-        if who is not None:
+        if who is not None and len(who.answered) < len(who.asked):
             self._lose(np.setdiff1d(who.asked, who.answered, assume_unique=True), shared)
         for answer in answers:
             self._keep(answer, shared, private)

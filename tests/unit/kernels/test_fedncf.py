@@ -5,11 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tacit.kernels.adam import corrections
 from tacit.kernels.fedncf import learn_products
 from tacit.kernels.fedtower import learn_towers
 from tacit.kernels.leaving import MOST_STEPS, added, written
 from tacit.kernels.local_samples import draw_rounds
+from tacit.kernels.overdue import pace_of
+from tacit.kernels.rowvec import rows_of
 from tacit.models.ncf import gmf, mlp, neumf
 from tacit.random import Key
 from tacit.types import offsets
@@ -170,12 +171,12 @@ def _learnt(shape, items, flat, people, draws, weights):
 
 
 def _run(shape, items, flat, people, draws, weights, out):
-    start = draws, EPOCHS, BATCH, items, flat, people
-    steps = corrections(0, 40, RATE)
+    start = draws, EPOCHS, BATCH, rows_of(items), flat, people
+    pace = pace_of(40, RATE)
     if shape.layers:
-        learn_towers(*start, shape.sizes, shape.product, *steps, weights, SCALE, out)
+        learn_towers(*start, shape.sizes, shape.product, pace, weights, SCALE, out)
     else:
-        learn_products(*start, *steps, weights, SCALE, out)
+        learn_products(*start, pace, weights, SCALE, out)
 
 
 @EVERY_SHAPE

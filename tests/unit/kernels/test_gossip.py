@@ -12,6 +12,8 @@ from tacit.kernels.gossip import carve, distances_at, mix_at
 from tacit.kernels.gossip_gmf import CUT, judge_gmf, learn_gmf
 from tacit.kernels.gossip_prme import EARTH, distance, judge_prme, learn_prme, score_prme
 from tacit.kernels.local_samples import draw_rounds
+from tacit.kernels.overdue import pace_of
+from tacit.kernels.rowvec import rows_of
 from tacit.random import Key, _lane
 from tacit.types import offsets
 
@@ -73,7 +75,8 @@ def test_a_node_learns_by_adam_on_its_own_samples(epochs: int, batch: int) -> No
     items, layers, users = nodes(1)
     start = tuple(array.copy() for array in (items, layers, users))
     done = np.array([0, 3, 0, 7])
-    learn_gmf(ROWS[[0, 2, 3]], CHANCE, done, PTR, ITEMS, *NONE, (4, epochs, batch), 0.02, items, layers, users, fresh())
+    asked = CHANCE, done, PTR, ITEMS, *NONE, (4, epochs, batch), pace_of(100, 0.02)
+    learn_gmf(ROWS[[0, 2, 3]], *asked, items, layers, users, fresh(), rows_of(users))
     assert done.tolist() == [1, 3, 1, 8]
     for n, before in ((0, 0), (2, 0), (3, 7)):
         expected = naive_gmf(n, epochs, batch, 0.02, before, start)
@@ -86,15 +89,15 @@ def test_kept_moments_are_those_of_one_long_run() -> None:
     """Two calls that keep their moments move further than two that begin anew, and the first call is the same."""
     kept = [np.zeros((NODES, 2, K, N_ITEMS), np.float32), np.zeros((NODES, 2, K + 1), np.float32),
             np.zeros((NODES, 2, K), np.float32), np.zeros(NODES, np.int64)]  # fmt: skip
-    one, other = nodes(1), nodes(1)
+    one, other, pace = nodes(1), nodes(1), pace_of(100, 0.02)
     for arrays, moments in ((one, fresh()), (other, tuple(kept))):
         done = np.zeros(NODES, np.int64)
-        learn_gmf(ROWS, CHANCE, done, PTR, ITEMS, *NONE, (4, 1, 64), 0.02, *arrays, moments)
+        learn_gmf(ROWS, CHANCE, done, PTR, ITEMS, *NONE, (4, 1, 64), pace, *arrays, moments, rows_of(arrays[2]))
         if arrays is other:
             np.testing.assert_allclose(one[0], other[0], atol=1e-6)
             assert (kept[3] > 0).all()
             before = other[0].copy()
-            learn_gmf(ROWS, CHANCE, done, PTR, ITEMS, *NONE, (4, 1, 64), 0.02, *arrays, moments)
+            learn_gmf(ROWS, CHANCE, done, PTR, ITEMS, *NONE, (4, 1, 64), pace, *arrays, moments, rows_of(arrays[2]))
             assert not np.array_equal(before, other[0])
 
 
