@@ -15,7 +15,7 @@ from tacit.models.ncf import gmf, mlp, neumf
 from tacit.random import Key
 from tacit.types import offsets
 
-SHAPES = {"gmf": gmf(4), "mlp": mlp(3, (5, 4)), "neumf": neumf(3, (5, 3))}
+SHAPES = {"gmf": gmf(4), "mlp": mlp(4, (5, 4)), "neumf": neumf(4, (5, 3))}
 EVERY_SHAPE = pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES)
 N_ITEMS, EPOCHS, BATCH, RATE = 11, 2, 7, 0.02
 SCALE = np.float32(2**20)

@@ -17,7 +17,7 @@ from tacit.kernels.rowvec import rows_of
 from tacit.random import Key, _lane
 from tacit.types import offsets
 
-K, N_ITEMS, NODES = 3, 30, 4
+K, N_ITEMS, NODES = 8, 30, 4
 RNG = np.random.default_rng(0)
 HISTORIES = [np.sort(RNG.choice(N_ITEMS, size, replace=False)).astype(np.int32) for size in (6, 1, 12, 8)]
 PTR, ITEMS = offsets(np.array([len(h) for h in HISTORIES])), np.concatenate(HISTORIES)

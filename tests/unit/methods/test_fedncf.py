@@ -48,7 +48,7 @@ def learnt(method: Any, clients: Clients, **given: Any) -> Model:
 @EVERY
 def test_two_tastes_are_learnt(name: str) -> None:
     clients = world()
-    method = method_of(name, epochs=60, learning_rate=0.01, batch_size=16, init_scale=0.1, factors=8)
+    method = method_of(name, epochs=60, learning_rate=0.01, batch_size=16, init_scale=0.1)
     model = learnt(method, clients)
     scores = method.score(model.shared, model.private, clients)
     unseen = clients.matrix().toarray() == 0
@@ -103,7 +103,7 @@ def test_a_row_is_the_mean_over_those_who_moved_it(name: str) -> None:
 
 
 CHANGES: dict[str, Any] = {
-    "factors": 3,
+    "factors": 8,
     "learning_rate": 0.01,
     "epochs": 3,
     "local_epochs": 1,
