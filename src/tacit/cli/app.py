@@ -130,6 +130,8 @@ def run(
         document |= {"leak": (leaks or [row.runs[0].result["leak"]])[0], "runs": [r.result["run"] for r in row.runs]}
     screen.document(document)
     _show(compared)
+    for note in row.runs[0].result["notes"]:
+        screen.say(f"· {note}")
     screen.say(f"\nRun folder: {row.runs[0].folder}")
 
 

@@ -235,6 +235,15 @@ class Explains(Protocol):
 
 
 @runtime_checkable
+class Remarks(Protocol):
+    """A method that knows what a reader of its figures should be told, such as items of which it knows nothing."""
+
+    def remarks(self, shared: Mapping[str, Array], private: Mapping[str, Array]) -> list[str]:
+        """Return sentences for the notes of a run; none if there is nothing to say."""
+        ...
+
+
+@runtime_checkable
 class KnowsPopularity(Protocol):
     """A method whose shared model tells how popular items are."""
 

@@ -51,6 +51,11 @@ def features_of(catalog: Catalog, kind: Kind, who: str) -> Features:
     """
     has_graph = catalog.graph is not None and len(catalog.graph) > 0
     has_categories = catalog.categories is not None and len(catalog.categories.ids) > 0
+    if catalog.graph is not None and not has_graph and (kind == "graph" or (kind == "any" and not has_categories)):
+        raise MethodError(
+            f"{who} needs to know what the items are, but the knowledge graph holds no statement about any.",
+            "Check its file and data.links; a path that leads back to its own item is none.",
+        )
     if kind == "graph" or (kind == "any" and has_graph):
         if catalog.graph is None or not has_graph:
             raise MethodError(

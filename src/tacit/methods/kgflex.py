@@ -199,6 +199,14 @@ class KGFlex:
         found = reasons.strongest(affinity[common])
         return [Reason("feature", str(shared["names"][own[common[at]]]), weight) for at, weight in found]
 
+    def remarks(self, shared: Mapping[str, Array], private: Mapping[str, Array]) -> list[str]:
+        """Say of how many items nothing is known, and for how many people nothing tells: there all ties at 0."""
+        sizes = np.diff(shared["item_ptr"])
+        bare = int((sizes == 0).sum()), len(sizes), "items carry no feature: they score 0 and tie with each other"
+        own = private["features"] >= 0
+        lost = int((~own.any(axis=1)).sum()), len(own), "people have no feature that tells: all items tie for them"
+        return [f"{some:,} of {every:,} {what}" for some, every, what in (bare, lost) if some]
+
 
 @register("kgflex-central", KGFlexConfig)
 class KGFlexCentral:
@@ -239,6 +247,10 @@ class KGFlexCentral:
     ) -> list[Reason]:
         """Return the features that she and the item share, by their part of the score."""
         return self._steps.explain(shared, private, client, item)
+
+    def remarks(self, shared: Mapping[str, Array], private: Mapping[str, Array]) -> list[str]:
+        """Say of how many items nothing is known, and for how many people nothing tells: there all ties at 0."""
+        return self._steps.remarks(shared, private)
 
 
 def _taken(clients: Clients) -> Taken:

@@ -12,7 +12,7 @@ from tacit.config import Experiment
 from tacit.data import Split
 from tacit.evaluation import Evaluation, Leak
 from tacit.evaluation.communication import measured, total_cost
-from tacit.methods.base import Gossip
+from tacit.methods.base import Gossip, Remarks
 from tacit.report.folder import Run
 from tacit.runtimes.learning import Learnt
 from tacit.runtimes.recommender import Recommender
@@ -69,7 +69,7 @@ def finished(
         **_communication(recommender, learnt),
         "leak": None if leak is None else leak.to_dict(),
         "peak_mb": peak_megabytes(),
-        "notes": list(evaluation.notes),
+        "notes": [*evaluation.notes, *_remarks(recommender)],
         "about_data": {**about, "counts": dict(parts.counts)},
     }
     return Run(
@@ -86,6 +86,11 @@ def finished(
         learnt.events,
         None if learnt.told is None else learnt.told.frame(),
     )
+
+
+def _remarks(recommender: Recommender) -> list[str]:
+    method, model = recommender.method, recommender.model
+    return method.remarks(model.shared, model.private) if isinstance(method, Remarks) else []
 
 
 def _communication(recommender: Recommender, learnt: Learnt) -> dict[str, Any]:

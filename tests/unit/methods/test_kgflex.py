@@ -128,6 +128,12 @@ def test_items_and_people_without_features_score_zero_and_send_nothing() -> None
     assert not scores[0].any()
     assert not scores[:, clients.of(0)].any()
     assert scores[1].any()
+    bare_items = int((np.diff(model.shared["item_ptr"]) == 0).sum())
+    told = [f"{bare_items} of 30 items carry no feature", f"1 of {len(clients)} people have no feature that tells"]
+    for found, expected in zip(method.remarks(model.shared, model.private), told, strict=True):
+        assert found.startswith(expected)
+    whole = method.init(clients, catalog, KEY)
+    assert method.remarks(whole.shared, whole.private) == []
 
 
 def test_whoever_has_every_item_has_nothing_to_compare_with() -> None:
@@ -145,6 +151,10 @@ def test_a_graph_that_says_nothing_of_the_items_is_refused() -> None:
     lost = replace(catalog, graph=replace(catalog.graph, item_entity=np.full(30, -1, np.int32)))
     with pytest.raises(MethodError, match=r"says nothing about any item \(0 of 30 items are linked"):
         KGFlex(KGFlexConfig()).init(clients, lost, KEY)
+    nothing = np.zeros(0, np.int32)
+    empty = replace(catalog, graph=replace(catalog.graph, heads=nothing, relations=nothing, tails=nothing))
+    with pytest.raises(MethodError, match="the knowledge graph holds no statement about any"):
+        KGFlex(KGFlexConfig()).init(clients, empty, KEY)
     with pytest.raises(MethodError, match="no categories"):
         KGFlex(KGFlexConfig()).init(clients, Catalog(catalog.item_ids), KEY)
     with pytest.raises(MethodError, match="no knowledge graph"):
