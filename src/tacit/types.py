@@ -319,6 +319,7 @@ class Reason:
     kind: str  # "history": about is an item of hers; "people": a count; "feature": a name; "popularity": a count
     about: int | str
     weight: float
+    shown_by: tuple[int, ...] = ()  # items of hers that carry a feature
 
 
 def offsets(counts: Array) -> NDArray[np.int64]:

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from tacit.data.clock import Where, to_seconds
 from tacit.data.graph_files import GraphFile, read_triples
+from tacit.data.words import entity_words
 from tacit.errors import DataError
 from tacit.types import Array, Catalog, Interactions, Labels, Triples, Vocabulary, offsets
 
@@ -171,7 +172,7 @@ def _parts(column: pl.Series, where: Where) -> NDArray[np.int8]:
 def describe_items(item_ids: Vocabulary, items: pl.DataFrame | None, graph: Graph | GraphFile | None) -> Catalog:
     """Build the catalogue of the items that occur; what else the table knows is left out."""
     if items is None:
-        return Catalog(item_ids, graph=None if graph is None else _triples(item_ids, graph))
+        return Catalog(item_ids, _named(item_ids, graph), graph=None if graph is None else _triples(item_ids, graph))
     at = _positions(item_ids, items["item"])
     known = items.filter(pl.Series(at >= 0))
     at = at[at >= 0]
@@ -187,6 +188,17 @@ def describe_items(item_ids: Vocabulary, items: pl.DataFrame | None, graph: Grap
         coordinates[at] = known.select(pl.col("lat", "lon").cast(pl.Float64)).to_numpy()
     categories = _categories(len(item_ids), at, known["category"]) if "category" in items.columns else None
     return Catalog(item_ids, titles, categories, coordinates, None if graph is None else _triples(item_ids, graph))
+
+
+def _named(item_ids: Vocabulary, graph: Graph | GraphFile | None) -> list[str] | None:
+    """Return titles made of the entities that items are, where nothing else names them; none without such entities."""
+    linked = [] if graph is None else _linked(item_ids, graph.links).to_list()
+    if not any("://" in entity for entity in linked if entity is not None):
+        return None
+    return [
+        str(label) if entity is None or "://" not in entity else entity_words(entity)
+        for label, entity in zip(item_ids.labels.tolist(), linked, strict=True)
+    ]
 
 
 def _positions(ids: Vocabulary, labels: pl.Series) -> NDArray[np.int64]:

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
-from urllib.parse import unquote
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from tacit.data.exploration import NAMESPACES, STEP, short
+from tacit.data.exploration import STEP
+from tacit.data.words import entity_words, predicate_words
 from tacit.errors import MethodError
 from tacit.types import Catalog, Triples, offsets, ragged_rows
 
 Kind = Literal["any", "categories", "graph"]
-_HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 
 
 @dataclass(frozen=True)
@@ -116,35 +114,3 @@ def _statements(graph: Triples, who: str) -> Features:
     ]
     steps = np.array([name.count(STEP) + 1 for name in graph.relation_names], np.int32)
     return Features(offsets(counts), (cells % len(found)).astype(np.int32), names, steps[found // n_entities])
-
-
-def predicate_words(path: str) -> str:
-    """Return a path of predicates as a person reads it, without namespaces, written out or as their usual prefix.
-
-    >>> predicate_words("http://dbpedia.org/ontology/author~dbo:birthPlace")
-    'author › birth place'
-    """
-    return " › ".join(_step_words(step) for step in path.split(STEP))
-
-
-def _step_words(step: str) -> str:
-    prefix, colon, name = short(step).partition(":")
-    if prefix + colon not in NAMESPACES.values():
-        if "://" not in step:
-            return step
-        name = _local(step)
-    return _HUMP.sub(" ", name.replace("_", " ")).lower()
-
-
-def entity_words(entity: str) -> str:
-    """Return an entity as a person reads it.
-
-    >>> entity_words("http://dbpedia.org/resource/Category:English-language_films")
-    'English-language films'
-    """
-    return _local(entity).removeprefix("Category:") if "://" in entity else entity
-
-
-def _local(iri: str) -> str:
-    tail = re.split(r"[/#]", iri.strip("<>").rstrip("/#"))[-1]
-    return unquote(tail).replace("_", " ")

@@ -197,7 +197,13 @@ class KGFlex:
         carried = shared["item_features"][shared["item_ptr"][item] : shared["item_ptr"][item + 1]]
         common = np.flatnonzero(np.isin(own, carried))
         found = reasons.strongest(affinity[common])
-        return [Reason("feature", str(shared["names"][own[common[at]]]), weight) for at, weight in found]
+        told = []
+        for at, weight in found:
+            feature = own[common[at]]
+            carriers = shared["feature_items"][shared["feature_ptr"][feature] : shared["feature_ptr"][feature + 1]]
+            hers = tuple(np.intersect1d(carriers, client.items).tolist())
+            told.append(Reason("feature", str(shared["names"][feature]), weight, hers))
+        return told
 
     def remarks(self, shared: Mapping[str, Array], private: Mapping[str, Array]) -> list[str]:
         """Say of how many items nothing is known, and for how many people nothing tells: there all ties at 0."""

@@ -146,15 +146,26 @@ def in_words(reasons: list[Reason], catalog: Catalog) -> str:
         names = [catalog.title(int(reason.about)) for reason in reasons if reason.kind == "history"][:3]
         return f"because of {_listed(names)}"
     if first.kind == "feature":
-        return f"you like {_listed([str(reason.about) for reason in reasons if reason.kind == 'feature'][:3])}"
+        said = [_feature(reason, catalog) for reason in reasons if reason.kind == "feature"][:3]
+        return f"you like {_joined(said)}"
     if first.kind == "people":
         return f"{int(first.about)} people with a taste like yours chose it"
     return f"chosen by {int(first.about)} people"
 
 
+def _feature(reason: Reason, catalog: Catalog) -> str:
+    """Say a feature; where its object has a number for a name, one of her items that carries it tells more."""
+    name = str(reason.about)
+    nameless = name.rpartition(": ")[2].isdigit() and reason.shown_by
+    return f"“{name}” (as in “{catalog.title(reason.shown_by[0])}”)" if nameless else f"“{name}”"
+
+
 def _listed(names: list[str]) -> str:
-    quoted = [f"“{name}”" for name in names]
-    return quoted[0] if len(quoted) == 1 else f"{', '.join(quoted[:-1])} and {quoted[-1]}"
+    return _joined([f"“{name}”" for name in names])
+
+
+def _joined(said: list[str]) -> str:
+    return said[0] if len(said) == 1 else f"{', '.join(said[:-1])} and {said[-1]}"
 
 
 def _vocabulary(series: pl.Series) -> Vocabulary:

@@ -127,6 +127,13 @@ def test_items_of_which_nothing_is_known_may_be_left_out(folder: Path) -> None:
         load(folder, described=True)
 
 
+def test_items_without_titles_are_called_by_their_entities(folder: Path) -> None:
+    assert load(folder, graph=True, hops=1).catalog.titles == ["dune", "emma", "3"]
+    assert load(folder).catalog.titles is None
+    (folder / "items.tsv").write_text("item\ttitle\n1\tDune, a novel\n")
+    assert load(folder, graph=True, hops=1).catalog.titles == ["Dune, a novel", "2", "3"]
+
+
 def test_cycles_end(tmp_path: Path) -> None:
     (tmp_path / "interactions.tsv").write_text(LOG)
     (tmp_path / "item_entity.tsv").write_text("item\tentity\n1\ta\n")

@@ -8,12 +8,14 @@ import numpy as np
 import pytest
 from knowledge_worlds import small_world
 
+from tacit.data.words import entity_words, predicate_words
 from tacit.errors import MethodError
-from tacit.methods.features import entity_words, features_of, predicate_words
+from tacit.methods.features import features_of
 from tacit.methods.kgflex import KGFlex, KGFlexCentral, KGFlexConfig
 from tacit.random import Key
+from tacit.runtimes.recommender import in_words
 from tacit.runtimes.simulation import simulate
-from tacit.types import Catalog, Clients, Labels
+from tacit.types import Catalog, Clients, Labels, Reason, Vocabulary
 from tacit.updates import Ring
 
 KEY = Key(5)
@@ -112,6 +114,13 @@ def test_a_reason_names_the_features_that_carried_the_score() -> None:
     assert found
     assert {r.about for r in found} <= {known.names[f] for f in carried(catalog)[item]}
     assert [r.weight for r in found] == sorted((r.weight for r in found), reverse=True)
+
+
+def test_a_nameless_object_is_told_by_an_item_of_hers() -> None:
+    catalog = Catalog(Vocabulary(np.arange(3)), titles=["Dune", "Emma", "Ulysses"])
+    named, nameless = Reason("feature", "author: Herbert", 0.6, (0,)), Reason("feature", "subject: 141", 0.4, (1, 2))
+    assert in_words([named, nameless], catalog) == "you like “author: Herbert” and “subject: 141” (as in “Emma”)"
+    assert in_words([replace(nameless, shown_by=())], catalog) == "you like “subject: 141”"
 
 
 def test_items_and_people_without_features_score_zero_and_send_nothing() -> None:
