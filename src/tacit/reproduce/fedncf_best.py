@@ -1,8 +1,8 @@
 """How far FedNCF's family goes beyond its paper: options chosen on validation, beside centralised and local-only twins.
 
 The paper runs every model with Adam's 0.001 and small first vectors. Here each model chooses on the validation part,
-with few passes: the step and the scale of the first vectors together, then the size of a group, then the server's own
-step. A centralised twin chooses its step and scale in the same way. What was chosen runs with several seeds; validation
+with few passes: the step and the scale of the first vectors together, then the size of a group, the server's own step,
+the size of a batch and shrinkage, one after the other. A centralised twin chooses its step and scale in the same way. What was chosen runs with several seeds; validation
 says after which pass it is reported.
 """
 
@@ -70,6 +70,7 @@ def _chosen(lab: Lab, name: str) -> dict[str, Any]:
     stages: list[Mapping[str, tuple[Any, ...]]] = [STEPS]
     if group:
         stages += [{"clients_per_round": (group // 2, 2 * group)}, {"server_rate": (2.0,)}]
+        stages += [{"batch_size": (64,)}, {"shrink": (1.0,)}]
 
     def searched() -> dict[str, Any]:
         method, reached = dict(first), -1.0
