@@ -2,8 +2,8 @@
 
 The paper runs every model with Adam's 0.001 and small first vectors. Here each model chooses on the validation part,
 with few passes: the step and the scale of the first vectors together, then the size of a group, the server's own step,
-the size of a batch and shrinkage, one after the other. A centralised twin chooses its step and scale in the same way. What was chosen runs with several seeds; validation
-says after which pass it is reported.
+the size of a batch and shrinkage, one after the other. A centralised twin chooses its step and scale in the same way.
+What was chosen runs with several seeds; validation says after which pass it is reported.
 """
 
 from __future__ import annotations
