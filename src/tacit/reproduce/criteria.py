@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from itertools import permutations
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from tacit.config import Experiment, overridden
 from tacit.evaluation import evaluate, narrow, sample_people
 from tacit.experiments import Attempt
@@ -83,15 +85,18 @@ class Line:
 def study(lab: Lab) -> Found:
     """Rounds until a share of the people is served well, by criteria and their order."""
     tried = orders()[: 3 if lab.quick else None]
-    lines = [_line(lab, order, scale, lab.seeds[0]) for order, scale in tried]
+    every = [[_line(lab, order, scale, seed) for seed in lab.seeds] for order, scale in tried]
+    lines = [seeds[0] for seeds in every]
     rows, cells = [], []
-    for line in lines:
-        found = {share: line.until(share / 100) for share in SHARES}
-        rows += [
-            Row.of(line.label, f"rounds until {share} %", [] if r is None else [float(r)]) for share, r in found.items()
-        ]
-        rows.append(Row.of(line.label, "AUC", [line.mean[-1]]))
-        cells.append([line.label, *("–" if r is None else str(r) for r in found.values()), f"{line.mean[-1]:.4f}"])
+    for seeds in every:
+        label, ends = seeds[0].label, [line.mean[-1] for line in seeds]
+        found = {share: [line.until(share / 100) for line in seeds] for share in SHARES}
+        for share, reached in found.items():
+            rows.append(Row.of(label, f"rounds until {share} %", [float(r) for r in reached if r is not None]))
+        rows.append(Row.of(label, "AUC", ends))
+        told = [", ".join("–" if r is None else str(r) for r in reached) for reached in found.values()]
+        spread = f" ± {np.std(ends, ddof=1):.4f}" if len(ends) > 1 else ""
+        cells.append([label, *told, f"{np.mean(ends):.4f}{spread}"])
     title = f"Rounds until so many people have an AUC of {TARGET:g}"
     table = Sheet(title, ["order", *(f"{share} %" for share in SHARES), "mean AUC at the end"], cells)
     last = lines[-1].told.frame()
@@ -102,7 +107,8 @@ def study(lab: Lab) -> Found:
     )
     notes = [
         asked,
-        f"{PEOPLE} people are looked at, on held-out items; one seed; '–': not within {lines[0].rounds[-1]} rounds.",
+        f"{PEOPLE} people are looked at, on held-out items; {len(lab.seeds)} seed(s); "
+        f"'–': not within {lines[0].rounds[-1]} rounds. Figures are those of the first seed.",
     ]
     return Found(rows, [table, who], figures, notes, {"orders": [line.label for line in lines]})
 

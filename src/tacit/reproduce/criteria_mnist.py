@@ -7,7 +7,7 @@ weight follows from dataset size (DS), different labels (LD) and model divergenc
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import permutations
+from itertools import permutations, product
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -102,19 +102,22 @@ def digits(lab: Lab) -> Found:
     is_thesis = study.federation == Federation() and not lab.quick
     for partition, part in (("iid", study.iid), ("shards", study.shards)):
         curves = []
-        for order in study.orders if part.rounds else ():
-            run = Run(partition, order, part.learning_rate, study.federation, Key(lab.seeds[0]))
+        for order, seed in product(study.orders, lab.seeds) if part.rounds else ():
+            run = Run(partition, order, part.learning_rate, study.federation, Key(seed))
             kept = Kept.of(lab.choices.parent / "reproduce-rounds", run)
             curves.append(federated(pictures, run, part.rounds, kept, lab.progress))
         if curves:
             rows += _rows(partition, curves, is_thesis)
             sheets += _sheets(partition, curves, is_thesis)
             figures[f"accuracy-{partition}"] = _drawn(curves)
-            detail[partition] = {curve.order: {"accuracy": curve.overall, "seconds": curve.seconds} for curve in curves}
-    return Found(rows, sheets, figures, _notes(study, lab.quick), detail)
+            detail[partition] = [
+                {"order": one.order, "seed": one.seed, "accuracy": one.overall, "seconds": one.seconds}
+                for one in curves
+            ]
+    return Found(rows, sheets, figures, _notes(study, lab), detail)
 
 
-def _notes(study: Study, quick: bool) -> list[str]:
+def _notes(study: Study, lab: Lab) -> list[str]:
     left_out = [order for order in EVERY if order not in study.orders]
     size = study.federation
     ran = ", ".join(
@@ -122,8 +125,9 @@ def _notes(study: Study, quick: bool) -> list[str]:
         for name, part in (("iid", study.iid), ("shards", study.shards))
     )
     return [
-        *(["Quick: it only shows that it runs."] if quick else []),
-        f"{size.clients} clients, {size.asked} per round, {size.local_epochs} local epochs, one seed. {ran}; "
+        *(["Quick: it only shows that it runs."] if lab.quick else []),
+        f"{size.clients} clients, {size.asked} per round, {size.local_epochs} local epochs, {len(lab.seeds)} seed(s), "
+        f"{size.pictures:,} pictures to learn from at most. {ran}; "
         "'–': not within them. The thesis runs up to 1,000 rounds.",
         *(
             [f"Not run: {', '.join(left_out)}. Ask for them with --set 'study.orders=[...]' or all."]
@@ -136,15 +140,16 @@ def _notes(study: Study, quick: bool) -> list[str]:
 
 def _rows(partition: str, curves: Sequence[Curve], is_thesis: bool) -> list[Row]:
     rows = []
-    for curve in curves:
+    for order in dict.fromkeys(curve.order for curve in curves):
+        mine = [curve for curve in curves if curve.order == order]
         for target in TARGETS:
-            known = printed.rounds(partition, curve.order, target) if is_thesis else (None,) * len(SHARES)
+            known = printed.rounds(partition, order, target) if is_thesis else (None,) * len(SHARES)
             for share, published in zip(SHARES, known, strict=True):
-                found = curve.until(target, share / 100)
+                found = [curve.until(target, share / 100) for curve in mine]
                 metric = f"{NAMES[partition]}: rounds until {share} % have {target:.0%}"
-                values = [] if found is None else [float(found)]
-                rows.append(Row.of(curve.order, metric, values, None if published is None else float(published)))
-        rows.append(Row.of(curve.order, f"{NAMES[partition]}: accuracy at the end", [curve.overall[-1]]))
+                values = [float(r) for r in found if r is not None]
+                rows.append(Row.of(order, metric, values, None if published is None else float(published)))
+        rows.append(Row.of(order, f"{NAMES[partition]}: accuracy at the end", [one.overall[-1] for one in mine]))
     return rows
 
 
@@ -152,36 +157,40 @@ def _sheets(partition: str, curves: Sequence[Curve], is_thesis: bool) -> list[Sh
     name, sheets = NAMES[partition], []
     for target in TARGETS:
         lines = []
-        for curve in curves:
-            lines.append([curve.order, *(_cell(curve.until(target, share / 100)) for share in SHARES)])
-            if is_thesis:
+        for curve, label in _labelled(curves):
+            lines.append([label, *(_cell(curve.until(target, share / 100)) for share in SHARES)])
+            if is_thesis and curve.seed == curves[0].seed:
                 known = printed.rounds(partition, curve.order, target)
                 lines.append([f"{curve.order}, published", *map(_cell, known)])
         title = f"{name}: rounds until so many devices have an accuracy of {target:.0%}"
         sheets.append(Sheet(title, ["order", *(f"{share} %" for share in SHARES)], lines))
     columns = ["order", "accuracy at the end", "best", "in round", "weights from", "to"]
     lines = []
-    for curve in curves:
+    for curve, label in _labelled(curves):
         factors = np.array(curve.weights) * len(curve.weights[0])
         best = [f"{curve.overall[curve.best]:.4f}", str(curve.best + 1)]
-        lines.append([curve.order, f"{curve.overall[-1]:.4f}", *best, f"{factors.min():.3f}", f"{factors.max():.3f}"])
+        lines.append([label, f"{curve.overall[-1]:.4f}", *best, f"{factors.min():.3f}", f"{factors.max():.3f}"])
     sheets.append(Sheet(f"{name}: accuracy over all devices, and weights (1: all alike)", columns, lines))
     return [*sheets, *_confused(partition, curves, is_thesis)]
 
 
+def _labelled(curves: Sequence[Curve]) -> list[tuple[Curve, str]]:
+    several = len({curve.seed for curve in curves}) > 1
+    return [(curve, f"{curve.order}, seed {curve.seed}" if several else curve.order) for curve in curves]
+
+
 def _confused(partition: str, curves: Sequence[Curve], is_thesis: bool) -> list[Sheet]:
-    """Return which pictures DS and another order got wrong, each in its best round."""
+    """Return which pictures DS and each other curve got wrong, each in its best round."""
     base, lines = curves[0], []
-    for curve in curves[1:]:
+    for curve, label in _labelled(curves)[1:]:
         wrong, other = ~base.right[base.best], ~curve.right[curve.best]
         counts = [(wrong & other).sum(), (wrong & ~other).sum(), (~wrong & other).sum(), (~wrong & ~other).sum()]
-        lines.append([curve.order, *(str(int(count)) for count in counts)])
-        if is_thesis:
+        lines.append([label, *(str(int(count)) for count in counts)])
+        if is_thesis and (partition, curve.order) in printed.CONFUSED and curve.seed == base.seed:
             lines.append([f"{curve.order}, published", *map(str, printed.CONFUSED[partition, curve.order])])
-    columns = ["order", "both wrong", f"only {BASE} wrong", "only this order wrong", "both right"]
-    return [
-        Sheet(f"{NAMES[partition]}: pictures in the best round of {BASE} and of another order", columns, lines)
-    ] * bool(lines)
+    columns = ["order", "both wrong", f"only {BASE} wrong", "only this one wrong", "both right"]
+    title = f"{NAMES[partition]}: pictures in the best round of {BASE} and of another"
+    return [Sheet(title, columns, lines)] if lines else []
 
 
 def _cell(rounds: int | None) -> str:
@@ -189,15 +198,16 @@ def _cell(rounds: int | None) -> str:
 
 
 def _drawn(curves: Sequence[Curve]) -> Figure:
+    named = _labelled(curves)
     with styled():
         figure, (axes,) = sheet(3.4)
-        marks = looks([curve.order for curve in curves])
-        for curve in curves:
+        marks = looks([label for _, label in named])
+        for curve, label in named:
             after = np.arange(1, len(curve.right) + 1)
-            axes.plot(after, curve.overall, **{**marks[curve.order].line, "markersize": 0})
+            axes.plot(after, curve.overall, **{**marks[label].line, "markersize": 0})
         percent(axes.yaxis)
         axes.set_xlabel("rounds")
         axes.set_ylabel("accuracy over all devices")
-        ends = [(float(len(curve.right)), curve.overall[-1]) for curve in curves]
-        name_ends(figure, axes, ends, [(curve.order, marks[curve.order].colour) for curve in curves])
+        ends = [(float(len(curve.right)), curve.overall[-1]) for curve, _ in named]
+        name_ends(figure, axes, ends, [(label, marks[label].colour) for _, label in named])
         return figure

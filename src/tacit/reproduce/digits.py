@@ -76,6 +76,7 @@ class Curve:
     """What every round came to, for one order of criteria."""
 
     order: str
+    seed: int
     own: Indices  # whose pictures are whose
     right: list[NDArray[np.bool_]] = field(default_factory=list)  # one per round: [judged pictures]
     weights: list[list[float]] = field(default_factory=list)  # of those who were asked
@@ -154,7 +155,10 @@ class Kept:
 
 def federated(pictures: Digits, run: Run, rounds: int, kept: Kept, progress: Progress) -> Curve:
     """Learn together for so many rounds, weighing devices by criteria in an order; go on from what is kept."""
-    dealt, label = deal(pictures, run.partition, run.setting, run.key), f"mnist {run.partition}: {run.order}"
+    dealt, label = (
+        deal(pictures, run.partition, run.setting, run.key),
+        f"mnist {run.partition}: {run.order}, seed {run.key.seed}",
+    )
     lines, shared = kept.read()
     if len(lines) < rounds:
         model = DigitCNN(run.key.seed)
@@ -167,7 +171,7 @@ def federated(pictures: Digits, run: Run, rounds: int, kept: Kept, progress: Pro
             lines.append({"round": number + 1, **line, "seconds": round(wall, 1), "processor": round(processor, 1)})
             kept.add(lines, shared)
     progress(label, rounds, rounds)
-    curve, n_judged = Curve(run.order, dealt.own), len(dealt.judged_labels)
+    curve, n_judged = Curve(run.order, run.key.seed, dealt.own), len(dealt.judged_labels)
     for line in lines[:rounds]:
         packed = np.frombuffer(bytes.fromhex(line["right"]), np.uint8)
         curve.right.append(np.unpackbits(packed, count=n_judged).astype(bool))

@@ -99,13 +99,13 @@ def test_devices_are_judged_by_pictures_they_did_not_learn_from(judged: str) -> 
 def test_rounds_until_a_share_of_devices_reaches_a_target() -> None:
     own = [np.array([0, 1]), np.array([2, 3])]
     rounds = [[0, 0, 1, 0], [1, 0, 1, 1], [1, 1, 1, 1], [1, 0, 1, 1]]
-    curve = Curve("DS", own, [np.array(right, bool) for right in rounds])
+    curve = Curve("DS", 42, own, [np.array(right, bool) for right in rounds])
     assert curve.until(1.0, 0.5) == 2
     assert curve.until(1.0, 0.9) == 3
     assert curve.until(0.5, 1.0) == 2
     assert curve.overall == [0.25, 0.75, 1.0, 0.75]
     assert curve.best == 2
-    assert Curve("DS", own, [np.zeros(4, bool)]).until(0.5, 0.5) is None
+    assert Curve("DS", 42, own, [np.zeros(4, bool)]).until(0.5, 0.5) is None
 
 
 def test_a_study_takes_orders_in_words_and_puts_the_baseline_first() -> None:
