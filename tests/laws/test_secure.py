@@ -91,14 +91,32 @@ def test_devices_that_check_the_draw_change_no_bit(two_stage: bool, tastes: Worl
     assert len(set((sent.rounds + sent.lost).tolist())) > 1, "a draw is not a turn for everybody"
 
 
+@pytest.mark.parametrize("draw", [True, False], ids=["drawn", "dealt"])
+def test_cohorts_that_are_too_small_are_given_up_in_both_modes(draw: bool, tastes: World) -> None:
+    """Draws of three on average, and groups of four that people leave, are often below the minimum."""
+    found = []
+    for mode in ("exact", "protocol"):
+        people, catalog, traffic = tastes[0].take(np.arange(24)), tastes[1], Traffic.none(24)
+        config = SecureConfig(mode=mode, n_min=3, k_min=2, draw=draw)  # type: ignore[arg-type]
+        method = quick("fed-gmf", epochs=2, clients_per_round=3 if draw else 12)
+        rounds = RoundsConfig() if draw else RoundsConfig(dropout=0.3, robust=RobustConfig(groups=3, rule="median"))
+        models = simulate(method, (), RING, people, catalog, KEY, traffic, rounds=rounds, secure=config)
+        found.append((final(models).copy(), traffic))
+    (exact, sent), (protocol, really) = found
+    assert_same(exact.shared, protocol.shared)
+    assert np.array_equal(sent.rounds, really.rounds)
+    assert np.array_equal(sent.lost, really.lost)
+
+
 def test_a_draw_leaves_nobody_to_be_asked_besides(tastes: World) -> None:
-    with pytest.raises(ConfigError, match="nobody can be asked besides"):
-        simulate_once(tastes)
-
-
-def simulate_once(world: World) -> None:
-    rounds, config = RoundsConfig(over_selection=0.5), SecureConfig(n_min=3, draw=True)
-    next(simulate(brief("fed-gmf"), (), RING, world[0], world[1], KEY, rounds=rounds, secure=config))
+    config, groups = SecureConfig(n_min=3, draw=True), RobustConfig(groups=3, rule="median")
+    for rounds, why in (
+        (RoundsConfig(over_selection=0.5), "nobody can be asked besides"),
+        (RoundsConfig(robust=groups), "cannot check groups"),
+    ):
+        models = simulate(brief("fed-gmf"), (), RING, *tastes, KEY, rounds=rounds, secure=config)
+        with pytest.raises(ConfigError, match=why):
+            next(models)
 
 
 def test_bytes_are_those_really_sent(tastes: World) -> None:

@@ -230,8 +230,9 @@ def ledger(
     ]
     shell.screen.table("", ["", "when", "to", "round", "rows", "bytes", "for the receiver", "state"], rows)
     for entry in entries[-1:]:
-        titles = [str(label) if member is None else member.catalog.called(label) for label in entry.positives]
-        yours = ", ".join(f"'{title}'" for title in dict.fromkeys(titles)) or "none of yours"
+        labels = dict.fromkeys(entry.positives)
+        titles = [str(label) if member is None else member.catalog.called(label) for label in labels]
+        yours = ", ".join(f"'{title}'" for title in titles) or "none of yours"
         shell.screen.say(f"Entry {entry.number} spoke of {yours}. Every item of every entry: --json.")
 
 
@@ -260,8 +261,8 @@ def leave(as_json: Json = False) -> None:
         device.leave()
     shell.screen.document({"left": True})
     shell.screen.say(
-        "You have left. Recommendations and titles came from the federation and went with it; your history, settings and "
-        "ledger are still here. What was sent before stays in the shared model: it cannot be taken out again."
+        "You have left. Recommendations and titles came from the federation and went with it; your history, settings "
+        "and ledger are still here. What was sent before stays in the shared model: it cannot be taken out again."
     )
 
 

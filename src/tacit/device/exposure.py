@@ -70,11 +70,6 @@ class Reader:
         )
 
 
-def exposed(device: Device, upcoming: Upcoming | None = None) -> Exposed:
-    """Measure what has left, and with `upcoming` what would have left after one message more."""
-    return Reader.of(device).told(upcoming)
-
-
 Rows = tuple[Sequence[Label], Sequence[Label]]  # items of positive rows, items of the others
 
 

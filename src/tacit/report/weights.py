@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 MEASURED = " measured"
+MOST_DRAWN = 400
 MOST_ROUNDS = 8  # of the table over rounds: the first, the last, and some between
 LEVELS = (0.0, 0.1, 0.5, 0.9, 1.0)  # of the people of a round, from the lightest to the heaviest
 Lines = tuple[list[str], list[list[str]]]
@@ -82,10 +83,15 @@ def draw_weights(weights: pl.DataFrame, number: int | None = None, whose: str = 
     parts *= (rows["factor"] / score).fill_null(0.0).to_numpy()
     with styled():
         figure, (axes,) = sheet(3.2)
-        bottom = np.zeros(rows.height)
-        for at, (name, part) in enumerate(zip(names, parts, strict=True)):
-            label, look = name if at == 0 else f"and {name}", COLOURS[at % len(COLOURS)]
-            axes.bar(np.arange(1, rows.height + 1), part, 1.0, bottom, color=look, edgecolor=look, lw=0.3, label=label)
+        shown = np.unique(np.linspace(0, rows.height - 1, MOST_DRAWN).astype(int))  # more cannot be told apart
+        edges, bottom = np.append(shown, rows.height) + 0.5, np.zeros(len(shown))
+        looks = [(name if at == 0 else f"and {name}", COLOURS[at % len(COLOURS)]) for at, name in enumerate(names)]
+        rest = rows["factor"].to_numpy() - parts.sum(axis=0)
+        if rest.max() > 1e-6:  # nobody meets any criterion
+            parts, looks = np.vstack([parts, rest]), [*looks, ("alike", SOFT)]
+        for part, (label, look) in zip(parts[:, shown], looks, strict=True):
+            low, high = (np.append(level, level[-1]) for level in (bottom, bottom + part))
+            axes.fill_between(edges, low, high, step="post", color=look, linewidth=0.3, label=label)  # one shape, not n
             bottom += part
         axes.axhline(1.0, color=SOFT, linewidth=1, linestyle=(0, (2, 2)))
         of = f"{short(whose)}: people" if whose else "people"

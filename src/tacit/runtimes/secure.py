@@ -34,6 +34,7 @@ from tacit.runtimes.lots import Lots
 from tacit.types import Array
 from tacit.updates import Outgoing, Ring, Total
 
+TASK = "simulation"
 _EARLY = (Stand.ADVERTS, Stand.SHARES, Stand.VECTORS)  # whoever leaves in one of them is not in the sum
 _LATE = (Stand.CONFIRMATIONS, Stand.UNMASKINGS)
 
@@ -135,6 +136,11 @@ class SecureSums:
                     "Tickets draw who takes part: nobody can be asked besides (runtime.rounds.over_selection).",
                     "Set it to 0, and raise method.clients_per_round instead.",
                 )
+            if rules.robust is not None:
+                raise ConfigError(
+                    "Tickets draw one cohort: devices cannot check groups of it (runtime.rounds.robust).",
+                    "Leave the groups or runtime.secure.draw away.",
+                )
             lots = Lots(key.child("lots"), n_clients, schedule.rounds, min(1.0, wanted / n_clients))
         return cls(config, ring, rules.dropout, wanted, lots)
 
@@ -165,9 +171,10 @@ class SecureSums:
         care, shapes = self.config, {name: shared[name].shape for name in tables}
         guards = Guards(n_min=care.n_min, k_min=care.behind_rows, corrupted=care.corrupted, d_min=0, cool_down=0)
         everybody = fates.everybody.tolist()
+        self._refuse_if_few(everybody)
         devices, beacon = self._devices(everybody, guards, number)
         digest = hashlib.sha256(b"".join(np.ascontiguousarray(shared[name]).tobytes() for name in sorted(shared)))
-        here = Round("simulation", number, digest.digest(), beacon)
+        here = Round(TASK, number, digest.digest(), beacon)
         up, down = dict.fromkeys(everybody, 0), dict.fromkeys(everybody, 0)
 
         def run(terms: Terms, cohort: list[int]) -> Rehearsed:
@@ -195,6 +202,7 @@ class SecureSums:
             nothing = Total.zero(shapes)
             return Outcome(Total(nothing.sums, nothing.counts, len(fates.summed)), up, down)
         second = [everybody[at] for at in counted.finished]
+        self._refuse_if_few(second)
         adding = here.adding(shapes, self.ring, len(second), care, rows, spare)
         done = run(adding, second)
         return Outcome(added(done.total, adding.layout, shapes, people, len(done.survivors)), up, down)
@@ -203,8 +211,8 @@ class SecureSums:
         """Return the devices of a round and its beacon; where lots are drawn, devices that know who has enrolled."""
         if self.lots is None:
             return {person: Device(Identity.fresh(), guards) for person in people}, secrets.token_bytes(32)
-        lots = self.lots
-        found = {person: Device(lots.identities[person], guards, directory=lots.directory) for person in people}
+        lots, directory = self.lots, self.lots.directory(TASK, number)
+        found = {person: Device(lots.identities[person], guards, directory=directory) for person in people}
         return found, lots.beacon(number)
 
     def _spare(self, fates: Fates, n_people: int) -> int:
@@ -224,12 +232,16 @@ class SecureSums:
 
     def _refuse_if_stuck(self, cohort: NDArray[np.int64], stage: int, fates: Fates) -> None:
         care = self.config
-        if len(cohort) < care.n_min:
-            raise AbortedError(f"A cohort of {len(cohort)} people is below the minimum of {care.n_min}.")
+        self._refuse_if_few(cohort)
         chosen = plan(len(cohort), care.corrupted, care.dropped)
         graph = Graph(len(cohort), chosen.degree, bytes(32))
         if not can_finish(graph, care.n_min, chosen.threshold, self._leaves(cohort.tolist(), stage, fates)):
             raise AbortedError(f"Too many of {len(cohort)} people dropped out.")
+
+    def _refuse_if_few(self, cohort: Sequence[int] | NDArray[np.int64]) -> None:
+        least = max(self.config.n_min, 0 if self.lots is None else self.lots.least)
+        if len(cohort) < least:
+            raise AbortedError(f"A cohort of {len(cohort)} people is below the minimum of {least}.")
 
 
 def bytes_sent(degree: int, layout: Layout) -> int:

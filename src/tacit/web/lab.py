@@ -35,7 +35,7 @@ class Lab:
     def __init__(self, places: Sequence[Path]) -> None:
         self.places = places
         self._read: tuple[str, list[Compared]] = ("", [])
-        self._told: dict[int, Future[dict[str, Any]]] = {}
+        self._told: dict[str, Future[dict[str, Any]]] = {}
         self._pencil = ThreadPoolExecutor(1, "figures")  # one: the drawing library keeps a global state
 
     def folders(self) -> list[Path]:
@@ -60,15 +60,17 @@ class Lab:
         state = self.state()
         if self._read[0] != state:
             self._read = (state, side_by_side([Run.open(folder) for folder in self.folders()]))
+            for drawing in self._told.values():
+                drawing.cancel()
             self._told.clear()
         return self._read[1]
 
-    def told(self, place: int) -> Future[dict[str, Any]]:
-        """Begin to say and draw what the page has of one set, once for each state: it takes seconds."""
-        sets = self.sets()
-        if place not in self._told:
-            self._told[place] = self._pencil.submit(_said, sets[place])
-        return self._told[place]
+    def told(self, compared: Compared) -> Future[dict[str, Any]]:
+        """Begin to say and draw what the page has of one set: it takes seconds. What failed is tried again."""
+        last = self._told.get(compared.name)
+        if last is None or (last.done() and last.exception() is not None):
+            last = self._told[compared.name] = self._pencil.submit(_said, compared)
+        return last
 
 
 def _runs_in(place: Path) -> list[Path]:
@@ -103,13 +105,14 @@ def _said(compared: Compared) -> dict[str, Any]:
 
 def lab_page(lab: Lab) -> Page:
     """Return the page that shows a lab."""
-    lab.told(0).result()  # what is not there is said before a page opens, and the first set is drawn
+    lab.told(lab.sets()[0]).result()  # what is not there is said before a page opens, and the first set is drawn
 
     async def view(request: Request) -> Response:
-        sets, place = lab.sets(), chosen(request)
+        sets = lab.sets()
+        place = chosen(request, sets)
         names = [(i, compared.name, len(compared.rows)) for i, compared in enumerate(sets)]
         frame: dict[str, Any] = {"sets": names, "place": place, "state": lab.state()}
-        drawn = asyncio.wrap_future(lab.told(place))
+        drawn = asyncio.wrap_future(lab.told(sets[place]))
         await asyncio.wait([drawn], timeout=AT_ONCE)
         if not drawn.done():
             return shown("drawing.html", title=sets[place].name, **frame)
@@ -119,10 +122,11 @@ def lab_page(lab: Lab) -> Page:
         return JSONResponse({"state": lab.state()})
 
     async def drawing(request: Request) -> Response:
-        return JSONResponse({"state": "over" if lab.told(chosen(request)).done() else "waiting"})
+        sets = lab.sets()
+        return JSONResponse({"state": "over" if lab.told(sets[chosen(request, sets)]).done() else "waiting"})
 
-    def chosen(request: Request) -> int:
+    def chosen(request: Request, sets: Sequence[Compared]) -> int:
         asked = request.query_params.get("set", "0")
-        return int(asked) if asked.isdigit() and len(asked) < 9 and int(asked) < len(lab.sets()) else 0
+        return int(asked) if asked.isdigit() and len(asked) < 9 and int(asked) < len(sets) else 0
 
     return Page(application([Route("/", view), Route("/state", state), Route("/drawing", drawing)]), {})

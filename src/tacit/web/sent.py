@@ -65,17 +65,15 @@ class Sums:
 
 
 def measured(person: Person) -> tuple[Upcoming | None, dict[str, Exposed]]:
-    """Return what would leave next, and what a reader can tell now and after it; measured anew after a change only."""
+    """Return what would leave next, and what a reader can tell now and after it."""
     if person.shelf is None:
         return None, {}
-    upcoming: Upcoming | None = person.kept("upcoming", person.device.upcoming)
-    if not person.history:
+    upcoming = person.device.upcoming()
+    if not len(person.device.history):
         return upcoming, {}
-    reader = person.kept("reader", lambda: Reader.of(person.device))
-    now = person.kept("exposed", reader.told)
-    if upcoming is None:
-        return None, {"now": now}
-    return upcoming, {"now": now, "next": person.kept("exposed next", lambda: reader.told(upcoming))}
+    reader = Reader.of(person.device)
+    found = {"now": reader.told()}
+    return upcoming, found if upcoming is None else {**found, "next": reader.told(upcoming)}
 
 
 def routes(person: Person) -> list[Route]:
@@ -85,7 +83,7 @@ def routes(person: Person) -> list[Route]:
         shelf = person.shelf
         releases = person.kept("ledger", lambda: person.device.ledger.list()[::-1])
         leaf = Leaf.of(releases, request.query_params.get("page", "1"), PAGE)
-        upcoming, measures = measured(person)
+        upcoming, measures = person.kept("measured", lambda: measured(person))
         return person.shown(
             "sent.html",
             "sent",

@@ -15,7 +15,7 @@ from tacit.protocols.weighing import Told
 from tacit.report.compared import Compared
 from tacit.report.figures import draw
 from tacit.report.page import write_report
-from tacit.report.weights import draw_rounds, draw_weights, explained, over_rounds
+from tacit.report.weights import criteria_of, draw_rounds, draw_weights, explained, over_rounds
 
 pytestmark = pytest.mark.slow
 
@@ -63,10 +63,19 @@ def test_rounds_say_how_unequally_people_counted_and_by_what() -> None:
 def test_bars_reach_the_weight_whatever_the_score(score: str, scale: str) -> None:
     frame = told(score, scale)
     axes = draw_weights(frame).axes[0]
-    tops = sorted((bar.get_y() + bar.get_height() for bar in axes.containers[-1]), reverse=True)
+    outline = axes.collections[-1].get_paths()[0].vertices
     last = frame.filter(pl.col("round") == ROUNDS - 1)["factor"].sort(descending=True).to_numpy()
-    np.testing.assert_allclose(tops, last, rtol=1e-4)
+    tops = [outline[np.isclose(outline[:, 0], place + 0.5), 1].max() for place in range(len(last))]
+    np.testing.assert_allclose(tops[0], last[0], rtol=1e-4)
+    np.testing.assert_allclose(tops[1:], last[:-1], rtol=1e-4)  # a step's left edge reaches up to the one before
     assert ("of all" in explained(frame)[0]) == (scale == "share")
+
+
+def test_people_who_meet_no_criterion_are_drawn_alike() -> None:
+    frame = told().with_columns(pl.lit(0.0).alias(name) for name in (*criteria_of(told()), "score"))
+    axes = draw_weights(frame.with_columns(factor=pl.lit(1.0))).axes[0]
+    assert axes.get_legend().get_texts()[-1].get_text() == "alike"
+    assert axes.collections[-1].get_paths()[0].vertices[:, 1].max() == 1.0
 
 
 def test_all_rounds_are_drawn() -> None:

@@ -15,11 +15,12 @@ def test_whoever_is_drawn_passes_everybodys_check_and_nobody_else_does() -> None
     for number in range(5):
         drawn, beacon = lots.drawn(number).tolist(), lots.beacon(number)
         cohort = [lots.identities[person].public for person in drawn]
-        check_draw(lots.directory, number, beacon, cohort, lots.shown(drawn, number))
+        known = lots.directory("a task", number)
+        check_draw(known, "a task", number, beacon, cohort, lots.shown(drawn, number))
         other = next(person for person in range(40) if person not in drawn)
         smuggled = [*cohort, lots.identities[other].public], lots.shown([*drawn, other], number)
         with pytest.raises(GuardError, match="was not drawn"):
-            check_draw(lots.directory, number, beacon, *smuggled)
+            check_draw(known, "a task", number, beacon, *smuggled)
 
 
 def test_draws_repeat_with_the_seed_and_take_the_share() -> None:

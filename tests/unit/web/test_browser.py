@@ -12,7 +12,7 @@ from small_field import made
 from visits import Visitor, took_part
 
 from tacit.device import Device
-from tacit.device.exposure import exposed
+from tacit.device.exposure import Reader
 from tacit.web.own import person_page
 from tacit.web.person import Person
 from tacit.web.server import serving
@@ -98,7 +98,7 @@ def test_the_slider_answers_at_once_by_keyboard_and_is_saved(page: Any, device: 
 
 def test_she_sees_what_left_and_what_could_be_told_from_it(page: Any, device: Device) -> None:
     page.get_by_role("link", name="Sent").click()
-    found = exposed(device)
+    found = Reader.of(device).told()
     assert page.locator("#named").inner_text() == str(found.exposure.named)
     assert page.locator("#leak").inner_text() == f"{found.exposure.leak_index:.2f}"
     last = device.ledger.list()[-1]

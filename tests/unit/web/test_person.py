@@ -9,11 +9,12 @@ import zipfile
 from pathlib import Path
 
 import numpy as np
+import pytest
 from small_field import CATALOG, CHEAP, PASSPHRASE, first_shared, founded, made, request
 from visits import Visitor, took_part
 
 from tacit.device import Device, Sharing
-from tacit.device.exposure import evidence, exposed
+from tacit.device.exposure import Reader, evidence
 from tacit.device.history import Entry
 from tacit.privacy.meter import measured
 from tacit.runtimes.federation import Federation
@@ -128,19 +129,35 @@ def test_the_numbers_are_those_of_the_ledger_and_of_the_meter(visitor: Visitor, 
     assert page.of("items") == str(meter.items) == "4"
     assert page.of("leak") == f"{meter.leak_index:.2f}"
     assert page.of("wrong") == str(meter.accused - meter.named)
-    found = exposed(device)
+    found = Reader.of(device).told()
     assert found.exposure == meter
     assert len(found.named) == meter.named
-    assert exposed(device, device.upcoming()).readable == 3
+    assert Reader.of(device).told(device.upcoming()).readable == 3
+
+
+def test_what_changes_in_the_middle_of_a_visit_is_seen_by_the_next(
+    visitor: Visitor, device: Device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read, changes = Reader.of, [lambda: device.history.add([Entry("place-0007-hill")], CATALOG)]
+
+    def reading(one: Device) -> Reader:
+        found = read(one)
+        if changes:
+            changes.pop()()
+        return found
+
+    monkeypatch.setattr("tacit.web.sent.Reader.of", reading)
+    assert visitor.get("/sent").of("items") == "4"
+    assert visitor.get("/sent").of("items") == "5"
 
 
 def test_only_what_may_have_left_in_the_clear_is_held_against_her(tmp_path: Path) -> None:
     with made(tmp_path / "device.db") as device:
-        assert exposed(device).exposure.named == 0
+        assert Reader.of(device).told().exposure.named == 0
         device.learn(request(founded(), 0))
-        assert exposed(device).readable == 0, "it lies on the disk, and nothing has left"
-        took = exposed(device).exposure
-        assert took == exposed(device).guessing
+        assert Reader.of(device).told().readable == 0, "it lies on the disk, and nothing has left"
+        took = Reader.of(device).told().exposure
+        assert took == Reader.of(device).told().guessing
 
 
 def test_a_misspelt_search_offers_what_is_nearly_called_so(visitor: Visitor) -> None:

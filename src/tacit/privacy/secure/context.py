@@ -18,7 +18,7 @@ from tacit.privacy.secure.graph import Graph
 from tacit.privacy.secure.identity import KEY_BYTES
 from tacit.privacy.secure.wire import MOST_PEOPLE, Reader, Writer
 
-VERSION = 2
+VERSION = 1
 NAME = b"tacit secure sum"
 HASH_BYTES = 32
 
@@ -37,7 +37,7 @@ class Terms:
     spare: int  # people who may be lost between the two stages
     degree: int
     threshold: int
-    beacon: bytes  # chance that nobody chose: orders the graph
+    beacon: bytes  # chance: orders the graph; where a draw is checked, nobody chose it
     server_key: bytes  # X25519, of this sum only
 
     def write(self, writer: Writer) -> None:

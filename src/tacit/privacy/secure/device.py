@@ -237,7 +237,7 @@ class Device:
         rules.check_invitation(self.guards, self.history, session)
         if self.directory is not None:
             terms = session.terms
-            check_draw(self.directory, terms.round, terms.beacon, session.cohort, invitation.drawn)
+            check_draw(self.directory, terms.task, terms.round, terms.beacon, session.cohort, invitation.drawn)
         return session
 
     def _listed(self, state: _State, data: bytes) -> dict[int, Advert]:

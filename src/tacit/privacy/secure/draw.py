@@ -1,13 +1,14 @@
-"""Who takes part is drawn so that everybody can check it and nobody can choose it.
+"""Who takes part is drawn by chance that each device can check.
 
 At enrolment a device commits to the end of a hash chain. In each round it shows the link before the one it showed, or
 published, last: its ticket. Nobody else knew it, and the device had no choice. Together with the round's beacon the
-ticket decides whether the device takes part. The beacon mixes a secret that the server committed to a round earlier
-with a nonce of each device that is there, the hash of its ticket: the server must commit before it sees the nonces, and
-whoever has a ticket can make no other nonce.
+ticket decides whether the device takes part. Before a round, everybody who is there puts the hash of her ticket on a
+board, and the server put there, a round earlier, the hash of a secret. The beacon is made of that secret and of all the
+nonces on the board: the server had to commit before it saw them, and whoever has a ticket can make no other nonce.
 
-What remains: a server that sees all nonces may leave some of them out and try which beacon suits it, unless everybody
-can read, from elsewhere, which nonces there were. Nonces of those in the cohort cannot be left out.
+This holds as far as directory and board come from elsewhere than the server. What remains even then: a server may call
+a round off once it knows the beacon, which costs it the round; and it may say that somebody who was drawn has dropped
+out, up to half of those expected, since tickets of the absent are not known.
 """
 
 from __future__ import annotations
@@ -15,12 +16,14 @@ from __future__ import annotations
 import hashlib
 import math
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
 from tacit.errors import ForgedError, GuardError
 from tacit.privacy.secure.context import HASH_BYTES
+
+MISSING = 0.5  # share of those drawn on average that may be missing
 
 
 def _next(link: bytes) -> bytes:
@@ -72,12 +75,20 @@ class Chain:
         return link
 
 
-def check_ticket(ticket: bytes, number: int, anchor: bytes, sender: int) -> None:
-    """Refuse a ticket of round `number` that does not lead to the anchor of its chain."""
+@dataclass(frozen=True)
+class Link:
+    """The last link of somebody's chain that is known: a ticket that she showed, or the anchor, of round -1."""
+
+    value: bytes
+    round: int = -1
+
+
+def check_ticket(ticket: bytes, number: int, known: Link, sender: int) -> None:
+    """Refuse a ticket of round `number` that does not lead to a link known from before."""
     link = ticket
-    for _ in range(number + 1):
+    for _ in range(number - known.round):
         link = _next(link)
-    if link != anchor:
+    if number <= known.round or link != known.value:
         raise ForgedError(f"The ticket of person {sender} is not of her chain.", "Leave her out.", [sender])
 
 
@@ -96,7 +107,7 @@ def commitment(secret: bytes) -> bytes:
     return hashlib.sha256(b"tacit beacon" + secret).digest()
 
 
-def beacon_of(secret: bytes, committed: bytes, nonces: Sequence[bytes]) -> bytes:
+def beacon_of(secret: bytes, committed: bytes, nonces: Iterable[bytes]) -> bytes:
     """Return the beacon of a round from the devices' nonces and the secret that the server promised."""
     if commitment(secret) != committed:
         raise ForgedError("The server's part of the beacon is not the one that it committed to.", "Do not take part.")
@@ -108,38 +119,56 @@ def nonce_of(ticket: bytes) -> bytes:
     return hashlib.sha256(b"tacit nonce" + ticket).digest()
 
 
+def least_drawn(share: float, n_there: int) -> int:
+    """Return how many people a cohort must have, where so many were there: the others may have dropped out."""
+    return math.ceil((1.0 - MISSING) * share * n_there)
+
+
 @dataclass(frozen=True)
 class Drawn:
-    """What shows how a cohort was drawn: the server's part of the beacon, all nonces, and the cohort's tickets."""
+    """What shows how a cohort was drawn: the server's part of the beacon, and the cohort's tickets."""
 
     secret: bytes
-    nonces: tuple[bytes, ...]
     tickets: tuple[bytes, ...]  # in the order of the cohort
 
 
 @dataclass(frozen=True)
+class Board:
+    """What everybody could read before the server showed its secret for a round."""
+
+    promise: bytes  # the server's commitment, of a round earlier
+    nonces: Mapping[bytes, bytes]  # of everybody who is there, by identity
+
+
+@dataclass(frozen=True)
 class Directory:
-    """What a device knows from elsewhere than the invitation: who enrolled, how many are drawn, what was promised."""
+    """What a device knows of a task from elsewhere than its server."""
 
-    anchors: Mapping[bytes, bytes]  # identity -> anchor of her chain of tickets
-    promises: Mapping[int, bytes]  # round -> what the server committed to, a round earlier
-    share: float = 1.0  # of all people, in each round
+    task: str
+    links: Mapping[bytes, Link]  # of everybody who has enrolled, by identity
+    boards: Mapping[int, Board]  # by round
+    share: float = 1.0  # of the people who are there, in each round
 
 
-def check_draw(directory: Directory, number: int, beacon: bytes, cohort: Sequence[bytes], drawn: Drawn | None) -> None:
-    """Refuse a beacon that is not the promised one, and a cohort in which anybody has not enrolled or was not drawn."""
+def check_draw(
+    directory: Directory, task: str, number: int, beacon: bytes, cohort: Sequence[bytes], drawn: Drawn | None
+) -> None:
+    """Refuse another beacon than the board's, people who were not drawn, and cohorts from which many are missing."""
     if drawn is None or len(drawn.tickets) != len(cohort):
         raise GuardError("The invitation shows no tickets: who was drawn cannot be checked.")
-    if number not in directory.promises:
-        raise GuardError(f"What the server promised for round {number} is not known here.")
-    if beacon_of(drawn.secret, directory.promises[number], drawn.nonces) != beacon:
-        raise ForgedError("The beacon is not made of the nonces that are shown.", "Do not take part.")
-    nonces = set(drawn.nonces)
+    board = directory.boards.get(number)
+    if board is None or task != directory.task:
+        raise GuardError(f"What was promised for round {number} of this task is not known here.")
+    if beacon_of(drawn.secret, board.promise, board.nonces.values()) != beacon:
+        raise ForgedError("The beacon is not made of the nonces on the board.", "Do not take part.")
     for person, (identity, ticket) in enumerate(zip(cohort, drawn.tickets, strict=True)):
-        if identity not in directory.anchors:
-            raise GuardError(f"Person {person} of the cohort is nobody who has enrolled.")
-        check_ticket(ticket, number, directory.anchors[identity], person)
-        if nonce_of(ticket) not in nonces:
-            raise GuardError(f"The nonce of person {person} was left out of the beacon.")
+        if identity not in directory.links or identity not in board.nonces:
+            raise GuardError(f"Person {person} of the cohort has not enrolled, or is not there.")
+        check_ticket(ticket, number, directory.links[identity], person)
+        if nonce_of(ticket) != board.nonces[identity]:
+            raise GuardError(f"The ticket of person {person} is not the one she put her nonce on the board for.")
         if not is_drawn(ticket, beacon, directory.share):
             raise GuardError(f"Person {person} of the cohort was not drawn for round {number}.")
+    least = least_drawn(directory.share, len(board.nonces))
+    if len(cohort) < least:
+        raise GuardError(f"{len(cohort)} people are in the cohort of round {number}; {least} or more must be drawn.")

@@ -1,6 +1,6 @@
 """Who shares masks with whom: everybody with everybody in small cohorts, with `degree` others in large ones.
 
-Large cohorts stand on a ring in an order that nobody chose (sorted by a hash keyed with the round's beacon), and each
+Large cohorts stand on a ring in a random order (sorted by a hash keyed with the round's beacon), and each
 person's neighbours are the nearest `degree / 2` on either side. Degree and threshold follow from how many people may
 work together with the server and how many may drop out, by hypergeometric tails; nothing is set by rule of thumb.
 

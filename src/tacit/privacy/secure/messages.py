@@ -96,8 +96,8 @@ class Invitation:
         writer = _started(Type.INVITATION, self.session.context)
         self.session.terms.write(writer)
         writer.block(b"".join(self.session.cohort))
-        drawn = self.drawn or Drawn(b"", (), ())
-        return writer.block(b"".join(drawn.tickets)).block(b"".join(drawn.nonces)).block(drawn.secret).done()
+        drawn = b"" if self.drawn is None else self.drawn.secret + b"".join(self.drawn.tickets)
+        return writer.block(drawn).done()
 
     @classmethod
     def decode(cls, data: bytes) -> Invitation:
@@ -105,18 +105,15 @@ class Invitation:
         context, reader = opened(data, Type.INVITATION)
         terms = Terms.read(reader)
         cohort = reader.block(MOST_PEOPLE * KEY_BYTES)
-        tickets, nonces = (reader.block(MOST_PEOPLE * HASH_BYTES) for _ in range(2))
-        secret = reader.block(HASH_BYTES)
+        shown = reader.block((1 + MOST_PEOPLE) * HASH_BYTES)
         reader.end()
-        if len(cohort) % KEY_BYTES or len(tickets) not in (0, len(cohort)) or len(nonces) % HASH_BYTES:
-            raise reader.wrong("identities, tickets or nonces are cut off")
-        if len(secret) != (HASH_BYTES if tickets else 0) or (nonces and not tickets):
-            raise reader.wrong("half of a draw is shown")
+        if len(cohort) % KEY_BYTES or len(shown) not in (0, HASH_BYTES + len(cohort)):
+            raise reader.wrong("identities or tickets are cut off")
         session = Session(terms, _cut(cohort, KEY_BYTES))
         if session.context != context:
             raise reader.wrong("its context is not the hash of its terms")
-        drawn = Drawn(secret, _cut(nonces, HASH_BYTES), _cut(tickets, HASH_BYTES)) if tickets else None
-        return cls(session, drawn)
+        secret, *tickets = _cut(shown, HASH_BYTES) or (b"",)
+        return cls(session, Drawn(secret, tuple(tickets)) if shown else None)
 
 
 def _cut(data: bytes, size: int) -> tuple[bytes, ...]:

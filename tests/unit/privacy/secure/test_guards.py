@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -14,9 +14,11 @@ from tacit.errors import ForgedError, GuardError, MessageError, OutOfTurnError
 from tacit.privacy.secure.context import Session
 from tacit.privacy.secure.device import Device
 from tacit.privacy.secure.draw import (
+    Board,
     Chain,
     Directory,
     Drawn,
+    Link,
     beacon_of,
     check_ticket,
     commitment,
@@ -207,11 +209,15 @@ def test_a_history_survives_its_journal() -> None:
 
 def test_a_ticket_leads_to_the_anchor_and_none_can_be_made_up() -> None:
     chain = Chain.fresh(20)
+    anchor, seventh = Link(chain.anchor), chain.ticket(7)
     for number in range(20):
-        check_ticket(chain.ticket(number), number, chain.anchor, 0)
-    for ticket, number in ((chain.ticket(7), 8), (chain.ticket(7), 6), (secrets.token_bytes(32), 7), (chain.anchor, 0)):
+        check_ticket(chain.ticket(number), number, anchor, 0)
+    check_ticket(seventh, 7, Link(chain.ticket(5), 5), 0)
+    for ticket, number in ((seventh, 8), (seventh, 6), (secrets.token_bytes(32), 7), (chain.anchor, 0)):
         with pytest.raises(ForgedError, match="not of her chain"):
-            check_ticket(ticket, number, chain.anchor, 0)
+            check_ticket(ticket, number, anchor, 0)
+    with pytest.raises(ForgedError, match="not of her chain"):
+        check_ticket(seventh, 7, Link(seventh, 7), 0)
     for beyond in (-1, 20):
         with pytest.raises(GuardError, match=f"none for round {beyond}"):
             chain.ticket(beyond)
@@ -232,47 +238,88 @@ def test_the_beacon_needs_the_promised_secret_and_every_nonce() -> None:
         beacon_of(secrets.token_bytes(32), promised, nonces)
 
 
+@dataclass(frozen=True)
+class Lot:
+    """A round of eight people, of whom some are drawn and some are not."""
+
+    identities: list[Identity]
+    tickets: list[bytes]
+    secret: bytes
+    known: Directory
+    drawn: list[int]
+    others: list[int]
+
+    @classmethod
+    def fair(cls) -> Lot:
+        """Draw until both are among them."""
+        while True:
+            identities, chains = [Identity.fresh() for _ in range(8)], [Chain.fresh(5) for _ in range(8)]
+            names, tickets = [one.public for one in identities], [chain.ticket(2) for chain in chains]
+            secret, links = secrets.token_bytes(32), [Link(chain.anchor) for chain in chains]
+            board = Board(commitment(secret), dict(zip(names, map(nonce_of, tickets), strict=True)))
+            known = Directory("test", dict(zip(names, links, strict=True)), {2: board}, 0.6)
+            beacon = beacon_of(secret, board.promise, board.nonces.values())
+            drawn = [at for at in range(8) if is_drawn(tickets[at], beacon, 0.6)]
+            if 4 <= len(drawn) < 8:
+                return cls(identities, tickets, secret, known, drawn, [at for at in range(8) if at not in drawn])
+
+    @property
+    def board(self) -> Board:
+        return self.known.boards[2]
+
+    def invitation(self, people: list[int], **bent: Any) -> bytes:
+        """Invite people; `bent`: with another secret, other tickets, another beacon or task."""
+        shown = Drawn(bent.get("secret", self.secret), bent.get("tickets", tuple(self.tickets[at] for at in people)))
+        beacon = bent.get("beacon", beacon_of(self.secret, self.board.promise, self.board.nonces.values()))
+        wanted = terms(len(people), round=2, beacon=beacon, task=bent.get("task", "test"))
+        return Server.start(wanted, [self.identities[at].public for at in people], drawn=shown).invitation
+
+    def advertise(self, invitation: bytes, **bent: Any) -> bytes:
+        """Answer as the first of the drawn, who may know something else."""
+        directory = replace(self.known, **bent)
+        return Device(self.identities[self.drawn[0]], LOOSE, directory=directory).advertise(invitation)
+
+
 def test_a_device_that_knows_the_enrolled_takes_part_in_drawn_cohorts_only() -> None:
-    identities, chains = [Identity.fresh() for _ in range(8)], [Chain.fresh(5) for _ in range(8)]
-    anchors = {one.public: chain.anchor for one, chain in zip(identities, chains, strict=True)}
-    secret, share = secrets.token_bytes(32), 0.6
-    tickets = [chain.ticket(2) for chain in chains]
-    nonces = tuple(nonce_of(ticket) for ticket in tickets)
-    beacon = beacon_of(secret, commitment(secret), nonces)
-    drawn = [at for at in range(8) if is_drawn(tickets[at], beacon, share)]
-    others = [at for at in range(8) if at not in drawn]
-    if len(drawn) < 2 or not others:
-        return  # one draw in a thousand
+    lot = Lot.fair()
+    drawn, names = lot.drawn, [one.public for one in lot.identities]
+    assert lot.advertise(lot.invitation(drawn))
+    assert lot.advertise(lot.invitation(drawn[:3])), "some of them have dropped out"
 
-    def invitation(people: list[int], beacon: bytes = beacon, **bent: Any) -> bytes:
-        shown = replace(Drawn(secret, nonces, tuple(tickets[at] for at in people)), **bent)
-        wanted = terms(len(people), round=2, beacon=beacon)
-        return Server.start(wanted, [identities[at].public for at in people], drawn=shown).invitation
-
-    def refused(directory: Directory, invited: bytes, why: str) -> None:
+    def refused(why: str, invited: bytes, **bent: Any) -> None:
         with pytest.raises((GuardError, ForgedError), match=why):
-            Device(identities[drawn[0]], LOOSE, directory=directory).advertise(invited)
+            lot.advertise(invited, **bent)
 
-    known = Directory(anchors, {2: commitment(secret)}, share)
-    assert Device(identities[drawn[0]], LOOSE, directory=known).advertise(invitation(drawn))
-    refused(known, invitation([*drawn, others[0]]), "was not drawn")
-    session = Session.of(terms(len(drawn), round=2, beacon=beacon), [identities[at].public for at in drawn])
-    refused(known, Invitation(session).encode(), "shows no tickets")
-    strangers = {who: anchor for who, anchor in anchors.items() if who != identities[drawn[1]].public}
-    refused(replace(known, anchors=strangers), invitation(drawn), "nobody who has enrolled")
-    refused(replace(known, promises={}), invitation(drawn), "promised for round 2 is not known")
-    refused(known, invitation(drawn, secret=secrets.token_bytes(32)), "not the one that it committed to")
-    refused(known, invitation(drawn, nonces=nonces[1:]), "not made of the nonces")
-    some = tuple(nonce for nonce in nonces if nonce != nonces[drawn[0]])
-    other_beacon = beacon_of(secret, commitment(secret), some)
-    refused(replace(known, share=1.0), invitation(drawn, other_beacon, nonces=some), "left out of the beacon")
-    forged = tuple(secrets.token_bytes(32) for _ in drawn)
-    refused(known, invitation(drawn, tickets=forged), "not of her chain")
+    refused("was not drawn", lot.invitation([*drawn, lot.others[0]]))
+    refused("3 or more must be drawn", lot.invitation(drawn[:2]))
+    refused("shows no tickets", Invitation(Invitation.decode(lot.invitation(drawn)).session).encode())
+    strangers = {name: link for name, link in lot.known.links.items() if name != names[drawn[1]]}
+    refused("has not enrolled", lot.invitation(drawn), links=strangers)
+    refused("not known here", lot.invitation(drawn), boards={})
+    refused("not known here", lot.invitation(drawn, task="another"))
+    refused("not the one that it committed to", lot.invitation(drawn, secret=secrets.token_bytes(32)))
+    refused("not of her chain", lot.invitation(drawn, tickets=tuple(secrets.token_bytes(32) for _ in drawn)))
+
+
+def test_no_nonce_can_be_invented_or_left_out() -> None:
+    """A server that may mix as it likes tries until the beacon draws whom it wants."""
+    lot = Lot.fair()
+    nonces, promise = dict(lot.board.nonces), lot.board.promise
+    invented = beacon_of(lot.secret, promise, [*nonces.values(), secrets.token_bytes(32)])
+    fewer = beacon_of(lot.secret, promise, list(nonces.values())[1:])
+    for beacon in (invented, fewer):
+        with pytest.raises(ForgedError, match="not made of the nonces on the board"):
+            lot.advertise(lot.invitation(lot.drawn, beacon=beacon))
+    mine = lot.identities[lot.drawn[0]].public
+    other = {**nonces, mine: secrets.token_bytes(32)}
+    bent = beacon_of(lot.secret, promise, other.values())
+    with pytest.raises(GuardError, match="put her nonce on the board for"):
+        lot.advertise(lot.invitation(lot.drawn, beacon=bent), boards={2: Board(promise, other)}, share=1.0)
 
 
 def test_half_of_a_draw_is_no_message() -> None:
     session = Session.of(terms(2), [Identity.fresh().public for _ in range(2)])
-    whole = Drawn(bytes(32), (bytes(32),), (bytes(32), bytes(32)))
+    whole = Drawn(bytes(32), (bytes(32), bytes(32)))
     assert Invitation.decode(Invitation(session, whole).encode()) == Invitation(session, whole)
     for bent in (replace(whole, secret=b""), replace(whole, tickets=()), replace(whole, tickets=(bytes(32),))):
         with pytest.raises(MessageError):

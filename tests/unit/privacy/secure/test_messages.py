@@ -43,7 +43,7 @@ def exchanged() -> dict[Type, bytes]:
         for person in (0, 2, 3, 4):
             party.server.receive(party.answer(person))
         party.inbox = party.server.advance()
-    shown = Drawn(bytes(32), tuple(bytes([n]) * 32 for n in range(7)), tuple(bytes([n]) * 32 for n in range(N_PEOPLE)))
+    shown = Drawn(bytes(32), tuple(bytes([n]) * 32 for n in range(N_PEOPLE)))
     invitation = Invitation.decode(found[Type.INVITATION])
     found[Type.INVITATION] = replace(invitation, drawn=shown).encode()
     return found
