@@ -13,7 +13,7 @@ import numpy as np
 from tacit.reproduce.base import Found, reproduction
 from tacit.reproduce.lab import Lab
 from tacit.reproduce.liars import unpopular
-from tacit.reproduce.pepper import SETTING_ROUNDS, given, recipe, watched
+from tacit.reproduce.pepper import given, recipe, watched
 from tacit.reproduce.sheets import Row, Sheet, number, value_of
 from tacit.runtimes.network import NetworkConfig
 
@@ -28,6 +28,7 @@ LIES = {
     "10 % liars: flipped signs": NetworkConfig(liars=0.1, lie="flip"),
     "10 % liars: an item promoted": NetworkConfig(liars=0.1, lie="promote"),
 }
+ROUNDS = 200  # of eighteen runs, four of them event by event: half an hour; curves still rise, so delays show
 NAMES = (*NETWORKS, *LIES)
 CLIPS = {"": 0.0, ", clipped": 1.0}
 COLUMNS = [f"{method}{clip}" for method in METHODS for clip in CLIPS]
@@ -46,14 +47,14 @@ def churn(lab: Lab) -> Found:
     lies = {name: config.model_copy(update={"promoted": item}) for name, config in LIES.items()}
     rows: list[Row] = []
     for method, (clip, value) in product(METHODS, CLIPS.items()):
-        length = {} if lab.quick else {"epochs": SETTING_ROUNDS}
+        length = {} if lab.quick else {"epochs": ROUNDS}
         options = given(lab, method, clip=value) | length
         for name, network in {**({"calm": NETWORKS["calm"]} if value else NETWORKS), **lies}.items():
             label = f"{method}{clip}, {name}"
             seen = [watched(lab, label, options, seed, network, item=item) for seed in lab.seeds]
             rows.append(Row.of(label, "HR@20", [one.last["HR@20"] for one in seen]))
             rows.append(Row.of(label, "exposure", [one.exposure[-1] for one in seen]))
-    title = f"HR@20 after {SETTING_ROUNDS} rounds, and beside the calm network unclipped"
+    title = f"HR@20 after {ROUNDS} rounds, and beside the calm network unclipped"
     shown = [[name, *(number(value_of(rows, f"{column}, {name}", "exposure")) for column in COLUMNS)] for name in NAMES]
     sheets = [
         Sheet(title, ["network", *COLUMNS], [[name, *(_beside(rows, c, name) for c in COLUMNS)] for name in NAMES]),

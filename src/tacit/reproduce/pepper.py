@@ -69,7 +69,7 @@ def given(lab: Lab, name: str, **more: Any) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Seen:
-    """One run with looks: rounds, metrics and HR@20 per person, seconds so far, and an item's exposure at the end."""
+    """One run with looks: rounds, metrics, HR@20 per person and processor seconds; an item's exposure at the end."""
 
     rounds: list[int] = field(default_factory=list)
     metrics: list[dict[str, float]] = field(default_factory=list)
@@ -103,11 +103,11 @@ def watched(
     seen, spent, total = Seen(), 0.0, built.config.epochs
     with one_blas_thread():
         talk = Talk(network or NetworkConfig(), experiment.runtime.threads)
-        started = time.perf_counter()
+        started = time.process_time()
         for done, model in enumerate(
             passes(built, parts.train, parts.catalog, Key(seed).child("learn"), gossip=talk), 1
         ):
-            spent += time.perf_counter() - started
+            spent += time.process_time() - started
             lab.progress(f"{lab.name}: {label}, seed {seed}", done, total)
             if done % LOOKS == 0 or done == total:
                 found = attempt.judged(model, parts.test, lists=False)
@@ -117,7 +117,7 @@ def watched(
                 seen.seconds.append(spent)
                 if item is not None and done == total:
                     seen.exposure.append(exposure(attempt.served(model), item))
-            started = time.perf_counter()
+            started = time.process_time()
     return seen
 
 
@@ -274,7 +274,7 @@ def view(lab: Lab) -> Found:
         label = f"view of {size}"
         rows.append(Row.of(label, "HR@20", [s.last["HR@20"] for s in seen], None if hr is None else hr / 100))
         rows.append(Row.of(label, "rounds", [s.converged() for s in seen], rounds))
-        rows.append(Row.of(label, "seconds of all nodes", [s.seconds[-1] for s in seen]))
+        rows.append(Row.of(label, "processor seconds of all nodes", [s.seconds[-1] for s in seen]))
     return Found(rows, [side_by_side("PEPPER", rows)], notes=[_CONVERGED])
 
 
@@ -292,7 +292,10 @@ def overhead(lab: Lab) -> Found:
         seen = watched(lab, name, given(lab, name), lab.seeds[0])
         each = 1000 * seen.seconds[-1] / seen.rounds[-1] / len(lab.parts.train)
         printed = ROUNDS.get(name) if lab.name == "ml-100k" else None
-        rows += [Row.of(name, "rounds", [seen.converged()], printed), Row.of(name, "ms per node and round", [each])]
+        rows += [
+            Row.of(name, "rounds", [seen.converged()], printed),
+            Row.of(name, "processor ms per node and round", [each]),
+        ]
         curves[name] = (np.array(seen.rounds, float), np.array([m["HR@20"] for m in seen.metrics]))
     figures = {"convergence": drawn(curves, "rounds", "HR@20")}
     return Found(rows, [side_by_side("Overhead", rows)], figures, [_CONVERGED])
