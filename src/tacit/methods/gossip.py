@@ -191,7 +191,7 @@ class Gossiping:
         enough = met[rows] >= ENOUGH
         limit[enough] = self.config.clip * np.nanmedian(past[rows[enough]], axis=1)
         reach = np.minimum(1.0, limit / np.maximum(far, 1e-30))
-        past[rows, met[rows] % REMEMBERED] = np.minimum(far, limit)
+        past[rows, met[rows] % REMEMBERED] = far  # as far as it was: clipped ones would draw the limit in for good
         met[rows] += 1
         theirs = np.where(np.isfinite(far), weights[:, 1] * reach, 0.0)
         return np.stack([1.0 - theirs, theirs], axis=1)

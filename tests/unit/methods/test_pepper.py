@@ -19,6 +19,7 @@ from tacit.runtimes import in_step
 from tacit.runtimes.learning import passes
 from tacit.runtimes.network import NetworkConfig, Talk, gossip_in_time, gossiped
 from tacit.types import Catalog, Clients, Vocabulary, offsets
+from tacit.updates import Letters
 
 KEY = Key(5)
 
@@ -212,6 +213,20 @@ def test_stages_and_networks_that_would_do_nothing_are_refused() -> None:
 
 
 # --- liars ----------------------------------------------------------------------------------------------------------
+
+
+def test_what_is_usual_does_not_shrink_by_clipping() -> None:
+    method = made("dec-fedavg", clip=1.0)
+    nodes = {"items": np.zeros((1, 1, 1), np.float32), "distances": np.full((1, 16), np.nan), "met": np.zeros(1, int)}
+    letters = [
+        Letters(np.array([1]), {"items": np.full((1, 1, 1), far, np.float32)}, np.ones(1, int), np.ones(1, int))
+        for far in (1.0, 3.0)
+    ]
+    one, even = np.zeros(1, int), np.full((1, 2), 0.5)
+    for _ in range(40):
+        near, distant = (method._clipped(one, one, nodes, letter, even)[0, 1] for letter in letters)
+    assert near == 0.5
+    assert distant == pytest.approx(0.5 * 2 / 3), "half of all lie farther than usual: they are pulled in, not shut out"
 
 
 @pytest.mark.parametrize("lie", ["noise", "flip", "promote"])
