@@ -141,15 +141,20 @@ def _statements(path: Path, labels: _Labels, marks: NDArray[np.uint8], everythin
             lines = [text[start:end].tobytes().decode(errors="replace") for start, end, _ in odd[:n_odd].tolist()]
             others = pl.DataFrame({"at": line + odd[:n_odd, 2], "line": lines})
             kept = _odd(path, others, is_nt)
-            heads, relations, tails = (labels.numbers(kept[name].to_list()) for name in ("head", "relation", "tail"))
-            asked = np.stack([heads, relations, tails])
+            heads = labels.numbers(kept["head"].to_list())
             wanted = np.full(len(heads), everything)
             inside = heads < len(marks)
-            wanted[inside] |= (marks[heads[inside]] & 1) > 0
+            wanted[inside] |= (marks[heads[inside]] & 1) > 0  # texts of others are not kept
+            heads, kept = (
+                heads[wanted],
+                kept.filter(pl.Series(wanted, dtype=pl.Boolean)),
+            )  # texts of others are not kept
+            relations, tails = (labels.numbers(kept[name].to_list()) for name in ("relation", "tail"))
+            wanted = np.ones(len(heads), bool)
             inside = relations < len(marks)
-            wanted[inside] &= (marks[relations[inside]] & 2) == 0
+            wanted[inside] = (marks[relations[inside]] & 2) == 0
             if wanted.any():
-                yield asked[:, wanted]
+                yield np.stack([heads, relations, tails])[:, wanted]
         line += n_lines
 
 

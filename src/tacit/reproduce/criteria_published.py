@@ -42,17 +42,6 @@ def _gains(text: str) -> dict[tuple[str, float], tuple[int | None, ...]]:
 
 
 GAINED = _gains(_SHARDS)  # table 5.3; the single cells of table 5.1 are too garbled to be told apart
-MEAN_GAINS_IID = {  # table 5.1, mean over 10 to 90 % of devices, at 70, 80 and 95 %
-    "LD": (-0.11, -0.33, -0.56),
-    "MW": (0.33, -0.11, -0.89),
-    "DS > LD > MW": (-0.78, -0.56, -1.33),
-    "DS > MW > LD": (0.11, 0.22, -1.33),
-    "LD > DS > MW": (0.33, -0.11, -1.22),
-    "MW > DS > LD": (-0.56, -0.11, -0.56),
-    "LD > MW > DS": (1.11, 1.22, -2.22),
-    "MW > LD > DS": (0.44, -0.11, -1.78),
-}
-
 _ORDERS = ("LD", "MW", "DS > LD > MW", "DS > MW > LD", "LD > DS > MW", "MW > DS > LD", "LD > MW > DS", "MW > LD > DS")
 # tables 5.2 and 5.4: test pictures that both got wrong, only DS, only the other order, nobody
 CONFUSED: dict[tuple[str, str], tuple[int, int, int, int]] = {

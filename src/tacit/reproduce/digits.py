@@ -116,6 +116,9 @@ class Run:
     key: Key
 
 
+LEARNING = 2  # another number whenever the same options learn otherwise: kept rounds of before do not go on
+
+
 @dataclass(frozen=True)
 class Kept:
     """The rounds of a federation on disk: a line each, and the model after the last."""
@@ -126,7 +129,7 @@ class Kept:
     @classmethod
     def of(cls, folder: Path, run: Run) -> Kept:
         """Return where the rounds of these options lie."""
-        asked = json.dumps([run.setting.model_dump(mode="json"), run.learning_rate, run.key.seed])
+        asked = json.dumps([LEARNING, run.setting.model_dump(mode="json"), run.learning_rate, run.key.seed])
         mark = hashlib.blake2b(asked.encode(), digest_size=4).hexdigest()
         stem = f"mnist-{run.partition}-{run.order.replace(' > ', '-')}-{mark}"
         return cls(folder / f"{stem}.jsonl", folder / f"{stem}.npz")
