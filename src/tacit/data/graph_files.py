@@ -144,11 +144,9 @@ def _statements(path: Path, labels: _Labels, marks: NDArray[np.uint8], everythin
             heads = labels.numbers(kept["head"].to_list())
             wanted = np.full(len(heads), everything)
             inside = heads < len(marks)
-            wanted[inside] |= (marks[heads[inside]] & 1) > 0  # texts of others are not kept
-            heads, kept = (
-                heads[wanted],
-                kept.filter(pl.Series(wanted, dtype=pl.Boolean)),
-            )  # texts of others are not kept
+            wanted[inside] |= (marks[heads[inside]] & 1) > 0
+            heads = heads[wanted]
+            kept = kept.filter(pl.Series(wanted, dtype=pl.Boolean))  # texts of others are not numbered, nor kept
             relations, tails = (labels.numbers(kept[name].to_list()) for name in ("relation", "tail"))
             wanted = np.ones(len(heads), bool)
             inside = relations < len(marks)
