@@ -26,7 +26,7 @@ from tacit.coordinator.journal import Round
 from tacit.device.history import Entry
 from tacit.experiments import run
 from tacit.privacy.secure.two_stage import Care
-from tacit.web.lab import Lab, lab_page
+from tacit.web.lab import Lab, key_of, lab_page
 from tacit.web.operator import operator_page
 from tacit.web.own import person_page
 from tacit.web.person import Person
@@ -118,8 +118,9 @@ def main() -> None:
         for place, protocol in zip(folders, SETS, strict=True):
             given = {"method": "most-popular", "evaluation": {"protocol": protocol, "twin_people": 0}}
             run(Experiment.checked(given, "a benchmark"), folder=place)
-        with serving(lab_page(Lab(folders))) as door:
-            told(browser, door, "lab, a set not yet drawn", "/?set=1", lambda: None)
+        lab = Lab(folders)
+        with serving(lab_page(lab)) as door:
+            told(browser, door, "lab, a set not yet drawn", f"/?set={key_of(lab.sets()[1])}", lambda: None)
         browser.close()
 
 

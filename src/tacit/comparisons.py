@@ -93,19 +93,20 @@ def _compared(name: str, primary: str, groups: list[tuple[str, list[Run]]], test
 def side_by_side(runs: list[Run]) -> list[Compared]:
     """Put runs read from folders beside each other: one comparison for each data, split and protocol among them.
 
-    Runs that differ in their seed only make one row. Rows of one method are told apart by the options that differ.
+    Runs that differ in their seed only make one row, in which each seed counts once. Rows of one method are told apart
+    by the options that differ.
     """
     found, told = [], []
     for _, group in groupby(sorted(runs, key=lambda run: _conditions([run])), key=lambda run: _conditions([run])):
-        rows: dict[str, list[Run]] = {}
+        rows: dict[str, dict[int, Run]] = {}
         alike = list(group)
         names = _labels(alike)
         for one, label in zip(alike, names, strict=True):
-            rows.setdefault(label, []).append(one)
+            rows.setdefault(label, {})[one.experiment.seed] = one
         seeds = {len(row) for row in rows.values()}
         primary = alike[0].experiment.evaluation.primary
         name = f"{alike[0].result['data']}, {alike[0].experiment.split.kind}, {alike[0].result['protocol']}"
-        ordered = sorted(rows.items(), key=lambda row: names.index(row[0]))
+        ordered = [(label, [*rows[label].values()]) for label in sorted(rows, key=names.index)]
         found.append(_compared(name, primary, ordered, tested=len(seeds) == 1))
         under = {"data", "split", "evaluation"}
         told.append((name, _flat(alike[0].experiment.model_dump(mode="json", include=under))))
@@ -135,10 +136,31 @@ def _labels(runs: list[Run]) -> list[str]:
     labels = []
     for name, options in told:
         peers = [other for peer, other in told if peer == name]
-        differing = {key for other in peers for key in {*options, *other} if options.get(key) != other.get(key)}
-        shown = [f"{key.rpartition('.')[2]}={options[key]}" for key in sorted(differing & options.keys())]
-        labels.append(" ".join([name, *shown]))
+        labels.append(" ".join([name, *_differences(options, peers)]))
     return labels
+
+
+def _differences(options: dict[str, Any], peers: list[dict[str, Any]]) -> list[str]:
+    """Say in which options a run differs from its peers; of a group that others lack, what differs within it."""
+    shown: dict[str, None] = {}
+    for key in sorted(options):
+        group = next((head for head in _heads(key) if any(other.get(head, "") is None for other in peers)), None)
+        if group is not None:
+            shown[f"with {group.rpartition('.')[2]}"] = None
+        having = [other for other in peers if key in other] if group is not None else peers
+        if all(other.get(key) == options[key] for other in having):
+            continue
+        name, value = key.rpartition(".")[2], options[key]
+        if value is None:
+            shown[f"without {name}"] = None
+        else:
+            shown[f"{name}={' > '.join(map(str, value)) if isinstance(value, list) else value}"] = None
+    return [*shown]
+
+
+def _heads(key: str) -> list[str]:
+    parts = key.split(".")
+    return [".".join(parts[:n]) for n in range(1, len(parts))]
 
 
 def _flat(value: Any, path: str = "") -> dict[str, Any]:

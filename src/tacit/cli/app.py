@@ -66,7 +66,7 @@ def demo(
     port: Annotated[int, typer.Option("--port", min=0, max=65535, help="Port of the page; 0: any free one.")] = 0,
     as_json: Json = False,
 ) -> None:
-    """Take the tour: several methods on the built-in town, a table and a report. No download, under a minute."""
+    """Take the tour: several methods on the built-in town, a table and a report. No download."""
     if page:
         from tacit.cli.pages import town_page
 

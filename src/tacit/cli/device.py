@@ -12,7 +12,7 @@ import typer
 
 from tacit.cli import app as shell
 from tacit.cli.app import Json, app
-from tacit.errors import ConfigError, DeviceError
+from tacit.errors import ConfigError, ConsentError, DeviceError
 
 if TYPE_CHECKING:
     from tacit.device import Device, Sharing
@@ -258,6 +258,8 @@ def resume(as_json: Json = False) -> None:
 def leave(as_json: Json = False) -> None:
     """Leave the federation. History, settings and ledger stay; recommendations end; what was sent stays sent."""
     with opened() as device:
+        if device.membership is None:
+            raise ConsentError("This device is in no federation: there is nothing to leave.")
         device.leave()
     shell.screen.document({"left": True})
     shell.screen.say(

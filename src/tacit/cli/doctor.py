@@ -25,6 +25,7 @@ NEEDED = (
     "matplotlib",
     "cryptography",
 )
+EXTRAS = (("flwr", "field"), ("starlette", "page"))
 LEAST_FREE_GB = 1.0
 
 
@@ -52,6 +53,12 @@ def examine(cache: Path, present: Callable[[], list[str]]) -> Iterator[Finding]:
             yield Finding(name, True, version(name))
         except PackageNotFoundError:
             yield Finding(name, False, "not installed", "Run `make demo` or `pip install tacit` again.")
+    for name, extra in EXTRAS:
+        try:
+            seen = version(name)
+        except PackageNotFoundError:
+            seen = f"not installed; where Tacit's source lies: pip install -e '.[{extra}]'"
+        yield Finding(f"{name} (optional: {extra})", True, seen)
     yield _compiler()
     for what, folder in (("cache folder", cache), ("this folder", Path.cwd())):
         yield _writable(what, folder)

@@ -28,7 +28,7 @@ File = Annotated[Path, typer.Argument(help="A federation in YAML; see examples/f
 
 def needs_flower() -> None:
     """Refuse what cannot be done without Flower."""
-    if find_spec("flwr") is None:
+    if find_spec("flwr") is None or find_spec("httpx") is None:
         raise FieldError(
             "The field needs Flower, which is not installed.",
             "Where Tacit's source lies, run: pip install -e '.[field]'.",
@@ -112,6 +112,7 @@ def enroll(
     as_json: Json = False,
 ) -> None:
     """Make a one-line invitation for one device, or revoke one."""
+    needs_flower()
     from tacit.config import read
     from tacit.field.serve import ServeConfig, invitation
     from tacit.field.serve import opened as federation_of
@@ -158,7 +159,7 @@ def join(
         federation, pi = member.federation, device.sharing.pi
     shell.screen.document({"federation": federation.name, "method": federation.method, "items": member.catalog.n_items})
     shell.screen.say(f"You are a member of {federation.name}: {federation.method}, {member.catalog.n_items:,} items.")
-    shell.screen.say(f"You share with pi = {pi:g}. Change it with `tacit device share --pi 0.3 --never ...`.")
+    shell.screen.say(f"You share with pi = {pi:g}. Change it with `tacit device share --pi ... --never ...`.")
 
 
 def _accepted(device: Device, line: str) -> Membership:

@@ -54,7 +54,8 @@ def verdict(twin: Evaluation, most_popular: Evaluation, primary: str, uses_featu
     leading = [name for name in judged if p_values[name] < LEVEL]
     people = len(twin)
     if not leading:
-        ok, reason = True, f"Learning alone does not beat Most Popular on {' or '.join(judged)} ({people} people)."
+        told = " or ".join(f"{name} (p = {p_values[name]:.2g})" for name in judged)
+        ok, reason = True, f"Learning alone does not beat Most Popular beyond chance on {told}, {people} people."
     else:
         name = leading[0]
         lead = (

@@ -7,6 +7,7 @@ features that matter to it: r_ui = sum over shared features of k_uf (p_f^u . g_f
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import ClassVar, Literal
 
@@ -209,9 +210,14 @@ class KGFlex:
         """Say of how many items nothing is known, and for how many people nothing tells: there all ties at 0."""
         sizes = np.diff(shared["item_ptr"])
         bare = int((sizes == 0).sum()), len(sizes), "items carry no feature: they score 0 and tie with each other"
+        carried = [each.tobytes() for each in np.split(shared["item_features"], shared["item_ptr"][1:-1])]
+        times = Counter(carried)
+        alike = sum(1 for each in carried if each and times[each] > 1)
+        told = "items carry the very features of another, and tie with it: a graph tells more (data.graph, data.hops)"
+        same = alike if 2 * alike > len(sizes) else 0, len(sizes), told
         own = private["features"] >= 0
         lost = int((~own.any(axis=1)).sum()), len(own), "people have no feature that tells: all items tie for them"
-        return [f"{some:,} of {every:,} {what}" for some, every, what in (bare, lost) if some]
+        return [f"{some:,} of {every:,} {what}" for some, every, what in (bare, same, lost) if some]
 
 
 @register("kgflex-central", KGFlexConfig)

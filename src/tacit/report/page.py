@@ -175,8 +175,10 @@ def _verdict(compared: Compared, made: Table) -> str:
     value = f"{first.text} {first.spread}".strip()
     if len(honest) == 1:
         return f"{honest[0].label} reaches {compared.primary} {value}."
-    alike = [line.label for line in honest[1:] if not line.is_worse]
     told = f"{honest[0].label} has the highest {compared.primary}, {value}. "
+    if all(line.row.p_t is None for line in honest):
+        return told + "Whether that is more than chance was not tested: rows differ in seeds, or in what they are of."
+    alike = [line.label for line in honest[1:] if not line.is_worse]
     if not alike:
         return told + "All others are worse by more than chance explains."
     are = "is" if len(alike) == 1 else "are"
@@ -264,11 +266,23 @@ def _tails(compared: Compared) -> list[tuple[str, list[str]]]:
 def _privacy(lines: Sequence[Line]) -> str:
     whole = [line.label for line in lines if _is_whole(line.row)]
     if not whole:
-        return "No history left a device whole. The table says what did; whoever received it may still infer from it."
+        return f"No history left a device whole. The table says what did; {_masked(lines)}"
     whose = "Every method here" if len(whole) == len(lines) > 1 else _listed(whole)
     return (
         f"{whose} learnt in one place: the whole history of every person was handed over. There is no privacy in these "
         "runs, and no figure here should be read as if there were; they show what is possible when everything is known."
+    )
+
+
+def _masked(lines: Sequence[Line]) -> str:
+    """Say what whoever received it could read."""
+    masked = [line.label for line in lines if line.row.runs[0].experiment.runtime.secure is not None]
+    if not masked:
+        return "whoever received it may still infer from it."
+    whose = "all of it" if len(masked) == len(lines) else f"that of {_listed(masked)}"
+    return (
+        f"{whose} went into secure sums, of which a server reads the sum and no single message. Bytes hold keys, "
+        "shares and whole masked vectors, as the protocol sends them."
     )
 
 

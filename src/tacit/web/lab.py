@@ -67,9 +67,9 @@ class Lab:
 
     def told(self, compared: Compared) -> Future[dict[str, Any]]:
         """Begin to say and draw what the page has of one set: it takes seconds. What failed is tried again."""
-        last = self._told.get(compared.name)
+        last = self._told.get(key_of(compared))
         if last is None or (last.done() and last.exception() is not None):
-            last = self._told[compared.name] = self._pencil.submit(_said, compared)
+            last = self._told[key_of(compared)] = self._pencil.submit(_said, compared)
         return last
 
 
@@ -103,30 +103,34 @@ def _said(compared: Compared) -> dict[str, Any]:
     return said
 
 
+def key_of(compared: Compared) -> str:
+    """Return the word by which a set is asked for, whatever other sets there are."""
+    return hashlib.sha256(compared.rows[0].conditions.encode()).hexdigest()[:8]
+
+
 def lab_page(lab: Lab) -> Page:
     """Return the page that shows a lab."""
     lab.told(lab.sets()[0]).result()  # what is not there is said before a page opens, and the first set is drawn
 
     async def view(request: Request) -> Response:
         sets = lab.sets()
-        place = chosen(request, sets)
-        names = [(i, compared.name, len(compared.rows)) for i, compared in enumerate(sets)]
-        frame: dict[str, Any] = {"sets": names, "place": place, "state": lab.state()}
-        drawn = asyncio.wrap_future(lab.told(sets[place]))
+        compared = chosen(request, sets)
+        names = [(key_of(each), each.name, len(each.rows)) for each in sets]
+        frame: dict[str, Any] = {"sets": names, "place": key_of(compared), "state": lab.state()}
+        drawn = asyncio.wrap_future(lab.told(compared))
         await asyncio.wait([drawn], timeout=AT_ONCE)
         if not drawn.done():
-            return shown("drawing.html", title=sets[place].name, **frame)
+            return shown("drawing.html", title=compared.name, **frame)
         return shown("lab.html", **frame, **drawn.result())
 
     async def state(request: Request) -> Response:
         return JSONResponse({"state": lab.state()})
 
     async def drawing(request: Request) -> Response:
-        sets = lab.sets()
-        return JSONResponse({"state": "over" if lab.told(sets[chosen(request, sets)]).done() else "waiting"})
+        return JSONResponse({"state": "over" if lab.told(chosen(request, lab.sets())).done() else "waiting"})
 
-    def chosen(request: Request, sets: Sequence[Compared]) -> int:
-        asked = request.query_params.get("set", "0")
-        return int(asked) if asked.isdigit() and len(asked) < 9 and int(asked) < len(sets) else 0
+    def chosen(request: Request, sets: Sequence[Compared]) -> Compared:
+        asked = request.query_params.get("set", "")
+        return next((each for each in sets if key_of(each) == asked), sets[0])
 
     return Page(application([Route("/", view), Route("/state", state), Route("/drawing", drawing)]), {})

@@ -109,6 +109,7 @@ def test_the_ledger_calls_things_by_their_titles(here: Path, capsys: pytest.Capt
     assert "spoke of 'Hill Hotel'" in " ".join(shown(capsys, "ledger")[1].split())
     assert "titles came from the federation" in " ".join(shown(capsys, "leave")[1].split())
     assert "spoke of 'place-0007-hill'" in " ".join(shown(capsys, "ledger")[1].split())
+    assert "nothing to leave" in shown(capsys, "leave")[1]
 
 
 def test_errors_help(here: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:

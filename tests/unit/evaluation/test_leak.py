@@ -68,7 +68,10 @@ def test_an_ignorant_twin_is_clean(sample: World, key: Key) -> None:
     better = told(sample)
     leak = verdict(judged(sample, noise, key), judged(sample, better, key), "NDCG@5", False)
     assert leak.ok
-    assert leak.reason == "Learning alone does not beat Most Popular on NDCG@5 or AUC (50 people)."
+    assert (
+        leak.reason
+        == "Learning alone does not beat Most Popular beyond chance on NDCG@5 (p = 1) or AUC (p = 1), 50 people."
+    )
 
 
 def test_equal_twins_are_clean(sample: World, key: Key) -> None:

@@ -20,7 +20,7 @@ from tacit.experiments import run
 from tacit.report.compared import Compared
 from tacit.report.folder import Run
 from tacit.web import lab as lab_module
-from tacit.web.lab import Lab, lab_page
+from tacit.web.lab import Lab, key_of, lab_page
 from tacit.web.server import serving
 
 pytestmark = pytest.mark.slow
@@ -115,7 +115,7 @@ def test_sets_that_look_alike_are_told_apart_and_every_figure_is_there(tmp_path:
     names = sorted(compared.name for compared in lab.sets())
     assert [name.rpartition(", ")[2] for name in names] == ["with validation", "without validation"]
     with serving(lab_page(lab)) as door:
-        pages = [drawn(Visitor(door), f"/?set={place}") for place in range(2)]
+        pages = [drawn(Visitor(door), f"/?set={key_of(compared)}") for compared in lab.sets()]
     (learnt,) = (page for page in pages if "figure-overlay" in page.html)
     assert 'id="figure-curves"' in learnt.html
     assert all("with validation" in page.text and "without validation" in page.text for page in pages)
@@ -130,6 +130,31 @@ def test_a_new_run_appears_and_a_lost_one_goes(visitor: Visitor, runs: Path) -> 
     assert "1 methods" not in drawn(visitor, "/").text
     (runs.parent / gone.name).rename(gone)
     assert visitor.get("/state").body == before
+
+
+def test_a_run_made_twice_counts_once_and_what_was_not_tested_is_not_called_alike(runs: Path) -> None:
+    first = next(folder for folder in runs.iterdir() if (folder / "experiment.yaml").exists())
+    again = Path(shutil.copytree(first, runs / "again"))
+    text = (again / "experiment.yaml").read_text(encoding="utf-8")
+    (again / "experiment.yaml").write_text(text.replace("name: two", "name: other", 1), encoding="utf-8")
+    (compared,) = Lab([runs]).sets()
+    assert [len(row.runs) for row in compared.rows] == [1, 1]
+    (again / "experiment.yaml").write_text(text.replace("seed: 42", "seed: 43", 1), encoding="utf-8")
+    with serving(lab_page(Lab([runs]))) as door:
+        page = Visitor(door).get("/").text
+    assert "was not tested" in page
+    assert "not distinguishable" not in page
+
+
+def test_groups_of_options_that_others_lack_are_named_and_not_listed(tmp_path: Path) -> None:
+    for place, more in enumerate(({}, {"runtime": {"secure": {"n_min": 5}}})):
+        given = {"data": TWO["data"], "evaluation": TWO["evaluation"], **more}
+        method = {"name": "fpl", "epochs": 1, "clients_per_round": 20}
+        run(Experiment.checked({**given, "method": method}, "a test"), folder=tmp_path / str(place))
+    (compared,) = Lab([tmp_path]).sets()
+    assert sorted(row.label for row in compared.rows) == ["fpl", "fpl with secure"]
+    with serving(lab_page(Lab([tmp_path]))) as door:
+        assert "went into secure sums" in Visitor(door).get("/").text
 
 
 def test_a_comparison_stands_for_its_runs_and_other_folders_are_refused(runs: Path, tmp_path: Path) -> None:
