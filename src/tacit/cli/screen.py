@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import time
 from collections.abc import Sequence
 from typing import Any
@@ -14,6 +15,7 @@ from rich.table import Table
 
 from tacit.errors import TacitError
 
+WIDE = 200  # of tables in a file or a pipe, where nobody sees an edge
 QUIET_SECONDS = 2.0  # anything shorter needs no progress bar
 
 
@@ -23,6 +25,8 @@ class Screen:
     def __init__(self, as_json: bool = False) -> None:
         self.as_json = as_json
         self.out = Console(soft_wrap=True, highlight=False)
+        if not self.out.is_terminal and "COLUMNS" not in os.environ:
+            self.out.width = WIDE
         self.err = Console(stderr=True, highlight=False)
         self._started = time.monotonic()
         self._bar: Progress | None = None
