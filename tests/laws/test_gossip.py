@@ -18,6 +18,8 @@ from tacit.runtimes.network import NetworkConfig, Talk, _Network, gossip_in_time
 from tacit.runtimes.simulation import Traffic
 from tacit.types import Array, Catalog, Clients, Model
 
+pytestmark = pytest.mark.slow
+
 GOSSIP = [name for name in methods() if isinstance(build(name), Gossip)]
 KEY = Key(7).child("learn")
 CALM = NetworkConfig()

@@ -17,6 +17,8 @@ from tacit.experiments import check_leak, prepare, run
 from tacit.methods.base import entry, methods
 from tacit.types import Array
 
+pytestmark = pytest.mark.slow
+
 
 def assert_same(left: Mapping[str, Array], right: Mapping[str, Array]) -> None:
     assert left.keys() == right.keys()

@@ -19,6 +19,8 @@ from tacit.runtimes.simulation import Traffic, simulate
 from tacit.types import Model
 from tacit.updates import Ring
 
+pytestmark = pytest.mark.slow
+
 FEW = 12  # people: a secure sum of them takes a tenth of a second
 
 

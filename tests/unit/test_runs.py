@@ -14,6 +14,8 @@ from tacit.errors import StorageError
 from tacit.runtimes.learning import RuntimeConfig, learn
 from tacit.types import Catalog, Clients, Model, Vocabulary
 
+pytestmark = pytest.mark.slow
+
 TOWN: dict[str, Any] = {"people": 100, "places": 60}
 FEW: dict[str, Any] = {"twin_people": 3, "k": [5]}
 

@@ -19,6 +19,8 @@ from tacit.data import datasets, fetch, load, sources
 from tacit.data.download import Remote, cache_folder, download
 from tacit.errors import DataError, DownloadError
 
+pytestmark = pytest.mark.slow
+
 BODY = bytes(range(256)) * 4096  # 1 MiB
 MD5 = "md5:" + hashlib.md5(BODY).hexdigest()
 

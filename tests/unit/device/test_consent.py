@@ -15,6 +15,8 @@ from tacit.device.history import Entry
 from tacit.errors import ConsentError
 from tacit.runtimes.wire import read_update
 
+pytestmark = pytest.mark.slow
+
 ITEMS = range(len(NAMES))
 
 

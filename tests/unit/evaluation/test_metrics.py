@@ -51,6 +51,7 @@ json.dump({name: values.tolist() for name, values in found.items()}, sys.stdout)
 """
 
 
+@pytest.mark.slow
 def test_metrics_agree_with_ranx(key: Key) -> None:
     world, ks = without_ties(0), (1, 5, 10, 60)
     found = evaluate(world.score, world.heldout, world.catalog, EvaluationConfig(k=ks), key)

@@ -73,6 +73,7 @@ def _lazy(w, batches, gradients, cuts=()):
     return state[:, 0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("width", [1, 12, 37])
 def test_overdue_steps_are_those_of_dense_adam(width):
     w, batches, gradients = _case(width, 1e-3)

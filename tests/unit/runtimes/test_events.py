@@ -14,6 +14,8 @@ from tacit.experiments import run
 from tacit.report.folder import Run
 from tacit.runtimes import events
 
+pytestmark = pytest.mark.slow
+
 
 def town(method: dict[str, Any], **runtime: Any) -> Experiment:
     given = {

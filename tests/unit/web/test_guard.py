@@ -14,6 +14,8 @@ from tacit.web.own import person_page
 from tacit.web.person import MOST_UPLOAD, Person
 from tacit.web.server import serve
 
+pytestmark = pytest.mark.slow
+
 PAGES = ("/", "/history", "/sharing", "/sent", "/mine", "/mine/data.json", "/mine/device.tacit")
 
 

@@ -22,6 +22,8 @@ from tacit.web.own import person_page
 from tacit.web.person import Person
 from tacit.web.server import serving
 
+pytestmark = pytest.mark.slow
+
 ITEMS, HERS, MOST_BYTES = 50_000, 10_000, 200_000
 PATHS = ("/", "/history", "/history?q=thing", "/history?mine=77&page=3", "/sharing", "/sent", "/mine")
 

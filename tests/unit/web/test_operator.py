@@ -20,6 +20,8 @@ from tacit.web.operator import Standing, operator_page
 from tacit.web.server import serving
 from tacit.web.words import size
 
+pytestmark = pytest.mark.slow
+
 RULES = RoundRules(rounds=50, minimum=2, quorum=3)
 HAPPENED = (
     Round(0, "finished", 5, 5, 0, 0, 12_345, 67_890, 1.25),

@@ -24,6 +24,8 @@ from tacit.web.own import person_page
 from tacit.web.person import Person
 from tacit.web.server import serving
 
+pytestmark = pytest.mark.slow
+
 HOSTILE = "<script>alert(1)</script>\"'><img src=x onerror=alert(2)>{{ 7 * 7 }}"
 
 

@@ -14,6 +14,8 @@ from tacit.privacy.secure.graph import Graph, plan
 from tacit.privacy.secure.rehearsal import can_finish
 from tacit.privacy.secure.server import Stand
 
+pytestmark = pytest.mark.slow
+
 NEVER = Stand.DONE
 
 
