@@ -25,6 +25,12 @@ class Taken(NamedTuple):
     items: NDArray[np.int32]
 
 
+def pairs_to_learn(clients: Clients, kept_out: Taken) -> NDArray[np.uint32]:
+    """Return (row, item) of all that a negative can be drawn beside [n, 2]: who has everything has none."""
+    can_pair = (np.diff(kept_out.ptr) < clients.n_items)[clients.rows]
+    return np.column_stack([clients.rows, clients.items])[can_pair].astype(np.uint32)
+
+
 def taken(clients: Clients, most_bytes: int = MOST_BYTES) -> Taken:
     """Return what negatives of each client must not hit: her history, and what `clients.avoid` adds to it."""
     rows, items = clients.rows, clients.items

@@ -10,7 +10,7 @@ from pydantic import Field
 
 from tacit.errors import DivergedError
 from tacit.kernels.bpr import bpr_epoch
-from tacit.kernels.membership import taken
+from tacit.kernels.membership import pairs_to_learn, taken
 from tacit.kernels.rowvec import rows_of
 from tacit.methods import reasons
 from tacit.methods.base import register
@@ -58,8 +58,7 @@ class BPRMF:
         bias = key.child("bias").normal(np.arange(n_items), 1, c.init_scale)[:, 0].copy()
         model = Model({"items": items, "bias": bias}, {"people": people})
         kept_out = taken(clients)
-        can_pair = (np.diff(kept_out.ptr) < n_items)[clients.rows]  # who has everything has no negatives
-        pairs = np.column_stack([clients.rows, clients.items])[can_pair].astype(np.uint32)
+        pairs = pairs_to_learn(clients, kept_out)
         for epoch in range(c.epochs):
             word = key.child("epoch", epoch).word
             tables = rows_of(people), rows_of(items), bias

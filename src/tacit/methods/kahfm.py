@@ -10,7 +10,7 @@ from pydantic import Field
 
 from tacit.errors import DivergedError, MethodError
 from tacit.kernels.kahfm import long_bpr_epoch
-from tacit.kernels.membership import taken
+from tacit.kernels.membership import pairs_to_learn, taken
 from tacit.methods import reasons
 from tacit.methods.base import register
 from tacit.methods.features import Kind, features_of, tf_idf
@@ -57,8 +57,7 @@ class KaHFM:
         bias = np.zeros(catalog.n_items, np.float32)
         model = Model({"items": items, "bias": bias, "names": np.array(known.names)}, {"people": people})
         kept_out = taken(clients)
-        can_pair = (np.diff(kept_out.ptr) < catalog.n_items)[clients.rows]
-        pairs = np.column_stack([clients.rows, clients.items])[can_pair].astype(np.uint32)
+        pairs = pairs_to_learn(clients, kept_out)
         for epoch in range(c.epochs):
             word = key.child("epoch", epoch).word
             long_bpr_epoch(word, len(pairs), pairs, kept_out, people, items, bias, c.learning_rate, c.reg)

@@ -9,7 +9,7 @@ import numpy as np
 from pydantic import Field
 
 from tacit.errors import DivergedError
-from tacit.kernels.membership import taken
+from tacit.kernels.membership import pairs_to_learn, taken
 from tacit.kernels.mf import mf_epoch
 from tacit.methods import reasons
 from tacit.methods.base import register
@@ -47,8 +47,7 @@ class MF:
         own, bias, offset = (np.zeros(n, np.float32) for n in (len(clients), n_items, 1))
         model = Model({"items": items, "bias": bias, "offset": offset}, {"people": people, "own": own})
         kept_out = taken(clients)
-        can_pair = (np.diff(kept_out.ptr) < n_items)[clients.rows]  # who has everything has no negatives
-        pairs = np.column_stack([clients.rows, clients.items])[can_pair].astype(np.uint32)
+        pairs = pairs_to_learn(clients, kept_out)
         for epoch in range(c.epochs):
             word = key.child("epoch", epoch).word
             mf_epoch(word, pairs, kept_out, c.negatives, people, items, own, bias, offset, c.learning_rate, c.reg)

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import polars as pl
 import yaml
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
@@ -24,6 +23,7 @@ from tacit.report.figures import CAPTIONS, draw, inline_svg
 from tacit.report.folder import Run, environment
 from tacit.report.glossary import measure
 from tacit.report.marks import COLOURS, looks
+from tacit.report.sent import listed, privacy, sent
 from tacit.report.table import LEGACY, NOT_REPORTED, WORSE, Line, Table, decimals, number, tabulate, titled
 from tacit.report.weights import accounts
 
@@ -84,8 +84,8 @@ def told(compared: Compared, figures: Mapping[str, Figure]) -> dict[str, Any]:
         tails=_tails(compared),
         tail_names=[f"{q} %" for q in TAILS],
         primary=compared.primary,
-        privacy=_privacy(lines),
-        ledgers=[(line, _sent(line.row)) for line in lines],
+        privacy=privacy(lines),
+        ledgers=[(line, sent(line.row)) for line in lines],
         costs=[(line, _cost(line.row)) for line in lines],
         accounts=accounts(compared),
         notes=_notes(compared),
@@ -183,12 +183,8 @@ def _verdict(compared: Compared, made: Table) -> str:
         return told + "All others are worse by more than chance explains."
     are = "is" if len(alike) == 1 else "are"
     return (
-        told + f"{_listed(alike)} {are} not distinguishable from it (no {WORSE}): do not read their order as a ranking."
+        told + f"{listed(alike)} {are} not distinguishable from it (no {WORSE}): do not read their order as a ranking."
     )
-
-
-def _listed(names: Sequence[str]) -> str:
-    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
 
 
 def _every_metric(honest: Sequence[Line]) -> list[tuple[str, list[str]]]:
@@ -241,7 +237,7 @@ def _leak_words(row: Row, metrics: Sequence[str]) -> str:
     both = [
         (metric, *(number(_leak_mean(row, who, metric), 4) for who in ("twin", "most_popular"))) for metric in metrics
     ]
-    reached = _listed([f"{metric} {twin} (Most Popular {popular})" for metric, twin, popular in both])
+    reached = listed([f"{metric} {twin} (Most Popular {popular})" for metric, twin, popular in both])
     return f"Learning alone it reaches {reached}."
 
 
@@ -263,53 +259,6 @@ def _tails(compared: Compared) -> list[tuple[str, list[str]]]:
     return [(row.label, [number(value, places) for value in values]) for row, values in zip(rows, found, strict=True)]
 
 
-def _privacy(lines: Sequence[Line]) -> str:
-    whole = [line.label for line in lines if _is_whole(line.row)]
-    if not whole:
-        return f"No history left a device whole. The table says what did; {_masked(lines)}"
-    whose = "Every method here" if len(whole) == len(lines) > 1 else _listed(whole)
-    return (
-        f"{whose} learnt in one place: the whole history of every person was handed over. There is no privacy in these "
-        "runs, and no figure here should be read as if there were; they show what is possible when everything is known."
-    )
-
-
-def _masked(lines: Sequence[Line]) -> str:
-    """Say what whoever received it could read."""
-    masked = [line.label for line in lines if line.row.runs[0].experiment.runtime.secure is not None]
-    if not masked:
-        return "whoever received it may still infer from it."
-    whose = "all of it" if len(masked) == len(lines) else f"that of {_listed(masked)}"
-    return (
-        f"{whose} went into secure sums, of which a server reads the sum and no single message. Bytes hold keys, "
-        "shares and whole masked vectors, as the protocol sends them."
-    )
-
-
-def _is_whole(row: Row) -> bool:
-    return any("whole history" in run.ledger["what"].unique().to_list() for run in row.runs)
-
-
-def _sent(row: Row) -> dict[str, str]:
-    ledger = row.runs[0].ledger
-    kinds = [str(what) for what in sorted(ledger["what"].unique().to_list())]
-    return {
-        "what": ", ".join("whole histories" if kind == "whole history" else kind for kind in kinds) or "nothing",
-        "people": f"{ledger['user'].n_unique():,}" if len(ledger) else "0",
-        "rows": f"{ledger.select(pl.col('rows').sum()).item():,}",
-        "up": _bytes(row.mean("bytes_up")),
-        "down": _bytes(row.mean("bytes_down")),
-    }
-
-
-def _bytes(size: float) -> str:
-    for unit in ("B", "kB", "MB", "GB"):
-        if size < 1000:
-            return f"{size:.0f} B" if unit == "B" else f"{size:.3g} {unit}"
-        size /= 1000
-    return f"{size:,.3g} TB"
-
-
 def _cost(row: Row) -> list[str]:
     learning, evaluating = (_seconds(row.mean(field)) for field in ("train_seconds", "evaluate_seconds"))
     return [f"{row.mean('rounds'):g}", learning, evaluating, f"{row.mean('peak_mb'):,.0f} MB"]
@@ -326,7 +275,7 @@ def _notes(compared: Compared) -> list[str]:
         for note in dict.fromkeys(note for run in row.runs for note in run.result["notes"]):
             notes.setdefault(str(note), []).append(row.label)
     everyone = len(compared.rows)
-    told = [note if len(who) == everyone else f"{_listed(who)}: {note}" for note, who in notes.items()]
+    told = [note if len(who) == everyone else f"{listed(who)}: {note}" for note, who in notes.items()]
     if all(len(row.runs) == 1 for row in compared.rows):
         told.append("Each method ran with one seed: the intervals cover the choice of people, not chance in learning.")
     if any(run.result["sampling"] == "legacy" for row in compared.rows for run in row.runs):
@@ -370,7 +319,7 @@ def _environments(lines: Sequence[Line]) -> list[tuple[str, list[tuple[str, str]
         for run in line.row.runs:
             places.setdefault(json.dumps(_environment(run)), []).append(line.label)
     return [
-        (_listed(list(Counter(who))) if len(places) > 1 else "", _pairs(json.loads(place)))
+        (listed(list(Counter(who))) if len(places) > 1 else "", _pairs(json.loads(place)))
         for place, who in places.items()
     ]
 

@@ -16,6 +16,7 @@ from starlette.routing import BaseRoute, Route
 
 from tacit.errors import TacitError
 from tacit.report.page import stylesheet
+from tacit.report.sent import listed
 from tacit.web import words
 
 STATIC = {"style.css": "text/css", "page.js": "text/javascript", "icon.svg": "image/svg+xml"}
@@ -31,7 +32,7 @@ def _jinja() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    jinja.filters.update(count=words.count, bytes=words.size, day=words.day, listed=words.listed, percent=words.percent)
+    jinja.filters.update(count=words.count, bytes=words.size, day=words.day, listed=listed, percent=words.percent)
     return jinja
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from datetime import UTC, datetime
 
 
@@ -53,12 +52,3 @@ def percent(share: float) -> str:
     if 0.99 < share < 1:
         return "over 99 %"
     return f"{100 * share:.0f} %"
-
-
-def listed(names: Sequence[str]) -> str:
-    """Return 'a, b and c'.
-
-    >>> listed(["a", "b", "c"]), listed(["a"]), listed([])
-    ('a, b and c', 'a', '')
-    """
-    return " and ".join([", ".join(names[:-1]), names[-1]]) if len(names) > 1 else "".join(names)
