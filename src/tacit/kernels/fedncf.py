@@ -60,11 +60,11 @@ def end(state, when, rows, slots, items, width, step, pace, weight, scale, first
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def learn_products(draws, epochs, batch, items, theta, people, pace, weights, scale, out):
+def learn_products(draws, epochs, batch, items, theta, people, pace, loss, weights, scale, out):
     """Let every client learn a model without a tower; `people` [C, D] move in place.
 
     z = bias + head . (u * i). With c = head * u, the score of a row is bias + c . i and the gradient of every row is a
-    number times c. `items` comes from `rows_of`.
+    number times c. `items` comes from `rows_of`, `loss` is one of `LOSSES`.
 
     `weights` [2, C] multiply what leaves: the moves of rows and of layers, all rounded to the grid; see `Leaving`.
     """
@@ -91,7 +91,7 @@ def learn_products(draws, epochs, batch, items, theta, people, pace, weights, sc
                 part = samples[k : min(k + batch, first + n)]
                 counts = sort_out(part, step, when, room)
                 catch_up(state, items, width, room, counts[2], step, pace)
-                take_products(part, state, items, width, room, counts, own, layers, c, z)
+                take_products(part, state, items, width, room, counts, own, layers, c, z, loss)
                 adam_step(own[0], own[1], own[2], own[3], pace.rate[step], pace.root[step])
                 adam_step(layers[0], layers[1], layers[2], layers[3], pace.rate[step], pace.root[step])
                 step += 1

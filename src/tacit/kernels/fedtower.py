@@ -8,18 +8,18 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
+from tacit.kernels import FAST
 from tacit.kernels.adam import adam_step
 from tacit.kernels.denormals import flush_denormals, restore_denormals
-from tacit.kernels.exponential import doubt
 from tacit.kernels.fedncf import begin, end, widest
 from tacit.kernels.leaving import leave_layers
-from tacit.kernels.ncf import FAST
+from tacit.kernels.losses import residuals
 from tacit.kernels.overdue import STATE, catch_up, pair, room_for, sort_out, take_in
 from tacit.kernels.tiles import LANES, columns_to_rows, layers_down, layers_gradient, layers_up, rows_to_columns
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def learn_towers(draws, epochs, batch, items, theta, people, sizes, product, pace, weights, scale, out):
+def learn_towers(draws, epochs, batch, items, theta, people, sizes, product, pace, loss, weights, scale, out):
     """Let every client learn a model with a tower, and with a product if `product` is not 0.
 
     `people` [C, D] move in place; `items`, `weights` and `out` are as in `learn_products`.
@@ -52,7 +52,7 @@ def learn_towers(draws, epochs, batch, items, theta, people, sizes, product, pac
                 part = samples[k : min(k + batch, first + n)]
                 counts = sort_out(part, step, when, room)
                 catch_up(state, items, width, room, counts[2], step, pace)
-                _gradients(part, state, own, layers, inner, product, acts, back, stride, z, begins, lines)
+                _gradients(part, state, own, layers, inner, product, acts, back, stride, z, begins, lines, loss)
                 _take_lines(state, items, width, room, counts, begins, lines)
                 adam_step(own[0], own[1], own[2], own[3], pace.rate[step], pace.root[step])
                 adam_step(layers[0], layers[1], layers[2], layers[3], pace.rate[step], pace.root[step])
@@ -82,7 +82,7 @@ def _rows(n, stride):
 
 
 @njit(cache=True, nogil=True, error_model="numpy", fastmath=FAST)
-def _gradients(samples, state, own, layers, inner, product, acts, back, stride, z, begins, lines):
+def _gradients(samples, state, own, layers, inner, product, acts, back, stride, z, begins, lines, loss):
     """Write the gradients of a batch: of each sample's row into `lines`, of own and layers into own[3] and layers[3].
 
     Her half of the first layer's input is the same for all her samples, so it is folded into the bias: the tower then
@@ -112,8 +112,7 @@ def _gradients(samples, state, own, layers, inner, product, acts, back, stride, 
         _add_times(head[f] * u[f], acts[f * stride : f * stride + filled], z)
     for f in range(tail):
         _add_times(head[product + f], acts[(top + f) * stride : (top + f) * stride + filled], z)
-    _residuals(samples, z[:filled])
-    grad[-1] = _sum(z[:filled])
+    grad[-1] = residuals(loss, samples, z[:filled])
     for f in range(product):
         s = _dot(acts[f * stride : f * stride + filled], z)
         g_head[f] = s * u[f]
@@ -150,14 +149,6 @@ def _dot(row, r):
 
 
 @njit(cache=True, nogil=True, error_model="numpy", fastmath=FAST)
-def _sum(r):
-    s = np.float32(0)
-    for k in range(r.size):
-        s += r[k]
-    return s
-
-
-@njit(cache=True, nogil=True, error_model="numpy", fastmath=FAST)
 def _spread(weight, r, row):
     for k in range(row.size):
         row[k] = weight * r[k]
@@ -168,15 +159,3 @@ def _spread_on(weight, r, unit, row):
     """Write weight * r where a unit is on."""
     for k in range(row.size):
         row[k] = weight * r[k] if unit[k] > 0 else np.float32(0)
-
-
-@njit(cache=True, nogil=True, error_model="numpy", fastmath=FAST)
-def _residuals(samples, z):
-    """Turn the logits of a batch into (sigma - label) / n; what stands behind the last sample becomes zero."""
-    n = samples.size
-    inverse = np.float32(1.0 / n)
-    for k in range(z.size):
-        z[k] = doubt(-z[k])
-    for k in range(n):
-        z[k] = (z[k] - np.float32(samples[k] & np.uint32(1))) * inverse
-    z[n:] = 0

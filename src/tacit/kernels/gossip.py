@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from tacit.kernels.ncf import FAST
+from tacit.kernels import FAST
 from tacit.kernels.sampling import GAMMA, high, lane, mix
 
 CARVING = np.uint64(2**63)  # streams of a node: its actions are numbered from 0, this one is apart

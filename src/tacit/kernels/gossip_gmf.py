@@ -9,10 +9,11 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
+from tacit.kernels import FAST
 from tacit.kernels.adam import adam_step
 from tacit.kernels.denormals import flush_denormals, restore_denormals
 from tacit.kernels.local_samples import draw_rounds
-from tacit.kernels.ncf import FAST
+from tacit.kernels.losses import BCE
 from tacit.kernels.overdue import STATE, catch_up, catch_up_all, not_before, room_for, sort_out
 from tacit.kernels.products import take_products
 from tacit.kernels.sampling import GAMMA, high, lane, low, mix
@@ -77,7 +78,7 @@ def learn_gmf(rows, chance, done, ptr, own_items, avoid_ptr, avoid_items, how, p
                 part = samples[k : min(k + batch, first + size)]
                 counts = sort_out(part, step, when, room)
                 catch_up(state, like, width, room, counts[2], step, pace)
-                take_products(part, state, like, width, room, counts, own, head, c, z)
+                take_products(part, state, like, width, room, counts, own, head, c, z, BCE)
                 adam_step(own[0], own[1], own[2], own[3], pace.rate[step], pace.root[step])
                 adam_step(head[0], head[1], head[2], head[3], pace.rate[step], pace.root[step])
                 step += 1

@@ -15,15 +15,16 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
+from tacit.kernels import FAST
 from tacit.kernels.adam import adam_rows, adam_step, runs_of
 from tacit.kernels.denormals import flush_denormals, restore_denormals
 from tacit.kernels.local_samples import SPARSE, list_free, mark, unmark
+from tacit.kernels.losses import BCE, residuals
 from tacit.kernels.sampling import GAMMA, high, lane, mix
 
 _ONE = np.uint64(1)
 _ITEM = np.uint64(0x7FFFFFFF)
 _CHUNK = 512  # pairs scored at a time: their activations stay in cache
-FAST = {"reassoc", "contract", "nsz"}  # sums in any order, the same one every time; NaN stays NaN
 
 
 @njit(inline="always")
@@ -39,11 +40,6 @@ def _row(sample):
 @njit(inline="always")
 def _item(sample):
     return np.int64((sample >> _ONE) & _ITEM)
-
-
-@njit(inline="always")
-def _label(sample):
-    return np.float32(sample & _ONE)
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -83,13 +79,15 @@ def draw_samples(ids, ptr, items, avoid_ptr, avoid_items, n_items, negatives, wo
 
 
 @njit(cache=True, nogil=True)
-def shuffle(samples, word):
-    """Put the samples into a random order, in place."""
+def shuffle(samples, word, group):
+    """Put the samples into a random order, in place; groups of so many stay together."""
     state = lane(word, 0)
-    for k in range(samples.size - 1, 0, -1):
+    for k in range(samples.size // group - 1, 0, -1):
         state += GAMMA
         j = np.int64(high(mix(state), k + 1))
-        samples[k], samples[j] = samples[j], samples[k]
+        for g in range(group):
+            a, b = k * group + g, j * group + g
+            samples[a], samples[b] = samples[b], samples[a]
 
 
 @njit(cache=True, nogil=True, error_model="numpy", fastmath=FAST)
@@ -176,10 +174,12 @@ def _logits(samples, users, items, theta, sizes, product, acts, capacity, z):
 
 
 @njit(cache=True, nogil=True, error_model="numpy", fastmath=FAST)
-def ncf_gradients(samples, users, items, theta, sizes, product, acts, back, z, g_users, g_items, g_theta):
-    """Add the gradients of the mean binary cross-entropy over a batch to three gradients that are zero.
+def ncf_gradients(samples, loss, group, users, items, theta, sizes, product, acts, back, z, g_users, g_items, g_theta):
+    """Add the gradients of a batch's loss to three gradients that are zero.
 
-    `acts` and `back` are work space of len(z) * sum(sizes) numbers, and z has room for the batch.
+    Samples of several people cannot be compared, so a loss of differences is the mean over groups of one person's: a
+    positive and its negatives, `group` samples each. `acts` and `back` are work space of len(z) * sum(sizes) numbers,
+    and z has room for the batch.
     """
     n, capacity = samples.size, z.size
     _logits(samples, users, items, theta, sizes, product, acts, capacity, z)
@@ -189,11 +189,13 @@ def ncf_gradients(samples, users, items, theta, sizes, product, acts, back, z, g
     g_head = g_theta[theta.size - 1 - product - tail : theta.size - 1]
     top = block(acts, before, n, tail, capacity)
     d_top = block(back, before, n, tail, capacity)
-    inverse = np.float32(1.0 / n)
+    size = n if loss == BCE else group
+    share = np.float32(size) / np.float32(n)
+    for start in range(0, n, size):
+        g_theta[-1] += share * residuals(loss, samples[start : start + size], z[start : start + size])
     for k in range(n):
         u, i = _row(samples[k]), _item(samples[k])
-        r = (np.float32(1) / (np.float32(1) + np.exp(-z[k])) - _label(samples[k])) * inverse
-        g_theta[-1] += r
+        r = share * z[k]
         for f in range(product):
             a, b = users[u, f], items[i, f]
             c = r * head[f]
@@ -215,8 +217,8 @@ def ncf_gradients(samples, users, items, theta, sizes, product, acts, back, z, g
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def ncf_epoch(samples, batch, users, items, layers, sizes, product, awake_users, awake_items, rate, root):
-    """Learn from the samples in batches, in place.
+def ncf_epoch(samples, batch, loss, group, users, items, layers, sizes, product, awake_users, awake_items, rate, root):
+    """Learn from the samples in batches of whole groups, in place.
 
     `users`, `items` and `layers` are `Moving` parameters, `rate` and `root` Adam's corrections of each batch. Rows in
     the samples are marked awake before the first batch, which is exact: until they have a gradient they do not move.
@@ -231,7 +233,9 @@ def ncf_epoch(samples, batch, users, items, layers, sizes, product, awake_users,
     z = np.empty(batch, np.float32)
     for t in range(rate.size):
         part = samples[t * batch : (t + 1) * batch]
-        ncf_gradients(part, users.w, items.w, layers.w, sizes, product, acts, back, z, users.g, items.g, layers.g)
+        ncf_gradients(
+            part, loss, group, users.w, items.w, layers.w, sizes, product, acts, back, z, users.g, items.g, layers.g
+        )
         adam_rows(users, user_runs, rate[t], root[t])
         adam_rows(items, item_runs, rate[t], root[t])
         adam_step(layers.w, layers.m, layers.v, layers.g, rate[t], root[t])

@@ -9,13 +9,12 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from tacit.kernels.exponential import doubt
-from tacit.kernels.ncf import FAST
+from tacit.kernels.losses import residuals
 from tacit.kernels.overdue import STATE, dot_row, pair, take_product
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def take_products(samples, state, items, width, room, counts, own, layers, c, z):
+def take_products(samples, state, items, width, room, counts, own, layers, c, z, loss):
     """Take the gradients of a batch, sorted out into `room`, into its rows; leave the others in own[3] and layers[3].
 
     The sum s of residual * row over the batch serves both: her vector's is head * s, the head's u * s.
@@ -26,8 +25,8 @@ def take_products(samples, state, items, width, room, counts, own, layers, c, z)
         c[f] = head[f] * u[f]
         s[f] = 0
     for k in range(samples.size):
-        z[k] = dot_row(state, np.uint64(samples[k] >> one) * size, items, c)
-    layers[3, width] = residuals(samples, head[width], z)
+        z[k] = dot_row(state, np.uint64(samples[k] >> one) * size, items, c) + head[width]
+    layers[3, width] = residuals(loss, samples, z[: samples.size])
     for k in range(counts[1]):
         to, place = pair(room.again[k])
         z[to] += z[place]
@@ -37,16 +36,3 @@ def take_products(samples, state, items, width, room, counts, own, layers, c, z)
     for f in range(width):
         layers[3, f] = u[f] * s[f]
         s[f] *= head[f]
-
-
-@njit(cache=True, nogil=True, error_model="numpy", fastmath=FAST)
-def residuals(samples, bias, z):
-    """Turn the logits of a batch, still without the bias, into (sigma - label) / n; return their sum."""
-    inverse = np.float32(1.0 / samples.size)
-    total = np.float32(0)
-    for k in range(samples.size):
-        z[k] = doubt(-(z[k] + bias))
-    for k in range(samples.size):
-        z[k] = (z[k] - np.float32(samples[k] & np.uint32(1))) * inverse
-        total += z[k]
-    return total

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.types import Array, Floats
-from tacit.updates import Ring
+from tacit.updates import Ring, Total
 
 LONG_HISTORY = 4096  # samples; whoever has more weighs as much
 
@@ -56,6 +56,13 @@ class Average:
     def layers(self, sums: Floats, weight: float) -> Floats:
         """Return the average move of the layers [P] from their weighted sum."""
         return sums * np.float32(1.0 / weight if weight > 0 else 0.0)
+
+    def moves(self, total: Total, ring: Ring, shrink: float = 0.0) -> dict[str, Floats]:
+        """Return the average moves of 'items' and of 'layers', which are one row that ends with its weight."""
+        layers = ring.decode(total.sums["layers"])[0]
+        weight = float(layers[-1])
+        items = self.rows(ring.decode(total.sums["items"]), total.counts["items"], total.n_clients, weight, shrink)
+        return {"items": items, "layers": np.append(self.layers(layers[:-1], weight), np.float32(0))[None, :]}
 
 
 AVERAGES = {

@@ -22,19 +22,21 @@ from tacit.kernels.fedncf import learn_products
 from tacit.kernels.fedtower import learn_towers
 from tacit.kernels.leaving import Leaving, added, written
 from tacit.kernels.local_samples import count_kept, draw_rounds
+from tacit.kernels.losses import LOSSES
 from tacit.kernels.overdue import pace_of
 from tacit.kernels.rowvec import rows_of
 from tacit.methods.aggregation import AVERAGES
 from tacit.methods.base import Cohort, Schedule, register
 from tacit.methods.neural import Neural
+from tacit.methods.server_steps import ServerConfig, remembered, stepped
 from tacit.models.ncf import gmf, mlp, neumf
 from tacit.privacy.outbound import row_bytes
 from tacit.random import Key
-from tacit.types import Array, Catalog, Clients, Config, Floats, Model
+from tacit.types import Array, Catalog, Clients, Floats, Model
 from tacit.updates import Release, Ring, Rows, Total, Update
 
 
-class FedGMFConfig(Config):
+class FedGMFConfig(ServerConfig):
     """Options of fed-gmf."""
 
     factors: int = Field(12, gt=0, description="D: length of a latent vector")
@@ -51,7 +53,9 @@ class FedGMFConfig(Config):
     shrink: float = Field(
         0.0, ge=0, description="people who would leave each row as it is, added to those who moved it"
     )
-    server_rate: float = Field(1.0, gt=0, description="the average move is multiplied by it before it is made")
+    loss: Literal["bce", "bpr", "softmax"] = Field(
+        "bce", description="each sample for itself, positives against negatives in pairs, or each against all"
+    )
 
 
 class FedMLPConfig(FedGMFConfig):
@@ -71,6 +75,7 @@ class _Trained(Neural):
     """What the three have in common: everything but the shape of the model."""
 
     tables: ClassVar[tuple[str, ...]] = ("items", "layers")
+    downloads: ClassVar[tuple[str, ...]] = tables  # not what the server remembers
     config: FedGMFConfig
 
     def schedule(self, clients: Clients) -> Schedule:
@@ -89,7 +94,8 @@ class _Trained(Neural):
         scale = self.config.init_scale
         shared = self.shape.init_shared(catalog.n_items, key, scale)
         layers = np.append(self.shape.flatten(shared), np.float32(0))[None, :]  # the last one is the weight's place
-        return Model({"items": shared["items"], "layers": layers}, self.shape.init_private(clients.ids, key, scale))
+        tables = {"items": shared["items"], "layers": layers}
+        return Model({**tables, **remembered(self.config, tables)}, self.shape.init_private(clients.ids, key, scale))
 
     def learn(
         self, shared: Mapping[str, Array], private: Mapping[str, Array], clients: Clients, ring: Ring, key: Key
@@ -128,13 +134,13 @@ class _Trained(Neural):
         c, people = self.config, users.copy()
         longest = int(np.diff(draws[0]).max(initial=0)) // c.local_epochs
         pace = pace_of(c.local_epochs * -(-longest // c.batch_size), c.learning_rate)
-        weights = AVERAGES[c.aggregation].weights(clients.sizes, ring)
+        weights, loss = AVERAGES[c.aggregation].weights(clients.sizes, ring), LOSSES[c.loss]
         items = rows_of(np.ascontiguousarray(shared["items"]))
         start = draws, c.local_epochs, c.batch_size, items, shared["layers"][0, :-1], people
         if self.shape.layers:
-            learn_towers(*start, self.shape.sizes, self.shape.product, pace, weights, ring.scale, out)
+            learn_towers(*start, self.shape.sizes, self.shape.product, pace, loss, weights, ring.scale, out)
         else:
-            learn_products(*start, pace, weights, ring.scale, out)
+            learn_products(*start, pace, loss, weights, ring.scale, out)
         return people
 
     def sum_cohort(self, cohort: Cohort, total: Total) -> tuple[Release, Mapping[str, Array]]:
@@ -157,13 +163,9 @@ class _Trained(Neural):
 
     def apply(self, shared: Mapping[str, Array], total: Total, ring: Ring) -> Mapping[str, Array]:
         """Average the moves and make them; rows of which nobody spoke stay."""
-        c, rule = self.config, AVERAGES[self.config.aggregation]
-        layers = ring.decode(total.sums["layers"])[0]
-        weight = float(layers[-1])
-        moved = rule.rows(ring.decode(total.sums["items"]), total.counts["items"], total.n_clients, weight, c.shrink)
-        rate = np.float32(c.server_rate)
-        by = np.append(rate * rule.layers(layers[:-1], weight), np.float32(0))
-        return {"items": shared["items"] + rate * moved, "layers": shared["layers"] + by}
+        moves = AVERAGES[self.config.aggregation].moves(total, ring, self.config.shrink)
+        spoken = {name: total.counts[name] > 0 for name in moves}
+        return stepped(self.config, shared, moves, spoken)
 
     def by_name(self, shared: Mapping[str, Array]) -> Mapping[str, Array]:
         """Return the item table and the layers by name: devices send them as one row."""

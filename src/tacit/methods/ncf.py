@@ -7,12 +7,15 @@ references of FedNCF; the definitions of the models are shared with its federate
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Literal
 
 import numpy as np
+from numpy.typing import NDArray
 from pydantic import Field, PositiveInt
 
 from tacit.errors import DivergedError, MethodError
 from tacit.kernels.adam import at_rest, corrections
+from tacit.kernels.losses import LOSSES
 from tacit.kernels.ncf import draw_samples, ncf_epoch, shuffle
 from tacit.methods.base import register
 from tacit.methods.neural import Neural
@@ -30,6 +33,9 @@ class GMFConfig(Config):
     batch_size: int = Field(256, gt=0, description="samples per step, positives and negatives together")
     negatives: int = Field(4, gt=0, description="fresh negatives per positive and epoch")
     init_scale: float = Field(0.01, gt=0, description="standard deviation of the first latent vectors")
+    loss: Literal["bce", "bpr", "softmax"] = Field(
+        "bce", description="each sample for itself, a positive against its negatives one by one, or against all of them"
+    )
 
 
 class MLPConfig(GMFConfig):
@@ -62,7 +68,8 @@ class _Trained(Neural):
         awake = np.zeros(len(clients), np.bool_), np.zeros(catalog.n_items, np.bool_)
         barred = clients.avoid
         avoid = (np.zeros_like(clients.ptr), clients.items[:0]) if barred is None else (barred.ptr, barred.items)
-        steps = 0
+        group, steps = 1 if c.loss == "bce" else 1 + c.negatives, 0
+        batch = max(1, c.batch_size // group) * group
         for epoch in range(c.epochs):
             chance = key.child("epoch", epoch)
             samples = draw_samples(
@@ -74,11 +81,15 @@ class _Trained(Neural):
                 c.negatives,
                 chance.child("negatives").word,
             )
-            shuffle(samples, chance.child("order").word)
-            batches = -(-len(samples) // c.batch_size)
+            if group > 1:
+                samples = samples[~alone(samples)]
+            shuffle(samples, chance.child("order").word, group)
+            batches = -(-len(samples) // batch)
             ncf_epoch(
                 samples,
-                c.batch_size,
+                batch,
+                LOSSES[c.loss],
+                group,
                 users,
                 items,
                 layers,
@@ -94,6 +105,13 @@ class _Trained(Neural):
                     "Use a smaller learning_rate or init_scale.",
                 )
             yield model
+
+
+def alone(samples: NDArray[np.uint64]) -> NDArray[np.bool_]:
+    """Say which samples are positives without a negative behind them: there is nothing to compare them with."""
+    is_positive = (samples & np.uint64(1)).astype(bool)
+    found: NDArray[np.bool_] = is_positive & np.append(is_positive[1:], True)
+    return found
 
 
 @register("gmf", GMFConfig)

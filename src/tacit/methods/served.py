@@ -123,12 +123,9 @@ class FedAvg:
 
     def apply(self, shared: Shared, total: Total, ring: Ring) -> dict[str, Array]:
         """Average the moves and make them; rows of which nobody spoke stay."""
-        rule, rate = AVERAGES[self.config.aggregation], np.float32(self.config.server_rate)
-        layers = ring.decode(total.sums["layers"])[0]
-        weight = float(layers[-1])
-        moved = rule.rows(ring.decode(total.sums["items"]), total.counts["items"], total.n_clients, weight)
-        by = np.append(rate * rule.layers(layers[:-1], weight), np.float32(0))
-        return {**shared, "items": shared["items"] + rate * moved, "layers": shared["layers"] + by}
+        rate = np.float32(self.config.server_rate)
+        moves = AVERAGES[self.config.aggregation].moves(total, ring)
+        return {**shared, **{name: shared[name] + rate * by for name, by in moves.items()}}
 
     def score(self, shared: Shared, private: Shared, clients: Clients) -> Floats:
         """Return the scores of all items: the server's tables, her own vector."""

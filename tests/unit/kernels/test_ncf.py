@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from worked_losses import loss_of
 
 from tacit.kernels.adam import at_rest, corrections
+from tacit.kernels.losses import LOSSES
 from tacit.kernels.ncf import draw_samples, ncf_epoch, ncf_gradients, shuffle
 from tacit.models.ncf import gmf, mlp, neumf
 from tacit.random import Key
@@ -47,32 +49,35 @@ def _logits(shape, users, items, flat, rows, columns):
     return np.concatenate(parts, axis=1) @ layers["head"] + layers["head_bias"]
 
 
-def _loss(shape, users, items, flat, samples):
+def _loss(shape, users, items, flat, samples, loss="bce", group=1):
     rows, columns, y = _unpack(samples)
     z = _logits(shape, users, items, flat, rows, columns)
-    return np.mean(np.logaddexp(0, z) - y * z)
+    if loss == "bce":
+        return loss_of(loss, z, y)
+    return np.mean([loss_of(loss, *part) for part in zip(z.reshape(-1, group), y.reshape(-1, group), strict=True)])
 
 
-def _finite_differences(shape, parameters, samples, h=1e-6):
+def _finite_differences(shape, parameters, samples, *how, h=1e-6):
     gradients = []
     for p in parameters:
         g = np.zeros(p.shape)
         for at in np.ndindex(p.shape):
             kept = p[at]
             p[at] = kept + h
-            above = _loss(shape, *parameters, samples)
+            above = _loss(shape, *parameters, samples, *how)
             p[at] = kept - h
-            below = _loss(shape, *parameters, samples)
+            below = _loss(shape, *parameters, samples, *how)
             p[at] = kept
             g[at] = (above - below) / (2 * h)
         gradients.append(g)
     return gradients
 
 
-def _by_hand(shape, parameters, samples, capacity):
+def _by_hand(shape, parameters, samples, capacity, loss="bce", group=1):
     work = [np.empty(capacity * int(shape.sizes.sum()), np.float32) for _ in range(2)]
     g = [np.zeros_like(p) for p in parameters]
-    ncf_gradients(samples, *parameters, shape.sizes, shape.product, *work, np.empty(capacity, np.float32), *g)
+    work.append(np.empty(capacity, np.float32))
+    ncf_gradients(samples, LOSSES[loss], group, *parameters, shape.sizes, shape.product, *work, *g)
     return g
 
 
@@ -87,6 +92,22 @@ def test_gradients_are_those_of_the_loss(shape):
 
 
 @EVERY_SHAPE
+@pytest.mark.parametrize("loss", ["bpr", "softmax"])
+def test_losses_of_differences_compare_a_positive_with_its_own_negatives(shape, loss):
+    parameters, group = _start(shape), 4
+    samples = _samples(32) >> np.uint64(1) << np.uint64(1)
+    samples[::group] |= np.uint64(1)
+    rows = np.repeat(_unpack(samples)[0][::group], group)  # a group is one person's
+    samples = samples & np.uint64(0xFFFFFFFF) | rows.astype(np.uint64) << np.uint64(32)
+    expected = _finite_differences(shape, [p.astype(np.float64) for p in parameters], samples, loss, group)
+    found = _by_hand(shape, parameters, samples, 40, loss, group)
+    assert found[2][-1] == 0, "the last bias is in no difference"
+    for mine, reference in zip(found, expected, strict=True):
+        assert np.abs(reference).max() > 1e-3
+        np.testing.assert_allclose(mine, reference, rtol=0, atol=2e-6 * max(1, np.abs(reference).max()))
+
+
+@EVERY_SHAPE
 def test_training_is_adam_on_these_gradients_batch_after_batch(shape):
     samples, batch = _samples(90, seed=1), 16
     start = _start(shape)
@@ -95,7 +116,7 @@ def test_training_is_adam_on_these_gradients_batch_after_batch(shape):
     done = 0
     for _ in range(2):  # two epochs: moments and corrections carry over
         rate = corrections(done, 6, 1e-2)
-        ncf_epoch(samples, batch, *moving, shape.sizes, shape.product, *awake, *rate)
+        ncf_epoch(samples, batch, LOSSES["bce"], 1, *moving, shape.sizes, shape.product, *awake, *rate)
         done += 6
 
     parameters = [p.astype(np.float64) for p in start]
@@ -180,7 +201,16 @@ def test_shuffle_keeps_the_samples_and_is_fair():
     first = np.zeros(5, int)
     for word in range(3000):
         samples = np.arange(5, dtype=np.uint64)
-        shuffle(samples, np.uint64(word))
+        shuffle(samples, np.uint64(word), 1)
         assert sorted(samples) == [0, 1, 2, 3, 4]
         first[int(samples[0])] += 1
     np.testing.assert_allclose(first, 600, atol=5 * np.sqrt(600))
+
+
+def test_groups_are_shuffled_whole():
+    samples = np.arange(12, dtype=np.uint64)
+    shuffle(samples, np.uint64(5), 3)
+    groups = samples.reshape(-1, 3)
+    assert not np.array_equal(samples, np.arange(12))
+    assert sorted(groups[:, 0]) == [0, 3, 6, 9]
+    assert (np.diff(groups.astype(int), axis=1) == 1).all()

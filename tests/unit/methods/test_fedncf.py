@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from tacit.errors import ConfigError, DivergedError, MethodError
+from tacit.kernels.losses import LOSSES
 from tacit.methods.base import Cohort, build, options
 from tacit.privacy.disclosure import Disclosure, DisclosureConfig
 from tacit.random import Key
@@ -21,6 +22,13 @@ NAMES = ("fed-gmf", "fed-mlp", "fed-neumf")
 EVERY = pytest.mark.parametrize("name", NAMES)
 KEY, RING = Key(1), Ring()
 MakesClients = Callable[..., Clients]
+WAYS: list[dict[str, Any]] = [
+    {},
+    {"loss": "bpr"},
+    {"loss": "softmax", "server_momentum": 0.9, "server_rate": 0.3},
+    {"server_optimiser": "adam", "server_momentum": 0.9, "server_rate": 0.01},
+    {"server_optimiser": "yogi", "server_rate": 0.03},
+]
 
 
 def catalog_of(clients: Clients) -> Catalog:
@@ -46,9 +54,10 @@ def learnt(method: Any, clients: Clients, **given: Any) -> Model:
 
 
 @EVERY
-def test_two_tastes_are_learnt(name: str) -> None:
+@pytest.mark.parametrize("given", WAYS)
+def test_two_tastes_are_learnt(name: str, given: dict[str, Any]) -> None:
     clients = world()
-    method = method_of(name, epochs=60, learning_rate=0.01, batch_size=16, init_scale=0.1)
+    method = method_of(name, epochs=60, learning_rate=0.01, batch_size=16, init_scale=0.1, **given)
     model = learnt(method, clients)
     scores = method.score(model.shared, model.private, clients)
     unseen = clients.matrix().toarray() == 0
@@ -65,7 +74,9 @@ def test_two_tastes_are_learnt(name: str) -> None:
 @pytest.mark.parametrize("bits", [32, 64])
 def test_adding_cohorts_at_once_equals_writing_every_message(name: str, aggregation: str, bits: int) -> None:
     clients, ring = world(), Ring(bits=bits)
-    catalog, method = catalog_of(clients), method_of(name, aggregation=aggregation, clients_per_round=7, shrink=0.5)
+    given = {"loss": "softmax", "server_optimiser": "yogi"} if aggregation == "fedavg" else {"server_momentum": 0.5}
+    method = method_of(name, aggregation=aggregation, clients_per_round=7, shrink=0.5, **given)
+    catalog = catalog_of(clients)
     config = DisclosureConfig.checked({"pi": 0.4, "never_items": (3,)}, "privacy")
     for stages in ([], [Disclosure.build(config, Vocabulary(clients.ids), catalog, Key(3))]):
         found = []
@@ -113,7 +124,10 @@ CHANGES: dict[str, Any] = {
     "init_scale": 0.1,
     "aggregation": "simple-avg",
     "shrink": 1.0,
+    "loss": "softmax",
+    "server_optimiser": "adam",
     "server_rate": 0.5,
+    "server_momentum": 0.5,
     "layers": (5, 4),
 }
 
@@ -143,10 +157,11 @@ def test_items_to_avoid_are_never_trained_as_negatives(name: str, cohort: MakesC
 
 
 @EVERY
-def test_people_with_everything_or_nothing_take_part(name: str, cohort: MakesClients) -> None:
+@pytest.mark.parametrize("loss", LOSSES)
+def test_people_with_everything_or_nothing_take_part(name: str, loss: str, cohort: MakesClients) -> None:
     """Nothing is left to draw from for the first; the second has no sample, weighs nothing and moves nothing."""
     clients = cohort([list(range(6)), [], [2]], 6)
-    method = method_of(name, aggregation="fedavg", clients_per_round=1)
+    method = method_of(name, aggregation="fedavg", clients_per_round=1, loss=loss, server_momentum=0.5)
     model = learnt(method, clients)
     for array in (*model.shared.values(), *model.private.values()):
         assert np.isfinite(array).all()
@@ -154,6 +169,8 @@ def test_people_with_everything_or_nothing_take_part(name: str, cohort: MakesCli
     assert np.array_equal(model.private["users"][1], first.private["users"][1])
     alone = learnt(method, clients.take([0]))
     assert np.isfinite(alone.shared["items"]).all()
+    has_moved = not np.array_equal(alone.shared["items"], first.shared["items"])
+    assert has_moved == (loss == "bce"), "without negatives there is nothing to compare her positives with"
     with pytest.raises(MethodError, match="nothing to learn from"):
         learnt(method, clients.take([1]))
 

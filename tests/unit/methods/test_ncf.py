@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from tacit.errors import ConfigError, DivergedError, MethodError
+from tacit.kernels.losses import LOSSES
 from tacit.methods.base import build, options
 from tacit.random import Key
 from tacit.types import Catalog, Clients, Vocabulary, offsets
@@ -32,9 +33,11 @@ def _learn(name, clients, catalog, key=None, **given):
 
 
 @EVERY
-def test_two_tastes_are_learnt(name):
+@pytest.mark.parametrize("loss", LOSSES)
+def test_two_tastes_are_learnt(name, loss):
     clients, catalog = _world()
-    method, model = _learn(name, clients, catalog, epochs=25, learning_rate=0.01, batch_size=64, init_scale=0.1)
+    given = {"epochs": 25, "learning_rate": 0.01, "batch_size": 64, "init_scale": 0.1, "loss": loss}
+    method, model = _learn(name, clients, catalog, **given)
     scores = method.score(model.shared, model.private, clients)
     unseen = clients.matrix().toarray() == 0
     own = (np.arange(20) % 2)[None, :] == (clients.ids % 2)[:, None]
@@ -79,6 +82,16 @@ def test_what_is_to_be_avoided_is_learnt_less_against():
         scores = method.score(model.shared, model.private, cohort)
         gaps.append(scores[np.arange(len(clients)), heldout].mean())
     assert gaps[1] > gaps[0] + 0.5, "the leak that 'avoid' reproduces must show"
+
+
+@pytest.mark.parametrize("loss", ["bpr", "softmax"])
+def test_who_has_everything_has_nothing_to_compare(loss):
+    ptr, items = offsets(np.array([6, 2, 6])), np.concatenate([np.arange(6), [1, 4], np.arange(6)]).astype(np.int32)
+    clients, catalog = Clients(np.arange(3), ptr, items, 6), Catalog(Vocabulary(np.arange(6)))
+    _, model = _learn("gmf", clients, catalog, epochs=3, loss=loss)
+    start = build("gmf").shape.init_private(clients.ids, Key(1).child("init"), 0.01)["users"]
+    moved = (model.private["users"] != start).any(axis=1)
+    assert moved.tolist() == [False, True, False]
 
 
 def test_alone_only_what_she_met_moves():
