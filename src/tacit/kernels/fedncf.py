@@ -9,6 +9,8 @@ Samples and rows are drawn by `kernels.local_samples`; models with a tower learn
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 from numba import njit
 
@@ -17,6 +19,15 @@ from tacit.kernels.denormals import flush_denormals, restore_denormals
 from tacit.kernels.leaving import leave_layers, note_largest
 from tacit.kernels.overdue import STATE, add_steps, catch_up, due, leave_steps, room_for, sort_out, step_of, wake
 from tacit.kernels.products import take_products
+
+
+class Learning(NamedTuple):
+    """How devices learn."""
+
+    epochs: int  # in which the samples of a device lie one after the other, equally long
+    batch: int
+    loss: int  # one of LOSSES
+    own_rate: np.float32  # her own vector's step, in those of the pace
 
 
 @njit(cache=True, nogil=True)
@@ -60,17 +71,17 @@ def end(state, when, rows, slots, items, width, step, pace, weight, scale, first
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def learn_products(draws, epochs, batch, items, theta, people, pace, loss, weights, scale, out):
+def learn_products(draws, how, items, theta, people, pace, weights, scale, out):
     """Let every client learn a model without a tower; `people` [C, D] move in place.
 
     z = bias + head . (u * i). With c = head * u, the score of a row is bias + c . i and the gradient of every row is a
-    number times c. `items` comes from `rows_of`, `loss` is one of `LOSSES`.
+    number times c. `items` comes from `rows_of`, `how` is `Learning`.
 
     `weights` [2, C] multiply what leaves: the moves of rows and of layers, all rounded to the grid; see `Leaving`.
     """
     before = flush_denormals()
     starts, samples, row_ptr, rows, slots, _ = draws
-    width, most = people.shape[1], widest(row_ptr)
+    width, most, epochs, batch = people.shape[1], widest(row_ptr), how.epochs, how.batch
     state, when = np.empty(most * STATE * width, np.float32), np.empty(most, np.int64)
     longest = 0
     for client in range(starts.size - 1):
@@ -91,8 +102,8 @@ def learn_products(draws, epochs, batch, items, theta, people, pace, loss, weigh
                 part = samples[k : min(k + batch, first + n)]
                 counts = sort_out(part, step, when, room)
                 catch_up(state, items, width, room, counts[2], step, pace)
-                take_products(part, state, items, width, room, counts, own, layers, c, z, loss)
-                adam_step(own[0], own[1], own[2], own[3], pace.rate[step], pace.root[step])
+                take_products(part, state, items, width, room, counts, own, layers, c, z, how.loss)
+                adam_step(own[0], own[1], own[2], own[3], how.own_rate * pace.rate[step], pace.root[step])
                 adam_step(layers[0], layers[1], layers[2], layers[3], pace.rate[step], pace.root[step])
                 step += 1
         people[client] = own[0]

@@ -19,14 +19,14 @@ from tacit.kernels.tiles import LANES, columns_to_rows, layers_down, layers_grad
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def learn_towers(draws, epochs, batch, items, theta, people, sizes, product, pace, loss, weights, scale, out):
+def learn_towers(draws, how, items, theta, people, sizes, product, pace, weights, scale, out):
     """Let every client learn a model with a tower, and with a product if `product` is not 0.
 
-    `people` [C, D] move in place; `items`, `weights` and `out` are as in `learn_products`.
+    `people` [C, D] move in place; `how`, `items`, `weights` and `out` are as in `learn_products`.
     """
     before = flush_denormals()
     starts, samples, row_ptr, rows, slots, _ = draws
-    width, most = people.shape[1], widest(row_ptr)
+    width, most, epochs, batch = people.shape[1], widest(row_ptr), how.epochs, how.batch
     inner = sizes.copy()
     inner[0] = sizes[0] // 2
     state, when = np.empty(most * STATE * width, np.float32), np.empty(most, np.int64)
@@ -52,9 +52,9 @@ def learn_towers(draws, epochs, batch, items, theta, people, sizes, product, pac
                 part = samples[k : min(k + batch, first + n)]
                 counts = sort_out(part, step, when, room)
                 catch_up(state, items, width, room, counts[2], step, pace)
-                _gradients(part, state, own, layers, inner, product, acts, back, stride, z, begins, lines, loss)
+                _gradients(part, state, own, layers, inner, product, acts, back, stride, z, begins, lines, how.loss)
                 _take_lines(state, items, width, room, counts, begins, lines)
-                adam_step(own[0], own[1], own[2], own[3], pace.rate[step], pace.root[step])
+                adam_step(own[0], own[1], own[2], own[3], how.own_rate * pace.rate[step], pace.root[step])
                 adam_step(layers[0], layers[1], layers[2], layers[3], pace.rate[step], pace.root[step])
                 step += 1
         people[client] = own[0]

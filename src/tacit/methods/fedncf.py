@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from pydantic import Field, PositiveInt
 
 from tacit.errors import MethodError
-from tacit.kernels.fedncf import learn_products
+from tacit.kernels.fedncf import Learning, learn_products
 from tacit.kernels.fedtower import learn_towers
 from tacit.kernels.leaving import Leaving, added, written
 from tacit.kernels.local_samples import count_kept, draw_rounds
@@ -42,6 +42,7 @@ class FedGMFConfig(ServerConfig):
     factors: int = Field(12, gt=0, description="D: length of a latent vector")
     learning_rate: float = Field(1e-3, gt=0, description="Adam's step on the device")
     epochs: int = Field(400, gt=0, description="global rounds: in each, everybody is asked once")
+    own_rate: float = Field(1.0, gt=0, description="the step of a person's own vector, in multiples of learning_rate")
     local_epochs: int = Field(2, gt=0, description="E: passes over her own positives each time")
     clients_per_round: int = Field(20, ge=0, description="|c|: clients whose moves are averaged at a time; 0: all")
     batch_size: int = Field(256, gt=0, description="samples per step, positives and negatives together")
@@ -134,13 +135,14 @@ class _Trained(Neural):
         c, people = self.config, users.copy()
         longest = int(np.diff(draws[0]).max(initial=0)) // c.local_epochs
         pace = pace_of(c.local_epochs * -(-longest // c.batch_size), c.learning_rate)
-        weights, loss = AVERAGES[c.aggregation].weights(clients.sizes, ring), LOSSES[c.loss]
+        weights = AVERAGES[c.aggregation].weights(clients.sizes, ring)
+        how = Learning(c.local_epochs, c.batch_size, LOSSES[c.loss], np.float32(c.own_rate))
         items = rows_of(np.ascontiguousarray(shared["items"]))
-        start = draws, c.local_epochs, c.batch_size, items, shared["layers"][0, :-1], people
+        start = draws, how, items, shared["layers"][0, :-1], people
         if self.shape.layers:
-            learn_towers(*start, self.shape.sizes, self.shape.product, pace, loss, weights, ring.scale, out)
+            learn_towers(*start, self.shape.sizes, self.shape.product, pace, weights, ring.scale, out)
         else:
-            learn_products(*start, pace, loss, weights, ring.scale, out)
+            learn_products(*start, pace, weights, ring.scale, out)
         return people
 
     def sum_cohort(self, cohort: Cohort, total: Total) -> tuple[Release, Mapping[str, Array]]:

@@ -1,14 +1,16 @@
 """How far FedNCF's family goes beyond its paper: options chosen on validation, beside centralised and local-only twins.
 
-The paper runs every model with Adam's 0.001 and small first vectors. Here each model chooses on the validation part,
-with few passes: the step and the scale of the first vectors together, then the size of a group, the server's own step,
-the size of a batch and shrinkage, one after the other. A centralised twin chooses its step and scale in the same way.
-What was chosen runs with several seeds; validation says after which pass it is reported.
+The paper runs every model with Adam's 0.001, small first vectors, cross-entropy and plain averages. Here each model
+chooses on the validation part, with few passes: the steps of what is shared and of people's own vectors and the scale
+of the first vectors together, then, one after the other and kept only where it helps, the loss, the size of a group,
+the server's momentum and optimiser, shrinkage, the size of a batch and the number of negatives. A centralised twin
+chooses what it has of these in the same way. What was chosen runs with several seeds; validation says after which pass
+it is reported.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tacit.reproduce import fedncf_figures as draw
@@ -17,21 +19,42 @@ from tacit.reproduce.base import Found, reproduction
 from tacit.reproduce.fedncf import LOOKS, POPULAR, QUICK, TWINS, alone, options, recipe, spread
 from tacit.reproduce.lab import Lab
 from tacit.reproduce.sheets import Row, Sheet, number
-from tacit.reproduce.traces import METRICS, Trace, traced
+from tacit.reproduce.traces import METRICS, PRIMARY, Trace, traced
 
 CENTRALISED = tuple(name.removeprefix("fed-") for name in printed.MODELS)
 PASSES: dict[str, dict[str, tuple[int, int]]] = {  # of a trial, and of what was chosen
-    "ml-100k": {"fed-gmf": (80, 160), "fed-mlp": (30, 80), "fed-neumf": (30, 80)}
+    "ml-100k": {"fed-gmf": (60, 160), "fed-mlp": (30, 120), "fed-neumf": (30, 80)}
     | dict.fromkeys(CENTRALISED, (20, 30)),
-    "ml-1m": {"fed-gmf": (30, 100), "fed-mlp": (10, 40), "fed-neumf": (10, 40)} | dict.fromkeys(CENTRALISED, (8, 15)),
+    "ml-1m": {"fed-gmf": (20, 100), "fed-mlp": (8, 40), "fed-neumf": (8, 40)} | dict.fromkeys(CENTRALISED, (8, 15)),
 }
-STEPS = {"learning_rate": (0.001, 0.005), "init_scale": (0.01, 0.1)}
+LOOKS_OF_A_TRIAL = 4
+Stage = Mapping[str, tuple[Any, ...]]
+STEPS: Stage = {"learning_rate": (0.001, 0.005), "init_scale": (0.01, 0.1)}
+LOSS: Stage = {"loss": ("bpr", "softmax")}
+SAMPLES: tuple[Stage, ...] = ({"batch_size": (64, 1024)}, {"negatives": (8,)})
+
+
+def stages(group: int) -> list[Stage]:
+    """Return what is searched, one after the other; without groups there are no devices."""
+    if not group:
+        return [STEPS, LOSS, *SAMPLES]
+    return [
+        {**STEPS, "own_rate": (1.0, 10.0)},
+        {"own_rate": (3.0, 30.0)},
+        LOSS,
+        {"clients_per_round": (group // 2, 2 * group)},
+        {"server_momentum": (0.9,), "server_rate": (0.1, 0.3)},
+        {"server_optimiser": ("adam", "yogi"), "server_momentum": (0.9,), "server_rate": (0.003, 0.01)},
+        {"shrink": (1.0,)},
+        *SAMPLES,
+    ]
 
 
 @reproduction("fedncf-best", "The best of FedNCF's family", "Beyond the paper's options", ("ml-100k", "ml-1m"), recipe)
 def best(lab: Lab) -> Found:
     """The three models with options chosen on validation, and their twins."""
-    chosen = {name: _chosen(lab, name) for name in (*printed.MODELS, *CENTRALISED)}
+    searched = {name: _searched(lab, name) for name in (*printed.MODELS, *CENTRALISED)}
+    chosen = {name: found["method"] for name, found in searched.items()}
     traces = {name: traced(lab, name, method, LOOKS) for name, method in chosen.items()}
     twins = {name: alone(lab, traces[name], chosen[name]) for name in printed.MODELS}
     popular = traced(lab, POPULAR, {"name": POPULAR}, 1, seeds=lab.seeds[:1])
@@ -53,37 +76,53 @@ def best(lab: Lab) -> Found:
     ]
     return Found(
         rows,
-        [Sheet("Chosen on validation", columns, lines)],
+        [Sheet("Chosen on validation", columns, lines), *([_search_sheet(searched)] if not lab.quick else [])],
         figures,
         notes,
-        {"choices": chosen, "clean": {name: trace.as_json() for name, trace in traces.items()}},
+        {"choices": searched, "clean": {name: trace.as_json() for name, trace in traces.items()}},
     )
 
 
-def _chosen(lab: Lab, name: str) -> dict[str, Any]:
-    """Return a model with the options that validation chose; a quick look takes the paper's."""
+def _searched(lab: Lab, name: str) -> dict[str, Any]:
+    """Return a model with what validation chose, and the stages on the way; a quick look takes the paper's options."""
     trial, most = (QUICK, QUICK) if lab.quick else PASSES.get(lab.name, PASSES["ml-100k"])[name]
     first = options(lab, name, epochs=trial)
     if lab.quick:
-        return first
-    group = first.get("clients_per_round", 0)
-    stages: list[Mapping[str, tuple[Any, ...]]] = [STEPS]
-    if group:
-        stages += [{"clients_per_round": (group // 2, 2 * group)}, {"server_rate": (2.0,)}]
-        stages += [{"batch_size": (64,)}, {"shrink": (1.0,)}]
+        return {"method": first, "stages": []}
+    asked = stages(first.get("clients_per_round", 0))
+    question = {"first": first, "stages": asked, "looks": LOOKS_OF_A_TRIAL}
+    found = lab.remembered(f"fedncf-best-{name}", question, lambda: _search(lab, name, first, asked))
+    return {**found, "method": found["method"] | {"epochs": most}}
 
-    def searched() -> dict[str, Any]:
-        method, reached = dict(first), -1.0
-        for stage in stages:
-            grid = {f"method.{option}": values for option, values in stage.items()}
-            found = lab.search(f"{', '.join(stage)} of {name}", method, grid, {"look_every": trial}).best
-            if (found.value or 0.0) > reached:
-                reached = found.value or 0.0
-                method |= {path.removeprefix("method."): value for path, value in found.settings.items()}
-        return method
 
-    asked = {"first": first, "stages": stages}
-    return lab.remembered(f"fedncf-best-{name}", asked, searched) | {"epochs": most}
+def _search(lab: Lab, name: str, first: Mapping[str, Any], searched: Sequence[Stage]) -> dict[str, Any]:
+    """Try the values of each stage with what the stages before it have chosen."""
+    method, reached, told = dict(first), -1.0, []
+    runtime = {"look_every": max(1, first["epochs"] // LOOKS_OF_A_TRIAL)}
+    for stage in searched:
+        grid = {f"method.{option}": values for option, values in stage.items()}
+        found = lab.search(f"{', '.join(stage)} of {name}", method, grid, runtime).best
+        best = {path.removeprefix("method."): value for path, value in found.settings.items()}
+        value = found.value or 0.0
+        told.append({"tried": {key: list(values) for key, values in stage.items()}, "best": best, "value": value})
+        if value > reached:
+            reached = value
+            method |= best
+    return {"method": method, "stages": told}
+
+
+def _search_sheet(searched: Mapping[str, Mapping[str, Any]]) -> Sheet:
+    """Return the stages of every search: the best of what was tried, and whether it was kept."""
+    lines = []
+    for name, found in searched.items():
+        reached = -1.0
+        for stage in found["stages"]:
+            tried = "; ".join(f"{key} {', '.join(map(str, values))}" for key, values in stage["tried"].items())
+            best = " ".join(f"{key}={value}" for key, value in stage["best"].items())
+            is_kept = stage["value"] > reached
+            reached = max(reached, stage["value"])
+            lines.append([name, tried, best, number(stage["value"]), "kept" if is_kept else "not better"])
+    return Sheet("The search, on validation", ["method", "tried", "the best", PRIMARY, ""], lines)
 
 
 def _said(trace: Trace) -> str:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from worked_losses import loss_of
 
-from tacit.kernels.fedncf import learn_products
+from tacit.kernels.fedncf import Learning, learn_products
 from tacit.kernels.fedtower import learn_towers
 from tacit.kernels.leaving import MOST_STEPS, added, written
 from tacit.kernels.local_samples import draw_rounds
@@ -19,7 +19,7 @@ from tacit.types import offsets
 
 SHAPES = {"gmf": gmf(4), "mlp": mlp(4, (5, 4)), "neumf": neumf(4, (5, 3))}
 EVERY_SHAPE = pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES)
-N_ITEMS, EPOCHS, BATCH, RATE = 11, 2, 7, 0.02
+N_ITEMS, EPOCHS, BATCH, RATE, OWN_RATE = 11, 2, 7, 0.02, 1.5
 SCALE = np.float32(2**20)
 
 
@@ -158,7 +158,7 @@ def _twin(shape, items, flat, user, draws, client, loss):
                 m, v = moments[k]
                 m, v = 0.9 * m + 0.1 * g, 0.999 * v + 0.001 * g**2
                 moments[k] = m, v
-                step = RATE * (m / (1 - 0.9**t)) / (np.sqrt(v / (1 - 0.999**t)) + 1e-8)
+                step = RATE * (OWN_RATE if k == 0 else 1) * (m / (1 - 0.9**t)) / (np.sqrt(v / (1 - 0.999**t)) + 1e-8)
                 parameters[k] -= np.where(np.sqrt(v) < 1e-8, 0, step)  # less is rounding noise of the differences
     return parameters
 
@@ -172,12 +172,12 @@ def _learnt(shape, items, flat, people, draws, weights, loss="bce"):
 
 
 def _run(shape, items, flat, people, draws, weights, out, loss="bce"):
-    start = draws, EPOCHS, BATCH, rows_of(items), flat, people
-    pace, loss = pace_of(40, RATE), LOSSES[loss]
+    how = Learning(EPOCHS, BATCH, LOSSES[loss], np.float32(OWN_RATE))
+    start, pace = (draws, how, rows_of(items), flat, people), pace_of(40, RATE)
     if shape.layers:
-        learn_towers(*start, shape.sizes, shape.product, pace, loss, weights, SCALE, out)
+        learn_towers(*start, shape.sizes, shape.product, pace, weights, SCALE, out)
     else:
-        learn_products(*start, pace, loss, weights, SCALE, out)
+        learn_products(*start, pace, weights, SCALE, out)
 
 
 @pytest.mark.parametrize(

@@ -116,6 +116,7 @@ def test_a_row_is_the_mean_over_those_who_moved_it(name: str) -> None:
 CHANGES: dict[str, Any] = {
     "factors": 8,
     "learning_rate": 0.01,
+    "own_rate": 2.0,
     "epochs": 3,
     "local_epochs": 1,
     "clients_per_round": 7,

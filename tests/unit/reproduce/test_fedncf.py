@@ -55,11 +55,19 @@ def test_the_best_is_chosen_on_validation_and_stands_beside_its_twins(
     assert (folder / "figures" / "convergence.svg").exists()
     monkeypatch.setattr(fedncf_best, "PASSES", {"ml-100k": {"fed-gmf": (2, 3)}})
     lab = Lab("town", fedncf.recipe("town"), TINY, seeds=1, quick=False, choices=tmp_path, progress=lambda *_: None)
-    method = fedncf_best._chosen(lab, "fed-gmf")
+    found = fedncf_best._searched(lab, "fed-gmf")
+    method, told = found["method"], found["stages"]
     assert method["epochs"] == 3
     assert method["learning_rate"] in (0.001, 0.005)
+    assert [set(stage["best"]) for stage in told] == [set(stage) for stage in fedncf_best.stages(20)]
+    for stage, reached in zip(told, np.maximum.accumulate([-1, *(s["value"] for s in told)]), strict=False):
+        for option, value in stage["best"].items():
+            overruled = any(option in later["best"] for later in told[told.index(stage) + 1 :])
+            assert overruled or (method.get(option) == value) == (stage["value"] > reached), option
     kept = json.loads(next(tmp_path.glob("fedncf-best-fed-gmf-town-*.json")).read_text())
-    assert kept | {"epochs": 3} == method
+    assert kept["method"] | {"epochs": 3} == method
+    sheet = fedncf_best._search_sheet({"fed-gmf": found})
+    assert len(sheet.lines) == len(told)
 
 
 def test_fewer_people_leave_fewer_items(tmp_path: Path) -> None:
