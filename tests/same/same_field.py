@@ -27,7 +27,7 @@ SEED, PASSPHRASE, PI = 42, "a field of five", 0.7
 CHEAP = Cost(log_n=10)
 OPTIONS: dict[str, dict[str, Any]] = {
     "fpl": {"factors": 5, "local_steps": 7, "learning_rate": 0.05},
-    "fed-gmf": {"factors": 5, "learning_rate": 0.02, "clients_per_round": 0},
+    "fed-gmf": {"factors": 5, "learning_rate": 0.02, "clients_per_round": 0, "server_momentum": 0.5},
 }
 
 

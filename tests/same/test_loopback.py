@@ -93,7 +93,9 @@ def test_calm_rounds(tmp_path: Path, method: str) -> None:
         model = device.membership.model()
         assert model is not None
         assert (model.round, model.learn) == (ROUNDS, False)
-        assert all(np.array_equal(model.shared[name], array) for name, array in coordinator.shared.items())
+        received = field.federation.sent(coordinator.shared)
+        assert model.shared.keys() == received.keys(), "what the server remembers stays with it"
+        assert all(np.array_equal(model.shared[name], array) for name, array in received.items())
         assert [entry.state for entry in device.ledger.list()] == ["sent"] * ROUNDS
         assert device.recommend(3)
 
