@@ -155,8 +155,9 @@ class Killed(Loopback):
             yield answer
 
 
-def test_a_killed_coordinator_resumes_and_loses_no_finished_round(tmp_path: Path) -> None:
-    field = Field(tmp_path, "fpl")
+@pytest.mark.parametrize("method", ["fpl", "fed-gmf"])  # the server of the second remembers
+def test_a_killed_coordinator_resumes_and_loses_no_finished_round(tmp_path: Path, method: str) -> None:
+    field = Field(tmp_path, method)
     for after in range(7):  # in the first and in the second of two rounds
         with pytest.raises(DeadError):
             field.run(Killed(field, after))
