@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 FLOORS = [
-    {"types", "errors", "random", "updates"},
+    {"types", "errors", "refusals", "random", "updates"},
     {"kernels"},
     {"data", "models", "privacy", "evaluation"},
     {"methods"},

@@ -75,7 +75,9 @@ class MethodChoice(Config):
 class _Bench(Config):
     """What one run and a comparison share: the data, how it is cut, where it is learnt, how it is judged."""
 
-    name: str = Field("run", min_length=1, pattern=r"^[\w.@+-]+$", description="names the run's folder")
+    name: str = Field(
+        "run", pattern=r"^[\w.@+-]+$", description="names the run's folder, with letters, digits and . _ @ + - only"
+    )
     seed: int = Field(42, ge=0, description="every draw of the run follows from it")
     data: DataConfig = DataConfig()
     split: SplitConfig = SplitConfig()

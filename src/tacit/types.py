@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, ValidationError
 from scipy import sparse
 
-from tacit.errors import ConfigError, DataError, nearest
+from tacit.errors import DataError, nearest
+from tacit.refusals import refusal
 
 Array: TypeAlias = NDArray[Any]
 Floats: TypeAlias = NDArray[np.float32]
@@ -32,27 +33,7 @@ class Config(BaseModel):
         try:
             return cls(**given)
         except ValidationError as error:
-            raise _readable(cls, error, where) from None
-
-
-def _readable(config: type[BaseModel], error: ValidationError, where: str) -> ConfigError:
-    """Say the first validation problem in one sentence."""
-    first = error.errors()[0]
-    option = ".".join(str(part) for part in first["loc"])
-    if first["type"] == "extra_forbidden":
-        holder: Any = config
-        for part in first["loc"][:-1]:  # walk down to the section that was given the unknown key
-            field = getattr(holder, "model_fields", {}).get(part)
-            holder = field.annotation if field is not None else holder
-        return ConfigError(
-            f"{where} has no option '{option}'.",
-            nearest(str(first["loc"][-1]), getattr(holder, "model_fields", config.model_fields)),
-        )
-    if first["type"] == "missing":
-        return ConfigError(f"{where} needs the option '{option}'.")
-    message = first["msg"].removeprefix("Value error, ")
-    named = f"option '{option}': " if option else ""
-    return ConfigError(f"{where}: {named}{message} (seen: {first['input']!r}).")
+            raise refusal(cls, error, where) from None
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
 
-from pydantic import Field, ValidationError, model_validator
+from pydantic import Field, model_validator
 
 from tacit.data.dataset import Dataset, assemble
 from tacit.data.download import Progress
@@ -19,7 +19,7 @@ from tacit.data.folder import GraphWish, read_folder, read_graph, read_layout
 from tacit.data.formats.images import Digits, Faces, celeba, mnist
 from tacit.data.sources import SOURCES, Place, Source, locate, named, unknown
 from tacit.data.town import town
-from tacit.errors import ConfigError, DataError, nearest
+from tacit.errors import DataError, nearest
 
 _TOWN_ONLY = ("people", "places", "visits", "seed")
 _PEPPER = {"foursquare-nyc": {"user": "1", "item": "2", "rating": "3", "lat": "5", "lon": "6"}}
@@ -91,32 +91,18 @@ def load(source: Any = "town", progress: Progress | None = None, **options: Any)
     A named dataset is looked up under TACIT_DATA, then in the cache, then fetched from its official home.
     """
     if isinstance(source, DataConfig):
-        config = data_config(**{**source.model_dump(), **options}) if options else source
+        config = DataConfig.checked({**source.model_dump(), **options}, "data") if options else source
         return prepare(read(config, progress), config)
     if is_frame(source):
-        config = data_config(source="frame", **options)
+        config = DataConfig.checked({"source": "frame", **options}, "data")
         tables = from_frame(source, config.columns)
         return prepare(assemble("frame", tables, "the frame"), config)
     if not isinstance(source, str | Path):
         raise DataError(
             f"Cannot load data from {type(source).__name__}.", "Give a name, a path, or a pandas or polars frame."
         )
-    config = data_config(source=str(source), **options)
+    config = DataConfig.checked({"source": str(source), **options}, "data")
     return prepare(read(config, progress), config)
-
-
-def data_config(**options: Any) -> DataConfig:
-    """Check options of data; the first problem becomes one clear ConfigError."""
-    try:
-        return DataConfig(**options)
-    except ValidationError as error:
-        first = error.errors()[0]
-        option = ".".join(str(part) for part in first["loc"])
-        if first["type"] == "extra_forbidden":
-            raise ConfigError(f"data has no option '{option}'.", nearest(option, DataConfig.model_fields)) from None
-        message = first["msg"].removeprefix("Value error, ")
-        seen = f" (seen: {first['input']!r})" if option else ""
-        raise ConfigError(f"data{'.' + option if option else ''}: {message}{seen}.") from None
 
 
 def read(config: DataConfig, progress: Progress | None = None) -> Dataset:

@@ -38,7 +38,7 @@ class EvaluationConfig(Config):
     def _primary_follows_k(cls, given: Any) -> Any:
         if isinstance(given, dict) and "primary" not in given and "k" in given:
             k = given["k"] if isinstance(given["k"], (list, tuple)) else [given["k"]]
-            numbers = [n for n in k if isinstance(n, int)]
+            numbers = [n for n in k if isinstance(n, int) and not isinstance(n, bool)]
             if numbers and 10 not in numbers:
                 return {**given, "primary": f"NDCG@{max(numbers)}"}
         return given
@@ -56,7 +56,7 @@ class EvaluationConfig(Config):
     @field_validator("k", mode="before")
     @classmethod
     def _one_is_a_list(cls, k: Any) -> Any:
-        return (k,) if isinstance(k, int) else k
+        return (k,) if isinstance(k, int) and not isinstance(k, bool) else k
 
     @field_validator("k")
     @classmethod
