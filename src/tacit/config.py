@@ -17,6 +17,7 @@ from tacit.methods.base import build, options
 from tacit.privacy.clipping import ClippingConfig
 from tacit.privacy.disclosure import DisclosureConfig
 from tacit.runtimes.learning import RuntimeConfig
+from tacit.strict_yaml import read_yaml
 from tacit.types import Config
 
 
@@ -145,13 +146,11 @@ T = TypeVar("T", bound=Config)
 def read(kind: type[T], path: Path, overrides: Iterable[str] = ()) -> T:
     """Read an experiment, a comparison or another configuration from a YAML file, with `a.b=c` overrides applied."""
     try:
-        given = yaml.load(path.read_text(encoding="utf-8"), Loader=_StrictLoader)
+        given = read_yaml(path.read_text(encoding="utf-8"), f"'{path}'")
     except FileNotFoundError:
         raise ConfigError(f"There is no file '{path}'.", "Give the path of a YAML file; see examples/.") from None
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"'{path}' cannot be read: {error}.") from None
-    except yaml.YAMLError as error:
-        raise ConfigError(f"'{path}' is not valid YAML: {' '.join(str(error).split())}.") from None
     if not isinstance(given, dict):
         raise ConfigError(f"'{path}' holds no options.", "It should start with keys such as 'data:' and 'method:'.")
     if issubclass(kind, Experiment) and "methods" in given:
@@ -200,18 +199,3 @@ def to_yaml(config: Config) -> str:
 
 def _copied(value: Any) -> Any:
     return {k: _copied(v) for k, v in value.items()} if isinstance(value, Mapping) else value
-
-
-class _StrictLoader(yaml.SafeLoader):
-    """YAML in which a key given twice is an error instead of a silent overwrite."""
-
-
-def _mapping(loader: _StrictLoader, node: yaml.MappingNode) -> dict[Any, Any]:
-    keys = [loader.construct_object(key) for key, _ in node.value]
-    twice = next((key for i, key in enumerate(keys) if key in keys[:i]), None)
-    if twice is not None:
-        raise yaml.constructor.ConstructorError(None, None, f"key '{twice}' stands twice", node.start_mark)
-    return loader.construct_mapping(node, deep=True)
-
-
-_StrictLoader.add_constructor(yaml.resolver.BaseResolver.DEFAULT_MAPPING_TAG, _mapping)

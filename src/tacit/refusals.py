@@ -133,10 +133,13 @@ def _advice(option: str, field: FieldInfo | None, kind: Any, seen: Any) -> str:
         return f"Write [{seen}]."
     for arm in arms:
         if _is_section(arm):
+            name, _, value = seen.replace(":", " ", 1).partition(" ") if isinstance(seen, str) else ("", "", "")
+            if name in arm.model_fields and value:  # a colon or the space behind it was forgotten
+                return f"Did you mean '{name}: {value.strip()}'?"
             needed = [name for name, inner in arm.model_fields.items() if inner.is_required()]
             if len(needed) == 1:
                 return _wish(f"{option}.{needed[0]}", arm.model_fields[needed[0]])
-            return f"They are {', '.join(f'{option}.{name}' for name in needed or arm.model_fields)}."
+            return f"They are {', '.join(needed or arm.model_fields)}."
     return _meaning(field)
 
 

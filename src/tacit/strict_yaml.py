@@ -1,0 +1,90 @@
+"""YAML as people write it: read strictly, and what is wrong with it said by line and in plain words."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import yaml
+
+from tacit.errors import ConfigError
+
+SHOWN = 60  # characters of a line that are repeated: enough to find it
+
+
+def read_yaml(text: str, where: str) -> Any:
+    """Return what some YAML says; a key that stands twice is an error, not a silent overwrite."""
+    try:
+        return yaml.load(text, Loader=_StrictLoader)
+    except yaml.reader.ReaderError as error:
+        line = text.count("\n", 0, error.position) + 1
+        what = f"it holds a character that no text has (number {ord(text[error.position])})"
+        raise ConfigError(f"{where}, line {line}: {what}.", "Save the file as plain text in UTF-8.") from None
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        if "quoted scalar" in (error.context or ""):
+            mark = error.context_mark or mark  # where the quote opens, not where the file ends
+        at = min(mark.line if mark is not None else 0, text.count("\n"))
+        written = text.split("\n")[at].strip()
+        shown = written if len(written) <= SHOWN else f"{written[:SHOWN]}…"
+        what, hint = _plainly(error, written)
+        raise ConfigError(f'{where}, line {at + 1} ("{shown}"): {what}.', hint) from None
+
+
+def _plainly(error: yaml.MarkedYAMLError, line: str) -> tuple[str, str]:
+    """Say what a parser's complaint means for whoever wrote the line, and what to write instead."""
+    problem = error.problem or ""
+    opened = error.context_mark.line + 1 if error.context_mark is not None else 0
+    found = re.search(r"'(.*)'", problem)
+    seen = found[1] if found else ""
+    if "cannot start any token" in problem and seen in ("\t", r"\t"):
+        return "it is indented with a tab", "Indent with spaces."
+    if "cannot start any token" in problem:
+        return f"a value cannot begin with '{seen}'", "Put the value in quotes."
+    if "mapping values are not allowed" in problem and len(re.findall(r":(?=\s|$)", line)) > 1:
+        return "two options stand on one line", "Give each a line of its own, or put a value with ':' in quotes."
+    if "mapping values are not allowed" in problem:
+        why = "it does not fit the line above: it is indented too far, or a space is missing after the ':' above"
+        return why, "Write 'name: value', and begin options of one group at the same column."
+    if "block end" in problem:
+        return "it begins at a column at which no line above begins", "Begin options of one group at the same column."
+    if "flow" in (error.context or ""):
+        bracket = "[" if "sequence" in str(error.context) else "{"
+        return f"the '{bracket}' of line {opened} is not closed, or a comma is missing", "Close it on the same line."
+    if "unexpected end of stream" in problem:
+        return "a quote that opens here is never closed", "Close it, or leave quotes out."
+    if "unknown escape" in problem:
+        return f"'\\{seen}' means nothing inside double quotes", "Use single quotes."
+    if "undefined alias" in problem:
+        return f"'*{seen}' refers to a name that nothing has", "Put a value that begins with '*' in quotes."
+    if "tag" in problem:
+        return "a value that begins with '!' asks for a kind that is not read here", "Put it in quotes."
+    if "another document" in problem:
+        return "a second document begins here", "One file is one experiment: take the '---' away, or make two files."
+    if "sequence entries" in problem:
+        return "a list begins behind its option", "Write it as [a, b], or begin each '- ' on a line of its own."
+    if "unhashable" in problem:
+        return "an option's name cannot be a list or a group", "Write 'name: value'."
+    if "stands twice" in problem:
+        return problem, "Keep one of them."
+    return problem or "it cannot be read", "See examples/ for how a file looks."
+
+
+class _StrictLoader(yaml.SafeLoader):
+    """YAML in which a key given twice is an error instead of a silent overwrite."""
+
+
+def _mapping(loader: _StrictLoader, node: yaml.MappingNode) -> dict[Any, Any]:
+    lines: dict[Any, int] = {}
+    for key, _ in node.value:
+        name = loader.construct_object(key, deep=True)
+        if isinstance(name, dict | list):
+            raise yaml.constructor.ConstructorError(None, None, "found unhashable key", key.start_mark)
+        if name in lines:
+            said = f"'{name}' stands twice, first in line {lines[name]}"
+            raise yaml.constructor.ConstructorError(None, None, said, key.start_mark)
+        lines[name] = key.start_mark.line + 1
+    return loader.construct_mapping(node, deep=True)
+
+
+_StrictLoader.add_constructor(yaml.resolver.BaseResolver.DEFAULT_MAPPING_TAG, _mapping)
