@@ -3,7 +3,8 @@
 TacitError                 1   anything below
 ├── ConfigError            3   an option that does not exist or cannot be
 ├── DataError              4   input that cannot be read as what it should be
-│   └── DownloadError      5   no network, wrong checksum, no disk
+│   ├── DownloadError      5   no network, wrong checksum, no disk
+│   └── BadRowsError      16   some rows of a person's file cannot be read; names them
 ├── MethodError            6   a method cannot work with this data
 │   └── DivergedError      7   learning left the finite numbers
 ├── EvaluationError        8   nothing to evaluate, or a protocol that cannot be kept
@@ -59,6 +60,16 @@ class DownloadError(DataError):
     """A dataset that could not be fetched, checked or stored."""
 
     exit_code = 5
+
+
+class BadRowsError(DataError):
+    """Some rows of a file cannot be read; `rows` are (line, what stands there, why), and `good` the others' number."""
+
+    exit_code = 16
+
+    def __init__(self, message: str, hint: str, rows: Iterable[tuple[int, str, str]], good: int) -> None:
+        super().__init__(message, hint)
+        self.rows, self.good = list(rows), good
 
 
 class MethodError(TacitError):

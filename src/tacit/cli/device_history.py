@@ -11,7 +11,7 @@ import typer
 from tacit.cli import app as shell
 from tacit.cli.app import Json
 from tacit.cli.device import device_app, opened
-from tacit.errors import DataError
+from tacit.errors import BadRowsError, DataError
 
 history_app = typer.Typer(no_args_is_help=True, help="What you did. It never leaves this device.")
 device_app.add_typer(history_app, name="history")
@@ -48,18 +48,22 @@ def history_remove(item: Annotated[str, typer.Argument(help="An id or a title.")
 
 @history_app.command("import", epilog="Example: tacit device history import watched.csv")
 def history_import(
-    file: Annotated[Path, typer.Argument(help="A table, a Letterboxd export or Google Takeout.")], as_json: Json = False
+    file: Annotated[Path, typer.Argument(help="A table, a Letterboxd export or Google Takeout.")],
+    skip_bad: Annotated[bool, typer.Option("--skip-bad", help="Leave damaged rows out and add the others.")] = False,
+    as_json: Json = False,
 ) -> None:
     """Add what a table says, and tell what was not understood."""
     with opened() as device:
-        done = device.history.import_file(file, device.catalog)
+        try:
+            done = device.history.import_file(file, device.catalog, skip_bad=skip_bad)
+        except BadRowsError as error:
+            _told("cannot be read", error.rows)
+            raise
     missed = [{"line": line, "text": text, "why": why} for line, text, why in done.not_understood]
     shell.screen.document({"added": done.added, "known_already": done.known_already, "not_understood": missed})
     shell.screen.say(f"Added {done.added}; {done.known_already} were known already.")
-    rows = [[str(line), text, why] for line, text, why in done.not_understood[:50]]
-    if rows:
-        told = f"{len(missed)} row{'s were' if len(missed) > 1 else ' was'} not understood"
-        shell.screen.table(told, ["line", "what stands there", "why"], rows)
+    if missed:
+        _told("were not understood" if len(missed) > 1 else "was not understood", done.not_understood)
     if missed and not done.added and not done.known_already:
         shell.screen.say(
             "Nothing was understood. A table wants a column 'item' or 'title'; a title with a comma stands in quotes."
@@ -80,6 +84,14 @@ def history_list(as_json: Json = False) -> None:
         rows.append((entry.item, title, "" if entry.when is None else _day(entry.when)))
     shell.screen.document({"history": [{"item": item, "title": title, "when": when} for item, title, when in rows]})
     shell.screen.table("", ["item", "title", "when"], [[str(cell) for cell in row] for row in rows])
+
+
+def _told(what: str, rows: list[tuple[int, str, str]]) -> None:
+    """Show rows of a file that were left out, and why."""
+    title = f"{len(rows)} row{'s' if len(rows) > 1 else ''} {what}"
+    shell.screen.table(
+        title, ["line", "what stands there", "why"], [[str(line), text, why] for line, text, why in rows[:50]]
+    )
 
 
 def _day(seconds: int) -> str:

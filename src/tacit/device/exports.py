@@ -7,7 +7,7 @@
     archives    a ZIP of such files, as the services send them; what else is in it is left alone
 
 Whatever the file, the outcome is the same: lines that say what somebody did. Which item a line means is for the
-catalogue's names to say.
+catalogue's names to say. A line that is damaged says why, so that the others can be had without it.
 """
 
 from __future__ import annotations
@@ -18,12 +18,10 @@ import json
 import re
 import zipfile
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-import polars as pl
-
-from tacit.data.clock import to_seconds
+from tacit.data.clock import seconds_or_none
 from tacit.data.columns import ROLES, plain
 from tacit.device.names import spelt
 from tacit.errors import DataError
@@ -31,6 +29,9 @@ from tacit.errors import DataError
 MOST_BYTES = 2**27  # of a file, and of all that is unpacked from one
 MOST_FILES = 500  # in an archive
 _DID = re.compile(r"(watched|visited|listened to|viewed|played|used|read)\s+", re.IGNORECASE)
+
+
+_Time = tuple[int | None, str]  # unix seconds, and what is wrong with what stands there
 
 
 @dataclass(frozen=True)
@@ -42,6 +43,7 @@ class Line:
     spellings: tuple[str, ...]  # what it may be called, the surest first; empty where nothing is named
     when: int | None
     value: str
+    wrong: str = ""  # why it cannot be read, if it cannot
 
 
 def read_lines(content: bytes, name: str) -> list[Line]:
@@ -70,21 +72,25 @@ def _table(text: str, name: str) -> list[Line]:
     except csv.Error as error:
         raise DataError(f"'{name}', line {reader.line_num}: {error}.", "Check the quotes there.") from None
     header = rows[0][1]
-    for line, row in rows:
-        if len(row) != len(header):
-            raise DataError(f"'{name}', line {line}: {len(row)} fields, but the first line has {len(header)}.")
     roles = _roles(header, name)
     body = rows[1:]
-    times = _times([row[roles["timestamp"]] for _, row in body], name) if "timestamp" in roles else [None] * len(body)
-    return [_row(line, row, roles, when) for (line, row), when in zip(body, times, strict=True)]
+    stamps = [row[roles["timestamp"]] if "timestamp" in roles and len(row) == len(header) else "" for _, row in body]
+    return _some_good(
+        [_row(line, row, roles, when, len(header)) for (line, row), when in zip(body, _times(stamps), strict=True)],
+        name,
+    )
 
 
-def _row(line: int, row: list[str], roles: dict[str, int], when: int | None) -> Line:
+def _row(line: int, row: list[str], roles: dict[str, int], time: _Time, fields: int) -> Line:
+    when, wrong = time
+    if len(row) != fields:
+        wrong = f"{len(row)} field{'s' if len(row) > 1 else ''}, but the first line has {fields}"
+        return Line(line, ", ".join(row)[:80], (), None, "", wrong)
     item, title, year, value = (
         row[roles[role]] if role in roles else "" for role in ("item", "title", "year", "rating")
     )
     spellings = (*((item,) if item else ()), *(spelt(title, year) if title else ()))
-    return Line(line, ", ".join(row)[:80], spellings, when, value)
+    return Line(line, ", ".join(row)[:80], spellings, when, value, wrong)
 
 
 def _roles(header: list[str], name: str) -> dict[str, int]:
@@ -103,10 +109,27 @@ def _roles(header: list[str], name: str) -> dict[str, int]:
     return roles
 
 
-def _times(column: list[str], name: str) -> list[int | None]:
+def _times(column: list[str]) -> list[_Time]:
+    """Return each row's time, if it has one, and what is wrong with it, if it cannot be read."""
     filled = [text for text in column if text]
-    seconds = iter(to_seconds(pl.Series(filled, dtype=pl.String), lambda row: f"{name}, row {row + 1}").tolist())
-    return [int(next(seconds)) if text else None for text in column]
+    read = seconds_or_none(filled)
+    like = next((f", like '{text}'" for text, when in zip(filled, read, strict=True) if when is not None), "")
+    seconds = iter(read)
+    times: list[_Time] = []
+    for text in column:
+        when = next(seconds) if text else None
+        is_wrong = text and when is None
+        times.append(
+            (when, f"the timestamp '{text[:40]}' cannot be read as a time since 1970{like}" if is_wrong else "")
+        )
+    return times
+
+
+def _some_good(lines: list[Line], name: str) -> list[Line]:
+    """Return the lines of a file, unless not one of them can be read."""
+    if lines and all(line.wrong for line in lines):
+        raise DataError(f"'{name}', line {lines[0].number}: {lines[0].wrong}.", "Not one row of it can be read.")
+    return lines
 
 
 # --- Google Takeout ---------------------------------------------------------------------------------------------------
@@ -124,15 +147,14 @@ def _json(text: str, name: str) -> list[Line]:
             "Known are Google Takeout's activity, YouTube history, saved places, reviews and visits.",
         )
     stamps = [when or "" for _, when, _ in found]
-    return [
-        Line(place, title[:80], tuple(spelt(title)) if title else (), when, value)
-        for place, ((title, _, value), when) in enumerate(zip(found, _moments(stamps, name), strict=True), start=1)
-    ]
-
-
-def _moments(stamps: list[str], name: str) -> list[int | None]:
-    """Return times; an export of years may write them with and without fractions of a second."""
-    return _times([re.sub(r"\.\d+(?=Z|[+-]|$)", "", stamp) for stamp in stamps], name)
+    acts = enumerate(zip(found, _times(stamps), strict=True), start=1)
+    return _some_good(
+        [
+            Line(place, title[:80], tuple(spelt(title)) if title else (), when, value, wrong)
+            for place, ((title, _, value), (when, wrong)) in acts
+        ],
+        name,
+    )
 
 
 def _acts(content: Any) -> Iterator[tuple[str, str, str]]:
@@ -189,7 +211,9 @@ def _archive(content: bytes, name: str) -> list[Line]:
                 except DataError:
                     continue  # an archive holds much that is no history
                 known += 1
-                found += lines
+                found += [
+                    replace(line, wrong=f"{line.wrong} (in {entry.filename})") if line.wrong else line for line in lines
+                ]
     except (zipfile.BadZipFile, NotImplementedError, RuntimeError, EOFError, OSError) as error:
         raise DataError(
             f"'{name}' is an archive that cannot be read: {error}.", "Unpack it and give its files."

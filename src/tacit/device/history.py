@@ -14,10 +14,11 @@ from tacit.device.exports import MOST_BYTES, Line, read_lines
 from tacit.device.names import Names
 from tacit.device.settings import find_item
 from tacit.device.store import Store
-from tacit.errors import DataError
+from tacit.errors import BadRowsError, DataError
 from tacit.types import Catalog, Clients, Label, offsets
 
 MOST_ROWS = 1_000_000
+NAMED = 5  # damaged rows that a message repeats
 
 
 @dataclass(frozen=True)
@@ -92,7 +93,7 @@ class History:
             self._store.remove(rows[item])
         return item
 
-    def import_file(self, path: Path, catalog: Catalog) -> Imported:
+    def import_file(self, path: Path, catalog: Catalog, *, skip_bad: bool = False) -> Imported:
         """Add what a file says: a table, or what another service handed out (see `tacit.device.exports`)."""
         try:
             if path.stat().st_size > MOST_BYTES:
@@ -100,19 +101,29 @@ class History:
             content = path.read_bytes()
         except OSError as error:
             raise DataError(f"'{path}' cannot be read: {error.strerror}.") from None
-        return self.import_bytes(content, str(path), catalog)
+        return self.import_bytes(content, str(path), catalog, skip_bad=skip_bad)
 
-    def import_bytes(self, content: bytes, name: str, catalog: Catalog) -> Imported:
-        """Add what the content of a file says. Lines not understood are reported; the others go in together."""
+    def import_bytes(self, content: bytes, name: str, catalog: Catalog, *, skip_bad: bool = False) -> Imported:
+        """Add what the content of a file says. Lines not understood are reported; the others go in together.
+
+        Damaged lines (a date that is none, a field too many) may mean that the file is not what it seems: nothing is
+        added, and a BadRowsError names them, unless `skip_bad` leaves them out.
+        """
+        lines = read_lines(content, name)
+        missed = [(line.number, line.text, line.wrong) for line in lines if line.wrong]
+        if missed and not skip_bad:
+            raise _damaged(name, missed, len(lines) - len(missed))
         before = {entry.item for entry in self.list()}
-        entries, missed, names = [], [], Names(catalog)
-        for line in read_lines(content, name):
+        entries, names = [], Names(catalog)
+        for line in lines:
+            if line.wrong:
+                continue
             try:
                 entries.append(_understood(line, names))
             except DataError as error:
                 missed.append((line.number, line.text, str(error)))
         added = self.add(entries, None)
-        return Imported(added, len({entry.item for entry in entries} & before), missed)
+        return Imported(added, len({entry.item for entry in entries} & before), sorted(missed))
 
     def clients(self, lane: int, catalog: Catalog) -> Clients:
         """Return her as a cohort of one. What she did that the catalogue no longer knows is left out."""
@@ -120,6 +131,17 @@ class History:
         if last is None or last[0] is not everything or last[1] is not catalog:
             last = self._cohort = (everything, catalog, _cohort(everything, catalog))
         return replace(last[2], ids=np.array([lane]))
+
+
+def _damaged(name: str, rows: Sequence[tuple[int, str, str]], good: int) -> BadRowsError:
+    told = "; ".join(f"line {line}: {why}" for line, _, why in rows[:NAMED])
+    more = f"; and {len(rows) - NAMED} more" if len(rows) > NAMED else ""
+    return BadRowsError(
+        f"'{name}' has {len(rows)} row{'s' if len(rows) > 1 else ''} that cannot be read ({told}{more}).",
+        f"Nothing was added. Mend the file, or add the {good} other{'s' if good > 1 else ''} with --skip-bad.",
+        rows,
+        good,
+    )
 
 
 def _cohort(everything: Sequence[Entry], catalog: Catalog) -> Clients:

@@ -19,6 +19,7 @@ from tacit.report.page import stylesheet
 from tacit.report.sent import listed
 from tacit.web import words
 
+NAMED = {"history": "History", "sharing": "Sharing", "sent": "Sent", "mine": "My file"}  # pages with forms
 STATIC = {"style.css": "text/css", "page.js": "text/javascript", "icon.svg": "image/svg+xml"}
 
 
@@ -73,9 +74,16 @@ async def _static(request: Request) -> Response:
 
 
 async def _trouble(request: Request, error: TacitError) -> Response:
-    return shown("trouble.html", 400, title="That did not work", said=error.message, hint=error.hint)
+    return shown("trouble.html", 400, title="That did not work", said=error.message, hint=error.hint, **_way(request))
 
 
 async def _not_there(request: Request, error: HTTPException) -> Response:
     title = "There is no such page" if error.status_code == 404 else "That did not work"
-    return shown("trouble.html", error.status_code, title=title, said=error.detail, hint="")
+    return shown("trouble.html", error.status_code, title=title, said=error.detail, hint="", **_way(request))
+
+
+def _way(request: Request) -> dict[str, str]:
+    """Say where a way back leads: to the page that the form was on."""
+    page = request.url.path.split("/")[1]
+    is_there = page in NAMED and any(getattr(route, "path", "") == f"/{page}" for route in request.app.routes)
+    return {"back": f"/{page}", "back_to": NAMED[page]} if is_there else {"back": "/", "back_to": "the start"}

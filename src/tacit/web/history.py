@@ -11,7 +11,7 @@ from starlette.routing import Route
 
 from tacit.device.alike import plainly
 from tacit.device.history import Entry, Imported
-from tacit.errors import ConsentError, DataError
+from tacit.errors import BadRowsError, ConsentError, DataError
 from tacit.web.frame import back
 from tacit.web.person import MOST_UPLOAD, Leaf, Person, Shelf, doing, uploaded
 
@@ -74,12 +74,28 @@ def routes(person: Person) -> list[Route]:
             raise ConsentError("There is no catalogue yet to compare a file with.", "Join a federation first.")
         if not name:
             raise DataError("No file was chosen.", "Choose one and try again.")
-        last.update(name=name, done=person.device.history.import_bytes(content, name, person.device.catalog))
+        last.clear()
+        try:
+            done = person.device.history.import_bytes(content, name, person.device.catalog)
+            last.update(name=name, done=done)
+        except BadRowsError as error:
+            last.update(name=name, bad=error, content=content)  # until she says whether to go on without those rows
         return back("/history/imported")
+
+    def bring_rest(form: dict[str, str]) -> str:
+        if "content" not in last:
+            return "/history"
+        content, name = last.pop("content"), last["name"]
+        done = person.device.history.import_bytes(content, name, person.device.catalog, skip_bad=True)
+        last.clear()
+        last.update(name=name, done=done)
+        return "/history/imported"
 
     async def imported(request: Request) -> Response:
         if not last:
             return back("/history")
+        if "content" in last:
+            return person.shown("damaged.html", "history", "Import", file=last["name"], bad=last["bad"], most=MISSED)
         done: Imported = last["done"]
         return person.shown("imported.html", "history", "Import", file=last["name"], done=done, most=MISSED)
 
@@ -89,6 +105,7 @@ def routes(person: Person) -> list[Route]:
         Route("/history/remove", doing(remove), methods=["POST"]),
         Route("/history/unhide", doing(unhide), methods=["POST"]),
         Route("/history/import", bring, methods=["POST"]),
+        Route("/history/import/rest", doing(bring_rest), methods=["POST"]),
         Route("/history/imported", imported),
     ]
 

@@ -11,7 +11,7 @@ from small_field import CATALOG, PASSPHRASE, founded, request
 
 from tacit.cli import main
 from tacit.device import Cost, Device
-from tacit.errors import DataError
+from tacit.errors import BadRowsError, DataError
 from tacit.runtimes.wire import write_welcome
 
 
@@ -156,6 +156,14 @@ def test_a_history_that_was_not_understood_or_known_is_told(here: Path, capsys: 
     assert code == DataError.exit_code
     assert "1 row was not understood" in told
     assert "'item' or 'title'" in told
+    (here / "odd.csv").write_text("title,date\nHill Hotel,2026-01-01\nMill Museum,soon\n")
+    code, told = shown(capsys, "history", "import", str(here / "odd.csv"))
+    assert code == BadRowsError.exit_code
+    assert "1 row cannot be read" in told
+    assert "line 3: the timestamp 'soon' cannot be read" in told
+    assert said(capsys, "history", "list") == {"history": []}
+    done = said(capsys, "history", "import", "--skip-bad", str(here / "odd.csv"))
+    assert (done["added"], [row["line"] for row in done["not_understood"]]) == (1, [3])
     shown(capsys, "history", "add", "Hill Hotel", "--when", "2026-01-02")
     code, told = shown(capsys, "history", "add", "Hill Hotel", "--when", "2026-01-03")
     assert code == 0

@@ -11,7 +11,7 @@ from small_field import CATALOG, NAMES, PASSPHRASE, first_shared, founded, made,
 
 from tacit.device import Cost, Device, Sharing
 from tacit.device.history import Entry
-from tacit.errors import ConsentError, DataError, DeviceError, MethodError, WireError
+from tacit.errors import BadRowsError, ConsentError, DataError, DeviceError, MethodError, WireError
 from tacit.protocols.federated import device_round
 from tacit.random import Key
 from tacit.runtimes.wire import read_update, write_welcome
@@ -77,6 +77,29 @@ def test_a_malformed_table_adds_nothing(path: Path, tmp_path: Path, content: byt
         with pytest.raises(DataError, match=said):
             device.history.import_file(table, CATALOG)
         assert len(device.history) == 4
+
+
+def test_damaged_rows_are_named_and_nothing_is_added_unless_they_are_to_be_left_out(path: Path, tmp_path: Path) -> None:
+    table = tmp_path / "seen.csv"
+    table.write_text(
+        "title,date\nHill Hotel,2024-13-01\nMill Museum,2024-05-03\nKite Shop,2024-05-04,x\nIris Inn,12\n\n"
+        "Eel House,\n",
+        encoding="utf-8",
+    )
+    with made(path) as device:
+        before = device.readable()
+        with pytest.raises(BadRowsError) as caught:
+            device.history.import_file(table, CATALOG)
+        assert [line for line, _, _ in caught.value.rows] == [2, 4, 5]
+        assert caught.value.good == 2
+        assert "line 2: the timestamp '2024-13-01' cannot be read" in str(caught.value)
+        assert "like '2024-05-03'" in str(caught.value)
+        assert "line 4: 3 fields, but the first line has 2" in str(caught.value)
+        assert "--skip-bad" in caught.value.hint
+        assert device.readable() == before
+        done = device.history.import_file(table, CATALOG, skip_bad=True)
+        assert [line for line, _, _ in done.not_understood] == [2, 4, 5]
+        assert done.added + done.known_already == 2
 
 
 # --- a round --------------------------------------------------------------------------------------------------------

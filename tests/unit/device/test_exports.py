@@ -91,6 +91,24 @@ def test_an_archive_is_searched_and_what_is_unknown_in_it_left_alone() -> None:
     assert found(read_lines(out.getvalue(), "all.zip")) == ["Toy Story (1995)", "Café Luna"]
 
 
+def test_damaged_lines_of_a_file_in_an_archive_are_told_and_not_the_whole_file_dropped() -> None:
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w") as archive:
+        archive.writestr("diary.csv", "Name,Date\nToy Story,2024-01-01\nSolaris,soon\n")
+    lines = read_lines(out.getvalue(), "all.zip")
+    assert [(line.number, "(in diary.csv)" in line.wrong) for line in lines] == [(2, False), (3, True)]
+
+
+def test_times_in_several_usual_forms_are_read_and_of_two_kinds_the_rarer_is_no_time() -> None:
+    stamps = ["2024-01-01", "2024-01-01T00:00:00.5Z", "2024-01-01 02:00:00+02:00", "1704067200", "1969-01-01", ""]
+    content = "item,when\n" + "".join(f"5,{stamp}\n" for stamp in stamps)
+    lines = read_lines(content.encode(), "when.csv")
+    assert [line.when for line in lines] == [1_704_067_200] * 3 + [None] * 3
+    assert [bool(line.wrong) for line in lines] == [False] * 3 + [True] * 2 + [False]
+    numbers = read_lines(b"item,when\n5,1704067200\n4,1704067200000\n3,1704067201\n2,2024-01-01\n1,-1\n", "when.csv")
+    assert [line.when for line in numbers] == [1_704_067_200, None, 1_704_067_201, None, None]
+
+
 def test_an_archive_that_swells_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(exports, "MOST_BYTES", 2**16)
     out = io.BytesIO()

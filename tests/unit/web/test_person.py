@@ -250,6 +250,31 @@ def test_a_malformed_file_adds_nothing_and_is_explained(visitor: Visitor, device
     assert device.readable() == before
 
 
+def test_damaged_rows_are_shown_and_the_others_added_once_she_says_so(visitor: Visitor, device: Device) -> None:
+    before = device.readable()
+    table = b"title,date\nHill Hotel,2024-05-01\nMill Museum,2024-13-01\n<b>,2024-05-02,x\n"
+    assert visitor.upload("/history/import", "seen.csv", table).headers["location"] == "/history/imported"
+    page = visitor.get("/history/imported")
+    assert "Nothing was added yet" in page.text
+    assert "2 of the 3 rows" in page.text
+    assert "3 Mill Museum, 2024-13-01 the timestamp '2024-13-01' cannot be read" in page.text
+    assert "4 <b>, 2024-05-02, x 3 fields, but the first line has 2" in page.text
+    assert "&lt;b&gt;, 2024-05-02" in page.html
+    assert device.readable() == before
+    assert visitor.post("/history/import/rest").headers["location"] == "/history/imported"
+    assert "added 1 known already 0 not understood 2" in visitor.get("/history/imported").text
+    assert Entry("place-0007-hill", 1_714_521_600) in device.history.list()
+    after = device.readable()
+    assert visitor.post("/history/import/rest").headers["location"] == "/history", "a file is added once"
+    assert device.readable() == after
+
+
+def test_trouble_leads_back_to_the_page_that_the_form_was_on(visitor: Visitor) -> None:
+    assert 'href="/history">Back to History' in visitor.upload("/history/import", "empty.csv", b"").html
+    assert 'href="/mine">Back to My file' in visitor.post("/mine/erase", {"word": "no"}).html
+    assert 'href="/">Back to the start' in visitor.get("/nowhere").html
+
+
 def hostile_device(path: Path) -> Device:
     """A device whose catalogue was written by somebody who means no good."""
     titles = [HOSTILE + str(item) for item in range(6)]
