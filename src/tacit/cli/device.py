@@ -75,6 +75,8 @@ def _path() -> Path:
 
 def _passphrase(new: bool = False) -> str:
     """Take the passphrase from the keyring, if it is there, or from the file, the environment or the terminal."""
+    from tacit.device.vault import SHORTEST
+
     keeper = "" if new else _keeper()
     if keeper:
         if _place.passphrase_file is not None:
@@ -92,7 +94,8 @@ def _passphrase(new: bool = False) -> str:
         return given
     if not sys.stdin.isatty():
         raise DeviceError("There is nobody to ask for the passphrase.", f"Set {PASSPHRASE} or give --passphrase-file.")
-    return str(typer.prompt("Passphrase", hide_input=True, confirmation_prompt=new, err=True))
+    asked = f"Passphrase ({SHORTEST} characters or more, best several words)" if new else "Passphrase"
+    return str(typer.prompt(asked, hide_input=True, confirmation_prompt=new, err=True))
 
 
 def _keeper() -> str:

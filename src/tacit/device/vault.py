@@ -20,6 +20,7 @@ from tacit.errors import DeviceError
 from tacit.types import Config
 
 KEY_BYTES, NONCE_BYTES, SALT_BYTES = 32, 12, 16
+SHORTEST = 8  # characters of a passphrase: below that, stretching it does not help
 
 
 class Cost(Config):
@@ -80,9 +81,16 @@ class Vault:
             ) from None
 
     def lock(self, passphrase: str, cost: Cost) -> Lock:
-        """Wrap the data key with a passphrase."""
+        """Wrap the data key with a passphrase. Short ones are refused only here: old files open as they did."""
         if not passphrase:
             raise DeviceError("An empty passphrase protects nothing.", "Choose one of several words.")
+        length = len(passphrase.strip())
+        if length < SHORTEST:
+            raise DeviceError(
+                f"A passphrase of {length} character{'' if length == 1 else 's'} is too short: whoever has the file "
+                "can try them all.",
+                f"Choose at least {SHORTEST} characters, best several words.",
+            )
         salt, nonce = secrets.token_bytes(SALT_BYTES), secrets.token_bytes(NONCE_BYTES)
         cipher = AESGCM(_stretched(passphrase, salt, cost))
         wrapped = nonce + cipher.encrypt(nonce, self._data_key, _bound(self._file_id, cost))

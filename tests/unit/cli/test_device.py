@@ -141,7 +141,7 @@ def test_errors_help(here: Path, capsys: pytest.CaptureFixture[str], monkeypatch
     monkeypatch.delenv("TACIT_PASSPHRASE")
     assert "TACIT_PASSPHRASE" in said(capsys, "ledger")["error"]["hint"]
     (here / "word").write_text(PASSPHRASE + "\n")
-    (here / "new").write_text("another\n")
+    (here / "new").write_text("another small boat\n")
     file = ("--passphrase-file", str(here / "word"))
     assert said(capsys, *file, "passphrase", "--new-file", str(here / "new")) == {"changed": True}
     assert said(capsys, *file, "ledger")["error"]["message"] == "The passphrase is wrong."

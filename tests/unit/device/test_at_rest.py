@@ -69,10 +69,26 @@ def test_a_passphrase_can_be_changed(path: Path) -> None:
         device.change_passphrase("a longer walk", CHEAP)
         with pytest.raises(DeviceError, match="empty passphrase"):
             device.change_passphrase("", CHEAP)
+        with pytest.raises(DeviceError, match=r"of 7 characters is too short.* at least 8"):
+            device.change_passphrase(" cuckoo1 ", CHEAP)
     with pytest.raises(DeviceError, match="wrong"):
         Device.open(path, PASSPHRASE)
     with Device.open(path, "a longer walk") as device:
         assert len(device.history) == 4
+
+
+def test_a_short_passphrase_makes_no_device_but_opens_one_that_was_made_with_it(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(DeviceError, match=r"of 1 character is too short"):
+        Device.create(path, "x", cost=CHEAP)
+    assert not path.exists()
+    monkeypatch.setattr("tacit.device.vault.SHORTEST", 1)
+    Device.create(path, "x", cost=CHEAP).close()
+    monkeypatch.undo()
+    with Device.open(path, "x") as device:
+        device.change_passphrase("a longer walk", CHEAP)
+    Device.open(path, "a longer walk").close()
 
 
 def test_a_row_opens_only_in_its_place(path: Path) -> None:
@@ -93,7 +109,7 @@ def test_a_vault_of_another_file_does_not_open_the_rows() -> None:
 
 
 def test_a_lock_that_asks_for_absurd_memory_is_refused() -> None:
-    lock = Vault.create("a").lock("x", CHEAP).model_dump()
+    lock = Vault.create("a").lock(PASSPHRASE, CHEAP).model_dump()
     for cost in ({"log_n": 40}, {"log_n": 20, "r": 16}, {"log_n": 1}):
         with pytest.raises(DeviceError, match="lock"):
             Lock.parsed(json.dumps({**lock, "cost": {**lock["cost"], **cost}}))
@@ -170,7 +186,7 @@ def test_an_older_file_is_brought_up_to_date(path: Path, monkeypatch: pytest.Mon
 def test_a_device_is_never_made_over_another(path: Path) -> None:
     made(path).close()
     with pytest.raises(DeviceError, match="already"):
-        Device.create(path, "x", cost=CHEAP)
+        Device.create(path, "another boat", cost=CHEAP)
     with Device.open(path, PASSPHRASE) as device:
         assert len(device.history) == 4
 
