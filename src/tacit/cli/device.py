@@ -108,7 +108,9 @@ def _keeper() -> str:
 def opened() -> Device:
     """Open the device that the command speaks of."""
     from tacit.device import Device
+    from tacit.device.store import refuse_if_missing
 
+    refuse_if_missing(_path())
     return Device.open(_path(), _passphrase())
 
 
@@ -117,7 +119,9 @@ def init(keyring: Keyring = False, as_json: Json = False) -> None:
     """Make your device: one encrypted file. Remember the passphrase; nobody can restore it."""
     from tacit.device import Device
     from tacit.device.keeper import forget, keep
+    from tacit.device.store import refuse_if_there
 
+    refuse_if_there(_path())
     name, secret = keep() if keyring else ("", _passphrase(new=True))
     try:
         Device.create(_path(), secret, keeper=name).close()
@@ -324,7 +328,9 @@ def import_copy(
 ) -> None:
     """Make this machine's device from a copy. Use one copy at a time: two would answer the same round."""
     from tacit.device import Device
+    from tacit.device.copies import refuse_import
 
+    refuse_import(copy, _path())
     Device.import_copy(copy, _path(), _passphrase()).close()
     shell.screen.document({"file": str(_path())})
     shell.screen.say(f"Your device is {_path()}.")
@@ -333,6 +339,9 @@ def import_copy(
 @device_app.command(epilog="Example: tacit device erase --yes")
 def erase(yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False, as_json: Json = False) -> None:
     """Destroy everything on this device. It cannot undo what was sent: that stays in the shared model."""
+    from tacit.device.store import refuse_if_missing
+
+    refuse_if_missing(_path())
     if not yes:
         if not sys.stdin.isatty():
             raise ConfigError("Erasing asks first, and there is nobody to answer.", "Give --yes.")

@@ -61,8 +61,8 @@ def erase(store: Store) -> None:
         forget(name)
 
 
-def import_copy(copy: Path, path: Path, passphrase: str) -> None:
-    """Put an exported copy at `path`, where nothing may be yet; it must open with the passphrase."""
+def refuse_import(copy: Path, path: Path) -> None:
+    """Say why a file cannot become the device at `path`, if so; it takes no passphrase to know that."""
     if not copy.is_file():
         raise DeviceError(f"There is no file '{copy}'.", "Give one that `tacit device export` wrote.")
     with copy.open("rb") as file:
@@ -76,6 +76,11 @@ def import_copy(copy: Path, path: Path, passphrase: str) -> None:
             f"There is a device already, and it stays as it is: '{path}'.",
             "To open the copy beside it, give that another place: tacit device --file PLACE import COPY.",
         )
+
+
+def import_copy(copy: Path, path: Path, passphrase: str) -> None:
+    """Put an exported copy at `path`, where nothing may be yet; it must open with the passphrase."""
+    refuse_import(copy, path)
     opened = Store.open(copy, passphrase)
     try:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)

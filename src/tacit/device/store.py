@@ -50,6 +50,7 @@ class Store:
     @classmethod
     def create(cls, path: Path, passphrase: str, cost: Cost, keeper: str = "") -> Store:
         """Make a new file; one that is already there is never touched. `keeper`: the passphrase's name in a keyring."""
+        refuse_if_there(path)
         file_id = secrets.token_hex(16)
         vault = Vault.create(file_id)
         lock = vault.lock(passphrase, cost)
@@ -57,10 +58,7 @@ class Store:
         try:
             os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
         except FileExistsError:
-            raise DeviceError(
-                f"There is a device already: '{path}'.",
-                "Use it, erase it first, or choose another: tacit device --file OTHER init.",
-            ) from None
+            raise _already(path) from None
         except OSError as error:
             raise DeviceError(
                 f"'{path}' cannot be written: {error.strerror}.", "Choose another: tacit device --file OTHER init."
@@ -79,8 +77,7 @@ class Store:
     @classmethod
     def open(cls, path: Path, passphrase: str) -> Store:
         """Open a file: refused if it is none of ours, damaged, newer than this program, or the passphrase is wrong."""
-        if not path.is_file():
-            raise DeviceError(f"There is no device '{path}'.", "Make one with `tacit device init`.")
+        refuse_if_missing(path)
         with FILE.complaints(path):
             connection = connected(path)
             try:
@@ -220,3 +217,22 @@ class Store:
         self.close()
         self.path.unlink(missing_ok=True)
         Path(f"{self.path}-journal").unlink(missing_ok=True)
+
+
+def refuse_if_missing(path: Path) -> None:
+    """Say that there is no device, if so: nobody is asked for a passphrase that opens nothing."""
+    if not path.is_file():
+        raise DeviceError(f"There is no device '{path}'.", "Make one with `tacit device init`.")
+
+
+def refuse_if_there(path: Path) -> None:
+    """Say that there is a device already, if so: nobody invents a passphrase for nothing."""
+    if path.exists():
+        raise _already(path)
+
+
+def _already(path: Path) -> DeviceError:
+    return DeviceError(
+        f"There is a device already: '{path}'.",
+        "Use it, erase it first, or choose another: tacit device --file OTHER init.",
+    )

@@ -148,6 +148,17 @@ def test_errors_help(here: Path, capsys: pytest.CaptureFixture[str], monkeypatch
     assert said(capsys, "--passphrase-file", str(here / "new"), "ledger") == {"ledger": []}
 
 
+def test_nobody_is_asked_for_a_passphrase_that_opens_or_makes_nothing(
+    here: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("TACIT_PASSPHRASE")
+    for words in (("history", "list"), ("share",), ("erase",), ("passphrase",)):
+        assert said(capsys, *words)["error"]["message"].startswith("There is no device")
+    assert said(capsys, "import", str(here / "none"))["error"]["message"].startswith("There is no file")
+    (here / "device.db").touch()
+    assert said(capsys, "init")["error"]["message"].startswith("There is a device already")
+
+
 def test_a_history_that_was_not_understood_or_known_is_told(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     said(capsys, "init")
     said(capsys, "join", str(here / "small.tacit"))
