@@ -31,8 +31,8 @@ def residuals(loss, samples, z):
     """Put the gradients of a batch in the place of its scores, and zero behind its last sample; return their sum.
 
     Losses of differences do not see what all scores have in common: their sum is zero, and not what rounding leaves of
-    it, of which Adam would make whole steps. (It still does so with the bias of a hidden unit that is on for every
-    sample of a device: such a bias adds the same to all scores, so that nothing is lost.)
+    it, of which Adam would make whole steps. Inside a tower it does make them: the bias of a unit that is on for every
+    sample of a device, and the person's half of the first layer behind it, have a gradient of zero but for rounding.
     """
     n, total = samples.size, np.float32(0)
     if loss == BPR:
@@ -82,9 +82,10 @@ def _bpr(samples, z):
 def _softmax(samples, z):
     places = _negatives(samples)
     n_positives = samples.size - places.size
-    inverse, highest = np.float32(1.0 / max(n_positives, 1)), z[0]
-    for k in range(samples.size):
-        highest = max(highest, z[k])
+    inverse, highest = np.float32(1.0 / max(n_positives, 1)), np.float32(-np.inf)
+    for place in places:  # of the negatives alone: whatever a positive is above them, it has nothing to gain
+        highest = max(highest, z[place])
+    highest = np.float32(0) if places.size == 0 else highest
     rivals, pull = np.float32(0), np.float32(0)
     for k in range(samples.size):
         z[k] = exp32(z[k] - highest)

@@ -57,12 +57,18 @@ class Average:
         """Return the average move of the layers [P] from their weighted sum."""
         return sums * np.float32(1.0 / weight if weight > 0 else 0.0)
 
-    def moves(self, total: Total, ring: Ring, shrink: float = 0.0) -> dict[str, Floats]:
-        """Return the average moves of 'items' and of 'layers', which are one row that ends with its weight."""
-        layers = ring.decode(total.sums["layers"])[0]
+    def moves(self, total: Total, ring: Ring, shrink: float = 0.0) -> tuple[dict[str, Floats], dict[str, Array]]:
+        """Return the average moves of 'items' and of 'layers' (one row that ends with its weight), and what was heard.
+
+        Where everybody counts, somebody silent speaks of a move of zero, so every row was heard; otherwise those rows
+        were of which somebody spoke. Layers were heard if somebody's weighed anything.
+        """
+        layers, counts, n_clients = ring.decode(total.sums["layers"])[0], total.counts["items"], total.n_clients
         weight = float(layers[-1])
-        items = self.rows(ring.decode(total.sums["items"]), total.counts["items"], total.n_clients, weight, shrink)
-        return {"items": items, "layers": np.append(self.layers(layers[:-1], weight), np.float32(0))[None, :]}
+        items = self.rows(ring.decode(total.sums["items"]), counts, n_clients, weight, shrink)
+        moves = {"items": items, "layers": np.append(self.layers(layers[:-1], weight), np.float32(0))[None, :]}
+        heard = counts > 0 if self.by_row else np.full(len(counts), n_clients > 0)
+        return moves, {"items": heard, "layers": np.array([weight > 0])}
 
 
 AVERAGES = {

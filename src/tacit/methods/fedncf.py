@@ -11,11 +11,11 @@ person's vector too; first latent vectors are normal(0, 0.01). A long history we
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field, PositiveInt
+from pydantic import Field, PositiveInt, model_validator
 
 from tacit.errors import MethodError
 from tacit.kernels.fedncf import Learning, learn_products
@@ -32,7 +32,7 @@ from tacit.methods.server_steps import ServerConfig, remembered, stepped
 from tacit.models.ncf import gmf, mlp, neumf
 from tacit.privacy.outbound import row_bytes
 from tacit.random import Key
-from tacit.types import Array, Catalog, Clients, Floats, Model
+from tacit.types import Array, Catalog, Clients, Floats, Model, offsets
 from tacit.updates import Release, Ring, Rows, Total, Update
 
 
@@ -55,8 +55,15 @@ class FedGMFConfig(ServerConfig):
         0.0, ge=0, description="people who would leave each row as it is, added to those who moved it"
     )
     loss: Literal["bce", "bpr", "softmax"] = Field(
-        "bce", description="each sample for itself, positives against negatives in pairs, or each against all"
+        "bce",
+        description="each sample for itself, or a batch's positives against its negatives: in pairs, or each to all",
     )
+
+    @model_validator(mode="after")
+    def _batches_can_be_compared(self) -> Self:
+        if self.loss != "bce" and self.batch_size < 2:
+            raise ValueError(f"loss={self.loss} compares samples of a batch: set batch_size to 2 or more")
+        return self
 
 
 class FedMLPConfig(FedGMFConfig):
@@ -114,12 +121,24 @@ class _Trained(Neural):
         return Update(clients.ids, tables, sensitive), {"users": people}
 
     def draw(self, clients: Clients, key: Key) -> tuple[NDArray[Any], ...]:
-        """Return samples and touched rows of a round; see `draw_rounds`."""
+        """Return samples and touched rows of a round; see `draw_rounds`.
+
+        Whoever has everything has no negatives: nothing of hers can be compared, so she speaks of no row.
+        """
+        draws = self._drawn(clients, clients.ptr, clients.items, key)
+        if self.config.loss == "bce":
+            return draws
+        sizes = clients.sizes
+        can_compare = np.diff(draws[0]) > sizes * self.config.local_epochs
+        if can_compare[sizes > 0].all():
+            return draws
+        return self._drawn(clients, offsets(sizes * can_compare), clients.items[np.repeat(can_compare, sizes)], key)
+
+    def _drawn(self, clients: Clients, ptr: Array, items: Array, key: Key) -> tuple[NDArray[Any], ...]:
         c, barred = self.config, clients.avoid
-        avoid = (np.zeros_like(clients.ptr), clients.items[:0]) if barred is None else (barred.ptr, barred.items)
-        found: tuple[NDArray[Any], ...] = draw_rounds(
-            clients.ids, clients.ptr, clients.items, *avoid, clients.n_items, c.negatives, c.local_epochs, key.word
-        )
+        avoid_ptr, avoid_items = (np.zeros_like(ptr), items[:0]) if barred is None else (barred.ptr, barred.items)
+        how = clients.n_items, c.negatives, c.local_epochs, key.word
+        found: tuple[NDArray[Any], ...] = draw_rounds(clients.ids, ptr, items, avoid_ptr, avoid_items, *how)
         return found
 
     def _learnt(
@@ -135,7 +154,8 @@ class _Trained(Neural):
         c, people = self.config, users.copy()
         longest = int(np.diff(draws[0]).max(initial=0)) // c.local_epochs
         pace = pace_of(c.local_epochs * -(-longest // c.batch_size), c.learning_rate)
-        weights = AVERAGES[c.aggregation].weights(clients.sizes, ring)
+        learnt_from = np.where(np.diff(draws[0]) > 0, clients.sizes, 0)
+        weights = AVERAGES[c.aggregation].weights(learnt_from, ring)
         how = Learning(c.local_epochs, c.batch_size, LOSSES[c.loss], np.float32(c.own_rate))
         items = rows_of(np.ascontiguousarray(shared["items"]))
         start = draws, how, items, shared["layers"][0, :-1], people
@@ -165,9 +185,7 @@ class _Trained(Neural):
 
     def apply(self, shared: Mapping[str, Array], total: Total, ring: Ring) -> Mapping[str, Array]:
         """Average the moves and make them; rows of which nobody spoke stay."""
-        moves = AVERAGES[self.config.aggregation].moves(total, ring, self.config.shrink)
-        spoken = {name: total.counts[name] > 0 for name in moves}
-        return stepped(self.config, shared, moves, spoken)
+        return stepped(self.config, shared, *AVERAGES[self.config.aggregation].moves(total, ring, self.config.shrink))
 
     def by_name(self, shared: Mapping[str, Array]) -> Mapping[str, Array]:
         """Return the item table and the layers by name: devices send them as one row."""

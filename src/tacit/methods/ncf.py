@@ -1,7 +1,7 @@
 """Neural collaborative filtering in one place: GMF, MLP and NeuMF learnt from everybody's history at once.
 
-Binary cross-entropy on positives and fresh negatives of every epoch, shuffled batches, Adam. These are the centralised
-references of FedNCF; the definitions of the models are shared with its federated versions.
+Cross-entropy (or another loss) on positives and fresh negatives of every epoch, shuffled batches, Adam. These are the
+centralised references of FedNCF; the definitions of the models are shared with its federated versions.
 """
 
 from __future__ import annotations
@@ -82,7 +82,11 @@ class _Trained(Neural):
                 chance.child("negatives").word,
             )
             if group > 1:
-                samples = samples[~alone(samples)]
+                samples = samples[~_unopposed(samples)]
+            if not len(samples):
+                raise MethodError(
+                    f"There is nothing to learn from: everybody has every item, so loss={c.loss} can compare nothing."
+                )
             shuffle(samples, chance.child("order").word, group)
             batches = -(-len(samples) // batch)
             ncf_epoch(
@@ -107,7 +111,7 @@ class _Trained(Neural):
             yield model
 
 
-def alone(samples: NDArray[np.uint64]) -> NDArray[np.bool_]:
+def _unopposed(samples: NDArray[np.uint64]) -> NDArray[np.bool_]:
     """Say which samples are positives without a negative behind them: there is nothing to compare them with."""
     is_positive = (samples & np.uint64(1)).astype(bool)
     found: NDArray[np.bool_] = is_positive & np.append(is_positive[1:], True)

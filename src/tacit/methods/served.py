@@ -124,7 +124,7 @@ class FedAvg:
     def apply(self, shared: Shared, total: Total, ring: Ring) -> dict[str, Array]:
         """Average the moves and make them; rows of which nobody spoke stay."""
         rate = np.float32(self.config.server_rate)
-        moves = AVERAGES[self.config.aggregation].moves(total, ring)
+        moves, _ = AVERAGES[self.config.aggregation].moves(total, ring)
         return {**shared, **{name: shared[name] + rate * by for name, by in moves.items()}}
 
     def score(self, shared: Shared, private: Shared, clients: Clients) -> Floats:

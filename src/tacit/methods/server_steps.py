@@ -7,9 +7,9 @@ The average move takes the place of a gradient (Reddi et al., Adaptive Federated
     adam   m = b m + (1 - b) move,  v += .01 (move^2 - v)      w += rate m / (sqrt(v) + .001)
     yogi   the same,  v -= .01 move^2 sign(v - move^2)
 
-Without momentum `sgd` is plain averaging. A row of which nobody spoke stays, and so does what is remembered of it: its
-average is not a move of zero but no move. What a server remembers lies beside the tables in the shared model, under
-names of its own, so that a run goes on from a checkpoint as if it had not stopped; devices never receive it.
+Without momentum `sgd` is plain averaging. A row of which nothing was heard stays, and so does what is remembered of it:
+its average is not a move of zero but no move. What a server remembers lies beside the tables in the shared model, under
+names of its own, so that a coordinator that was stopped goes on as if it had not been; devices never receive it.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class ServerConfig(Config):
         "sgd", description="how the average move is made: as it is, or each number by its own usual size"
     )
     server_rate: float = Field(1.0, gt=0, description="the move is multiplied by it before it is made")
-    server_momentum: float = Field(0.0, ge=0, lt=1, description="how much of earlier moves goes on; 0: none")
+    server_momentum: float = Field(0.0, ge=0, le=0.999, description="how much of earlier moves goes on; 0: none")
 
 
 def remembered(config: ServerConfig, tables: Mapping[str, Array]) -> dict[str, Array]:
@@ -48,24 +48,24 @@ def remembered(config: ServerConfig, tables: Mapping[str, Array]) -> dict[str, A
 
 
 def stepped(
-    config: ServerConfig, shared: Mapping[str, Array], moves: Mapping[str, Floats], spoken: Mapping[str, Array]
+    config: ServerConfig, shared: Mapping[str, Array], moves: Mapping[str, Floats], heard: Mapping[str, Array]
 ) -> dict[str, Array]:
-    """Return the shared model after the average moves, of rows of which somebody has `spoken`, were made."""
+    """Return the shared model after the average moves were made, of those rows of which something was `heard`."""
     found, b, rate = dict(shared), np.float32(config.server_momentum), np.float32(config.server_rate)
     is_scaled = config.server_optimiser != "sgd"
     for name, move in moves.items():
         if not b and not is_scaled:  # plain averaging, of which most runs are
             found[name] = shared[name] + rate * move
             continue
-        heard, step = spoken[name][:, None], move
+        is_heard, step = heard[name][:, None], move
         if b:
             step = b * shared[f"{name}_momentum"] + (1 - b if is_scaled else np.float32(1)) * move
-            found[f"{name}_momentum"] = np.where(heard, step, shared[f"{name}_momentum"])
+            found[f"{name}_momentum"] = np.where(is_heard, step, shared[f"{name}_momentum"])
         if is_scaled:
             usual, square = shared[f"{name}_size"], move * move
             by = np.sign(square - usual) * square if config.server_optimiser == "yogi" else square - usual
             usual = usual + FORGETS * by
-            found[f"{name}_size"] = np.where(heard, usual, shared[f"{name}_size"])
+            found[f"{name}_size"] = np.where(is_heard, usual, shared[f"{name}_size"])
             step = step / (np.sqrt(usual) + TAU)
-        found[name] = np.where(heard, shared[name] + rate * step, shared[name])
+        found[name] = np.where(is_heard, shared[name] + rate * step, shared[name])
     return found

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 
 from tacit.config import Experiment, overridden
+from tacit.errors import DivergedError
 from tacit.experiments import Attempt, Bench
 from tacit.methods.base import Federated
 from tacit.random import Key
 from tacit.reproduce.lab import Lab
 from tacit.runtimes.learning import one_blas_thread, passes, passes_of
+from tacit.types import Model
 
 PRIMARY = "NDCG@10"
 METRICS = ("HR@10", "NDCG@10")
@@ -50,7 +52,7 @@ class Trace:
         """Return (passes, mean of the test metric over seeds)."""
         return [
             (looks[0].passes, float(np.mean([look.test[metric] for look in looks])))
-            for looks in zip(*self.lines, strict=True)
+            for looks in zip(*self.lines, strict=False)  # as far as all seeds came
         ]
 
     def passes_to(self, metric: str, level: float) -> int | None:
@@ -86,12 +88,12 @@ def _line(lab: Lab, label: str, method: Mapping[str, Any], seed: int, looks: int
     total = passes_of(built, parts.train)
     every = max(1, total // looks)
     ring = experiment.runtime.ring if isinstance(built, Federated) else None
-    found, spent = [], 0.0
+    found: list[Look] = []
+    spent = 0.0
+    learning = passes(built, parts.train, parts.catalog, Key(seed).child("learn"), (), ring)
     with one_blas_thread():
         started = time.perf_counter()
-        for done, model in enumerate(
-            passes(built, parts.train, parts.catalog, Key(seed).child("learn"), (), ring), start=1
-        ):
+        for done, model in enumerate(_until_diverged(learning, found), start=1):
             spent += time.perf_counter() - started
             lab.progress(f"{lab.name}: {label}, seed {seed}", done, total)
             if done % every == 0 or done == total:
@@ -99,3 +101,12 @@ def _line(lab: Lab, label: str, method: Mapping[str, Any], seed: int, looks: int
                 found.append(Look(done, round(spent, 2), *({m: one[m] for m in METRICS} for one in seen)))
             started = time.perf_counter()
     return found
+
+
+def _until_diverged(learning: Iterator[Model], found: list[Look]) -> Iterator[Model]:
+    """Yield the models of a run; one that diverges ends with what was `found` of it, if anything was."""
+    try:
+        yield from learning
+    except DivergedError:
+        if not found:
+            raise

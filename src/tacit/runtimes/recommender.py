@@ -12,7 +12,7 @@ import numpy as np
 import polars as pl
 
 from tacit.errors import MethodError, StorageError
-from tacit.methods.base import Explains, build, options
+from tacit.methods.base import Distributes, Explains, build, options
 from tacit.runtimes.learning import one_blas_thread
 from tacit.types import Array, Catalog, Clients, Config, Floats, Label, Labels, Model, Reason, Vocabulary, offsets
 
@@ -94,7 +94,9 @@ class Recommender:
         """Write everything needed to serve into a folder."""
         folder = Path(folder)
         folder.mkdir(parents=True, exist_ok=True)
-        arrays: dict[str, Any] = {f"shared.{name}": array for name, array in self.model.shared.items()}
+        shared = self.model.shared
+        served = self.method.downloads if isinstance(self.method, Distributes) else shared  # not a server's memory
+        arrays: dict[str, Any] = {f"shared.{name}": shared[name] for name in served}
         arrays |= {f"private.{name}": array for name, array in self.model.private.items()}
         arrays |= {
             "history.ids": self.clients.ids,

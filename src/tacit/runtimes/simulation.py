@@ -370,9 +370,13 @@ def _refuse_if_diverged(method: Federated, shared: dict[str, Array], private: di
     for array in (*(shared[name] for name in method.tables), *learnt):
         largest = float(np.abs(array).max(initial=0.0))
         if not largest < EXPLODED:
-            rate = getattr(getattr(method, "config", None), "learning_rate", None)
+            config = getattr(method, "config", None)
+            rate = getattr(config, "learning_rate", None)
+            raised = [name for name in ("own_rate", "server_rate") if getattr(config, name, 1.0) > 1]
+            raised += ["server_momentum"] if getattr(config, "server_momentum", 0.0) else []
             raise DivergedError(
                 f"Learning diverged in pass {number + 1}: a learnt number reached {largest:.3g}.",
                 f"Updates are summed over clients, so a step that suits one is too large for many: lower "
-                f"method.learning_rate{'' if rate is None else f' (now {rate:g})'} or method.clients_per_round.",
+                f"method.learning_rate{'' if rate is None else f' (now {rate:g})'}"
+                f"{''.join(f', method.{name}' for name in raised)} or method.clients_per_round.",
             )
