@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import sys
@@ -195,12 +194,12 @@ def data_info(
     """Say what is in a dataset, and what its columns were taken for."""
     from tacit.config import overridden, parsed
     from tacit.data import DataConfig, describe, load
+    from tacit.data.describe import in_words
 
     given = overridden({"data": {"source": source}}, parsed(settings))["data"]
     about = describe(load(DataConfig.checked(given, "data")))
     screen.document(about)
-    rows = [[str(k), v if isinstance(v, str) else json.dumps(v, ensure_ascii=False)] for k, v in about.items()]
-    screen.table("", ["", source], rows)
+    screen.table("", ["", source], in_words(about))
 
 
 @app.command(epilog="Example: tacit methods ease")

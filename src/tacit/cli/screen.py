@@ -12,6 +12,7 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
+from rich.text import Text
 
 from tacit.errors import TacitError
 
@@ -52,12 +53,17 @@ class Screen:
         """Print a table: words to the left, numbers to the right."""
         if self.as_json:
             return
-        table = Table(title=title or None, title_justify="left", caption=notes or None, caption_justify="left")
+        table = Table(
+            title=Text(title, style="table.title") if title else None,
+            title_justify="left",
+            caption=notes or None,
+            caption_justify="left",
+        )
         for i, column in enumerate(columns):
             is_number = all(row[i].replace(",", "").replace(".", "").lstrip("-").isdigit() for row in rows)
-            table.add_column(column, justify="right" if is_number else "left", no_wrap=i == 0, overflow="fold")
+            table.add_column(Text(column), justify="right" if is_number else "left", no_wrap=i == 0, overflow="fold")
         for row in rows:
-            table.add_row(*row)
+            table.add_row(*map(Text, row))  # as it stands: brackets in a title are no markup
         self.out.print(table)
 
     def progress(self, what: str, done: int, total: int) -> None:

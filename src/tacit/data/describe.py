@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
@@ -40,6 +41,38 @@ def describe(dataset: Dataset) -> dict[str, Any]:
         told["given_split"] = {part: int(size) for part, size in zip(PARTS, sizes, strict=True)}
     told["warnings"] = list(dataset.warnings) + _worries(dataset, per_person)
     return told
+
+
+def in_words(about: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Return what `describe` found as rows for people: (what, how much)."""
+    split, times, ratings = about["given_split"], about["time_span"], about["ratings"]
+    known = [
+        "titles" if about["titles"] else "",
+        f"{about['categories']:,} categories" if about["categories"] else "",
+        "coordinates" if about["coordinates"] else "",
+        f"a graph of {about['graph']:,} statements" if about["graph"] else "",
+    ]
+    steps = [f"{s['what']}: {s['rows']:,} rows, {s['people']:,} people, {s['items']:,} items" for s in about["steps"]]
+    rows = [
+        ("where it is from", about["origin"]),
+        ("people", f"{about['people']:,}"),
+        ("items", f"{about['items']:,}"),
+        ("interactions", f"{about['interactions']:,}, {100 * about['density']:.3g} % of all pairs"),
+        ("per person", _spread_in_words(about["per_person"])),
+        ("per item", _spread_in_words(about["per_item"])),
+        ("ratings", "none" if ratings is None else f"{ratings[0]:g} to {ratings[1]:g}"),
+        ("times", "none" if times is None else f"{times[0]} to {times[1]}"),
+        ("columns", "\n".join(f"{role}: {column}" for role, column in about["columns"].items())),
+        ("known of items", ", ".join(filter(None, known)) or "their ids only"),
+        ("its own split", "" if split is None else ", ".join(f"{part} {size:,}" for part, size in split.items())),
+        ("steps", "\n".join(steps)),
+        ("watch out", "\n".join(about["warnings"])),
+    ]
+    return [(what, told) for what, told in rows if told]
+
+
+def _spread_in_words(spread: Mapping[str, float]) -> str:
+    return f"{spread['min']:,} to {spread['max']:,}, median {spread['median']:,g}, mean {spread['mean']:,.1f}"
 
 
 def _spread(counts: np.ndarray[Any, np.dtype[np.int64]]) -> dict[str, float]:

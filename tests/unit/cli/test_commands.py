@@ -13,6 +13,7 @@ import polars as pl
 import pytest
 
 from tacit.cli.app import main
+from tacit.cli.screen import Screen
 from tacit.report.folder import Run
 
 pytestmark = pytest.mark.slow
@@ -136,6 +137,30 @@ def test_the_other_commands_speak_to_people_and_machines(tacit: Command) -> None
         code, out, _ = tacit(*command)
         assert code == 0
         assert out.strip()
+
+
+def test_data_info_is_words_for_people_and_json_for_machines(tacit: Command) -> None:
+    rows = ["u1,i1,3,1700000000", "u1,i2,4.5,1700000001", "u2,i2,4,1700000001"]
+    Path("mine.csv").write_text("\n".join(["user,item,rating,timestamp", *rows]))
+    code, out, _ = tacit("data", "info", "mine.csv")
+    rows = [[cell.strip() for cell in line.split("│")] for line in out.splitlines() if "│" in line]
+    told = {row[1]: row[2] for row in rows}
+    assert code == 0
+    assert not [sign for sign in ("{", '"', "[", "null", "true", "false") if sign in out]
+    assert told["interactions"] == "3, 75 % of all pairs"
+    assert told["per person"] == "1 to 2, median 1.5, mean 1.5"
+    assert told["ratings"] == "3 to 4.5"
+    assert told["times"] == "2023-11-14 to 2023-11-14"
+    assert told["columns"] == "user: user"
+    assert told["known of items"] == "their ids only"
+    assert told["watch out"].startswith("1 of 2 people have a single row")
+    assert document(tacit("data", "info", "mine.csv", "--json"))["per_person"]["median"] == 1.5
+
+
+def test_a_table_shows_what_stands_in_it_brackets_and_all(capsys: pytest.CaptureFixture[str]) -> None:
+    Screen().table("of [a]", ["[b]"], [["Film [rec]"], ["odd [/b]"]])
+    out = capsys.readouterr().out
+    assert all(text in out for text in ("of [a]", "[b]", "Film [rec]", "odd [/b]"))
 
 
 def test_ones_own_file_by_path(tacit: Command) -> None:
