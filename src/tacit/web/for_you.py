@@ -11,7 +11,7 @@ from starlette.routing import Route
 
 from tacit.device.history import Entry
 from tacit.errors import MethodError
-from tacit.web.person import Person, Thing, doing
+from tacit.web.person import Person, Thing, Undo, doing
 
 SHOWN = 12
 
@@ -45,7 +45,10 @@ def routes(person: Person) -> list[Route]:
     def hide(form: dict[str, str]) -> str:
         item = person.label(form.get("item", ""))
         person.device.hide(item)
-        person.say(f"“{_title(person, form)}” will not be suggested again. You can undo that under History.")
+        person.say(
+            f"“{_title(person, form)}” will not be suggested again. Later you can undo that under History.",
+            Undo("/history/unhide", item, "for-you"),
+        )
         return "/"
 
     def did(form: dict[str, str]) -> str:

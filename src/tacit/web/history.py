@@ -66,7 +66,7 @@ def routes(person: Person) -> list[Route]:
         item = person.label(form.get("item", ""))
         person.device.unhide(item)
         person.say(f"“{_called(person, item)}” may be suggested again.")
-        return "/history"
+        return "/" if form.get("from") == "for-you" else "/history"
 
     async def bring(request: Request) -> Response:
         _, name, content = await uploaded(request)

@@ -42,6 +42,15 @@ class Thing:
     categories: tuple[str, ...]
 
 
+@dataclass(frozen=True)
+class Undo:
+    """A form that takes back what she just did."""
+
+    action: str
+    item: Label
+    page: str  # where she is, to come back to
+
+
 class Shelf:
     """The catalogue, made ready to be searched."""
 
@@ -90,6 +99,7 @@ class Person:
         self.device, self.curve, self.neighbours = device, curve, neighbours
         self.is_erased = False
         self._said = ""
+        self._undo: Undo | None = None
         self._moment: tuple[int, int] | None = None
         self._kept: dict[str, Any] = {}
         self._shelf: Shelf | None = None
@@ -128,16 +138,17 @@ class Person:
             return text
         return text if shelf.catalog.item_ids.place(int(text)) is None else int(text)
 
-    def say(self, text: str) -> None:
-        """Remember a sentence for the next page that she sees."""
-        self._said = text
+    def say(self, text: str, undo: Undo | None = None) -> None:
+        """Remember a sentence for the next page that she sees, and what would take back what it tells."""
+        self._said, self._undo = text, undo
 
     def shown(self, template: str, here: str, title: str, **told: Any) -> Response:
         """Answer with a page in the frame of all her pages."""
-        said, self._said = self._said, ""
+        said, undo, self._said, self._undo = self._said, self._undo, "", None
         sharing = self.kept("sharing", lambda: self.device.sharing)
         member = self.kept("member", lambda: self.device.membership)
-        frame: dict[str, Any] = {"here": here, "title": title, "said": said, "sharing": sharing, "member": member}
+        frame: dict[str, Any] = {"here": here, "title": title, "said": said, "undo": undo}
+        frame |= {"sharing": sharing, "member": member}
         return shown(template, **frame, neighbours=self.neighbours, **told)
 
 
