@@ -5,31 +5,48 @@ from __future__ import annotations
 import json
 import os
 import shlex
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 from tacit.device.history import History
 from tacit.device.keeper import forget
 from tacit.device.ledger import Ledger
+from tacit.device.membership import Membership
 from tacit.device.settings import Sharing
 from tacit.device.store import Store
 from tacit.errors import DeviceError
-from tacit.types import Label
+from tacit.types import Catalog, Label
 
 HEAD = b"SQLite format 3\0"  # of any database
 
 
 def readable(
-    history: History, sharing: Sharing, hidden: list[Label], federation: dict[str, Any] | None, ledger: Ledger
+    history: History, sharing: Sharing, hidden: list[Label], member: Membership | None, ledger: Ledger
 ) -> dict[str, Any]:
-    """Return what is hers as one JSON object."""
+    """Return what is hers as one JSON object; `titles` says what the items in it are called, if that is known."""
+    entries, releases = history.list(), ledger.list()
+    spoken = (label for release in releases for label in (*release.positives, *release.negatives))
+    named = dict.fromkeys([*(entry.item for entry in entries), *hidden, *sharing.never_items, *spoken])
+    titles = {} if member is None else _titles(named, member.catalog)
     return {
-        "history": [{"item": entry.item, "when": entry.when, "value": entry.value} for entry in history.list()],
+        "history": [
+            {"item": entry.item, "title": titles.get(str(entry.item)), "when": entry.when, "value": entry.value}
+            for entry in entries
+        ],
         "sharing": sharing.model_dump(mode="json"),
         "hidden": hidden,
-        "federation": federation,
-        "ledger": [release.as_json() for release in ledger.list()],
+        "federation": None if member is None else member.federation.model_dump(mode="json"),
+        "ledger": [release.as_json() for release in releases],
+        "titles": titles,
     }
+
+
+def _titles(named: Iterable[Label], catalog: Catalog) -> dict[str, str]:
+    """Return the titles of items by their ids, as JSON has them."""
+    places = ((label, catalog.item_ids.place(label)) for label in named)
+    known = catalog.titles is not None
+    return {str(label): catalog.title(place) for label, place in places if known and place is not None}
 
 
 def write_readable(path: Path, value: dict[str, Any]) -> None:

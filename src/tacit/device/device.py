@@ -373,9 +373,8 @@ class Device:
         copies.write_copy(self._store, path)
 
     def readable(self) -> dict[str, Any]:
-        """Return all that is hers, in the clear: history, settings, ledger."""
-        joined = None if self._member is None else self._member.federation.model_dump(mode="json")
-        return copies.readable(self.history, self.sharing, self.hidden, joined, self.ledger)
+        """Return all that is hers, in the clear: history, settings, ledger; with titles where they are known."""
+        return copies.readable(self.history, self.sharing, self.hidden, self._member, self.ledger)
 
     def export_readable(self, path: Path) -> None:
         """Write all that is hers in the clear, for her eyes."""

@@ -207,6 +207,23 @@ def test_a_full_disk_loses_nothing(path: Path) -> None:
         assert len(device.history) == len(before) + 1
 
 
+def test_a_readable_copy_says_what_things_are_called(path: Path) -> None:
+    with made(path) as device:
+        device.learn(request(founded(), 0))
+        device.hide("Hill Hotel")
+        device.share(device.sharing.model_copy(update={"never_items": ("place-0010-kite",)}))
+        told = device.readable()
+        assert all(row["title"] == CATALOG.called(row["item"]) != row["item"] for row in told["history"])
+        spoken = {label for entry in told["ledger"] for label in (*entry["positives"], *entry["negatives"])}
+        assert spoken <= set(told["titles"])
+        assert told["titles"]["place-0007-hill"] == "Hill Hotel"
+        assert told["titles"]["place-0010-kite"] == "Kite Shop"
+        device.leave()
+        left = device.readable()
+        assert left["titles"] == {}
+        assert [row["item"] for row in left["history"]] == [row["item"] for row in told["history"]]
+
+
 def test_a_copy_is_the_device_and_erasing_leaves_nothing(path: Path, tmp_path: Path) -> None:
     with made(path) as device:
         device.learn(request(founded(), 0))
