@@ -12,7 +12,7 @@ from tacit.config import Experiment
 from tacit.data import Split
 from tacit.evaluation import Evaluation, Leak
 from tacit.evaluation.communication import measured, total_cost
-from tacit.methods.base import Gossip, Remarks
+from tacit.methods.base import Federated, Gossip, Remarks
 from tacit.report.folder import Run
 from tacit.runtimes.learning import Learnt
 from tacit.runtimes.recommender import Recommender
@@ -69,7 +69,7 @@ def finished(
         **_communication(recommender, learnt),
         "leak": None if leak is None else leak.to_dict(),
         "peak_mb": peak_megabytes(),
-        "notes": [*evaluation.notes, *_remarks(recommender)],
+        "notes": [*evaluation.notes, *_remarks(recommender), *_nobody_left_out(experiment, recommender, parts)],
         "about_data": {**about, "counts": dict(parts.counts)},
     }
     return Run(
@@ -91,6 +91,18 @@ def finished(
 def _remarks(recommender: Recommender) -> list[str]:
     method, model = recommender.method, recommender.model
     return method.remarks(model.shared, model.private) if isinstance(method, Remarks) else []
+
+
+def _nobody_left_out(experiment: Experiment, recommender: Recommender, parts: Split) -> list[str]:
+    """Say where a draw of who takes part had nobody to leave out."""
+    secure, method, people = experiment.runtime.secure, recommender.method, len(parts.train)
+    if secure is None or not secure.draw or not isinstance(method, Federated):
+        return []
+    if method.schedule(parts.train).clients_per_round < people:
+        return []
+    can_ask_fewer = hasattr(experiment.method.options, "clients_per_round")
+    advice = f"set method.clients_per_round below {people:,}" if can_ask_fewer else "this method asks everybody"
+    return [f"runtime.secure.draw drew all {people:,} people in every round, as if there were no draw: {advice}"]
 
 
 def _communication(recommender: Recommender, learnt: Learnt) -> dict[str, Any]:
