@@ -26,6 +26,20 @@ def test_a_frame_is_learnt_from_saved_and_served(kind: str, tmp_path: Path) -> N
     assert loaded.recommend_for(["i1", "i2"], k=2)
 
 
+@pytest.mark.parametrize("name", ["fed-gmf", "fed-als", "fed-svd", "fed-ease"])
+def test_what_is_saved_is_what_devices_receive_and_serves_as_before(name: str, tmp_path: Path) -> None:
+    """Not what a server remembers: it is of no use to whoever serves, and tells of the last rounds."""
+    options = {"fed-gmf": {"epochs": 2, "server_momentum": 0.5}, "fed-svd": {"factors": 4}}
+    given = {"name": name, **options.get(name, {})}
+    run = tacit.run(tacit.Experiment(method=given), tacit.load(pl.DataFrame(ROWS, COLUMNS, orient="row")))
+    run.recommender.save(tmp_path / "model")
+    loaded = tacit.Recommender.load(tmp_path / "model")
+    assert loaded.recommend("p3", k=5) == run.recommend("p3", k=5)
+    assert not any("momentum" in array for array in loaded.model.shared)
+    if not loaded.model.private:
+        assert loaded.recommend_for(["i1", "i2"], k=2) == run.recommender.recommend_for(["i1", "i2"], k=2)
+
+
 def test_a_run_on_data_it_was_handed_does_not_name_other_data(tmp_path: Path) -> None:
     data = tacit.load(pl.DataFrame(ROWS, COLUMNS, orient="row"))
     run = tacit.run(tacit.Experiment(method="most-popular"), data, folder=str(tmp_path / "run"))

@@ -50,7 +50,7 @@ class Average:
         """
         people: Array = counts if self.by_row else np.full(len(counts), n_clients)
         each = weight / n_clients if self.weighs_rows and n_clients else 1.0
-        by = np.where(counts > 0, (people + shrink) * each, np.inf)
+        by = np.where((counts > 0) & (each > 0), (people + shrink) * each, np.inf)  # rows without weight move nothing
         return sums * (1.0 / by).astype(np.float32)[:, None]
 
     def layers(self, sums: Floats, weight: float) -> Floats:

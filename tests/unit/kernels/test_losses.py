@@ -44,13 +44,16 @@ def test_a_batch_of_one_kind(loss, label):
 
 
 @EVERY_LOSS
-def test_far_scores_stay_finite_and_point_the_right_way(loss):
-    z, y = np.array([-300.0, 300.0, 0.0, -90.0]), np.array([1, 0, 0, 1])
+@pytest.mark.parametrize(
+    ("z", "y"), [([-300, 300, 0, -90], [1, 0, 0, 1]), ([100, 0, -5], [1, 1, 0]), ([200, 100, 0], [1, 1, 0])]
+)
+def test_far_scores_are_right_too(loss, z, y):
+    z, y = np.array(z, float), np.array(y)
     found, _ = _found(loss, z, y)
-    assert np.isfinite(found).all()
-    assert (found[y == 1] <= 0).all()
-    assert (found[y == 0] >= 0).all()
-    assert found[0] < 0 < found[1]
+    for k in range(len(z)):
+        step = np.eye(len(z))[k] * 1e-5
+        expected = (loss_of(loss, z + step, y) - loss_of(loss, z - step, y)) / 2e-5
+        assert found[k] == pytest.approx(expected, abs=1e-5)
 
 
 @EVERY_LOSS

@@ -14,4 +14,4 @@ def loss_of(name, z, y):
     ahead = z[y == 0][None, :] - z[y == 1][:, None]
     if name == "bpr":
         return np.mean(np.logaddexp(0, ahead))
-    return np.mean(np.log1p(np.exp(ahead).sum(axis=1)))
+    return np.mean(np.logaddexp.reduce(np.append(ahead, np.zeros((len(ahead), 1)), axis=1), axis=1))

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tacit.methods.aggregation import AVERAGES, LONG_HISTORY
-from tacit.updates import Ring
+from tacit.updates import Ring, Total
 
 RING = Ring()
 
@@ -53,3 +53,17 @@ def test_weights_lie_on_the_grid_and_fit(fraction: int) -> None:
     assert weights[-1] == weights[-2] == ring.largest
     if fraction >= 12:
         assert weights[3] / weights[2] == pytest.approx(737 / 20)
+
+
+@pytest.mark.parametrize("rule", AVERAGES)
+def test_silence_is_a_move_of_zero_where_everybody_counts(rule: str) -> None:
+    total = Total.zero({"items": (3, 2), "layers": (1, 4)})
+    total.counts["items"][1], total.n_clients = 1, 5
+    for weight in (0, 1):
+        total.sums["layers"][0, -1] = weight * int(RING.scale)
+        moves, heard = AVERAGES[rule].moves(total, RING)
+        assert moves.keys() == heard.keys() == {"items", "layers"}
+        assert heard["items"].tolist() == ([False, True, False] if rule == "mf-fedavg" else [True] * 3)
+        assert heard["layers"].tolist() == [weight > 0]
+    total.n_clients = total.counts["items"][1] = 0
+    assert not AVERAGES[rule].moves(total, RING)[1]["items"].any()

@@ -177,6 +177,43 @@ def test_people_with_everything_or_nothing_take_part(name: str, loss: str, cohor
 
 
 @EVERY
+@pytest.mark.parametrize("loss", ["bpr", "softmax"])
+def test_who_has_nothing_to_compare_speaks_of_no_row_and_weighs_nothing(
+    name: str, loss: str, cohort: MakesClients
+) -> None:
+    clients = cohort([list(range(6)), [1, 3], [2]], 6)
+    method = method_of(name, loss=loss)
+    model = method.init(clients, catalog_of(clients), KEY)
+    update, private = method.learn(model.shared, model.private, clients, RING, KEY)
+    alone, _ = method.learn(model.shared, model.take(np.array([1, 2])).private, clients.take([1, 2]), RING, KEY)
+    assert update.tables["items"].ptr[1] == 0
+    assert update.tables["layers"].values[0, -1] == 0
+    assert np.array_equal(update.tables["items"].values, alone.tables["items"].values)
+    assert np.array_equal(private["users"][0], model.private["users"][0])
+
+
+@EVERY
+def test_a_round_without_any_weight_moves_nothing_even_with_momentum(name: str, cohort: MakesClients) -> None:
+    clients = cohort([[1, 3], [2], []], 6)
+    method = method_of(name, server_momentum=0.9)
+    model = method.init(clients, catalog_of(clients), KEY)
+    shared = model.shared
+    for who in ([0, 1], [2]):
+        some, private = clients.take(who), model.take(np.array(who)).private
+        total = Total.zero({table: shared[table].shape for table in method.tables})
+        method.sum_cohort(Cohort(shared, private, some, RING, None, KEY, KEY), total)
+        before, shared = shared, method.apply(shared, total, RING)
+        assert np.array_equal(shared["layers"], before["layers"]) == (who == [2])
+        assert np.array_equal(shared["items"], before["items"]) == (who == [2])
+
+
+def test_batches_of_one_sample_cannot_be_compared() -> None:
+    options("fed-gmf", {"batch_size": 1})
+    with pytest.raises(ConfigError, match="set batch_size to 2 or more"):
+        options("fed-gmf", {"batch_size": 1, "loss": "bpr"})
+
+
+@EVERY
 @pytest.mark.parametrize("plainly", [False, True])
 def test_runaway_learning_is_refused_before_it_reaches_the_model(name: str, plainly: bool) -> None:
     with pytest.raises(DivergedError):

@@ -119,6 +119,12 @@ def test_nothing_to_learn_from_is_an_error():
         _learn("gmf", nobody, catalog)
 
 
+def test_nothing_to_compare_is_an_error():
+    everything = Clients(np.array([0]), np.array([0, 3]), np.arange(3, dtype=np.int32), 3)
+    with pytest.raises(MethodError, match="loss=bpr can compare nothing"):
+        _learn("gmf", everything, Catalog(Vocabulary(np.arange(3))), loss="bpr")
+
+
 def test_options_that_cannot_be_are_refused():
     with pytest.raises(ConfigError, match=r"layers\.1"):
         options("mlp", {"layers": (8, 0)})

@@ -64,10 +64,21 @@ def test_the_best_is_chosen_on_validation_and_stands_beside_its_twins(
         for option, value in stage["best"].items():
             overruled = any(option in later["best"] for later in told[told.index(stage) + 1 :])
             assert overruled or (method.get(option) == value) == (stage["value"] > reached), option
+    assert told[0]["kept"]
     kept = json.loads(next(tmp_path.glob("fedncf-best-fed-gmf-town-*.json")).read_text())
     assert kept["method"] | {"epochs": 3} == method
     sheet = fedncf_best._search_sheet({"fed-gmf": found})
     assert len(sheet.lines) == len(told)
+
+
+def test_a_stage_that_diverges_is_told_and_the_search_goes_on(tmp_path: Path) -> None:
+    lab = Lab("town", fedncf.recipe("town"), TINY, seeds=1, quick=False, choices=tmp_path, progress=lambda *_: None)
+    first = fedncf.options(lab, "fed-gmf", epochs=1)
+    found = fedncf_best._search(lab, "fed-gmf", first, [{"own_rate": (1e9,)}, {"shrink": (1.0,)}], 2)
+    assert [stage["kept"] for stage in found["stages"]] == [False, True]
+    assert "own_rate" not in found["method"]
+    sheet = fedncf_best._search_sheet({"fed-gmf": found})
+    assert sheet.lines[0][2:4] == ["all diverged", "–"]
 
 
 def test_fewer_people_leave_fewer_items(tmp_path: Path) -> None:
