@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tacit.errors import DivergedError
 from tacit.reproduce import fedncf, fedncf_best, reproduce
 from tacit.reproduce import fedncf_published as printed
 from tacit.reproduce.lab import Lab
-from tacit.reproduce.traces import Look, Trace
+from tacit.reproduce.traces import Look, Trace, traced
 
 pytestmark = pytest.mark.slow
 
@@ -79,6 +80,18 @@ def test_a_stage_that_diverges_is_told_and_the_search_goes_on(tmp_path: Path) ->
     assert "own_rate" not in found["method"]
     sheet = fedncf_best._search_sheet({"fed-gmf": found})
     assert sheet.lines[0][2:4] == ["all diverged", "–"]
+
+
+def test_a_seed_that_diverges_late_ends_with_what_was_seen_of_it_and_one_that_never_began_is_an_error(
+    tmp_path: Path,
+) -> None:
+    lab = Lab("town", fedncf.recipe("town"), TINY, seeds=1, quick=False, choices=tmp_path, progress=lambda *_: None)
+    runaway = fedncf.options(lab, "fed-gmf", epochs=40, server_rate=120, server_momentum=0.999, learning_rate=0.05)
+    trace = traced(lab, "runaway", runaway, 40)
+    assert 0 < len(trace.lines[0]) < 40
+    assert trace.curve("HR@10")
+    with pytest.raises(DivergedError):
+        traced(lab, "at once", runaway | {"learning_rate": 1e6}, 40)
 
 
 def test_fewer_people_leave_fewer_items(tmp_path: Path) -> None:
