@@ -19,16 +19,17 @@ from tacit.coordinator.course import ANSWERS, APPLYING, WAITING, Course, Phase
 from tacit.coordinator.journal import Enrolled, Journal, Round
 from tacit.coordinator.manner import Manner, is_settled, manner, needed
 from tacit.coordinator.masked import Heard, MaskedRound
-from tacit.errors import DivergedError, FieldError, WireError
-from tacit.protocols.federated import applied
+from tacit.errors import ConfigError, DivergedError, FieldError, WireError
+from tacit.methods.base import FederatedSpec
+from tacit.protocols.federated import server_round
 from tacit.protocols.robust import combined, dealt
 from tacit.protocols.selection import chosen
 from tacit.random import Key
+from tacit.runtimes.federation import LARGEST_LEARNT
 from tacit.runtimes.learning import one_blas_thread
-from tacit.runtimes.simulation import EXPLODED
 from tacit.runtimes.wire import Request, read_update, write_request
 from tacit.types import Array
-from tacit.updates import Outgoing, Total
+from tacit.updates import Message, Total
 
 log = logging.getLogger("tacit.coordinator")
 WAIT = 0.2  # seconds between looks at who is there
@@ -42,9 +43,21 @@ class Coordinator:
     ) -> None:
         self.journal, self.rules, self.carrier, self._clock = journal, rules, carrier, clock
         self.federation, self._key = journal.federation, Key(journal.seed).child("learn")
-        stored = journal.model()
-        self.shared = stored or self.federation.first_model(journal.catalog, self._key.child("init"))
-        self._shapes = {name: self.shared[name].shape for name in self.federation.built.tables}
+        self._path, self._spec = self.federation.path(), self.federation.built.spec
+        refuse_readable_only(self._spec, rules)
+        self._constants = self.federation.constants(journal.catalog)
+        self.shared: dict[str, Array] = {**(journal.model() or self._first_model(1)), **self._constants}
+
+    def _first_model(self, n_clients: int) -> dict[str, Array]:
+        return self.federation.first_model(self.journal.catalog, self._key.child("init"), n_clients)
+
+    def _make_rows(self, members: Sequence[Enrolled]) -> None:
+        """Give every member a row of each client table; new rows are those of a first model."""
+        most = max((device.number for device in members), default=0)
+        for name in self._spec.client_tables:
+            here = self.shared[name]
+            if len(here) < most:
+                self.shared[name] = np.concatenate([here, self._first_model(most)[name][len(here) :]])
 
     def run(self, on_round: Callable[[Round], None] = lambda happened: None) -> None:
         """Run all rounds that are left, then give everybody the model."""
@@ -66,6 +79,7 @@ class Coordinator:
         started, is_masked = self._clock(), held.care is not None
         about = {"round": number, "asked": len(held.asked), "masked": is_masked, "why": held.why}
         log.info("round begins", extra={"fields": about})
+        self._make_rows(held.asked)
         requests = self._requests(number, held.asked, learn=True)
         heard = self._plain(number, requests, len(members)) if not is_masked else self._masked(number, held, requests)
         lost = max(0, len(requests) - len(heard.counted) - heard.refused - heard.called_off)
@@ -81,7 +95,8 @@ class Coordinator:
             over = self._clock()
             happened = Round(number, "finished", *counts, over - started, *manners)
             phases.append(Phase(0, APPLYING, seconds=over - heard_all))
-            self.journal.finish(happened, shared, heard.counted, Course(tuple(phases), heard.quality))
+            learnt = {name: array for name, array in shared.items() if name not in self._constants}
+            self.journal.finish(happened, learnt, heard.counted, Course(tuple(phases), heard.quality))
             self.shared = shared
         log.info("round ends", extra={"fields": vars(happened)})
         return happened
@@ -101,7 +116,7 @@ class Coordinator:
     def _plain(self, number: int, requests: Mapping[int, bytes], n_members: int) -> Heard:
         """Ask in the clear; the first answers count."""
         wanted = min(self.rules.clients_per_round or n_members, n_members)
-        heard, answers = Heard(bytes_down=sum(len(content) for content in requests.values())), dict[int, Outgoing]()
+        heard, answers = Heard(bytes_down=sum(len(content) for content in requests.values())), dict[int, Message]()
         started = self._clock()
         with closing(self.carrier.ask(requests, self.rules.deadline)) as arriving:
             for device, content in arriving:
@@ -110,7 +125,8 @@ class Coordinator:
                     heard.refused += 1
                     continue
                 try:
-                    answers[device] = read_update(self.federation, number, content, self._shapes, device)
+                    shapes = self._path.method.shapes(self.shared)
+                    answers[device] = read_update(self.federation, number, content, shapes, device - 1)
                 except WireError as error:
                     heard.refused += 1
                     log.warning("answer refused", extra={"fields": {"round": number, "why": error.message}})
@@ -123,7 +139,7 @@ class Coordinator:
         robust, order = self.rules.robust, np.array(heard.counted, np.int64)
         groups = [order] if robust is None or not answers else dealt(order, robust, self._key.child("groups", number))
         for group in groups:
-            total = Total.zero(self._shapes)
+            total = Total.zero(self._path.method.shapes(self.shared))
             for device in group:
                 total.add(answers[int(device)])
             heard.totals.append(total)
@@ -134,7 +150,8 @@ class Coordinator:
         assert held.care is not None
         self.journal.begin(number, requests, self.rules.guards.cool_down)
         rules, noted = (held.care, self.carrier, self.rules.deadline), self.journal.summed
-        masked = MaskedRound(self.federation, *rules, self._shapes, number, noted, held.worth, self._clock)
+        shapes = self._path.method.shapes(self.shared)
+        masked = MaskedRound(self.federation, *rules, shapes, number, noted, held.worth, self._clock)
         heard = masked.run(held.asked, requests)
         if heard.is_thin:
             self.journal.try_later(len(requests))
@@ -144,6 +161,7 @@ class Coordinator:
         """Give the model to all devices that are there."""
         there = self.carrier.present()
         members = [device for device in self._members() if device.number in there]
+        self._make_rows(members)
         messages = self._requests(self.journal.next_round, members, learn=False)
         self.carrier.tell(messages, self.rules.deadline)
         log.info("model given out", extra={"fields": {"round": self.journal.next_round, "devices": len(messages)}})
@@ -205,20 +223,35 @@ class Coordinator:
         return draw
 
     def _requests(self, number: int, devices: list[Enrolled], learn: bool) -> dict[int, bytes]:
-        sent, written = self.federation.sent(self.shared), {}
-        for counted in {device.counted for device in devices}:
-            written[counted] = write_request(self.federation, Request(number, sent, learn, counted))
-        return {device.number: written[device.counted] for device in devices}
+        written: dict[tuple[int, int], bytes] = {}  # devices that receive the same share one request
+        requests = {}
+        for device in devices:
+            row = device.number - 1 if self._spec.client_tables else 0
+            if (device.counted, row) not in written:
+                request = Request(number, self.federation.sent(self.shared, row), learn, device.counted)
+                written[device.counted, row] = write_request(self.federation, request)
+            requests[device.number] = written[device.counted, row]
+        return requests
 
     def _applied(self, number: int, totals: list[Total]) -> dict[str, Array]:
         total = totals[0] if self.rules.robust is None else combined(totals, self.rules.robust)
         with one_blas_thread():
-            shared = dict(applied(self.federation.built, self.federation.ring, self.shared, total))
-        for name in self._shapes:
+            shared = dict(server_round(self._path, self.shared, total))
+        for name in self._spec.downloads:
             largest = float(np.abs(shared[name]).max(initial=0.0))
-            if not largest < EXPLODED:
+            if not largest < LARGEST_LEARNT:
                 raise DivergedError(
                     f"Learning diverged in round {number}: '{name}' reached {largest:.3g}.",
                     "The model of the round before is kept. Found a new federation with a lower learning_rate.",
                 )
         return shared
+
+
+def refuse_readable_only(spec: FederatedSpec, rules: RoundRules) -> None:
+    """Refuse secure aggregation of a method whose server must read every client's own row."""
+    if spec.client_tables and rules.secure is not None:
+        raise ConfigError(
+            f"This method cannot run under secure aggregation: its server reads a row of '{spec.client_tables[0]}' "
+            "from every client.",
+            "Set rounds.secure to none if all members agree to that, or choose another method.",
+        )

@@ -16,8 +16,9 @@ from pathlib import Path
 
 from tacit.coordinator.course import Course, Phase, Quality
 from tacit.errors import StorageError
+from tacit.runtimes.catalogue import digest_of
 from tacit.runtimes.database import Kind, connected
-from tacit.runtimes.federation import Federation, digest_of
+from tacit.runtimes.federation import Federation
 from tacit.runtimes.wire import pack, read_welcome, unpack, write_welcome
 from tacit.types import Array, Catalog
 

@@ -300,9 +300,9 @@ class Device:
             return None
         number = 1 + max(model.round, -1 if answer is None else answer.round)
         learnt = learn_alone(member, sharing, replace(model, round=number), self.history, *self._root)
-        shapes = {name: model.shared[name].shape for name in member.federation.built.tables}
         content = write_update(member.federation, number, learnt.message)
-        return Upcoming(number, member.to, Spoken.of(learnt.message, shapes, member.catalog), len(content))
+        rows = Spoken.of(learnt.message, member.federation.built.spec, member.catalog)
+        return Upcoming(number, member.to, rows, len(content))
 
     @property
     def identity(self) -> bytes:
@@ -313,8 +313,7 @@ class Device:
         self, member: Membership, request: Request, learnt: Learnt, answer: bytes, *, masked: bool, spoke: bool = False
     ) -> int:
         """Write the ledger's entry and what was learnt, inside a transaction."""
-        shapes = {name: request.shared[name].shape for name in member.federation.built.tables}
-        rows = Spoken.of(learnt.message, shapes, member.catalog, spoke)
+        rows = Spoken.of(learnt.message, member.federation.built.spec, member.catalog, spoke)
         entry = self.ledger.write(self._now(), member.to, request.round, rows, answer, masked)
         member.settle(request.counted)
         member.keep_learnt(learnt.private, self.history.clients(0, member.catalog).items)

@@ -17,14 +17,14 @@ from tacit.runtimes.learning import one_blas_thread
 from tacit.runtimes.recommender import Recommendation, Recommender
 from tacit.runtimes.wire import Request
 from tacit.types import Array, Clients, Label, Model, Vocabulary
-from tacit.updates import Outgoing
+from tacit.updates import Message
 
 
 @dataclass(frozen=True)
 class Learnt:
     """What a round made: a message, and her new private part."""
 
-    message: Outgoing
+    message: Message
     private: dict[str, Array]
 
 
@@ -36,15 +36,12 @@ def learn_alone(
     clients = history.clients(lane, catalog)
     if not len(clients.items):
         raise ConsentError("There is nothing to learn from: the history is empty.", "Add to it first.")
-    before = part_before(member, request, clients, key)
-    stages = (sharing.stage(lane, catalog), *federation.stages)
+    model = Model(request.shared, part_before(member, request, clients, key))
     with one_blas_thread():
-        message, moved = device_round(
-            federation.built, stages, federation.ring, request.shared, before, clients, key, request.round
-        )
-    if len(message.withheld):
+        given = device_round(federation.path(sharing.stage(lane, catalog)), model, clients, key, request.round)
+    if given.message is None or not given.is_fit.all():
         raise DivergedError("What was learnt does not fit the ring; nothing is sent.", "The model has run away.")
-    return Learnt(message, dict(moved))
+    return Learnt(given.message, dict(given.private))
 
 
 def part_before(member: Membership, request: Request, clients: Clients, key: Key) -> dict[str, Array]:

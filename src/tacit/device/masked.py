@@ -25,7 +25,7 @@ from tacit.privacy.secure.messages import Invitation
 from tacit.privacy.secure.two_stage import QUALITY, QUALITY_SHAPE
 from tacit.runtimes.federation import Federation
 from tacit.runtimes.wire import Turn, model_in, read_request
-from tacit.updates import Outgoing
+from tacit.updates import Message
 
 
 @dataclass(frozen=True)
@@ -119,7 +119,7 @@ class MaskedRounds:
         return True
 
     def step(
-        self, federation: Federation, guards: Guards, turn: Turn, message: Outgoing | None, found: Measured | None
+        self, federation: Federation, guards: Guards, turn: Turn, message: Message | None, found: Measured | None
     ) -> tuple[bytes, bool]:
         """Let the machine answer, inside a transaction; say also whether what was measured is in the answer.
 
@@ -154,7 +154,7 @@ class MaskedRounds:
         terms = Invitation.decode(turn.content).session.terms
         request = self.opening(turn.round)
         shared = read_request(federation, request).shared
-        shapes = {name: shared[name].shape for name in federation.built.tables} | {QUALITY: QUALITY_SHAPE}
+        shapes = federation.built.shapes(shared) | {QUALITY: QUALITY_SHAPE}
         if terms.task != federation.digest.hex() or terms.round != turn.round or terms.model != model_in(request):
             raise WireError("A secure sum is offered for another federation, round or model.", "Nothing was sent.")
         for part in terms.layout.segments:

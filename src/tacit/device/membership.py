@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -95,14 +95,18 @@ class Membership:
 
     @cached_property
     def first(self) -> dict[str, Array]:
-        """A model of the right form; what is learnt in it means nothing."""
-        return self.federation.sent(self.federation.first_model(self.catalog, Key(0)))
+        """A model of the right form, and the constants; what is learnt in it means nothing."""
+        return self.federation.built.spec.received(self.federation.first_model(self.catalog, Key(0)))
 
     def read(self, content: bytes) -> Request:
         """Read a model that was sent here; one of another federation, catalogue or version is refused."""
         request = read_request(self.federation, content)
         self.federation.check_model(request.shared, self.first)
-        return request
+        return self._with_constants(request)
+
+    def _with_constants(self, request: Request) -> Request:
+        constants = {name: self.first[name] for name in self.federation.built.spec.constants}
+        return replace(request, shared={**request.shared, **constants})
 
     def model(self) -> Request | None:
         """Return the last model that was received, opened once as long as the file does not change."""
@@ -110,7 +114,7 @@ class Membership:
         if self._received is not None and self._received[0] == moment:
             return self._received[1]
         content = self._store.get("model")
-        request = None if content is None else read_request(self.federation, content)
+        request = None if content is None else self._with_constants(read_request(self.federation, content))
         if not self._store.connection.in_transaction:  # which may yet take it back
             self._received = (moment, request)
         return request

@@ -19,14 +19,15 @@ from pydantic import Field
 
 from tacit.config import MethodChoice
 from tacit.coordinator import Carrier, Coordinator, Journal, RoundRules
+from tacit.coordinator.coordinator import refuse_readable_only
 from tacit.coordinator.journal import Round
 from tacit.coordinator.manner import is_settled, needed
+from tacit.coordinator.trial import try_round
 from tacit.data import SOURCES, DataConfig, load
 from tacit.errors import ConfigError, DataError, FieldError
 from tacit.field.certificates import Certificates, given_certificates, own_certificates
 from tacit.field.invitations import Invitation
 from tacit.privacy.clipping import ClippingConfig
-from tacit.random import Key
 from tacit.runtimes.federation import Federation
 from tacit.types import Catalog, Config, Labels, Vocabulary, offsets
 from tacit.updates import Ring
@@ -40,6 +41,8 @@ class ServeConfig(Config):
     name: str = Field("federation", min_length=1, max_length=80, description="what people call it")
     folder: Path = Field(Path("coordinator"), description="receives the journal and, if none are given, certificates")
     catalog: str = Field("town", description="a dataset by name, or a table with columns item[, title, category]")
+    graph: bool | str = Field(False, description="for methods that need features: the dataset's graph, or a file")
+    hops: int = Field(0, ge=0, le=4, description="explore the graph so many steps from the items")
     method: MethodChoice
     ring: Ring = Ring()
     clip: ClippingConfig | None = Field(None, description="how long what leaves may be")
@@ -60,21 +63,21 @@ class ServeConfig(Config):
 def opened(config: ServeConfig) -> Journal:
     """Found the federation, or go on with it; its terms cannot change once it is founded."""
     path = config.folder / "journal.db"
-    catalog = _catalog(config.catalog)
-    given = config.method.options.model_dump(mode="json")
+    catalog = _catalog(config)
+    given = config.method.options.model_dump(mode="json", exclude_unset=True)
     if not path.exists():
         federation = Federation.found(
             secrets.token_hex(16), config.name, config.method.name, given, catalog, ring=config.ring, clip=config.clip
         )
-        federation.first_model(catalog, Key(0))  # refused here and not in the first round
+        refuse_readable_only(federation.built.spec, config.rounds)
+        try_round(federation, catalog)  # refused here and not in the first round
         return Journal.create(path, federation, catalog)
     journal = Journal.open(path)
     agreed = journal.federation
     wanted = Federation.found(
         agreed.id, config.name, config.method.name, given, catalog, ring=config.ring, clip=config.clip
     )
-    if wanted != agreed:
-        differs = [name for name in Federation.model_fields if getattr(wanted, name) != getattr(agreed, name)]
+    if differs := wanted.agrees_with(agreed):
         raise ConfigError(
             f"The federation in '{path}' was founded on other terms: {', '.join(differs)}.",
             "Its members agreed to those. Choose another folder for a new federation.",
@@ -133,11 +136,13 @@ def host_port(text: str) -> tuple[str, int]:
     return host.strip("[]"), int(port)
 
 
-def _catalog(source: str) -> Catalog:
+def _catalog(config: ServeConfig) -> Catalog:
     """Read the public knowledge about items; what people did in a named dataset is not looked at."""
+    source = config.catalog
     if source in SOURCES or not Path(source).suffix:
-        whole = load(DataConfig(source=source)).catalog
-        return Catalog(whole.item_ids, whole.titles, whole.categories)
+        return load(DataConfig(source=source, graph=config.graph, hops=config.hops)).catalog
+    if config.graph or config.hops:
+        raise ConfigError("graph and hops belong to a dataset by name.", "Give categories in the table instead.")
     path = Path(source)
     try:
         frame = pl.read_csv(path, separator="\t" if path.suffix == ".tsv" else ",", infer_schema=False)

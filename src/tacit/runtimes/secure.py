@@ -32,7 +32,7 @@ from tacit.protocols.rounds import RoundsConfig
 from tacit.random import Key
 from tacit.runtimes.lots import Lots
 from tacit.types import Array
-from tacit.updates import Outgoing, Ring, Total
+from tacit.updates import Message, Ring, Total
 
 TASK = "simulation"
 _EARLY = (Stand.ADVERTS, Stand.SHARES, Stand.VECTORS)  # whoever leaves in one of them is not in the sum
@@ -93,9 +93,9 @@ class Fates:
 class Said:
     """What some people would send: in which message each person's rows stand, and where in it."""
 
-    places: dict[int, tuple[Outgoing, int]] = field(default_factory=dict)
+    places: dict[int, tuple[Message, int]] = field(default_factory=dict)
 
-    def add(self, positions: Array, message: Outgoing) -> None:
+    def add(self, positions: Array, message: Message) -> None:
         """Keep a message of the people at some positions, in its order."""
         self.places.update({int(person): (message, at) for at, person in enumerate(positions)})
 
@@ -165,10 +165,15 @@ class SecureSums:
         return Outcome(total, up, {})
 
     def protocol(
-        self, said: Said, shared: Mapping[str, Array], tables: Sequence[str], fates: Fates, number: int
+        self,
+        said: Said,
+        shared: Mapping[str, Array],
+        shapes: Mapping[str, tuple[int, ...]],
+        fates: Fates,
+        number: int,
     ) -> Outcome:
         """Run the sum with all its messages, masks, losses and recoveries."""
-        care, shapes = self.config, {name: shared[name].shape for name in tables}
+        care = self.config
         guards = Guards(n_min=care.n_min, k_min=care.behind_rows, corrupted=care.corrupted, d_min=0, cool_down=0)
         everybody = fates.everybody.tolist()
         self._refuse_if_few(everybody)

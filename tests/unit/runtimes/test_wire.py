@@ -17,7 +17,7 @@ from tacit.random import Key
 from tacit.runtimes import wire
 from tacit.runtimes.federation import Federation, canonical
 from tacit.types import Catalog, Labels, Vocabulary
-from tacit.updates import Outgoing, Release, Ring
+from tacit.updates import Message, Release, Ring
 
 CATALOG = Catalog(Vocabulary(np.arange(30) * 3), [f"thing {i}" for i in range(30)])
 FPL = Federation.found("0" * 32, "f", "fpl", {"factors": 3, "local_steps": 4}, CATALOG)
@@ -28,11 +28,11 @@ REQUEST = wire.write_request(FPL, wire.Request(3, SHARED, True))
 WELCOME = wire.write_welcome(FPL, CATALOG)
 
 
-def outgoing(ids: list[int], seed: int = 0, largest: int = 2**24) -> Outgoing:
+def outgoing(ids: list[int], seed: int = 0, largest: int = 2**24) -> Message:
     numbers = np.random.default_rng(seed).integers(-largest, largest + 1, (len(ids), 4))
     nothing = np.zeros(1, np.int64)
     rows = np.array([0, len(ids)]), np.array(ids, np.int32), numbers
-    return Outgoing(np.array([5]), {"items": rows}, Release(nothing, nothing, nothing))
+    return Message(np.array([5]), {"items": rows}, Release(nothing, nothing, nothing))
 
 
 UPDATE = wire.write_update(FPL, 3, outgoing([4, 1, 1, 29]))

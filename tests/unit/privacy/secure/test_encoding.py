@@ -20,12 +20,12 @@ from tacit.privacy.secure.encoding import (
     rows_layout,
 )
 from tacit.privacy.secure.masks import Vector
-from tacit.updates import Outgoing, Release, Ring, Total
+from tacit.updates import Message, Release, Ring, Total
 
 SHAPES = {"items": (7, 3), "layers": (1, 5)}
 
 
-def sent(rows: dict[str, tuple[list[int], list[list[int]]]]) -> Outgoing:
+def sent(rows: dict[str, tuple[list[int], list[list[int]]]]) -> Message:
     """Return one person's message."""
     none = np.zeros(1, np.int64)
     tables = {
@@ -36,12 +36,12 @@ def sent(rows: dict[str, tuple[list[int], list[list[int]]]]) -> Outgoing:
         )
         for name, (ids, numbers) in rows.items()
     }
-    return Outgoing(np.zeros(1, np.int64), tables, Release(none, none, none))
+    return Message(np.zeros(1, np.int64), tables, Release(none, none, none))
 
 
 @st.composite
-def messages(draw: st.DrawFn) -> list[Outgoing]:
-    def one() -> Outgoing:
+def messages(draw: st.DrawFn) -> list[Message]:
+    def one() -> Message:
         ids = draw(st.lists(st.integers(0, 6), max_size=9))
         numbers = [draw(st.lists(st.integers(-(2**24), 2**24), min_size=3, max_size=3)) for _ in ids]
         layers = [draw(st.lists(st.integers(-(2**24), 2**24), min_size=5, max_size=5))]
@@ -52,7 +52,7 @@ def messages(draw: st.DrawFn) -> list[Outgoing]:
 
 @settings(max_examples=60, deadline=None)
 @given(messages(), st.sampled_from([32, 64]))
-def test_the_sum_of_vectors_is_the_plain_total(cohort: list[Outgoing], bits: int) -> None:
+def test_the_sum_of_vectors_is_the_plain_total(cohort: list[Message], bits: int) -> None:
     layout = rows_layout(SHAPES, Ring(bits=bits), len(cohort))
     layout.check(len(cohort))
     plain, total = Total.zero(SHAPES), Vector(layout.sizes)
@@ -68,7 +68,7 @@ def test_the_sum_of_vectors_is_the_plain_total(cohort: list[Outgoing], bits: int
 
 @settings(max_examples=40, deadline=None)
 @given(messages(), st.sets(st.integers(0, 6)))
-def test_unlisted_rows_stay_and_people_are_counted_once(cohort: list[Outgoing], listed: set[int]) -> None:
+def test_unlisted_rows_stay_and_people_are_counted_once(cohort: list[Message], listed: set[int]) -> None:
     counts = people_layout(SHAPES, len(cohort))
     people = Vector(counts.sizes)
     rows = {"items": np.array(sorted(listed), np.int64), "layers": np.array([0])}
