@@ -5,14 +5,17 @@ each row with its own numbers, and *outer*, where row r of client c is a weight 
 products): these are never written out to be added. Every sum runs in one fixed order, so a client gives the same bits
 alone, in any cohort and on every machine.
 
-`ids` [R] are rows of the table; an empty `ids` stands for all rows of it, in order, for every client. `kept` [R] says
-which rows leave; an empty `kept` stands for all of them. `is_fit` [C] says whose rows the ring can hold.
+`ids` [R] are rows of the table. `kept` [R] says which rows leave; an empty `kept` stands for all of them. `is_fit` [C]
+says whose rows the ring can hold.
 """
 
 from __future__ import annotations
 
 import numpy as np
 from numba import njit
+
+from tacit.kernels.rowsum import add_row, square_of_row
+from tacit.kernels.sampling import U64
 
 
 @njit(inline="always")
@@ -43,6 +46,46 @@ def _shorten(square, limit):
     if square < np.inf:
         return np.float32(limit / np.sqrt(square)), limit * limit
     return np.float32(np.nan), np.nan
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def clip_rows(ptr, kept, rows, factors, limit, squares):
+    """`clip_dense` for rows of a known width (`rows_of`)."""
+    most = limit * limit
+    for c in range(U64(ptr.size - 1)):
+        total = np.float64(0)
+        for r in range(U64(ptr[c]), U64(ptr[c + U64(1)])):
+            if kept.size == 0 or kept[r]:
+                square, f = np.float64(square_of_row(rows, r)), factors[r]
+                if f != np.float32(1):
+                    square *= np.float64(f) * np.float64(f)
+                if not square <= most:
+                    by, square = _shorten(square, limit)
+                    factors[r] = f * by
+                total += square
+        squares[c] += total
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def add_rows(ptr, ids, kept, rows, factors, is_fit, scale, cells):
+    """Add rows of a known width to `cells` [n, D], as wide as they are."""
+    for c in range(U64(ptr.size - 1)):
+        if not is_fit[c]:
+            continue
+        for r in range(U64(ptr[c]), U64(ptr[c + U64(1)])):
+            if kept.size and not kept[r]:
+                continue
+            add_row(rows, r, scale * factors[r] if factors.size else scale, cells, U64(ids[r]))
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def count_rows(ptr, ids, kept, is_fit, counts):
+    """Count in `counts` [n] how often each row leaves."""
+    for c in range(U64(ptr.size - 1)):
+        if is_fit[c]:
+            for r in range(U64(ptr[c]), U64(ptr[c + U64(1)])):
+                if kept.size == 0 or kept[r]:
+                    counts[U64(ids[r])] += 1
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -125,7 +168,7 @@ def add_dense(ptr, ids, kept, values, last, factors, is_fit, scale, sums, counts
         for r in range(ptr[c], ptr[c + 1]):
             if kept.size and not kept[r]:
                 continue
-            row = np.int64(ids[r]) if ids.size else r - ptr[c]
+            row = ids[r]
             f = factors[r] if factors.size else np.float32(1)
             counts[row] += 1
             for d in range(width - 1):
@@ -142,7 +185,7 @@ def add_outer(ptr, ids, kept, weights, by_row, vectors, is_fit, scale, sums, cou
         for r in range(ptr[c], ptr[c + 1]):
             if kept.size and not kept[r]:
                 continue
-            row = np.int64(ids[r]) if ids.size else r - ptr[c]
+            row = ids[r]
             counts[row] += 1
             weight = (weights[row] if by_row else weights[r]) * scale
             for d in range(vectors.shape[1]):
@@ -158,7 +201,7 @@ def add_repeated(ptr, ids, kept, numbers, is_fit, sums, counts):
         for r in range(ptr[c], ptr[c + 1]):
             if kept.size and not kept[r]:
                 continue
-            row = np.int64(ids[r]) if ids.size else r - ptr[c]
+            row = ids[r]
             counts[row] += 1
             for d in range(numbers.shape[1]):
                 sums[row, d] += numbers[c, d]
@@ -177,7 +220,7 @@ def write_dense(ptr, ids, kept, sensitive, values, last, factors, is_fit, scale,
             if kept.size and not kept[r]:
                 continue
             f = factors[r] if factors.size else np.float32(1)
-            row_ids[at] = ids[r] if ids.size else r - ptr[c]
+            row_ids[at] = ids[r]
             marks[at] = sensitive[r]
             for d in range(width - 1):
                 numbers[at, d] = np.int64(np.rint(values[r, d] * scale * f))

@@ -154,9 +154,11 @@ class FPL(Federated):
         (positives, negatives), table = plan.work, padded(model.shared["items"])
         people, moved = self._local_rows(model.private["p"])
         n_steps, width = positives.shape[1], table.shape[1]
+        room = empty_rows(0, width)
         for block in sink.blocks(2 * n_steps * width * 4):
             n_rows = (block.stop - block.start) * n_steps
-            rows = empty_rows(2 * n_rows, width)
+            room = room if len(room) >= 2 * n_rows else empty_rows(2 * n_rows, width)  # of the last block: it is done
+            rows = room[: 2 * n_rows]
             arrays = rows_of(people[block]), rows_of(moved[block]), rows_of(table)
             drawn = positives[block], negatives[block]
             rows_of_pairs(*arrays, *drawn, rows_of(rows), sink.ring.scale, self._rate, self.config.regs)

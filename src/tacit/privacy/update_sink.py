@@ -19,13 +19,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.errors import MethodError
+from tacit.kernels.rowvec import rows_of
 from tacit.kernels.update_sink import (
     add_dense,
     add_outer,
     add_repeated,
+    add_rows,
     clip_dense,
     clip_outer,
+    clip_rows,
     count_kept,
+    count_rows,
     largest_dense,
     largest_outer,
     multiply_rows,
@@ -36,9 +40,9 @@ from tacit.types import Array, Floats, offsets
 from tacit.updates import Message, PlannedRows, Release, Ring, Total, UpdatePlan
 
 ID_BYTES = 4
-BLOCK_BYTES = 2**19  # of values that are written, measured and added together: they stay in the second cache
+NARROW = 128  # numbers of a row that is taken whole: code is compiled for its width
+BLOCK_BYTES = 2**21  # of values that are written, measured and added together: they stay in the second cache
 _EVERY = np.zeros(0, np.uint8)
-_ALL_ROWS = np.zeros(0, np.int32)
 _ONES = np.zeros(0, np.float32)
 Shapes = Mapping[str, tuple[int, ...]]
 
@@ -72,8 +76,17 @@ class DraftRows:
 
     @property
     def ids(self) -> NDArray[np.int32]:
-        """Rows of the table [R]; empty: all of them, for every client."""
-        return _ALL_ROWS if self.planned.ids is None else self.planned.ids
+        """Rows of the table [R]."""
+        planned = self.planned
+        if planned.ids is not None:
+            return planned.ids
+        every = np.arange(planned.n_rows) - np.repeat(planned.ptr[:-1], np.diff(planned.ptr))
+        return every.astype(np.int32)
+
+    @property
+    def is_narrow(self) -> bool:
+        """Whether rows are dense and short enough to be taken whole."""
+        return not self.is_outer and self.values.shape[1] <= NARROW and bool(self.values.flags.c_contiguous)
 
     @property
     def kept(self) -> NDArray[np.uint8]:
@@ -86,7 +99,7 @@ class DraftRows:
         if self.weights is None:
             weights = np.ones(n_rows, np.float32)
         elif self.by_row:
-            weights = self.weights[self._table_rows()]
+            weights = self.weights[self.ids]
         else:
             weights = self.weights
         return weights * self.factors if len(self.factors) else weights
@@ -96,6 +109,9 @@ class DraftRows:
         planned = self.planned
         if not len(self.factors):
             self.factors = np.ones(planned.n_rows, np.float32)
+        if self.is_narrow:
+            clip_rows(planned.ptr, self.kept, rows_of(self.values), self.factors, limit, squares)
+            return
         if not self.is_outer:
             clip_dense(planned.ptr, self.kept, self.values, self.factors, limit, squares)
             return
@@ -108,6 +124,13 @@ class DraftRows:
         if not len(self.factors):
             self.factors = np.ones(self.planned.n_rows, np.float32)
         multiply_rows(self.planned.ptr, by, self.factors)
+
+    def bound(self) -> float:
+        """Return a number that nothing in outer rows exceeds, cheaply; infinity where there is no cheap one."""
+        if not self.is_outer or len(self.factors):
+            return np.inf
+        most = 1.0 if self.weights is None else float(np.abs(self.weights).max(initial=0.0))
+        return most * float(np.abs(self.values).max(initial=0.0))
 
     def raise_largest(self, largest: Floats) -> None:
         """Raise `largest` [C] to the largest number that a kept row holds."""
@@ -139,12 +162,6 @@ class DraftRows:
             return self
         owner = np.repeat(np.arange(len(self.values)), np.diff(self.planned.ptr))
         return DraftRows(self.planned, self.row_weights()[:, None] * self.values[owner])
-
-    def _table_rows(self) -> Array:
-        planned = self.planned
-        if planned.ids is not None:
-            return planned.ids
-        return np.arange(planned.n_rows) - np.repeat(planned.ptr[:-1], np.diff(planned.ptr))
 
 
 @dataclass
@@ -180,7 +197,8 @@ class Draft:
             return np.ones(len(self.clients), np.bool_)
         largest = np.zeros(len(self.clients), np.float32)
         for part in self.parts:
-            part.raise_largest(largest)
+            if not part.bound() <= ring.largest:
+                part.raise_largest(largest)
         return ring.holds(largest)
 
 
@@ -204,8 +222,9 @@ class UpdateSink:
         self._is_fit = np.ones(len(plan.clients), np.bool_)
         self._drafts: dict[int, DraftRows] = {}
         self._block = slice(0, len(plan.clients))
-        self._written: list[list[DraftRows]] = []
         self._is_direct = False
+        self._factors: dict[int, Floats] = {}
+        self._cells: dict[int, Array] = {}  # by part: sums of narrow rows, as wide as these, in 32 bits where they fit
 
     @property
     def ring(self) -> Ring:
@@ -247,7 +266,7 @@ class UpdateSink:
                 f"'learn' put values of shape {values.shape}.",
                 "Put one row of values for every planned row, in the order of the plan.",
             )
-        self._keep(part, DraftRows(planned, values))
+        self._keep(part, DraftRows(planned, values, factors=self._ones(part, planned.n_rows)))
 
     def put_outer(self, part: int, vectors: Floats, weights: Floats | None = None, *, by_row: bool = False) -> None:
         """Put rows that are `weights` [R] times the client's vector [C, D].
@@ -261,6 +280,7 @@ class UpdateSink:
         if self._total is not None:
             if self._drafts:
                 self._finish_block()
+            self._move_cells(self._total)
             self._total.n_clients += int(self._is_fit.sum())
             return None, self._release(), self._is_fit
         draft = self._draft()
@@ -277,6 +297,16 @@ class UpdateSink:
         if self._block.stop - self._block.start == len(self._plan.clients):
             return planned
         return planned.cut(self._block)
+
+    def _ones(self, part: int, n_rows: int) -> Floats:
+        """Return factors of 1 for the rows of a block, if a stage will change them; the last block's are used again."""
+        if not any(stage.shapes_values for stage, _ in self._stages):
+            return _ONES
+        room = self._factors.get(part, _ONES)
+        if len(room) < n_rows:
+            room = self._factors[part] = np.empty(n_rows, np.float32)
+        room[:n_rows] = 1.0
+        return room[:n_rows]
 
     def _keep(self, part: int, rows: DraftRows) -> None:
         if part in self._drafts:
@@ -309,8 +339,32 @@ class UpdateSink:
         if self._is_direct and not fit.all():
             self._ring.fits(np.inf)
         self._is_fit[self._block] = fit
-        for part in draft.parts:
-            part.add(fit, self._ring, self._total)
+        for number, part in zip(planned, draft.parts, strict=True):
+            if part.is_narrow:
+                rows = part.planned.ptr, part.ids, part.kept, rows_of(part.values), part.factors
+                add_rows(*rows, fit, self._ring.scale, self._cells_of(number, part, draft.largest))
+            else:
+                part.add(fit, self._ring, self._total)
+
+    def _cells_of(self, number: int, part: DraftRows, largest: float) -> Array:
+        """Return where the whole numbers of a part's narrow rows are added; the last block moves them to the total."""
+        if number not in self._cells:
+            n_rows, planned = self._shapes[part.planned.table][0], self._plan.parts[number]
+            counts = np.zeros(n_rows, np.int64)
+            whole = DraftRows(planned, part.values)
+            count_rows(planned.ptr, whole.ids, whole.kept, np.ones(len(self._plan.clients), np.bool_), counts)
+            is_small = largest * float(self._ring.scale) * float(counts.max(initial=0)) < 2**31
+            self._cells[number] = np.zeros((n_rows, part.values.shape[1]), np.int32 if is_small else np.int64)
+        return self._cells[number]
+
+    def _move_cells(self, total: Total) -> None:
+        for number, cells in self._cells.items():
+            planned = self._plan.parts[number]
+            sums, width = total.sums[planned.table], self._shapes[planned.table][1]
+            sums[:, : width - 1] += cells[:, : width - 1]
+            sums[:, width - 1] += cells[:, -1]
+            rows = DraftRows(planned, _ONES)
+            count_rows(planned.ptr, rows.ids, rows.kept, self._is_fit, total.counts[planned.table])
 
     def _release(self) -> Release:
         counts = np.zeros((2, len(self._plan.clients)), np.int64)
