@@ -193,6 +193,11 @@ class Total:
             {name: np.zeros(shape[0], np.int64) for name, shape in shapes.items()},
         )
 
+    @property
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """Rows and width of each table."""
+        return {name: sums.shape for name, sums in self.sums.items()}
+
     def __add__(self, other: Total) -> Total:
         return Total(
             {name: sums + other.sums[name] for name, sums in self.sums.items()},

@@ -309,8 +309,12 @@ class UpdateSink:
         return room[:n_rows]
 
     def _keep(self, part: int, rows: DraftRows) -> None:
+        planned = rows.planned
         if part in self._drafts:
             raise MethodError(f"'learn' put part {part} of its plan twice.")
+        n_rows, ids = self._shapes[planned.table][0], planned.ids
+        if self._total is not None and ids is not None and len(ids) and not 0 <= ids.min() <= ids.max() < n_rows:
+            raise MethodError(f"The plan names rows of '{planned.table}' that there are not: it has {n_rows}.")
         self._drafts[part] = rows
 
     def _draft(self) -> Draft:

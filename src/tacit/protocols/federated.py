@@ -48,7 +48,8 @@ def device_round(
     keyed = [(stage, sealing.child(at)) for at, stage in enumerate(path.stages)]
     for stage, chance in keyed:
         plan = stage.narrow(plan, chance)
-    sink = UpdateSink(plan, keyed, path.ring, method.shapes(model.shared), total)
+    shapes = method.shapes(model.shared) if total is None else total.shapes
+    sink = UpdateSink(plan, keyed, path.ring, shapes, total)
     private = method.learn(model, clients, plan, sink, learning)
     message, release, is_fit = sink.finish()
     if not is_fit.all():
