@@ -40,8 +40,6 @@ class Said:
 class Turns:
     """The machine's journal, in the device's file; records are kept when the caller's transaction is."""
 
-    was_torn = False  # a transaction is whole or never was
-
     def __init__(self, store: Store) -> None:
         self._store = store
 

@@ -6,13 +6,12 @@ import json
 import logging
 import secrets
 import sys
-import threading
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from datetime import UTC, datetime
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import polars as pl
 from pydantic import Field
@@ -32,7 +31,8 @@ from tacit.runtimes.federation import Federation
 from tacit.types import Catalog, Config, Labels, Vocabulary, offsets
 from tacit.updates import Ring
 
-ROUND_STATES = ("finished", "abandoned", "rested")
+if TYPE_CHECKING:
+    from tacit.field.metrics import MetricsServer
 
 
 class ServeConfig(Config):
@@ -115,17 +115,30 @@ def serve(
 
     journal, tls = opened(config), certificates(config)
     link = SuperLink(journal, *host_port(config.listen), tls.certificate, tls.key)
-    meter = None
+    metrics = None
     try:
-        meter = None if config.metrics is None else Meter(journal.path, link, *host_port(config.metrics))
+        if config.metrics is not None:
+            metrics = _metrics_server()(journal.path, link, *host_port(config.metrics))
         on_start(needed(config.rounds, is_settled(config.rounds, journal)), journal.next_round)
         with beside(journal.path, link):
             Coordinator(journal, config.rounds, link).run(on_round)
     finally:
-        if meter is not None:
-            meter.close()
+        if metrics is not None:
+            metrics.close()
         link.close()
         journal.close()
+
+
+def _metrics_server() -> type[MetricsServer]:
+    """Load the library that writes metrics; only a coordinator that offers them needs it."""
+    try:
+        from tacit.field.metrics import MetricsServer
+    except ModuleNotFoundError as error:
+        raise FieldError(
+            f"The metrics need the package '{error.name}', which is not installed.",
+            "Where Tacit's source lies, run: pip install -e '.[field]'. Or leave the option 'metrics' out.",
+        ) from None
+    return MetricsServer
 
 
 def host_port(text: str) -> tuple[str, int]:
@@ -165,77 +178,6 @@ def _categories(frame: pl.DataFrame) -> Labels | None:
     index = {name: at for at, name in enumerate(names)}
     ids = pl.Series([index[name] for row in lists for name in row], dtype=pl.Int32).to_numpy()
     return Labels(offsets(pl.Series([len(row) for row in lists]).to_numpy()), ids, names)
-
-
-class Meter:
-    """Numbers for Prometheus, from the journal: they survive a restart, and are about rounds, never about people."""
-
-    def __init__(self, path: Path, carrier: Carrier, host: str, port: int) -> None:
-        def page() -> bytes:
-            return exposition(path, len(carrier.present())).encode()
-
-        class Handler(BaseHTTPRequestHandler):
-            def do_GET(self) -> None:
-                found = self.path == "/metrics"
-                self.send_response(200 if found else 404)
-                self.send_header("Content-Type", "text/plain; version=0.0.4")
-                self.end_headers()
-                self.wfile.write(page() if found else b"")
-
-            def log_message(self, format: str, *args: object) -> None:
-                """Say nothing."""
-
-        try:
-            self._server = ThreadingHTTPServer((host, port), Handler)
-        except OSError as error:
-            raise FieldError(
-                f"Cannot listen on {host}:{port} for metrics: {error.strerror}.", "Choose another."
-            ) from None
-        self.port = int(self._server.server_address[1])
-        threading.Thread(target=self._server.serve_forever, daemon=True).start()
-
-    def close(self) -> None:
-        """Stop listening."""
-        self._server.shutdown()
-        self._server.server_close()
-
-
-def exposition(path: Path, present: int) -> str:
-    """Write a journal's numbers as Prometheus reads them."""
-    journal = Journal.open(path)
-    try:
-        rounds, devices = journal.rounds(), journal.devices()
-        phases, quality = journal.phase_sums(), journal.quality()
-    finally:
-        journal.close()
-    lines = []
-
-    def add(name: str, kind: str, values: dict[str, float]) -> None:
-        lines.append(f"# TYPE tacit_{name} {kind}")
-        lines.extend(f"tacit_{name}{labels} {value:.12g}" for labels, value in values.items())
-
-    states = {f'{{state="{state}"}}': sum(r.state == state for r in rounds) for state in ROUND_STATES}
-    add("rounds_total", "counter", dict(states))
-    add("masked_rounds_total", "counter", {"": sum(r.masked for r in rounds)})
-    for count in ("asked", "answered", "refused", "lost", "called_off"):
-        add(f"{count}_total", "counter", {"": sum(getattr(r, count) for r in rounds)})
-    sizes = {
-        '{direction="up"}': sum(r.bytes_up for r in rounds),
-        '{direction="down"}': sum(r.bytes_down for r in rounds),
-    }
-    add("bytes_total", "counter", dict(sizes))
-    add("round_seconds_sum", "counter", {"": sum(r.seconds for r in rounds)})
-    add("last_round_seconds", "gauge", {"": rounds[-1].seconds if rounds else 0.0})
-    labels = [f'{{stage="{phase.stage}",phase="{phase.name}"}}' for phase in phases]
-    for measure in ("asked", "answered", "refused", "lost", "called_off", "bytes_up", "bytes_down", "seconds"):
-        sums = [getattr(phase, measure) for phase in phases]
-        add(f"phase_{measure}_total", "counter", dict(zip(labels, sums, strict=True)))
-    add("quality_hits_total", "counter", {"": quality.hits})
-    add("quality_people_total", "counter", {"": quality.people})
-    revoked = sum(device.revoked for device in devices)
-    known = {'{state="enrolled"}': len(devices) - revoked, '{state="revoked"}': revoked, '{state="present"}': present}
-    add("devices", "gauge", dict(known))
-    return "\n".join(lines) + "\n"
 
 
 class JsonLines(logging.Formatter):

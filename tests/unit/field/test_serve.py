@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import sys
 import threading
 import time
 from datetime import UTC, datetime, timedelta
@@ -15,7 +16,6 @@ from small_field import CATALOG, CHEAP, PASSPHRASE, founded
 
 from tacit.config import read
 from tacit.coordinator import Journal
-from tacit.coordinator.course import Course, Phase, Quality
 from tacit.coordinator.journal import Round
 from tacit.device import Device
 from tacit.errors import ConfigError, DataError, FieldError
@@ -26,7 +26,16 @@ import httpx
 from tacit.cli.field import _in_words as told_of
 from tacit.field.certificates import given_certificates, own_certificates
 from tacit.field.invitations import Invitation, accept
-from tacit.field.serve import JsonLines, ServeConfig, certificates, exposition, host_port, invitation, opened, serve
+from tacit.field.serve import (
+    JsonLines,
+    ServeConfig,
+    _metrics_server,
+    certificates,
+    host_port,
+    invitation,
+    opened,
+    serve,
+)
 from tacit.field.superlink import SuperLink
 from tacit.field.supernode import SuperNode, _in_words
 
@@ -154,34 +163,16 @@ def test_a_round_is_told_in_words() -> None:
         assert told_of(happened) == said
 
 
-def test_metrics_and_logs_are_about_rounds_and_never_about_people(config: ServeConfig) -> None:
+def test_a_log_line_is_json_and_an_invitation_names_the_address(config: ServeConfig) -> None:
     journal = opened(config)
-    journal.add(b"a secret key", b"an identity")
-    course = Course((Phase(1, "shares", 5, 4, 1, 0, 600, 7, 0.5), Phase(0, "applying", seconds=0.25)), Quality(2, 4))
-    journal.finish(Round(0, "finished", 5, 4, 1, 0, 1000, 5000, 1.5), {}, [1], course)
-    journal.abandon(Round(1, "abandoned", 5, 1, 0, 4, 10, 5000, 60.0))
-    journal.abandon(Round(2, "rested", 0, 0, 0, 0, 0, 0, 0.0, why="2 of 5 devices are rested"))
-    journal.abandon(Round(3, "abandoned", 5, 0, 0, 0, 0, 0, 0.0, masked=1, why="nothing was unmasked"))
-    text = exposition(journal.path, 3)
-    for line in (
-        'tacit_rounds_total{state="finished"} 1',
-        'tacit_rounds_total{state="abandoned"} 2',
-        'tacit_rounds_total{state="rested"} 1',
-        "tacit_masked_rounds_total 1",
-        "tacit_answered_total 5",
-        "tacit_lost_total 4",
-        'tacit_bytes_total{direction="up"} 1010',
-        "tacit_round_seconds_sum 61.5",
-        'tacit_phase_answered_total{stage="1",phase="shares"} 4',
-        'tacit_phase_seconds_total{stage="0",phase="applying"} 0.25',
-        "tacit_quality_hits_total 2",
-        "tacit_quality_people_total 4",
-        'tacit_devices{state="enrolled"} 1',
-        'tacit_devices{state="present"} 3',
-    ):
-        assert line in text.splitlines()
-    assert "secret" not in text
     record = logging.makeLogRecord({"name": "tacit.coordinator", "msg": "round ends", "fields": {"round": 3}})
     assert json.loads(JsonLines().format(record))["round"] == 3
     assert Invitation.parsed(invitation(config, journal, days=1)).address == "127.0.0.1:8443"
     journal.close()
+
+
+def test_metrics_without_their_package_are_refused_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, "tacit.field.metrics", raising=False)
+    monkeypatch.setitem(sys.modules, "prometheus_client", None)
+    with pytest.raises(FieldError, match="prometheus_client"):
+        _metrics_server()

@@ -352,8 +352,6 @@ class Device:
             request, answer = reader.block(), reader.block()
             steps[kind](request, answer)
             self._said(Phase(kind), answer[3 * KEY_BYTES :] if kind == Phase.ADVERTISED else answer)
-        if self.journal.was_torn:  # what was about to be said is unknown: sit this round out
-            self.leave()
 
     def _again_advertised(self, request: bytes, answer: bytes) -> None:
         session = Invitation.decode(request).session

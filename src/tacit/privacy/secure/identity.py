@@ -6,7 +6,6 @@ import hmac
 import secrets
 from dataclasses import dataclass, field
 from functools import cached_property
-from pathlib import Path
 
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
@@ -14,7 +13,7 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
-from tacit.errors import ForgedError, StorageError
+from tacit.errors import ForgedError
 
 KEY_BYTES = 32
 SIGNATURE_BYTES = 64
@@ -31,22 +30,6 @@ class Identity:
     def fresh(cls) -> Identity:
         """Make one from the system's entropy."""
         return cls(secrets.token_bytes(KEY_BYTES))
-
-    @classmethod
-    def load(cls, path: Path) -> Identity:
-        """Read the identity kept in a file, or make one and keep it there, for its owner only."""
-        if not path.exists():
-            made = cls.fresh()
-            path.touch(mode=0o600, exist_ok=False)
-            path.write_bytes(made.secret)
-            return made
-        secret = path.read_bytes()
-        if len(secret) != KEY_BYTES:
-            raise StorageError(
-                f"'{path}' is no identity: it has {len(secret)} bytes, not {KEY_BYTES}.",
-                "Restore it from a copy, or take it away to enrol as somebody new.",
-            )
-        return cls(secret)
 
     @cached_property
     def _key(self) -> Ed25519PrivateKey:

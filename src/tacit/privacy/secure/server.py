@@ -6,8 +6,8 @@
     total                             the sum, once the last phase is closed
 
 A phase is closed when everybody has answered or the carrier has waited long enough: there is no clock in here. Vectors
-are added as they arrive; one that arrives later is refused unread. With a journal, a server that was killed goes on
-where it was (`Server.resume`), or calls the round off (`abort`).
+are added as they arrive; one that arrives later is refused unread. A server is held in memory only: one that was killed
+has lost its session, and nothing of it can be unmasked any more.
 """
 
 from __future__ import annotations
@@ -16,12 +16,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from enum import IntEnum
 
-from tacit.errors import AbortedError, ForgedError, OutOfTurnError, StorageError
+from tacit.errors import AbortedError, ForgedError, OutOfTurnError
 from tacit.privacy.secure import shamir
 from tacit.privacy.secure.context import Session, Terms
 from tacit.privacy.secure.draw import Drawn
 from tacit.privacy.secure.identity import KEY_BYTES, Pair, check_tag, point_of, verify
-from tacit.privacy.secure.journal import Journal, Memory
 from tacit.privacy.secure.masks import Vector, bytes_of, mask
 from tacit.privacy.secure.messages import (
     Advert,
@@ -40,8 +39,6 @@ from tacit.privacy.secure.messages import (
     kind_of,
 )
 from tacit.privacy.secure.pairing import commitment_to, link, own_mask, pair_mask, share_hash
-
-_OPENED, _RECEIVED, _ADVANCED, _ABORTED = 1, 2, 3, 4  # kinds of records
 
 
 class Stand(IntEnum):
@@ -68,10 +65,9 @@ _EXPECTED = {
 class Server:
     """One session."""
 
-    def __init__(self, invitation: Invitation, pair: Pair, journal: Journal | None = None) -> None:
-        """Use `start` or `resume`."""
+    def __init__(self, invitation: Invitation, pair: Pair) -> None:
+        """Use `start`."""
         self.session, self._invitation, self._pair = invitation.session, invitation, pair
-        self._journal: Journal = Memory() if journal is None else journal
         self.context = self.session.context
         self.stand = Stand.ADVERTS
         self.adverts: dict[int, Advert] = {}
@@ -85,9 +81,7 @@ class Server:
         self.total = Vector(self.session.terms.layout.sizes)
 
     @classmethod
-    def start(
-        cls, terms: Terms, identities: Sequence[bytes], journal: Journal | None = None, drawn: Drawn | None = None
-    ) -> Server:
+    def start(cls, terms: Terms, identities: Sequence[bytes], drawn: Drawn | None = None) -> Server:
         """Open a session under some terms, whose server key is made here; unsafe terms are refused first."""
         Session.of(terms, identities).check()
         pair = Pair.fresh()
@@ -95,28 +89,7 @@ class Server:
         if drawn is not None:  # tickets are given in the order of the identities
             tickets = dict(zip(identities, drawn.tickets, strict=True))
             drawn = replace(drawn, tickets=tuple(tickets[identity] for identity in session.cohort))
-        invitation = Invitation(session, drawn)
-        server = cls(invitation, pair, journal)
-        server._journal.rewrite([(_OPENED, pair.secret + invitation.encode())])
-        return server
-
-    @classmethod
-    def resume(cls, journal: Journal) -> Server:
-        """Continue the session that a journal holds, exactly where it was."""
-        records = journal.records()
-        if not records or records[0][0] != _OPENED:
-            raise StorageError("The journal holds no session to resume.", "Start a new one.")
-        opened = records[0][1]
-        server = cls(Invitation.decode(opened[KEY_BYTES:]), Pair(opened[:KEY_BYTES]))
-        for kind, content in records[1:]:
-            if kind == _RECEIVED:
-                server.receive(content)
-            elif kind == _ADVANCED:
-                server.advance()
-            else:
-                server.abort()
-        server._journal = journal
-        return server
+        return cls(Invitation(session, drawn), pair)
 
     @property
     def invitation(self) -> bytes:
@@ -167,13 +140,11 @@ class Server:
         except AbortedError:
             self.abort()
             raise
-        self._journal.append(_ADVANCED, b"")
         self.stand = Stand(self.stand + 1)
         return sent
 
     def abort(self) -> bytes:
         """Call the round off; return what everybody is told. Nothing of it will be unmasked."""
-        self._journal.append(_ABORTED, b"")
         self.stand = Stand.ABORTED
         return farewell(self.context)
 
@@ -190,17 +161,12 @@ class Server:
     def _genuine(self, message: bytes, code: bytes, sender: int) -> None:
         check_tag(self._links[sender], message[: -len(code)], code, sender)
 
-    def _took(self, sender: int, message: bytes) -> int:
-        self._journal.append(_RECEIVED, message)
-        return sender
-
     def _take_advert(self, message: bytes) -> int:
         context, advert = Advert.decode(message)
         self._known(context, advert.sender, range(self.session.n_people))
         verify(self.session.cohort[advert.sender], advert.signed_part(context), advert.signature, advert.sender)
         key = link(self._pair, advert.seal_key, advert.sender, context)
         self._pair.agree(advert.mask_key, context, b"", KEY_BYTES, advert.sender)  # refuses points of low order
-        self._took(advert.sender, message)
         self.adverts[advert.sender], self._links[advert.sender] = advert, key
         return advert.sender
 
@@ -211,7 +177,6 @@ class Server:
         expected = self.session.graph.neighbours(shares.sender) & self.adverts.keys()
         if {entry.person for entry in shares.entries} != expected:
             raise ForgedError(f"Person {shares.sender} has not shared with her neighbours.", "", [shares.sender])
-        self._took(shares.sender, message)
         self._shares[shares.sender] = {entry.person: entry for entry in shares.entries}
         return shares.sender
 
@@ -219,7 +184,6 @@ class Server:
         context, masked, code = Masked.decode(message, bytes_of(self.total.sizes))
         self._known(context, masked.sender, self._shares)
         self._genuine(message, code, masked.sender)
-        self._took(masked.sender, message)
         self.total.add(masked.vector)
         self._arrived.add(masked.sender)
         return masked.sender
@@ -230,7 +194,6 @@ class Server:
         self._genuine(message, code, sender)
         if {person for person, _ in codes.entries} != self._near(sender) & self.survivors:
             raise ForgedError(f"Person {sender} has not confirmed to her neighbours in the sum.", "", [sender])
-        self._took(sender, message)
         self._codes[sender] = dict(codes.entries)
         return sender
 
@@ -247,7 +210,6 @@ class Server:
                 raise ForgedError(f"Person {sender} gave a share that nobody asked for.", "", [sender])
             if piece.person not in self._codes and not self._fits(sender, piece):
                 raise ForgedError(f"Person {sender} gave a wrong share of person {piece.person}.", "", [sender])
-        self._took(sender, message)
         self._unmaskings[sender] = unmasking
         return sender
 
