@@ -17,9 +17,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from patience import was_killed
-from same_field import PASSPHRASE, PI, device_of, founded, journal_of, town
 
+from helpers.killed_processes import was_killed
+from helpers.town_federation import PASSPHRASE, PI, device_of, founded, journal_of, town
 from tacit.coordinator import Coordinator, Journal, RoundRules
 from tacit.device import Device, Sharing
 from tacit.errors import TacitError

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from patience import was_killed
-from small_field import PASSPHRASE, founded, made, noon, request
 
+from helpers.killed_processes import was_killed
+from helpers.small_federation import PASSPHRASE, founded, made, noon, request
 from tacit.device import Device
 from tacit.device.store import Store
 

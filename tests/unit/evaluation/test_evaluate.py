@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from ranking_worlds import World, catalog_of, clients_of, make_world
 
+from helpers.random_rankings import World, catalog_of, clients_of, make_world
 from tacit.errors import EvaluationError
 from tacit.evaluation import Evaluation, EvaluationConfig, evaluate, narrow, sample_people
 from tacit.evaluation.metrics import METRICS, Positions

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from ranking_worlds import catalog_of, clients_of
 
+from helpers.random_rankings import catalog_of, clients_of
 from tacit.evaluation import EvaluationConfig, evaluate
 from tacit.evaluation.heldout import opened
 from tacit.evaluation.lists import bias_disparity, gini, pop_reo, pop_rsp, shannon_entropy, short_head, unequal

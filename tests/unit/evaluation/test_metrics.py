@@ -11,8 +11,8 @@ import sys
 
 import numpy as np
 import pytest
-from ranking_worlds import World, make_world
 
+from helpers.random_rankings import World, make_world
 from tacit.evaluation import EvaluationConfig, evaluate
 from tacit.evaluation.metrics import METRICS, Positions, accuracy
 from tacit.random import Key

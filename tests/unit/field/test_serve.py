@@ -11,8 +11,8 @@ from email.utils import format_datetime
 from pathlib import Path
 
 import pytest
-from small_field import CATALOG, CHEAP, PASSPHRASE, founded
 
+from helpers.small_federation import CATALOG, CHEAP, PASSPHRASE, founded
 from tacit.config import read
 from tacit.coordinator import Journal
 from tacit.coordinator.course import Course, Phase, Quality

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from made_runs import METHODS, Comparing, made_row
 from matplotlib.figure import Figure
 
+from helpers.report_runs import METHODS, Comparing, made_row
 from tacit.report.figures import draw, save_figures
 from tacit.report.labels import spread_out
 from tacit.report.marks import looks

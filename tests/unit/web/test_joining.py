@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from browsing import barriers, opened
-from small_field import CATALOG, CHEAP, PASSPHRASE, founded
-from visits import Visitor
 
+from helpers.browser import barriers, opened
+from helpers.page_visitor import Visitor
+from helpers.small_federation import CATALOG, CHEAP, PASSPHRASE, founded
 from tacit.coordinator import Journal
 from tacit.device import Device
 from tacit.errors import FieldError

@@ -10,9 +10,9 @@ from threading import Event
 from typing import Any
 
 import pytest
-from browsing import barriers, opened
-from visits import Answer, Visitor
 
+from helpers.browser import barriers, opened
+from helpers.page_visitor import Answer, Visitor
 from tacit.comparisons import compare, side_by_side
 from tacit.config import Comparison, Experiment
 from tacit.errors import StorageError

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from visits import Visitor
 
+from helpers.page_visitor import Visitor
 from tacit.experiments import silent
 from tacit.web import town as room
 from tacit.web.own import person_page

@@ -7,8 +7,8 @@ from itertools import product
 
 import numpy as np
 import pytest
-from party import PHASES, Party, terms
 
+from helpers.secure_session import PHASES, Party, terms
 from tacit.errors import AbortedError, GuardError
 from tacit.privacy.secure.graph import Graph, plan
 from tacit.privacy.secure.rehearsal import can_finish

@@ -11,8 +11,8 @@ from itertools import product
 from pathlib import Path
 
 import pytest
-from party import EASY, PHASES, Party
 
+from helpers.secure_session import EASY, PHASES, Party
 from tacit.errors import AbortedError, OutOfTurnError, SecureSumError, StorageError
 from tacit.privacy.secure.device import Device, Phase
 from tacit.privacy.secure.identity import Identity

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from party import PHASES, Party
 
+from helpers.secure_session import PHASES, Party
 from tacit.errors import SecureSumError
 from tacit.privacy.secure.draw import Drawn
 from tacit.privacy.secure.masks import bytes_of

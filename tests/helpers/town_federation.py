@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -97,16 +94,3 @@ def assert_same(model: Model, shared: dict[str, Any], devices: dict[int, Device]
             continue
         for name, array in model.private.items():
             assert np.array_equal(array[[person]], private[name]), f"'{name}' of person {person} differs"
-
-
-def dying_at(deadly: int) -> Callable[[str], None]:
-    """Return what a connection tells its statements to: it kills this process at number `deadly`, counted from 1."""
-    seen = 0
-
-    def count(statement: str) -> None:
-        nonlocal seen
-        seen += 1
-        if seen == deadly:
-            os.kill(os.getpid(), signal.SIGKILL)
-
-    return count

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from html import unescape
 from urllib.parse import urlencode
 
-from small_field import first_shared, founded, request
-
+from helpers.small_federation import first_shared, founded, request
 from tacit.device import Device
 from tacit.web.guard import Door
 
