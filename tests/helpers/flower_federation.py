@@ -3,27 +3,22 @@
 from __future__ import annotations
 
 import os
-import select
 import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
 
-import pytest
-
-from helpers.town_federation import CHEAP, PASSPHRASE, PI, SEED, founded, journal_of, town
-from helpers.waiting import LONG
+from helpers.town_federation import BOLD, CHEAP, PASSPHRASE, PI, SEED, founded, journal_of, town
+from helpers.waiting import LONG, read_line, wait_for_process
 from tacit.coordinator import Carrier, Coordinator, RoundRules
 from tacit.device import Device, Sharing
 from tacit.device.history import Entry
 from tacit.field.certificates import Certificates, own_certificates
 from tacit.field.invitations import Invitation, accept
 from tacit.field.superlink import SuperLink
-from tacit.privacy.secure import Guards
 
 MASKED = "fpl under masks"
-BOLD = Guards(n_min=3, k_min=1, d_min=0, cool_down=0)
 STARTER = Path(__file__).parent / "device_starter.py"
 
 
@@ -40,11 +35,8 @@ class Nodes:
 
     def _said(self, *words: object) -> int:
         assert self._process.stdin is not None
-        assert self._process.stdout is not None
         print(*words, file=self._process.stdin, flush=True)
-        if not select.select([self._process.stdout], [], [], LONG)[0]:  # one line is said at a time
-            pytest.fail(f"No answer to '{' '.join(map(str, words))}' within {LONG:g} seconds: a device does not end.")
-        said = self._process.stdout.readline()
+        said = read_line(self._process, f"an answer to '{' '.join(map(str, words))}'; a device does not end")
         assert said, "the process that starts devices has died; see what it printed"
         return int(said)
 
@@ -61,13 +53,7 @@ class Nodes:
     def close(self) -> None:
         for pid in self.alive:
             os.kill(pid, signal.SIGKILL)
-        assert self._process.stdin is not None
-        self._process.stdin.close()
-        try:
-            self._process.wait(LONG)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            raise
+        wait_for_process(self._process, "the process that starts devices ends with its input")
 
 
 class Field:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Generator, Mapping
 from pathlib import Path
 
-from helpers.town_federation import PASSPHRASE, PI, device_of, founded, journal_of, town
+from helpers.town_federation import BOLD, PASSPHRASE, PI, device_of, founded, journal_of, town
 from tacit.coordinator import Coordinator, Journal, RoundRules
 from tacit.device import Device, Sharing
 from tacit.field.loopback import Loopback
@@ -14,7 +14,6 @@ from tacit.runtimes.wire import read_turn
 from tacit.updates import Ring
 
 ROUNDS = 4
-BOLD = Guards(n_min=3, k_min=1, d_min=0, cool_down=0)
 KNOWN = {"guards": BOLD.model_dump()}
 CARE = {"n_min": 3, "k_min": 2, "spare": 0, "corrupted": 0.0, "dropped": 0.2}
 

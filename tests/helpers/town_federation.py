@@ -12,6 +12,7 @@ from tacit.data import DataConfig, load
 from tacit.device import Cost, Device, Sharing
 from tacit.device.history import Entry
 from tacit.methods.base import Schedule
+from tacit.privacy.secure import Guards
 from tacit.protocols.rounds import RoundsConfig, attendance
 from tacit.random import Key
 from tacit.runtimes.federation import Federation
@@ -22,6 +23,7 @@ from tacit.updates import Ring
 
 SEED, PASSPHRASE, PI = 42, "a field of five", 0.7
 CHEAP = Cost(log_n=10)
+BOLD = Guards(n_min=3, k_min=1, d_min=0, cool_down=0)
 OPTIONS: dict[str, dict[str, Any]] = {
     "fpl": {"factors": 5, "local_steps": 7, "learning_rate": 0.05},
     "fed-gmf": {"factors": 5, "learning_rate": 0.02, "clients_per_round": 0, "server_momentum": 0.5},

@@ -35,12 +35,25 @@ def wait_for_thread(thread: threading.Thread, seconds: float = LONG) -> None:
 def wait_for_process(process: subprocess.Popen[str], what: str, seconds: float = LONG) -> tuple[str, str]:
     """Wait until a process ends and return what it printed; kill it when it does not end."""
     try:
-        out, err = process.communicate(timeout=seconds)
+        out, err = process.communicate(timeout=seconds)  # closes its input, too
     except subprocess.TimeoutExpired:
         process.kill()
         out, err = process.communicate(timeout=seconds)
         pytest.fail(f"Waited {seconds:g} seconds in vain: {what}. The process printed:\n{out}{err}")
     return out, err
+
+
+def read_line(process: subprocess.Popen[str], what: str, seconds: float = LONG) -> str:
+    """Return the next line that a process prints; kill it when none comes. The line is empty after the last one."""
+    lines, stdout = list[str](), process.stdout
+    assert stdout is not None
+    reader = threading.Thread(target=lambda: lines.append(stdout.readline()), daemon=True)
+    reader.start()
+    reader.join(seconds)
+    if not lines:
+        process.kill()
+        pytest.fail(f"Waited {seconds:g} seconds in vain: {what}.")
+    return lines[0]
 
 
 @contextmanager

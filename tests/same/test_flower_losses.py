@@ -14,11 +14,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from helpers.town_federation import SEED, assert_same, simulated, who_answers
+from helpers.town_federation import BOLD, SEED, assert_same, simulated, who_answers
 from helpers.waiting import LONG, wait_until
 
 pytest.importorskip("flwr", reason="the field needs Flower")
-from helpers.flower_federation import BOLD, Field, Nodes
+from helpers.flower_federation import Field, Nodes
 from tacit.coordinator import Coordinator, RoundRules
 from tacit.field.superlink import SuperLink
 from tacit.privacy.secure import Stand

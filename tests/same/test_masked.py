@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from helpers.loopback_federation import BOLD, CARE, KNOWN, Egress, Field, masked
-from helpers.town_federation import PASSPHRASE, assert_same, simulated
+from helpers.loopback_federation import CARE, KNOWN, Egress, Field, masked
+from helpers.town_federation import BOLD, PASSPHRASE, assert_same, simulated
 from tacit.coordinator import Coordinator, RoundRules
 from tacit.device import Device
 from tacit.errors import ConsentError, SecureSumError, WireError

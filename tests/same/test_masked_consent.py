@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from helpers.loopback_federation import BOLD, CARE, KNOWN, Egress, Field, masked
-from helpers.town_federation import PI
+from helpers.loopback_federation import CARE, KNOWN, Egress, Field, masked
+from helpers.town_federation import BOLD, PI
 from tacit.coordinator import Journal
 from tacit.device import Device, Sharing
 from tacit.errors import ConsentError, WireError

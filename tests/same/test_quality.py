@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from helpers.loopback_federation import BOLD, CARE, KNOWN, Egress, Field, masked
-from helpers.town_federation import PI
+from helpers.loopback_federation import CARE, KNOWN, Egress, Field, masked
+from helpers.town_federation import BOLD, PI
 from tacit.coordinator.course import Quality
 from tacit.device import Device, Sharing
 from tacit.device.history import Entry

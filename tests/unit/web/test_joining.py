@@ -15,6 +15,7 @@ import pytest
 from helpers.browser import barriers, opened
 from helpers.page_visitor import Visitor
 from helpers.small_federation import CATALOG, CHEAP, PASSPHRASE, founded
+from helpers.waiting import LONG, wait_until
 from tacit.coordinator import Journal
 from tacit.device import Device
 from tacit.errors import FieldError
@@ -47,6 +48,7 @@ def alone(tmp_path: Path) -> Iterator[tuple[Device, Door]]:
 def silence() -> Iterator[socket.socket]:
     """A machine that takes calls and says nothing."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
+        listener.settimeout(LONG)
         yield listener
 
 
@@ -55,8 +57,8 @@ def line_to(listener: socket.socket) -> str:
 
 
 def until_over(visitor: Visitor) -> None:
-    while b"waiting" in visitor.get("/mine/joining/state").body:
-        time.sleep(0.05)
+    state = "/mine/joining/state"
+    wait_until(lambda: b"waiting" not in visitor.get(state).body, LONG, "joining has worked or failed")
 
 
 def test_an_invitation_is_accepted_behind_the_page(alone: tuple[Device, Door], tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from helpers.secure_session import EASY, PHASES, Party
+from helpers.waiting import read_line, wait_for_process
 from tacit.errors import AbortedError, OutOfTurnError, SecureSumError, StorageError
 from tacit.privacy.secure.device import Device, Phase
 from tacit.privacy.secure.identity import Identity
@@ -213,8 +214,7 @@ def test_a_device_killed_by_the_system_comes_back_as_the_same(tmp_path: Path) ->
         process = subprocess.Popen(
             [sys.executable, "-c", CHILD, str(tmp_path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
-        assert process.stdout is not None
-        return process, process.stdout.readline().split(" ")
+        return process, read_line(process, "the device says who it is").split(" ")
 
     child, hello = start()
     identity = Identity.load(tmp_path / "identity")
@@ -225,16 +225,13 @@ def test_a_device_killed_by_the_system_comes_back_as_the_same(tmp_path: Path) ->
     verbs = dict(zip(PHASES, ("advertise", "share", "submit", "confirm", "unmask"), strict=True))
     for phase in PHASES:
         assert child.stdin is not None
-        assert child.stdout is not None
         given = f" {party.give(me).tobytes().hex()}" if phase == Stand.VECTORS else ""
         child.stdin.write(f"{verbs[phase]} {party.inbox[me].hex()}{given}\n")
         child.stdin.flush()
-        answer = child.stdout.readline().strip()
+        answer = read_line(child, f"the device's answer in {phase.name}").strip()
         if phase in (Stand.SHARES, Stand.CONFIRMATIONS):
             child.send_signal(signal.SIGKILL)
-            child.wait()
-            child.stdin.close()
-            child.stdout.close()
+            wait_for_process(child, "the device ends after SIGKILL")
             child, hello = start()
             assert int(hello[1]) == phase + 1
             assert hello[2].strip() == answer, "it came back with another answer"
@@ -244,11 +241,7 @@ def test_a_device_killed_by_the_system_comes_back_as_the_same(tmp_path: Path) ->
                 party.server.receive(party.answer(person))
         party.inbox = party.server.advance()
     child.kill()
-    child.wait()
-    assert child.stdin is not None
-    assert child.stdout is not None
-    child.stdin.close()
-    child.stdout.close()
+    wait_for_process(child, "the device ends after SIGKILL")
     assert party.is_right()
 
 
