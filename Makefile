@@ -29,6 +29,7 @@ lint: $(VENV)/dev
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/python tools/floors.py
+	$(BIN)/python tools/check_tests.py
 
 format: $(VENV)/dev  ## put the code into its usual form
 	$(BIN)/ruff format .
