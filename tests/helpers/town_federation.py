@@ -18,7 +18,8 @@ from tacit.random import Key
 from tacit.runtimes.federation import Federation
 from tacit.runtimes.secure import SecureConfig
 from tacit.runtimes.simulation import simulate
-from tacit.types import Catalog, Clients, Labels, Model, Vocabulary, offsets
+from tacit.testing import make_clients
+from tacit.types import Catalog, Clients, Model
 from tacit.updates import Ring
 
 SEED, PASSPHRASE, PI = 42, "a field of five", 0.7
@@ -33,15 +34,10 @@ OPTIONS: dict[str, dict[str, Any]] = {
 def town(people: int = 5) -> tuple[Clients, Catalog]:
     """Some people of the built-in town, each with what she did."""
     dataset = load(DataConfig(source="town", people=people, places=60))
-    log = dataset.interactions
+    log, known = dataset.interactions, dataset.catalog
+    catalog = Catalog(known.item_ids, known.titles, known.categories)
     histories = [np.unique(log.items[log.users == person]) for person in range(people)]
-    items = np.concatenate(histories).astype(np.int32)
-    known = dataset.catalog
-    categories = known.categories
-    catalog = Catalog(known.item_ids, known.titles, categories)
-    assert isinstance(catalog.item_ids, Vocabulary)
-    assert categories is None or isinstance(categories, Labels)
-    return Clients(np.arange(people), offsets(np.array([len(h) for h in histories])), items, catalog.n_items), catalog
+    return make_clients(histories, catalog.n_items), catalog
 
 
 def founded(method: str, catalog: Catalog, ring: Ring | None = None) -> Federation:
