@@ -28,7 +28,7 @@ WAYS: list[dict[str, Any]] = [
     {"loss": "bpr"},
     {"loss": "softmax", "server_momentum": 0.9, "server_rate": 0.3},
     {"server_optimiser": "adam", "server_momentum": 0.9, "server_rate": 0.01},
-    {"server_optimiser": "yogi", "server_rate": 0.03},
+    {"server_optimiser": "yogi", "server_rate": 0.01},
 ]
 
 
