@@ -14,6 +14,8 @@ from tacit.device import Cost, Device
 from tacit.errors import BadRowsError, DataError
 from tacit.runtimes.wire import write_welcome
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:

@@ -29,7 +29,10 @@ from tacit.field.invitations import Invitation, accept
 from tacit.field.superlink import SuperLink
 from tacit.field.supernode import News, SuperNode
 
-pytestmark = pytest.mark.filterwarnings("ignore")  # Flower and its servers warn of their own doings
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.filterwarnings("ignore"),  # Flower and its servers warn of their own doings
+]
 
 
 class Place:

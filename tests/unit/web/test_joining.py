@@ -29,7 +29,10 @@ from tacit.field.certificates import own_certificates
 from tacit.field.invitations import Invitation, _whole
 from tacit.field.superlink import SuperLink
 
-pytestmark = pytest.mark.filterwarnings("ignore")  # Flower and its servers warn of their own doings
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.filterwarnings("ignore"),  # Flower and its servers warn of their own doings
+]
 FAR_AWAY = 2**33  # unix seconds
 
 
@@ -159,7 +162,6 @@ def test_a_welcome_that_comes_drop_by_drop_or_has_no_end_is_given_up(monkeypatch
         _whole(itertools.repeat(b"drop"), math.inf)
 
 
-@pytest.mark.slow
 def test_the_waiting_page_in_a_browser(browser: Any, alone: tuple[Device, Door], silence: socket.socket) -> None:
     page = opened(browser, alone[1])
     page.goto(f"http://{alone[1].hosts[0]}/mine")

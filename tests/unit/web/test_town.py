@@ -14,6 +14,7 @@ from tacit.web.person import Person
 from tacit.web.server import serving
 
 
+@pytest.mark.slow
 def test_a_round_in_the_town(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(room, "BEFORE", 2)
     monkeypatch.setattr(room, "WITH_HER", 1)
