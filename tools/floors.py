@@ -15,7 +15,7 @@ FLOORS = [
     {"runtimes"},
     {"config", "device", "coordinator"},
     {"experiments", "comparisons", "report"},
-    {"tune", "field"},
+    {"tune", "field", "testing"},
     {"reproduce"},
     {"web"},
     {"cli"},

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from same_field import PI, founded, journal_of, town
-from test_loopback import Field
 
+from helpers.loopback_federation import Field
+from helpers.town_federation import PI, founded, journal_of, town
 from tacit.coordinator import Coordinator, Journal, RoundRules
 from tacit.coordinator.journal import Enrolled, Round
 from tacit.coordinator.manner import Manner, Past, enough, is_like, is_settled, manner, needed

@@ -6,10 +6,9 @@ from collections.abc import Callable, Generator, Mapping
 from pathlib import Path
 
 import pytest
-from same_field import PI
-from test_loopback import Field
-from test_masked import BOLD, CARE, KNOWN, Egress, masked
 
+from helpers.loopback_federation import CARE, KNOWN, Egress, Field, masked
+from helpers.town_federation import BOLD, PI
 from tacit.coordinator import Journal
 from tacit.device import Device, Sharing
 from tacit.errors import ConsentError, WireError

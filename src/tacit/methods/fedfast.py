@@ -104,4 +104,5 @@ def find_clusters(users: Floats, n_clusters: int) -> NDArray[np.int64]:
         spread = ((np.arange(n_clusters) + 0.5) * len(ordered) / n_clusters).astype(int)
         first = ordered[np.argsort(along, kind="stable")[spread]]
         _, found = kmeans2(ordered, first, iter=ITERATIONS, minit="matrix", missing="warn")
-    return found[offsets(counts)[:-1]][place.ravel()].astype(np.int64)  # equal rows share the label of the first
+    labels: NDArray[np.int64] = found[offsets(counts)[:-1]][place.ravel()].astype(np.int64)
+    return labels  # equal rows share the label of the first

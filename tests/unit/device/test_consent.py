@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from small_field import CATALOG, KINDS, NAMES, first_shared, founded, made, request
 
+from helpers.small_federation import CATALOG, KINDS, NAMES, first_shared, founded, made, request
 from tacit.device import Device, Sharing
 from tacit.device.history import Entry
 from tacit.errors import ConsentError

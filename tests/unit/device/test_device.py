@@ -7,8 +7,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from small_field import CATALOG, NAMES, PASSPHRASE, first_shared, founded, made, noon, request
 
+from helpers.small_federation import CATALOG, NAMES, PASSPHRASE, first_shared, founded, made, noon, request
 from tacit.device import Cost, Device, Sharing
 from tacit.device.history import Entry
 from tacit.errors import BadRowsError, ConsentError, DataError, DeviceError, MethodError, WireError

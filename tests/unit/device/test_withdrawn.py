@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from small_field import CATALOG, KINDS, first_shared, founded, made, request
 
+from helpers.small_federation import CATALOG, KINDS, first_shared, founded, made, request
 from tacit.device import Device, Sharing
 from tacit.device.membership import Answer
 from tacit.errors import ConsentError

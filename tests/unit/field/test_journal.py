@@ -6,8 +6,7 @@ import sqlite3
 from dataclasses import replace
 from pathlib import Path
 
-from small_field import CATALOG, first_shared, founded
-
+from helpers.small_federation import CATALOG, first_shared, founded
 from tacit.coordinator import Journal
 from tacit.coordinator.course import Course, Phase, Quality
 from tacit.coordinator.journal import Round

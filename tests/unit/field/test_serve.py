@@ -12,8 +12,8 @@ from email.utils import format_datetime
 from pathlib import Path
 
 import pytest
-from small_field import CATALOG, CHEAP, PASSPHRASE, founded
 
+from helpers.small_federation import CATALOG, CHEAP, PASSPHRASE, founded
 from tacit.config import read
 from tacit.coordinator import Journal
 from tacit.coordinator.journal import Round
@@ -86,6 +86,7 @@ def test_every_wrong_configuration_is_named(config: ServeConfig, tmp_path: Path)
         read(ServeConfig, path, both)
 
 
+@pytest.mark.slow
 def test_how_many_devices_are_waited_for_is_what_rounds_wait_for(config: ServeConfig, tmp_path: Path) -> None:
     quick = ["listen=127.0.0.1:0", "rounds.patience=0.1"]
     heard: list[int] = []

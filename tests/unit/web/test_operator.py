@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from browsing import barriers, opened
-from small_field import CATALOG, first_shared, founded
-from visits import Visitor
 
+from helpers.browser import barriers, opened
+from helpers.page_visitor import Visitor
+from helpers.small_federation import CATALOG, first_shared, founded
 from tacit.coordinator import Journal, RoundRules
 from tacit.coordinator.course import Course, Phase, Quality
 from tacit.coordinator.journal import Round, Version

@@ -7,8 +7,8 @@ from itertools import product
 
 import numpy as np
 import pytest
-from party import PHASES, Party, terms
 
+from helpers.secure_session import PHASES, Party, terms
 from tacit.errors import AbortedError, GuardError
 from tacit.privacy.secure.graph import Graph, plan
 from tacit.privacy.secure.rehearsal import can_finish
@@ -82,16 +82,16 @@ def test_every_way_of_dropping_out_of_a_small_cohort(graph: str) -> None:
 @pytest.mark.parametrize("graph", ["ring of 4", "whole of 4", "ring of 5", "whole of 5"])
 def test_every_way_of_dropping_out_of_four_and_five(graph: str) -> None:
     n_people, degree, threshold = GRAPHS[graph]
-    exhaust(n_people, degree, threshold)
+    check_every_way_to_drop_out(n_people, degree, threshold)
 
 
 @pytest.mark.fuzz
 @pytest.mark.parametrize(("n_people", "degree", "threshold"), [(6, 5, 3), (6, 4, 3), (6, 2, 2)])
 def test_every_way_of_dropping_out_of_six(n_people: int, degree: int, threshold: int) -> None:
-    exhaust(n_people, degree, threshold)
+    check_every_way_to_drop_out(n_people, degree, threshold)
 
 
-def exhaust(n_people: int, degree: int, threshold: int) -> None:
+def check_every_way_to_drop_out(n_people: int, degree: int, threshold: int) -> None:
     """Let people drop out in every way, as a tree: ways that begin alike are walked once up to where they part.
 
     A cohort of those who advertise is a smaller cohort, so that all do here.

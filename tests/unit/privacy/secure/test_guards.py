@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from party import Party, copied, terms
 
+from helpers.secure_session import Party, copied, terms
 from tacit.errors import ForgedError, GuardError, MessageError, OutOfTurnError
 from tacit.privacy.secure.context import Session
 from tacit.privacy.secure.device import Device

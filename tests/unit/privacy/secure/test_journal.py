@@ -10,9 +10,10 @@ from itertools import product
 from pathlib import Path
 
 import pytest
-from party import EASY, PHASES, Party
-from small_field import CHEAP, PASSPHRASE
 
+from helpers.secure_session import EASY, PHASES, Party
+from helpers.small_federation import CHEAP, PASSPHRASE
+from helpers.waiting import read_line, wait_for_process
 from tacit.device.masked import Turns
 from tacit.device.store import Store
 from tacit.errors import AbortedError, OutOfTurnError, SecureSumError
@@ -186,8 +187,7 @@ def test_a_device_killed_by_the_system_comes_back_as_the_same(path: Path) -> Non
             stdout=subprocess.PIPE,
             text=True,
         )
-        assert process.stdout is not None
-        return process, process.stdout.readline().split(" ")
+        return process, read_line(process, "the device says who it is").split(" ")
 
     identity, store = Identity.fresh(), Store.create(path, PASSPHRASE, CHEAP)
     with store.transaction():
@@ -200,16 +200,13 @@ def test_a_device_killed_by_the_system_comes_back_as_the_same(path: Path) -> Non
     verbs = dict(zip(PHASES, ("advertise", "share", "submit", "confirm", "unmask"), strict=True))
     for phase in PHASES:
         assert child.stdin is not None
-        assert child.stdout is not None
         given = f" {party.give(me).tobytes().hex()}" if phase == Stand.VECTORS else ""
         child.stdin.write(f"{verbs[phase]} {party.inbox[me].hex()}{given}\n")
         child.stdin.flush()
-        answer = child.stdout.readline().strip()
+        answer = read_line(child, f"the device's answer in {phase.name}").strip()
         if phase in (Stand.SHARES, Stand.CONFIRMATIONS):
             child.send_signal(signal.SIGKILL)
-            child.wait()
-            child.stdin.close()
-            child.stdout.close()
+            wait_for_process(child, "the device ends after SIGKILL")
             child, hello = start()
             assert int(hello[0]) == phase + 1
             assert hello[1].strip() == answer, "it came back with another answer"
@@ -219,11 +216,7 @@ def test_a_device_killed_by_the_system_comes_back_as_the_same(path: Path) -> Non
                 party.server.receive(party.answer(person))
         party.inbox = party.server.advance()
     child.kill()
-    child.wait()
-    assert child.stdin is not None
-    assert child.stdout is not None
-    child.stdin.close()
-    child.stdout.close()
+    wait_for_process(child, "the device ends after SIGKILL")
     assert party.is_right()
 
 

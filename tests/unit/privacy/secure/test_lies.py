@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from party import EASY, Party, plain_sum, terms, vector
-from test_masks import uniform_p
 
+from helpers.noise import uniform_p
+from helpers.secure_session import EASY, Party, plain_sum, terms, vector
 from tacit.errors import ForgedError, GuardError, OutOfTurnError, SecureSumError
 from tacit.privacy.secure.context import Session
 from tacit.privacy.secure.device import Device, Phase

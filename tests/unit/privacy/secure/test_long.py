@@ -6,9 +6,9 @@ from collections.abc import Mapping
 
 import numpy as np
 import pytest
-from party import EASY, PHASES, Party, plain_sum, terms, vector
-from test_masks import uniform_p
 
+from helpers.noise import uniform_p
+from helpers.secure_session import EASY, PHASES, Party, plain_sum, terms, vector
 from tacit.errors import ForgedError, GuardError, OutOfTurnError, SecureSumError
 from tacit.privacy.secure.context import Session
 from tacit.privacy.secure.device import Device, Phase

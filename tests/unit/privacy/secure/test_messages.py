@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from party import PHASES, Party
 
+from helpers.secure_session import PHASES, Party
 from tacit.errors import SecureSumError
 from tacit.privacy.secure.draw import Drawn
 from tacit.privacy.secure.masks import bytes_of
@@ -108,7 +108,7 @@ def test_cut_off_or_prolonged_messages_are_refused(kind: Type) -> None:
         DECODERS[kind](message + b"\0")
 
 
-def mutate(kind: Type, times: int, seed: int) -> None:
+def check_mutations(kind: Type, times: int, seed: int) -> None:
     """Bend a message in many ways; each is refused by name, or reads as exactly what it says."""
     message, decode = MESSAGES[kind], DECODERS[kind]
     generator = np.random.default_rng(seed)
@@ -140,13 +140,13 @@ def mutate(kind: Type, times: int, seed: int) -> None:
 
 @pytest.mark.parametrize("kind", DECODERS, ids=lambda kind: kind.name.lower())
 def test_bent_messages_are_refused_by_name(kind: Type) -> None:
-    mutate(kind, 1500, seed=int(kind))
+    check_mutations(kind, 1500, seed=int(kind))
 
 
 @pytest.mark.fuzz
 @pytest.mark.parametrize("kind", DECODERS, ids=lambda kind: kind.name.lower())
 def test_a_million_bent_messages(kind: Type) -> None:
-    mutate(kind, 1_000_000, seed=1000 + int(kind))
+    check_mutations(kind, 1_000_000, seed=1000 + int(kind))
 
 
 @settings(max_examples=300, deadline=None)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from itertools import product
 
 import pytest
-from party import PHASES, Party
 
+from helpers.secure_session import PHASES, Party
 from tacit.errors import ForgedError, MessageError, OutOfTurnError, SecureSumError
 from tacit.privacy.secure.identity import Identity, Pair
 from tacit.privacy.secure.messages import Advert, Roster, Unmasking
