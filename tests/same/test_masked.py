@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from refusing import refused
 from same_field import PASSPHRASE, PI, assert_same, simulated
 from test_loopback import Field
 
@@ -16,6 +17,7 @@ from tacit.errors import ConsentError, SecureSumError, WireError
 from tacit.field.loopback import Loopback
 from tacit.privacy.secure import Guards, Stand
 from tacit.privacy.secure.two_stage import Care
+from tacit.reasons import ReasonCode
 from tacit.runtimes.secure import SecureConfig
 from tacit.runtimes.wire import Turn, kind_of, read_turn, write_turn
 from tacit.updates import Ring
@@ -158,7 +160,7 @@ def test_replayed_and_forged_turns_are_refused_and_a_paused_device_is_silent(tmp
     assert device.readable() == before
     assert len(device.ledger.list()) == entries
     device.pause()
-    with pytest.raises(ConsentError):
+    with refused(ConsentError, ReasonCode.PAUSED):
         device.turn(carrier.seen[-1])
 
 

@@ -25,6 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.errors import ConfigError, DataError, WireError
+from tacit.reasons import ReasonCode
 from tacit.runtimes.federation import Federation, catalog_bytes, catalog_from, digest_of
 from tacit.types import Array, Catalog
 from tacit.updates import Outgoing, Release, Ring
@@ -128,7 +129,7 @@ def read_update(
     _, digest, said, body = _opened(content, (UPDATE,))
     _same(digest, federation)
     if said != number:
-        raise WireError(f"This is an answer to round {said}, not to round {number}.", "It came late, or twice.")
+        raise WireError.because(ReasonCode.LATE_ANSWER, earlier=said, round=number)
     reader = _Reader(body)
     names: list[str] = []
     tables: dict[str, tuple[Numbers, NDArray[np.int32], Numbers]] = {}
@@ -184,7 +185,7 @@ def read_turned(federation: Federation, number: int, content: bytes) -> bytes:
     _, digest, said, body = _opened(content, (TURNED,))
     _same(digest, federation)
     if said != number:
-        raise WireError(f"This is an answer to round {said}, not to round {number}.", "It came late, or twice.")
+        raise WireError.because(ReasonCode.LATE_ANSWER, earlier=said, round=number)
     return body
 
 
