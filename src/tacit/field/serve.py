@@ -8,6 +8,7 @@ import secrets
 import sys
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from datetime import UTC, datetime
@@ -20,7 +21,7 @@ from pydantic import Field
 from tacit.config import MethodChoice
 from tacit.coordinator import Carrier, Coordinator, Journal, RoundRules
 from tacit.coordinator.journal import Round
-from tacit.coordinator.manner import is_settled, needed
+from tacit.coordinator.round_policy import is_settled, needed
 from tacit.data import SOURCES, DataConfig, load
 from tacit.errors import ConfigError, DataError, FieldError
 from tacit.field.certificates import Certificates, given_certificates, own_certificates
@@ -31,7 +32,7 @@ from tacit.runtimes.federation import Federation
 from tacit.types import Catalog, Config, Labels, Vocabulary, offsets
 from tacit.updates import Ring
 
-ROUND_STATES = ("finished", "abandoned", "rested")
+ROUND_STATES = ("finished", "abandoned", "skipped")
 
 
 class ServeConfig(Config):
@@ -212,6 +213,9 @@ def exposition(path: Path, present: int) -> str:
     states = {f'{{state="{state}"}}': sum(r.state == state for r in rounds) for state in ROUND_STATES}
     add("rounds_total", "counter", dict(states))
     add("masked_rounds_total", "counter", {"": sum(r.masked for r in rounds)})
+    reasons = Counter((r.state, str(r.reason.code)) for r in rounds if r.reason is not None)
+    coded = {f'{{state="{state}",code="{code}"}}': float(n) for (state, code), n in sorted(reasons.items())}
+    add("round_reasons_total", "counter", coded)
     for count in ("asked", "answered", "refused", "lost", "called_off"):
         add(f"{count}_total", "counter", {"": sum(getattr(r, count) for r in rounds)})
     sizes = {

@@ -25,7 +25,7 @@ def test_rounds_of_before_there_were_phases_are_kept(tmp_path: Path) -> None:
     with sqlite3.connect(path) as old:
         for table in ("phases", "quality", "sums"):
             old.execute(f"DROP TABLE {table}")
-        for column in ("called_off", "masked", "why"):
+        for column in ("called_off", "masked", "reason"):
             old.execute(f"ALTER TABLE rounds DROP COLUMN {column}")
         old.execute("DELETE FROM versions WHERE version > 2")
     old.close()
