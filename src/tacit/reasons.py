@@ -360,7 +360,11 @@ WORDINGS: Mapping[ReasonCode, Wording] = {
         "If this happens often, give devices longer (rounds.deadline).",
     ),
     ReasonCode.REPEATED_ANSWER: Wording(
-        (ANSWER,), "A participant answered twice in one phase.", "The first answer counts.", _LIES, ("sender",)
+        (ANSWER,),
+        "A device answered twice, or was not asked.",
+        "The first answer of each device that was asked counts.",
+        _LIES,
+        ("sender",),
     ),
     ReasonCode.UNEXPECTED_MESSAGE: Wording(
         (ANSWER,),

@@ -8,8 +8,9 @@ import pickle
 
 import pytest
 
+import reason_tables
 from tacit.errors import AbortedError, ConfigError, MessageError, SecureSumError, WireError
-from tacit.reasons import PARAMETERS, WORDINGS, ReasonCode, RoundReason, Value, describe
+from tacit.reasons import PARAMETERS, ROUND, WORDINGS, ReasonCode, RoundReason, Value, describe
 
 SAMPLES: dict[str, Value] = {"kind": "shares", "list": "roster", "phase": "vectors", "table": "items", "share": 0.25}
 NAMING = 7_654_321  # stands in no template and is no count
@@ -98,3 +99,13 @@ def test_an_error_of_a_round_without_a_code_of_its_own_has_that_of_its_kind() ->
     ):
         assert error.code == code
     assert ConfigError("No option 'pi'.").public() == {"error": "ConfigError"}
+
+
+def test_the_tables_of_the_docs_hold_every_code_as_it_is_worded() -> None:
+    for page, make in reason_tables.TABLES.items():
+        text = page.read_text(encoding="utf-8")
+        assert reason_tables.renewed(text, make()) == text, f"{page.name} is old; run tools/reason_tables.py"
+    deploy, pages = (page.read_text(encoding="utf-8") for page in reason_tables.TABLES)
+    for code, wording in WORDINGS.items():
+        assert f"| `{code}` |" in deploy
+        assert (f"| `{code}` |" in pages) == (ROUND in wording.about)

@@ -114,6 +114,8 @@ class Coordinator:
                 heard.bytes_up += len(content)
                 if device not in requests or device in answers:
                     heard.refused += 1
+                    again = RoundReason(ReasonCode.REPEATED_ANSWER)
+                    log.warning("answer refused", extra={"fields": {"round": number, **_logged(again)}})
                     continue
                 try:
                     answers[device] = read_update(self.federation, number, content, self._shapes, device)
