@@ -18,7 +18,7 @@ from tacit.coordinator.config import RoundRules
 from tacit.coordinator.journal import Enrolled, Journal
 from tacit.privacy.secure import Guards
 from tacit.privacy.secure.two_stage import Care
-from tacit.reasons import ReasonCode, RoundReason, Value
+from tacit.reasons import ReasonCode, RoundReason
 
 WORTH = 0.5  # share of what people say that the first sum must show; below it rounds stay readable
 MORE = 1.25  # so many times the devices are needed for another try
@@ -91,43 +91,50 @@ def decide_round(
     """Decide how a round is run with the devices that are there."""
     everybody = len(members)
 
-    def readable(code: ReasonCode, **parameters: Value) -> RoundPolicy:
-        return RoundPolicy(None, draw(members, 0, everybody, 0), RoundReason(code, parameters))
+    def readable(reason: RoundReason) -> RoundPolicy:
+        return RoundPolicy(None, draw(members, 0, everybody, 0), reason)
 
     if rules.secure is None:
-        return readable(ReasonCode.SECURE_AGGREGATION_OFF)
+        return readable(RoundReason(ReasonCode.SECURE_AGGREGATION_OFF))
     if rules.robust is not None:
-        return readable(ReasonCode.ROBUST_RULE)
+        return readable(RoundReason(ReasonCode.ROBUST_RULE))
     past, guards, least = Past(journal.sums()), rules.guards, fewest(rules)
     able = [device for device in members if device.identity]
     is_auto, settled = not isinstance(rules.secure, Care), is_settled(rules, journal)
     if is_auto and not settled:
         if len(able) < least:
-            return readable(ReasonCode.TOO_FEW_DEVICES, capable=len(able), here=everybody, needed=least)
+            return readable(_too_few(len(able), everybody, least))
         now, then = len(draw(able, least, len(able), 0)), math.ceil(MORE * journal.tried)
         if now < then:
-            return readable(ReasonCode.THIN_SUM_BEFORE, asked=now, needed=then)
+            return readable(RoundReason(ReasonCode.THIN_SUM_BEFORE, {"asked": now, "needed": then}))
     willing = [device for device in able if past.times(device.number) < guards.most_rounds]
     eligible = [device for device in willing if is_eligible(device.number, number, past, guards)]
     cohort = different_enough(eligible, least, past.sums, guards, draw) if len(eligible) >= least else []
     if not cohort:
-        code, counts = ReasonCode.COHORT_TOO_SIMILAR, dict[str, Value]()
-        if len(able) < least:
-            code, counts = ReasonCode.TOO_FEW_DEVICES, {"capable": len(able), "here": everybody}
-        elif len(willing) < least:
-            code, counts = ReasonCode.PARTICIPATION_LIMIT, {"willing": len(willing), "here": len(able)}
-        elif len(eligible) < least:
-            code = ReasonCode.COOL_DOWN
-            counts = {"eligible": len(eligible), "here": len(able), "cool_down": guards.cool_down}
-        if counts:
-            counts["needed"] = least
+        reason = _obstacle(everybody, len(able), len(willing), len(eligible), least, guards.cool_down)
         if is_auto and not settled:
-            return readable(code, **counts)
+            return readable(reason)
         waits = len(willing) < least or len(eligible) == len(willing)
-        return RoundPolicy(None, [], RoundReason(code, counts), waits=waits)
+        return RoundPolicy(None, [], reason, waits=waits)
     care = _care(guards, len(cohort)) if not isinstance(rules.secure, Care) else rules.secure
     reason = RoundReason(ReasonCode.ENOUGH_DEVICES, {"eligible": len(eligible), "needed": least})
     return RoundPolicy(care, cohort, reason, WORTH if is_auto and not settled else 0.0)
+
+
+def _obstacle(here: int, able: int, willing: int, eligible: int, least: int, cool_down: int) -> RoundReason:
+    """Say, from counts of devices, what stands in the way of a sum that takes `least` of them."""
+    if able < least:
+        return _too_few(able, here, least)
+    if willing < least:
+        return RoundReason(ReasonCode.PARTICIPATION_LIMIT, {"willing": willing, "here": able, "needed": least})
+    if eligible < least:
+        counts = {"eligible": eligible, "here": able, "needed": least, "cool_down": cool_down}
+        return RoundReason(ReasonCode.COOL_DOWN, counts)
+    return RoundReason(ReasonCode.COHORT_TOO_SIMILAR)
+
+
+def _too_few(able: int, here: int, least: int) -> RoundReason:
+    return RoundReason(ReasonCode.TOO_FEW_DEVICES, {"capable": able, "here": here, "needed": least})
 
 
 def _care(guards: Guards, n_people: int) -> Care:
