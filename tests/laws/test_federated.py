@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tacit.privacy.outbound import row_bytes
 
 from tacit.methods.base import Federated, build, entry, methods, options
 from tacit.privacy.disclosure import Disclosure, DisclosureConfig
-from tacit.privacy.outbound import row_bytes
 from tacit.protocols.federated import device_round, server_round
 from tacit.random import Key
 from tacit.runtimes import simulation
@@ -243,9 +243,7 @@ def test_the_same_key_gives_the_same_bits_and_another_seed_does_not(name: str, t
 # --- what leaves ------------------------------------------------------------------------------------------------------
 
 
-def labelled(
-    method: Any, world: World, stages: Sequence[Any], ring: Ring = RING
-) -> Iterator[tuple[int, Message, Any]]:
+def labelled(method: Any, world: World, stages: Sequence[Any], ring: Ring = RING) -> Iterator[tuple[int, Message, Any]]:
     """Yield (person, message, update before the stages) for every device."""
     clients, catalog = world
     model = method.init(clients, catalog, KEY.child("init"))

@@ -17,14 +17,15 @@ from tacit.coordinator.carrier import Carrier
 from tacit.coordinator.config import RoundRules
 from tacit.coordinator.course import ANSWERS, APPLYING, WAITING, Course, Phase
 from tacit.coordinator.journal import Enrolled, Journal, Round
-from tacit.coordinator.manner import Manner, is_settled, manner, needed
 from tacit.coordinator.masked import Heard, MaskedRound
+from tacit.coordinator.round_policy import RoundPolicy, decide_round, is_settled, needed
 from tacit.errors import ConfigError, DivergedError, FieldError, WireError
 from tacit.methods.base import FederatedSpec
 from tacit.protocols.federated import server_round
 from tacit.protocols.robust import combined, dealt
 from tacit.protocols.selection import chosen
 from tacit.random import Key
+from tacit.reasons import ReasonCode, RoundReason, describe
 from tacit.runtimes.federation import LARGEST_LEARNT
 from tacit.runtimes.learning import one_blas_thread
 from tacit.runtimes.wire import Request, read_update, write_request
@@ -73,44 +74,49 @@ class Coordinator:
         self._quorum(began + self.rules.patience)
         if number == self.journal.begun:
             return self._cut_off(number)
-        members, held = self._held(number)
-        if not held.asked:
-            return self._passed(Round(number, "rested", 0, 0, 0, 0, 0, 0, 0.0, why=held.why))
-        started, is_masked = self._clock(), held.care is not None
-        about = {"round": number, "asked": len(held.asked), "masked": is_masked, "why": held.why}
+        members, policy = self._decided(number)
+        if not policy.asked:
+            return self._closed(Round(number, "skipped", 0, 0, 0, 0, 0, 0, 0.0, reason=policy.reason))
+        started, is_masked = self._clock(), policy.care is not None
+        about = {"round": number, "asked": len(policy.asked), "masked": is_masked, **_logged(policy.reason)}
         log.info("round begins", extra={"fields": about})
-        self._make_rows(held.asked)
-        requests = self._requests(number, held.asked, learn=True)
-        heard = self._plain(number, requests, len(members)) if not is_masked else self._masked(number, held, requests)
+        self._make_rows(policy.asked)
+        requests = self._requests(number, policy.asked, learn=True)
+        heard = self._masked(number, policy, requests) if is_masked else self._plain(number, requests, len(members))
         lost = max(0, len(requests) - len(heard.counted) - heard.refused - heard.called_off)
         counts = len(requests), len(heard.counted), heard.refused, lost, heard.bytes_up, heard.bytes_down
         phases = [Phase(0, WAITING, seconds=started - began), *heard.phases]
-        manners = heard.called_off, int(is_masked), heard.why or held.why
+        others = heard.called_off, int(is_masked)
         if not heard.totals or len(heard.counted) < self.rules.minimum:
-            happened = Round(number, "abandoned", *counts, self._clock() - started, *manners)
+            reason = (heard.reason or self._too_few(len(heard.counted))).public()
+            happened = Round(number, "abandoned", *counts, self._clock() - started, *others, reason)
             self.journal.abandon(happened, Course(tuple(phases)))
         else:
             heard_all = self._clock()
             shared = self._applied(number, heard.totals)
             over = self._clock()
-            happened = Round(number, "finished", *counts, over - started, *manners)
+            happened = Round(number, "finished", *counts, over - started, *others, policy.reason)
             phases.append(Phase(0, APPLYING, seconds=over - heard_all))
             learnt = {name: array for name, array in shared.items() if name not in self._constants}
             self.journal.finish(happened, learnt, heard.counted, Course(tuple(phases), heard.quality))
             self.shared = shared
-        log.info("round ends", extra={"fields": vars(happened)})
+        log.info("round ends", extra={"fields": happened.public()})
         return happened
+
+    def _too_few(self, answered: int) -> RoundReason:
+        """Return the reason of a round that fewer devices answered than its rules want."""
+        return RoundReason(ReasonCode.TOO_FEW_ANSWERS, {"answered": answered, "needed": self.rules.minimum})
 
     def _cut_off(self, number: int) -> Round:
         """Close a round that was killed in the middle of a sum; of its answers nothing is known."""
         asked = len(self.journal.sums().get((number, 0), ()))
-        why = "the coordinator was cut off in the middle of this sum, and nobody joins it again"
-        return self._passed(Round(number, "abandoned", asked, 0, 0, 0, 0, 0, 0.0, called_off=asked, masked=1, why=why))
+        reason = RoundReason(ReasonCode.COORDINATOR_INTERRUPTED)
+        return self._closed(Round(number, "abandoned", asked, 0, 0, 0, 0, 0, 0.0, asked, masked=1, reason=reason))
 
-    def _passed(self, happened: Round) -> Round:
+    def _closed(self, happened: Round) -> Round:
         """Close a round in which nobody is asked now."""
         self.journal.abandon(happened)
-        log.info("round passes", extra={"fields": vars(happened)})
+        log.info("round skipped" if happened.state == "skipped" else "round ends", extra={"fields": happened.public()})
         return happened
 
     def _plain(self, number: int, requests: Mapping[int, bytes], n_members: int) -> Heard:
@@ -123,13 +129,15 @@ class Coordinator:
                 heard.bytes_up += len(content)
                 if device not in requests or device in answers:
                     heard.refused += 1
+                    again = RoundReason(ReasonCode.REPEATED_ANSWER)
+                    log.warning("answer refused", extra={"fields": {"round": number, **_logged(again)}})
                     continue
                 try:
                     shapes = self._path.method.shapes(self.shared)
                     answers[device] = read_update(self.federation, number, content, shapes, device - 1)
                 except WireError as error:
                     heard.refused += 1
-                    log.warning("answer refused", extra={"fields": {"round": number, "why": error.message}})
+                    log.warning("answer refused", extra={"fields": {"round": number, **error.public()}})
                 if len(answers) == wanted:
                     heard.called_off = max(0, len(requests) - len(answers) - heard.refused)
                     break
@@ -145,14 +153,14 @@ class Coordinator:
             heard.totals.append(total)
         return heard
 
-    def _masked(self, number: int, held: Manner, requests: Mapping[int, bytes]) -> Heard:
+    def _masked(self, number: int, policy: RoundPolicy, requests: Mapping[int, bytes]) -> Heard:
         """Ask for a sum under masks."""
-        assert held.care is not None
+        assert policy.care is not None
         self.journal.begin(number, requests, self.rules.guards.cool_down)
-        rules, noted = (held.care, self.carrier, self.rules.deadline), self.journal.summed
+        rules, noted = (policy.care, self.carrier, self.rules.deadline), self.journal.summed
         shapes = self._path.method.shapes(self.shared)
-        masked = MaskedRound(self.federation, *rules, shapes, number, noted, held.worth, self._clock)
-        heard = masked.run(held.asked, requests)
+        masked = MaskedRound(self.federation, *rules, shapes, number, noted, policy.worth, self._clock)
+        heard = masked.run(policy.asked, requests)
         if heard.is_thin:
             self.journal.try_later(len(requests))
         return heard
@@ -169,20 +177,23 @@ class Coordinator:
     def _members(self) -> list[Enrolled]:
         return [device for device in self.journal.devices() if not device.revoked]
 
-    def _held(self, number: int) -> tuple[list[Enrolled], Manner]:
-        """Decide how a round is held; where only others than those who are here could be asked, wait for them."""
-        seen, held, until = list[Enrolled](), None, self._clock() + self.rules.patience
+    def _decided(self, number: int) -> tuple[list[Enrolled], RoundPolicy]:
+        """Decide how a round is run; where only others than those who are here could be asked, wait for them."""
+        seen, policy, until = list[Enrolled](), None, self._clock() + self.rules.patience
         while True:
             members = self._quorum(until)
-            if held is None or members != seen:
-                seen, held = members, manner(self.rules, self.journal, number, members, self._draw(number))
-                if held.asked or not held.waits:
-                    return members, held
-                log.info("round waits", extra={"fields": {"round": number, "here": len(members), "why": held.why}})
+            if policy is None or members != seen:
+                seen, policy = members, decide_round(self.rules, self.journal, number, members, self._draw(number))
+                if policy.asked or not policy.waits:
+                    return members, policy
+                about = {"round": number, "here": len(members), **_logged(policy.reason)}
+                log.info("round waits", extra={"fields": about})
             if self._clock() >= until:
+                said = describe(policy.reason)
                 raise FieldError(
-                    f"Nobody could be asked within {self.rules.patience:g} seconds: {held.why}.",
-                    "Bring back those who are away, or enrol more, and start again: finished rounds are kept.",
+                    f"No device could be asked within {self.rules.patience:g} seconds. {said.what} {said.meaning}",
+                    f"{said.remedy} Then start again: finished rounds are kept.",
+                    policy.reason,
                 )
             time.sleep(WAIT)
 
@@ -195,17 +206,10 @@ class Coordinator:
             if len(members) >= least:
                 return members
             if self._clock() >= until:
-                raise FieldError(
-                    f"Only {len(members)} of {least} devices came within {self.rules.patience:g} seconds.",
-                    self._instead(least),
-                )
+                by_rules = least == max(self.rules.quorum, self.rules.minimum)
+                code = ReasonCode.QUORUM_MISSED if by_rules else ReasonCode.SECURE_QUORUM_MISSED
+                raise FieldError.because(code, here=len(members), needed=least, seconds=self.rules.patience)
             time.sleep(WAIT)
-
-    def _instead(self, least: int) -> str:
-        """Say what to do where too few devices come."""
-        if least > max(self.rules.quorum, self.rules.minimum):
-            return "A sum under masks takes so many. Enrol more, or start again later: finished rounds are kept."
-        return "Enrol more, lower `quorum` or `minimum`, or start again later: finished rounds are kept."
 
     def _draw(self, number: int) -> Callable[[Sequence[Enrolled], int, int, int], list[Enrolled]]:
         """Return what draws those who are asked in a round: as many as are wanted, and some to spare."""
@@ -255,3 +259,8 @@ def refuse_readable_only(spec: FederatedSpec, rules: RoundRules) -> None:
             "from every client.",
             "Set rounds.secure to none if all members agree to that, or choose another method.",
         )
+
+
+def _logged(reason: RoundReason) -> dict[str, object]:
+    """Return a reason as the log holds it: without what tells of a single device."""
+    return {"reason": reason.public().as_dict()}

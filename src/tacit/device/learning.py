@@ -13,6 +13,7 @@ from tacit.device.settings import Sharing
 from tacit.errors import ConsentError, DivergedError, MethodError
 from tacit.protocols.federated import device_round
 from tacit.random import Key
+from tacit.reasons import ReasonCode
 from tacit.runtimes.learning import one_blas_thread
 from tacit.runtimes.recommender import Recommendation, Recommender
 from tacit.runtimes.wire import Request
@@ -35,12 +36,12 @@ def learn_alone(
     catalog, federation = member.catalog, member.federation
     clients = history.clients(lane, catalog)
     if not len(clients.items):
-        raise ConsentError("There is nothing to learn from: the history is empty.", "Add to it first.")
+        raise ConsentError.because(ReasonCode.EMPTY_HISTORY)
     model = Model(request.shared, part_before(member, request, clients, key))
     with one_blas_thread():
         given = device_round(federation.path(sharing.stage(lane, catalog)), model, clients, key, request.round)
     if given.message is None or not given.is_fit.all():
-        raise DivergedError("What was learnt does not fit the ring; nothing is sent.", "The model has run away.")
+        raise DivergedError.because(ReasonCode.UPDATE_TOO_LARGE)
     return Learnt(given.message, dict(given.private))
 
 

@@ -23,6 +23,7 @@ from tacit.privacy.secure.encoding import Kind
 from tacit.privacy.secure.journal import Record
 from tacit.privacy.secure.messages import Invitation
 from tacit.privacy.secure.two_stage import QUALITY, QUALITY_SHAPE
+from tacit.reasons import ReasonCode
 from tacit.runtimes.federation import Federation
 from tacit.runtimes.wire import Turn, model_in, read_request
 from tacit.updates import Message
@@ -105,7 +106,7 @@ class MaskedRounds:
         """Return the request with which a round was opened."""
         stored = self._store.get("opening")
         if stored is None or int(stored[:8].hex(), 16) != number:
-            raise WireError(f"No secure sum of round {number} was opened here.", "It began before this device came.")
+            raise WireError.because(ReasonCode.SUM_NOT_OPENED, round=number)
         return stored[8:]
 
     def settles(self) -> bool:
@@ -145,7 +146,7 @@ class MaskedRounds:
             return machine.confirm(turn.content), False
         if turn.phase == Stand.UNMASKINGS:
             return machine.unmask(turn.content), False
-        raise WireError(f"There is no phase {turn.phase} of a secure sum now.", "Nothing was changed.")
+        raise WireError.because(ReasonCode.OUT_OF_TURN)
 
     def _check_terms(self, federation: Federation, turn: Turn) -> None:
         """Refuse a sum of something else than what this federation agreed on, in this round, from this model."""
@@ -154,8 +155,8 @@ class MaskedRounds:
         shared = read_request(federation, request).shared
         shapes = federation.built.shapes(shared) | {QUALITY: QUALITY_SHAPE}
         if terms.task != federation.digest.hex() or terms.round != turn.round or terms.model != model_in(request):
-            raise WireError("A secure sum is offered for another federation, round or model.", "Nothing was sent.")
+            raise WireError.because(ReasonCode.OTHER_TERMS)
         for part in terms.layout.segments:
             wide = 1 if part.kind is not Kind.NUMBERS else shapes.get(part.table, (0, 0))[1]
             if part.table not in shapes or part.n_rows != shapes[part.table][0] or part.width != wide:
-                raise WireError(f"A secure sum is offered of a table '{part.table}' that there is not.", "")
+                raise WireError.because(ReasonCode.UNKNOWN_TABLE, table=part.table)

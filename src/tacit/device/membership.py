@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from tacit.device.store import Store
 from tacit.errors import ConsentError, DeviceError, WireError
 from tacit.random import Key
+from tacit.reasons import ReasonCode
 from tacit.runtimes.federation import Federation
 from tacit.runtimes.wire import Request, pack, read_request, read_welcome, unpack
 from tacit.types import Array, Catalog
@@ -60,9 +61,7 @@ class Membership:
         federation, catalog = read_welcome(welcome)
         with store.transaction():
             if store.get("welcome") is not None:
-                raise ConsentError(
-                    "This device is already a member of a federation.", "Leave it first: tacit device leave."
-                )
+                raise ConsentError.because(ReasonCode.ALREADY_A_MEMBER)
             store.put("welcome", welcome)
             store.put_json("address", address)
         return cls(store, federation, catalog, address)
@@ -185,7 +184,4 @@ class Membership:
 
 def gone_by(number: int, last: int) -> WireError:
     """Return the error for a round that was answered already, or is over."""
-    return WireError(
-        f"Round {number} was answered already, or is gone by: the last one was {last}.",
-        "Its sender repeats an old message, or asks twice with different models. Nothing was sent.",
-    )
+    return WireError.because(ReasonCode.ROUND_ANSWERED, round=number, earlier=last)

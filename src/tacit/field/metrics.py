@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from prometheus_client.registry import Collector
 from tacit.coordinator import Carrier, Journal
 from tacit.errors import FieldError
 
-ROUND_STATES = ("finished", "abandoned", "rested")
+ROUND_STATES = ("finished", "abandoned", "skipped")
 MEASURES = {
     "asked": "Devices that were asked",
     "answered": "Answers that came in time",
@@ -43,6 +44,11 @@ class RoundCollector(Collector):
             journal.close()
         states = {state: sum(r.state == state for r in rounds) for state in ROUND_STATES}
         yield _labelled(CounterMetricFamily("tacit_rounds", "Rounds by how they ended", labels=["state"]), states)
+        reasons = Counter((r.state, str(r.reason.code)) for r in rounds if r.reason is not None)
+        coded = CounterMetricFamily("tacit_round_reasons", "Rounds by state and reason", labels=["state", "code"])
+        for (state, code), n in sorted(reasons.items()):
+            coded.add_metric([state, code], n)
+        yield coded
         masked = sum(r.masked for r in rounds)
         yield CounterMetricFamily("tacit_masked_rounds", "Rounds under masks", value=masked)
         for name, help_text in MEASURES.items():

@@ -20,7 +20,7 @@ from tacit.config import MethodChoice
 from tacit.coordinator import Carrier, Coordinator, Journal, RoundRules
 from tacit.coordinator.coordinator import refuse_readable_only
 from tacit.coordinator.journal import Round
-from tacit.coordinator.manner import is_settled, needed
+from tacit.coordinator.round_policy import is_settled, needed
 from tacit.coordinator.trial import try_round
 from tacit.data import SOURCES, DataConfig, load
 from tacit.errors import ConfigError, DataError, FieldError

@@ -30,6 +30,7 @@ from tacit.privacy.secure.server import Stand
 from tacit.privacy.secure.two_stage import Care, People, Round, added, listed, narrowed
 from tacit.protocols.rounds import RoundsConfig
 from tacit.random import Key
+from tacit.reasons import ReasonCode
 from tacit.runtimes.lots import Lots
 from tacit.types import Array
 from tacit.updates import Message, Ring, Total
@@ -223,7 +224,7 @@ class SecureSums:
     def _spare(self, fates: Fates, n_people: int) -> int:
         spare = self.config.spared(n_people, self.dropout)
         if len(fates.between) > spare:
-            raise AbortedError(f"{len(fates.between)} people were lost between the stages, {spare} were allowed for.")
+            raise AbortedError.because(ReasonCode.LOST_BETWEEN_STAGES, lost=len(fates.between), spare=spare)
         return spare
 
     def _leaves(self, cohort: Sequence[int], stage: int, fates: Fates) -> dict[int, Stand]:
@@ -246,7 +247,7 @@ class SecureSums:
     def _refuse_if_few(self, cohort: Sequence[int] | NDArray[np.int64]) -> None:
         least = max(self.config.n_min, 0 if self.lots is None else self.lots.least)
         if len(cohort) < least:
-            raise AbortedError(f"A cohort of {len(cohort)} people is below the minimum of {least}.")
+            raise AbortedError.because(ReasonCode.COHORT_TOO_SMALL, cohort=len(cohort), needed=least)
 
 
 def bytes_sent(degree: int, layout: Layout) -> int:

@@ -25,6 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.errors import ConfigError, DataError, WireError
+from tacit.reasons import ReasonCode
 from tacit.runtimes.catalogue import catalog_bytes, catalog_from, digest_of, public_catalog
 from tacit.runtimes.federation import Federation
 from tacit.types import Array, Catalog
@@ -135,7 +136,7 @@ def read_update(
     _, digest, said, body = _opened(content, (UPDATE,))
     _same(digest, federation)
     if said != number:
-        raise WireError(f"This is an answer to round {said}, not to round {number}.", "It came late, or twice.")
+        raise WireError.because(ReasonCode.LATE_ANSWER, earlier=said, round=number)
     reader = _Reader(body)
     names: list[str] = []
     tables: dict[str, tuple[Numbers, NDArray[np.int32], Numbers]] = {}
@@ -195,7 +196,7 @@ def read_turned(federation: Federation, number: int, content: bytes) -> bytes:
     _, digest, said, body = _opened(content, (TURNED,))
     _same(digest, federation)
     if said != number:
-        raise WireError(f"This is an answer to round {said}, not to round {number}.", "It came late, or twice.")
+        raise WireError.because(ReasonCode.LATE_ANSWER, earlier=said, round=number)
     return body
 
 

@@ -9,8 +9,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from small_field import CATALOG, founded
 
+from helpers.small_federation import CATALOG, founded
 from tacit.coordinator import Journal
 from tacit.coordinator.course import Course, Phase, Quality
 from tacit.coordinator.journal import Round
@@ -21,6 +21,7 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from prometheus_client.parser import text_string_to_metric_families as plain_text
 
 from tacit.field.metrics import MetricsServer
+from tacit.reasons import ReasonCode, RoundReason
 
 UP = 1_234_567_890_123_457  # bytes: more than a petabyte, and not one of them is rounded away
 
@@ -74,7 +75,8 @@ def test_metrics_are_about_rounds_and_never_about_people(journal: Journal) -> No
     course = Course((Phase(1, "shares", 5, 4, 1, 0, 600, 7, 0.5), Phase(0, "applying", seconds=0.25)), Quality(2, 4))
     journal.finish(Round(0, "finished", 5, 4, 1, 0, UP, 5000, 1.5), {}, [1], course)
     journal.abandon(Round(1, "abandoned", 5, 1, 0, 4, 10, 5000, 60.0))
-    journal.abandon(Round(2, "rested", 0, 0, 0, 0, 0, 0, 0.0, why="2 of 5 devices are rested"))
+    cool = RoundReason(ReasonCode.COOL_DOWN, {"eligible": 2, "here": 5, "needed": 13, "cool_down": 5})
+    journal.abandon(Round(2, "skipped", 0, 0, 0, 0, 0, 0, 0.0, reason=cool))
     journal.abandon(Round(3, "abandoned", 5, 0, 0, 0, 0, 0, 0.0, masked=1, why="nothing was unmasked"))
     with served(journal) as url:
         kind, text = answered(url)
@@ -83,7 +85,8 @@ def test_metrics_are_about_rounds_and_never_about_people(journal: Journal) -> No
     for name, value in {
         ("tacit_rounds_total", "finished"): 1,
         ("tacit_rounds_total", "abandoned"): 2,
-        ("tacit_rounds_total", "rested"): 1,
+        ("tacit_rounds_total", "skipped"): 1,
+        ("tacit_round_reasons_total", "cool-down", "skipped"): 1,
         ("tacit_masked_rounds_total",): 1,
         ("tacit_asked_total",): 15,
         ("tacit_answered_total",): 5,

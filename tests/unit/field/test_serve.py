@@ -19,6 +19,7 @@ from tacit.coordinator import Journal
 from tacit.coordinator.journal import Round
 from tacit.device import Device
 from tacit.errors import ConfigError, DataError, FieldError
+from tacit.reasons import ReasonCode, RoundReason, describe
 
 pytest.importorskip("flwr", reason="the field needs Flower")
 import httpx
@@ -90,12 +91,16 @@ def test_every_wrong_configuration_is_named(config: ServeConfig, tmp_path: Path)
 def test_how_many_devices_are_waited_for_is_what_rounds_wait_for(config: ServeConfig, tmp_path: Path) -> None:
     quick = ["listen=127.0.0.1:0", "rounds.patience=0.1"]
     heard: list[int] = []
+    codes: list[ReasonCode] = []
     opened(config).close()
 
     def tried(*settings: str) -> None:
         given = read(ServeConfig, tmp_path / "field.yaml", [*quick, *settings])
-        with pytest.raises(FieldError, match=r"Only 0 of \d+ devices"):
+        with pytest.raises(FieldError) as waited:
             serve(given, on_start=lambda devices, done: heard.append(devices))
+        assert waited.value.reason is not None
+        assert waited.value.reason.parameters["needed"] == heard[-1]
+        codes.append(waited.value.reason.code)
 
     tried("rounds.quorum=3")
     tried("rounds.secure={n_min: 7}", "rounds.minimum=2")
@@ -104,6 +109,7 @@ def test_how_many_devices_are_waited_for_is_what_rounds_wait_for(config: ServeCo
     journal.close()
     tried("rounds.quorum=3")
     assert heard == [3, 7, 13]
+    assert codes == [ReasonCode.QUORUM_MISSED, *[ReasonCode.SECURE_QUORUM_MISSED] * 2]
 
 
 def _tried(config: ServeConfig) -> None:
@@ -155,13 +161,20 @@ def test_a_wrong_clock_and_an_unknown_device_are_told_apart() -> None:
 
 def test_a_round_is_told_in_words() -> None:
     counts = 13, 12, 0, 1, 10, 20, 1.5
-    for happened, said in (
-        (Round(1, "finished", *counts, why="w"), "Round 1: finished, 12 of 13 answered; each answer was readable: w."),
-        (Round(2, "finished", *counts, 0, 1, "w"), "Round 2: finished, 12 of 13 answered; under masks: w."),
-        (Round(3, "rested", 0, 0, 0, 0, 0, 0, 0.0, why="w"), "Round 3: rested, nobody was asked: w."),
-        (Round(4, "abandoned", 9, 0, 0, 0, 0, 0, 0.0, 9, 1, "w"), "Round 4: abandoned, 9 were asked; under masks: w."),
+    enough = RoundReason(ReasonCode.ENOUGH_DEVICES, {"eligible": 13, "needed": 13})
+    off, broken = RoundReason(ReasonCode.SECURE_AGGREGATION_OFF), RoundReason(ReasonCode.COORDINATOR_INTERRUPTED)
+    cool = RoundReason(ReasonCode.COOL_DOWN, {"eligible": 1, "here": 20, "needed": 13, "cool_down": 5})
+    for happened, begins, reason in (
+        (Round(1, "finished", *counts, reason=off), "Round 1: finished, 12 of 13 answered; each answer", off),
+        (Round(2, "finished", *counts, 0, 1, enough), "Round 2: finished, 12 of 13 answered; under masks", enough),
+        (Round(3, "skipped", 0, 0, 0, 0, 0, 0, 0.0, reason=cool), "Round 3: skipped, no device was asked", cool),
+        (Round(4, "abandoned", 9, 0, 0, 0, 0, 0, 0.0, 9, 1, broken), "Round 4: abandoned, 9 were asked; under", broken),
     ):
-        assert told_of(happened) == said
+        said = describe(reason)
+        assert told_of(happened).startswith(begins)
+        assert f"{said.what} {said.meaning}" in told_of(happened)
+        assert told_of(happened).endswith(said.remedy) == (happened.state != "finished")
+    assert told_of(Round(5, "abandoned", *counts)) == "Round 5: abandoned, 12 of 13 answered; each answer was readable."
 
 
 def test_a_log_line_is_json_and_an_invitation_names_the_address(config: ServeConfig) -> None:

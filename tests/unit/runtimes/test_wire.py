@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from tacit.errors import ConfigError, WireError
 from tacit.random import Key
+from tacit.reasons import ReasonCode, RoundReason
 from tacit.runtimes import wire
 from tacit.runtimes.federation import Federation, canonical
 from tacit.types import Catalog, Labels, Vocabulary
@@ -143,7 +144,9 @@ def refused(content: bytes, said: str) -> None:
 
 
 def test_each_thing_that_is_wrong_is_named() -> None:
-    refused(wire.write_update(FPL, 2, outgoing([1])), "round 2, not to round 3")
+    with pytest.raises(WireError) as late:
+        wire.read_update(FPL, 3, wire.write_update(FPL, 2, outgoing([1])), SHAPES)
+    assert late.value.reason == RoundReason(ReasonCode.LATE_ANSWER, {"earlier": 2, "round": 3})
     refused(wire.write_update(NARROW, 3, outgoing([1])), "another federation")
     refused(wire.write_update(FPL, 3, outgoing([30])), "between 0 and 29")
     refused(wire.write_update(FPL, 3, outgoing([3], largest=2**40)), "number that the ring does not")

@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 from tacit.errors import RangeError
 from tacit.privacy.secure.masks import WIDTHS, Vector
 from tacit.privacy.secure.wire import Reader, Writer
+from tacit.reasons import ReasonCode
 from tacit.types import Array
 from tacit.updates import Message, Ring, Total
 
@@ -97,10 +98,8 @@ class Layout:
         """Refuse a layout in which a sum over `n_people` could leave the ring."""
         for part in self.segments:
             if n_people * part.bound >= 2 ** (part.bits - 1):
-                raise RangeError(
-                    f"The sum of '{part.table}' could overflow: {n_people} people times {part.bound} do not fit into "
-                    f"{part.bits} bits.",
-                    "Use runtime.ring.bits=64, or fewer people per round.",
+                raise RangeError.because(
+                    ReasonCode.SUM_OVERFLOW, table=part.table, cohort=n_people, bound=part.bound, bits=part.bits
                 )
 
     def views(self, vector: Vector) -> dict[tuple[str, Kind], Array]:
@@ -199,10 +198,7 @@ def encoded(message: Message, layout: Layout, client: int = 0) -> Vector:
         np.add.at(sums, where, values.reshape(len(values), part.width))
         largest = int(np.abs(sums).max(initial=0))
         if largest > part.bound:
-            raise RangeError(
-                f"One person's number in '{part.table}' is {largest}, more than the {part.bound} the sum can bear.",
-                "Lower method.learning_rate, clip what leaves (privacy: clip), or use runtime.ring.bits=64.",
-            )
+            raise RangeError.because(ReasonCode.VALUE_OUT_OF_RANGE, table=part.table, bound=part.bound, largest=largest)
         into[distinct] = sums
     return vector
 

@@ -14,6 +14,7 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from tacit.errors import ForgedError
+from tacit.reasons import ReasonCode
 
 KEY_BYTES = 32
 SIGNATURE_BYTES = 64
@@ -50,9 +51,7 @@ def verify(public: bytes, message: bytes, signature: bytes, sender: int) -> None
     try:
         Ed25519PublicKey.from_public_bytes(public).verify(signature, message)
     except (InvalidSignature, ValueError):
-        raise ForgedError(
-            f"The signature of person {sender} does not fit her identity.", "Leave her out.", [sender]
-        ) from None
+        raise ForgedError.because(ReasonCode.BAD_SIGNATURE, sender=sender) from None
 
 
 @dataclass(frozen=True)
@@ -98,9 +97,7 @@ def point_of(public: bytes, sender: int) -> X25519PublicKey:
 
 
 def _useless(sender: int) -> ForgedError:
-    return ForgedError(
-        f"The public key of person {sender} is none that keys can be agreed with.", "Leave her out.", [sender]
-    )
+    return ForgedError.because(ReasonCode.BAD_KEY, sender=sender)
 
 
 def tag(key: bytes, message: bytes) -> bytes:
@@ -111,4 +108,4 @@ def tag(key: bytes, message: bytes) -> bytes:
 def check_tag(key: bytes, message: bytes, seen: bytes, sender: int) -> None:
     """Refuse a message whose code was not made with this key."""
     if not hmac.compare_digest(tag(key, message), seen):
-        raise ForgedError(f"A message in the name of person {sender} was not made by her.", "Drop it.", [sender])
+        raise ForgedError.because(ReasonCode.BAD_TAG, sender=sender)

@@ -1,7 +1,7 @@
 """The server's side of a secure sum: it carries keys and shares it cannot use, adds masked vectors, unmasks the sum.
 
     Server.start(terms, identities)   -> invitation: the same bytes for everybody
-    receive(message)                  one message of one device; an error names its sender and changes nothing
+    receive(message)                  one message of one device; an error changes nothing; its reason holds the sender
     advance()                         closes the phase: what each device is sent next
     total                             the sum, once the last phase is closed
 
@@ -39,6 +39,7 @@ from tacit.privacy.secure.messages import (
     kind_of,
 )
 from tacit.privacy.secure.pairing import commitment_to, link, own_mask, pair_mask, share_hash
+from tacit.reasons import ReasonCode
 
 
 class Stand(IntEnum):
@@ -112,8 +113,8 @@ class Server:
         """Take one message of one device; return her position in the cohort."""
         kind = kind_of(message)
         if self.stand not in _EXPECTED or kind != _EXPECTED[self.stand]:
-            raise OutOfTurnError(
-                f"A message of kind {kind.name.lower()} came while waiting for {self.stand.name.lower()}."
+            raise OutOfTurnError.because(
+                ReasonCode.UNEXPECTED_MESSAGE, kind=kind.name.lower(), phase=self.stand.name.lower()
             )
         take = {
             Type.ADVERT: self._take_advert,
@@ -134,7 +135,7 @@ class Server:
             Stand.UNMASKINGS: self._close_unmaskings,
         }.get(self.stand)
         if step is None:
-            raise OutOfTurnError(f"This session is {self.stand.name.lower()}.")
+            raise OutOfTurnError.because(ReasonCode.OUT_OF_TURN)
         try:
             sent = step()
         except AbortedError:
@@ -152,14 +153,17 @@ class Server:
 
     def _known(self, context: bytes, sender: int, among: Iterable[int]) -> None:
         if context != self.context:
-            raise OutOfTurnError("This message belongs to another round, task or set of terms.")
+            raise OutOfTurnError.because(ReasonCode.OTHER_SESSION)
         if sender not in among:
-            raise OutOfTurnError(f"Person {sender} is not in this phase.")
+            raise OutOfTurnError.because(ReasonCode.NOT_IN_PHASE, sender=sender)
         if sender in self.answered:
-            raise OutOfTurnError(f"Person {sender} has answered in this phase before.")
+            raise OutOfTurnError.because(ReasonCode.REPEATED_ANSWER, sender=sender)
 
     def _genuine(self, message: bytes, code: bytes, sender: int) -> None:
         check_tag(self._links[sender], message[: -len(code)], code, sender)
+
+    def _misaddressed(self, sender: int) -> ForgedError:
+        return ForgedError.because(ReasonCode.WRONG_RECIPIENTS, phase=self.stand.name.lower(), sender=sender)
 
     def _take_advert(self, message: bytes) -> int:
         context, advert = Advert.decode(message)
@@ -176,7 +180,7 @@ class Server:
         self._genuine(message, code, shares.sender)
         expected = self.session.graph.neighbours(shares.sender) & self.adverts.keys()
         if {entry.person for entry in shares.entries} != expected:
-            raise ForgedError(f"Person {shares.sender} has not shared with her neighbours.", "", [shares.sender])
+            raise self._misaddressed(shares.sender)
         self._shares[shares.sender] = {entry.person: entry for entry in shares.entries}
         return shares.sender
 
@@ -193,7 +197,7 @@ class Server:
         self._known(context, sender, self.survivors)
         self._genuine(message, code, sender)
         if {person for person, _ in codes.entries} != self._near(sender) & self.survivors:
-            raise ForgedError(f"Person {sender} has not confirmed to her neighbours in the sum.", "", [sender])
+            raise self._misaddressed(sender)
         self._codes[sender] = dict(codes.entries)
         return sender
 
@@ -203,13 +207,13 @@ class Server:
         self._known(context, sender, self._codes)
         self._genuine(message, code, sender)
         if commitment_to(context, sender, unmasking.seed) != self.adverts[sender].commitment:
-            raise ForgedError(f"Person {sender} gave another seed than she committed to.", "", [sender])
+            raise ForgedError.because(ReasonCode.BROKEN_COMMITMENT, sender=sender)
         near = self._near(sender)
         for piece in unmasking.pieces:
             if piece.person not in near or piece.of_self_mask != (piece.person in self.survivors):
-                raise ForgedError(f"Person {sender} gave a share that nobody asked for.", "", [sender])
+                raise ForgedError.because(ReasonCode.UNREQUESTED_SHARE, sender=sender, participant=piece.person)
             if piece.person not in self._codes and not self._fits(sender, piece):
-                raise ForgedError(f"Person {sender} gave a wrong share of person {piece.person}.", "", [sender])
+                raise ForgedError.because(ReasonCode.BAD_SHARE, sender=sender, participant=piece.person)
         self._unmaskings[sender] = unmasking
         return sender
 
@@ -219,21 +223,20 @@ class Server:
         """The neighbours of somebody who have shared with her."""
         return self.session.graph.neighbours(person) & self._shares.keys()
 
-    def _enough(self, there: Iterable[int], whose: Iterable[int], what: str) -> None:
+    def _enough(self, there: Iterable[int], whose: Iterable[int]) -> None:
         """Abort if too few are there, or too few neighbours of anybody who needs them."""
-        people, terms = frozenset(there), self.session.terms
+        people, terms, phase = frozenset(there), self.session.terms, self.stand.name.lower()
         if len(people) < terms.n_min:
-            raise AbortedError(f"Only {len(people)} people {what}; {terms.n_min} are needed.", "Nothing was unmasked.")
+            raise AbortedError.because(ReasonCode.TOO_MANY_DROPOUTS, left=len(people), needed=terms.n_min, phase=phase)
         for person in whose:
             n_near = len(self.session.graph.neighbours(person) & people)
             if n_near < terms.threshold:
-                raise AbortedError(
-                    f"Only {n_near} neighbours of person {person} {what}; {terms.threshold} are needed.",
-                    "Nothing was unmasked.",
+                raise AbortedError.because(
+                    ReasonCode.TOO_FEW_NEIGHBOURS, left=n_near, needed=terms.threshold, phase=phase, participant=person
                 )
 
     def _close_adverts(self) -> dict[int, bytes]:
-        self._enough(self.adverts, self.adverts, "advertised")
+        self._enough(self.adverts, self.adverts)
         present, near = frozenset(self.adverts), self.session.graph.neighbours
         return {
             person: Roster(present, tuple(self.adverts[other] for other in sorted(near(person) & present))).encode(
@@ -243,7 +246,7 @@ class Server:
         }
 
     def _close_shares(self) -> dict[int, bytes]:
-        self._enough(self._shares, self._shares, "shared")
+        self._enough(self._shares, self._shares)
         sharing = frozenset(self._shares)
         sent = {}
         for person in self._shares:
@@ -252,13 +255,13 @@ class Server:
         return sent
 
     def _close_vectors(self) -> dict[int, bytes]:
-        self._enough(self._arrived, self._shares, "sent vectors")
+        self._enough(self._arrived, self._shares)
         self.survivors = frozenset(self._arrived)
         message = Survivors(self.survivors).encode(self.context, self.session.n_people)
         return dict.fromkeys(self.survivors, message)
 
     def _close_confirmations(self) -> dict[int, bytes]:
-        self._enough(self._codes, self._codes, "confirmed")
+        self._enough(self._codes, self._codes)
         sent = {}
         for person in self._codes:
             near = sorted(other for other in self._near(person) if other in self._codes)
@@ -275,12 +278,12 @@ class Server:
             given = self._unmaskings.get(person)
             seed = given.seed if given is not None else self._rebuilt(held, person)
             if commitment_to(self.context, person, seed) != self.adverts[person].commitment:
-                raise AbortedError(f"Person {person} shared another seed than she committed to.", "Leave her out.")
+                raise AbortedError.because(ReasonCode.BROKEN_COMMITMENT, sender=person)
             minus.append(own_mask(self.context, person, seed))
         for person in sorted(lost):
             pair = Pair(self._rebuilt(held, person))
             if pair.public != self.adverts[person].mask_key:
-                raise AbortedError(f"Person {person} shared another key than she advertised.", "Leave her out.")
+                raise AbortedError.because(ReasonCode.BROKEN_COMMITMENT, sender=person)
             for other in self._near(person) & self.survivors:
                 key = pair_mask(pair, person, points[other], other, self.context)
                 (minus if person > other else plus).append(key)
@@ -309,9 +312,8 @@ class Server:
     def _rebuilt(self, held: Mapping[int, Mapping[int, int]], person: int) -> bytes:
         shares, threshold = held[person], self.session.terms.threshold
         if len(shares) < threshold:
-            raise AbortedError(
-                f"Only {len(shares)} neighbours gave a share of person {person}; {threshold} are needed.",
-                "Nothing was unmasked.",
+            raise AbortedError.because(
+                ReasonCode.TOO_FEW_SHARES, left=len(shares), needed=threshold, participant=person
             )
         found = shamir.join({place: shares[place] for place in list(shares)[:threshold]})
         return (found % 2**256).to_bytes(KEY_BYTES, "little")
