@@ -11,13 +11,14 @@ from tacit.coordinator import Journal
 from tacit.data import DataConfig, load
 from tacit.device import Cost, Device, Sharing
 from tacit.device.history import Entry
-from tacit.methods.base import Schedule
+from tacit.methods.base import Federated, Schedule, build_federated, options
 from tacit.privacy.secure import Guards
+from tacit.protocols.federated import UpdatePath
 from tacit.protocols.rounds import RoundsConfig, attendance
 from tacit.random import Key
 from tacit.runtimes.federation import Federation
 from tacit.runtimes.secure import SecureConfig
-from tacit.runtimes.simulation import simulate
+from tacit.runtimes.simulation import SimulationOptions, simulate
 from tacit.testing import make_clients
 from tacit.types import Catalog, Clients, Model
 from tacit.updates import Ring
@@ -27,12 +28,16 @@ CHEAP = Cost(log_n=10)
 BOLD = Guards(n_min=3, k_min=1, d_min=0, cool_down=0)
 OPTIONS: dict[str, dict[str, Any]] = {
     "fpl": {"factors": 5, "local_steps": 7, "learning_rate": 0.05},
-    "fed-gmf": {"factors": 5, "learning_rate": 0.02, "clients_per_round": 0, "server_momentum": 0.5},
-}
+    "fed-gmf": {"factors": 5, "learning_rate": 0.02, "server_momentum": 0.5},
+    "fed-neumf": {"factors": 4, "layers": (8, 4)},
+    "fed-svd": {"factors": 4},
+    "fed-ease": {"sketch": 12},
+    "kgflex": {"factors": 4},
+}  # others run with their defaults
 
 
 def town(people: int = 5) -> tuple[Clients, Catalog]:
-    """Some people of the built-in town, each with what she did."""
+    """Some users of the built-in town, each with a history."""
     dataset = load(DataConfig(source="town", people=people, places=60))
     log, known = dataset.interactions, dataset.catalog
     catalog = Catalog(known.item_ids, known.titles, known.categories)
@@ -41,7 +46,7 @@ def town(people: int = 5) -> tuple[Clients, Catalog]:
 
 
 def founded(method: str, catalog: Catalog, ring: Ring | None = None) -> Federation:
-    return Federation.found("cd" * 16, "same", method, OPTIONS[method], catalog, ring=ring)
+    return Federation.found("cd" * 16, "same", method, OPTIONS.get(method, {}), catalog, ring=ring)
 
 
 def simulated(
@@ -53,12 +58,21 @@ def simulated(
     secure: SecureConfig | None = None,
 ) -> Model:
     """The simulator's model after some rounds; everybody discloses with the same pi."""
-    length = {"rounds": rounds} if federation.method == "fpl" else {"epochs": rounds}
-    method = federation.model_copy(update={"options": federation.options | length}).model_copy()
-    built = Federation(**method.model_dump()).built
-    stages = [Sharing(pi=PI).stage(len(clients) - 1, catalog)]
-    where = stages, federation.ring, clients, catalog, Key(SEED).child("learn")
-    return list(simulate(built, *where, rounds=rules, secure=secure, plainly=True))[-1]
+    method = every_round(federation, rounds, len(clients))
+    path = UpdatePath(method, [Sharing(pi=PI).stage(len(clients) - 1, catalog)], federation.ring)
+    how = SimulationOptions(rules or RoundsConfig(), secure)
+    return list(simulate(path, clients, catalog, Key(SEED).child("learn"), None, how))[-1]
+
+
+def every_round(federation: Federation, rounds: int, n_clients: int) -> Federated:
+    """The federation's method with a schedule of so many rounds, everybody asked in each."""
+    fields = type(federation.config).model_fields
+    wanted = {"clients_per_round": 0, "share": 1.0, "steps_per_epoch": 1, "epochs": rounds}
+    wanted |= {"rounds": rounds} if "rounds" in fields else {}
+    given = federation.options | {name: value for name, value in wanted.items() if name in fields}
+    method = build_federated(federation.method, options(federation.method, given))
+    assert method.schedule(town(n_clients)[0]).rounds == rounds
+    return method
 
 
 def who_answers(clients: Clients, rules: RoundsConfig, number: int) -> set[int]:

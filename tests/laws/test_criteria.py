@@ -12,16 +12,17 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from tacit.errors import ConfigError, MethodError
-from tacit.methods.base import Federated, build, entry, methods, options
+from tacit.methods.base import build, entry, names, options
 from tacit.protocols.criteria import CRITERIA, CriteriaConfig, Seen, criterion, priority_score, weigh
+from tacit.protocols.federated import UpdatePath
 from tacit.protocols.rounds import RoundsConfig
 from tacit.protocols.weighing import Told
 from tacit.random import Key
-from tacit.runtimes.simulation import Traffic, simulate
+from tacit.runtimes.simulation import SimulationOptions, Traffic, simulate
 from tacit.types import Catalog, Clients, Model
 from tacit.updates import Ring
 
-FEDERATED = [name for name in methods() if isinstance(build(name), Federated)]
+FEDERATED = names("federated")
 UNIT = st.floats(0, 1)
 COLUMNS = arrays(np.float64, st.tuples(st.integers(1, 5), st.integers(1, 6)), elements=UNIT)
 World = tuple[Clients, Catalog]
@@ -101,7 +102,8 @@ def quick(name: str) -> Any:
 
 def final(name: str, world: World, order: tuple[str, ...] | None, told: Told | None = None, **given: Any) -> Model:
     rounds = RoundsConfig(criteria=None if order is None else CriteriaConfig(order=order), **given)
-    for model in simulate(quick(name), (), Ring(), *world, KEY, rounds=rounds, told=told):
+    path = UpdatePath(quick(name), (), Ring())
+    for model in simulate(path, *world, KEY, None, SimulationOptions(rounds, told=told)):
         last = model
     return last.copy()
 
@@ -117,13 +119,13 @@ def alike() -> Any:
 @pytest.mark.parametrize("name", FEDERATED)
 def test_a_criterion_that_all_meet_alike_changes_nothing(name: str, tastes: World, alike: str) -> None:
     plain, weighed = final(name, tastes, None), final(name, tastes, (alike,))
-    for table in quick(name).tables:
+    for table in quick(name).spec.downloads:
         assert np.array_equal(plain.shared[table], weighed.shared[table])
 
 
 @pytest.mark.parametrize("name", FEDERATED)
 def test_criteria_change_what_every_method_learns(name: str, tastes: World) -> None:
-    table = quick(name).tables[0]
+    table = quick(name).spec.downloads[0]
     plain, weighed = final(name, tastes, None), final(name, tastes, ("diversity", "divergence"))
     assert np.isfinite(weighed.shared[table]).all()
     assert not np.array_equal(plain.shared[table], weighed.shared[table])
@@ -160,9 +162,8 @@ def test_what_criteria_cost_is_counted(tastes: World) -> None:
     clients, catalog = tastes
     bare, weighed = Traffic.none(len(clients)), Traffic.none(len(clients))
     for traffic, criteria in ((bare, None), (weighed, CriteriaConfig(order=("size", "diversity")))):
-        for _ in simulate(
-            quick("fpl"), (), Ring(), clients, catalog, KEY, traffic, rounds=RoundsConfig(criteria=criteria)
-        ):
+        path, how = UpdatePath(quick("fpl"), (), Ring()), SimulationOptions(RoundsConfig(criteria=criteria))
+        for _ in simulate(path, clients, catalog, KEY, traffic, how):
             pass
     assert np.array_equal(weighed.bytes_up - bare.bytes_up, weighed.rounds * 3 * 8), "two criteria and a score"
     assert np.array_equal(weighed.bytes_down - bare.bytes_down, weighed.rounds * 3 * 8)

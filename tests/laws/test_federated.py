@@ -221,23 +221,25 @@ def test_every_method_under_every_stage_sums_as_its_messages_do(
     assert_reference_equals(UpdatePath(quick(name, epochs=2), every_stage(tastes)[stages], ring), tastes)
 
 
+def lengths_of(message: Message) -> tuple[float, float, int]:
+    """The longest row of a client, all its rows together, and how many numbers that are."""
+    rows = [table.values.astype(np.float64) for table in message.read(RING).tables.values()]
+    squares = np.concatenate([(values**2).sum(axis=1) for values in rows])
+    return float(np.sqrt(squares.max(initial=0))), float(np.sqrt(squares.sum())), sum(v.size for v in rows)
+
+
 @pytest.mark.parametrize("name", FEDERATED)
 def test_no_client_is_longer_than_its_clip(name: str, tastes: World) -> None:
     """Up to the rounding to the ring's grid: half a step in every number."""
     method = quick(name)
-    _, sent = messages_of(method, tastes, [Clipping(row=0.02, person=0.1)])
-    shortened = 0
-    for message in sent:
-        squares, cells = 0.0, 0
-        for rows in message.read(RING).tables.values():
-            lengths = np.linalg.norm(rows.values.astype(np.float64), axis=1)
-            slack = 0.5 * np.sqrt(rows.values.shape[1]) / float(RING.scale)
-            assert (lengths <= 0.02 + slack).all()
-            squares, cells = squares + float((lengths**2).sum()), cells + rows.values.size
-        length = np.sqrt(squares)
-        assert length <= 0.1 + 0.5 * np.sqrt(cells) / float(RING.scale) + 1e-6
-        shortened += length > 0.09
-    assert shortened or name == "fedavg", "nothing was long enough to be clipped"
+    free = np.array([lengths_of(message) for message in messages_of(method, tastes)[1]])
+    row, person = 0.5 * free[:, 0].max(), 0.5 * free[:, 1].max()
+    for clip in (Clipping(row=row), Clipping(person=person), Clipping(row=row, person=person)):
+        bound = np.array([lengths_of(message) for message in messages_of(method, tastes, [clip])[1]])
+        slack = 0.5 * np.sqrt(bound[:, 2]) / float(RING.scale) + 1e-6 * person
+        assert (bound[:, 0] <= clip.row + slack).all()
+        assert (bound[:, 1] <= clip.person + slack).all()
+        assert (bound[:, 1] < free[:, 1]).any(), "nothing was shortened"
 
 
 @pytest.mark.parametrize("name", FEDERATED)

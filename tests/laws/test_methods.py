@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tacit.methods.base import Explains, ScoresPairs, build, entry, methods, options
+from tacit.methods.base import Method, build, entry, methods, options, score_clients
 from tacit.privacy.disclosure import Disclosure, DisclosureConfig
 from tacit.random import Key
-from tacit.runtimes.learning import passes
+from tacit.runtimes.learning import PassOptions, passes
 from tacit.runtimes.recommender import Recommender
 from tacit.types import Catalog, Clients, Config, Model, Vocabulary
 
@@ -36,13 +36,13 @@ def last(method: Any, world: World, key: Key = KEY) -> Model:
     pi = getattr(getattr(method, "config", None), "pi", None)  # shorthand for a stage
     people = Vocabulary(np.arange(len(world[0])))
     stages = [] if pi is None else [Disclosure.build(DisclosureConfig(pi=pi), people, world[1], key)]
-    for model in passes(method, *world, key, stages):
+    for model in passes(method, *world, key, PassOptions(stages)):
         final = model
     return final
 
 
 def scores(method: Any, model: Model, clients: Clients) -> np.ndarray:
-    return method.score(model.shared, model.private, clients)
+    return score_clients(method, model, clients)
 
 
 @pytest.mark.parametrize("name", EVERY)
@@ -107,7 +107,7 @@ def test_a_model_is_saved_and_served_without_the_training_data(name: str, tastes
     assert len(served) == catalog.n_items - len(seen)
 
 
-@pytest.mark.parametrize("name", [n for n in EVERY if isinstance(build(n), ScoresPairs)])
+@pytest.mark.parametrize("name", [n for n in EVERY if build(n).scores_pairs])
 def test_pairs_score_as_in_the_whole_row(name: str, tastes: World) -> None:
     method = quick(name)
     model = last(method, tastes)
@@ -116,7 +116,7 @@ def test_pairs_score_as_in_the_whole_row(name: str, tastes: World) -> None:
     np.testing.assert_allclose(pairs, scores(method, model, tastes[0])[rows, items], rtol=2e-5, atol=1e-6)
 
 
-@pytest.mark.parametrize("name", [n for n in EVERY if isinstance(build(n), Explains)])
+@pytest.mark.parametrize("name", [n for n in EVERY if type(build(n)).explain is not Method.explain])
 def test_reasons_are_about_her_and_weigh_between_zero_and_one(name: str, tastes: World) -> None:
     clients, catalog = tastes
     method = quick(name)

@@ -9,16 +9,18 @@ import numpy as np
 import pytest
 
 from tacit.errors import DivergedError
-from tacit.methods.base import Federated, build, entry, methods, options
+from tacit.methods.base import build, entry, names, options
+from tacit.privacy.update_sink import Draft, Stage
+from tacit.protocols.federated import UpdatePath, device_round
 from tacit.protocols.robust import RobustConfig
 from tacit.protocols.rounds import RoundsConfig
 from tacit.random import Key
 from tacit.runtimes.liars import Liars, LiarsConfig
-from tacit.runtimes.simulation import Traffic, simulate
+from tacit.runtimes.simulation import SimulationOptions, Traffic, simulate
 from tacit.types import Catalog, Clients, Labels, Model, Vocabulary, offsets
-from tacit.updates import Ring, Update
+from tacit.updates import Message, Ring
 
-FEDERATED = [name for name in methods() if isinstance(build(name), Federated)]
+FEDERATED = names("federated")
 KEY, RING = Key(7).child("learn"), Ring()
 
 
@@ -41,7 +43,8 @@ def quick(name: str) -> Any:
 
 def final(name: str, world: tuple[Clients, Catalog], stages: Sequence[Any] = (), **given: Any) -> tuple[Model, Traffic]:
     traffic = Traffic.none(len(world[0]))
-    for model in simulate(quick(name), stages, RING, *world, KEY, traffic, **given):
+    path = UpdatePath(quick(name), stages, RING)
+    for model in simulate(path, *world, KEY, traffic, SimulationOptions(**given)):
         last = model
     return last.copy(), traffic
 
@@ -63,7 +66,7 @@ def assert_same(left: tuple[Model, Traffic], right: tuple[Model, Traffic]) -> No
     ids=["dropout", "spares", "median"],
 )
 def test_sums_made_at_once_equal_messages_when_devices_drop_out(name: str, rounds: RoundsConfig, world: Any) -> None:
-    plain, at_once = (final(name, world, rounds=rounds, plainly=p) for p in (True, False))
+    plain, at_once = (final(name, world, rounds=rounds, reference=p) for p in (True, False))
     assert_same(plain, at_once)
     if rounds.dropout:
         assert plain[1].lost.sum() > 0
@@ -82,19 +85,16 @@ def test_when_every_round_is_given_up_the_model_stays_as_it_was(name: str, world
     assert traffic.lost.sum() > 0
 
 
-class _Breaks:
-    """A stage that turns what some people send into no numbers."""
+class _Breaks(Stage):
+    """A stage that turns what some clients send into no numbers."""
 
-    reveals = "nothing"
+    shapes_values = True
 
     def __init__(self, broken: Sequence[int]) -> None:
         self.broken = broken
 
-    def on_device(self, update: Update, key: Key) -> Update:
-        for rows in update.tables.values():
-            owner = np.repeat(update.clients, np.diff(rows.ptr))
-            rows.values[np.isin(owner, self.broken)] = np.nan
-        return update
+    def shape(self, draft: Draft, key: Key) -> None:
+        draft.multiply(np.where(np.isin(draft.clients, self.broken), np.nan, 1.0).astype(np.float32))
 
 
 @pytest.mark.parametrize("name", FEDERATED)
@@ -122,18 +122,30 @@ def test_lies_do_not_depend_on_who_is_simulated_together(name: str, kind: str, w
     liars = Liars.build(config, world[1], RING, Key(2))
     method, (clients, _) = quick(name), world
     model = method.init(*world, KEY.child("init"))
-    together, _ = method.learn(model.shared, model.private, clients, RING, KEY)
-    told = liars.on_device(together, KEY)
+
+    def sent(positions: list[int]) -> Message:
+        at = np.array(positions)
+        path = UpdatePath(method, (), RING)
+        message = device_round(path, model.take(at), clients.take(at), KEY, 0).message
+        assert message is not None
+        return message
+
+    honest = sent(list(range(len(clients))))
+    together = liars.tamper(honest, KEY)
     lying = liars.among(clients.ids)
     assert 3 < lying.sum() < 25
     for c in (int(np.flatnonzero(lying)[0]), int(np.flatnonzero(~lying)[0])):
-        alone = liars.on_device(together.take(np.array([c])), KEY)
-        for table, rows in told.take(np.array([c])).tables.items():
-            assert np.array_equal(rows.ids, alone.tables[table].ids)
-            assert np.array_equal(rows.values, alone.tables[table].values, equal_nan=True)
-        same = all(
-            np.array_equal(r.values, alone.tables[t].values) for t, r in together.take(np.array([c])).tables.items()
-        )
+        alone = liars.tamper(sent([c]), KEY)
+        if kind == "nan" and lying[c]:
+            assert alone.withheld.tolist() == [c]
+            assert c in together.withheld
+            continue
+        at = int(np.flatnonzero(together.clients == c)[0])
+        for table, (ptr, ids, numbers) in together.tables.items():
+            rows = slice(int(ptr[at]), int(ptr[at + 1]))
+            assert np.array_equal(ids[rows], alone.tables[table][1])
+            assert np.array_equal(numbers[rows], alone.tables[table][2])
+        same = all(np.array_equal(rows[2], alone.tables[t][2]) for t, rows in sent([c]).tables.items())
         assert same != lying[c]
 
 
@@ -143,6 +155,6 @@ def test_a_median_over_groups_bears_with_what_a_plain_sum_does_not(world: Any) -
     moved = {}
     for label, rule in (("sum", None), ("median", RobustConfig(rule="median"))):
         rounds = RoundsConfig(robust=rule)
-        honest, attacked = (final("fed-gmf", world, stages, rounds=rounds)[0] for stages in ([], [liars]))
+        honest, attacked = (final("fed-gmf", world, rounds=rounds, adversaries=who)[0] for who in (None, liars))
         moved[label] = float(np.abs(attacked.shared["items"] - honest.shared["items"]).mean())
     assert moved["median"] < 0.7 * moved["sum"]

@@ -7,19 +7,23 @@ from typing import Any
 import numpy as np
 import pytest
 
-from laws.test_federated import FEDERATED, KEY, RING, World, assert_same, final, quick
+from laws.test_federated import FEDERATED as EVERY
+from laws.test_federated import KEY, RING, World, assert_same, final, quick
 from tacit.config import Experiment
 from tacit.errors import ConfigError
 from tacit.experiments import run
-from tacit.methods.base import entry
+from tacit.methods.base import build_federated, entry
+from tacit.protocols.federated import UpdatePath
 from tacit.protocols.robust import RobustConfig
 from tacit.protocols.rounds import RoundsConfig
 from tacit.runtimes.secure import SecureConfig
-from tacit.runtimes.simulation import Traffic, simulate
+from tacit.runtimes.simulation import SimulationOptions, Traffic, simulate
 from tacit.types import Model
 from tacit.updates import Ring
 
 pytestmark = pytest.mark.slow
+
+FEDERATED = [name for name in EVERY if not build_federated(name).spec.client_tables]  # these cannot be masked
 
 FEW = 12  # people: a secure sum of them takes a tenth of a second
 
@@ -39,7 +43,7 @@ def secured(
     traffic = Traffic.none(FEW)
     rounds = RoundsConfig(dropout=dropout, robust=robust)
     method = brief(name)
-    models = simulate(method, (), ring, clients, catalog, KEY, traffic, rounds=rounds, secure=config)
+    models = simulate(UpdatePath(method, (), ring), clients, catalog, KEY, traffic, SimulationOptions(rounds, config))
     return final(models).copy(), traffic
 
 
@@ -61,7 +65,7 @@ def test_masks_and_recovery_change_no_bit(name: str, two_stage: bool, tastes: Wo
 def test_a_secure_sum_in_one_stage_is_the_plain_sum(name: str, tastes: World) -> None:
     clients, catalog = tastes[0].take(np.arange(FEW)), tastes[1]
     method = brief(name)
-    plain = final(simulate(method, (), RING, clients, catalog, KEY)).copy()
+    plain = final(simulate(UpdatePath(method, (), RING), clients, catalog, KEY)).copy()
     assert_same(secured(name, tastes, two_stage=False)[0].shared, plain.shared)
     assert_same(secured(name, tastes, k_min=1)[0].shared, plain.shared)
 
@@ -83,7 +87,9 @@ def test_devices_that_check_the_draw_change_no_bit(two_stage: bool, tastes: Worl
         config = SecureConfig(mode=mode, n_min=3, k_min=2, two_stage=two_stage, draw=True)  # type: ignore[arg-type]
         traffic, method = Traffic.none(24), quick("fed-gmf", epochs=3, clients_per_round=12)
         rounds = RoundsConfig(dropout=0.1)
-        models = simulate(method, (), RING, people, catalog, KEY, traffic, rounds=rounds, secure=config)
+        models = simulate(
+            UpdatePath(method, (), RING), people, catalog, KEY, traffic, SimulationOptions(rounds, config)
+        )
         return final(models).copy(), traffic
 
     (exact, sent), (protocol, really) = run_with("exact"), run_with("protocol")
@@ -102,7 +108,9 @@ def test_cohorts_that_are_too_small_are_given_up_in_both_modes(draw: bool, taste
         config = SecureConfig(mode=mode, n_min=3, k_min=2, draw=draw)  # type: ignore[arg-type]
         method = quick("fed-gmf", epochs=2, clients_per_round=3 if draw else 12)
         rounds = RoundsConfig() if draw else RoundsConfig(dropout=0.3, robust=RobustConfig(groups=3, rule="median"))
-        models = simulate(method, (), RING, people, catalog, KEY, traffic, rounds=rounds, secure=config)
+        models = simulate(
+            UpdatePath(method, (), RING), people, catalog, KEY, traffic, SimulationOptions(rounds, config)
+        )
         found.append((final(models).copy(), traffic))
     (exact, sent), (protocol, really) = found
     assert_same(exact.shared, protocol.shared)
@@ -116,7 +124,7 @@ def test_a_draw_leaves_nobody_to_be_asked_besides(tastes: World) -> None:
         (RoundsConfig(over_selection=0.5), "nobody can be asked besides"),
         (RoundsConfig(robust=groups), "cannot check groups"),
     ):
-        models = simulate(brief("fed-gmf"), (), RING, *tastes, KEY, rounds=rounds, secure=config)
+        models = simulate(UpdatePath(brief("fed-gmf"), (), RING), *tastes, KEY, None, SimulationOptions(rounds, config))
         with pytest.raises(ConfigError, match=why):
             next(models)
 
@@ -131,14 +139,16 @@ def test_rows_of_few_people_stay_as_they_were(tastes: World) -> None:
     clients, catalog = tastes[0].take(np.arange(FEW)), tastes[1]
     method = quick("fed-gmf", epochs=1, clients_per_round=0)
     start = method.init(clients, catalog, KEY.child("init"))
-    message = method.learn(start.shared, start.private, clients, RING, KEY.child("learn", 0))[0]
-    rows = message.tables["items"]
+    plan = method.plan(start, clients, KEY.child("learn", 0))
+    rows = plan.parts[0]
     owner = np.repeat(np.arange(FEW), np.diff(rows.ptr))
     people = np.array([len(set(owner[rows.ids == item])) for item in range(catalog.n_items)])
     assert (people < 12).any()
     assert (people >= 12).any()
     config = SecureConfig(n_min=3, k_min=12)
-    after = final(simulate(method, (), RING, clients, catalog, KEY, secure=config)).shared["items"]
+    after = final(
+        simulate(UpdatePath(method, (), RING), clients, catalog, KEY, None, SimulationOptions(secure=config))
+    ).shared["items"]
     moved = (after != start.shared["items"]).any(axis=1)
     assert np.array_equal(moved, people >= 12)
 
@@ -157,3 +167,9 @@ def test_rounds_of_too_few_people_are_refused_before_they_start(tastes: World) -
     experiment = Experiment.checked({"method": "ease", "runtime": {"secure": {}}}, "here")
     with pytest.raises(ConfigError, match="make sums"):
         run(experiment)
+
+
+@pytest.mark.parametrize("name", [name for name in EVERY if name not in FEDERATED])
+def test_a_method_whose_server_reads_every_client_is_refused(name: str, tastes: World) -> None:
+    with pytest.raises(ConfigError, match=brief(name).spec.client_tables[0]):
+        secured(name, tastes)

@@ -8,14 +8,13 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from tacit.errors import DivergedError
-from tacit.methods.base import Cohort, build, options
+from tacit.methods.base import build, options
 from tacit.privacy.disclosure import Disclosure, DisclosureConfig
-from tacit.protocols.federated import device_round, server_round
+from tacit.protocols.federated import UpdatePath, device_round, server_round
 from tacit.random import Key
-from tacit.runtimes.simulation import Traffic, simulate
+from tacit.runtimes.simulation import SimulationOptions, Traffic, simulate
 from tacit.types import Catalog, Clients, Model, Vocabulary, offsets
-from tacit.updates import Ring, Total
+from tacit.updates import Message, Ring, Total
 
 KEY = Key(11).child("learn")
 RING = Ring()
@@ -53,10 +52,26 @@ def disclosing(there: World, **given: Any) -> Disclosure:
     return Disclosure.build(DisclosureConfig.checked(given, "privacy"), people, there[1], Key(3))
 
 
-def final(method: Any, there: World, stages: Any = (), ring: Ring = RING, **given: Any) -> Model:
-    for model in simulate(method, stages, ring, *there, KEY, **given):
+def final(
+    method: Any,
+    there: World,
+    stages: Any = (),
+    ring: Ring = RING,
+    *,
+    traffic: Traffic | None = None,
+    reference: bool = False,
+) -> Model:
+    for model in simulate(
+        UpdatePath(method, stages, ring), *there, KEY, traffic, SimulationOptions(reference=reference)
+    ):
         last = model
     return last
+
+
+def sent_by(method: Any, shared: Any, clients: Clients, stages: Any = ()) -> Message:
+    message = device_round(UpdatePath(method, stages, RING), Model(shared, {}), clients, KEY, 0).message
+    assert message is not None
+    return message
 
 
 def start_of(method: Any, there: World) -> dict[str, NDArray[np.float64]]:
@@ -172,8 +187,8 @@ def test_adding_cohorts_at_once_equals_writing_every_message(name: str, stage: A
     stages = [] if stage is None else [disclosing(there, **stage)]
     counted = [Traffic.none(len(there[0])) for _ in range(2)]
     at_once, plain = (
-        final(made(name), there, stages, ring, traffic=traffic, plainly=plainly)
-        for traffic, plainly in zip(counted, (False, True), strict=True)
+        final(made(name), there, stages, ring, traffic=traffic, reference=reference)
+        for traffic, reference in zip(counted, (False, True), strict=True)
     )
     assert_equal_models(at_once, plain)
     for left, right in zip(vars(counted[0]).values(), vars(counted[1]).values(), strict=True):
@@ -191,12 +206,12 @@ def test_what_is_kept_back_has_no_part_in_what_leaves(name: str, stage: Any) -> 
     shared = method.init(*there, KEY).shared
     for c in range(20):
         one = clients.take([c])
-        sent, _ = device_round(method, [disclosing(there, **stage)], RING, shared, {}, one, KEY, 0)
-        ids = sent.tables[method.tables[-1]][1]
+        sent = sent_by(method, shared, one, [disclosing(there, **stage)])
+        ids = sent.tables[method.spec.item_tables[0]][1]
         held += len(one.items) - len(ids)
         lesser = Clients(one.ids, np.array([0, len(ids)]), ids, one.n_items)
-        bare, _ = device_round(method, [], RING, shared, {}, lesser, KEY, 0)
-        for table in method.tables:
+        bare = sent_by(method, shared, lesser)
+        for table in method.spec.tables:
             assert np.array_equal(sent.tables[table][1], bare.tables[table][1])
             assert np.array_equal(sent.tables[table][2], bare.tables[table][2]), "a row speaks of what was kept back"
     assert held > 20
@@ -208,9 +223,11 @@ def test_a_sum_without_some_people_is_the_sum_of_the_others(name: str) -> None:
     there, method = world(), made(name)
     answered = np.arange(0, len(there[0]), 3)
     shared = method.init(*there, KEY.child("init")).shared
-    inbox = [device_round(method, [], RING, shared, {}, there[0].take([c]), KEY, 0)[0] for c in answered]
+    total = Total.zero(method.shapes(shared))
+    for c in answered:
+        total.add(sent_by(method, shared, there[0].take([c])))
     expected = final(made(name, epochs=1), (there[0].take(answered), there[1]))
-    assert_equal_models(Model(server_round(method, RING, shared, inbox), {}), expected)
+    assert_equal_models(Model(server_round(UpdatePath(method, (), RING), shared, total), {}), expected)
 
 
 @pytest.mark.parametrize("name", SMALL)
@@ -231,8 +248,8 @@ def test_what_she_did_twice_counts_once(name: str) -> None:
     there, method = world(), made(name)
     clients = there[0]
     twice = Clients(clients.ids, 2 * clients.ptr, np.repeat(clients.items, 2), clients.n_items)
-    for plainly in (False, True):
-        once, again = final(method, there), final(method, (twice, there[1]), plainly=plainly)
+    for reference in (False, True):
+        once, again = final(method, there), final(method, (twice, there[1]), reference=reference)
         assert_equal_models(once, again)
     assert np.array_equal(method.score(once.shared, {}, clients), method.score(once.shared, {}, twice))
 
@@ -241,14 +258,16 @@ def test_what_she_did_twice_counts_once(name: str) -> None:
 def test_numbers_that_are_none_are_refused_on_both_paths(name: str) -> None:
     there, method = world(), made(name)
     shared = dict(method.init(*there, KEY.child("init")).shared)
-    table = "items" if name == "fed-als" else method.tables[0]
+    table = method.spec.downloads[0]
     shared[table] = np.full_like(shared[table], np.nan)
-    message, _ = device_round(method, [], RING, shared, {}, there[0], KEY, 0)
+    message = sent_by(method, shared, there[0])
     assert not len(message.clients)
     assert np.array_equal(message.withheld, there[0].ids)
-    total = Total.zero({t: shared[t].shape for t in method.tables})
-    with pytest.raises(DivergedError):
-        method.sum_cohort(Cohort(shared, {}, there[0], RING, None, KEY, KEY), total)
+    total = Total.zero(method.shapes(shared))
+    given = device_round(UpdatePath(method, (), RING), Model(shared, {}), there[0], KEY, 0, total)
+    assert not given.is_fit.any()
+    assert not any(sums.any() for sums in total.sums.values())
+    assert total.n_clients == 0
 
 
 # --- people, new and old ---------------------------------------------------------------------------------------------

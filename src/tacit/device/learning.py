@@ -68,6 +68,7 @@ def recommended(
     if not len(clients.items):
         raise MethodError("The history is empty: there is nothing to recommend from.", "Add to it first.")
     model = Model(last.shared, member.learnt() or member.private() or first_private(member, clients, key))
+    clients = history.clients(0, member.catalog)  # of client tables a device has one row, its own
     federation, herself = member.federation, Vocabulary(np.zeros(1, np.int64))
     counter = Recommender(federation.method, federation.config, model, clients, member.catalog, herself)
     return [found for found in counter.recommend(0, n + len(hidden)) if found.item not in hidden][:n]
