@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 FLOORS = [
-    {"types", "errors", "refusals", "strict_yaml", "random", "updates"},
+    {"types", "errors", "reasons", "refusals", "strict_yaml", "random", "updates"},
     {"kernels"},
     {"data", "models", "privacy", "evaluation"},
     {"methods"},

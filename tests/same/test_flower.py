@@ -27,7 +27,7 @@ from helpers.flower_federation import MASKED, Field, Nodes
 from tacit.field.certificates import own_certificates
 from tacit.field.exchange import Kind
 from tacit.field.invitations import Invitation, accept
-from tacit.field.serve import Meter
+from tacit.field.metrics import MetricsServer
 from tacit.field.superlink import SuperLink
 from tacit.field.supernode import SuperNode
 
@@ -127,21 +127,22 @@ def test_a_device_that_never_answers_is_lost_and_the_round_goes_on(field: Field)
     threads.append(threading.Thread(target=Silent(people[3], poll=0.05).run, args=(stop,), daemon=True))
     for thread in threads:
         thread.start()
-    meter = Meter(field.journal.path, field.link, "127.0.0.1", 0)
+    metrics = MetricsServer(field.journal.path, field.link, "127.0.0.1", 0)
     try:
         field.run(2, Known(field.link, {1, 2, 3}, fetched), quorum=4, minimum=3)
-        with urllib.request.urlopen(f"http://127.0.0.1:{meter.port}/metrics", timeout=LONG) as answer:
-            numbers = dict(line.rsplit(" ", 1) for line in answer.read().decode().splitlines() if line[0] != "#")
+        with urllib.request.urlopen(f"http://127.0.0.1:{metrics.port}/metrics", timeout=LONG) as answer:
+            lines = [line.rsplit(" ", 1) for line in answer.read().decode().splitlines() if line[0] != "#"]
+            numbers = {name: float(value) for name, value in lines}
     finally:
-        meter.close()
+        metrics.close()
         stop.set()
         for thread in threads:
             wait_for_thread(thread)
     assert [(happened.answered, happened.lost, happened.state) for happened in field.journal.rounds()] == [
         (3, 1, "finished")
     ] * 2
-    assert (numbers["tacit_answered_total"], numbers["tacit_lost_total"]) == ("6", "2")
-    assert numbers['tacit_devices{state="present"}'] == "4"
+    assert (numbers["tacit_answered_total"], numbers["tacit_lost_total"]) == (6, 2)
+    assert numbers['tacit_devices{state="present"}'] == 4
     assert not people[3].ledger.list()
     for device in people.values():
         device.close()

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from helpers.loopback_federation import CARE, KNOWN, Egress, Field, masked
+from helpers.refusals import refused
 from helpers.town_federation import BOLD, PASSPHRASE, assert_same, simulated
 from tacit.coordinator import Coordinator, RoundRules
 from tacit.device import Device
@@ -16,6 +17,7 @@ from tacit.errors import ConsentError, SecureSumError, WireError
 from tacit.field.loopback import Loopback
 from tacit.privacy.secure import Guards, Stand
 from tacit.privacy.secure.two_stage import Care
+from tacit.reasons import ReasonCode
 from tacit.runtimes.secure import SecureConfig
 from tacit.runtimes.wire import Turn, kind_of, read_turn, write_turn
 from tacit.updates import Ring
@@ -127,7 +129,7 @@ def test_replayed_and_forged_turns_are_refused_and_a_paused_device_is_silent(tmp
     assert device.readable() == before
     assert len(device.ledger.list()) == entries
     device.pause()
-    with pytest.raises(ConsentError):
+    with refused(ConsentError, ReasonCode.PAUSED):
         device.turn(carrier.seen[-1])
 
 

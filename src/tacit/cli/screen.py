@@ -100,8 +100,8 @@ class Screen:
         """Say what went wrong and what to do about it."""
         self.close()
         if self.as_json:
-            kind = type(error).__name__
-            print(json.dumps({"error": {"kind": kind, "message": error.message, "hint": error.hint}}))
+            said = {"kind": type(error).__name__, "message": error.message, "hint": error.hint}
+            print(json.dumps({"error": said if error.code is None else said | {"code": str(error.code)}}))
             return
         self.err.print(f"[bold red]{type(error).__name__}[/]: ", end="")
         self.err.print(error.message, markup=False, soft_wrap=True)

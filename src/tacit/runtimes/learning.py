@@ -5,15 +5,16 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 from pydantic import Field
 from threadpoolctl import threadpool_limits
 
 from tacit.errors import ConfigError, MethodError
-from tacit.methods.base import Centralised, Federated, Gossip
-from tacit.privacy.outbound import Stage
+from tacit.methods.base import Centralised, Federated, Gossip, Method, score_clients
+from tacit.privacy.update_sink import Stage
+from tacit.protocols.federated import UpdatePath
 from tacit.protocols.rounds import RoundsConfig
 from tacit.protocols.weighing import Told
 from tacit.random import Key
@@ -22,7 +23,7 @@ from tacit.runtimes.in_step import Overlays
 from tacit.runtimes.liars import Liars, LiarsConfig
 from tacit.runtimes.network import NetworkConfig, Talk, gossiped
 from tacit.runtimes.secure import SecureConfig
-from tacit.runtimes.simulation import Traffic, simulate
+from tacit.runtimes.simulation import SimulationOptions, Traffic, simulate
 from tacit.types import Array, Catalog, Clients, Config, Floats, Model, Vocabulary
 from tacit.updates import Ring
 
@@ -65,53 +66,48 @@ class Learnt:
     told: Told | None = None  # who counted how much in each round, if people count by criteria
 
 
-def passes_of(method: Any, clients: Clients) -> int:
+def passes_of(method: Method, clients: Clients) -> int:
     """Return how many passes a method makes at most."""
     if isinstance(method, Federated):
         return method.schedule(clients).passes
     return int(getattr(getattr(method, "config", None), "epochs", 1))
 
 
+@dataclass(frozen=True)
+class PassOptions:
+    """How passes over a cohort are made, and who is told of it."""
+
+    stages: Sequence[Stage] = ()
+    ring: Ring = field(default_factory=Ring)
+    traffic: Traffic | None = None
+    simulation: SimulationOptions = field(default_factory=SimulationOptions)
+    gossip: Talk = field(default_factory=Talk)
+
+
 def passes(
-    method: Any,
-    clients: Clients,
-    catalog: Catalog,
-    key: Key,
-    stages: Sequence[Stage] = (),
-    ring: Ring | None = None,
-    traffic: Traffic | None = None,
-    events: Events | None = None,
-    rounds: RoundsConfig | None = None,
-    gossip: Talk | None = None,
-    secure: SecureConfig | None = None,
-    told: Told | None = None,
+    method: Method, clients: Clients, catalog: Catalog, key: Key, how: PassOptions | None = None
 ) -> Iterator[Model]:
     """Yield a method's model after each pass over a cohort."""
+    how = how or PassOptions()
+    stages, simulation = how.stages, how.simulation
     if isinstance(method, Federated):
-        return simulate(
-            method,
-            stages,
-            ring or Ring(),
-            clients,
-            catalog,
-            key,
-            traffic,
-            rounds=rounds,
-            secure=secure,
-            events=events,
-            told=told,
-        )
-    if secure is not None:
+        return simulate(UpdatePath(method, stages, how.ring), clients, catalog, key, how.traffic, simulation)
+    if simulation.secure is not None:
         raise ConfigError("Only federated methods make sums: runtime.secure would have no effect.", "Take it away.")
-    if rounds is not None and rounds != RoundsConfig():
+    if simulation.rounds != RoundsConfig():
         raise ConfigError("Only federated methods have rounds: runtime.rounds would have no effect.", "Take it away.")
+    if simulation.adversaries is not None:
+        raise ConfigError(
+            "Only federated methods send updates: runtime.liars would have no effect.",
+            "Take it away; peers that lie are set by runtime.network.",
+        )
     if isinstance(method, Gossip):
         if stages:
             raise ConfigError(
                 "Nodes that gossip send whole models: privacy stages would have no effect.",
                 "Take the privacy section away, or choose a federated method such as fpl.",
             )
-        return gossiped(method, clients, catalog, key, gossip or Talk(), traffic)
+        return gossiped(method, clients, catalog, key, how.gossip, how.traffic)
     if stages:
         raise ConfigError(
             "A centralised method is sent whole histories: privacy stages would have no effect.",
@@ -123,7 +119,7 @@ def passes(
 
 
 def learn(
-    method: Any,
+    method: Method,
     clients: Clients,
     catalog: Catalog,
     key: Key,
@@ -140,8 +136,9 @@ def learn(
     A ledger of events calls people by their labels in `people`, or by number.
     """
     total = passes_of(method, clients)
+    adversaries = None
     if config.liars is not None:
-        stages = [*stages, Liars.build(config.liars, catalog, config.ring, key.child("liars"))]
+        adversaries = Liars.build(config.liars, catalog, config.ring, key.child("liars"))
     traffic = Traffic.none(len(clients)) if isinstance(method, Federated | Gossip) else None
     events = _events_of(method, clients, catalog, people) if config.ledger == "events" else None
     told = Told(people) if config.rounds.criteria is not None else None
@@ -153,9 +150,10 @@ def learn(
     kept_at, best, worse, done, spent = 0, -np.inf, 0, 0, 0.0
     with one_blas_thread():
         started = time.perf_counter()
+        simulation = SimulationOptions(config.rounds, config.secure, adversaries, events=events, told=told)
         talk = Talk(config.network, config.threads, overlay)
-        rules = config.rounds, talk, config.secure, told
-        for model in passes(method, clients, catalog, key, stages, config.ring, traffic, events, *rules):
+        how = PassOptions(stages, config.ring, traffic, simulation, talk)
+        for model in passes(method, clients, catalog, key, how):
             done += 1
             spent += time.perf_counter() - started
             progress("learning", done, total)
@@ -176,7 +174,7 @@ def learn(
     return Learnt(kept or model, kept_at or done, spent, curve, traffic, done, events, overlay, told)
 
 
-def _refuse_idle_network(method: Any, network: NetworkConfig) -> None:
+def _refuse_idle_network(method: Method, network: NetworkConfig) -> None:
     if network != NetworkConfig() and not isinstance(method, Gossip):
         raise ConfigError(
             "runtime.network has no effect: only methods that gossip have a network of nodes.",
@@ -184,7 +182,7 @@ def _refuse_idle_network(method: Any, network: NetworkConfig) -> None:
         )
 
 
-def _events_of(method: Any, clients: Clients, catalog: Catalog, people: Vocabulary | None) -> Events:
+def _events_of(method: Method, clients: Clients, catalog: Catalog, people: Vocabulary | None) -> Events:
     if not isinstance(method, Federated):
         raise ConfigError(
             "runtime.ledger=events has no effect: only federated methods release rows one by one.",
@@ -195,7 +193,7 @@ def _events_of(method: Any, clients: Clients, catalog: Catalog, people: Vocabula
 
 
 def score_alone(
-    method: Any,
+    method: Method,
     clients: Clients,
     catalog: Catalog,
     key: Key,
@@ -213,9 +211,9 @@ def score_alone(
             for row, position in enumerate(positions):
                 progress("learning alone, to see that nothing leaks", row, len(positions))
                 person = clients.take([position])
-                for model in passes(method, person, catalog, key, ring=ring):
+                for model in passes(method, person, catalog, key, PassOptions(ring=ring)):
                     last = model
-                rows[row] = method.score(last.shared, last.private, person)[0]
+                rows[row] = score_clients(method, last, person)[0]
         return rows
 
     return score

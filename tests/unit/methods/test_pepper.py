@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tacit.methods.served import clustered
 
 from tacit.errors import ConfigError, MethodError
 from tacit.methods.base import build, options
 from tacit.methods.mixing import Meeting, by_age, by_performance, by_samples, evenly
 from tacit.methods.peers import Acquaintance, personalised_peers, random_peers
-from tacit.methods.served import clustered
 from tacit.protocols.overlay import first_views, measured, n_components, offered
 from tacit.random import Key
 from tacit.runtimes import in_step

@@ -15,10 +15,11 @@ from hypothesis import strategies as st
 
 from tacit.errors import ConfigError, WireError
 from tacit.random import Key
+from tacit.reasons import ReasonCode, RoundReason
 from tacit.runtimes import wire
 from tacit.runtimes.federation import Federation, canonical
 from tacit.types import Catalog, Labels, Vocabulary
-from tacit.updates import Outgoing, Release, Ring
+from tacit.updates import Message, Release, Ring
 
 CATALOG = Catalog(Vocabulary(np.arange(30) * 3), [f"thing {i}" for i in range(30)])
 FPL = Federation.found("0" * 32, "f", "fpl", {"factors": 3, "local_steps": 4}, CATALOG)
@@ -29,11 +30,11 @@ REQUEST = wire.write_request(FPL, wire.Request(3, SHARED, True))
 WELCOME = wire.write_welcome(FPL, CATALOG)
 
 
-def outgoing(ids: list[int], seed: int = 0, largest: int = 2**24) -> Outgoing:
+def outgoing(ids: list[int], seed: int = 0, largest: int = 2**24) -> Message:
     numbers = np.random.default_rng(seed).integers(-largest, largest + 1, (len(ids), 4))
     nothing = np.zeros(1, np.int64)
     rows = np.array([0, len(ids)]), np.array(ids, np.int32), numbers
-    return Outgoing(np.array([5]), {"items": rows}, Release(nothing, nothing, nothing))
+    return Message(np.array([5]), {"items": rows}, Release(nothing, nothing, nothing))
 
 
 UPDATE = wire.write_update(FPL, 3, outgoing([4, 1, 1, 29]))
@@ -143,7 +144,9 @@ def refused(content: bytes, said: str) -> None:
 
 
 def test_each_thing_that_is_wrong_is_named() -> None:
-    refused(wire.write_update(FPL, 2, outgoing([1])), "round 2, not to round 3")
+    with pytest.raises(WireError) as late:
+        wire.read_update(FPL, 3, wire.write_update(FPL, 2, outgoing([1])), SHAPES)
+    assert late.value.reason == RoundReason(ReasonCode.LATE_ANSWER, {"earlier": 2, "round": 3})
     refused(wire.write_update(NARROW, 3, outgoing([1])), "another federation")
     refused(wire.write_update(FPL, 3, outgoing([30])), "between 0 and 29")
     refused(wire.write_update(FPL, 3, outgoing([3], largest=2**40)), "number that the ring does not")
