@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 CHECKS = {"check", "fail", "raises", "run_state_machine_as_test", "warns"}  # calls that fail a test by themselves
+EXPECT = {"refused"}  # what fails a test unless the block below `with` raises
 WAITS = {"acquire", "communicate", "join", "wait"}  # methods that wait for ever when they are given nothing
 NEED_TIMEOUT = {"HTTPConnection", "check_call", "check_output", "create_connection", "urlopen"}
 CLOCKS = {"monotonic", "perf_counter", "process_time", "thread_time"}
@@ -28,7 +29,9 @@ def asserts(test: ast.AST) -> bool:
     """Say whether a test asserts, or calls something that does so by its name."""
     names = [name_of(node) for node in ast.walk(test) if isinstance(node, ast.Call)]
     is_check = any(name in CHECKS or name.startswith(("assert_", "check_")) for name in names)
-    return is_check or any(isinstance(node, ast.Assert) for node in ast.walk(test))
+    blocks = [node.context_expr for node in ast.walk(test) if isinstance(node, ast.withitem)]
+    expects = any(isinstance(block, ast.Call) and name_of(block) in EXPECT for block in blocks)
+    return is_check or expects or any(isinstance(node, ast.Assert) for node in ast.walk(test))
 
 
 def imported(node: ast.AST) -> list[str]:

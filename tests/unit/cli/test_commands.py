@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,28 +11,13 @@ import numpy as np
 import polars as pl
 import pytest
 
-from tacit.cli.app import main
+from helpers.commands import Command
 from tacit.cli.screen import Screen
 from tacit.report.folder import Run
 
 pytestmark = pytest.mark.slow
 
 TOWN = ["--data", "town", "--set", "data.people=120", "--set", "data.places=80"]
-Command = Callable[..., tuple[int, str, str]]
-
-
-@pytest.fixture
-def tacit(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Command:
-    """Run a command in an empty folder; return its exit number and what it printed."""
-    monkeypatch.chdir(tmp_path)
-
-    def command(*arguments: str) -> tuple[int, str, str]:
-        with pytest.raises(SystemExit) as ended:
-            main(list(arguments))
-        printed = capsys.readouterr()
-        return int(ended.value.code or 0), printed.out, printed.err
-
-    return command
 
 
 def document(printed: tuple[int, str, str]) -> Any:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 
+from helpers.commands import device_document, run_command
 from helpers.small_federation import CATALOG, PASSPHRASE, founded, request
-from tacit.cli import main
 from tacit.device import Cost, Device
 from tacit.errors import BadRowsError, DataError
 from tacit.runtimes.wire import write_welcome
@@ -26,64 +25,55 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def said(capsys: pytest.CaptureFixture[str], *words: str) -> Any:
-    """Run a command with --json; return its document."""
-    with pytest.raises(SystemExit) as ended:
-        main(["device", *words, "--json"])
-    document = json.loads(capsys.readouterr().out)
-    assert (ended.value.code == 0) == ("error" not in document)
-    return document
-
-
 def shown(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str]:
     """Run a command for people; return its exit number and all it printed."""
-    with pytest.raises(SystemExit) as ended:
-        main(["device", *words])
-    printed = capsys.readouterr()
-    assert isinstance(ended.value.code, int)
-    return ended.value.code, printed.out + printed.err
+    code, out, err = run_command(capsys, "device", *words)
+    return code, out + err
 
 
 def test_a_person_makes_joins_and_uses_her_device(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert said(capsys, "init") == {"file": str(here / "device.db")}
-    assert said(capsys, "join", str(here / "small.tacit"))["items"] == CATALOG.n_items
-    assert said(capsys, "history", "add", "Hill Hotel", "place-0001-bar")["added"] == 2
+    assert device_document(capsys, "init") == {"file": str(here / "device.db")}
+    assert device_document(capsys, "join", str(here / "small.tacit"))["items"] == CATALOG.n_items
+    assert device_document(capsys, "history", "add", "Hill Hotel", "place-0001-bar")["added"] == 2
     (here / "seen.csv").write_text("title\nEel House\nNowhere Inn\n")
-    imported = said(capsys, "history", "import", str(here / "seen.csv"))
+    imported = device_document(capsys, "history", "import", str(here / "seen.csv"))
     assert (imported["added"], len(imported["not_understood"])) == (1, 1)
-    assert said(capsys, "history", "remove", "eel house")["history"] == 2
-    assert {row["title"] for row in said(capsys, "history", "list")["history"]} == {"Hill Hotel", "Bar Benedetta"}
-    sharing = said(capsys, "share", "--pi", "0.3", "--never", "drinks", "--never", "Hill Hotel")
+    assert device_document(capsys, "history", "remove", "eel house")["history"] == 2
+    assert {row["title"] for row in device_document(capsys, "history", "list")["history"]} == {
+        "Hill Hotel",
+        "Bar Benedetta",
+    }
+    sharing = device_document(capsys, "share", "--pi", "0.3", "--never", "drinks", "--never", "Hill Hotel")
     assert (sharing["pi"], sharing["never_items"], sharing["never_categories"]) == (
         0.3,
         ["place-0007-hill"],
         ["drinks"],
     )
-    settled = said(capsys, "share", "--again", "drinks", "--masked-only", "--least", "25")
+    settled = device_document(capsys, "share", "--again", "drinks", "--masked-only", "--least", "25")
     assert (settled["never_categories"], settled["masked_only"], settled["guards"]["n_min"]) == ([], True, 25)
-    assert not said(capsys, "share", "--also-readable")["masked_only"]
+    assert not device_document(capsys, "share", "--also-readable")["masked_only"]
     assert settled["measure"]
-    assert not said(capsys, "share", "--no-measure")["measure"]
+    assert not device_document(capsys, "share", "--no-measure")["measure"]
     with Device.open(here / "device.db", PASSPHRASE) as device:
         device.sent(device.learn(request(founded(), 0)))
-    (entry,) = said(capsys, "ledger")["ledger"]
+    (entry,) = device_document(capsys, "ledger")["ledger"]
     assert entry["state"] == "sent"
     assert "place-0007-hill" not in entry["positives"]
-    best = said(capsys, "recommend", "-k", "3")["recommendations"]
+    best = device_document(capsys, "recommend", "-k", "3")["recommendations"]
     assert len(best) == 3
-    said(capsys, "hide", best[0]["item"])
-    assert said(capsys, "recommend", "-k", "1")["recommendations"][0] == best[1]
-    assert said(capsys, "pause") == {"paused": True}
-    assert said(capsys, "share")["paused"]
-    assert said(capsys, "resume") == {"paused": False}
-    said(capsys, "export", str(here / "copy"))
-    said(capsys, "export", "--readable", str(here / "mine.json"))
+    device_document(capsys, "hide", best[0]["item"])
+    assert device_document(capsys, "recommend", "-k", "1")["recommendations"][0] == best[1]
+    assert device_document(capsys, "pause") == {"paused": True}
+    assert device_document(capsys, "share")["paused"]
+    assert device_document(capsys, "resume") == {"paused": False}
+    device_document(capsys, "export", str(here / "copy"))
+    device_document(capsys, "export", "--readable", str(here / "mine.json"))
     assert json.loads((here / "mine.json").read_text())["ledger"] == [entry]
-    assert said(capsys, "leave") == {"left": True}
-    said(capsys, "erase", "--yes")
+    assert device_document(capsys, "leave") == {"left": True}
+    device_document(capsys, "erase", "--yes")
     assert not (here / "device.db").exists()
-    said(capsys, "import", str(here / "copy"))
-    assert len(said(capsys, "ledger")["ledger"]) == 1
+    device_document(capsys, "import", str(here / "copy"))
+    assert len(device_document(capsys, "ledger")["ledger"]) == 1
 
 
 def test_people_read_sentences_and_tables(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -117,37 +107,37 @@ def test_the_ledger_calls_things_by_their_titles(here: Path, capsys: pytest.Capt
 def test_errors_help(here: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     assert shown(capsys, "ledger")[0] == 13
     assert "tacit device init" in shown(capsys, "ledger")[1]
-    said(capsys, "init")
-    assert "already" in said(capsys, "init")["error"]["message"]
-    assert said(capsys, "recommend")["error"]["kind"] == "ConsentError"
-    assert said(capsys, "join", str(here / "nothing"))["error"]["kind"] == "DeviceError"
-    assert said(capsys, "join", str(here / "device.db"))["error"]["kind"] == "FieldError"
-    said(capsys, "join", str(here / "small.tacit"))
+    device_document(capsys, "init")
+    assert "already" in device_document(capsys, "init")["error"]["message"]
+    assert device_document(capsys, "recommend")["error"]["kind"] == "ConsentError"
+    assert device_document(capsys, "join", str(here / "nothing"))["error"]["kind"] == "DeviceError"
+    assert device_document(capsys, "join", str(here / "device.db"))["error"]["kind"] == "FieldError"
+    device_document(capsys, "join", str(here / "small.tacit"))
     assert (
         "Did you mean 'Hill Hotel' (id place-0007-hill)?"
-        in said(capsys, "history", "add", "Hil Hotel")["error"]["hint"]
+        in device_document(capsys, "history", "add", "Hil Hotel")["error"]["hint"]
     )
-    assert "Did you mean 'Hill Hotel'" in said(capsys, "history", "add", "hotel hil")["error"]["hint"]
-    assert "'Kiosk Aurora', 'Bar Benedetta'" in said(capsys, "history", "add", "xyz")["error"]["hint"]
+    assert "Did you mean 'Hill Hotel'" in device_document(capsys, "history", "add", "hotel hil")["error"]["hint"]
+    assert "'Kiosk Aurora', 'Bar Benedetta'" in device_document(capsys, "history", "add", "xyz")["error"]["hint"]
     (here / "watched.csv").write_text("title\nHill Hotel\n")
-    refused = said(capsys, "import", str(here / "watched.csv"))["error"]
+    refused = device_document(capsys, "import", str(here / "watched.csv"))["error"]
     assert refused["hint"].startswith("To add what it says to your history: tacit device history import")
-    assert "stays as it is" in said(capsys, "import", str(here / "device.db"))["error"]["message"]
-    assert "Did you mean 'drinks'?" in said(capsys, "share", "--never", "drink")["error"]["hint"]
-    assert said(capsys, "recommend")["error"]["message"].startswith("No model")
-    assert said(capsys, "erase")["error"]["hint"] == "Give --yes."
+    assert "stays as it is" in device_document(capsys, "import", str(here / "device.db"))["error"]["message"]
+    assert "Did you mean 'drinks'?" in device_document(capsys, "share", "--never", "drink")["error"]["hint"]
+    assert device_document(capsys, "recommend")["error"]["message"].startswith("No model")
+    assert device_document(capsys, "erase")["error"]["hint"] == "Give --yes."
     monkeypatch.setenv("TACIT_PASSPHRASE", "wrong")
     code, text = shown(capsys, "ledger")
     assert code == 13
     assert "passphrase is wrong" in text
     monkeypatch.delenv("TACIT_PASSPHRASE")
-    assert "TACIT_PASSPHRASE" in said(capsys, "ledger")["error"]["hint"]
+    assert "TACIT_PASSPHRASE" in device_document(capsys, "ledger")["error"]["hint"]
     (here / "word").write_text(PASSPHRASE + "\n")
     (here / "new").write_text("another small boat\n")
     file = ("--passphrase-file", str(here / "word"))
-    assert said(capsys, *file, "passphrase", "--new-file", str(here / "new")) == {"changed": True}
-    assert said(capsys, *file, "ledger")["error"]["message"] == "The passphrase is wrong."
-    assert said(capsys, "--passphrase-file", str(here / "new"), "ledger") == {"ledger": []}
+    assert device_document(capsys, *file, "passphrase", "--new-file", str(here / "new")) == {"changed": True}
+    assert device_document(capsys, *file, "ledger")["error"]["message"] == "The passphrase is wrong."
+    assert device_document(capsys, "--passphrase-file", str(here / "new"), "ledger") == {"ledger": []}
 
 
 def test_nobody_is_asked_for_a_passphrase_that_opens_or_makes_nothing(
@@ -155,15 +145,15 @@ def test_nobody_is_asked_for_a_passphrase_that_opens_or_makes_nothing(
 ) -> None:
     monkeypatch.delenv("TACIT_PASSPHRASE")
     for words in (("history", "list"), ("share",), ("erase",), ("passphrase",)):
-        assert said(capsys, *words)["error"]["message"].startswith("There is no device")
-    assert said(capsys, "import", str(here / "none"))["error"]["message"].startswith("There is no file")
+        assert device_document(capsys, *words)["error"]["message"].startswith("There is no device")
+    assert device_document(capsys, "import", str(here / "none"))["error"]["message"].startswith("There is no file")
     (here / "device.db").touch()
-    assert said(capsys, "init")["error"]["message"].startswith("There is a device already")
+    assert device_document(capsys, "init")["error"]["message"].startswith("There is a device already")
 
 
 def test_a_history_that_was_not_understood_or_known_is_told(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    said(capsys, "init")
-    said(capsys, "join", str(here / "small.tacit"))
+    device_document(capsys, "init")
+    device_document(capsys, "join", str(here / "small.tacit"))
     (here / "odd.csv").write_text("title\nNowhere Inn\n")
     code, told = shown(capsys, "history", "import", str(here / "odd.csv"))
     assert code == DataError.exit_code
@@ -174,8 +164,8 @@ def test_a_history_that_was_not_understood_or_known_is_told(here: Path, capsys: 
     assert code == BadRowsError.exit_code
     assert "1 row cannot be read" in told
     assert "line 3: the timestamp 'soon' cannot be read" in told
-    assert said(capsys, "history", "list") == {"history": []}
-    done = said(capsys, "history", "import", "--skip-bad", str(here / "odd.csv"))
+    assert device_document(capsys, "history", "list") == {"history": []}
+    done = device_document(capsys, "history", "import", "--skip-bad", str(here / "odd.csv"))
     assert (done["added"], [row["line"] for row in done["not_understood"]]) == (1, [3])
     shown(capsys, "history", "add", "Hill Hotel", "--when", "2026-01-02")
     code, told = shown(capsys, "history", "add", "Hill Hotel", "--when", "2026-01-03")

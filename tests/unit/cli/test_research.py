@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from tacit.cli.app import main
+from helpers.commands import Command
 
 pytestmark = pytest.mark.slow
 
-Command = Callable[..., tuple[int, str, str]]
 TINY = ["--set", "data.people=120", "--set", "data.places=80"]
 SEARCH = """
 data: {source: town, people: 120, places: 80}
@@ -20,20 +18,6 @@ split: {validation: 0.2}
 method: {name: bpr-mf, epochs: 3}
 search: {method.learning_rate: [0.01, 500.0], method.factors: [4, 8]}
 """
-
-
-@pytest.fixture
-def tacit(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Command:
-    """Run a command in an empty folder; return its exit number and what it printed."""
-    monkeypatch.chdir(tmp_path)
-
-    def command(*arguments: str) -> tuple[int, str, str]:
-        with pytest.raises(SystemExit) as ended:
-            main(list(arguments))
-        printed = capsys.readouterr()
-        return int(ended.value.code or 0), printed.out, printed.err
-
-    return command
 
 
 def test_tune_prints_one_document_and_its_best_runs(tacit: Command, tmp_path: Path) -> None:

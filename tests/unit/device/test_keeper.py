@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
+from helpers.commands import device_document
 from helpers.small_federation import PASSPHRASE
-from tacit.cli import main
 from tacit.device import Cost, Device
 from tacit.device.keeper import SERVICE
 from tacit.errors import DeviceError
@@ -60,14 +58,6 @@ def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "device.db"
 
 
-def said(capsys: pytest.CaptureFixture[str], *words: str) -> Any:
-    with pytest.raises(SystemExit) as ended:
-        main(["device", *words, "--json"])
-    document = json.loads(capsys.readouterr().out)
-    assert (ended.value.code == 0) == ("error" not in document)
-    return document
-
-
 def test_a_device_opens_with_the_keyring_until_she_chooses_a_passphrase(
     ring: InMemory,
     file: Path,
@@ -75,30 +65,28 @@ def test_a_device_opens_with_the_keyring_until_she_chooses_a_passphrase(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    assert said(capsys, "init", "--keyring") == {"file": str(file)}
+    assert device_document(capsys, "init", "--keyring") == {"file": str(file)}
     ((service, name),) = ring.held
     secret = ring.held[service, name]
     assert service == SERVICE
     assert len(secret) >= 43
     assert secret.encode() not in file.read_bytes(), "the key does not stand in the file"
-    assert said(capsys, "share")["pi"] == 0.5, "nobody is asked"
+    assert device_document(capsys, "share")["pi"] == 0.5, "nobody is asked"
     with pytest.raises(DeviceError, match="passphrase is wrong"):
         Device.open(file, PASSPHRASE)
-    assert "would open nowhere else" in said(capsys, "export", str(tmp_path / "copy"))["error"]["message"]
-    assert "There is a device already" in said(capsys, "init", "--keyring")["error"]["message"]
+    assert "would open nowhere else" in device_document(capsys, "export", str(tmp_path / "copy"))["error"]["message"]
+    assert "There is a device already" in device_document(capsys, "init", "--keyring")["error"]["message"]
     assert list(ring.held) == [(service, name)], "a secret for nothing is taken back"
     (tmp_path / "words").write_text(PASSPHRASE + "\n")
-    assert said(capsys, "passphrase", "--new-file", str(tmp_path / "words"))["changed"]
+    assert device_document(capsys, "passphrase", "--new-file", str(tmp_path / "words"))["changed"]
     assert not ring.held
     with Device.open(file, PASSPHRASE) as device:
         device.export(tmp_path / "copy")
     words = ("--passphrase-file", str(tmp_path / "words"))
-    with pytest.raises(SystemExit):
-        main(["device", *words, "passphrase", "--keyring", "--json"])
-    assert json.loads(capsys.readouterr().out) == {"changed": True}
+    assert device_document(capsys, *words, "passphrase", "--keyring") == {"changed": True}
     monkeypatch.setenv("TACIT_PASSPHRASE", "another device's")
-    assert said(capsys, "share")["pi"] == 0.5
-    assert said(capsys, "erase", "--yes")["erased"] == str(file)
+    assert device_document(capsys, "share")["pi"] == 0.5
+    assert device_document(capsys, "erase", "--yes")["erased"] == str(file)
     assert not ring.held
     assert not file.exists()
 
@@ -106,15 +94,15 @@ def test_a_device_opens_with_the_keyring_until_she_chooses_a_passphrase(
 def test_a_keyring_that_is_locked_or_has_lost_the_key(
     ring: InMemory, file: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    said(capsys, "init", "--keyring")
+    device_document(capsys, "init", "--keyring")
     ring.locked = True
-    error = said(capsys, "share")["error"]
+    error = device_document(capsys, "share")["error"]
     assert "cannot be used: the collection is locked" in error["message"]
     assert "unlock it" in error["hint"]
     assert "--keyring" not in error["hint"], "this command has no such option"
     ring.locked = False
     ring.held.clear()
-    assert "does not hold the key" in said(capsys, "share")["error"]["message"]
+    assert "does not hold the key" in device_document(capsys, "share")["error"]["message"]
     assert file.exists()
 
 
@@ -123,7 +111,7 @@ def test_a_machine_without_a_keyring_says_so_and_makes_nothing(
     ring: InMemory, file: Path, capsys: pytest.CaptureFixture[str], backend: type[KeyringBackend], why: str
 ) -> None:
     keyring.set_keyring(backend())
-    error = said(capsys, "init", "--keyring")["error"]
+    error = device_document(capsys, "init", "--keyring")["error"]
     assert why in error["message"]
     assert "passphrase" in error["hint"]
     assert not file.exists()
@@ -133,7 +121,7 @@ def test_without_the_package_it_is_named(
     file: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(__import__("sys").modules, "keyring", None)
-    assert "not installed" in said(capsys, "init", "--keyring")["error"]["message"]
+    assert "not installed" in device_document(capsys, "init", "--keyring")["error"]["message"]
     assert not file.exists()
 
 
@@ -142,7 +130,7 @@ def test_a_keyring_in_the_clear_is_refused(ring: InMemory, file: Path, capsys: p
         priority = 0.5  # type: ignore[assignment]
 
     keyring.set_keyring(in_the_clear := InTheClear())
-    assert "not one that protects" in said(capsys, "init", "--keyring")["error"]["message"]
+    assert "not one that protects" in device_document(capsys, "init", "--keyring")["error"]["message"]
     assert not in_the_clear.held
     assert not file.exists()
 
@@ -150,10 +138,9 @@ def test_a_keyring_in_the_clear_is_refused(ring: InMemory, file: Path, capsys: p
 def test_a_passphrase_file_beside_a_keyring_is_not_ignored(
     ring: InMemory, file: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    said(capsys, "init", "--keyring")
-    with pytest.raises(SystemExit):
-        main(["device", "--passphrase-file", str(tmp_path / "words"), "share", "--json"])
-    assert "in the keyring, not in a file" in json.loads(capsys.readouterr().out)["error"]["message"]
+    device_document(capsys, "init", "--keyring")
+    refused = device_document(capsys, "--passphrase-file", str(tmp_path / "words"), "share")
+    assert "in the keyring, not in a file" in refused["error"]["message"]
 
 
 def test_no_secret_is_left_in_the_keyring(
@@ -164,11 +151,11 @@ def test_no_secret_is_left_in_the_keyring(
     def broken(*what: object, **more: object) -> None:
         raise DeviceError("The disk is full.", "")
 
-    said(capsys, "init", "--keyring")
+    device_document(capsys, "init", "--keyring")
     ((service, name),) = ring.held
     with monkeypatch.context() as patched:
         patched.setattr(Device, "change_passphrase", broken)
-        assert "full" in said(capsys, "passphrase", "--keyring")["error"]["message"]
+        assert "full" in device_document(capsys, "passphrase", "--keyring")["error"]["message"]
     assert list(ring.held) == [(service, name)]
     with Device.open(file, ring.held[service, name]) as device:
         device.erase()

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from helpers.commands import run_command
 from helpers.page_visitor import Visitor
 from helpers.refusals import refused
 from helpers.small_federation import CATALOG, CHEAP, PASSPHRASE, founded, request
 from helpers.waiting import LONG, wait_for_thread, wait_until
-from tacit.cli import main
 from tacit.coordinator import Coordinator, Journal, RoundRules
 from tacit.device import Device, Sharing
 from tacit.device.history import Entry
@@ -78,10 +78,9 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Place]:
 
 def run(capsys: pytest.CaptureFixture[str], *words: str) -> str:
     """Run the command to its end, which is a good one; return what it printed."""
-    with pytest.raises(SystemExit) as ended:
-        main(["device", "run", "--poll", "0.05", *words])
-    assert ended.value.code == 0
-    return capsys.readouterr().out
+    code, out, err = run_command(capsys, "device", "run", "--poll", "0.05", *words)
+    assert code == 0, err
+    return out
 
 
 def test_she_hears_what_left_and_it_ends_with_the_rounds(place: Place, capsys: pytest.CaptureFixture[str]) -> None:

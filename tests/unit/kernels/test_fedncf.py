@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import pytest
 
-from helpers.reference_losses import loss_of
+from helpers.reference_losses import finite_differences, loss_of, ncf_scores
 from tacit.kernels.fedncf import Learning, learn_products
 from tacit.kernels.fedtower import learn_towers
 from tacit.kernels.leaving import MOST_STEPS, added, written
@@ -121,39 +123,21 @@ def _start(shape):
     return shared["items"], flat, shape.init_private(np.arange(2), key, 0.5)["users"]
 
 
-def _scores(shape, u, items, flat, columns):
-    layers, d = shape.unflatten(flat), shape.product
-    i = items[columns]
-    parts = [u[:, :d] * i[:, :d]]
-    if shape.layers:
-        a = np.concatenate([np.repeat(u[:, d:], len(i), 0), i[:, d:]], axis=1)
-        for k in range(1, len(shape.layers) + 1):
-            a = np.maximum(a @ layers[f"layer{k}"] + layers[f"bias{k}"], 0)
-        parts.append(a)
-    return np.concatenate(parts, axis=1) @ layers["head"] + layers["head_bias"]
+def _loss(shape, u, items, flat, columns, labels, loss):
+    return loss_of(loss, ncf_scores(shape, np.repeat(u, len(columns), 0), items[columns], flat), labels)
 
 
 def _twin(shape, items, flat, user, draws, client, loss, batch=BATCH):
     """Dense Adam over the whole table, gradients by finite differences of the loss."""
     parameters = [p.astype(np.float64) for p in (user[None, :], items, flat)]
     moments = [(np.zeros(p.shape), np.zeros(p.shape)) for p in parameters]
-    t, h = 0, 1e-6
+    t = 0
     columns, labels = _samples_of(draws, client)
     for epoch in range(EPOCHS):
         for start in range(0, columns.shape[1], batch):
             which, y = columns[epoch, start : start + batch], labels[epoch, start : start + batch]
             t += 1
-            gradients = []
-            for p in parameters:
-                g = np.zeros(p.shape)
-                for at in np.ndindex(p.shape):
-                    kept = p[at]
-                    p[at] = kept + h
-                    above = loss_of(loss, _scores(shape, *parameters, which), y)
-                    p[at] = kept - h
-                    g[at] = (above - loss_of(loss, _scores(shape, *parameters, which), y)) / (2 * h)
-                    p[at] = kept
-                gradients.append(g)
+            gradients = finite_differences(partial(_loss, shape, *parameters, which, y, loss), parameters)
             for k, g in enumerate(gradients):
                 m, v = moments[k]
                 m, v = 0.9 * m + 0.1 * g, 0.999 * v + 0.001 * g**2

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from helpers.reference_losses import loss_of
+from helpers.reference_losses import finite_differences, loss_of, ncf_scores
 from tacit.kernels.adam import at_rest, corrections
 from tacit.kernels.losses import LOSSES
 from tacit.kernels.ncf import draw_samples, ncf_epoch, ncf_gradients, shuffle
@@ -37,40 +37,16 @@ def _unpack(samples):
     return words >> 32, words >> 1 & 0x7FFFFFFF, words & 1
 
 
-def _logits(shape, users, items, flat, rows, columns):
-    layers, d = shape.unflatten(flat), shape.product
-    u, i = users[rows], items[columns]
-    parts = [u[:, :d] * i[:, :d]]
-    if shape.layers:
-        a = np.concatenate([u[:, d:], i[:, d:]], axis=1)
-        for k in range(1, len(shape.layers) + 1):
-            a = np.maximum(a @ layers[f"layer{k}"] + layers[f"bias{k}"], 0)
-        parts.append(a)
-    return np.concatenate(parts, axis=1) @ layers["head"] + layers["head_bias"]
-
-
 def _loss(shape, users, items, flat, samples, loss="bce", group=1):
     rows, columns, y = _unpack(samples)
-    z = _logits(shape, users, items, flat, rows, columns)
+    z = ncf_scores(shape, users[rows], items[columns], flat)
     if loss == "bce":
         return loss_of(loss, z, y)
     return np.mean([loss_of(loss, *part) for part in zip(z.reshape(-1, group), y.reshape(-1, group), strict=True)])
 
 
-def _finite_differences(shape, parameters, samples, *how, h=1e-6):
-    gradients = []
-    for p in parameters:
-        g = np.zeros(p.shape)
-        for at in np.ndindex(p.shape):
-            kept = p[at]
-            p[at] = kept + h
-            above = _loss(shape, *parameters, samples, *how)
-            p[at] = kept - h
-            below = _loss(shape, *parameters, samples, *how)
-            p[at] = kept
-            g[at] = (above - below) / (2 * h)
-        gradients.append(g)
-    return gradients
+def _finite_differences(shape, parameters, samples, *how):
+    return finite_differences(lambda: _loss(shape, *parameters, samples, *how), parameters)
 
 
 def _by_hand(shape, parameters, samples, capacity, loss="bce", group=1):

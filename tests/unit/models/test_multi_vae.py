@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from scipy import sparse
 
+from helpers.reference_losses import finite_differences
 from tacit.models.multi_vae import decode, gradients, init, unit_rows
 from tacit.random import Key
 
@@ -44,15 +45,7 @@ def test_gradients_are_those_of_the_loss(beta):
     _, by_hand = gradients(p, *batch, beta)
     assert by_hand.keys() == p.keys()
     for name, w in p.items():
-        expected = np.zeros(w.shape)
-        for at in np.ndindex(w.shape):
-            kept = w[at]
-            w[at] = kept + 1e-6
-            above = gradients(p, *batch, beta)[0]
-            w[at] = kept - 1e-6
-            below = gradients(p, *batch, beta)[0]
-            w[at] = kept
-            expected[at] = (above - below) / 2e-6
+        (expected,) = finite_differences(lambda: gradients(p, *batch, beta)[0], [w])
         assert np.abs(expected).max() > 1e-3, f"{name}: the check must see this parameter"
         np.testing.assert_allclose(by_hand[name], expected, rtol=1e-6, atol=1e-8, err_msg=name)
 

@@ -13,6 +13,8 @@ GOOD = """
 def test_values(): assert 1 + 1 == 2
 def test_errors():
     with pytest.raises(ValueError): int("x")
+def test_refusals():
+    with refused(TacitError, code): open_door()
 def test_arrays(): np.testing.assert_allclose(1.0, 1.0)
 def test_many(): check_all_ways()
 def test_waits(thread, process, box):
@@ -25,6 +27,7 @@ def helper(): pass
 """
 BAD = {
     "asserts": "def test_nothing():\n    print(1 + 1)\n",
+    "asks whether it was refused": "def test_nothing():\n    refused(TacitError)\n",
     "imports": "from test_other import World\n",
     "imports from a folder": "from laws.test_other import World\n",
     "imports a module": "import test_other\n",
