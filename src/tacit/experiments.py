@@ -84,8 +84,8 @@ class Attempt:
 
     def served(self, model: Model) -> Recommender:
         """Put a model behind a counter."""
-        chosen = self.experiment.method
-        return Recommender(chosen.name, chosen.options, model, self.train, self.catalog, self.user_ids)
+        chosen, seed = self.experiment.method, self.experiment.seed
+        return Recommender(chosen.name, chosen.options, model, self.train, self.catalog, self.user_ids, seed)
 
     def judged(self, model: Model, heldout: Heldout, lists: bool = True) -> Evaluation:
         """Evaluate a model on a held-out part; every experiment of one seed ranks the same candidates."""

@@ -51,7 +51,7 @@ def evaluate(
     )
     in_blocks(ranking.rank, np.arange(len(data)) if lists else data.with_truth, threads)
     kept = data.with_truth
-    found = Positions(np.append(data.truth_ptr[kept], len(data.truth)), ranking.positions)
+    found = Positions(np.append(data.truth_ptr[kept], len(data.truth)), ranking.better, ranking.tied)
     values = accuracy(found, config.k, apart=config.sampled > 0)
     if auc or config.sampled:
         values["AUC"] = found.per_person(ranking.auc) / found.sizes

@@ -1,10 +1,16 @@
-"""Accuracy: one value per person, from where her held-out items stand.
+"""Accuracy: one value per person, from where the held-out items stand. Ties are worth what random orders would give.
 
-A position is 1 for the best candidate; ties stand in the middle of their group, so a position may end in .5, and it
-is infinite where the item was not found within the longest list or is not in the catalogue. An item counts at k if
-its position is at most k, and counts half at k + 0.5: of two tied for the last place one is in the list, whichever.
-(Counting none would hold ties against a method, counting both would favour them.) A list of k holds at most k items:
-of a larger tied group only k count.
+A method may give several items the same score. Which of them are in a list is then chance, and every metric is its
+expectation over all orders of the tied items, each equally likely. So no rounding of scores is worth more than the
+orders it stands for. With b candidates better than a group of g tied ones, of which m are held out, the group takes
+places b + 1, ..., b + g, and s = min(max(k - b, 0), g) of them are in a list of k. Over all orders,
+
+    an item of the group is in the list with probability s / g, and at each place with probability 1 / g;
+    none of the m is with probability C(g - m, s) / C(g, s);
+    the first of them is j-th of the group with probability C(g - j, m - 1) / C(g, m);
+    if one is j-th, (j - 1) (m - 1) / (g - 1) others are expected before it.
+
+All sums below follow from these four. At most one group has some places in the list and some outside.
 """
 
 from __future__ import annotations
@@ -19,89 +25,153 @@ from numpy.typing import NDArray
 from tacit.types import Array
 
 Values = NDArray[np.float64]
+Counts = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class TiedGroups:
+    """The groups with more than one candidate that hold someone's held-out items; [G] each."""
+
+    person: Counts
+    items: Counts  # the positions of the items in all groups, one group after the other
+    better: Counts  # b
+    size: Counts  # g
+    held_out: Counts  # m
+    before: Counts  # held-out items of the same person before the group
+
+    def in_list(self, k: int) -> Counts:
+        """Return s, how many places of each group are in a list of k."""
+        return np.clip(k - self.better, 0, self.size)
+
+    def sum_places(self, worth: Values, k: int) -> Values:
+        """Return the sum of what the places in the list are worth; worth[r] is that of place r + 1."""
+        sums = np.concatenate([[0.0], np.cumsum(worth)])
+        first = np.minimum(self.better, k)
+        found: Values = sums[first + self.in_list(k)] - sums[first]
+        return found
+
+    def each_item(self, values: Values) -> Values:
+        """Repeat a value of every group for each of its held-out items."""
+        return np.repeat(values, self.held_out)
+
+    def first_places(self, k: int) -> tuple[Values, Values]:
+        """Return, over the orders, the chance that the first held-out item is in the list and its mean 1 / place."""
+        hit, reciprocal = np.zeros(len(self.size)), np.zeros(len(self.size))
+        chance, in_list = self.held_out / self.size, self.in_list(k)  # that the first one is j-th
+        for j in range(1, int(in_list.max(initial=0)) + 1):
+            now = np.where(j <= in_list, chance, 0.0)
+            hit += now
+            reciprocal += now / (self.better + j)
+            left = self.size - j
+            chance = chance * np.maximum(left - self.held_out + 1, 0) / np.maximum(left, 1)
+        return np.where(in_list > self.size - self.held_out, 1.0, hit), reciprocal  # more places than others: a hit
 
 
 @dataclass(frozen=True)
 class Positions:
-    """Where the held-out items stand: ragged, at least one per person, ascending within a person."""
+    """Where the held-out items stand: ragged, at least one per person, ascending within a person.
 
-    ptr: NDArray[np.int64]  # [P + 1]
-    values: Values  # [H]
-    _counts: dict[int, Values] = field(default_factory=dict, init=False, repr=False, compare=False)
+    An item that is not found has more candidates before it than any list is long, and ties with nothing.
+    """
+
+    ptr: Counts  # [P + 1]
+    better: Counts  # [H] candidates with a higher score
+    tied: Counts  # [H] candidates with the same score, itself included
+    _hits: dict[int, Values] = field(default_factory=dict, init=False, repr=False, compare=False)
+
+    @classmethod
+    def at(cls, ptr: Array, places: Array) -> Positions:
+        """Return items at places counted from 1, without ties."""
+        return cls(np.asarray(ptr, np.int64), np.asarray(places, np.int64) - 1, np.ones(len(places), np.int64))
 
     @cached_property
-    def sizes(self) -> NDArray[np.int64]:
+    def sizes(self) -> Counts:
         """How many items each person has held out, [P]."""
         return np.diff(self.ptr)
+
+    @cached_property
+    def before(self) -> Counts:
+        """How many of the same person's items stand before each in this order, [H]."""
+        return np.arange(len(self.better)) - np.repeat(self.ptr[:-1], self.sizes)
+
+    @cached_property
+    def groups(self) -> TiedGroups:
+        """The tied groups."""
+        items = np.flatnonzero(self.tied > 1)
+        is_first = np.ones(len(items), np.bool_)
+        is_first[1:] = (np.diff(self.better[items]) != 0) | (np.diff(items) != 1) | (self.before[items[1:]] == 0)
+        first = items[is_first]
+        held_out = np.diff(np.append(np.flatnonzero(is_first), len(items)))
+        person = np.searchsorted(self.ptr, first, side="right") - 1
+        return TiedGroups(person, items, self.better[first], self.tied[first], held_out, self.before[first])
 
     def per_person(self, values: Array) -> Values:
         """Return the sum over each person's held-out items, [P]."""
         sums: Values = np.add.reduceat(values, self.ptr[:-1], dtype=np.float64)
         return sums
 
-    def before(self, counts: Values) -> Values:
-        """Return the sum over the same person's items before each, [H]."""
-        sums = np.cumsum(counts) - counts
-        first: Values = np.repeat(sums[self.ptr[:-1]], self.sizes)
-        return sums - first
-
-    def counts(self, k: int) -> Values:
-        """How far each held-out item is in its person's list of k: 1, 0.5 or 0, [H]."""
-        if k not in self._counts:  # every metric asks for it
-            wanted = np.clip(k + 1.0 - self.values, 0.0, 1.0)
-            self._counts[k] = np.clip(k - self.before(wanted), 0.0, wanted)
-        return self._counts[k]
+    def hits(self, k: int) -> Values:
+        """Return how many held-out items are in each person's list of k, expected, [P]."""
+        if k not in self._hits:  # four metrics ask for it
+            self._hits[k] = self.per_person(np.clip((k - self.better) / self.tied, 0.0, 1.0))
+        return self._hits[k]
 
     def apart(self) -> Positions:
         """Return each held-out item as a person of its own."""
-        return Positions(np.arange(len(self.values) + 1), self.values)
+        return Positions(np.arange(len(self.better) + 1), self.better, self.tied)
 
 
 def hit_rate(found: Positions, k: int) -> Values:
     """HR@k: 1 if any held-out item is in the list.
 
-    >>> hit_rate(Positions(np.array([0, 2, 3, 4]), np.array([2.0, np.inf, 4.0, 3.5])), k=3).tolist()
-    [1.0, 0.0, 0.5]
+    >>> hit_rate(Positions.at([0, 2, 3], [2, 99, 4]), k=3).tolist()
+    [1.0, 0.0]
+    >>> hit_rate(Positions(np.array([0, 2]), np.array([0, 0]), np.array([4, 4])), k=1).tolist()  # 2 of 4 tied
+    [0.5]
     """
-    return np.minimum(found.per_person(found.counts(k)), 1.0)
+    hit, groups = np.minimum(found.hits(k), 1.0), found.groups
+    decides = groups.before == 0  # an item before the group is in the list wherever a part of the group is
+    hit[groups.person[decides]] = groups.first_places(k)[0][decides]
+    return hit
 
 
 def precision(found: Positions, k: int) -> Values:
     """Precision@k: held-out items in the list, divided by k.
 
-    >>> precision(Positions(np.array([0, 3]), np.array([1.0, 4.0, np.inf])), k=4).tolist()
+    >>> precision(Positions.at([0, 3], [1, 4, 99]), k=4).tolist()
     [0.5]
     """
-    return found.per_person(found.counts(k)) / k
+    return found.hits(k) / k
 
 
 def recall(found: Positions, k: int) -> Values:
     """Recall@k: held-out items in the list, divided by all held-out items.
 
-    >>> recall(Positions(np.array([0, 4]), np.array([1.0, 3.0, 7.0, np.inf])), k=4).tolist()
+    >>> recall(Positions.at([0, 4], [1, 3, 7, 99]), k=4).tolist()
     [0.5]
     """
-    return found.per_person(found.counts(k)) / found.sizes
+    return found.hits(k) / found.sizes
 
 
 def f1(found: Positions, k: int) -> Values:
     """F1@k: harmonic mean of precision and recall, 2 hits / (k + held-out items).
 
-    >>> f1(Positions(np.array([0, 2]), np.array([1.0, 9.0])), k=3).tolist()  # P = 1/3, R = 1/2
+    >>> f1(Positions.at([0, 2], [1, 9]), k=3).tolist()  # P = 1/3, R = 1/2
     [0.4]
     """
-    return 2.0 * found.per_person(found.counts(k)) / (k + found.sizes)
+    return 2.0 * found.hits(k) / (k + found.sizes)
 
 
 def ndcg(found: Positions, k: int) -> Values:
-    """NDCG@k: sum of 1 / log2(position + 1), divided by that of the best possible list of k.
+    """NDCG@k: sum of 1 / log2(place + 1), divided by that of the best possible list of k.
 
-    >>> ndcg(Positions(np.array([0, 1, 3]), np.array([3.0, 1.0, np.inf])), k=3).round(4).tolist()  # 1/2; 1/(1 + 0.6309)
+    >>> ndcg(Positions.at([0, 1, 3], [3, 1, 99]), k=3).round(4).tolist()  # 1/2; 1/(1 + 0.6309)
     [0.5, 0.6131]
     """
-    gains = found.counts(k) / np.log2(found.values + 1.0)
-    ideal = np.cumsum(1.0 / np.log2(np.arange(2, k + 2)))
-    best: Values = ideal[np.minimum(found.sizes, k) - 1]
+    worth, groups = 1.0 / np.log2(np.arange(2, k + 2)), found.groups
+    gains = (found.better < k) / np.log2(found.better + 2.0)
+    gains[groups.items] = groups.each_item(groups.sum_places(worth, k) / groups.size)
+    best: Values = np.cumsum(worth)[np.minimum(found.sizes, k) - 1]
     return found.per_person(gains) / best
 
 
@@ -110,21 +180,29 @@ def average_precision(found: Positions, k: int) -> Values:
 
     The divisor is the number of held-out items even where it exceeds k (as in trec_eval and ranx).
 
-    >>> average_precision(Positions(np.array([0, 3]), np.array([1.0, 4.0, np.inf])), k=5).tolist()  # (1/1 + 2/4) / 3
+    >>> average_precision(Positions.at([0, 3], [1, 4, 99]), k=5).tolist()  # (1/1 + 2/4) / 3
     [0.5]
     """
-    counts = found.counts(k)
-    precisions = counts * (found.before(counts) + 1.0) / found.values
+    precisions, groups = (found.better < k) * (found.before + 1.0) / (found.better + 1.0), found.groups
+    inverse = groups.sum_places(1.0 / np.arange(1, k + 1), k)  # sum of 1 / place
+    earlier = groups.in_list(k) - (groups.better + 1) * inverse  # sum of (j - 1) / place
+    others = (groups.held_out - 1) / np.maximum(groups.size - 1, 1)
+    expected = ((groups.before + 1) * inverse + others * earlier) / groups.size
+    precisions[groups.items] = groups.each_item(expected)
     return found.per_person(precisions) / found.sizes
 
 
 def reciprocal_rank(found: Positions, k: int) -> Values:
-    """MRR@k: one over the position of the first held-out item, 0 if it is not in the list.
+    """MRR@k: one over the place of the first held-out item, 0 if it is not in the list.
 
-    >>> reciprocal_rank(Positions(np.array([0, 2, 3]), np.array([4.0, 5.0, 6.0])), k=5).tolist()
+    >>> reciprocal_rank(Positions.at([0, 2, 3], [4, 5, 6]), k=5).tolist()
     [0.25, 0.0]
     """
-    return hit_rate(found, k) / found.values[found.ptr[:-1]]
+    first, groups = found.better[found.ptr[:-1]], found.groups
+    values: Values = (first < k) / (first + 1.0)
+    decides = groups.before == 0
+    values[groups.person[decides]] = groups.first_places(k)[1][decides]
+    return values
 
 
 METRICS: dict[str, Callable[[Positions, int], Values]] = {
@@ -145,7 +223,7 @@ def accuracy(found: Positions, ks: tuple[int, ...], *, apart: bool = False) -> d
     computed for each of them and averaged over the person's items. With one held-out item per person this is the
     usual leave-one-out HR@k and NDCG@k.
 
-    >>> found = Positions(np.array([0, 2]), np.array([1.0, 3.0]))
+    >>> found = Positions.at([0, 2], [1, 3])
     >>> accuracy(found, (2,), apart=True)["HR@2"].tolist(), accuracy(found, (2,))["HR@2"].tolist()
     ([0.5], [1.0])
     """

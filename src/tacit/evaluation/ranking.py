@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from typing import TypeAlias
 
 import numpy as np
@@ -14,9 +15,9 @@ from tacit.errors import EvaluationError
 from tacit.evaluation.config import EvaluationConfig
 from tacit.evaluation.heldout import Opened
 from tacit.evaluation.metrics import Values
-from tacit.kernels.candidates import draw_candidates, mid_ranks
+from tacit.kernels.candidates import count_rivals, draw_candidates
 from tacit.kernels.denormals import flush_denormals
-from tacit.kernels.topk import auc_rows, rank_rows
+from tacit.kernels.topk import NOT_FOUND, auc_rows, rank_rows
 from tacit.random import Key
 from tacit.types import Array, Floats
 
@@ -41,6 +42,36 @@ def in_blocks(work: Callable[[NDArray[np.int64]], None], rows: NDArray[np.int64]
             raise
 
 
+@dataclass(frozen=True)
+class TieOrder:
+    """The order of tied items in lists: drawn by key, and begun at another place for every person."""
+
+    key: Key
+    order: NDArray[np.int64]  # [n] place of each item; of tied items the one with the larger place is listed first
+    item_at: NDArray[np.int32]  # [n] its inverse
+
+    @classmethod
+    def draw(cls, key: Key, n_items: int) -> TieOrder:
+        """Draw the order of a catalogue."""
+        item_at = np.argsort(key.bits(np.arange(n_items), 1)[:, 0], kind="stable").astype(np.int32)
+        order = np.empty(n_items, np.int64)
+        order[item_at] = np.arange(n_items)
+        return cls(key, order, item_at)
+
+    def shifts(self, ids: Array) -> NDArray[np.int64]:
+        """Return by how many places, around the end, the order is moved on for each person."""
+        n = len(self.order)
+        drawn = self.key.child("people").uniform(ids, 1)[:, 0]
+        return np.minimum((drawn * n).astype(np.int64), max(n - 1, 0))
+
+    def best(self, scores: Floats, person: int, candidates: Array, k: int) -> NDArray[np.int64]:
+        """Return the k best of some items for one person, as an evaluation lists them."""
+        places = (self.order[candidates] + self.shifts(np.array([person]))[0]) % max(len(self.order), 1)
+        keys = -np.asarray(scores, np.float32)[candidates]  # as the evaluation compares them
+        best: NDArray[np.int64] = candidates[np.lexsort((-places, keys))[:k]]
+        return best
+
+
 class Ranking:
     """Ranks blocks of people; each block writes its own part of the results."""
 
@@ -60,11 +91,11 @@ class Ranking:
         self.score, self.score_pairs, self.lists, self.wants_auc = score, score_pairs, lists, auc
         self.ranks_repeats = config.sampled > 0 and config.repeats == "rank"
         self.word = key.child("candidates").word
-        self.item_at = np.argsort(key.child("ties").bits(np.arange(n_items), 1)[:, 0], kind="stable").astype(np.int32)
-        self.order = np.empty(n_items, np.int64)
-        self.order[self.item_at] = np.arange(n_items)
+        self.ties = TieOrder.draw(key.child("ties"), n_items)
+        self.shifts = self.ties.shifts(data.ids)
         self.top = np.full((len(data), config.max_k), -1, np.int32)
-        self.positions: Values = np.full(len(data.truth), np.inf)
+        self.better: NDArray[np.int64] = np.full(len(data.truth), NOT_FOUND)
+        self.tied: NDArray[np.int64] = np.ones(len(data.truth), np.int64)
         self.auc: Values = np.zeros(len(data.truth))
         self.is_short = np.zeros(len(data), np.bool_)
 
@@ -73,7 +104,7 @@ class Ranking:
         if self.n_sampled:
             self._sampled(rows)
         else:
-            self._full(rows, self.scores(rows), self.data.truth_ptr, self.positions)
+            self._full(rows, self.scores(rows), self.data.truth_ptr)
 
     def scores(self, rows: NDArray[np.int64]) -> Floats:
         """Ask the method and check the shape of its answer."""
@@ -85,11 +116,11 @@ class Ranking:
             )
         return scores
 
-    def _full(self, rows: NDArray[np.int64], scores: Floats, truth_ptr: Array, positions: Values) -> None:
-        data, bits = self.data, scores.view(np.int32)
-        bad = rank_rows(
-            bits, rows, data.seen_ptr, data.seen, truth_ptr, data.truth, self.order, self.item_at, self.top, positions
-        )
+    def _full(self, rows: NDArray[np.int64], scores: Floats, truth_ptr: Array) -> None:
+        data, bits, ties = self.data, scores.view(np.int32), self.ties
+        seen, truth = (data.seen_ptr, data.seen), (truth_ptr, data.truth)
+        order = (ties.order, ties.item_at, self.shifts)
+        bad = rank_rows(bits, rows, *seen, *truth, *order, self.top, self.better, self.tied)
         if bad >= 0:
             raise _not_finite(data, rows[bad], scores[bad])
         if self.wants_auc and not self.n_sampled:
@@ -119,15 +150,15 @@ class Ranking:
             scores = self.scores(rows)
             if self.lists:
                 nothing_held_out = np.zeros(len(data) + 1, np.int64)
-                self._full(rows, scores, nothing_held_out, self.positions)
+                self._full(rows, scores, nothing_held_out)
             wrong = np.flatnonzero(~np.isfinite(scores).all(axis=1))
             if len(wrong):
                 raise _not_finite(data, rows[wrong[0]], scores[wrong[0]])
             own[known] = scores[local[known], truth[known]]
             others = scores[np.repeat(local, n_each), items]
-        places = mid_ranks(own, others, ptr)
-        beaten = n_each - np.where(known, places - 1.0, 0.0)
-        self.positions[held] = places
+        better, tied = count_rivals(own, others, ptr)
+        beaten = n_each - np.where(known, better + 0.5 * (tied - 1), 0.0)
+        self.better[held], self.tied[held] = better, tied
         self.auc[held] = np.where(known, np.where(n_each > 0, beaten / np.maximum(n_each, 1), 0.5), 0.0)
 
 

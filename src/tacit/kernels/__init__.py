@@ -2,6 +2,7 @@
 
 Compiled code is kept on disk between runs, in a folder named after the sources of all kernels: numba itself looks only
 at the file a kernel stands in, and would go on using code built from an older version of the files beside it.
+Compiled code does the same to the bit whether it was just compiled or comes from there (`kernels.linking`).
 """
 
 from __future__ import annotations
@@ -11,6 +12,8 @@ import os
 from pathlib import Path
 
 import numba
+
+from tacit.kernels import linking
 
 FAST = {"reassoc", "contract", "nsz"}  # sums in any order, the same one every time; NaN stays NaN
 
@@ -26,5 +29,6 @@ def _cache_folder() -> Path:
     return Path(home) / "tacit" / name
 
 
+linking.install()
 if "NUMBA_CACHE_DIR" not in os.environ:
     numba.config.CACHE_DIR = str(_cache_folder())  # type: ignore[attr-defined]

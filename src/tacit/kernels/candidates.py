@@ -6,6 +6,7 @@ import numpy as np
 from numba import njit
 
 from tacit.kernels.sampling import GAMMA, high, lane, mix
+from tacit.kernels.topk import NOT_FOUND
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -82,14 +83,17 @@ def draw_candidates(word, ids, rows, seen_ptr, seen, truth_ptr, truth, n_items, 
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def mid_ranks(own, others, ptr):
-    """Return [H]: the place of each own score among its others, ties in the middle; infinity where own is NaN."""
-    places = np.empty(own.size, np.float64)
+def count_rivals(own, others, ptr):
+    """Return (better, tied), [H] each: how many others beat each own score, and how many equal it, itself included.
+
+    An own score of NaN is that of an item which is no candidate: NOT_FOUND are better, and nothing ties.
+    """
+    better, tied = np.empty(own.size, np.int64), np.empty(own.size, np.int64)
     for h in range(own.size):
-        better = 0
-        equal = 0
+        above, equal = 0, 1
         for q in range(ptr[h], ptr[h + 1]):
-            better += others[q] > own[h]
+            above += others[q] > own[h]
             equal += others[q] == own[h]
-        places[h] = np.inf if np.isnan(own[h]) else 1.0 + better + 0.5 * equal
-    return places
+        better[h] = NOT_FOUND if np.isnan(own[h]) else above
+        tied[h] = equal
+    return better, tied

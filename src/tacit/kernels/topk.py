@@ -1,4 +1,4 @@
-"""Full ranking: the best items of each person, and where her held-out items stand among all candidates.
+"""Full ranking: the best items of each client, and where the held-out items stand among all candidates.
 
 Scores are compared as 32-bit integers that sort as the floats do (`_load`), so that the passes over a row vectorise
 without giving up on NaN, and seen items become the one integer that no finite float has.
@@ -13,6 +13,7 @@ MASKED = np.int32(-(2**31))  # what no finite score becomes: an item that is not
 _ABS = np.int32(0x7FFFFFFF)
 _NOT_FINITE = np.int32(0x7F800000)  # bits of infinity; NaN has more
 _CHUNK = 64
+NOT_FOUND = 2**31 - 1  # how many candidates are better than an item that is not within the longest list
 _SIGN = np.int32(31)
 _ZERO = np.int32(0)
 
@@ -45,8 +46,11 @@ def _spread(n):
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _best(keys, order, best):
-    """Fill `best` with the largest (key, order) words, descending; places without a candidate keep the least word."""
+def _best(keys, order, shift, best):
+    """Fill `best` with the largest (key, place) words, descending; places without a candidate keep the least word.
+
+    The place of an item among tied ones is order[item] + shift, counted around the end of the catalogue.
+    """
     k = best.size
     best[:] = np.int64(MASKED) << 32
     threshold = MASKED
@@ -65,7 +69,8 @@ def _best(keys, order, best):
             key = keys[j]
             if key < threshold or key == MASKED:
                 continue
-            word = (np.int64(key) << 32) | order[j]
+            at = order[j] + shift
+            word = (np.int64(key) << 32) | (at - n if at >= n else at)
             if word <= best[k - 1]:
                 continue
             place = k - 1
@@ -85,59 +90,62 @@ def _count_equal(keys, key):
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _places(keys, best, truth, positions):
-    """Write the mid-rank of each held-out item, ascending; infinity beyond k + 0.5 or where it is no candidate."""
+def _places(keys, best, truth, better, tied):
+    """Write how many candidates are better than each held-out item and how many tie with it, itself included.
+
+    The items are put in ascending order of the first. Beyond the longest list, and where an item is no candidate, it
+    is NOT_FOUND and ties with nothing.
+    """
     k = best.size
     last = np.int32(best[k - 1] >> 32)
     tied_with_last = -1  # counted over the row at most once, and only if a held-out item is in that group
     for t in range(truth.size):
-        place = np.inf
+        above, equal = NOT_FOUND, 1
         item = truth[t]
         key = keys[item] if item >= 0 else MASKED
         if key != MASKED and key >= last:
-            better = 0
-            equal = 0
+            above, equal = 0, 0
             for q in range(k):
                 other = np.int32(best[q] >> 32)
                 if other > key:
-                    better += 1
+                    above += 1
                 elif other == key:
                     equal += 1
             if key == last:
                 if tied_with_last < 0:
                     tied_with_last = _count_equal(keys, key)
                 equal = tied_with_last
-            place = 1.0 + better + 0.5 * (equal - 1)
-            if place > k + 0.5:
-                place = np.inf
         at = t
-        while at > 0 and positions[at - 1] > place:
-            positions[at] = positions[at - 1]
+        while at > 0 and better[at - 1] > above:
+            better[at], tied[at] = better[at - 1], tied[at - 1]
             at -= 1
-        positions[at] = place
+        better[at], tied[at] = above, equal
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def rank_rows(bits, rows, seen_ptr, seen, truth_ptr, truth, order, item_at, top, positions):
-    """Rank all unseen items for a block of people; returns the first row with a score that is not finite, or -1.
+def rank_rows(bits, rows, seen_ptr, seen, truth_ptr, truth, order, item_at, shifts, top, better, tied):
+    """Rank all unseen items for a block of clients; returns the first row with a score that is not finite, or -1.
 
-    bits [B, n] are float32 scores seen as int32; row b belongs to person rows[b] of the ragged arrays. `order` [n] is
-    the place of each item in the order that breaks ties of the lists (larger first), `item_at` its inverse. Writes
-    top [people, k], padded with -1, and positions [H], aligned with `truth_ptr` and ascending within a person.
+    bits [B, n] are float32 scores seen as int32; row b belongs to client rows[b] of the ragged arrays. `order` [n] is
+    the place of each item in the order that breaks ties of the lists (larger first), `item_at` its inverse; for each
+    client it begins `shifts` [clients] places later. Writes top [clients, k], padded with -1, and better and tied [H],
+    aligned with `truth_ptr` and ascending within a client (see `_places`).
     """
-    keys = np.empty(bits.shape[1], np.int32)
+    n = bits.shape[1]
+    keys = np.empty(n, np.int32)
     best = np.empty(top.shape[1], np.int64)
     for b in range(rows.size):
         u = rows[b]
         if not _load(bits[b], seen[seen_ptr[u] : seen_ptr[u + 1]], keys):
             return b
-        _best(keys, order, best)
+        _best(keys, order, shifts[u], best)
         for q in range(best.size):
             is_padding = np.int32(best[q] >> 32) == MASKED
-            top[u, q] = -1 if is_padding else item_at[best[q] & 0xFFFFFFFF]
+            at = (best[q] & 0xFFFFFFFF) - shifts[u]
+            top[u, q] = -1 if is_padding else item_at[at + n if at < 0 else at]
         first, end = truth_ptr[u], truth_ptr[u + 1]
         if end > first:
-            _places(keys, best, truth[first:end], positions[first:end])
+            _places(keys, best, truth[first:end], better[first:end], tied[first:end])
     return -1
 
 

@@ -173,7 +173,7 @@ def hops(lab: Lab) -> Found:
             rows += [Row.of(one.label, metric, one.values(metric)) for metric in metrics]
             lines[label, factors] = tuple(float(np.mean(one.values(metric))) for metric in ("NDCG@10", "Gini@10"))
     figure = draw.hops({key: (x, y) for key, (x, y) in lines.items()})
-    tied = "Without any feature all items tie at 0: mid-ranks put a held-out one in the middle, where nothing is hit."
+    tied = "Without any feature all items tie at 0, which is worth what a random order would give."
     notes = [*_notes(lab), tied]
     return Found(rows, [side_by_side("Figure 6.3", rows)], {"hops": figure}, notes, {"options": chosen})
 

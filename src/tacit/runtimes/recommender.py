@@ -12,7 +12,9 @@ import numpy as np
 import polars as pl
 
 from tacit.errors import MethodError, StorageError
+from tacit.evaluation.ranking import TieOrder
 from tacit.methods.base import Federated, Method, build, options, score_clients
+from tacit.random import Key
 from tacit.runtimes.learning import one_blas_thread
 from tacit.types import Array, Catalog, Clients, Config, Floats, Label, Labels, Model, Reason, Vocabulary, offsets
 
@@ -37,6 +39,12 @@ class Recommender:
     clients: Clients
     catalog: Catalog
     user_ids: Vocabulary
+    seed: int = 0  # of the run: lists break ties as its evaluation did
+
+    @cached_property
+    def ties(self) -> TieOrder:
+        """The order of tied items."""
+        return TieOrder.draw(Key(self.seed).child("candidates").child("ties"), self.catalog.n_items)
 
     @cached_property
     def method(self) -> Method:
@@ -73,8 +81,12 @@ class Recommender:
         method = self.method
         with one_blas_thread():
             scores = score_clients(method, model, client)[0]
-            found = []
-            for item in _best(scores, client.items, k):
+            if not np.isfinite(scores).all():
+                raise MethodError(
+                    f"'{self.name}' gave a score that is not finite.", "It has probably diverged: learn it again."
+                )
+            unseen, found = np.setdiff1d(np.arange(len(scores)), client.items), []
+            for item in self.ties.best(scores, client.ids[0], unseen, k).tolist():
                 reasons = method.explain(model.shared, model.private, client, item)
                 found.append(
                     Recommendation(
@@ -100,7 +112,8 @@ class Recommender:
             "history.items": self.clients.items,
         }
         np.savez(folder / "model.npz", **arrays)
-        about = {"method": self.name, "options": self.options.model_dump(mode="json"), "format": 1}
+        chosen = self.options.model_dump(mode="json")
+        about = {"method": self.name, "options": chosen, "seed": self.seed, "format": 1}
         (folder / "method.json").write_text(json.dumps(about, indent=2), encoding="utf-8")
         pl.DataFrame({"user": self.user_ids.labels.tolist()}).write_parquet(folder / "people.parquet")
         _catalog_frame(self.catalog).write_parquet(folder / "catalog.parquet")
@@ -125,14 +138,8 @@ class Recommender:
         clients = Clients(history["ids"], history["ptr"], history["items"], catalog.n_items)
         name = str(about["method"])
         model = Model(parts["shared"], parts["private"])
-        return cls(name, options(name, about["options"]), model, clients, catalog, _vocabulary(people))
-
-
-def _best(scores: Floats, seen: Array, k: int) -> list[int]:
-    """Return the k best unseen items, best first; equal scores in item order."""
-    open_items = np.setdiff1d(np.arange(len(scores)), seen)
-    order = np.argsort(-scores[open_items], kind="stable")[:k]
-    return [int(item) for item in open_items[order]]
+        seed = int(about.get("seed", 0))  # models of earlier versions have none
+        return cls(name, options(name, about["options"]), model, clients, catalog, _vocabulary(people), seed)
 
 
 def in_words(reasons: list[Reason], catalog: Catalog) -> str:

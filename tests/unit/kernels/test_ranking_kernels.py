@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tacit.kernels.candidates import draw_candidates, mid_ranks
-from tacit.kernels.topk import listed_truth, rank_rows, seen_before
+from tacit.kernels.candidates import count_rivals, draw_candidates
+from tacit.kernels.topk import NOT_FOUND, listed_truth, rank_rows, seen_before
 from tacit.random import Key
 from tacit.types import offsets
 
@@ -84,16 +84,19 @@ def test_every_unseen_item_is_equally_likely(n: int) -> None:
     assert np.abs(counts[2:] - expected).max() < 5 * np.sqrt(expected), "five standard deviations"
 
 
-def test_mid_ranks_by_hand() -> None:
+def test_rivals_by_hand() -> None:
     others = np.array([3, 2, 2, 1, 5], np.float32)
     own = np.array([2, np.nan, 6], np.float32)
-    assert mid_ranks(own, others, np.array([0, 4, 4, 5])).tolist() == [3.0, np.inf, 1.0]
+    better, tied = count_rivals(own, others, np.array([0, 4, 4, 5]))
+    assert better.tolist() == [1, NOT_FOUND, 0]
+    assert tied.tolist() == [3, 1, 1]
 
 
-def numpy_lists(scores: np.ndarray, seen: list[list[int]], order: np.ndarray, k: int) -> np.ndarray:
+def numpy_lists(scores: np.ndarray, seen: list[list[int]], order: np.ndarray, shifts: np.ndarray, k: int) -> np.ndarray:
     top = np.full((len(scores), k), -1)
     for u, row in enumerate(scores):
-        best = [j for j in np.lexsort((-order, -row)) if j not in seen[u]][:k]
+        places = (order + shifts[u]) % len(order)
+        best = [j for j in np.lexsort((-places, -row)) if j not in seen[u]][:k]
         top[u, : len(best)] = best
     return top
 
@@ -109,18 +112,20 @@ def test_lists_equal_a_plain_sort(n_items: int, k: int, levels: int) -> None:
     order = np.argsort(item_at)
     top = np.zeros((20, k), np.int32)
     nothing = ragged([[]] * 20)
-    rows = np.arange(20)
-    bad = rank_rows(scores.view(np.int32), rows, *ragged(seen), *nothing, order, item_at, top, np.empty(0))
+    rows, shifts, none = np.arange(20), rng.integers(0, n_items, 20), np.empty(0, np.int64)
+    bits = scores.view(np.int32)
+    bad = rank_rows(bits, rows, *ragged(seen), *nothing, order, item_at, shifts, top, none, none)
     assert bad == -1
-    np.testing.assert_array_equal(top, numpy_lists(scores, seen, order, k))
+    np.testing.assert_array_equal(top, numpy_lists(scores, seen, order, shifts, k))
 
 
 def test_ascending_and_descending_scores() -> None:
     scores = np.stack([np.arange(1000), -np.arange(1000)]).astype(np.float32)
     top = np.zeros((2, 3), np.int32)
     nothing = ragged([[], []])
-    at = np.arange(1000)
-    rank_rows(scores.view(np.int32), np.arange(2), *nothing, *nothing, at, at.astype(np.int32), top, np.empty(0))
+    at, shifts, none = np.arange(1000), np.array([0, 7]), np.empty(0, np.int64)
+    order = (at, at.astype(np.int32), shifts)
+    rank_rows(scores.view(np.int32), np.arange(2), *nothing, *nothing, *order, top, none, none)
     assert top.tolist() == [[999, 998, 997], [0, 1, 2]]
 
 
