@@ -1,4 +1,4 @@
-"""What a method is, and the registry that finds them: a new method is one new file in this folder.
+"""What a method is: a new one is one new file in this folder, which `methods.registry` finds.
 
 A centralised method has `fit` and `score`. `fit` yields the model after every pass over the data, so that whoever
 drives it can draw curves, stop early and keep the best; a one-shot method yields once. The arrays of a yielded model
@@ -13,18 +13,19 @@ mixes in what a peer sent and chooses whom to send to. Nobody is in the middle.
 
 from __future__ import annotations
 
-import importlib
-import pkgutil
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import cache
-from importlib.metadata import entry_points
-from typing import Any, ClassVar, Protocol, TypeVar, runtime_checkable
+from typing import Any, ClassVar, Protocol, runtime_checkable
 
-from tacit.errors import ConfigError, nearest
+from tacit.methods.registry import Entry as Entry
+from tacit.methods.registry import build as build
+from tacit.methods.registry import entry as entry
+from tacit.methods.registry import methods as methods
+from tacit.methods.registry import options as options
+from tacit.methods.registry import register as register
 from tacit.privacy.disclosure import Disclosure
 from tacit.random import Key
-from tacit.types import Array, Catalog, Clients, Config, Floats, Model, Reason
+from tacit.types import Array, Catalog, Clients, Floats, Model, Reason
 from tacit.updates import Letters, Release, Ring, Total, Update
 
 
@@ -250,65 +251,3 @@ class KnowsPopularity(Protocol):
     def popularity(self, shared: Mapping[str, Array]) -> Floats:
         """Return a positive number per item, in proportion to how many people have it as far as the model tells."""
         ...
-
-
-@dataclass(frozen=True)
-class Entry:
-    """A registered method: its name, options and class."""
-
-    name: str
-    config: type[Config]
-    build: Callable[[Any], Any]
-
-    @property
-    def summary(self) -> str:
-        """The first line of its docstring."""
-        return (self.build.__doc__ or "").strip().splitlines()[0]
-
-
-_REGISTRY: dict[str, Entry] = {}
-T = TypeVar("T", bound=type)
-
-
-def register(name: str, config: type[Config]) -> Callable[[T], T]:
-    """Class decorator: make a method known under `name`, with `config` as its options."""
-
-    def keep(cls: T) -> T:
-        _REGISTRY[name] = Entry(name, config, cls)
-        return cls
-
-    return keep
-
-
-@cache
-def _scan() -> None:
-    package = importlib.import_module("tacit.methods")
-    for module in pkgutil.iter_modules(package.__path__):
-        importlib.import_module(f"tacit.methods.{module.name}")
-    for point in entry_points(group="tacit.methods"):
-        point.load()
-
-
-def methods() -> dict[str, Entry]:
-    """Return every registered method by name: ours, and those of packages that declare `tacit.methods`."""
-    _scan()
-    return dict(sorted(_REGISTRY.items()))
-
-
-def entry(name: str) -> Entry:
-    """Return the registered method of that name."""
-    known = methods()
-    if name not in known:
-        raise ConfigError(f"There is no method '{name}'.", nearest(name, known))
-    return known[name]
-
-
-def options(name: str, given: Mapping[str, Any]) -> Config:
-    """Check the options of a method and fill in its defaults."""
-    return entry(name).config.checked(given, where=f"method '{name}'")
-
-
-def build(name: str, config: Config | None = None) -> Any:
-    """Return a method ready to learn."""
-    found = entry(name)
-    return found.build(config if config is not None else found.config())
