@@ -11,7 +11,6 @@ Names are imported when they are first used, so that `import tacit` costs nothin
 from __future__ import annotations
 
 from importlib import import_module
-from importlib.metadata import version as _version
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -92,7 +91,9 @@ __all__ = [  # noqa: RUF022 - by room, as above
 
 def __getattr__(name: str) -> Any:
     if name == "__version__":
-        return _version("tacit")
+        from importlib.metadata import version
+
+        return version("tacit")
     if name not in _HOME:
         raise AttributeError(f"module 'tacit' has no attribute '{name}'")
     return getattr(import_module(f"tacit.{_HOME[name]}"), name)
