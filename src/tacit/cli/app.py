@@ -133,9 +133,9 @@ def run(options: RunOptions) -> None:
         write_report(compared, single.folder / "report.html")
     document: dict[str, Any] = dict(row.runs[0].result)
     if options.repeat > 1:
-        costs = ("train_seconds", "evaluate_seconds", "bytes_up", "bytes_down", "peak_mb")
+        costs = ("train_seconds", "evaluate_seconds", "bytes_up", "bytes_down", "peak_mb", "passes", "passes_run")
         document |= {"metrics": row.metrics, "sd": row.sd, "ci": row.ci, "seeds": [r.result["seed"] for r in row.runs]}
-        document |= {cost: row.mean(cost) for cost in costs}
+        document |= {cost: row.mean(cost) for cost in costs} | {"rounds": row.rounds}
         leaks = [r.result["leak"] for r in row.runs if r.result["leak"] and not r.result["leak"]["ok"]]
         document |= {"leak": (leaks or [row.runs[0].result["leak"]])[0], "runs": [r.result["run"] for r in row.runs]}
     screen.document(document)

@@ -14,7 +14,7 @@ from tacit.evaluation import Evaluation, Leak
 from tacit.evaluation.communication import measured, total_cost
 from tacit.methods.base import Federated, Gossip, Remarks
 from tacit.report.folder import Run
-from tacit.runtimes.learning import Learnt
+from tacit.runtimes.learning import Learnt, rounds_of
 from tacit.runtimes.recommender import Recommender
 
 try:
@@ -57,7 +57,9 @@ def finished(
         "protocol": experiment.evaluation.protocol,
         "sampling": _sampling(experiment, parts),
         "seed": experiment.seed,
-        "rounds": learnt.passes,
+        "passes": learnt.passes,
+        "passes_run": learnt.all_passes,
+        "rounds": rounds_of(recommender.method, train, learnt.all_passes),
         "metrics": evaluation.overall,
         "ci": {name: list(evaluation.ci(name)) for name in evaluation.values},
         "bias": {str(k): found.to_dict() for k, found in evaluation.bias.items()},

@@ -72,6 +72,14 @@ def passes_of(method: Any, clients: Clients) -> int:
     return int(getattr(getattr(method, "config", None), "epochs", 1))
 
 
+def rounds_of(method: Any, clients: Clients, n_passes: int) -> int | None:
+    """Return how many communication rounds so many passes take: in gossip one each; none in a centralised method."""
+    if isinstance(method, Federated):
+        schedule = method.schedule(clients)
+        return sum(len(schedule.rounds_of(number)) for number in range(n_passes))
+    return n_passes if isinstance(method, Gossip) else None
+
+
 def passes(
     method: Any,
     clients: Clients,
