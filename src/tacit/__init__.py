@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from tacit.config import Comparison, Experiment
     from tacit.data import DataConfig, Dataset, Split, SplitConfig, load, split
     from tacit.errors import TacitError
-    from tacit.evaluation import Evaluation, EvaluationConfig, evaluate
+    from tacit.evaluation import Evaluation, EvaluationConfig, EvaluationOptions, evaluate
     from tacit.experiments import run
     from tacit.methods.base import Centralised, Federated, Gossip, methods, register
     from tacit.protocols.criteria import criterion
@@ -33,7 +33,7 @@ _HOMES = {
     "config": ("Comparison", "Experiment"),
     "data": ("DataConfig", "Dataset", "Split", "SplitConfig", "load", "split"),
     "errors": ("TacitError",),
-    "evaluation": ("Evaluation", "EvaluationConfig", "evaluate"),
+    "evaluation": ("Evaluation", "EvaluationConfig", "EvaluationOptions", "evaluate"),
     "experiments": ("run",),
     "methods.base": ("Centralised", "Federated", "Gossip", "methods", "register"),
     "protocols.criteria": ("criterion",),
@@ -58,6 +58,7 @@ __all__ = [  # noqa: RUF022 - by room, as above
     "TacitError",
     "Evaluation",
     "EvaluationConfig",
+    "EvaluationOptions",
     "evaluate",
     "run",
     "Centralised",

@@ -18,7 +18,7 @@ from tacit.coordinator.config import RoundRules
 from tacit.coordinator.course import ANSWERS, APPLYING, WAITING, Course, Phase
 from tacit.coordinator.journal import Enrolled, Journal, Round
 from tacit.coordinator.manner import Manner, is_settled, manner, needed
-from tacit.coordinator.masked import Heard, MaskedRound
+from tacit.coordinator.masked import Heard, MaskedRound, MaskedRoundOptions
 from tacit.errors import DivergedError, FieldError, WireError
 from tacit.protocols.federated import applied
 from tacit.protocols.robust import combined, dealt
@@ -133,9 +133,10 @@ class Coordinator:
         """Ask for a sum under masks."""
         assert held.care is not None
         self.journal.begin(number, requests, self.rules.guards.cool_down)
-        rules, noted = (held.care, self.carrier, self.rules.deadline), self.journal.summed
-        masked = MaskedRound(self.federation, *rules, self._shapes, number, noted, held.worth, self._clock)
-        heard = masked.run(held.asked, requests)
+        options = MaskedRoundOptions(
+            self.federation, self._shapes, held.care, self.carrier, self.rules.deadline, held.worth, self._clock
+        )
+        heard = MaskedRound(options, number, self.journal.summed).run(held.asked, requests)
         if heard.is_thin:
             self.journal.try_later(len(requests))
         return heard

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -25,19 +26,27 @@ except ImportError:  # Windows has no such module
 ITEM_BYTES = 4  # what a centralised method is sent for each thing a person did: an item id
 
 
+@dataclass(frozen=True)
+class Findings:
+    """What came of an experiment: the model and how good it is, whether held-out items leaked, what happened when."""
+
+    learnt: Learnt
+    evaluation: Evaluation
+    evaluate_seconds: float
+    leak: Leak | None
+    log: list[str]
+
+
 def finished(
     experiment: Experiment,
     data: str,
     about: dict[str, Any],
     parts: Split,
     recommender: Recommender,
-    learnt: Learnt,
-    evaluation: Evaluation,
-    leak: Leak | None,
-    evaluate_seconds: float,
-    log: list[str],
+    findings: Findings,
 ) -> Run:
     """Put together everything that a run folder holds."""
+    learnt, evaluation, leak = findings.learnt, findings.evaluation, findings.leak
     labels, catalog, train = parts.user_ids.labels, parts.catalog, parts.train
     ledger = _ledger(parts, learnt, isinstance(recommender.method, Gossip))
     items = pl.DataFrame(
@@ -65,7 +74,7 @@ def finished(
         "bias": {str(k): found.to_dict() for k, found in evaluation.bias.items()},
         "users": len(evaluation),
         "train_seconds": learnt.seconds,
-        "evaluate_seconds": evaluate_seconds,
+        "evaluate_seconds": findings.evaluate_seconds,
         "bytes_up": int(ledger["bytes_up"].sum()),
         "bytes_down": int(ledger["bytes_down"].sum()),
         **_communication(recommender, learnt),
@@ -81,7 +90,7 @@ def finished(
         items,
         pl.DataFrame(learnt.curve),
         ledger,
-        log,
+        findings.log,
         None,
         recommender,
         evaluation,

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tacit.config import Experiment, overridden
-from tacit.evaluation import evaluate, narrow, sample_people
+from tacit.evaluation import EvaluationOptions, evaluate, narrow, sample_people
 from tacit.experiments import Attempt
 from tacit.protocols.criteria import CriteriaConfig
 from tacit.protocols.rounds import RoundsConfig
@@ -27,7 +27,7 @@ from tacit.report.weights import draw_weights, explained
 from tacit.reproduce.base import Found, reproduction
 from tacit.reproduce.lab import Lab
 from tacit.reproduce.sheets import Row, Sheet
-from tacit.runtimes.learning import one_blas_thread, passes
+from tacit.runtimes.learning import Exchange, one_blas_thread, passes
 from tacit.types import Array, Floats
 
 if TYPE_CHECKING:
@@ -131,9 +131,8 @@ def _line(lab: Lab, order: tuple[str, ...], scale: str, seed: int) -> Line:
     criteria = CriteriaConfig.checked({"order": order, "scale": scale}, "the study") if order else None
     line = Line(label, [], [], [], told)
     per_pass = built.schedule(parts.train).rounds_per_pass
-    learning = passes(
-        built, parts.train, parts.catalog, Key(seed).child("learn"), rounds=RoundsConfig(criteria=criteria), told=told
-    )
+    exchange = Exchange(rounds=RoundsConfig(criteria=criteria), told=told)
+    learning = passes(built, parts.train, parts.catalog, Key(seed).child("learn"), exchange=exchange)
     with one_blas_thread():
         for done, model in enumerate(learning, 1):
             lab.progress(f"{lab.name}: {label}", done, n_passes)
@@ -143,15 +142,9 @@ def _line(lab: Lab, order: tuple[str, ...], scale: str, seed: int) -> Line:
                 scores: Floats = served.score(people[positions])
                 return scores
 
-            found = evaluate(
-                score,
-                sample,
-                parts.catalog,
-                experiment.evaluation,
-                Key(seed).child("candidates"),
-                lists=False,
-                auc=True,
-            ).of("AUC")
+            asked = EvaluationOptions(lists=False, auc=True)
+            candidates = Key(seed).child("candidates")
+            found = evaluate(score, sample, parts.catalog, experiment.evaluation, candidates, asked).of("AUC")
             line.rounds.append(done * per_pass)
             line.share.append(float((found >= TARGET).mean()))
             line.mean.append(float(found.mean()))

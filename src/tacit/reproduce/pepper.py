@@ -29,7 +29,7 @@ from tacit.reproduce.lab import Lab
 from tacit.reproduce.liars import exposure
 from tacit.reproduce.pepper_published import ALPHA, METHODS, ROUNDS, VIEW, published
 from tacit.reproduce.sheets import Row, Sheet, number, side_by_side, value_of
-from tacit.runtimes.learning import one_blas_thread, passes
+from tacit.runtimes.learning import Exchange, one_blas_thread, passes
 from tacit.runtimes.network import NetworkConfig, Talk
 from tacit.types import Array
 
@@ -102,11 +102,10 @@ def watched(
     attempt, built, parts = Attempt.on(experiment, lab.parts), experiment.method.build(), lab.parts
     seen, spent, total = Seen(), 0.0, built.config.epochs
     with one_blas_thread():
-        talk = Talk(network or NetworkConfig(), experiment.runtime.threads)
+        exchange = Exchange(gossip=Talk(network or NetworkConfig(), experiment.runtime.threads))
+        learning = passes(built, parts.train, parts.catalog, Key(seed).child("learn"), exchange=exchange)
         started = time.process_time()
-        for done, model in enumerate(
-            passes(built, parts.train, parts.catalog, Key(seed).child("learn"), gossip=talk), 1
-        ):
+        for done, model in enumerate(learning, 1):
             spent += time.process_time() - started
             lab.progress(f"{lab.name}: {label}, seed {seed}", done, total)
             if done % LOOKS == 0 or done == total:

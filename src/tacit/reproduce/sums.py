@@ -23,7 +23,7 @@ from tacit.report.marks import SOFT, looks
 from tacit.reproduce.base import Found, reproduction
 from tacit.reproduce.lab import Lab
 from tacit.reproduce.sheets import Row, Sheet, number
-from tacit.runtimes.learning import one_blas_thread, passes
+from tacit.runtimes.learning import Exchange, one_blas_thread, passes
 from tacit.runtimes.simulation import Traffic
 
 if TYPE_CHECKING:
@@ -182,9 +182,8 @@ def _line(lab: Lab, name: str, method: Mapping[str, Any], seed: int) -> list[Poi
     total = built.schedule(train).passes if is_federated else 0
     points, spent = [], 0.0
     with one_blas_thread():
-        learning = passes(
-            built, train, lab.parts.catalog, Key(seed).child("learn"), (), experiment.runtime.ring, traffic
-        )
+        exchange = Exchange(ring=experiment.runtime.ring, traffic=traffic)
+        learning = passes(built, train, lab.parts.catalog, Key(seed).child("learn"), exchange=exchange)
         started = time.process_time()
         for done, model in enumerate(learning, 1):
             spent += time.process_time() - started

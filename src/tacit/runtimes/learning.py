@@ -80,38 +80,45 @@ def rounds_of(method: Any, clients: Clients, n_passes: int) -> int | None:
     return n_passes if isinstance(method, Gossip) else None
 
 
+@dataclass(frozen=True)
+class Exchange:
+    """How clients exchange what they learn, and where it is noted what was exchanged."""
+
+    ring: Ring = field(default_factory=Ring)
+    rounds: RoundsConfig = field(default_factory=RoundsConfig)
+    secure: SecureConfig | None = None
+    gossip: Talk = field(default_factory=Talk)
+    traffic: Traffic | None = None
+    events: Events | None = None
+    told: Told | None = None
+
+
 def passes(
     method: Any,
     clients: Clients,
     catalog: Catalog,
     key: Key,
     stages: Sequence[Stage] = (),
-    ring: Ring | None = None,
-    traffic: Traffic | None = None,
-    events: Events | None = None,
-    rounds: RoundsConfig | None = None,
-    gossip: Talk | None = None,
-    secure: SecureConfig | None = None,
-    told: Told | None = None,
+    exchange: Exchange = Exchange(),  # noqa: B008 - frozen
 ) -> Iterator[Model]:
     """Yield a method's model after each pass over a cohort."""
     if isinstance(method, Federated):
         return simulate(
             method,
             stages,
-            ring or Ring(),
+            exchange.ring,
             clients,
             catalog,
             key,
-            traffic,
-            rounds=rounds,
-            secure=secure,
-            events=events,
-            told=told,
+            exchange.traffic,
+            rounds=exchange.rounds,
+            secure=exchange.secure,
+            events=exchange.events,
+            told=exchange.told,
         )
-    if secure is not None:
+    if exchange.secure is not None:
         raise ConfigError("Only federated methods make sums: runtime.secure would have no effect.", "Take it away.")
-    if rounds is not None and rounds != RoundsConfig():
+    if exchange.rounds != RoundsConfig():
         raise ConfigError("Only federated methods have rounds: runtime.rounds would have no effect.", "Take it away.")
     if isinstance(method, Gossip):
         if stages:
@@ -119,7 +126,7 @@ def passes(
                 "Nodes that gossip send whole models: privacy stages would have no effect.",
                 "Take the privacy section away, or choose a federated method such as fpl.",
             )
-        return gossiped(method, clients, catalog, key, gossip or Talk(), traffic)
+        return gossiped(method, clients, catalog, key, exchange.gossip, exchange.traffic)
     if stages:
         raise ConfigError(
             "A centralised method is sent whole histories: privacy stages would have no effect.",
@@ -130,23 +137,27 @@ def passes(
     raise ConfigError(f"'{type(method).__name__}' is neither centralised nor federated, and does not gossip.")
 
 
+@dataclass(frozen=True)
+class Observer:
+    """Who watches a method learn: at the validation part, at the ledger, at the progress."""
+
+    look: Look | None = None
+    primary: str = ""  # the metric by which the best look is kept
+    people: Vocabulary | None = None  # labels that a ledger of events calls people by; none: numbers
+    progress: Progress = lambda what, done, total: None
+
+
 def learn(
     method: Any,
     clients: Clients,
     catalog: Catalog,
     key: Key,
     config: RuntimeConfig,
-    *,
     stages: Sequence[Stage] = (),
-    look: Look | None = None,
-    primary: str = "",
-    people: Vocabulary | None = None,
-    progress: Progress = lambda what, done, total: None,
+    observer: Observer = Observer(),  # noqa: B008 - frozen
 ) -> Learnt:
-    """Learn from a cohort. With a `look` at the validation part, keep the best pass by `primary` and stop early.
-
-    A ledger of events calls people by their labels in `people`, or by number.
-    """
+    """Learn from a cohort. With a `look` at the validation part, keep the best pass and stop early."""
+    look, primary, people = observer.look, observer.primary, observer.people
     total = passes_of(method, clients)
     if config.liars is not None:
         stages = [*stages, Liars.build(config.liars, catalog, config.ring, key.child("liars"))]
@@ -162,11 +173,11 @@ def learn(
     with one_blas_thread():
         started = time.perf_counter()
         talk = Talk(config.network, config.threads, overlay)
-        rules = config.rounds, talk, config.secure, told
-        for model in passes(method, clients, catalog, key, stages, config.ring, traffic, events, *rules):
+        exchange = Exchange(config.ring, config.rounds, config.secure, talk, traffic, events, told)
+        for model in passes(method, clients, catalog, key, stages, exchange):
             done += 1
             spent += time.perf_counter() - started
-            progress("learning", done, total)
+            observer.progress("learning", done, total)
             if look is not None and config.look_every and (done % config.look_every == 0 or done == total):
                 seen = look(model)
                 curve.append({"pass": done, "seconds": spent, **seen})
@@ -221,7 +232,7 @@ def score_alone(
             for row, position in enumerate(positions):
                 progress("learning alone, to see that nothing leaks", row, len(positions))
                 person = clients.take([position])
-                for model in passes(method, person, catalog, key, ring=ring):
+                for model in passes(method, person, catalog, key, exchange=Exchange(ring=ring)):
                     last = model
                 rows[row] = method.score(last.shared, last.private, person)[0]
         return rows
