@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 
 import tacit
-from tacit.errors import StorageError
+from tacit.errors import ConfigError, StorageError
 from tacit.runtimes.learning import Observer, RuntimeConfig, learn
 from tacit.types import Catalog, Clients, Model, Vocabulary
 
@@ -122,3 +122,21 @@ def test_a_held_out_row_that_repeats_history_is_never_found_unless_asked() -> No
     assert found["rank"][0] > 0
     assert found["rank"][1] == "legacy"
     assert "a leak" in found["rank"][2]
+
+
+@pytest.mark.parametrize("method", ["most-popular", "pepper"])
+@pytest.mark.parametrize(
+    ("section", "given"),
+    [
+        ("liars", {"kind": "noise", "share": 0.2}),
+        ("rounds", {"dropout": 0.2}),
+        ("secure", {}),
+        ("ledger", "events"),
+    ],
+)
+def test_a_refusal_names_the_option_that_only_federated_methods_have(method: str, section: str, given: Any) -> None:
+    experiment = tacit.Experiment(method=method, data=TOWN, evaluation=FEW, runtime={section: given})
+    with pytest.raises(ConfigError) as refused:
+        tacit.run(experiment)
+    assert f"runtime.{section}" in refused.value.message
+    assert "in one place" not in refused.value.message

@@ -119,7 +119,9 @@ def passes(
     if exchange.secure is not None:
         raise ConfigError("Only federated methods make sums: runtime.secure would have no effect.", "Take it away.")
     if exchange.rounds != RoundsConfig():
-        raise ConfigError("Only federated methods have rounds: runtime.rounds would have no effect.", "Take it away.")
+        raise ConfigError(
+            "runtime.rounds has no effect: only in federated methods a server asks clients in rounds.", "Take it away."
+        )
     if isinstance(method, Gossip):
         if stages:
             raise ConfigError(
@@ -160,6 +162,7 @@ def learn(
     look, primary, people = observer.look, observer.primary, observer.people
     total = passes_of(method, clients)
     if config.liars is not None:
+        _refuse_idle_liars(method)
         stages = [*stages, Liars.build(config.liars, catalog, config.ring, key.child("liars"))]
     traffic = Traffic.none(len(clients)) if isinstance(method, Federated | Gossip) else None
     events = _events_of(method, clients, catalog, people) if config.ledger == "events" else None
@@ -193,6 +196,19 @@ def learn(
     if model is None:
         raise MethodError("The method learnt nothing: it made no pass over the data.", "Set its epochs to at least 1.")
     return Learnt(kept or model, kept_at or done, spent, curve, traffic, done, events, overlay, told)
+
+
+def _refuse_idle_liars(method: Any) -> None:
+    if isinstance(method, Gossip):
+        raise ConfigError(
+            "runtime.liars has no effect: it is about clients of a server, and a gossip method has none.",
+            "Set runtime.network.liars for nodes that lie to each other.",
+        )
+    if not isinstance(method, Federated):
+        raise ConfigError(
+            "runtime.liars has no effect: only clients of a federated method send updates.",
+            "Take it away, or choose a federated method such as fpl.",
+        )
 
 
 def _refuse_idle_network(method: Any, network: NetworkConfig) -> None:
