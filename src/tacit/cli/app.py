@@ -13,7 +13,7 @@ import click
 import typer
 import typer.main
 
-from tacit.cli.arguments import asks_for_json, existing, takes
+from tacit.cli.arguments import asks_for_json, existing, known_method, takes
 from tacit.cli.screen import Screen
 from tacit.errors import ConfigError, StorageError, TacitError
 
@@ -92,7 +92,9 @@ class RunOptions:
     file: Annotated[
         Path | None, typer.Argument(callback=existing, help="An experiment in YAML; options below override it.")
     ] = None
-    method: Annotated[str | None, typer.Option("--method", "-m", help="A method by name.")] = None
+    method: Annotated[str | None, typer.Option("--method", "-m", callback=known_method, help="A method by name.")] = (
+        None
+    )
     data: Annotated[str | None, typer.Option("--data", "-d", help="A dataset by name, or a file of your own.")] = None
     settings: Set = field(default_factory=list)
     seed: Annotated[int | None, typer.Option(help="The first seed.")] = None

@@ -1,4 +1,4 @@
-"""What commands are given: files that exist, options as one object, and whether one JSON document is asked for."""
+"""What commands are given: files and methods that exist, options as one object, and whether --json is among them."""
 
 from __future__ import annotations
 
@@ -20,6 +20,15 @@ def existing(path: Path | None) -> Path | None:
 
         refuse_missing(path)
     return path
+
+
+def known_method(name: str | None) -> str | None:
+    """Refuse the name of no method, before anything large is imported."""
+    if name is not None:
+        from tacit.methods.registry import entry
+
+        entry(name)
+    return name
 
 
 def takes(options: type[T]) -> Callable[[Callable[[T], None]], Callable[..., None]]:
