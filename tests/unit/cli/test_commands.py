@@ -133,6 +133,11 @@ def test_the_other_commands_speak_to_people_and_machines(tacit: Command) -> None
     assert document(tacit("doctor", "--json"))["ok"] is True
     options = document(tacit("methods", "ease", "--json"))["options"]
     assert "reg" in options
+    listed = {one["name"]: one for one in document(tacit("methods", "--json"))["methods"]}
+    kinds = {name: listed[name]["kind"] for name in ("ease", "fpl", "pepper")}
+    assert kinds == {"ease": "centralised", "fpl": "federated", "pepper": "gossip"}
+    assert listed["ease"]["options"] == options
+    assert all(one["summary"] for one in listed.values())
     for command in (["data", "list"], ["doctor"], ["methods"], ["methods", "fpl"], ["data", "info", "town"]):
         code, out, _ = tacit(*command)
         assert code == 0
