@@ -19,7 +19,7 @@ field-demo: $(VENV)/dev  ## a coordinator and five devices as processes on this 
 test: $(VENV)/dev  ## every test (real-data tests run where TACIT_DATA points at the data)
 	$(BIN)/python -m pytest -n 2 --dist loadfile -m "not reproduce and not fuzz"
 
-quick: $(VENV)/dev  ## the faster four fifths of the tests, in about a minute
+quick: $(VENV)/dev  ## the faster four fifths of the tests, in less than a minute (the first time kernels are compiled: some minutes)
 	$(BIN)/python -m pytest -n 2 --dist loadfile -m "not reproduce and not fuzz and not slow and not data"
 
 check: lint test  ## format, lint, strict types, import floors, parameters, tests
@@ -30,6 +30,7 @@ lint: $(VENV)/dev
 	$(BIN)/mypy
 	$(BIN)/python tools/floors.py
 	$(BIN)/python tools/parameters.py
+	$(BIN)/python tools/check_tests.py
 
 format: $(VENV)/dev  ## put the code into its usual form
 	$(BIN)/ruff format .

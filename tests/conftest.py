@@ -1,12 +1,40 @@
-"""Fixtures that every test may use."""
+"""Fixtures that every test may use, and a bound on how long each may take."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Generator
 from pathlib import Path
 
 import pytest
+
+pytest.register_assert_rewrite("helpers")
+SECONDS = {"fuzz": 10_800.0, "reproduce": 10_800.0, "data": 1800.0, "slow": 1800.0}  # the first that fits
+QUICK = 600.0  # seconds for a test without such a mark: only one that hangs takes so long
+STDERR = pytest.StashKey[int]()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    assert sys.__stderr__ is not None
+    config.stash[STDERR] = os.dup(sys.__stderr__.fileno())  # as it is before output is captured
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    os.close(config.stash[STDERR])
+
+
+def in_time(item: pytest.Item) -> Generator[None, object, object]:
+    from helpers.waiting import fail_after  # not earlier: pytest explains assertions only of what it imports later
+
+    seconds = next((seconds for mark, seconds in SECONDS.items() if item.get_closest_marker(mark)), QUICK)
+    with fail_after(seconds, item.config.stash[STDERR]):
+        return (yield)
+
+
+pytest_runtest_setup = pytest.hookimpl(wrapper=True)(in_time)
+pytest_runtest_call = pytest.hookimpl(wrapper=True)(in_time)
+pytest_runtest_teardown = pytest.hookimpl(wrapper=True)(in_time)
 
 
 @pytest.fixture

@@ -91,7 +91,7 @@ def main() -> int:
                 f"{happened['bytes_up']:,} bytes up, {happened['seconds']:.1f} s"
             )
         seen = "Answers were under masks" if rounds[-1]["masked"] else "Each answer could be read by the coordinator"
-        print(f"{seen}: {rounds[-1]['why']}.")
+        print(f"{seen}. {rounds[-1]['why']}")
         answered = [json.loads(ended(device))["answered"] for device in devices]
         print(f"Rounds answered by each device: {answered}. What each would recommend now, offline:")
         for home, process in [(h, tacit("device", "recommend", "-k", "3", "--json", person=h)) for h in people]:

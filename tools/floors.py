@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 FLOORS = [
-    {"types", "errors", "refusals", "strict_yaml", "random", "updates"},
+    {"types", "errors", "reasons", "refusals", "strict_yaml", "random", "updates"},
     {"kernels"},
     {"data", "models", "privacy", "evaluation"},
     {"methods"},
@@ -15,7 +15,7 @@ FLOORS = [
     {"runtimes"},
     {"config", "device", "coordinator"},
     {"experiments", "comparisons", "report"},
-    {"tune", "field"},
+    {"tune", "field", "testing"},
     {"reproduce"},
     {"web"},
     {"cli"},

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from tacit.coordinator.manner import LOST_BETWEEN
+from tacit.coordinator.round_policy import LOST_BETWEEN
 from tacit.data import DataConfig, load
 from tacit.device import Sharing
 from tacit.privacy.secure import Guards

@@ -20,13 +20,14 @@ if TYPE_CHECKING:
     from tacit.errors import TacitError
     from tacit.evaluation import Evaluation, EvaluationConfig, EvaluationOptions, evaluate
     from tacit.experiments import run
-    from tacit.methods.base import Centralised, Federated, Gossip, methods, register
+    from tacit.methods.base import Centralised, Federated, FederatedSpec, Gossip, Schedule, methods, register
+    from tacit.privacy.update_sink import Stage, UpdateSink
     from tacit.protocols.criteria import criterion
     from tacit.random import Key
     from tacit.report.folder import Run
     from tacit.runtimes.recommender import Recommendation, Recommender
     from tacit.types import Catalog, Clients, Config, Heldout, Interactions, Model, Reason, Vocabulary
-    from tacit.updates import Letters, Outgoing, Release, Ring, Rows, Total, Update
+    from tacit.updates import Letters, Message, PlannedRows, Release, Ring, Total, UpdatePlan
 
 _HOMES = {
     "comparisons": ("compare",),
@@ -35,13 +36,14 @@ _HOMES = {
     "errors": ("TacitError",),
     "evaluation": ("Evaluation", "EvaluationConfig", "EvaluationOptions", "evaluate"),
     "experiments": ("run",),
-    "methods.base": ("Centralised", "Federated", "Gossip", "methods", "register"),
+    "methods.base": ("Centralised", "Federated", "FederatedSpec", "Gossip", "Schedule", "methods", "register"),
+    "privacy.update_sink": ("Stage", "UpdateSink"),
     "protocols.criteria": ("criterion",),
     "random": ("Key",),
     "report.folder": ("Run",),
     "runtimes.recommender": ("Recommendation", "Recommender"),
     "types": ("Catalog", "Clients", "Config", "Heldout", "Interactions", "Model", "Reason", "Vocabulary"),
-    "updates": ("Letters", "Outgoing", "Release", "Ring", "Rows", "Total", "Update"),
+    "updates": ("Letters", "Message", "PlannedRows", "Release", "Ring", "Total", "UpdatePlan"),
 }
 _HOME = {name: module for module, names in _HOMES.items() for name in names}
 
@@ -63,9 +65,13 @@ __all__ = [  # noqa: RUF022 - by room, as above
     "run",
     "Centralised",
     "Federated",
+    "FederatedSpec",
     "Gossip",
+    "Schedule",
     "methods",
     "register",
+    "Stage",
+    "UpdateSink",
     "criterion",
     "Key",
     "Run",
@@ -80,12 +86,12 @@ __all__ = [  # noqa: RUF022 - by room, as above
     "Reason",
     "Vocabulary",
     "Letters",
-    "Outgoing",
+    "Message",
+    "PlannedRows",
     "Release",
     "Ring",
-    "Rows",
     "Total",
-    "Update",
+    "UpdatePlan",
     "__version__",
 ]
 

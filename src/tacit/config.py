@@ -13,7 +13,7 @@ from pydantic import Discriminator, Field, SerializeAsAny, Tag, model_serializer
 from tacit.data import DataConfig, SplitConfig
 from tacit.errors import ConfigError
 from tacit.evaluation import EvaluationConfig
-from tacit.methods.base import build, options
+from tacit.methods.base import Method, build, options
 from tacit.privacy.clipping import ClippingConfig
 from tacit.privacy.disclosure import DisclosureConfig
 from tacit.runtimes.learning import RuntimeConfig
@@ -68,7 +68,7 @@ class MethodChoice(Config):
         unusual = {k: v for k, v in self.options if v != usual[k].default}
         return " ".join([self.name, *(f"{k}={v}" for k, v in unusual.items())])
 
-    def build(self) -> Any:
+    def build(self) -> Method:
         """Return the method, ready to learn."""
         return build(self.name, self.options)
 

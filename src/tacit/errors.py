@@ -17,7 +17,7 @@ TacitError                 1   anything below
     ├── MessageError      21   bytes that are no message of the protocol
     ├── OutOfTurnError    22   a message that is late, repeated, or of another round, task or phase
     ├── GuardError        23   a device refuses: too few people, or too like an earlier cohort
-    ├── ForgedError       24   a signature, key, tag or share that does not check; names its sender
+    ├── ForgedError       24   a signature, key, tag or share that does not check
     ├── AbortedError      25   too few people remained; nothing was unmasked
     └── RangeError        26   numbers that could overflow the ring
 
@@ -28,17 +28,42 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from difflib import get_close_matches
+from typing import Any, ClassVar, Self
+
+from tacit.reasons import ReasonCode, RoundReason, Value, describe
 
 
 class TacitError(Exception):
-    """Base of all errors a user can cause or mend; `hint` says what to do."""
+    """Base of all errors a user can cause or mend; `hint` says what to do.
+
+    Where the fate of a round depends on an error, `reason` says why in a code with parameters. What such an error says
+    in words names nobody; who it is about is in the parameters alone.
+    """
 
     exit_code = 1
+    usual: ClassVar[ReasonCode | None] = None  # the code where none is given
 
-    def __init__(self, message: str, hint: str = "") -> None:
+    def __init__(self, message: str, hint: str = "", reason: RoundReason | None = None) -> None:
         super().__init__(message)
         self.message = message
         self.hint = hint
+        self.reason = reason if reason is not None or self.usual is None else RoundReason(self.usual)
+
+    @classmethod
+    def because(cls, code: ReasonCode, **parameters: Value) -> Self:
+        """Return the error for a reason, in the words of that reason."""
+        reason = RoundReason(code, parameters)
+        said = describe(reason)
+        return cls(f"{said.what} {said.meaning}", said.remedy, reason)
+
+    @property
+    def code(self) -> ReasonCode | None:
+        """The code of the reason, none where no round depends on it."""
+        return None if self.reason is None else self.reason.code
+
+    def public(self) -> dict[str, Any]:
+        """Return what a log may hold of it: the reason without what tells of somebody, else the kind of error."""
+        return {"error": type(self).__name__} if self.reason is None else {"reason": self.reason.public().as_dict()}
 
     def __str__(self) -> str:
         return f"{self.message} {self.hint}".strip()
@@ -82,6 +107,7 @@ class DivergedError(MethodError):
     """Learning produced NaN or exploding numbers and was stopped."""
 
     exit_code = 7
+    usual = ReasonCode.DIVERGED
 
 
 class EvaluationError(TacitError):
@@ -100,6 +126,7 @@ class WireError(TacitError):
     """A message that is malformed, too large, or meant for another round, federation or catalogue."""
 
     exit_code = 12
+    usual = ReasonCode.MALFORMED_MESSAGE
 
 
 class DeviceError(TacitError):
@@ -124,18 +151,21 @@ class SecureSumError(TacitError):
     """A secure sum that cannot be made, or a message of one that is refused. Nothing has changed."""
 
     exit_code = 20
+    usual = ReasonCode.SECURE_AGGREGATION_FAILED
 
 
 class MessageError(SecureSumError):
     """Bytes that are no message of the protocol: wrong version, kind, length or content."""
 
     exit_code = 21
+    usual = ReasonCode.MALFORMED_MESSAGE
 
 
 class OutOfTurnError(SecureSumError):
     """A message that is late, repeated, or belongs to another round, task or phase."""
 
     exit_code = 22
+    usual = ReasonCode.OUT_OF_TURN
 
 
 class GuardError(SecureSumError):
@@ -145,13 +175,9 @@ class GuardError(SecureSumError):
 
 
 class ForgedError(SecureSumError):
-    """A signature, key, tag or share that does not check; `senders` are the positions of those who sent it."""
+    """A signature, key, tag or share that does not check; `reason` holds the position of its sender, if it has one."""
 
     exit_code = 24
-
-    def __init__(self, message: str, hint: str = "", senders: Iterable[int] = ()) -> None:
-        super().__init__(message, hint)
-        self.senders = tuple(senders)
 
 
 class AbortedError(SecureSumError):

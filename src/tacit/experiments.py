@@ -11,10 +11,10 @@ from typing import Any
 from tacit.config import Experiment, to_yaml
 from tacit.data import Dataset, Split, describe, load, split
 from tacit.evaluation import Evaluation, EvaluationOptions, Leak, evaluate, narrow, sample_people, verdict
-from tacit.methods.base import ScoresPairs, build
+from tacit.methods.base import Centralised, Method, build
 from tacit.privacy.clipping import Clipping, ClippingConfig
 from tacit.privacy.disclosure import Disclosure, DisclosureConfig
-from tacit.privacy.outbound import Stage
+from tacit.privacy.update_sink import Stage
 from tacit.random import Key
 from tacit.report.finish import Findings, finished
 from tacit.report.folder import Run
@@ -97,7 +97,7 @@ class Attempt:
                 Key(self.experiment.seed).child("candidates"),
                 EvaluationOptions(
                     threads=self.experiment.runtime.threads,
-                    score_pairs=recommender.score_pairs if isinstance(recommender.method, ScoresPairs) else None,
+                    score_pairs=recommender.score_pairs if recommender.method.scores_pairs else None,
                     lists=lists,
                 ),
             )
@@ -134,13 +134,14 @@ def run(
     return result.save(Path(folder)) if folder is not None else result
 
 
-def check_leak(method: Any, experiment: Experiment, parts: Split, progress: Progress = silent) -> Leak | None:
+def check_leak(method: Method, experiment: Experiment, parts: Split, progress: Progress = silent) -> Leak | None:
     """Let a sample of people learn alone; whoever beats Most Popular so has been told what was held out."""
     config, key = experiment.evaluation, Key(experiment.seed)
     people = sample_people(parts.test, config.twin_people, key.child("twin"))
     if not len(people):
         return None
     popular = build("most-popular")
+    assert isinstance(popular, Centralised)
     counted = next(iter(popular.fit(parts.train, parts.catalog, key)))
     alone = score_alone(method, parts.train, parts.catalog, key.child("learn"), experiment.runtime.ring, progress)
 

@@ -10,6 +10,7 @@ import yaml
 
 from tacit.errors import ConfigError
 
+MERGE = "tag:yaml.org,2002:merge"  # of the key '<<', which names another group and has no value of its own
 SHOWN = 60  # characters of a line that are repeated: enough to find it
 
 
@@ -72,6 +73,8 @@ def _plainly(error: yaml.MarkedYAMLError, line: str) -> tuple[str, str]:
         return "a list begins behind its option", "Write it as [a, b], or begin each '- ' on a line of its own."
     if "unhashable" in problem:
         return "an option's name cannot be a list or a group", "Write 'name: value'."
+    if "for merging" in problem:
+        return "'<<' takes over a group, and this is none", "Write '<<: *name', and '&name' where the group begins."
     if "stands twice" in problem:
         return problem, "Keep one of them."
     return problem or "it cannot be read", "See examples/ for how a file looks."
@@ -84,7 +87,7 @@ class _StrictLoader(yaml.SafeLoader):
 def _mapping(loader: _StrictLoader, node: yaml.MappingNode) -> dict[Any, Any]:
     lines: dict[Any, int] = {}
     for key, _ in node.value:
-        name = loader.construct_object(key, deep=True)
+        name = key.value if key.tag == MERGE else loader.construct_object(key, deep=True)
         if isinstance(name, dict | list):
             raise yaml.constructor.ConstructorError(None, None, "found unhashable key", key.start_mark)
         if name in lines:

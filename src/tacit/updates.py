@@ -1,8 +1,8 @@
 """The nouns of learning together: what was learnt, what may leave, and the sum of it.
 
-    Update     what a cohort learnt; stays on the device
-    Outgoing   what may be sent: made by `seal` only, whole numbers of the ring
-    Total      the sum of many; `+` is associative and has a zero
+    UpdatePlan   which rows an update will have; stages narrow it before any arithmetic
+    Message      what may be sent: whole numbers of the ring, made by an `UpdateSink` only
+    Total        the sum of many; `+` is associative and has a zero
 
 Sums are exact. A value v travels as round(v * 2^fraction), an integer modulo 2^bits, so the order of arrival cannot
 change a sum and masks cancel exactly. A value that does not fit is an error, never a silent wrap.
@@ -12,16 +12,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
 from tacit.errors import DivergedError
-from tacit.types import Array, Config, Floats, offsets, ragged_rows
+from tacit.types import Array, Config, Floats, offsets
 
-SpeaksOf: TypeAlias = Callable[[NDArray[np.bool_]], NDArray[np.bool_]]
+MentionsItems: TypeAlias = Callable[[NDArray[np.bool_]], NDArray[np.bool_]]
 
 
 class Ring(Config):
@@ -75,79 +75,91 @@ class Ring(Config):
 
 
 @dataclass(frozen=True)
+class PlannedRows:
+    """Rows of one table that the updates of a cohort will have: client c those from `ptr[c]` to `ptr[c + 1]`.
+
+    `sensitive` marks rows about something a client did. Row i of an item table is about item i; of other tables,
+    `mentions` says which rows [R] are about one of the client's items in a set [n_items].
+    """
+
+    table: str
+    ptr: NDArray[np.int64]  # [C + 1]
+    ids: NDArray[np.int32] | None  # [R] rows of the table; None: all of them, in order, for every client
+    sensitive: NDArray[np.bool_] | bool  # [R], or the same for all
+    mentions: MentionsItems | None = field(default=None, compare=False)
+    kept: NDArray[np.uint8] | None = None  # [R] which rows may leave; None: all
+
+    @property
+    def n_rows(self) -> int:
+        """R, kept or not."""
+        return int(self.ptr[-1] - self.ptr[0])
+
+    def marks(self) -> NDArray[np.bool_]:
+        """Return which rows are sensitive, [R]."""
+        return np.full(self.n_rows, self.sensitive) if isinstance(self.sensitive, bool) else self.sensitive
+
+    def kept_sizes(self) -> NDArray[np.int64]:
+        """Return how many rows of each client may leave, [C]."""
+        if self.kept is None:
+            return np.diff(self.ptr)
+        before = offsets(self.kept)
+        return before[self.ptr[1:]] - before[self.ptr[:-1]]
+
+    def cut(self, clients: slice) -> PlannedRows:
+        """Return the rows of a range of clients."""
+        start, stop = int(self.ptr[clients.start]), int(self.ptr[clients.stop])
+        return PlannedRows(
+            self.table,
+            self.ptr[clients.start : clients.stop + 1] - start,
+            None if self.ids is None else self.ids[start:stop],
+            self.sensitive if isinstance(self.sensitive, bool) else self.sensitive[start:stop],
+            None,
+            None if self.kept is None else self.kept[start:stop],
+        )
+
+
+@dataclass(frozen=True)
+class UpdatePlan:
+    """Which rows the updates of a cohort will have, decided before any arithmetic; stages narrow it.
+
+    A message holds the parts of a table one after the other. `work` is what the method drew for it, for its own eyes.
+    """
+
+    clients: NDArray[np.int64]  # [C] ids
+    parts: tuple[PlannedRows, ...]
+    work: Any = field(default=None, compare=False)
+
+
+@dataclass(frozen=True)
 class Rows:
-    """Ragged rows of one table: client c speaks of rows `ids[ptr[c]:ptr[c + 1]]`; a row may occur more than once."""
+    """Ragged rows of one table: client c sends rows `ids[ptr[c]:ptr[c + 1]]`; a row may occur more than once."""
 
     ptr: NDArray[np.int64]  # [C + 1]
     ids: NDArray[np.int32]  # [R]
     values: Floats  # [R, D]
 
-    def take(self, clients: Array) -> Rows:
-        """Return the rows of some clients, in that order."""
-        at = ragged_rows(self.ptr, clients)
-        return Rows(offsets(np.diff(self.ptr)[clients]), self.ids[at], self.values[at])
-
-    def keep(self, mask: NDArray[np.bool_]) -> Rows:
-        """Return the rows where `mask` [R] is true."""
-        owner = np.repeat(np.arange(len(self.ptr) - 1), np.diff(self.ptr))
-        counts = np.bincount(owner[mask], minlength=len(self.ptr) - 1)
-        return Rows(offsets(counts), self.ids[mask], self.values[mask])
-
-
-def _narrowed(speaks_of: SpeaksOf, rows: Array) -> SpeaksOf:
-    return lambda is_meant: speaks_of(is_meant)[rows]
-
 
 @dataclass(frozen=True)
 class Update:
-    """What a cohort learnt in a round. `sensitive` marks the rows that speak of something a person did.
-
-    Where every row is made of all that a person did, a row that leaves would speak of those that do not: then `remake`
-    says what the remaining rows are for somebody who has done nothing else. A row speaks of the item of its number;
-    where rows are something else, `speaks_of` says which of them [R] speak of one of her items in a set [n_items].
-    """
+    """A message read as numbers: what criteria measure, and what attacks look at or put in its place."""
 
     clients: NDArray[np.int64]  # [C] ids
     tables: Mapping[str, Rows]
-    sensitive: Mapping[str, NDArray[np.bool_]] = field(default_factory=dict)  # per table, [R]
-    remake: Callable[[Update], Update] | None = field(default=None, compare=False)
-    speaks_of: Mapping[str, SpeaksOf] = field(default_factory=dict, compare=False)  # tables whose rows are not items
-
-    def take(self, positions: Array) -> Update:
-        """Return the update of some clients, in that order."""
-        at = {name: ragged_rows(rows.ptr, positions) for name, rows in self.tables.items()}
-        return Update(
-            self.clients[positions],
-            {name: rows.take(positions) for name, rows in self.tables.items()},
-            {name: mask[at[name]] for name, mask in self.sensitive.items()},
-            self.remake,
-            {name: _narrowed(of, at[name]) for name, of in self.speaks_of.items()},
-        )
-
-    def keep(self, kept: Mapping[str, NDArray[np.bool_]]) -> Update:
-        """Return the update with the kept rows only, [R] per table."""
-        rest = Update(
-            self.clients,
-            {name: rows.keep(kept[name]) for name, rows in self.tables.items()},
-            {name: mask[kept[name]] for name, mask in self.sensitive.items()},
-            self.remake,
-            {name: _narrowed(of, kept[name]) for name, of in self.speaks_of.items()},
-        )
-        return rest if self.remake is None else self.remake(rest)
+    sensitive: Mapping[str, NDArray[np.bool_]]  # per table, [R]
 
 
 @dataclass(frozen=True)
 class Release:
-    """What the reader of an Outgoing learns of its senders, in counts."""
+    """What the reader of a message learns of its senders, in counts."""
 
-    positives: NDArray[np.int64]  # [C] rows sent that speak of something a person did
+    positives: NDArray[np.int64]  # [C] rows sent about something the client did
     negatives: NDArray[np.int64]  # [C] other rows sent
     bytes: NDArray[np.int64]  # [C]
 
 
 @dataclass(frozen=True)
-class Outgoing:
-    """The only thing that may be sent: rows as whole numbers of the ring.
+class Message:
+    """The only thing that may be sent: rows as whole numbers of the ring. Only an `UpdateSink` makes one.
 
     `release` and `sensitive` are for the device's own ledger and are not part of what travels. `withheld` are clients
     whose update the ring cannot hold (NaN, or far too large): nothing of theirs is in it.
@@ -159,10 +171,15 @@ class Outgoing:
     sensitive: Mapping[str, NDArray[np.bool_]] = field(default_factory=dict)  # per table, [R]
     withheld: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))  # ids
 
+    def read(self, ring: Ring) -> Update:
+        """Return its rows as floats, exactly."""
+        rows = {name: Rows(ptr, ids, ring.decode(numbers)) for name, (ptr, ids, numbers) in self.tables.items()}
+        return Update(self.clients, rows, self.sensitive)
+
 
 @dataclass
 class Total:
-    """Sums over clients, table by table, and how often each row was spoken of."""
+    """Sums over clients, table by table, and how many rows were added to each row."""
 
     sums: Mapping[str, NDArray[np.int64]]  # [n, D]
     counts: Mapping[str, NDArray[np.int64]]  # [n]
@@ -176,6 +193,11 @@ class Total:
             {name: np.zeros(shape[0], np.int64) for name, shape in shapes.items()},
         )
 
+    @property
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """Rows and width of each table."""
+        return {name: sums.shape for name, sums in self.sums.items()}
+
     def __add__(self, other: Total) -> Total:
         return Total(
             {name: sums + other.sums[name] for name, sums in self.sums.items()},
@@ -183,14 +205,14 @@ class Total:
             self.n_clients + other.n_clients,
         )
 
-    def add(self, message: Outgoing) -> None:
+    def add(self, message: Message) -> None:
         """Add one more message in place."""
         for name, (_, ids, numbers) in message.tables.items():
             np.add.at(self.sums[name], ids, numbers)
             np.add.at(self.counts[name], ids, 1)
         self.n_clients += len(message.clients)
 
-    def received(self, message: Outgoing) -> Total:
+    def received(self, message: Message) -> Total:
         """Return the sum with one more message in it."""
         sums = {name: array.copy() for name, array in self.sums.items()}
         counts = {name: array.copy() for name, array in self.counts.items()}

@@ -7,17 +7,17 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tacit.privacy.outbound import row_bytes
 
 from tacit.methods.base import Federated, build, entry, methods, options
 from tacit.privacy.disclosure import Disclosure, DisclosureConfig
-from tacit.privacy.outbound import row_bytes
 from tacit.protocols.federated import device_round, server_round
 from tacit.random import Key
 from tacit.runtimes import simulation
 from tacit.runtimes.learning import passes
 from tacit.runtimes.simulation import Traffic, simulate
 from tacit.types import Array, Catalog, Clients, Model, Vocabulary
-from tacit.updates import Outgoing, Ring, Rows, Total
+from tacit.updates import Message, Ring, Rows, Total
 
 FEDERATED = [name for name in methods() if isinstance(build(name), Federated)]
 KEY = Key(7).child("learn")
@@ -125,7 +125,7 @@ def test_updates_lie_on_the_grid_of_the_ring(name: str, tastes: World) -> None:
 
 def messages_of(
     method: Any, world: World, stages: Sequence[Any] = (), ring: Ring = RING
-) -> tuple[Model, list[Outgoing]]:
+) -> tuple[Model, list[Message]]:
     """Every person as a device of her own."""
     clients, catalog = world
     model = method.init(clients, catalog, KEY.child("init"))
@@ -243,9 +243,7 @@ def test_the_same_key_gives_the_same_bits_and_another_seed_does_not(name: str, t
 # --- what leaves ------------------------------------------------------------------------------------------------------
 
 
-def labelled(
-    method: Any, world: World, stages: Sequence[Any], ring: Ring = RING
-) -> Iterator[tuple[int, Outgoing, Any]]:
+def labelled(method: Any, world: World, stages: Sequence[Any], ring: Ring = RING) -> Iterator[tuple[int, Message, Any]]:
     """Yield (person, message, update before the stages) for every device."""
     clients, catalog = world
     model = method.init(clients, catalog, KEY.child("init"))

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from test_federated import FEDERATED, KEY, RING, World, assert_same, final, quick
 
+from laws.test_federated import FEDERATED, KEY, RING, World, assert_same, final, quick
 from tacit.config import Experiment
 from tacit.errors import ConfigError
 from tacit.experiments import run

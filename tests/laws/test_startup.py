@@ -44,9 +44,8 @@ WITHOUT = {  # a module that must be imported lazily wherever it is used -> modu
 def imported(code: str, *arguments: str) -> tuple[int, set[str]]:
     """Run Python in a process of its own; return what it says last: an exit number and every module it imported."""
     path = os.pathsep.join(sys.path)
-    ran = subprocess.run(
-        [sys.executable, "-c", code, *arguments], capture_output=True, text=True, env={**os.environ, "PYTHONPATH": path}
-    )
+    asked = [sys.executable, "-c", code, *arguments]
+    ran = subprocess.run(asked, capture_output=True, text=True, timeout=60, env={**os.environ, "PYTHONPATH": path})
     assert ran.returncode == 0, ran.stderr
     number, modules = json.loads(ran.stderr.splitlines()[-1])
     return number, set(modules)

@@ -1,15 +1,20 @@
-"""No test here may hang."""
+"""Device processes, started once for all tests of a file."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import pytest
-from patience import not_for_ever
+
+if TYPE_CHECKING:
+    from helpers.flower_federation import Nodes
 
 
-@pytest.fixture(autouse=True)
-def bounded() -> Iterator[None]:
-    """Every test ends, well or not."""
-    with not_for_ever():
-        yield
+@pytest.fixture(scope="module")
+def nodes() -> Iterator[Nodes]:
+    from helpers.flower_federation import Nodes  # needs Flower, which other tests here do not
+
+    made = Nodes()
+    yield made
+    made.close()

@@ -17,22 +17,21 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from patience import was_killed
-from same_field import PASSPHRASE, PI, device_of, founded, journal_of, town
 
+from helpers.killed_processes import was_killed
+from helpers.town_federation import BOLD, PASSPHRASE, PI, device_of, founded, journal_of, town
 from tacit.coordinator import Coordinator, Journal, RoundRules
 from tacit.device import Device, Sharing
 from tacit.errors import TacitError
 from tacit.field.exchange import respond
 from tacit.field.loopback import Loopback
-from tacit.privacy.secure import Guards, Stand
+from tacit.privacy.secure import Stand
 from tacit.privacy.secure.two_stage import Care
 from tacit.runtimes.federation import Federation
 from tacit.runtimes.wire import read_turn
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")]
 PEOPLE, ROUNDS = 3, 2
-BOLD = Guards(n_min=3, k_min=1, d_min=0, cool_down=0)
 CARE = Care(n_min=3, k_min=1, spare=0, corrupted=0.0, dropped=0.0)
 WRITES = ("BEGIN", "INSERT", "UPDATE", "DELETE", "COMMIT")
 

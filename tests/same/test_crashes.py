@@ -8,9 +8,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from patience import was_killed
-from same_field import PASSPHRASE, device_of, dying_at, founded, journal_of, town
 
+from helpers.killed_processes import dying_at, was_killed
+from helpers.town_federation import PASSPHRASE, device_of, founded, journal_of, town
 from tacit.coordinator import Coordinator, Journal, RoundRules
 from tacit.device import Device
 from tacit.field.loopback import Loopback

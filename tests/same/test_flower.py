@@ -4,14 +4,10 @@ from __future__ import annotations
 
 import json
 import os
-import select
 import signal
 import socket
 import ssl
-import subprocess
-import sys
 import threading
-import time
 import urllib.error
 import urllib.request
 from collections.abc import Generator, Iterator, Mapping
@@ -19,20 +15,19 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from patience import LONG, ended, until
-from same_field import CHEAP, PASSPHRASE, PI, SEED, assert_same, founded, journal_of, simulated, town
 
-from tacit.coordinator import Carrier, Coordinator, Journal, RoundRules
-from tacit.device import Device, Sharing
-from tacit.device.history import Entry
+from helpers.town_federation import CHEAP, PASSPHRASE, assert_same, simulated
+from helpers.waiting import LONG, wait_for_thread, wait_until
+from tacit.coordinator import Journal
+from tacit.device import Device
 from tacit.errors import FieldError
-from tacit.privacy.secure import Guards
 
 pytest.importorskip("flwr", reason="the field needs Flower")
-from tacit.field.certificates import Certificates, own_certificates
+from helpers.flower_federation import MASKED, Field, Nodes
+from tacit.field.certificates import own_certificates
 from tacit.field.exchange import Kind
 from tacit.field.invitations import Invitation, accept
-from tacit.field.serve import Meter
+from tacit.field.metrics import MetricsServer
 from tacit.field.superlink import SuperLink
 from tacit.field.supernode import SuperNode
 
@@ -41,109 +36,6 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore"),  # Flower and its servers warn of their own doings
 ]
 ROUNDS = 3
-MASKED = "fpl under masks"
-BOLD = Guards(n_min=3, k_min=1, d_min=0, cool_down=0)
-NODES = Path(__file__).parent / "nodes.py"
-
-
-class Nodes:
-    """Devices in processes of their own."""
-
-    def __init__(self) -> None:
-        environment = {**os.environ, "TACIT_PASSPHRASE": PASSPHRASE, "OPENBLAS_NUM_THREADS": "1"}
-        command = [sys.executable, str(NODES)]
-        self._process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment
-        )
-        self.alive: set[int] = set()
-
-    def _said(self, *words: object) -> int:
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        print(*words, file=self._process.stdin, flush=True)
-        if not select.select([self._process.stdout], [], [], LONG)[0]:  # one line is said at a time
-            pytest.fail(f"No answer to '{' '.join(map(str, words))}' within {LONG:g} seconds: a device does not end.")
-        said = self._process.stdout.readline()
-        assert said, "the process that starts devices has died; see what it printed"
-        return int(said)
-
-    def start(self, path: Path) -> int:
-        pid = self._said("start", path)
-        self.alive.add(pid)
-        return pid
-
-    def wait(self, pid: int) -> int:
-        status = self._said("wait", pid)
-        self.alive.discard(pid)
-        return status
-
-    def close(self) -> None:
-        for pid in self.alive:
-            os.kill(pid, signal.SIGKILL)
-        assert self._process.stdin is not None
-        self._process.stdin.close()
-        try:
-            self._process.wait(LONG)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            raise
-
-
-@pytest.fixture(scope="module")
-def nodes() -> Iterator[Nodes]:
-    made = Nodes()
-    yield made
-    made.close()
-
-
-class Field:
-    """A coordinator in this process, devices in others."""
-
-    def __init__(self, folder: Path, method: str, people: int = 4) -> None:
-        self.folder, self.is_masked = folder, method == MASKED
-        method = "fpl" if self.is_masked else method
-        self.clients, self.catalog = town(people)
-        self.federation = founded(method, self.catalog)
-        self.journal = journal_of(folder, self.federation, self.catalog)
-        self.tls: Certificates = own_certificates(folder / "tls", "127.0.0.1")
-        self.link = SuperLink(self.journal, "127.0.0.1", 0, self.tls.certificate, self.tls.key)
-        for person in range(people):
-            self.enrol(person)
-
-    def path(self, person: int) -> Path:
-        return self.folder / f"{person}.db"
-
-    def invitation(self, seconds: float = 600) -> Invitation:
-        word = self.journal.invite(int(time.time() + seconds))
-        return Invitation(f"127.0.0.1:{self.link.port}", word, self.tls.roots)
-
-    def enrol(self, person: int) -> None:
-        with Device.create(self.path(person), PASSPHRASE, cost=CHEAP, seed=SEED, lane=person) as device:
-            accept(device, Invitation.parsed(self.invitation().line()))
-            device.share(Sharing(pi=PI, masked_only=self.is_masked, guards=BOLD))
-            device.history.add(
-                [Entry(self.catalog.item_ids[int(item)]) for item in self.clients.of(person)], self.catalog
-            )
-
-    def run(self, rounds: int, carrier: Carrier | None = None, **rules: object) -> Coordinator:
-        secure = {"n_min": 3, "two_stage": False, "corrupted": 0.0} if self.is_masked else None
-        given = {
-            "rounds": rounds,
-            "patience": LONG,
-            "deadline": LONG,
-            "secure": secure,
-            "guards": BOLD.model_dump(),
-            **rules,
-        }
-        coordinator = Coordinator(self.journal, RoundRules.checked(given, "rules"), carrier or self.link)
-        coordinator.run()
-        return coordinator
-
-    def people(self) -> dict[int, Device]:
-        return {person: Device.open(self.path(person), PASSPHRASE) for person in range(len(self.clients))}
-
-    def close(self) -> None:
-        self.link.close()
 
 
 @pytest.fixture
@@ -180,7 +72,7 @@ def test_a_killed_device_and_a_killed_coordinator_come_back(field: Field, nodes:
         for _ in pids:
             nobody.accept()[0].close()
     field.link = SuperLink(field.journal, "127.0.0.1", port, field.tls.certificate, field.tls.key)
-    until(lambda: len(field.link.present()) == len(pids), "all devices are there again")
+    wait_until(lambda: len(field.link.present()) == len(pids), LONG, "all devices are there again")
     os.kill(pids[0], signal.SIGKILL)  # while the coordinator believes that it is there
     assert nodes.wait(pids[0]) == signal.SIGKILL
     pids[0] = nodes.start(field.path(0))
@@ -235,21 +127,22 @@ def test_a_device_that_never_answers_is_lost_and_the_round_goes_on(field: Field)
     threads.append(threading.Thread(target=Silent(people[3], poll=0.05).run, args=(stop,), daemon=True))
     for thread in threads:
         thread.start()
-    meter = Meter(field.journal.path, field.link, "127.0.0.1", 0)
+    metrics = MetricsServer(field.journal.path, field.link, "127.0.0.1", 0)
     try:
         field.run(2, Known(field.link, {1, 2, 3}, fetched), quorum=4, minimum=3)
-        with urllib.request.urlopen(f"http://127.0.0.1:{meter.port}/metrics", timeout=LONG) as answer:
-            numbers = dict(line.rsplit(" ", 1) for line in answer.read().decode().splitlines() if line[0] != "#")
+        with urllib.request.urlopen(f"http://127.0.0.1:{metrics.port}/metrics", timeout=LONG) as answer:
+            lines = [line.rsplit(" ", 1) for line in answer.read().decode().splitlines() if line[0] != "#"]
+            numbers = {name: float(value) for name, value in lines}
     finally:
-        meter.close()
+        metrics.close()
         stop.set()
         for thread in threads:
-            ended(thread)
+            wait_for_thread(thread)
     assert [(happened.answered, happened.lost, happened.state) for happened in field.journal.rounds()] == [
         (3, 1, "finished")
     ] * 2
-    assert (numbers["tacit_answered_total"], numbers["tacit_lost_total"]) == ("6", "2")
-    assert numbers['tacit_devices{state="present"}'] == "4"
+    assert (numbers["tacit_answered_total"], numbers["tacit_lost_total"]) == (6, 2)
+    assert numbers['tacit_devices{state="present"}'] == 4
     assert not people[3].ledger.list()
     for device in people.values():
         device.close()

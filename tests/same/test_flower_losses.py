@@ -7,18 +7,18 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Generator, Mapping
 from contextlib import closing
 from pathlib import Path
 
 import numpy as np
 import pytest
-from patience import LONG, until
-from same_field import SEED, assert_same, simulated, who_answers
+
+from helpers.town_federation import BOLD, SEED, assert_same, simulated, who_answers
+from helpers.waiting import LONG, wait_until
 
 pytest.importorskip("flwr", reason="the field needs Flower")
-from test_flower import BOLD, Field, Nodes
-
+from helpers.flower_federation import Field, Nodes
 from tacit.coordinator import Coordinator, RoundRules
 from tacit.field.superlink import SuperLink
 from tacit.privacy.secure import Stand
@@ -35,13 +35,6 @@ pytestmark = [
 PEOPLE, ROUNDS = 5, 3
 CALM = RoundsConfig(dropout=0.23, minimum=3)
 CARE = {"n_min": 3, "k_min": 1, "spare": 1, "corrupted": 0.0, "dropped": 0.2}
-
-
-@pytest.fixture(scope="module")
-def nodes() -> Iterator[Nodes]:
-    made = Nodes()
-    yield made
-    made.close()
 
 
 class Deadly:
@@ -116,7 +109,7 @@ def test_fed_gmf_with_a_restart_and_a_loss_is_the_simulators(tmp_path: Path, nod
         assert coordinator.round().answered == PEOPLE - 1
         assert carrier.dead == {3}
         carrier.pids[3] = nodes.start(field.path(2))
-        until(lambda: len(carrier.present()) == PEOPLE, "all devices are there again")
+        wait_until(lambda: len(carrier.present()) == PEOPLE, LONG, "all devices are there again")
         coordinator.distribute()
         assert [nodes.wait(pid) for pid in carrier.pids.values()] == [0] * PEOPLE
     finally:

@@ -7,57 +7,25 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from same_field import PASSPHRASE, assert_same, device_of, founded, journal_of, simulated, town, who_answers
 
+from helpers.loopback_federation import ROUNDS, Field
+from helpers.refusals import refused
+from helpers.town_federation import (
+    assert_same,
+    journal_of,
+    simulated,
+    who_answers,
+)
 from tacit.coordinator import Coordinator, Journal, RoundRules
-from tacit.device import Device
 from tacit.errors import FieldError, StorageError
 from tacit.field.loopback import Loopback
 from tacit.protocols.robust import RobustConfig
 from tacit.protocols.rounds import RoundsConfig
+from tacit.reasons import ReasonCode
 from tacit.runtimes.wire import read_request
 from tacit.updates import Ring
 
 pytestmark = pytest.mark.slow
-
-ROUNDS = 4
-
-
-class Field:
-    """Five devices and a coordinator."""
-
-    def __init__(self, folder: Path, method: str, ring: Ring | None = None, people: int = 5) -> None:
-        self.folder = folder
-        self.clients, self.catalog = town(people)
-        self.federation = founded(method, self.catalog, ring)
-        self.journal = journal_of(folder, self.federation, self.catalog)
-        self.devices: dict[int, Device] = {}
-        for person in range(len(self.clients)):
-            device = device_of(folder, self.clients, person, self.catalog, self.journal.welcome)
-            number = self.journal.add(bytes([person]), device.identity)
-            assert number == person + 1
-            self.devices[number] = device
-
-    def people(self) -> dict[int, Device]:
-        return {number - 1: device for number, device in self.devices.items()}
-
-    def reopen(self) -> None:
-        """As after a restart of everything."""
-        self.journal.close()
-        self.journal = Journal.open(self.folder / "journal.db")
-        for person in self.people():
-            self.restart(person)
-
-    def restart(self, person: int) -> None:
-        self.devices[person + 1].close()
-        self.devices[person + 1] = Device.open(self.folder / f"{person}.db", PASSPHRASE)
-
-    def run(self, carrier: Loopback | None = None, **rules: object) -> Coordinator:
-        coordinator = Coordinator(
-            self.journal, RoundRules.checked({"rounds": ROUNDS, **rules}, "rules"), carrier or Loopback(self.devices)
-        )
-        coordinator.run()
-        return coordinator
 
 
 class Losing(Loopback):
@@ -186,7 +154,7 @@ def test_over_selection_takes_the_first_and_the_others_go_on_as_if_never_asked(t
 
 def test_a_quorum_is_not_awaited_for_ever_and_a_revoked_device_is_not_asked(tmp_path: Path) -> None:
     field = Field(tmp_path, "fpl")
-    with pytest.raises(FieldError, match="Only 5 of 6"):
+    with refused(FieldError, ReasonCode.QUORUM_MISSED, here=5, needed=6):
         field.run(quorum=6, patience=0.3)
     assert field.journal.revoke(2)
     assert not field.journal.revoke(99)

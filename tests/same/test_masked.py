@@ -7,15 +7,17 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from same_field import PASSPHRASE, PI, assert_same, simulated
-from test_loopback import Field
 
+from helpers.loopback_federation import CARE, KNOWN, Egress, Field, masked
+from helpers.refusals import refused
+from helpers.town_federation import BOLD, PASSPHRASE, assert_same, simulated
 from tacit.coordinator import Coordinator, RoundRules
-from tacit.device import Device, Sharing
+from tacit.device import Device
 from tacit.errors import ConsentError, SecureSumError, WireError
 from tacit.field.loopback import Loopback
 from tacit.privacy.secure import Guards, Stand
 from tacit.privacy.secure.two_stage import Care
+from tacit.reasons import ReasonCode
 from tacit.runtimes.secure import SecureConfig
 from tacit.runtimes.wire import Turn, kind_of, read_turn, write_turn
 from tacit.updates import Ring
@@ -23,37 +25,6 @@ from tacit.updates import Ring
 pytestmark = pytest.mark.slow
 
 ROUNDS = 3
-BOLD = Guards(n_min=3, k_min=1, d_min=0, cool_down=0)
-KNOWN = {"guards": BOLD.model_dump()}
-CARE = {"n_min": 3, "k_min": 2, "spare": 0, "corrupted": 0.0, "dropped": 0.2}
-
-
-def masked(folder: Path, method: str = "fpl", guards: Guards = BOLD, ring: Ring | None = None) -> Field:
-    field = Field(folder, method, ring)
-    for device in field.devices.values():
-        device.share(Sharing(pi=PI, masked_only=True, guards=guards))
-    return field
-
-
-class Egress(Loopback):
-    """Keeps every byte that leaves a device; may lose a device from some phase on."""
-
-    def __init__(self, field: Field, leaves: Mapping[tuple[int, int], int] | None = None) -> None:
-        super().__init__(field.devices)
-        self.field, self.leaves, self.left = field, dict(leaves or {}), list[tuple[int, bytes]]()
-        self.restarts = False
-
-    def ask(self, requests: Mapping[int, bytes], seconds: float) -> Generator[tuple[int, bytes]]:
-        for device, content in requests.items():
-            turn = read_turn(self.field.federation, content)
-            if turn.phase >= self.leaves.get((device, turn.round), 99):
-                continue
-            if self.restarts:
-                self.field.restart(device - 1)
-                self.devices = self.field.devices
-            for answer in super().ask({device: content}, seconds):
-                self.left.append(answer)
-                yield answer
 
 
 @pytest.mark.parametrize("two_stage", [False, True], ids=["one stage", "two stages"])
@@ -158,7 +129,7 @@ def test_replayed_and_forged_turns_are_refused_and_a_paused_device_is_silent(tmp
     assert device.readable() == before
     assert len(device.ledger.list()) == entries
     device.pause()
-    with pytest.raises(ConsentError):
+    with refused(ConsentError, ReasonCode.PAUSED):
         device.turn(carrier.seen[-1])
 
 

@@ -8,11 +8,10 @@ from collections.abc import Generator, Mapping
 from pathlib import Path
 
 import pytest
-from patience import was_killed
-from same_field import PASSPHRASE, dying_at
-from test_loopback import Field
-from test_masked import CARE, KNOWN, masked
 
+from helpers.killed_processes import dying_at, was_killed
+from helpers.loopback_federation import CARE, KNOWN, Field, masked
+from helpers.town_federation import PASSPHRASE
 from tacit.device import Device
 from tacit.field.loopback import Loopback
 from tacit.privacy.secure import Stand

@@ -6,10 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from same_field import PI
-from test_loopback import Field
-from test_masked import BOLD, CARE, KNOWN, Egress, masked
 
+from helpers.loopback_federation import CARE, KNOWN, Egress, Field, masked
+from helpers.town_federation import BOLD, PI
 from tacit.coordinator.course import Quality
 from tacit.device import Device, Sharing
 from tacit.device.history import Entry

@@ -8,6 +8,7 @@ import pytest
 
 from tacit.config import Experiment, read
 from tacit.errors import ConfigError
+from tacit.strict_yaml import read_yaml
 
 BROKEN = {
     "tab": ("data:\n\tsource: town\nmethod: ease\n", 2, "indented with a tab"),
@@ -26,6 +27,8 @@ BROKEN = {
     "dash": ("method: ease\nseed: - 3\n", 2, "a list begins behind its option"),
     "escape": ('name: "a\\q"\n', 1, "means nothing inside double quotes"),
     "not text": ("method: ease\nname: a\x00b\n", 2, "a character that no text has"),
+    "twice merged": ("a: &a {x: 1}\nb:\n  <<: *a\n  <<: *a\n", 4, "'<<' stands twice, first in line 3"),
+    "merges no group": ("b:\n  <<: 3\n", 2, "'<<' takes over a group, and this is none"),
     "no name": ("? [1, 2]\n: 3\n", 1, "an option's name cannot be a list"),
 }
 THEIRS = ("token", "scalar", "mapping", "unicode string", "block end", "stream", "constructor")
@@ -50,3 +53,12 @@ def test_a_forgotten_colon_is_noticed_although_it_is_yaml(tmp_path: Path) -> Non
     file.write_text("data:\n  source town\nmethod: ease\n", encoding="utf-8")
     with pytest.raises(ConfigError, match=r"option 'data' takes options of its own.* Did you mean 'source: town'"):
         read(Experiment, file)
+
+
+def test_a_group_may_take_over_another_and_its_own_keys_win() -> None:
+    """A merge key is YAML; a key that the other group has as well stands once in each group."""
+    text = "base: &base {factors: 8, reg: 0.1}\nmethod:\n  <<: *base\n  reg: 0.2\n"
+    assert read_yaml(text, "mine.yaml") == {
+        "base": {"factors": 8, "reg": 0.1},
+        "method": {"factors": 8, "reg": 0.2},
+    }

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tacit.errors import DivergedError
-from tacit.updates import Outgoing, Release, Ring, Rows, Total, Update
+from tacit.updates import Message, Release, Ring, Rows, Total, Update
 
 
 @given(st.lists(st.integers(-(2**24), 2**24), min_size=1, max_size=30), st.integers(4, 23))
@@ -39,11 +39,11 @@ def test_a_sum_beyond_32_bits_is_refused_there_and_allowed_in_64() -> None:
     Ring(bits=32).check(np.array([2**31 - 1, 1 - 2**31]))
 
 
-def message(clients: list[int], ids: list[int], numbers: list[list[int]]) -> Outgoing:
+def message(clients: list[int], ids: list[int], numbers: list[list[int]]) -> Message:
     ptr = np.linspace(0, len(ids), len(clients) + 1).astype(np.int64)
     nothing = np.zeros(len(clients), np.int64)
     rows = ptr, np.array(ids, np.int32), np.array(numbers)
-    return Outgoing(np.array(clients), {"items": rows}, Release(nothing, nothing, nothing))
+    return Message(np.array(clients), {"items": rows}, Release(nothing, nothing, nothing))
 
 
 def test_rows_that_occur_twice_are_added_twice() -> None:

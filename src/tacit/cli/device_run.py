@@ -88,9 +88,9 @@ class Teller:
         elif news.what == "model":
             self.models += 1
         elif news.what == "nothing sent":
-            yield f"You were asked, and nothing was sent: {news.why} {news.hint}".rstrip()
+            yield f"You were asked, and nothing was sent. {news.why} {news.hint}".rstrip()
         elif news.what == "refused":
-            yield f"A message was refused, and nothing was sent: {news.why}"
+            yield f"A message was refused, and nothing was sent. {news.why}"
         else:
             yield from self._left()
 

@@ -23,6 +23,7 @@ NEEDED = (
     "rich",
     "jinja2",
     "matplotlib",
+    "rapidfuzz",
     "cryptography",
 )
 EXTRAS = (("flwr", "field"), ("starlette", "page"))

@@ -70,23 +70,33 @@ def serve(
         run(config, told, _beside(config, port), on_start=started)
     else:
         run(config, told, on_start=started)
-    shell.screen.document({"rounds": [vars(happened) for happened in rounds]})
+    shell.screen.document({"rounds": [happened.public() | {"why": _why(happened)} for happened in rounds]})
     states = [happened.state for happened in rounds]
     masked = sum(happened.masked and happened.state == "finished" for happened in rounds)
     shell.screen.say(
         f"{states.count('finished')} rounds finished, {masked} of them under masks; {states.count('abandoned')} "
-        f"abandoned, {states.count('rested')} rested. Devices that were there have the model."
+        f"abandoned, {states.count('skipped')} skipped. Devices that were there have the model."
     )
 
 
 def _in_words(happened: Round) -> str:
     """Say what became of a round, whether answers could be read, and why."""
     if not happened.asked:
-        return f"Round {happened.number}: {happened.state}, nobody was asked: {happened.why}."
+        return f"Round {happened.number}: {happened.state}, no device was asked. {_why(happened)}".rstrip()
     seen = "under masks" if happened.masked else "each answer was readable"
     is_cut_off = happened.called_off == happened.asked
     answers = f"{happened.asked} were asked" if is_cut_off else f"{happened.answered} of {happened.asked} answered"
-    return f"Round {happened.number}: {happened.state}, {answers}; {seen}: {happened.why}."
+    return f"Round {happened.number}: {happened.state}, {answers}; {seen}. {_why(happened)}".rstrip()
+
+
+def _why(happened: Round) -> str:
+    """Word the reason of a round; what to do only where nothing came of it."""
+    from tacit.reasons import describe
+
+    if happened.reason is None:
+        return ""
+    said = describe(happened.reason)
+    return f"{said.what} {said.meaning}" if happened.state == "finished" else str(said)
 
 
 def _beside(config: ServeConfig, port: int) -> Callable[[Path, Carrier], AbstractContextManager[object]]:

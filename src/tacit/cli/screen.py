@@ -117,16 +117,17 @@ class Screen:
         self.close()
         kind = type(error).__name__
         if self.as_json and not self._printed:
-            self.refuse(kind, error.message, error.hint)
+            self.refuse(kind, error.message, error.hint, error.code)
             return
         self.err.print(f"[bold red]{kind}[/]: ", end="")
         self.err.print(error.message, markup=False, soft_wrap=True)
         if error.hint:
             self.err.print(error.hint, markup=False, soft_wrap=True, style="dim")
 
-    def refuse(self, kind: str, message: str, hint: str) -> None:
+    def refuse(self, kind: str, message: str, hint: str, code: object = None) -> None:
         """Print an error as the one JSON document."""
-        self.document({"error": {"kind": kind, "message": message, "hint": hint}})
+        said = {"kind": kind, "message": message, "hint": hint}
+        self.document({"error": said if code is None else {**said, "code": str(code)}})
 
 
 def finite(value: Any) -> Any:

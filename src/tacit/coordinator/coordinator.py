@@ -17,18 +17,20 @@ from tacit.coordinator.carrier import Carrier
 from tacit.coordinator.config import RoundRules
 from tacit.coordinator.course import ANSWERS, APPLYING, WAITING, Course, Phase
 from tacit.coordinator.journal import Enrolled, Journal, Round
-from tacit.coordinator.manner import Manner, is_settled, manner, needed
 from tacit.coordinator.masked import Heard, MaskedRound, MaskedRoundOptions
-from tacit.errors import DivergedError, FieldError, WireError
-from tacit.protocols.federated import applied
+from tacit.coordinator.round_policy import RoundPolicy, decide_round, is_settled, needed
+from tacit.errors import ConfigError, DivergedError, FieldError, WireError
+from tacit.methods.base import FederatedSpec
+from tacit.protocols.federated import server_round
 from tacit.protocols.robust import combined, dealt
 from tacit.protocols.selection import chosen
 from tacit.random import Key
+from tacit.reasons import ReasonCode, RoundReason, describe
+from tacit.runtimes.federation import LARGEST_LEARNT
 from tacit.runtimes.learning import one_blas_thread
-from tacit.runtimes.simulation import EXPLODED
 from tacit.runtimes.wire import Request, read_update, write_request
 from tacit.types import Array
-from tacit.updates import Outgoing, Total
+from tacit.updates import Message, Total
 
 log = logging.getLogger("tacit.coordinator")
 WAIT = 0.2  # seconds between looks at who is there
@@ -42,9 +44,21 @@ class Coordinator:
     ) -> None:
         self.journal, self.rules, self.carrier, self._clock = journal, rules, carrier, clock
         self.federation, self._key = journal.federation, Key(journal.seed).child("learn")
-        stored = journal.model()
-        self.shared = stored or self.federation.first_model(journal.catalog, self._key.child("init"))
-        self._shapes = {name: self.shared[name].shape for name in self.federation.built.tables}
+        self._path, self._spec = self.federation.path(), self.federation.built.spec
+        refuse_readable_only(self._spec, rules)
+        self._constants = self.federation.constants(journal.catalog)
+        self.shared: dict[str, Array] = {**(journal.model() or self._first_model(1)), **self._constants}
+
+    def _first_model(self, n_clients: int) -> dict[str, Array]:
+        return self.federation.first_model(self.journal.catalog, self._key.child("init"), n_clients)
+
+    def _make_rows(self, members: Sequence[Enrolled]) -> None:
+        """Give every member a row of each client table; new rows are those of a first model."""
+        most = max((device.number for device in members), default=0)
+        for name in self._spec.client_tables:
+            here = self.shared[name]
+            if len(here) < most:
+                self.shared[name] = np.concatenate([here, self._first_model(most)[name][len(here) :]])
 
     def run(self, on_round: Callable[[Round], None] = lambda happened: None) -> None:
         """Run all rounds that are left, then give everybody the model."""
@@ -60,60 +74,70 @@ class Coordinator:
         self._quorum(began + self.rules.patience)
         if number == self.journal.begun:
             return self._cut_off(number)
-        members, held = self._held(number)
-        if not held.asked:
-            return self._passed(Round(number, "rested", 0, 0, 0, 0, 0, 0, 0.0, why=held.why))
-        started, is_masked = self._clock(), held.care is not None
-        about = {"round": number, "asked": len(held.asked), "masked": is_masked, "why": held.why}
+        members, policy = self._decided(number)
+        if not policy.asked:
+            return self._closed(Round(number, "skipped", 0, 0, 0, 0, 0, 0, 0.0, reason=policy.reason))
+        started, is_masked = self._clock(), policy.care is not None
+        about = {"round": number, "asked": len(policy.asked), "masked": is_masked, **_logged(policy.reason)}
         log.info("round begins", extra={"fields": about})
-        requests = self._requests(number, held.asked, learn=True)
-        heard = self._plain(number, requests, len(members)) if not is_masked else self._masked(number, held, requests)
+        self._make_rows(policy.asked)
+        requests = self._requests(number, policy.asked, learn=True)
+        heard = self._masked(number, policy, requests) if is_masked else self._plain(number, requests, len(members))
         lost = max(0, len(requests) - len(heard.counted) - heard.refused - heard.called_off)
         counts = len(requests), len(heard.counted), heard.refused, lost, heard.bytes_up, heard.bytes_down
         phases = [Phase(0, WAITING, seconds=started - began), *heard.phases]
-        manners = heard.called_off, int(is_masked), heard.why or held.why
+        others = heard.called_off, int(is_masked)
         if not heard.totals or len(heard.counted) < self.rules.minimum:
-            happened = Round(number, "abandoned", *counts, self._clock() - started, *manners)
+            reason = (heard.reason or self._too_few(len(heard.counted))).public()
+            happened = Round(number, "abandoned", *counts, self._clock() - started, *others, reason)
             self.journal.abandon(happened, Course(tuple(phases)))
         else:
             heard_all = self._clock()
             shared = self._applied(number, heard.totals)
             over = self._clock()
-            happened = Round(number, "finished", *counts, over - started, *manners)
+            happened = Round(number, "finished", *counts, over - started, *others, policy.reason)
             phases.append(Phase(0, APPLYING, seconds=over - heard_all))
-            self.journal.finish(happened, shared, heard.counted, Course(tuple(phases), heard.quality))
+            learnt = {name: array for name, array in shared.items() if name not in self._constants}
+            self.journal.finish(happened, learnt, heard.counted, Course(tuple(phases), heard.quality))
             self.shared = shared
-        log.info("round ends", extra={"fields": vars(happened)})
+        log.info("round ends", extra={"fields": happened.public()})
         return happened
+
+    def _too_few(self, answered: int) -> RoundReason:
+        """Return the reason of a round that fewer devices answered than its rules want."""
+        return RoundReason(ReasonCode.TOO_FEW_ANSWERS, {"answered": answered, "needed": self.rules.minimum})
 
     def _cut_off(self, number: int) -> Round:
         """Close a round that was killed in the middle of a sum; of its answers nothing is known."""
         asked = len(self.journal.sums().get((number, 0), ()))
-        why = "the coordinator was cut off in the middle of this sum, and nobody joins it again"
-        return self._passed(Round(number, "abandoned", asked, 0, 0, 0, 0, 0, 0.0, called_off=asked, masked=1, why=why))
+        reason = RoundReason(ReasonCode.COORDINATOR_INTERRUPTED)
+        return self._closed(Round(number, "abandoned", asked, 0, 0, 0, 0, 0, 0.0, asked, masked=1, reason=reason))
 
-    def _passed(self, happened: Round) -> Round:
+    def _closed(self, happened: Round) -> Round:
         """Close a round in which nobody is asked now."""
         self.journal.abandon(happened)
-        log.info("round passes", extra={"fields": vars(happened)})
+        log.info("round skipped" if happened.state == "skipped" else "round ends", extra={"fields": happened.public()})
         return happened
 
     def _plain(self, number: int, requests: Mapping[int, bytes], n_members: int) -> Heard:
         """Ask in the clear; the first answers count."""
         wanted = min(self.rules.clients_per_round or n_members, n_members)
-        heard, answers = Heard(bytes_down=sum(len(content) for content in requests.values())), dict[int, Outgoing]()
+        heard, answers = Heard(bytes_down=sum(len(content) for content in requests.values())), dict[int, Message]()
         started = self._clock()
         with closing(self.carrier.ask(requests, self.rules.deadline)) as arriving:
             for device, content in arriving:
                 heard.bytes_up += len(content)
                 if device not in requests or device in answers:
                     heard.refused += 1
+                    again = RoundReason(ReasonCode.REPEATED_ANSWER)
+                    log.warning("answer refused", extra={"fields": {"round": number, **_logged(again)}})
                     continue
                 try:
-                    answers[device] = read_update(self.federation, number, content, self._shapes, device)
+                    shapes = self._path.method.shapes(self.shared)
+                    answers[device] = read_update(self.federation, number, content, shapes, device - 1)
                 except WireError as error:
                     heard.refused += 1
-                    log.warning("answer refused", extra={"fields": {"round": number, "why": error.message}})
+                    log.warning("answer refused", extra={"fields": {"round": number, **error.public()}})
                 if len(answers) == wanted:
                     heard.called_off = max(0, len(requests) - len(answers) - heard.refused)
                     break
@@ -123,20 +147,21 @@ class Coordinator:
         robust, order = self.rules.robust, np.array(heard.counted, np.int64)
         groups = [order] if robust is None or not answers else dealt(order, robust, self._key.child("groups", number))
         for group in groups:
-            total = Total.zero(self._shapes)
+            total = Total.zero(self._path.method.shapes(self.shared))
             for device in group:
                 total.add(answers[int(device)])
             heard.totals.append(total)
         return heard
 
-    def _masked(self, number: int, held: Manner, requests: Mapping[int, bytes]) -> Heard:
+    def _masked(self, number: int, policy: RoundPolicy, requests: Mapping[int, bytes]) -> Heard:
         """Ask for a sum under masks."""
-        assert held.care is not None
+        assert policy.care is not None
         self.journal.begin(number, requests, self.rules.guards.cool_down)
+        shapes = self._path.method.shapes(self.shared)
         options = MaskedRoundOptions(
-            self.federation, self._shapes, held.care, self.carrier, self.rules.deadline, held.worth, self._clock
+            self.federation, shapes, policy.care, self.carrier, self.rules.deadline, policy.worth, self._clock
         )
-        heard = MaskedRound(options, number, self.journal.summed).run(held.asked, requests)
+        heard = MaskedRound(options, number, self.journal.summed).run(policy.asked, requests)
         if heard.is_thin:
             self.journal.try_later(len(requests))
         return heard
@@ -145,6 +170,7 @@ class Coordinator:
         """Give the model to all devices that are there."""
         there = self.carrier.present()
         members = [device for device in self._members() if device.number in there]
+        self._make_rows(members)
         messages = self._requests(self.journal.next_round, members, learn=False)
         self.carrier.tell(messages, self.rules.deadline)
         log.info("model given out", extra={"fields": {"round": self.journal.next_round, "devices": len(messages)}})
@@ -152,20 +178,23 @@ class Coordinator:
     def _members(self) -> list[Enrolled]:
         return [device for device in self.journal.devices() if not device.revoked]
 
-    def _held(self, number: int) -> tuple[list[Enrolled], Manner]:
-        """Decide how a round is held; where only others than those who are here could be asked, wait for them."""
-        seen, held, until = list[Enrolled](), None, self._clock() + self.rules.patience
+    def _decided(self, number: int) -> tuple[list[Enrolled], RoundPolicy]:
+        """Decide how a round is run; where only others than those who are here could be asked, wait for them."""
+        seen, policy, until = list[Enrolled](), None, self._clock() + self.rules.patience
         while True:
             members = self._quorum(until)
-            if held is None or members != seen:
-                seen, held = members, manner(self.rules, self.journal, number, members, self._draw(number))
-                if held.asked or not held.waits:
-                    return members, held
-                log.info("round waits", extra={"fields": {"round": number, "here": len(members), "why": held.why}})
+            if policy is None or members != seen:
+                seen, policy = members, decide_round(self.rules, self.journal, number, members, self._draw(number))
+                if policy.asked or not policy.waits:
+                    return members, policy
+                about = {"round": number, "here": len(members), **_logged(policy.reason)}
+                log.info("round waits", extra={"fields": about})
             if self._clock() >= until:
+                said = describe(policy.reason)
                 raise FieldError(
-                    f"Nobody could be asked within {self.rules.patience:g} seconds: {held.why}.",
-                    "Bring back those who are away, or enrol more, and start again: finished rounds are kept.",
+                    f"No device could be asked within {self.rules.patience:g} seconds. {said.what} {said.meaning}",
+                    f"{said.remedy} Then start again: finished rounds are kept.",
+                    policy.reason,
                 )
             time.sleep(WAIT)
 
@@ -178,17 +207,10 @@ class Coordinator:
             if len(members) >= least:
                 return members
             if self._clock() >= until:
-                raise FieldError(
-                    f"Only {len(members)} of {least} devices came within {self.rules.patience:g} seconds.",
-                    self._instead(least),
-                )
+                by_rules = least == max(self.rules.quorum, self.rules.minimum)
+                code = ReasonCode.QUORUM_MISSED if by_rules else ReasonCode.SECURE_QUORUM_MISSED
+                raise FieldError.because(code, here=len(members), needed=least, seconds=self.rules.patience)
             time.sleep(WAIT)
-
-    def _instead(self, least: int) -> str:
-        """Say what to do where too few devices come."""
-        if least > max(self.rules.quorum, self.rules.minimum):
-            return "A sum under masks takes so many. Enrol more, or start again later: finished rounds are kept."
-        return "Enrol more, lower `quorum` or `minimum`, or start again later: finished rounds are kept."
 
     def _draw(self, number: int) -> Callable[[Sequence[Enrolled], int, int, int], list[Enrolled]]:
         """Return what draws those who are asked in a round: as many as are wanted, and some to spare."""
@@ -206,20 +228,40 @@ class Coordinator:
         return draw
 
     def _requests(self, number: int, devices: list[Enrolled], learn: bool) -> dict[int, bytes]:
-        sent, written = self.federation.sent(self.shared), {}
-        for counted in {device.counted for device in devices}:
-            written[counted] = write_request(self.federation, Request(number, sent, learn, counted))
-        return {device.number: written[device.counted] for device in devices}
+        written: dict[tuple[int, int], bytes] = {}  # devices that receive the same share one request
+        requests = {}
+        for device in devices:
+            row = device.number - 1 if self._spec.client_tables else 0
+            if (device.counted, row) not in written:
+                request = Request(number, self.federation.sent(self.shared, row), learn, device.counted)
+                written[device.counted, row] = write_request(self.federation, request)
+            requests[device.number] = written[device.counted, row]
+        return requests
 
     def _applied(self, number: int, totals: list[Total]) -> dict[str, Array]:
         total = totals[0] if self.rules.robust is None else combined(totals, self.rules.robust)
         with one_blas_thread():
-            shared = dict(applied(self.federation.built, self.federation.ring, self.shared, total))
-        for name in self._shapes:
+            shared = dict(server_round(self._path, self.shared, total))
+        for name in self._spec.downloads:
             largest = float(np.abs(shared[name]).max(initial=0.0))
-            if not largest < EXPLODED:
+            if not largest < LARGEST_LEARNT:
                 raise DivergedError(
                     f"Learning diverged in round {number}: '{name}' reached {largest:.3g}.",
                     "The model of the round before is kept. Found a new federation with a lower learning_rate.",
                 )
         return shared
+
+
+def refuse_readable_only(spec: FederatedSpec, rules: RoundRules) -> None:
+    """Refuse secure aggregation of a method whose server must read every client's own row."""
+    if spec.client_tables and rules.secure is not None:
+        raise ConfigError(
+            f"This method cannot run under secure aggregation: its server reads a row of '{spec.client_tables[0]}' "
+            "from every client.",
+            "Set rounds.secure to none if all members agree to that, or choose another method.",
+        )
+
+
+def _logged(reason: RoundReason) -> dict[str, object]:
+    """Return a reason as the log holds it: without what tells of a single device."""
+    return {"reason": reason.public().as_dict()}

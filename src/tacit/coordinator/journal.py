@@ -1,8 +1,8 @@
 """The journal: what a coordinator must not forget. The model after each finished round, who is enrolled, what happened.
 
-It holds nothing of what a single device sent: answers are added in memory and gone when the round is. Of secure sums it
-holds who was in them, by number, because nearly the same people must not be summed again; so it also tells who was lost
-between the two stages of one.
+It holds nothing of what a single device sent: answers are added in memory and gone when the round is. Why a round ended
+as it did is a code with counts. Of secure sums the journal holds who was in them, by number, because nearly the same
+people must not be summed again; so it also tells who was lost between the two stages of one.
 """
 
 from __future__ import annotations
@@ -13,11 +13,14 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 from tacit.coordinator.course import Course, Phase, Quality
 from tacit.errors import StorageError
+from tacit.reasons import RoundReason
+from tacit.runtimes.catalogue import digest_of
 from tacit.runtimes.database import Kind, connected
-from tacit.runtimes.federation import Federation, digest_of
+from tacit.runtimes.federation import Federation
 from tacit.runtimes.wire import pack, read_welcome, unpack, write_welcome
 from tacit.types import Array, Catalog
 
@@ -53,6 +56,12 @@ MIGRATIONS = (
         round INTEGER NOT NULL, stage INTEGER NOT NULL, device INTEGER NOT NULL, PRIMARY KEY (round, stage, device)
     ) WITHOUT ROWID;
     """,
+    """
+    ALTER TABLE rounds RENAME COLUMN why TO reason;
+    UPDATE rounds SET reason = json_object('code', 'legacy', 'parameters', json_object('text', reason))
+        WHERE reason != '';
+    UPDATE rounds SET state = 'skipped' WHERE state = 'rested';
+    """,
 )
 FILE = Kind(0x54434A4E, "a coordinator's journal", MIGRATIONS, StorageError, "Restore a copy of it.")
 KEPT_MODELS = 3
@@ -63,7 +72,7 @@ class Round:
     """What happened in a round, in counts."""
 
     number: int
-    state: str  # finished, abandoned, or rested: nobody was asked
+    state: str  # finished, abandoned, or skipped: nobody was asked
     asked: int
     answered: int
     refused: int
@@ -73,7 +82,11 @@ class Round:
     seconds: float
     called_off: int = 0  # not waited for: enough others had answered
     masked: int = 0  # 1: answers could be read as a sum only
-    why: str = ""  # it was masked, or not, or nobody was asked
+    reason: RoundReason | None = None  # why it was masked or not, skipped or abandoned; none in old journals
+
+    def public(self) -> dict[str, Any]:
+        """Return it for logs and programs, without what tells of a single device."""
+        return vars(self) | {"reason": None if self.reason is None else self.reason.public().as_dict()}
 
 
 @dataclass(frozen=True)
@@ -164,7 +177,7 @@ class Journal:
         """Return what happened, round by round."""
         with FILE.complaints(self.path):
             found = self._connection.execute("SELECT * FROM rounds ORDER BY number").fetchall()
-            return [Round(*row) for row in found]
+            return [Round(*(*counts, _reason(stored))) for *counts, stored in found]
 
     @property
     def next_round(self) -> int:
@@ -230,14 +243,14 @@ class Journal:
             changes = [(happened.number, number) for number in counted]
             self._connection.executemany("UPDATE devices SET counted = ? WHERE number = ?", changes)
 
-    def begin(self, number: int, asked: Iterable[int], rest: int) -> None:
+    def begin(self, number: int, asked: Iterable[int], cool_down: int) -> None:
         """Note that a secure sum has begun, and with whom: its round cannot be asked for again, also after a crash.
 
-        Who was asked for an earlier one is forgotten as soon as so many rounds of rest are over.
+        Who was asked for an earlier one is forgotten as soon as their cool-down of so many rounds is over.
         """
         with self._transaction():
             self._keep("begun", number)
-            self._connection.execute("DELETE FROM sums WHERE stage = 0 AND round < ?", (number - rest,))
+            self._connection.execute("DELETE FROM sums WHERE stage = 0 AND round < ?", (number - cool_down,))
             self._connection.executemany("INSERT INTO sums VALUES (?, 0, ?)", [(number, one) for one in asked])
 
     def summed(self, number: int, stage: int, people: Iterable[int]) -> None:
@@ -289,7 +302,8 @@ class Journal:
             self._note(happened, course)
 
     def _note(self, happened: Round, course: Course | None) -> None:
-        self._insert("rounds", tuple(asdict(happened).values()))
+        reason = "" if happened.reason is None else happened.reason.public().to_json()
+        self._insert("rounds", tuple((vars(happened) | {"reason": reason}).values()))
         for place, phase in enumerate(() if course is None else course.phases):
             self._insert("phases", (happened.number, place, *asdict(phase).values()))
         if course is not None and course.quality is not None:
@@ -339,3 +353,7 @@ class Journal:
         """Ask a device no more; say whether there was one."""
         with self._transaction():
             return self._connection.execute("UPDATE devices SET revoked = 1 WHERE number = ?", (number,)).rowcount == 1
+
+
+def _reason(stored: str) -> RoundReason | None:
+    return RoundReason.from_json(stored) if stored else None

@@ -15,6 +15,7 @@ from tacit.coordinator.journal import Enrolled
 from tacit.errors import AbortedError, SecureSumError, WireError
 from tacit.privacy.secure import Server, Stand, Terms, decoded, people_of
 from tacit.privacy.secure.two_stage import QUALITY, QUALITY_SHAPE, Care, People, Round, added, listed
+from tacit.reasons import ReasonCode, RoundReason
 from tacit.runtimes.federation import Federation
 from tacit.runtimes.wire import Turn, model_in, read_turned, write_turn
 from tacit.updates import Total
@@ -29,7 +30,7 @@ class Heard:
 
     totals: list[Total] = field(default_factory=list)  # none: the round is abandoned
     counted: list[int] = field(default_factory=list)
-    why: str = ""  # nothing came of it
+    reason: RoundReason | None = None  # why nothing came of it
     is_thin: bool = False  # a sum would have shown too little of what people say
     refused: int = 0
     called_off: int = 0
@@ -91,7 +92,7 @@ class MaskedRound:
                 total = added(server.total, terms.layout, both, people, len(server.survivors))
                 total, heard.quality = _without_quality(total, len(first.survivors))
         except SecureSumError as error:
-            heard.why = f"nothing was unmasked: {error.message}"
+            heard.reason = error.reason
             return heard
         by_identity = {device.identity: device.number for device in devices}
         heard.counted = sorted(by_identity[server.session.cohort[position]] for position in server.survivors)
@@ -106,7 +107,7 @@ class MaskedRound:
             return True
         share = shown / max(1, said)
         self._heard.is_thin = self._worth > 0
-        self._heard.why = f"rows that {least} people speak of are {share:.0%} of what was said; more devices are needed"
+        self._heard.reason = RoundReason(ReasonCode.THIN_SUM, {"needed": least, "share": round(share, 4)})
         return False
 
     def _stage(
@@ -147,7 +148,7 @@ class MaskedRound:
                         if isinstance(error, AbortedError):
                             raise
                         refused += 1
-                        log.warning("answer refused", extra={"fields": {"round": self._number, "why": error.message}})
+                        log.warning("answer refused", extra={"fields": {"round": self._number, **error.public()}})
                     if len(server.answered) == len(turns):
                         break
         finally:

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import unicodedata
 from collections.abc import Sequence
-from difflib import SequenceMatcher
 from heapq import nlargest
 
-LOOKED_AT = 60  # names that share the most with what was written are compared letter by letter
-SHARED = 0.3  # share of three-letter pieces that a name must have in common to be looked at
-MARGIN = 0.12  # others are offered beside the likest if they are nearly as like
-NEAR = 0.62  # likeness from which a name is worth being offered
+LOOKED_AT = 200  # names that are nearest in letters, whatever the order of their words, are compared word by word
+MARGIN = 12  # others are offered beside the likest if they are nearly as like
+NEAR = 68  # likeness in per cent from which a name is worth being offered
 
 
 def plainly(text: str) -> str:
@@ -31,31 +29,24 @@ def alike(text: str, names: Sequence[str], most: int) -> list[int]:
     >>> alike("Libary of Luna", ["library, luna", "bakery", "cafe luna"], 2)
     [0]
     """
+    from rapidfuzz import fuzz, process
+
     asked = plainly(text)
-    pieces = {f" {asked} "[at : at + 3] for at in range(len(asked))}
-    if not pieces:
-        return []
-    shared = [0] * len(names)
-    for piece in pieces:
-        bare = piece.strip()  # a blank at the end of a piece says where a word begins or ends
-        for at, name in enumerate(names):
-            if bare in name and (piece in name or piece in f" {name} "):
-                shared[at] += 1
-    least = SHARED * len(pieces)
-    ranked = nlargest(LOOKED_AT, (at for at, n in enumerate(shared) if n >= least), key=lambda at: (shared[at], -at))
-    scored = [(_likeness(asked, names[at]), -at) for at in ranked]
-    least_like = max(NEAR, max(scored, default=(0.0, 0))[0] - MARGIN)
-    return [-at for score, at in nlargest(most, scored) if score >= least_like]
+    near = process.extract(asked, names, scorer=fuzz.token_sort_ratio, limit=LOOKED_AT)
+    scored = [(_likeness(asked, name), -at) for name, _, at in near]
+    least = max(NEAR, max(scored, default=(0.0, 0))[0] - MARGIN)
+    return [-at for score, at in nlargest(most, scored) if score >= least]
 
 
 def _likeness(asked: str, name: str) -> float:
-    """Return how like two names are, from 0 to 1: as they stand, by their words in any order, or by the words asked."""
+    """Return how like two names are in per cent: as they stand, by their words in any order, or by the words asked."""
+    from rapidfuzz import fuzz
+
     words, other = _words(asked), _words(name)
-    in_order = SequenceMatcher(None, asked, name).ratio()
-    any_order = SequenceMatcher(None, " ".join(sorted(words)), " ".join(sorted(other))).ratio()
-    best = [max((SequenceMatcher(None, word, one).ratio() for one in other), default=0.0) for word in words]
+    in_order, any_order = fuzz.ratio(asked, name), fuzz.token_sort_ratio(" ".join(words), " ".join(other))
+    best = [max((fuzz.ratio(word, one) for one in other), default=0.0) for word in words]
     by_word = sum(len(word) * score for word, score in zip(words, best, strict=True)) / max(1, sum(map(len, words)))
-    return max(in_order, any_order, 0.95 * by_word if min(best, default=0.0) > 0.5 else 0.0)
+    return max(in_order, any_order, 0.95 * by_word if min(best, default=0.0) > 50 else 0.0)
 
 
 def _words(text: str) -> list[str]:

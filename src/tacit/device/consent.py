@@ -4,23 +4,21 @@ from __future__ import annotations
 
 from tacit.device.settings import Sharing
 from tacit.errors import ConsentError
+from tacit.reasons import ReasonCode
 
 
 def refuse_if_silent(sharing: Sharing, before: Sharing | None = None) -> None:
     """Refuse while she has paused, and where her settings are not those from `before` the message was made."""
     if sharing.paused:
-        raise ConsentError("This device is paused: nothing leaves it.", "Resume it first: tacit device resume.")
+        raise ConsentError.because(ReasonCode.PAUSED)
     if before is not None and sharing != before:
-        raise ConsentError("The settings changed while the message was made; it was not kept.", "Ask again.")
+        raise ConsentError.because(ReasonCode.SETTINGS_CHANGED)
 
 
 def refuse_readable(sharing: Sharing) -> None:
     """Refuse what a receiver could read, where she lets nothing leave but under masks."""
     if sharing.masked_only:
-        raise ConsentError(
-            "This device sends nothing but under masks, and is asked in the clear.",
-            "If they may read you: tacit device share --also-readable.",
-        )
+        raise ConsentError.because(ReasonCode.MASKED_ONLY)
 
 
 def refuse_if_narrowed(sharing: Sharing, under: str) -> None:
@@ -30,7 +28,4 @@ def refuse_if_narrowed(sharing: Sharing, under: str) -> None:
     this program does not say under which settings it was made, and is not repeated.
     """
     if not under or sharing.forbids_more(Sharing.model_validate_json(under)):
-        raise ConsentError(
-            "What was made for this round may hold what the settings forbid by now; it does not leave.",
-            "The device takes part again in a later round.",
-        )
+        raise ConsentError.because(ReasonCode.SETTINGS_NARROWED)

@@ -35,6 +35,7 @@ from tacit.device.vault import Cost
 from tacit.errors import ConsentError, DeviceError, WireError
 from tacit.privacy.secure import Identity, Stand
 from tacit.random import Key
+from tacit.reasons import ReasonCode
 from tacit.runtimes.recommender import Recommendation
 from tacit.runtimes.wire import Request, digest_in, read_turn, write_turned, write_update
 from tacit.types import Catalog, Label
@@ -165,7 +166,7 @@ class Device:
     @property
     def _joined(self) -> Membership:
         if self._member is None:
-            raise ConsentError("This device belongs to no federation.", "Join one: tacit device join INVITATION.")
+            raise ConsentError.because(ReasonCode.NOT_A_MEMBER)
         return self._member
 
     def join(self, welcome: bytes, address: str = "") -> Membership:
@@ -201,10 +202,7 @@ class Device:
         member = self._joined
         request, last = member.read(content), member.model()
         if last is not None and request.round < last.round:
-            raise WireError(
-                f"A newer model is here already: of round {last.round}, not {request.round}.",
-                "Its sender repeats an old message. Nothing was changed.",
-            )
+            raise WireError.because(ReasonCode.MODEL_OUTDATED, round=request.round, earlier=last.round)
         with self._store.transaction():
             self._refuse_if_left()
             member.settle(request.counted)
@@ -221,7 +219,7 @@ class Device:
         refuse_readable(sharing)
         request, digest = member.read(content), hashlib.sha256(content).hexdigest()
         if not request.learn:
-            raise WireError("This model is to be kept, not to be answered.", "")
+            raise WireError.because(ReasonCode.NOT_A_REQUEST)
         last = member.answer()
         if last is not None and (last.round, last.request) == (request.round, digest) and last.content:
             refuse_if_narrowed(sharing, last.under)
@@ -261,7 +259,7 @@ class Device:
         if turn.phase == Stand.ADVERTS and turn.request:
             request = member.read(turn.request)
             if not request.learn or request.round != turn.round:
-                raise WireError("A secure sum was opened with a model that belongs to another round.", "")
+                raise WireError.because(ReasonCode.OTHER_TERMS)
             member.refuse_if_answered(request.round)
         elif turn.phase == Stand.VECTORS:
             opening = self._masked.opening(turn.round)
@@ -300,9 +298,9 @@ class Device:
             return None
         number = 1 + max(model.round, -1 if answer is None else answer.round)
         learnt = learn_alone(member, sharing, replace(model, round=number), self.history, *self._root)
-        shapes = {name: model.shared[name].shape for name in member.federation.built.tables}
         content = write_update(member.federation, number, learnt.message)
-        return Upcoming(number, member.to, Spoken.of(learnt.message, shapes, member.catalog), len(content))
+        rows = Spoken.of(learnt.message, member.federation.built.spec, member.catalog)
+        return Upcoming(number, member.to, rows, len(content))
 
     @property
     def identity(self) -> bytes:
@@ -313,8 +311,7 @@ class Device:
         self, member: Membership, request: Request, learnt: Learnt, answer: bytes, *, masked: bool, spoke: bool = False
     ) -> int:
         """Write the ledger's entry and what was learnt, inside a transaction."""
-        shapes = {name: request.shared[name].shape for name in member.federation.built.tables}
-        rows = Spoken.of(learnt.message, shapes, member.catalog, spoke)
+        rows = Spoken.of(learnt.message, member.federation.built.spec, member.catalog, spoke)
         entry = self.ledger.write(self._now(), member.to, request.round, rows, answer, masked)
         member.settle(request.counted)
         member.keep_learnt(learnt.private, self.history.clients(0, member.catalog).items)
@@ -351,7 +348,7 @@ class Device:
     def _refuse_if_left(self) -> None:
         welcome = self._store.get("welcome")
         if welcome is None or digest_in(welcome) != self._joined.federation.digest:
-            raise ConsentError("This device has left its federation: nothing leaves it.", "")
+            raise ConsentError.because(ReasonCode.LEFT_FEDERATION)
 
     def _now(self) -> str:
         return self._clock().astimezone(UTC).isoformat(timespec="seconds")

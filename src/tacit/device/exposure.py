@@ -9,7 +9,6 @@ import numpy as np
 
 from tacit.device.device import Device
 from tacit.device.ledger import Release, Upcoming
-from tacit.methods.base import KnowsPopularity
 from tacit.privacy.meter import SURE, Exposure, Numbers, Seen, measured, presence, prior, sign
 from tacit.types import Array, Catalog, Label
 
@@ -43,11 +42,8 @@ class Reader:
         member = device.membership
         assert member is not None, "only a member has anything to send"
         catalog, model, method = member.catalog, member.model(), member.federation.built
-        popularity = (
-            method.popularity(model.shared)
-            if model is not None and isinstance(method, KnowsPopularity)
-            else np.ones(catalog.n_items)
-        )
+        known = None if model is None else method.popularity(model.shared)
+        popularity = np.ones(catalog.n_items) if known is None else known
         history = device.history.clients(0, catalog).items
         left = [release for release in device.ledger.list() if release.state in MAY_HAVE_LEFT]
         guessing = measured(history, popularity, np.zeros(catalog.n_items))

@@ -13,18 +13,19 @@ from tacit.device.settings import Sharing
 from tacit.errors import ConsentError, DivergedError, MethodError
 from tacit.protocols.federated import device_round
 from tacit.random import Key
+from tacit.reasons import ReasonCode
 from tacit.runtimes.learning import one_blas_thread
 from tacit.runtimes.recommender import Recommendation, Recommender
 from tacit.runtimes.wire import Request
 from tacit.types import Array, Clients, Label, Model, Vocabulary
-from tacit.updates import Outgoing
+from tacit.updates import Message
 
 
 @dataclass(frozen=True)
 class Learnt:
     """What a round made: a message, and her new private part."""
 
-    message: Outgoing
+    message: Message
     private: dict[str, Array]
 
 
@@ -35,16 +36,13 @@ def learn_alone(
     catalog, federation = member.catalog, member.federation
     clients = history.clients(lane, catalog)
     if not len(clients.items):
-        raise ConsentError("There is nothing to learn from: the history is empty.", "Add to it first.")
-    before = part_before(member, request, clients, key)
-    stages = (sharing.stage(lane, catalog), *federation.stages)
+        raise ConsentError.because(ReasonCode.EMPTY_HISTORY)
+    model = Model(request.shared, part_before(member, request, clients, key))
     with one_blas_thread():
-        message, moved = device_round(
-            federation.built, stages, federation.ring, request.shared, before, clients, key, request.round
-        )
-    if len(message.withheld):
-        raise DivergedError("What was learnt does not fit the ring; nothing is sent.", "The model has run away.")
-    return Learnt(message, dict(moved))
+        given = device_round(federation.path(sharing.stage(lane, catalog)), model, clients, key, request.round)
+    if given.message is None or not given.is_fit.all():
+        raise DivergedError.because(ReasonCode.UPDATE_TOO_LARGE)
+    return Learnt(given.message, dict(given.private))
 
 
 def part_before(member: Membership, request: Request, clients: Clients, key: Key) -> dict[str, Array]:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, Literal
@@ -22,8 +22,9 @@ import numpy as np
 
 from tacit.device.store import Store
 from tacit.errors import DeviceError
+from tacit.methods.base import FederatedSpec
 from tacit.types import Catalog, Label
-from tacit.updates import Outgoing
+from tacit.updates import Message
 
 State = Literal["prepared", "releasing", "sent", "not sent"]
 Clock = Callable[[], datetime]
@@ -68,15 +69,13 @@ class Spoken:
     measured: bool = False
 
     @classmethod
-    def of(
-        cls, message: Outgoing, shapes: Mapping[str, tuple[int, ...]], catalog: Catalog, measured: bool = False
-    ) -> Spoken:
-        """Take it from what is sent; tables with a row per item speak of items."""
+    def of(cls, message: Message, spec: FederatedSpec, catalog: Catalog, measured: bool = False) -> Spoken:
+        """Take it from what is sent; rows of item tables are about items."""
         positives: list[Label] = []
         negatives: list[Label] = []
         others = 0
         for name, (_, ids, _) in message.tables.items():
-            if shapes[name][0] != catalog.n_items:
+            if name not in spec.item_tables:
                 others += len(ids)
                 continue
             marks = message.sensitive[name]

@@ -23,9 +23,10 @@ from tacit.privacy.secure.encoding import Kind
 from tacit.privacy.secure.journal import Record
 from tacit.privacy.secure.messages import Invitation
 from tacit.privacy.secure.two_stage import QUALITY, QUALITY_SHAPE
+from tacit.reasons import ReasonCode
 from tacit.runtimes.federation import Federation
 from tacit.runtimes.wire import Turn, model_in, read_request
-from tacit.updates import Outgoing
+from tacit.updates import Message
 
 
 @dataclass(frozen=True)
@@ -39,8 +40,6 @@ class Said:
 
 class Turns:
     """The machine's journal, in the device's file; records are kept when the caller's transaction is."""
-
-    was_torn = False  # a transaction is whole or never was
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -107,7 +106,7 @@ class MaskedRounds:
         """Return the request with which a round was opened."""
         stored = self._store.get("opening")
         if stored is None or int(stored[:8].hex(), 16) != number:
-            raise WireError(f"No secure sum of round {number} was opened here.", "It began before this device came.")
+            raise WireError.because(ReasonCode.SUM_NOT_OPENED, round=number)
         return stored[8:]
 
     def settles(self) -> bool:
@@ -119,7 +118,7 @@ class MaskedRounds:
         return True
 
     def step(
-        self, federation: Federation, guards: Guards, turn: Turn, message: Outgoing | None, found: Measured | None
+        self, federation: Federation, guards: Guards, turn: Turn, message: Message | None, found: Measured | None
     ) -> tuple[bytes, bool]:
         """Let the machine answer, inside a transaction; say also whether what was measured is in the answer.
 
@@ -147,17 +146,17 @@ class MaskedRounds:
             return machine.confirm(turn.content), False
         if turn.phase == Stand.UNMASKINGS:
             return machine.unmask(turn.content), False
-        raise WireError(f"There is no phase {turn.phase} of a secure sum now.", "Nothing was changed.")
+        raise WireError.because(ReasonCode.OUT_OF_TURN)
 
     def _check_terms(self, federation: Federation, turn: Turn) -> None:
         """Refuse a sum of something else than what this federation agreed on, in this round, from this model."""
         terms = Invitation.decode(turn.content).session.terms
         request = self.opening(turn.round)
         shared = read_request(federation, request).shared
-        shapes = {name: shared[name].shape for name in federation.built.tables} | {QUALITY: QUALITY_SHAPE}
+        shapes = federation.built.shapes(shared) | {QUALITY: QUALITY_SHAPE}
         if terms.task != federation.digest.hex() or terms.round != turn.round or terms.model != model_in(request):
-            raise WireError("A secure sum is offered for another federation, round or model.", "Nothing was sent.")
+            raise WireError.because(ReasonCode.OTHER_TERMS)
         for part in terms.layout.segments:
             wide = 1 if part.kind is not Kind.NUMBERS else shapes.get(part.table, (0, 0))[1]
             if part.table not in shapes or part.n_rows != shapes[part.table][0] or part.width != wide:
-                raise WireError(f"A secure sum is offered of a table '{part.table}' that there is not.", "")
+                raise WireError.because(ReasonCode.UNKNOWN_TABLE, table=part.table)

@@ -23,7 +23,7 @@ from tacit.random import Key
 from tacit.runtimes.learning import one_blas_thread
 from tacit.runtimes.wire import Request
 from tacit.types import Clients, Label, offsets
-from tacit.updates import Outgoing
+from tacit.updates import Message
 
 SHOWN = 10  # items in the list
 
@@ -69,7 +69,7 @@ def measured(
     return Measured(request.round, item, int(is_better.sum()) < SHOWN)
 
 
-def with_quality(message: Outgoing, found: Measured | None) -> Outgoing:
+def with_quality(message: Message, found: Measured | None) -> Message:
     """Return a message with one more table: whether the item was in the list, or nothing."""
     n = 0 if found is None or found.item is None else 1
     number = np.full((n, 1), 0 if found is None else int(found.hit), np.int64)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from tacit.device.store import Store
 from tacit.errors import ConsentError, DeviceError, WireError
 from tacit.random import Key
+from tacit.reasons import ReasonCode
 from tacit.runtimes.federation import Federation
 from tacit.runtimes.wire import Request, pack, read_request, read_welcome, unpack
 from tacit.types import Array, Catalog
@@ -60,9 +61,7 @@ class Membership:
         federation, catalog = read_welcome(welcome)
         with store.transaction():
             if store.get("welcome") is not None:
-                raise ConsentError(
-                    "This device is already a member of a federation.", "Leave it first: tacit device leave."
-                )
+                raise ConsentError.because(ReasonCode.ALREADY_A_MEMBER)
             store.put("welcome", welcome)
             store.put_json("address", address)
         return cls(store, federation, catalog, address)
@@ -95,14 +94,18 @@ class Membership:
 
     @cached_property
     def first(self) -> dict[str, Array]:
-        """A model of the right form; what is learnt in it means nothing."""
-        return self.federation.sent(self.federation.first_model(self.catalog, Key(0)))
+        """A model of the right form, and the constants; what is learnt in it means nothing."""
+        return self.federation.built.spec.received(self.federation.first_model(self.catalog, Key(0)))
 
     def read(self, content: bytes) -> Request:
         """Read a model that was sent here; one of another federation, catalogue or version is refused."""
         request = read_request(self.federation, content)
         self.federation.check_model(request.shared, self.first)
-        return request
+        return self._with_constants(request)
+
+    def _with_constants(self, request: Request) -> Request:
+        constants = {name: self.first[name] for name in self.federation.built.spec.constants}
+        return replace(request, shared={**request.shared, **constants})
 
     def model(self) -> Request | None:
         """Return the last model that was received, opened once as long as the file does not change."""
@@ -110,7 +113,7 @@ class Membership:
         if self._received is not None and self._received[0] == moment:
             return self._received[1]
         content = self._store.get("model")
-        request = None if content is None else read_request(self.federation, content)
+        request = None if content is None else self._with_constants(read_request(self.federation, content))
         if not self._store.connection.in_transaction:  # which may yet take it back
             self._received = (moment, request)
         return request
@@ -181,7 +184,4 @@ class Membership:
 
 def gone_by(number: int, last: int) -> WireError:
     """Return the error for a round that was answered already, or is over."""
-    return WireError(
-        f"Round {number} was answered already, or is gone by: the last one was {last}.",
-        "Its sender repeats an old message, or asks twice with different models. Nothing was sent.",
-    )
+    return WireError.because(ReasonCode.ROUND_ANSWERED, round=number, earlier=last)

@@ -17,6 +17,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from tacit.device import Device
 from tacit.device.membership import Membership
 from tacit.errors import ConsentError, FieldError
+from tacit.reasons import ReasonCode
 
 PREFIX = "tacit1:"
 ENROL = "/v1/tacit/enrol"
@@ -68,7 +69,7 @@ def shown_keys(device: Device, invitation: Invitation) -> tuple[bytes, bytes]:
     A member is refused here: the line to her federation must not be lost to an invitation that she cannot accept.
     """
     if device.membership is not None:
-        raise ConsentError("This device is already a member of a federation.", "Leave it first: tacit device leave.")
+        raise ConsentError.because(ReasonCode.ALREADY_A_MEMBER)
     line = device.line
     if line.get("address") != invitation.address or "key" not in line:
         private = ec.generate_private_key(ec.SECP384R1())

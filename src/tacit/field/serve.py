@@ -6,32 +6,33 @@ import json
 import logging
 import secrets
 import sys
-import threading
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from datetime import UTC, datetime
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import polars as pl
 from pydantic import Field
 
 from tacit.config import MethodChoice
 from tacit.coordinator import Carrier, Coordinator, Journal, RoundRules
+from tacit.coordinator.coordinator import refuse_readable_only
 from tacit.coordinator.journal import Round
-from tacit.coordinator.manner import is_settled, needed
+from tacit.coordinator.round_policy import is_settled, needed
+from tacit.coordinator.trial import try_round
 from tacit.data import SOURCES, DataConfig, load
 from tacit.errors import ConfigError, DataError, FieldError
 from tacit.field.certificates import Certificates, given_certificates, own_certificates
 from tacit.field.invitations import Invitation
 from tacit.privacy.clipping import ClippingConfig
-from tacit.random import Key
 from tacit.runtimes.federation import Federation
 from tacit.types import Catalog, Config, Labels, Vocabulary, offsets
 from tacit.updates import Ring
 
-ROUND_STATES = ("finished", "abandoned", "rested")
+if TYPE_CHECKING:
+    from tacit.field.metrics import MetricsServer
 
 
 class ServeConfig(Config):
@@ -40,6 +41,8 @@ class ServeConfig(Config):
     name: str = Field("federation", min_length=1, max_length=80, description="what people call it")
     folder: Path = Field(Path("coordinator"), description="receives the journal and, if none are given, certificates")
     catalog: str = Field("town", description="a dataset by name, or a table with columns item[, title, category]")
+    graph: bool | str = Field(False, description="for methods that need features: the dataset's graph, or a file")
+    hops: int = Field(0, ge=0, le=4, description="explore the graph so many steps from the items")
     method: MethodChoice
     ring: Ring = Ring()
     clip: ClippingConfig | None = Field(None, description="how long what leaves may be")
@@ -60,21 +63,21 @@ class ServeConfig(Config):
 def opened(config: ServeConfig) -> Journal:
     """Found the federation, or go on with it; its terms cannot change once it is founded."""
     path = config.folder / "journal.db"
-    catalog = _catalog(config.catalog)
-    given = config.method.options.model_dump(mode="json")
+    catalog = _catalog(config)
+    given = config.method.options.model_dump(mode="json", exclude_unset=True)
     if not path.exists():
         federation = Federation.found(
             secrets.token_hex(16), config.name, config.method.name, given, catalog, ring=config.ring, clip=config.clip
         )
-        federation.first_model(catalog, Key(0))  # refused here and not in the first round
+        refuse_readable_only(federation.built.spec, config.rounds)
+        try_round(federation, catalog)  # refused here and not in the first round
         return Journal.create(path, federation, catalog)
     journal = Journal.open(path)
     agreed = journal.federation
     wanted = Federation.found(
         agreed.id, config.name, config.method.name, given, catalog, ring=config.ring, clip=config.clip
     )
-    if wanted != agreed:
-        differs = [name for name in Federation.model_fields if getattr(wanted, name) != getattr(agreed, name)]
+    if differs := wanted.agrees_with(agreed):
         raise ConfigError(
             f"The federation in '{path}' was founded on other terms: {', '.join(differs)}.",
             "Its members agreed to those. Choose another folder for a new federation.",
@@ -112,17 +115,30 @@ def serve(
 
     journal, tls = opened(config), certificates(config)
     link = SuperLink(journal, *host_port(config.listen), tls.certificate, tls.key)
-    meter = None
+    metrics = None
     try:
-        meter = None if config.metrics is None else Meter(journal.path, link, *host_port(config.metrics))
+        if config.metrics is not None:
+            metrics = _metrics_server()(journal.path, link, *host_port(config.metrics))
         on_start(needed(config.rounds, is_settled(config.rounds, journal)), journal.next_round)
         with beside(journal.path, link):
             Coordinator(journal, config.rounds, link).run(on_round)
     finally:
-        if meter is not None:
-            meter.close()
+        if metrics is not None:
+            metrics.close()
         link.close()
         journal.close()
+
+
+def _metrics_server() -> type[MetricsServer]:
+    """Load the library that writes metrics; only a coordinator that offers them needs it."""
+    try:
+        from tacit.field.metrics import MetricsServer
+    except ModuleNotFoundError as error:
+        raise FieldError(
+            f"The metrics need the package '{error.name}', which is not installed.",
+            "Where Tacit's source lies, run: pip install -e '.[field]'. Or leave the option 'metrics' out.",
+        ) from None
+    return MetricsServer
 
 
 def host_port(text: str) -> tuple[str, int]:
@@ -133,11 +149,13 @@ def host_port(text: str) -> tuple[str, int]:
     return host.strip("[]"), int(port)
 
 
-def _catalog(source: str) -> Catalog:
+def _catalog(config: ServeConfig) -> Catalog:
     """Read the public knowledge about items; what people did in a named dataset is not looked at."""
+    source = config.catalog
     if source in SOURCES or not Path(source).suffix:
-        whole = load(DataConfig(source=source)).catalog
-        return Catalog(whole.item_ids, whole.titles, whole.categories)
+        return load(DataConfig(source=source, graph=config.graph, hops=config.hops)).catalog
+    if config.graph or config.hops:
+        raise ConfigError("graph and hops belong to a dataset by name.", "Give categories in the table instead.")
     path = Path(source)
     try:
         frame = pl.read_csv(path, separator="\t" if path.suffix == ".tsv" else ",", infer_schema=False)
@@ -160,77 +178,6 @@ def _categories(frame: pl.DataFrame) -> Labels | None:
     index = {name: at for at, name in enumerate(names)}
     ids = pl.Series([index[name] for row in lists for name in row], dtype=pl.Int32).to_numpy()
     return Labels(offsets(pl.Series([len(row) for row in lists]).to_numpy()), ids, names)
-
-
-class Meter:
-    """Numbers for Prometheus, from the journal: they survive a restart, and are about rounds, never about people."""
-
-    def __init__(self, path: Path, carrier: Carrier, host: str, port: int) -> None:
-        def page() -> bytes:
-            return exposition(path, len(carrier.present())).encode()
-
-        class Handler(BaseHTTPRequestHandler):
-            def do_GET(self) -> None:
-                found = self.path == "/metrics"
-                self.send_response(200 if found else 404)
-                self.send_header("Content-Type", "text/plain; version=0.0.4")
-                self.end_headers()
-                self.wfile.write(page() if found else b"")
-
-            def log_message(self, format: str, *args: object) -> None:
-                """Say nothing."""
-
-        try:
-            self._server = ThreadingHTTPServer((host, port), Handler)
-        except OSError as error:
-            raise FieldError(
-                f"Cannot listen on {host}:{port} for metrics: {error.strerror}.", "Choose another."
-            ) from None
-        self.port = int(self._server.server_address[1])
-        threading.Thread(target=self._server.serve_forever, daemon=True).start()
-
-    def close(self) -> None:
-        """Stop listening."""
-        self._server.shutdown()
-        self._server.server_close()
-
-
-def exposition(path: Path, present: int) -> str:
-    """Write a journal's numbers as Prometheus reads them."""
-    journal = Journal.open(path)
-    try:
-        rounds, devices = journal.rounds(), journal.devices()
-        phases, quality = journal.phase_sums(), journal.quality()
-    finally:
-        journal.close()
-    lines = []
-
-    def add(name: str, kind: str, values: dict[str, float]) -> None:
-        lines.append(f"# TYPE tacit_{name} {kind}")
-        lines.extend(f"tacit_{name}{labels} {value:.12g}" for labels, value in values.items())
-
-    states = {f'{{state="{state}"}}': sum(r.state == state for r in rounds) for state in ROUND_STATES}
-    add("rounds_total", "counter", dict(states))
-    add("masked_rounds_total", "counter", {"": sum(r.masked for r in rounds)})
-    for count in ("asked", "answered", "refused", "lost", "called_off"):
-        add(f"{count}_total", "counter", {"": sum(getattr(r, count) for r in rounds)})
-    sizes = {
-        '{direction="up"}': sum(r.bytes_up for r in rounds),
-        '{direction="down"}': sum(r.bytes_down for r in rounds),
-    }
-    add("bytes_total", "counter", dict(sizes))
-    add("round_seconds_sum", "counter", {"": sum(r.seconds for r in rounds)})
-    add("last_round_seconds", "gauge", {"": rounds[-1].seconds if rounds else 0.0})
-    labels = [f'{{stage="{phase.stage}",phase="{phase.name}"}}' for phase in phases]
-    for measure in ("asked", "answered", "refused", "lost", "called_off", "bytes_up", "bytes_down", "seconds"):
-        sums = [getattr(phase, measure) for phase in phases]
-        add(f"phase_{measure}_total", "counter", dict(zip(labels, sums, strict=True)))
-    add("quality_hits_total", "counter", {"": quality.hits})
-    add("quality_people_total", "counter", {"": quality.people})
-    revoked = sum(device.revoked for device in devices)
-    known = {'{state="enrolled"}': len(devices) - revoked, '{state="revoked"}': revoked, '{state="present"}': present}
-    add("devices", "gauge", dict(known))
-    return "\n".join(lines) + "\n"
 
 
 class JsonLines(logging.Formatter):

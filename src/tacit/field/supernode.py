@@ -145,10 +145,10 @@ class SuperNode:
             try:
                 told(News(self._answer(client, node, message, tree)))
             except ConsentError as error:
-                log.info("nothing was sent", extra={"fields": {"why": error.message}})
+                log.info("nothing was sent", extra={"fields": error.public()})
                 told(News("nothing sent", error.message, error.hint))
             except TacitError as error:
-                log.warning("a message was refused", extra={"fields": {"why": error.message}})
+                log.warning("a message was refused", extra={"fields": error.public()})
                 told(News("refused", error.message, error.hint))
 
     def _beat(self, client: Any, node: Any, over: threading.Event) -> None:

@@ -44,15 +44,12 @@ def _similarities(x, items, s):
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def rows_for_all(people, items, scale, rows):
-    """Write the first kind of row of every client for every item: `rows` [C, n_items, F]."""
-    unit = np.float32(1.0) / scale
-    s = np.empty(items.shape[1], np.float32)
+def weigh_all(people, items, weights):
+    """Fill `weights` [C, n_items] with what every item multiplies the client's vector by: - x . y_j."""
     for c in range(len(people)):
-        _similarities(people[c], items, s)
+        _similarities(people[c], items, weights[c])
         for j in range(items.shape[1]):
-            for f in range(people.shape[1]):
-                rows[c, j, f] = -whole(scale * people[c, f] * s[j]) * unit
+            weights[c, j] = -weights[c, j]
 
 
 @njit(inline="always")
@@ -64,37 +61,16 @@ def _weight(x, y, alpha):
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def rows_for_positives(people, ptr, positives, items, alpha, scale, rows):
-    """Write the corrections: `rows` [N, F] for the `positives` [N] of the clients; `items` are [n_items, F] here."""
-    unit = np.float32(1.0) / scale
+def weigh_positives(people, ptr, positives, items, alpha, weights):
+    """Fill `weights` [N] with what the corrections multiply the client's vector by; `items` are [n_items, F] here."""
     for c in range(len(people)):
         for r in range(ptr[c], ptr[c + 1]):
-            weight = scale * _weight(people[c], items[positives[r]], alpha)
-            for f in range(people.shape[1]):
-                rows[r, f] = whole(weight * people[c, f]) * unit
-
-
-@njit(cache=True, nogil=True, error_model="numpy")
-def sum_for_positives(people, ptr, positives, is_kept, items, alpha, scale, totals, counts):
-    """Add the corrections that are kept to `totals` [n_items, F] and count them; return the largest number in them."""
-    largest = np.float32(0.0)
-    for c in range(len(people)):
-        for r in range(ptr[c], ptr[c + 1]):
-            if not is_kept[r]:
-                continue
-            item = positives[r]
-            weight = scale * _weight(people[c], items[item], alpha)
-            counts[item] += 1
-            for f in range(people.shape[1]):
-                number = whole(weight * people[c, f])
-                largest = max(largest, abs(number))
-                totals[item, f] += np.int64(number)
-    return largest
+            weights[r] = _weight(people[c], items[positives[r]], alpha)
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def sum_for_all(people, items, scale, totals):
-    """Add what `rows_for_all` would write to `totals` [F, n_items], whole numbers; return the largest of them.
+    """Add the rows of every item to `totals` [F, n_items], whole numbers; return the largest of them.
 
     `people` must be finite.
     """

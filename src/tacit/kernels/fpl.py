@@ -101,23 +101,28 @@ def draw_pairs(word, ids, ptr, items, taken, n_items, positives, negatives):
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def rows_of_pairs(people, moved, table, positives, negatives, rows, scale, rate, reg):
-    """Take every client's local steps and write her rows: `rows` [C * 2T], positives then negatives per client.
+    """Take every client's local steps and write the rows: `rows` [2 C T], all positives first, then all negatives.
 
     `people` are the vectors that gradients are taken at, `moved` those that move: the same array where p moves after
-    every triple, another one where all gradients are taken at the old p. `reg` [3] is for person, positive, negative.
+    every triple, another one where all gradients are taken at the old p. `reg` [3] is for client, positive, negative.
     """
-    n_clients, n_triples = positives.shape
-    n_triples = U64(n_triples)
+    n_clients, n_triples = U64(positives.shape[0]), U64(positives.shape[1])
     shrink, reg_i, reg_j = rate * reg[0], scale * reg[1], scale * reg[2]
-    unit = np.float32(1.0) / scale
-    for c in range(U64(n_clients)):
+    unit, half = np.float32(1.0) / scale, n_clients * n_triples
+    z = np.zeros(_TOGETHER, np.float32)
+    for start in range(U64(0), n_clients, _TOGETHER):
+        stop = min(n_clients, start + _TOGETHER)
         for t in range(n_triples):
-            i, j = U64(positives[c, t]), U64(negatives[c, t])
-            z = doubt(preference(people, c, table, i, j))
-            at = c * U64(2) * n_triples + t
-            step_and_write(
-                moved, people, table, c, i, j, rate * z, shrink, scale * z, reg_i, reg_j, unit, rows, at, at + n_triples
-            )
+            for c in range(start, stop):
+                z[c - start] = preference(people, c, table, U64(positives[c, t]), U64(negatives[c, t]))
+            for k in range(_TOGETHER):
+                z[k] = doubt(z[k])
+            for c in range(start, stop):
+                i, j, sure, at = U64(positives[c, t]), U64(negatives[c, t]), z[c - start], c * n_triples + t
+                step, pull = rate * sure, scale * sure
+                step_and_write(
+                    moved, people, table, c, i, j, step, shrink, pull, reg_i, reg_j, unit, rows, at, at + half
+                )
 
 
 @njit(cache=True, nogil=True, error_model="numpy")

@@ -238,7 +238,7 @@ def add_rows(features, p, pull, rate, scale, kept, sums, counts):
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def rows_that_speak_of(ptr, items, item_ptr, item_features, features, is_meant, out):
+def rows_that_mention(ptr, items, item_ptr, item_features, features, is_meant, out):
     """Fill `out` [R]: does one of her meant items carry the feature of this row?"""
     carried = np.zeros(table_size(item_features), np.uint8)
     at = 0

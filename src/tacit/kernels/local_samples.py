@@ -147,14 +147,3 @@ def _write_sorted(used, slot_of, marks, rows, slots, is_positive):
         slots[n] = slot_of[i]
         is_positive[n] = marks[i] == _MINE
         slot_of[i] = -1
-
-
-@njit(cache=True, nogil=True)
-def count_kept(row_ptr, is_positive, kept):
-    """Return how many positive and how many other rows of each client are kept, [C] each."""
-    positives, others = np.zeros(row_ptr.size - 1, np.int64), np.zeros(row_ptr.size - 1, np.int64)
-    for c in range(row_ptr.size - 1):
-        for r in range(row_ptr[c], row_ptr[c + 1]):
-            positives[c] += kept[r] != 0 and is_positive[r]
-            others[c] += kept[r] != 0 and not is_positive[r]
-    return positives, others

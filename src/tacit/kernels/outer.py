@@ -18,29 +18,6 @@ def person_sums(ptr, items, weights, table, sums):
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def item_rows(ptr, items, weights, people, scale, rows):
-    """rows[e] = weights[i] people[c] for entry e = (c, i) of the histories, rounded to the grid."""
-    unit = np.float32(1.0) / scale
-    for c in range(len(people)):
-        for e in range(ptr[c], ptr[c + 1]):
-            weight = weights[items[e]] * scale
-            for d in range(people.shape[1]):
-                rows[e, d] = np.rint(weight * people[c, d]) * unit
-
-
-@njit(cache=True, nogil=True, error_model="numpy")
-def add_item_rows(ptr, items, weights, people, scale, sums, counts):
-    """Add the rows of `item_rows` to sums [n_items, D], as whole numbers, and count them."""
-    for c in range(len(people)):
-        for e in range(ptr[c], ptr[c + 1]):
-            item = items[e]
-            counts[item] += 1
-            weight = weights[item] * scale
-            for d in range(people.shape[1]):
-                sums[item, d] += np.int64(np.rint(weight * people[c, d]))
-
-
-@njit(cache=True, nogil=True, error_model="numpy")
 def normal_rows(people, shares, scales, scale, rows):
     """rows[c] = the upper triangle of s p p' times scales[0], then s p times scales[1], rounded to the grid.
 
@@ -57,14 +34,3 @@ def normal_rows(people, shares, scales, scale, rows):
         for a in range(people.shape[1]):
             rows[c, at] = np.rint(people[c, a] * shares[c] * scales[1] * scale) * unit
             at += 1
-
-
-@njit(cache=True, nogil=True, error_model="numpy")
-def add_repeated(ptr, items, numbers, sums, counts):
-    """Add numbers[c] [D] to the row of every item of client c, and count them."""
-    for c in range(len(numbers)):
-        for e in range(ptr[c], ptr[c + 1]):
-            item = items[e]
-            counts[item] += 1
-            for d in range(numbers.shape[1]):
-                sums[item, d] += numbers[c, d]

@@ -28,13 +28,18 @@ _LINE = 64  # bytes
 def padded(rows: Floats) -> Floats:
     """Return rows [n, F + 1] with zeros before the last column, so that they are whole vectors in aligned memory."""
     n, width = rows.shape
-    wide = -(-width // _VECTOR) * _VECTOR
-    room = np.zeros(n * wide + _LINE // 4, np.float32)
-    start = -room.ctypes.data % _LINE // 4
-    result = room[start : start + n * wide].reshape(n, wide)
+    result = empty_rows(n, -(-width // _VECTOR) * _VECTOR)
+    result[:, width - 1 : -1] = 0.0
     result[:, : width - 1] = rows[:, :-1]
     result[:, -1] = rows[:, -1]
     return result
+
+
+def empty_rows(n: int, width: int) -> Floats:
+    """Return room for n rows, aligned."""
+    room = np.empty(n * width + _LINE // 4, np.float32)
+    start = -room.ctypes.data % _LINE // 4
+    return room[start : start + n * width].reshape(n, width)
 
 
 def unpadded(rows: Array, width: int) -> Array:

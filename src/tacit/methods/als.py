@@ -10,7 +10,7 @@ from pydantic import Field
 
 from tacit.kernels.als import solve_rows
 from tacit.methods import reasons
-from tacit.methods.base import register
+from tacit.methods.base import Centralised, register
 from tacit.random import Key
 from tacit.types import Array, Catalog, Clients, Config, Floats, Model, Reason
 
@@ -26,10 +26,10 @@ class ALSConfig(Config):
 
 
 @register("als", ALSConfig)
-class ALS:
+class ALS(Centralised):
     """Alternating least squares on implicit feedback: all cells count, what she did counts more."""
 
-    uses_features: ClassVar[bool] = False
+    scores_pairs: ClassVar[bool] = True
 
     def __init__(self, config: ALSConfig) -> None:
         self.config = config

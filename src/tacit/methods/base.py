@@ -4,51 +4,83 @@ A centralised method has `fit` and `score`. `fit` yields the model after every p
 drives it can draw curves, stop early and keep the best; a one-shot method yields once. The arrays of a yielded model
 may change at the next step: copy what you keep.
 
-A federated method has `init`, `learn`, `apply` and `score`: `learn` is what a device does with its own history (a
-cohort of one; the simulator passes thousands), `apply` is what the server does with the sum.
+A federated method has a `spec`, `init`, `plan`, `learn`, `apply` and `score`. The spec says what its arrays are to a
+runtime. `plan` says which rows a client's update will have and which of them are sensitive; `learn` computes them into
+a sink; both see a cohort (a device is a cohort of one). `apply` is what the server does with the sum.
 
-A gossip method has `init`, `learn`, `mix`, `choose` and `score`: every node holds a whole model, learns on its own,
-mixes in what a peer sent and chooses whom to send to. Nobody is in the middle.
+A gossip method has `init`, `learn`, `mix`, `choose` and `score`: every peer holds a whole model, learns on its own,
+mixes in what a peer sent and chooses whom to send to. There is no server.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol, runtime_checkable
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Literal, TypeVar
 
+from numpy.typing import NDArray
+
+from tacit.errors import ConfigError
 from tacit.methods.registry import Entry as Entry
+from tacit.methods.registry import Kind as Kind
 from tacit.methods.registry import build as build
 from tacit.methods.registry import entry as entry
 from tacit.methods.registry import methods as methods
+from tacit.methods.registry import names as names
 from tacit.methods.registry import options as options
-from tacit.methods.registry import register as register
+from tacit.methods.registry import remember
 from tacit.privacy.disclosure import Disclosure
+from tacit.privacy.update_sink import UpdateSink
 from tacit.random import Key
-from tacit.types import Array, Catalog, Clients, Floats, Model, Reason
-from tacit.updates import Letters, Release, Ring, Total, Update
+from tacit.types import Array, Catalog, Clients, Config, Floats, Model, Reason
+from tacit.updates import Letters, Release, Ring, Total, UpdatePlan
 
 
-class Method(Protocol):
+class Method(ABC):
     """What every method answers, however it was learnt.
 
     `shared` and `private` are the two halves of its model, `private` already narrowed to `clients`.
     """
 
-    uses_features: ClassVar[bool]  # scores from item features, so that a twin that learns alone may be good honestly
+    kind: ClassVar[Kind]
+    scores_pairs: ClassVar[bool] = False  # `score_pairs` is much cheaper than scoring all items
+    uses_features: ClassVar[bool] = False  # scores from item features: a local-only model may then be good honestly
 
+    @abstractmethod
     def score(self, shared: Mapping[str, Array], private: Mapping[str, Array], clients: Clients) -> Floats:
         """Return [C, n_items]: higher is better; finite everywhere."""
-        ...
+
+    def score_pairs(
+        self, shared: Mapping[str, Array], private: Mapping[str, Array], rows: Array, items: Array, clients: Clients
+    ) -> Floats:
+        """Return the scores [M] of `items[m]` for the client at position `rows[m]`."""
+        scores: Floats = self.score(shared, private, clients)[rows, items]
+        return scores
+
+    def explain(
+        self, shared: Mapping[str, Array], private: Mapping[str, Array], client: Clients, item: int
+    ) -> list[Reason]:
+        """Return what carried the score of an item for a cohort of one, strongest first; empty: nothing to say."""
+        return []
+
+    def remarks(self, shared: Mapping[str, Array], private: Mapping[str, Array]) -> list[str]:
+        """Return what a reader of the method's figures should know, such as items of which it knows nothing."""
+        return []
+
+    def popularity(self, shared: Mapping[str, Array]) -> Floats | None:
+        """Return a positive number per item, in proportion to its popularity as the shared model shows it, or None."""
+        return None
 
 
-@runtime_checkable
-class Centralised(Method, Protocol):
+class Centralised(Method):
     """A method that needs all histories in one place."""
 
+    kind = "centralised"
+
+    @abstractmethod
     def fit(self, clients: Clients, catalog: Catalog, key: Key) -> Iterator[Model]:
         """Yield the model after each pass."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -73,181 +105,188 @@ class Schedule:
         return range(start, min(start + self.rounds_per_pass, self.rounds))
 
 
-@runtime_checkable
-class Federated(Method, Protocol):
+@dataclass(frozen=True)
+class FederatedSpec:
+    """What the arrays of a federated method are to a runtime; lab, field, serving, ledger and report read it.
+
+    Devices send rows of *tables*: `item_tables` (row i is about item i), `other_tables` (rows are not items: layers,
+    Gramians, features) and `client_tables` (one row per client: a device receives and sends its own row only; a method
+    sees the rows of its cohort, in the cohort's order). A table need not be one of the shared arrays: `shapes` says how
+    large the sums are.
+
+    Every shared array is one of: `downloads`, which devices receive (all they need to learn and to score); `constants`,
+    which follow from options and catalogue alone and are never sent; `server_state`, which never leaves the server and
+    is no part of a served model.
+    """
+
+    item_tables: tuple[str, ...] = ()
+    other_tables: tuple[str, ...] = ()
+    client_tables: tuple[str, ...] = ()
+    downloads: tuple[str, ...] = ()
+    constants: tuple[str, ...] = ()
+    server_state: tuple[str, ...] = ()
+    private: Mapping[str, str] = field(default_factory=dict)  # name -> dtype; stays on the device, survives a restart
+    rows_repeat: bool = False  # a client may send the same row more than once in a round
+    needs: tuple[Literal["features", "coordinates", "times"], ...] = ()  # public inputs beyond ids and titles; times
+    schedule_options: tuple[str, ...] = ("epochs",)  # options that only `schedule` reads: a real federation has none
+
+    @property
+    def tables(self) -> tuple[str, ...]:
+        """All tables that devices send rows of."""
+        return (*self.item_tables, *self.other_tables, *self.client_tables)
+
+    def received(self, shared: Mapping[str, Array], ids: NDArray[Any] | None = None) -> dict[str, Array]:
+        """Return the shared arrays that clients learn and score with: downloads and constants.
+
+        Of client tables they have their own rows: those of `ids`, or all that are there.
+        """
+        found = {name: shared[name] for name in (*self.downloads, *self.constants)}
+        if ids is not None:
+            found |= {name: shared[name][ids] for name in self.client_tables}
+        return found
+
+
+class Federated(Method):
     """A method whose histories stay where they are: devices learn, the server adds and applies."""
 
-    tables: ClassVar[tuple[str, ...]]  # the shared arrays that updates speak of, row by row
+    kind = "federated"
+    spec: FederatedSpec
 
+    @abstractmethod
     def schedule(self, clients: Clients) -> Schedule:
         """Return how many rounds there are, and how many clients each one asks."""
-        ...
 
+    @abstractmethod
     def init(self, clients: Clients, catalog: Catalog, key: Key) -> Model:
-        """Return the first model; each client's private part follows from her id and the key alone."""
-        ...
+        """Return the first model; each client's private part follows from its id, its history and the key alone."""
 
+    @abstractmethod
+    def plan(self, model: Model, clients: Clients, key: Key) -> UpdatePlan:
+        """Return which rows the update of each client will have, and which of them are sensitive."""
+
+    @abstractmethod
     def learn(
-        self,
-        shared: Mapping[str, Array],
-        private: Mapping[str, Array],
-        clients: Clients,
-        ring: Ring,
-        key: Key,
-    ) -> tuple[Update, Mapping[str, Array]]:
-        """Return what a cohort learnt, on the ring's grid, and its new private part; inputs stay untouched."""
-        ...
+        self, model: Model, clients: Clients, plan: UpdatePlan, sink: UpdateSink, key: Key
+    ) -> Mapping[str, Array]:
+        """Put the values of all planned rows into the sink; return the new private part. Inputs stay untouched.
 
+        `plan` is the one that `plan` returned, with some rows not kept: what these would say must not be in others.
+        """
+
+    @abstractmethod
     def apply(self, shared: Mapping[str, Array], total: Total, ring: Ring) -> Mapping[str, Array]:
         """Return the shared model moved by a sum of updates."""
-        ...
+
+    def shapes(self, shared: Mapping[str, Array]) -> dict[str, tuple[int, ...]]:
+        """Return rows and width of the sum of each table; usually that of the shared array of its name."""
+        return {name: shared[name].shape for name in self.spec.tables}
+
+    def rows_per_client(self, shared: Mapping[str, Array]) -> int:
+        """Return about how many rows a client sends in a round: cohorts are cut into chunks by it."""
+        return sum(shape[0] for name, shape in self.shapes(shared).items() if name not in self.spec.client_tables)
+
+    def run_rounds(
+        self, model: Model, clients: Clients, ring: Ring, disclosure: Disclosure | None, key: Key, rounds: range
+    ) -> tuple[Release, Array] | None:
+        """Run rounds of one client each at once, moving the model in place; say how often each client was asked.
+
+        The bits are those of the rounds one by one. None: the method has no such kernel, and nothing was moved.
+        """
+        return None
 
 
-@runtime_checkable
-class Gossip(Method, Protocol):
-    """A method without a server: nodes hold whole models and speak to their peers only.
+class Gossip(Method):
+    """A method without a server: peers hold whole models and exchange them with each other only.
 
-    Nodes are arrays with the node axis first, all of them private; a real node is a cohort of one. `shared` holds only
-    what is public beforehand. What a node has of its person's history (`own`) is made from the training part alone, and
+    Peers are arrays with the peer axis first, all of them private; a real peer is a cohort of one. `shared` holds only
+    what is public beforehand. What a peer has of its user's history (`own`) is made from the training part alone, and
     never leaves it.
     """
 
+    kind = "gossip"
     config: Any  # has at least: epochs (rounds), view, renew_every, learns ('round' or 'receipt')
 
+    @property
+    @abstractmethod
+    def n_best(self) -> float:
+        """How many of its peers a peer keeps on average for what their models were worth."""
+
+    @abstractmethod
     def memory(self, n_nodes: int, n_items: int) -> int:
-        """Return the bytes that so many nodes need."""
-        ...
+        """Return the bytes that so many peers need."""
 
+    @abstractmethod
     def init(self, clients: Clients, catalog: Catalog, key: Key) -> Model:
-        """Return the first model of every node, its chance included; it follows from its person's id and the key."""
-        ...
+        """Return the first model of every peer, its chance included; it follows from its client's id and the key."""
 
+    @abstractmethod
     def own(self, shared: Mapping[str, Array], nodes: Mapping[str, Array], clients: Clients) -> Any:
-        """Return what nodes have of their people's histories: what to learn from, what to weigh with."""
-        ...
+        """Return what peers have of their users' histories: what to learn from, what to weigh with."""
 
+    @abstractmethod
     def letters(self, nodes: Mapping[str, Array], ids: Array, own: Any) -> Letters:
-        """Return what each node would send now; it may share memory with the node."""
-        ...
+        """Return what each peer would send now; it may share memory with the peer."""
 
+    @abstractmethod
     def learn(self, nodes: Mapping[str, Array], own: Any) -> Mapping[str, Array]:
-        """Return the nodes after each has learnt from its own samples; inputs stay untouched."""
-        ...
+        """Return the peers after each has learnt from its own samples; inputs stay untouched."""
 
+    @abstractmethod
     def mix(self, nodes: Mapping[str, Array], letters: Letters, own: Any) -> tuple[Mapping[str, Array], Floats]:
-        """Return the nodes after each has mixed one letter in, and its worth to each (-1: not judged)."""
-        ...
+        """Return the peers after each has mixed one model in, and its worth to each (-1: not judged)."""
 
+    @abstractmethod
     def choose(self, known: Any, chance: Any) -> Array:
-        """Return whom a node sends to next, from what it knows of others; see `methods.peers`."""
-        ...
+        """Return whom a peer sends to next, from what it knows of others; see `methods.peers`."""
+
+    @abstractmethod
+    def step(
+        self, nodes: dict[str, Array], spare: Array, letters: Letters, inbox: Any, own: Any, each: Any
+    ) -> NDArray[Any]:
+        """Let every peer read what it received and learn, all of one round at once; return each model's worth."""
 
 
-@runtime_checkable
-class CountsRows(Protocol):
-    """A federated method whose clients speak of few rows; others are taken to speak of all."""
-
-    def rows_per_client(self, shared: Mapping[str, Array]) -> int:
-        """Return about how many rows a client makes in a round: cohorts are cut into chunks by it."""
-        ...
-
-
-@runtime_checkable
-class Distributes(Protocol):
-    """A federated method whose devices are sent other arrays than the tables they speak of."""
-
-    downloads: ClassVar[tuple[str, ...]]  # the shared arrays a device receives in every round
+def score_clients(method: Method, model: Model, clients: Clients) -> Floats:
+    """Return the scores [C, n_items] of clients by a whole model; its private part is theirs already."""
+    shared = model.shared
+    if isinstance(method, Federated) and method.spec.client_tables:
+        shared = method.spec.received(shared, clients.ids)
+    return method.score(shared, model.private, clients)
 
 
-@runtime_checkable
-class SpeaksOfOthers(Protocol):
-    """A federated method with tables whose rows are not items, however many there are."""
-
-    not_items: ClassVar[tuple[str, ...]]
+T = TypeVar("T", bound=type)
 
 
-@dataclass(frozen=True)
-class Cohort:
-    """Some clients in a round, with all that learning and sealing need."""
+def register(name: str, config: type[Config]) -> Callable[[T], T]:
+    """Class decorator: make a method known under `name`, with `config` as its options."""
 
-    shared: Mapping[str, Array]
-    private: Mapping[str, Array]
-    clients: Clients
-    ring: Ring
-    disclosure: Disclosure | None
-    learning: Key
-    disclosing: Key
+    def keep(cls: T) -> T:
+        _check_class(name, cls)
+        remember(name, config, cls)
+        return cls
+
+    return keep
 
 
-@runtime_checkable
-class RepeatsRows(Protocol):
-    """A federated method in which one person may speak of a row more than once in a round."""
-
-    repeats_rows: ClassVar[bool]
-
-
-@runtime_checkable
-class SumsCohorts(Protocol):
-    """A federated method that can add up what a cohort sends without writing it out: the same sums, only faster."""
-
-    def sum_cohort(self, cohort: Cohort, total: Total) -> tuple[Release, Mapping[str, Array]]:
-        """Add into the arrays of `total`; return what was sent and the new private part."""
-        ...
-
-
-@runtime_checkable
-class RunsRounds(Protocol):
-    """A federated method that can run many rounds of one client each at once: the same model, only faster."""
-
-    def run_rounds(
-        self,
-        shared: Mapping[str, Array],
-        private: Mapping[str, Array],
-        clients: Clients,
-        ring: Ring,
-        disclosure: Disclosure | None,
-        key: Key,
-        rounds: range,
-    ) -> tuple[Release, Array]:
-        """Run rounds of one client each, moving `shared` and `private` in place; say how often each was asked."""
-        ...
+def _check_class(name: str, cls: type) -> None:
+    """Refuse a class that is no whole method, and say which part is missing."""
+    kinds = (Centralised, Federated, Gossip)
+    if not issubclass(cls, kinds):
+        raise ConfigError(
+            f"Method '{name}': {cls.__name__} is none of {', '.join(kind.__name__ for kind in kinds)}.",
+            "Derive it from one of the three classes in tacit.methods.base.",
+        )
+    missing = sorted(getattr(cls, "__abstractmethods__", ()))
+    if missing:
+        raise ConfigError(f"Method '{name}': {cls.__name__} has no {', '.join(missing)}.", "Write what is missing.")
+    if not (cls.__doc__ or "").strip():
+        raise ConfigError(f"Method '{name}': {cls.__name__} has no docstring.", "Its first line is what lists show.")
 
 
-@runtime_checkable
-class ScoresPairs(Protocol):
-    """A method for which scoring a few items is much cheaper than scoring all."""
-
-    def score_pairs(
-        self, shared: Mapping[str, Array], private: Mapping[str, Array], rows: Array, items: Array, clients: Clients
-    ) -> Floats:
-        """Return the scores [M] of `items[m]` for the client at position `rows[m]`."""
-        ...
-
-
-@runtime_checkable
-class Explains(Protocol):
-    """A method that can say what carried a score."""
-
-    def explain(
-        self, shared: Mapping[str, Array], private: Mapping[str, Array], client: Clients, item: int
-    ) -> list[Reason]:
-        """Return reasons for one item and a cohort of one, strongest first."""
-        ...
-
-
-@runtime_checkable
-class Remarks(Protocol):
-    """A method that knows what a reader of its figures should be told, such as items of which it knows nothing."""
-
-    def remarks(self, shared: Mapping[str, Array], private: Mapping[str, Array]) -> list[str]:
-        """Return sentences for the notes of a run; none if there is nothing to say."""
-        ...
-
-
-@runtime_checkable
-class KnowsPopularity(Protocol):
-    """A method whose shared model tells how popular items are."""
-
-    def popularity(self, shared: Mapping[str, Array]) -> Floats:
-        """Return a positive number per item, in proportion to how many people have it as far as the model tells."""
-        ...
+def build_federated(name: str, config: Config | None = None) -> Federated:
+    """Return a federated method ready to learn; any other kind is refused."""
+    method = build(name, config)
+    if isinstance(method, Federated):
+        return method
+    why = "it needs all histories in one place" if method.kind == "centralised" else "its peers have no server"
+    raise ConfigError(f"'{name}' is not federated: {why}.", f"Choose one of {', '.join(names('federated'))}.")

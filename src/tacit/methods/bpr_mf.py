@@ -13,7 +13,7 @@ from tacit.kernels.bpr import bpr_epoch
 from tacit.kernels.membership import pairs_to_learn, taken
 from tacit.kernels.rowvec import rows_of
 from tacit.methods import reasons
-from tacit.methods.base import register
+from tacit.methods.base import Centralised, register
 from tacit.random import Key
 from tacit.types import Array, Catalog, Clients, Config, Floats, Model, Reason
 
@@ -42,10 +42,10 @@ class BPRMFConfig(Config):
 
 
 @register("bpr-mf", BPRMFConfig)
-class BPRMF:
+class BPRMF(Centralised):
     """Matrix factorisation learnt from pairs: an item she has against one she has not (BPR, SGD)."""
 
-    uses_features: ClassVar[bool] = False
+    scores_pairs: ClassVar[bool] = True
 
     def __init__(self, config: BPRMFConfig) -> None:
         self.config = config

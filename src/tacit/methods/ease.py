@@ -9,7 +9,7 @@ L L' = X X' + reg I, so that nothing of the size items x items is made.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from pydantic import Field
@@ -19,7 +19,7 @@ from scipy.linalg import lapack
 from tacit.errors import MethodError
 from tacit.kernels.neighbours import count_pairs
 from tacit.methods import reasons
-from tacit.methods.base import register
+from tacit.methods.base import Centralised, register
 from tacit.random import Key
 from tacit.types import Array, Catalog, Clients, Config, Floats, Model, Reason
 
@@ -34,10 +34,8 @@ class EASEConfig(Config):
 
 
 @register("ease", EASEConfig)
-class EASE:
+class EASE(Centralised):
     """EASE: a linear model from items to items in closed form; strong on small catalogues."""
-
-    uses_features: ClassVar[bool] = False
 
     def __init__(self, config: EASEConfig) -> None:
         self.config = config

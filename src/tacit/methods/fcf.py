@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import ClassVar, Literal
+from typing import Literal
 
 import numpy as np
 from pydantic import Field
 
 from tacit.errors import MethodError
 from tacit.kernels.als import solve_rows
-from tacit.kernels.fcf import rows_for_all, rows_for_positives, sum_for_all, sum_for_positives
+from tacit.kernels.fcf import sum_for_all, weigh_all, weigh_positives
 from tacit.methods import reasons
-from tacit.methods.base import Cohort, Schedule, register
-from tacit.privacy.outbound import row_bytes
+from tacit.methods.base import Federated, FederatedSpec, Schedule, register
+from tacit.privacy.update_sink import UpdateSink
 from tacit.random import Key
-from tacit.types import Array, Catalog, Clients, Config, Floats, Model, Reason, offsets
-from tacit.updates import Release, Ring, Rows, Total, Update
+from tacit.types import Array, Catalog, Clients, Config, Floats, Model, Reason
+from tacit.updates import PlannedRows, Ring, Total, UpdatePlan
 
 
 class FCFConfig(Config):
@@ -37,7 +37,7 @@ BETA_1, BETA_2, TINY = np.float32(0.9), np.float32(0.999), np.float32(1e-8)
 
 
 @register("fcf", FCFConfig)
-class FCF:
+class FCF(Federated):
     """Federated collaborative filtering: devices solve for their own vector, the server follows summed gradients.
 
     A device speaks of every item. Its message is what it would be had she taken nothing, for all items, and a
@@ -48,11 +48,15 @@ class FCF:
     The vector is solved for whenever it is needed and never kept, so there is no private part.
     """
 
-    uses_features: ClassVar[bool] = False
-    tables: ClassVar[tuple[str, ...]] = ("items",)
-
     def __init__(self, config: FCFConfig) -> None:
         self.config = config
+        self.spec = FederatedSpec(
+            item_tables=("items",),
+            downloads=("items",),
+            server_state=("steps", "mean", "square") if self._is_adam else ("steps",),
+            rows_repeat=True,  # an item that was taken has two rows
+            schedule_options=("clients_per_round", "epochs", "steps_per_epoch"),
+        )
 
     def schedule(self, clients: Clients) -> Schedule:
         """A round is one gradient step."""
@@ -74,50 +78,34 @@ class FCF:
     def _is_adam(self) -> bool:
         return self.config.optimiser == "adam"
 
-    def learn(
-        self, shared: Mapping[str, Array], private: Mapping[str, Array], clients: Clients, ring: Ring, key: Key
-    ) -> tuple[Update, Mapping[str, Array]]:
-        """Solve for each person's vector, and write a row for every item and one more for every positive."""
-        items, matrix = shared["items"], clients.remembered("matrix", Clients.matrix)
-        people, ptr, positives = self._solve(items, clients), matrix.indptr, matrix.indices
-        n_clients, (n_items, factors) = len(clients), items.shape
-        every, corrections = (
-            np.empty((n_clients, n_items, factors), np.float32),
-            np.empty((len(positives), factors), np.float32),
-        )
-        rows_for_all(people, np.ascontiguousarray(items.T), ring.scale, every)
-        rows_for_positives(people, ptr, positives, items, np.float32(self.config.alpha), ring.scale, corrections)
-        sizes = np.diff(ptr)
-        where = np.repeat(np.arange(n_clients) * n_items, sizes) + np.arange(len(positives))  # corrections come first
-        is_positive = np.zeros(n_clients * n_items + len(positives), bool)
-        is_positive[where] = True
-        ids, values = np.empty(len(is_positive), np.int32), np.empty((len(is_positive), factors), np.float32)
-        ids[is_positive], ids[~is_positive] = positives, np.tile(np.arange(n_items), n_clients)
-        values[is_positive], values[~is_positive] = corrections, every.reshape(-1, factors)
-        rows = Rows(offsets(sizes + n_items), ids, values)
-        return Update(clients.ids, {"items": rows}, {"items": is_positive}), {}
+    def plan(self, model: Model, clients: Clients, key: Key) -> UpdatePlan:
+        """A correction for each item that was taken, and a row for every item."""
+        matrix, n_items = clients.remembered("matrix", Clients.matrix), len(model.shared["items"])
+        corrections = PlannedRows("items", matrix.indptr.astype(np.int64), matrix.indices, True)
+        every = PlannedRows("items", np.arange(len(clients) + 1) * n_items, None, False)
+        return UpdatePlan(clients.ids, (corrections, every))
 
-    def sum_cohort(self, cohort: Cohort, total: Total) -> tuple[Release, Mapping[str, Array]]:
-        """Add up a cohort's rows without writing them out."""
-        clients, ring, disclosure = cohort.clients, cohort.ring, cohort.disclosure
-        items, matrix = cohort.shared["items"], clients.remembered("matrix", Clients.matrix)
-        people, ptr, positives = self._solve(items, clients), matrix.indptr, matrix.indices
-        kept = np.ones(len(positives), np.uint8)
-        if disclosure is not None:
-            kept = disclosure.keep(clients.ids, ptr, positives, kept.astype(bool), cohort.disclosing)
-        sums, counts, n_clients = total.sums["items"], total.counts["items"], len(clients)
-        alpha, turned = np.float32(self.config.alpha), np.zeros(items.T.shape, np.int64)
-        largest = max(
-            sum_for_all(people, np.ascontiguousarray(items.T), ring.scale, turned),
-            sum_for_positives(people, ptr, positives, kept, items, alpha, ring.scale, sums, counts),
-        )
-        ring.fits(float(largest) / float(ring.scale) if np.isfinite(people).all() else np.nan)
-        sums += turned.T
-        counts += n_clients
-        total.n_clients += n_clients
-        n_sent = np.bincount(np.repeat(np.arange(n_clients), np.diff(ptr)), weights=kept, minlength=n_clients)
-        n_positives, n_others = n_sent.astype(np.int64), np.full(n_clients, len(items))
-        return Release(n_positives, n_others, (n_positives + n_others) * row_bytes(items.shape[1], ring)), {}
+    def learn(
+        self, model: Model, clients: Clients, plan: UpdatePlan, sink: UpdateSink, key: Key
+    ) -> Mapping[str, Array]:
+        """Solve for each client's vector x, and put a number times x for every item."""
+        items, taken = model.shared["items"], plan.parts[0]
+        people, turned = self._solve(items, clients), np.ascontiguousarray(items.T)
+        weights = np.empty(taken.n_rows, np.float32)
+        weigh_positives(people, taken.ptr, taken.ids, items, np.float32(self.config.alpha), weights)
+        sink.put_outer(0, people, weights)
+        total = sink.direct()
+        if total is None:
+            every = np.empty((len(clients), len(items)), np.float32)
+            weigh_all(people, turned, every)
+            sink.put_outer(1, people, every.reshape(-1))
+            return {}
+        sums = np.zeros(turned.shape, np.int64)
+        largest = sum_for_all(people, turned, sink.ring.scale, sums) if np.isfinite(people).all() else np.nan
+        sink.check(float(largest) / float(sink.ring.scale))
+        total.sums["items"] += sums.T
+        total.counts["items"] += len(clients)
+        return {}
 
     def apply(self, shared: Mapping[str, Array], total: Total, ring: Ring) -> Mapping[str, Array]:
         """Step along the summed gradient, less the pull to zero."""

@@ -11,21 +11,30 @@ Range: p minimises (1 + alpha) sum over her items of (1 - p.q)^2 + sum over othe
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
 from tacit.kernels.als import solve_rows
-from tacit.kernels.outer import add_repeated, normal_rows
+from tacit.kernels.outer import normal_rows
 from tacit.methods import reasons
-from tacit.methods.base import Cohort, register
-from tacit.methods.sums import LONG_HISTORY, WARM, BySums, decoded, disclosed, distinct, shared_floats, started
-from tacit.privacy.outbound import row_bytes
+from tacit.methods.base import FederatedSpec, register
+from tacit.methods.sums import (
+    LONG_HISTORY,
+    WARM,
+    BySums,
+    decoded,
+    disclosed,
+    distinct,
+    plan_items,
+    shared_floats,
+    started,
+)
+from tacit.privacy.update_sink import UpdateSink
 from tacit.random import Key
 from tacit.types import Array, Catalog, Clients, Config, Floats, Model, Reason
-from tacit.updates import Release, Ring, Rows, Total, Update
+from tacit.updates import PlannedRows, Ring, Total, UpdatePlan
 
 SOLVED_AT_ONCE = 2**22  # numbers in the systems that are solved together
 
@@ -51,8 +60,7 @@ class FedALSConfig(Config):
 class FedALS(BySums):
     """Implicit ALS by sums: people solve themselves, the server solves items from sums of normal equations."""
 
-    tables: ClassVar[tuple[str, ...]] = ("gram", "normal")
-    downloads: ClassVar[tuple[str, ...]] = ("items", "item_gram")
+    spec = FederatedSpec(item_tables=("normal",), other_tables=("gram",), downloads=("items", "item_gram"))
 
     def __init__(self, config: FedALSConfig) -> None:
         super().__init__(config)
@@ -63,8 +71,7 @@ class FedALS(BySums):
         c, n_items = self.config, catalog.n_items
         drawn = key.child("items").normal(np.arange(n_items), c.factors, c.init_scale)
         items = started(drawn, c.warm_start, "items", catalog).astype(np.float64)
-        triangle = c.factors * (c.factors + 1) // 2
-        return Model(_with_items(items, np.zeros((1, triangle))), {})
+        return Model(_with_items(items), {})
 
     def people(self, shared: Mapping[str, Array], clients: Clients) -> Floats:
         """Return the vector p of each person, [C, F]: from the history alone, so that strangers have one too."""
@@ -81,47 +88,30 @@ class FedALS(BySums):
         longest = self.bound(int(LONG_HISTORY))
         return np.exp2(np.floor(np.log2(ring.largest / np.array([longest, np.sqrt(longest)])))).astype(np.float32)
 
-    def _rows(self, shared: Mapping[str, Array], clients: Clients, ring: Ring) -> Floats:
-        """Return what each person says of every item of hers, [C, F(F+3)/2]; the first F(F+1)/2 are her Gramian."""
-        people = self.people(shared, clients)
-        shares = np.maximum(clients.sizes, 1).astype(np.float32) ** np.float32(-self.config.person_weight)
-        rows = np.empty((len(clients), shared["normal"].shape[1]), np.float32)
-        normal_rows(people, shares, self.scales(ring), ring.scale, rows)
-        return rows
+    def shapes(self, shared: Mapping[str, Array]) -> dict[str, tuple[int, ...]]:
+        """Normal equations of items, and one row for the Gramian of clients."""
+        n_items, factors = shared["items"].shape
+        triangle = factors * (factors + 1) // 2
+        return {"normal": (n_items, triangle + factors), "gram": (1, triangle)}
+
+    def plan(self, model: Model, clients: Clients, key: Key) -> UpdatePlan:
+        """A row for every item, and one for the Gramian, which names no item."""
+        one = PlannedRows("gram", np.arange(len(clients) + 1), np.zeros(len(clients), np.int32), False)
+        return UpdatePlan(clients.ids, (plan_items("normal", clients), one))
 
     def learn(
-        self, shared: Mapping[str, Array], private: Mapping[str, Array], clients: Clients, ring: Ring, key: Key
-    ) -> tuple[Update, Mapping[str, Array]]:
-        """Make the same row for every item of hers, and one for the Gramian, which names no item."""
-
-        def made(clients: Clients) -> Update:
-            rows, n_clients = self._rows(shared, clients, ring), len(clients)
-            own = np.ascontiguousarray(rows[:, : shared["gram"].shape[1]])
-            tables = {
-                "gram": Rows(np.arange(n_clients + 1), np.zeros(n_clients, np.int32), own),
-                "normal": Rows(clients.ptr, clients.items, rows[clients.rows]),
-            }
-            marks = {"gram": np.zeros(n_clients, np.bool_), "normal": np.ones(len(clients.items), np.bool_)}
-            return Update(clients.ids, tables, marks, remake)
-
-        def remake(rest: Update) -> Update:
-            rows = rest.tables["normal"]
-            return made(Clients(rest.clients, rows.ptr, rows.ids, clients.n_items))
-
-        return made(distinct(clients)), {}
-
-    def sum_cohort(self, cohort: Cohort, total: Total) -> tuple[Release, Mapping[str, Array]]:
-        """Add up a cohort's rows without writing them out."""
-        shared, ring = cohort.shared, cohort.ring
-        clients = disclosed(distinct(cohort.clients), cohort.disclosure, cohort.disclosing)
-        numbers = ring.encode(self._rows(shared, clients, ring))
-        triangle, width = shared["gram"].shape[1], numbers.shape[1]
-        add_repeated(clients.ptr, clients.items, numbers, total.sums["normal"], total.counts["normal"])
-        total.sums["gram"][0] += numbers[:, :triangle].sum(axis=0)
-        total.counts["gram"][0] += len(clients)
-        total.n_clients += len(clients)
-        sent, one = clients.sizes, np.ones(len(clients), np.int64)
-        return Release(sent, one, sent * row_bytes(width, ring) + row_bytes(triangle, ring)), {}
+        self, model: Model, clients: Clients, plan: UpdatePlan, sink: UpdateSink, key: Key
+    ) -> Mapping[str, Array]:
+        """Put the same row for every item: the upper triangle of p p', which is the Gramian's row too, and p."""
+        shared, known = model.shared, disclosed(clients, plan.parts[0])
+        people = self.people(shared, known)
+        shares = np.maximum(known.sizes, 1).astype(np.float32) ** np.float32(-self.config.person_weight)
+        shapes = self.shapes(shared)
+        rows = np.empty((len(known), shapes["normal"][1]), np.float32)
+        normal_rows(people, shares, self.scales(sink.ring), sink.ring.scale, rows)
+        sink.put_outer(0, rows)
+        sink.put(1, np.ascontiguousarray(rows[:, : shapes["gram"][1]]))
+        return {}
 
     def apply(self, shared: Mapping[str, Array], total: Total, ring: Ring) -> Mapping[str, Array]:
         """Solve every item; one that nobody speaks of becomes zero, and no rows at all move nothing."""
@@ -129,7 +119,7 @@ class FedALS(BySums):
         if not counts.any():
             return shared
         c, scales = self.config, self.scales(ring).astype(np.float64)
-        triangle = shared["gram"].shape[1]
+        triangle = self.shapes(shared)["gram"][1]
         gram = decoded(total.sums["gram"], ring) / scales[0]
         system = _square(gram, c.factors)[0] + c.reg * np.eye(c.factors)
         items = np.zeros((len(counts), c.factors))
@@ -140,7 +130,7 @@ class FedALS(BySums):
             own = _square(sums[:, :triangle] / scales[0], c.factors)
             right = (1.0 + c.alpha) * sums[:, triangle:] / scales[1]
             items[some] = np.linalg.solve(system + c.alpha * own, right[..., None])[..., 0]
-        return _with_items(items, gram / max(1, int(total.counts["gram"][0])))
+        return _with_items(items)
 
     def score(self, shared: Mapping[str, Array], private: Mapping[str, Array], clients: Clients) -> Floats:
         """Return P Q'."""
@@ -167,8 +157,5 @@ def _square(triangles: Array, n: int) -> NDArray[np.float64]:
     return full
 
 
-def _with_items(items: Array, gram: Array) -> dict[str, Array]:
-    """Return the shared part; `gram` is the people's mean p p'. The sums that solve items are of the shape `normal`."""
-    width = gram.shape[1] + items.shape[1]
-    kept = shared_floats({"gram": gram, "items": items, "item_gram": items.T @ items})
-    return {**kept, "normal": np.broadcast_to(np.float32(0.0), (len(items), width))}
+def _with_items(items: Array) -> dict[str, Array]:
+    return shared_floats({"items": items, "item_gram": items.T @ items})

@@ -9,7 +9,6 @@ items x items is made. With m = n_items the sketch is G itself, and the weights 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +17,7 @@ from scipy import linalg
 
 from tacit.errors import MethodError
 from tacit.methods import reasons
-from tacit.methods.base import Cohort, register
+from tacit.methods.base import FederatedSpec, register
 from tacit.methods.sums import (
     WARM,
     BySums,
@@ -26,16 +25,18 @@ from tacit.methods.sums import (
     decoded,
     distinct,
     orthonormal,
+    plan_items,
     rounding,
     shared_floats,
     started,
 )
+from tacit.privacy.update_sink import UpdateSink
 from tacit.random import Key
 from tacit.types import Array, Catalog, Clients, Config, Floats, Model, Reason
-from tacit.updates import Release, Ring, Total, Update
+from tacit.updates import Ring, Total, UpdatePlan
 
 MOST_CELLS = 10**8  # of the sketch: about 5 GB while it is solved
-OUTER = OuterSum("sketch")
+OUTER = OuterSum()
 
 
 class FedEASEConfig(Config):
@@ -54,7 +55,7 @@ class FedEASEConfig(Config):
 class FedEASE(BySums):
     """EASE by sums: item-to-item weights from a sketched Gram matrix, in one or two rounds."""
 
-    tables: ClassVar[tuple[str, ...]] = ("sketch",)
+    spec = FederatedSpec(item_tables=("sketch",), downloads=("sketch", "maps", "own", "precisions"))
 
     def __init__(self, config: FedEASEConfig) -> None:
         super().__init__(config)
@@ -75,15 +76,16 @@ class FedEASE(BySums):
         nothing = {"maps": np.zeros_like(start), "own": np.zeros(n_items), "precisions": np.ones(n_items)}
         return Model(shared_floats({"sketch": start, **nothing}), {})
 
-    def learn(
-        self, shared: Mapping[str, Array], private: Mapping[str, Array], clients: Clients, ring: Ring, key: Key
-    ) -> tuple[Update, Mapping[str, Array]]:
-        """Make a row for every item of hers: S' x_u."""
-        return OUTER.update(shared["sketch"], _ones(clients), clients, ring), {}
+    def plan(self, model: Model, clients: Clients, key: Key) -> UpdatePlan:
+        """A row for every item."""
+        return UpdatePlan(clients.ids, (plan_items("sketch", clients),))
 
-    def sum_cohort(self, cohort: Cohort, total: Total) -> tuple[Release, Mapping[str, Array]]:
-        """Add up a cohort's rows without writing them out."""
-        return OUTER.add(cohort.shared["sketch"], _ones(cohort.clients), cohort, total), {}
+    def learn(
+        self, model: Model, clients: Clients, plan: UpdatePlan, sink: UpdateSink, key: Key
+    ) -> Mapping[str, Array]:
+        """Put x_u (x_u' S)."""
+        OUTER.put(model.shared["sketch"], _ones(clients), clients, plan, sink)
+        return {}
 
     def apply(self, shared: Mapping[str, Array], total: Total, ring: Ring) -> Mapping[str, Array]:
         """Approximate G from the sum, invert it, and sketch with its directions next time. No rows move nothing."""
@@ -98,13 +100,15 @@ class FedEASE(BySums):
             rest = np.maximum(counts - (directions**2) @ values, 0.0)
         maps, diagonal = inverted(directions, values, self.config.reg + rest)
         own = np.einsum("im,im->i", maps, maps)
-        found = {"maps": maps, "own": own, "precisions": diagonal}
+        wide = np.zeros_like(sketch)  # fewer directions may be found than the sketch has; devices know one shape
+        wide[:, : maps.shape[1]] = maps
+        found = {"maps": wide, "own": own, "precisions": diagonal}
         return {**shared, **shared_floats({"sketch": orthonormal(y, noise), **found})}
 
     def score(self, shared: Mapping[str, Array], private: Mapping[str, Array], clients: Clients) -> Floats:
         """Return X B."""
         alone = distinct(clients)
-        maps, own = shared["maps"], shared["own"]
+        maps, own = _filled(shared["maps"]), shared["own"]
         found = OUTER.people(maps, _ones(alone), alone) @ maps.T
         found[alone.rows, alone.items] -= own[alone.items]  # no item speaks for itself
         return np.asarray(found / shared["precisions"], np.float32)
@@ -114,7 +118,8 @@ class FedEASE(BySums):
     ) -> list[Reason]:
         """Return her items by their weight towards the item: the score is their sum."""
         history = distinct(client).items
-        parts = shared["maps"][history] @ shared["maps"][item] / shared["precisions"][item]
+        maps = _filled(shared["maps"])
+        parts = maps[history] @ maps[item] / shared["precisions"][item]
         return reasons.from_history(history, np.where(history == item, 0.0, parts))
 
 
@@ -141,6 +146,11 @@ def inverted(directions: Array, values: Array, diagonal: Array) -> tuple[NDArray
     factor = linalg.cholesky(core, lower=True)
     maps = linalg.solve_triangular(factor, scaled.T, lower=True).T
     return maps, 1.0 / diagonal - np.einsum("im,im->i", maps, maps)
+
+
+def _filled(maps: Floats) -> Floats:
+    """Return the columns that hold a direction: those of zeros come last."""
+    return maps if maps[:, -1].any() else np.ascontiguousarray(maps[:, maps.any(axis=0)])
 
 
 def _ones(clients: Clients) -> Floats:

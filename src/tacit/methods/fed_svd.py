@@ -8,14 +8,13 @@ the subspace that a centralised SVD has. In each row stands Q' x_u: only a secur
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import ClassVar
 
 import numpy as np
 from pydantic import Field
 
 from tacit.errors import MethodError
 from tacit.methods import reasons
-from tacit.methods.base import Cohort, register
+from tacit.methods.base import FederatedSpec, register
 from tacit.methods.sums import (
     WARM,
     BySums,
@@ -24,13 +23,15 @@ from tacit.methods.sums import (
     distinct,
     earlier,
     orthonormal,
+    plan_items,
     rounding,
     shared_floats,
     started,
 )
+from tacit.privacy.update_sink import UpdateSink
 from tacit.random import Key
 from tacit.types import Array, Catalog, Clients, Config, Floats, Model, Reason
-from tacit.updates import Release, Ring, Total, Update
+from tacit.updates import Ring, Total, UpdatePlan
 
 
 class FedSVDConfig(Config):
@@ -54,13 +55,12 @@ class FedSVDConfig(Config):
 class FedSVD(BySums):
     """The singular value decomposition of all histories by sums: exact, in a few rounds, strangers fold in."""
 
-    tables: ClassVar[tuple[str, ...]] = ("basis",)
-    downloads: ClassVar[tuple[str, ...]] = ("basis", "weights")
+    spec = FederatedSpec(item_tables=("basis",), downloads=("basis", "weights"), server_state=("angles",))
 
     def __init__(self, config: FedSVDConfig) -> None:
         super().__init__(config)
         self.config = config
-        self.outer = OuterSum("basis", config.person_weight)
+        self.outer = OuterSum(config.person_weight)
 
     def init(self, clients: Clients, catalog: Catalog, key: Key) -> Model:
         """Draw a random basis, or take that of an earlier run; the weights of items are learnt from the first sum."""
@@ -81,15 +81,16 @@ class FedSVD(BySums):
         """Return Q' x_u of each person, [C, k]: from the history alone, so that strangers have one too."""
         return self.outer.people(shared["basis"], shared["weights"], distinct(clients))
 
-    def learn(
-        self, shared: Mapping[str, Array], private: Mapping[str, Array], clients: Clients, ring: Ring, key: Key
-    ) -> tuple[Update, Mapping[str, Array]]:
-        """Make a row for every item of hers."""
-        return self.outer.update(shared["basis"], shared["weights"], clients, ring), {}
+    def plan(self, model: Model, clients: Clients, key: Key) -> UpdatePlan:
+        """A row for every item."""
+        return UpdatePlan(clients.ids, (plan_items("basis", clients),))
 
-    def sum_cohort(self, cohort: Cohort, total: Total) -> tuple[Release, Mapping[str, Array]]:
-        """Add up a cohort's rows without writing them out."""
-        return self.outer.add(cohort.shared["basis"], cohort.shared["weights"], cohort, total), {}
+    def learn(
+        self, model: Model, clients: Clients, plan: UpdatePlan, sink: UpdateSink, key: Key
+    ) -> Mapping[str, Array]:
+        """Put x_u (x_u' Q)."""
+        self.outer.put(model.shared["basis"], model.shared["weights"], clients, plan, sink)
+        return {}
 
     def apply(self, shared: Mapping[str, Array], total: Total, ring: Ring) -> Mapping[str, Array]:
         """Orthonormalise the sum; the first one also says how many people have each item. No rows move nothing.

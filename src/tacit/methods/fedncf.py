@@ -11,7 +11,7 @@ person's vector too; first latent vectors are normal(0, 0.01). A long history we
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,19 +21,19 @@ from tacit.errors import MethodError
 from tacit.kernels.fedncf import Learning, learn_products
 from tacit.kernels.fedtower import learn_towers
 from tacit.kernels.leaving import Leaving, added, written
-from tacit.kernels.local_samples import count_kept, draw_rounds
+from tacit.kernels.local_samples import draw_rounds
 from tacit.kernels.losses import LOSSES
 from tacit.kernels.overdue import pace_of
 from tacit.kernels.rowvec import rows_of
 from tacit.methods.aggregation import AVERAGES
-from tacit.methods.base import Cohort, Schedule, register
+from tacit.methods.base import Federated, FederatedSpec, Schedule, register
 from tacit.methods.neural import Neural
 from tacit.methods.server_steps import ServerConfig, remembered, stepped
-from tacit.models.ncf import gmf, mlp, neumf
-from tacit.privacy.outbound import row_bytes
+from tacit.models.ncf import NCF, gmf, mlp, neumf
+from tacit.privacy.update_sink import UpdateSink
 from tacit.random import Key
 from tacit.types import Array, Catalog, Clients, Floats, Model, offsets
-from tacit.updates import Release, Ring, Rows, Total, Update
+from tacit.updates import PlannedRows, Ring, Total, UpdatePlan
 
 
 class FedGMFConfig(ServerConfig):
@@ -79,12 +79,21 @@ class FedNeuMFConfig(FedMLPConfig):
     epochs: int = Field(100, gt=0, description="global rounds, everybody asked in each; it overfits with many more")
 
 
-class _Trained(Neural):
+class _Trained(Neural, Federated):
     """What the three have in common: everything but the shape of the model."""
 
-    tables: ClassVar[tuple[str, ...]] = ("items", "layers")
-    downloads: ClassVar[tuple[str, ...]] = tables  # not what the server remembers
     config: FedGMFConfig
+
+    def __init__(self, config: FedGMFConfig, shape: NCF) -> None:
+        self.config, self.shape = config, shape
+        self.spec = FederatedSpec(
+            item_tables=("items",),
+            other_tables=("layers",),
+            downloads=("items", "layers"),
+            server_state=tuple(remembered(config, dict.fromkeys(("items", "layers"), np.zeros(0)))),
+            private={"users": "float32"},
+            schedule_options=("clients_per_round", "epochs"),
+        )
 
     def schedule(self, clients: Clients) -> Schedule:
         """Everybody once in each pass, in groups."""
@@ -105,20 +114,30 @@ class _Trained(Neural):
         tables = {"items": shared["items"], "layers": layers}
         return Model({**tables, **remembered(self.config, tables)}, self.shape.init_private(clients.ids, key, scale))
 
-    def learn(
-        self, shared: Mapping[str, Array], private: Mapping[str, Array], clients: Clients, ring: Ring, key: Key
-    ) -> tuple[Update, Mapping[str, Array]]:
-        """Learn on each device for some local epochs; write the moves of the rows it touched and of the layers."""
+    def plan(self, model: Model, clients: Clients, key: Key) -> UpdatePlan:
+        """Draw samples: the rows that they touch, and one for the layers."""
         draws = self.draw(clients, key)
-        n_clients = len(clients)
-        out = written(len(draws[3]), n_clients, self.shape.width, self.shape.n_layers)
-        people = self._learnt(shared, private["users"], clients, ring, draws, out)
-        tables = {
-            "items": Rows(draws[2], draws[3], out.rows),
-            "layers": Rows(np.arange(n_clients + 1), np.zeros(n_clients, np.int32), out.layers),
-        }
-        sensitive = {"items": draws[5], "layers": np.zeros(n_clients, bool)}
-        return Update(clients.ids, tables, sensitive), {"users": people}
+        touched = PlannedRows("items", draws[2], draws[3], draws[5])
+        layers = PlannedRows("layers", np.arange(len(clients) + 1), np.zeros(len(clients), np.int32), False)
+        return UpdatePlan(clients.ids, (touched, layers), draws)
+
+    def learn(
+        self, model: Model, clients: Clients, plan: UpdatePlan, sink: UpdateSink, key: Key
+    ) -> Mapping[str, Array]:
+        """Learn on each device for some local epochs; the moves of touched rows and of the layers leave."""
+        total, touched = sink.direct(), plan.parts[0]
+        if total is None:
+            out = written(touched.n_rows, len(clients), self.shape.width, self.shape.n_layers)
+            people = self._learn_locally(model, clients, sink.ring, plan.work, out)
+            sink.put(0, out.rows)
+            sink.put(1, out.layers)
+            return {"users": people}
+        kept = np.ones(max(1, touched.n_rows), np.uint8) if touched.kept is None else touched.kept
+        sums, counts = total.sums, total.counts
+        out = added(kept, (sums["items"], counts["items"]), (sums["layers"], counts["layers"]))
+        people = self._learn_locally(model, clients, sink.ring, plan.work, out)
+        sink.check(float(out.largest[0]) / float(sink.ring.scale))
+        return {"users": people}
 
     def draw(self, clients: Clients, key: Key) -> tuple[NDArray[Any], ...]:
         """Return samples and touched rows of a round; see `draw_rounds`.
@@ -141,17 +160,11 @@ class _Trained(Neural):
         found: tuple[NDArray[Any], ...] = draw_rounds(clients.ids, ptr, items, avoid_ptr, avoid_items, *how)
         return found
 
-    def _learnt(
-        self,
-        shared: Mapping[str, Array],
-        users: Floats,
-        clients: Clients,
-        ring: Ring,
-        draws: tuple[NDArray[Any], ...],
-        out: Leaving,
+    def _learn_locally(
+        self, model: Model, clients: Clients, ring: Ring, draws: tuple[NDArray[Any], ...], out: Leaving
     ) -> Floats:
         """Fill `out` with moves on the grid, and return the new vectors."""
-        c, people = self.config, users.copy()
+        shared, c, people = model.shared, self.config, model.private["users"].copy()
         longest = int(np.diff(draws[0]).max(initial=0)) // c.local_epochs
         pace = pace_of(c.local_epochs * -(-longest // c.batch_size), c.learning_rate)
         learnt_from = np.where(np.diff(draws[0]) > 0, clients.sizes, 0)
@@ -164,24 +177,6 @@ class _Trained(Neural):
         else:
             learn_products(*start, pace, weights, ring.scale, out)
         return people
-
-    def sum_cohort(self, cohort: Cohort, total: Total) -> tuple[Release, Mapping[str, Array]]:
-        """Add up a cohort's rows without messages in between."""
-        clients, ring, disclosure = cohort.clients, cohort.ring, cohort.disclosure
-        draws = self.draw(clients, cohort.learning)
-        _, _, ptr, ids, _, positive = draws
-        n_clients, width = len(clients), self.shape.width
-        kept = np.ones(max(1, len(ids)), np.uint8)
-        if disclosure is not None and len(ids):
-            kept = disclosure.keep(clients.ids, ptr, ids, positive, cohort.disclosing)
-        sums, counts = total.sums, total.counts
-        out = added(kept, (sums["items"], counts["items"]), (sums["layers"], counts["layers"]))
-        people = self._learnt(cohort.shared, cohort.private["users"], clients, ring, draws, out)
-        ring.fits(float(out.largest[0]) / float(ring.scale))
-        total.n_clients += n_clients
-        positives, others = count_kept(ptr, positive, kept)
-        size = (positives + others) * row_bytes(width, ring) + row_bytes(self.shape.n_layers + 1, ring)
-        return Release(positives, others + 1, size), {"users": people}
 
     def apply(self, shared: Mapping[str, Array], total: Total, ring: Ring) -> Mapping[str, Array]:
         """Average the moves and make them; rows of which nobody spoke stay."""
@@ -197,8 +192,7 @@ class FedGMF(_Trained):
     """GMF on devices: a weighted product of a private and an item's vector, item rows averaged (FedNCF)."""
 
     def __init__(self, config: FedGMFConfig) -> None:
-        self.config = config
-        self.shape = gmf(config.factors)
+        super().__init__(config, gmf(config.factors))
 
 
 @register("fed-mlp", FedMLPConfig)
@@ -206,8 +200,7 @@ class FedMLP(_Trained):
     """MLP on devices: a private and an item's vector through shared ReLU layers (FedNCF)."""
 
     def __init__(self, config: FedMLPConfig) -> None:
-        self.config = config
-        self.shape = mlp(config.factors, config.layers)
+        super().__init__(config, mlp(config.factors, config.layers))
 
 
 @register("fed-neumf", FedNeuMFConfig)
@@ -215,5 +208,4 @@ class FedNeuMF(_Trained):
     """NeuMF on devices: GMF and MLP joined in the last layer (FedNCF)."""
 
     def __init__(self, config: FedNeuMFConfig) -> None:
-        self.config = config
-        self.shape = neumf(config.factors, config.layers)
+        super().__init__(config, neumf(config.factors, config.layers))

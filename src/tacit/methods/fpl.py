@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 import numpy as np
 from pydantic import Field, field_validator, model_validator
@@ -20,14 +20,14 @@ from tacit.kernels.fpl import (
 )
 from tacit.kernels.membership import Taken, taken
 from tacit.kernels.rowvec import rows_of
-from tacit.kernels.triples import padded, unpadded
+from tacit.kernels.triples import empty_rows, padded, unpadded
 from tacit.methods import reasons
-from tacit.methods.base import Cohort, Schedule, register
+from tacit.methods.base import Federated, FederatedSpec, Schedule, register
 from tacit.privacy.disclosure import Disclosure
-from tacit.privacy.outbound import row_bytes, seal
+from tacit.privacy.update_sink import UpdateSink, row_bytes
 from tacit.random import Key
 from tacit.types import Array, Catalog, Clients, Config, Floats, Model, Reason
-from tacit.updates import Release, Ring, Rows, Total, Update
+from tacit.updates import PlannedRows, Release, Ring, Total, UpdatePlan
 
 PRESETS: dict[str, tuple[int, int]] = {"sFPL": (1, 1), "sFPL+": (1, 0), "pFPL": (0, 1), "pFPL+": (0, 0)}
 BITMAP_BYTES = 1024  # per client: up to 8,192 items a bit each is faster than searching the sorted history
@@ -84,15 +84,20 @@ class FPLConfig(Config):
 
 
 @register("fpl", FPLConfig)
-class FPL:
+class FPL(Federated):
     """Federated pair-wise learning: BPR on devices; negatives always leave, positives with probability pi.
 
     p moves after each triple (or once, `step: batch`), item rows stay as received, updates are summed, not averaged.
     """
 
-    uses_features: ClassVar[bool] = False
-    repeats_rows: ClassVar[bool] = True  # one row per triple
-    tables: ClassVar[tuple[str, ...]] = ("items",)
+    spec = FederatedSpec(
+        item_tables=("items",),
+        downloads=("items",),
+        constants=("local_steps",),
+        private={"p": "float32"},
+        rows_repeat=True,  # two rows for every triple
+        schedule_options=("clients_per_round", "epochs", "rounds"),
+    )
 
     def __init__(self, config: FPLConfig) -> None:
         self.config = config
@@ -129,57 +134,62 @@ class FPL:
         steps = np.array(self._local_steps(clients))
         return Model({"items": items, "local_steps": steps}, {"p": people})
 
-    def learn(
-        self, shared: Mapping[str, Array], private: Mapping[str, Array], clients: Clients, ring: Ring, key: Key
-    ) -> tuple[Update, Mapping[str, Array]]:
-        """Draw triples, take the local steps, and write two rows for each."""
-        positives, negatives = self.draw(shared, clients, key)
-        table = padded(shared["items"])
-        people, moved = self.local_rows(private["p"])
-        n_clients, steps = positives.shape
-        rows = np.empty((n_clients * 2 * steps, table.shape[1]), np.float32)
-        arrays = rows_of(people), rows_of(moved), rows_of(table), positives, negatives, rows_of(rows)
-        rows_of_pairs(*arrays, ring.scale, np.float32(self.config.learning_rate), self.config.regs)
-        ptr = np.arange(n_clients + 1) * 2 * steps
-        ids = np.concatenate([positives, negatives], axis=1).astype(np.int32).ravel()
-        is_positive = np.tile(np.arange(2 * steps) < steps, n_clients)
-        width = shared["items"].shape[1]
-        update = Update(clients.ids, {"items": Rows(ptr, ids, unpadded(rows, width))}, {"items": is_positive})
-        return update, {"p": unpadded(moved, width)}
-
-    def draw(self, shared: Mapping[str, Array], clients: Clients, key: Key) -> tuple[Array, Array]:
-        """Return positives and negatives [C, T] of a round."""
-        steps = int(shared["local_steps"])
+    def plan(self, model: Model, clients: Clients, key: Key) -> UpdatePlan:
+        """Draw triples: a row for each positive, then one for each negative."""
+        steps = int(model.shared["local_steps"])
         pairs = np.empty((2, len(clients), steps), np.uint32)
         has = clients.remembered("taken", _taken)
         draw_pairs(key.word, clients.ids, clients.ptr, clients.items, has, clients.n_items, pairs[0], pairs[1])
-        return pairs[0], pairs[1]
+        ptr = np.arange(len(clients) + 1) * steps
+        drawn = (PlannedRows("items", ptr, rows.ravel().view(np.int32), n == 0) for n, rows in enumerate(pairs))
+        return UpdatePlan(clients.ids, tuple(drawn), pairs)
 
-    def local_rows(self, p: Floats) -> tuple[Floats, Floats]:
+    def learn(
+        self, model: Model, clients: Clients, plan: UpdatePlan, sink: UpdateSink, key: Key
+    ) -> Mapping[str, Array]:
+        """Take the local steps; write two rows for each triple, or add all of them up at once."""
+        total = sink.direct()
+        if total is not None:
+            return self._add(model, plan, sink, total)
+        (positives, negatives), table = plan.work, padded(model.shared["items"])
+        people, moved = self._local_rows(model.private["p"])
+        n_steps, width = positives.shape[1], table.shape[1]
+        room = empty_rows(0, width)
+        for block in sink.blocks(2 * n_steps * width * 4):
+            n_rows = (block.stop - block.start) * n_steps
+            room = room if len(room) >= 2 * n_rows else empty_rows(2 * n_rows, width)  # of the last block: it is done
+            rows = room[: 2 * n_rows]
+            arrays = rows_of(people[block]), rows_of(moved[block]), rows_of(table)
+            drawn = positives[block], negatives[block]
+            rows_of_pairs(*arrays, *drawn, rows_of(rows), sink.ring.scale, self._rate, self.config.regs)
+            sink.put(0, rows[:n_rows])
+            sink.put(1, rows[n_rows:])
+        return {"p": unpadded(moved, model.shared["items"].shape[1])}
+
+    @property
+    def _rate(self) -> np.float32:
+        return np.float32(self.config.learning_rate)
+
+    def _local_rows(self, p: Floats) -> tuple[Floats, Floats]:
         """Return, padded, the vectors gradients are taken at and those that move: one array if steps are sequential."""
         moved = padded(p)
         return (moved, moved) if self.config.step == "sequential" else (moved.copy(), moved)
 
-    def sum_cohort(self, cohort: Cohort, total: Total) -> tuple[Release, Mapping[str, Array]]:
-        """Add up a cohort's rows as `learn` and `seal` would make them."""
-        shared, clients, ring = cohort.shared, cohort.clients, cohort.ring
-        table, config, n_items = padded(shared["items"]), self.config, len(shared["items"])
-        positives, negatives = self.draw(shared, clients, cohort.learning)
-        n_clients, steps = positives.shape
-        sent = np.ones(positives.shape, np.uint8)
-        if cohort.disclosure is not None:
-            ptr, every = np.arange(n_clients + 1) * steps, np.ones(positives.size, bool)
-            kept = cohort.disclosure.keep(clients.ids, ptr, positives.ravel(), every, cohort.disclosing)
-            sent = kept.reshape(sent.shape)
+    def _add(self, model: Model, plan: UpdatePlan, sink: UpdateSink, total: Total) -> Mapping[str, Array]:
+        """Add up a cohort's rows: the parts that differ by client triple by triple, the rest by counts."""
+        shared, config, scale = model.shared, self.config, sink.ring.scale
+        table, n_items, (positives, negatives) = padded(shared["items"]), len(shared["items"]), plan.work
+        kept = plan.parts[0].kept
+        sent = np.ones(positives.shape, np.uint8) if kept is None else kept.reshape(positives.shape)
         targets, counts = np.empty_like(positives), np.zeros((2, n_items + 1), np.int32)
         count_sent(positives, negatives, sent, targets, counts)
-        numbers = ring.scale, np.float32(config.learning_rate), config.regs
         peaks = np.zeros((1, table.shape[1]), np.float32)
 
         def summed(into: Array) -> Floats:
-            people, moved = self.local_rows(cohort.private["p"])
+            people, moved = self._local_rows(model.private["p"])
             rows = rows_of(people), rows_of(moved), rows_of(table)
             cells = rows_of(into.view(np.float32))
+            numbers = scale, self._rate, config.regs
             sum_of_pairs(*rows, positives, negatives, targets, into, cells, rows_of(peaks), *numbers)
             return moved
 
@@ -190,38 +200,16 @@ class FPL:
         if largest * int((counts[0, :-1] + counts[1, :-1]).max()) >= 2**31:
             sums = np.zeros(sums.shape, np.int64)
             moved = summed(sums)
-        shrunk = float(config.regs[1:].max() * max(table.max(), -table.min()) * ring.scale)
-        if not largest + shrunk < ring.largest * ring.scale:
-            return self._sum_plainly(cohort, total)
-        settle(table, sums, counts, total.sums["items"], total.counts["items"], ring.scale, config.regs)
-        total.n_clients += n_clients
-        width = shared["items"].shape[1]
-        n_sent = sent.sum(axis=1, dtype=np.int64)
-        release = Release(n_sent, np.full(n_clients, steps), (n_sent + steps) * row_bytes(width, ring))
-        return release, {"p": unpadded(moved, width)}
-
-    def _sum_plainly(self, cohort: Cohort, total: Total) -> tuple[Release, Mapping[str, Array]]:
-        """Write the rows out where one of them may be too large for the ring: sealing them decides."""
-        update, moved = self.learn(cohort.shared, cohort.private, cohort.clients, cohort.ring, cohort.learning)
-        if cohort.disclosure is not None:
-            update = cohort.disclosure.on_device(update, cohort.disclosing)
-        message = seal(update, (), cohort.ring, cohort.disclosing)
-        if len(message.withheld):
-            cohort.ring.fits(np.inf)
-        total.add(message)
-        return message.release, moved
+        shrunk = float(config.regs[1:].max() * max(table.max(), -table.min()) * scale)
+        sink.check((largest + shrunk) / float(scale))
+        settle(table, sums, counts, total.sums["items"], total.counts["items"], scale, config.regs)
+        return {"p": unpadded(moved, shared["items"].shape[1])}
 
     def run_rounds(
-        self,
-        shared: Mapping[str, Array],
-        private: Mapping[str, Array],
-        clients: Clients,
-        ring: Ring,
-        disclosure: Disclosure | None,
-        key: Key,
-        rounds: range,
-    ) -> tuple[Release, Array]:
+        self, model: Model, clients: Clients, ring: Ring, disclosure: Disclosure | None, key: Key, rounds: range
+    ) -> tuple[Release, Array] | None:
         """Run rounds of one client each without leaving the kernel."""
+        shared, private = model.shared, model.private
         config, width = self.config, shared["items"].shape[1]
         table, p = padded(shared["items"]), padded(private["p"])
         words = np.array([key.child(name).word for name in ("choose", "learn", "seal")])
@@ -232,7 +220,7 @@ class FPL:
         else:
             coins = disclosure.pi[clients.ids], disclosure.is_secret, disclosure.per_item
         draws = words, clients.ids, clients.ptr, clients.items, has, clients.n_items
-        numbers = ring.scale, np.float32(config.learning_rate), config.regs
+        numbers = ring.scale, self._rate, config.regs
         steps, is_batch = int(shared["local_steps"]), config.step == "batch"
         people, rows = rows_of(p), rows_of(table)
         span = rounds.start, len(rounds)
@@ -256,7 +244,7 @@ class FPL:
 
     def apply(self, shared: Mapping[str, Array], total: Total, ring: Ring) -> Mapping[str, Array]:
         """Add alpha times the sum, with no averaging."""
-        moved = shared["items"] + np.float32(self.config.learning_rate) * ring.decode(total.sums["items"])
+        moved = shared["items"] + self._rate * ring.decode(total.sums["items"])
         return {**shared, "items": moved}
 
     def score(self, shared: Mapping[str, Array], private: Mapping[str, Array], clients: Clients) -> Floats:

@@ -18,6 +18,7 @@ from pydantic import Field
 from tacit.errors import MethodError
 from tacit.kernels.gossip import copy_at, distances_at, mix_at
 from tacit.methods import reasons
+from tacit.methods.base import Gossip
 from tacit.methods.local import NodeConfig, NodeModel, Nodes, node_model
 from tacit.methods.mixing import Meeting, MergeRule, Weights
 from tacit.methods.peers import Acquaintance, Ids, Sampler
@@ -63,10 +64,9 @@ class Inbox:
     letters: NDArray[np.int64]
 
 
-class Gossiping:
+class Gossiping(Gossip):
     """A gossip method but for its rule, its sampler and how it is configured."""
 
-    uses_features: ClassVar[bool] = False
     rule: MergeRule
     sampler: ClassVar[Sampler]
     config: GossipConfig

@@ -12,7 +12,7 @@ from tacit.errors import DivergedError, MethodError
 from tacit.kernels.kahfm import long_bpr_epoch
 from tacit.kernels.membership import pairs_to_learn, taken
 from tacit.methods import reasons
-from tacit.methods.base import register
+from tacit.methods.base import Centralised, register
 from tacit.methods.features import Kind, features_of, tf_idf
 from tacit.random import Key
 from tacit.types import Array, Catalog, Clients, Config, Floats, Model, Reason
@@ -33,7 +33,7 @@ class KaHFMConfig(Config):
 
 
 @register("kahfm", KaHFMConfig)
-class KaHFM:
+class KaHFM(Centralised):
     """Knowledge-aware factors: one factor per feature, started at its tf-idf, learnt from pairs; it says why."""
 
     uses_features: ClassVar[bool] = True

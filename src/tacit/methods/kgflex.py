@@ -22,18 +22,18 @@ from tacit.kernels.kgflex import (
     choose_features,
     move_own,
     pulls,
-    rows_that_speak_of,
+    rows_that_mention,
     score_items,
     write_rows,
 )
 from tacit.kernels.membership import Taken, taken
 from tacit.methods import reasons
-from tacit.methods.base import Cohort, Schedule, register
+from tacit.methods.base import Centralised, Federated, FederatedSpec, Schedule, register
 from tacit.methods.features import Features, Kind, features_of
-from tacit.privacy.outbound import row_bytes
+from tacit.privacy.update_sink import UpdateSink
 from tacit.random import Key
 from tacit.types import Array, Catalog, Clients, Config, Floats, Model, Reason, offsets
-from tacit.updates import Release, Ring, Rows, Total, Update
+from tacit.updates import PlannedRows, Ring, Total, UpdatePlan
 
 DRAWN_AT_ONCE = 2**22  # first values: more would only take memory
 
@@ -59,15 +59,21 @@ class KGFlexConfig(Config):
 
 
 @register("kgflex", KGFlexConfig)
-class KGFlex:
+class KGFlex(Federated):
     """Knowledge-aware federated learning: features weighed by what they tell about a person; it says why.
 
     Every row sent is about a feature of something she did, so all of them pass the disclosure.
     """
 
     uses_features: ClassVar[bool] = True
-    tables: ClassVar[tuple[str, ...]] = ("features",)
-    not_items: ClassVar[tuple[str, ...]] = ("features",)
+    spec = FederatedSpec(
+        other_tables=("features",),
+        downloads=("features",),
+        constants=("item_ptr", "item_features", "feature_ptr", "feature_items", "hops", "kept", "names"),
+        private={"features": "int32", "weights": "float32", "p": "float32"},
+        needs=("features",),
+        schedule_options=("epochs", "share"),
+    )
 
     def __init__(self, config: KGFlexConfig) -> None:
         self.config = config
@@ -122,10 +128,9 @@ class KGFlex:
             views[start : start + size] = drawn.reshape(len(ids), slots, factors)
         return views
 
-    def _pulls(
-        self, shared: Mapping[str, Array], private: Mapping[str, Array], clients: Clients, key: Key
-    ) -> tuple[Floats, Floats]:
-        """Return how a round pulls at each feature of each person, and where it moves her views."""
+    def _pull(self, model: Model, clients: Clients, key: Key) -> tuple[Floats, Floats]:
+        """Return how a round pulls at each feature of each client, and where it moves its views."""
+        shared, private = model.shared, model.private
         features, weights, p = private["features"], private["weights"], private["p"]
         affinity, pull = np.empty(features.shape, np.float32), np.empty(features.shape, np.float32)
         affinities(features, weights, p, shared["features"], affinity)
@@ -136,43 +141,33 @@ class KGFlex:
         move_own(features, p, shared["features"], pull, np.float32(self.config.learning_rate), moved)
         return pull, moved
 
+    def plan(self, model: Model, clients: Clients, key: Key) -> UpdatePlan:
+        """A row for every feature of the client."""
+        features = model.private["features"]
+        is_own = features >= 0
+
+        def mentions(is_meant: NDArray[np.bool_]) -> NDArray[np.bool_]:
+            return _mention(model.shared, features, clients, is_meant)
+
+        rows = PlannedRows("features", offsets(is_own.sum(axis=1)), features[is_own], True, mentions)
+        return UpdatePlan(clients.ids, (rows,))
+
     def learn(
-        self, shared: Mapping[str, Array], private: Mapping[str, Array], clients: Clients, ring: Ring, key: Key
-    ) -> tuple[Update, Mapping[str, Array]]:
-        """Take one step on as many pairs as she has items; write a row for every feature of hers."""
-        pull, moved = self._pulls(shared, private, clients, key)
-        features = private["features"]
-        is_own = features >= 0
-        rows = np.empty((int(is_own.sum()), shared["features"].shape[1]), np.float32)
-        write_rows(features, private["p"], pull, np.float32(self.config.learning_rate), ring.scale, rows)
-        said = Rows(offsets(is_own.sum(axis=1)), features[is_own], rows)
-
-        def speaks_of(is_meant: NDArray[np.bool_]) -> NDArray[np.bool_]:
-            return _speaks_of(shared, features, clients, is_meant)
-
-        every = np.ones(len(rows), np.bool_)
-        update = Update(clients.ids, {"features": said}, {"features": every}, speaks_of={"features": speaks_of})
-        return update, {**private, "p": moved}
-
-    def sum_cohort(self, cohort: Cohort, total: Total) -> tuple[Release, Mapping[str, Array]]:
-        """Add up a cohort's rows without writing them out."""
-        shared, private, clients, ring = cohort.shared, cohort.private, cohort.clients, cohort.ring
-        pull, moved = self._pulls(shared, private, clients, cohort.learning)
-        features = private["features"]
-        is_own = features >= 0
-        ptr = offsets(is_own.sum(axis=1))
-        kept = np.ones(ptr[-1], np.uint8)
-        if cohort.disclosure is not None:
-            secret = _speaks_of(shared, features, clients, cohort.disclosure.is_secret)
-            every = kept.astype(bool)
-            kept = cohort.disclosure.keep_rows(clients.ids, ptr, features[is_own], every, secret, cohort.disclosing)
-        rate, sums = np.float32(self.config.learning_rate), total.sums["features"]
-        largest = add_rows(features, private["p"], pull, rate, ring.scale, kept, sums, total.counts["features"])
-        ring.fits(float(largest) / float(ring.scale))
-        total.n_clients += len(clients)
-        sent = np.add.reduceat(np.append(kept, 0).astype(np.int64), ptr[:-1]) * (np.diff(ptr) > 0)
-        release = Release(sent, np.zeros_like(sent), sent * row_bytes(sums.shape[1], ring))
-        return release, {**private, "p": moved}
+        self, model: Model, clients: Clients, plan: UpdatePlan, sink: UpdateSink, key: Key
+    ) -> Mapping[str, Array]:
+        """Take one step on as many pairs as the client has items."""
+        pull, moved = self._pull(model, clients, key)
+        features, p, rate = model.private["features"], model.private["p"], np.float32(self.config.learning_rate)
+        rows, scale, total = plan.parts[0], sink.ring.scale, sink.direct()
+        if total is None:
+            values = np.empty((rows.n_rows, p.shape[2] + 1), np.float32)
+            write_rows(features, p, pull, rate, scale, values)
+            sink.put(0, values)
+        else:
+            kept = np.ones(rows.n_rows, np.uint8) if rows.kept is None else rows.kept
+            sums, counts = total.sums["features"], total.counts["features"]
+            sink.check(float(add_rows(features, p, pull, rate, scale, kept, sums, counts)) / float(scale))
+        return {**model.private, "p": moved}
 
     def apply(self, shared: Mapping[str, Array], total: Total, ring: Ring) -> Mapping[str, Array]:
         """Add the sum, with no averaging: devices have multiplied by alpha."""
@@ -221,7 +216,7 @@ class KGFlex:
 
 
 @register("kgflex-central", KGFlexConfig)
-class KGFlexCentral:
+class KGFlexCentral(Centralised):
     """KGFlex with all histories in one place: the same steps, on random batches of `share` of the people."""
 
     uses_features: ClassVar[bool] = True
@@ -241,11 +236,12 @@ class KGFlexCentral:
             if at == 0:
                 order = key.child("order", number).generator().permutation(len(clients))
             batch = np.sort(order[at :: schedule.rounds_per_pass])
-            own = {name: array[batch] for name, array in private.items()}
-            total = Total.zero({"features": shared["features"].shape})
-            learning = key.child("learn", number)
-            cohort = Cohort(shared, own, clients.take(batch), ring, None, learning, learning)
-            private["p"][batch] = steps.sum_cohort(cohort, total)[1]["p"]
+            own = Model(shared, {name: array[batch] for name, array in private.items()})
+            some, learning = clients.take(batch), key.child("learn", number)
+            total, plan = Total.zero(steps.shapes(shared)), steps.plan(own, some, learning)
+            sink = UpdateSink(plan, (), ring, steps.shapes(shared), total)
+            private["p"][batch] = steps.learn(own, some, plan, sink, learning)["p"]
+            sink.finish()
             shared = dict(steps.apply(shared, total, ring))
             if at == schedule.rounds_per_pass - 1:
                 yield Model(shared, private)
@@ -269,11 +265,11 @@ def _taken(clients: Clients) -> Taken:
     return taken(clients)
 
 
-def _speaks_of(
+def _mention(
     shared: Mapping[str, Array], features: Array, clients: Clients, is_meant: NDArray[np.bool_]
 ) -> NDArray[np.bool_]:
     """Return which rows [R] are about a feature that a meant item of hers carries."""
     out = np.empty(int((features >= 0).sum()), np.bool_)
     known = shared["item_ptr"], shared["item_features"]
-    rows_that_speak_of(clients.ptr, clients.items, *known, features, is_meant, out)
+    rows_that_mention(clients.ptr, clients.items, *known, features, is_meant, out)
     return out

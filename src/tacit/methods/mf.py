@@ -12,7 +12,7 @@ from tacit.errors import DivergedError
 from tacit.kernels.membership import pairs_to_learn, taken
 from tacit.kernels.mf import mf_epoch
 from tacit.methods import reasons
-from tacit.methods.base import register
+from tacit.methods.base import Centralised, register
 from tacit.random import Key
 from tacit.types import Array, Catalog, Clients, Config, Floats, Model, Reason
 
@@ -31,10 +31,10 @@ class MFConfig(Config):
 
 
 @register("mf", MFConfig)
-class MF:
+class MF(Centralised):
     """Matrix factorisation that says how likely she takes an item: biases, dot product, logistic loss (SGD)."""
 
-    uses_features: ClassVar[bool] = False
+    scores_pairs: ClassVar[bool] = True
 
     def __init__(self, config: MFConfig) -> None:
         self.config = config

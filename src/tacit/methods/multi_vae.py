@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import ClassVar
 
 import numpy as np
 from pydantic import Field
@@ -14,7 +13,7 @@ from tacit.kernels.adam import adam_step, at_rest, corrections
 from tacit.kernels.denormals import flushed_denormals
 from tacit.kernels.thinning import thin
 from tacit.methods import reasons
-from tacit.methods.base import register
+from tacit.methods.base import Centralised, register
 from tacit.models.multi_vae import decode, gradients, init, unit_rows
 from tacit.random import Key
 from tacit.types import Array, Catalog, Clients, Config, Floats, Model, Reason
@@ -34,10 +33,8 @@ class MultiVAEConfig(Config):
 
 
 @register("multi-vae", MultiVAEConfig)
-class MultiVAE:
+class MultiVAE(Centralised):
     """MultiVAE: a variational autoencoder with multinomial likelihood; it scores from a history alone."""
-
-    uses_features: ClassVar[bool] = False
 
     def __init__(self, config: MultiVAEConfig) -> None:
         self.config = config

@@ -17,7 +17,7 @@ from tacit.errors import DivergedError, MethodError
 from tacit.kernels.adam import at_rest, corrections
 from tacit.kernels.losses import LOSSES
 from tacit.kernels.ncf import draw_samples, ncf_epoch, shuffle
-from tacit.methods.base import register
+from tacit.methods.base import Centralised, register
 from tacit.methods.neural import Neural
 from tacit.models.ncf import gmf, mlp, neumf
 from tacit.random import Key
@@ -51,7 +51,7 @@ class NeuMFConfig(MLPConfig):
     epochs: int = Field(10, gt=0, description="passes over all positives; it overfits with many more")
 
 
-class _Trained(Neural):
+class _Trained(Neural, Centralised):
     """What the three have in common: everything but the shape of the model."""
 
     config: GMFConfig

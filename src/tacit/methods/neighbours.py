@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 import numpy as np
 from pydantic import Field
@@ -11,7 +11,7 @@ from scipy import sparse
 
 from tacit.kernels import neighbours as kernel
 from tacit.methods import reasons
-from tacit.methods.base import register
+from tacit.methods.base import Centralised, register
 from tacit.random import Key
 from tacit.types import Array, Catalog, Clients, Config, Floats, Model, Reason
 
@@ -45,10 +45,8 @@ class ItemKNNConfig(NeighbourConfig):
 
 
 @register("user-knn", UserKNNConfig)
-class UserKNN:
+class UserKNN(Centralised):
     """Similar people: what the k people with the most similar history did, weighted by similarity."""
-
-    uses_features: ClassVar[bool] = False
 
     def __init__(self, config: UserKNNConfig) -> None:
         self.config = config
@@ -107,10 +105,8 @@ class UserKNN:
 
 
 @register("item-knn", ItemKNNConfig)
-class ItemKNN:
+class ItemKNN(Centralised):
     """Similar items: an item scores by the similarity of its k nearest items that are in her history."""
-
-    uses_features: ClassVar[bool] = False
 
     def __init__(self, config: ItemKNNConfig) -> None:
         self.config = config

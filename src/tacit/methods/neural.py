@@ -15,7 +15,7 @@ from tacit.types import Array, Clients, Floats, Reason
 class Neural:
     """A method whose model has the given shape; whoever learns it says how its layers are kept."""
 
-    uses_features: ClassVar[bool] = False
+    scores_pairs: ClassVar[bool] = True
     shape: NCF
 
     def by_name(self, shared: Mapping[str, Array]) -> Mapping[str, Array]:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from pydantic import Field
 from scipy.sparse.linalg import svds
 
 from tacit.methods import reasons
-from tacit.methods.base import register
+from tacit.methods.base import Centralised, register
 from tacit.random import Key
 from tacit.types import Array, Catalog, Clients, Config, Floats, Model, Reason
 
@@ -24,10 +24,8 @@ class PureSVDConfig(Config):
 
 
 @register("pure-svd", PureSVDConfig)
-class PureSVD:
+class PureSVD(Centralised):
     """Truncated SVD of the people-items matrix, missing cells as zeros."""
-
-    uses_features: ClassVar[bool] = False
 
     def __init__(self, config: PureSVDConfig) -> None:
         self.config = config

@@ -2,33 +2,33 @@
 
 Importing every method means importing numba and all kernels, which whoever only wants their names should not wait for.
 So the files of this folder are parsed, not run: a class decorated with `@register("name", Config)` is a method, the
-first line of its docstring is its summary, and its kind follows from what it and its bases define. A method of another
-package (an entry point in the group `tacit.methods`), or of a notebook, is known as soon as its module has run.
+first line of its docstring is its summary, and its kind is that of the class in `base` from which it derives. A method
+of another package (an entry point in the group `tacit.methods`), or of a notebook, is known once its module has run.
 """
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
 from importlib.metadata import entry_points
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from tacit.errors import ConfigError, nearest
 
 if TYPE_CHECKING:
+    from tacit.methods.base import Method
     from tacit.types import Config
 
 Kind: TypeAlias = Literal["centralised", "federated", "gossip"]
-T = TypeVar("T", bound=type)
 
 PACKAGE = "tacit.methods"
 SOURCE = Path(__file__).parent.parent.parent  # the folder that holds `tacit`
-MARKS: Mapping[str, Kind] = {"fit": "centralised", "apply": "federated", "mix": "gossip"}  # what only this kind defines
-_REGISTERED: dict[tuple[str, str], tuple[type[Config], type]] = {}  # (module, name) -> options, class
+BASES: Mapping[str, Kind] = {"Centralised": "centralised", "Federated": "federated", "Gossip": "gossip"}
+_REGISTERED: dict[tuple[str, str], tuple[type[Config], type[Method]]] = {}  # (module, name) -> options, class
 
 
 @dataclass(frozen=True)
@@ -46,29 +46,19 @@ class Entry:
         return self._registered()[0]
 
     @property
-    def build(self) -> Callable[[Any], Any]:
+    def build(self) -> Callable[[Any], Method]:
         """What makes the method from its options."""
         return self._registered()[1]
 
-    def _registered(self) -> tuple[type[Config], type]:
+    def _registered(self) -> tuple[type[Config], type[Method]]:
         if (self.module, self.name) not in _REGISTERED:
             import_module(self.module)
         return _REGISTERED[self.module, self.name]
 
 
-def register(name: str, config: type[Config]) -> Callable[[T], T]:
-    """Class decorator: make a method known under `name`, with `config` as its options."""
-
-    def keep(cls: T) -> T:
-        if kind_of(dir(cls)) is None:
-            raise ConfigError(
-                f"'{name}' is no method: its class {cls.__name__} has neither fit, nor apply, nor mix.",
-                "A centralised method has fit, a federated one learn and apply, a gossip one learn and mix.",
-            )
-        _REGISTERED[cls.__module__, name] = config, cls
-        return cls
-
-    return keep
+def remember(name: str, config: type[Config], cls: type[Method]) -> None:
+    """Keep a method under its name; `base.register` does so when its module runs."""
+    _REGISTERED[cls.__module__, name] = config, cls
 
 
 def methods() -> dict[str, Entry]:
@@ -76,9 +66,8 @@ def methods() -> dict[str, Entry]:
     _import_plugins()
     others = {}
     for (module, name), (_, cls) in _REGISTERED.items():
-        kind = kind_of(dir(cls))
-        if not module.startswith(f"{PACKAGE}.") and kind is not None:
-            others[name] = Entry(name, kind, _first_line(cls.__doc__), module)
+        if not module.startswith(f"{PACKAGE}."):
+            others[name] = Entry(name, cls.kind, _first_line(cls.__doc__), module)
     return dict(sorted({**_declared(), **others}.items()))
 
 
@@ -95,16 +84,15 @@ def options(name: str, given: Mapping[str, Any]) -> Config:
     return entry(name).config.checked(given, where=f"method '{name}'")
 
 
-def build(name: str, config: Config | None = None) -> Any:
+def build(name: str, config: Config | None = None) -> Method:
     """Return a method ready to learn."""
     found = entry(name)
     return found.build(config if config is not None else found.config())
 
 
-def kind_of(names: Iterable[str]) -> Kind | None:
-    """Return the kind of a method whose class defines these names; none if it is not a method."""
-    defined = set(names)
-    return next((kind for mark, kind in MARKS.items() if mark in defined), None)
+def names(kind: Kind) -> list[str]:
+    """Return the names of all registered methods of a kind."""
+    return [name for name, found in methods().items() if found.kind == kind]
 
 
 @cache
@@ -124,9 +112,12 @@ def _declared() -> dict[str, Entry]:
         for node in _tree(module).body:
             name = _registered_name(node)
             if isinstance(node, ast.ClassDef) and name is not None:
-                kind = kind_of(_defined(module, node))
+                kind = _kind(module, node.name)
                 if kind is None:
-                    raise ConfigError(f"'{name}' is no method: {node.name} and its bases define none of {[*MARKS]}.")
+                    raise ConfigError(
+                        f"Method '{name}': {node.name} in {module} derives from none of {', '.join(BASES)}.",
+                        "Name its base classes as they are imported from tacit.",
+                    )
                 found[name] = Entry(name, kind, _first_line(ast.get_docstring(node)), module)
     return found
 
@@ -147,27 +138,20 @@ def _registered_name(node: ast.stmt) -> str | None:
     return None
 
 
-def _defined(module: str, node: ast.ClassDef) -> Iterator[str]:
-    """Yield the functions that a class and its bases define, as far as the bases are of this package."""
-    yield from (item.name for item in node.body if isinstance(item, ast.FunctionDef))
-    for base in node.bases:
-        if isinstance(base, ast.Name):
-            yield from _defined_by_name(module, base.id)
-
-
-def _defined_by_name(module: str, name: str) -> Iterator[str]:
-    """Yield what the class of that name defines, which stands in a module or is imported into it."""
+def _kind(module: str, name: str) -> Kind | None:
+    """Return the kind of a class that stands in a module or is imported into it; none if it is no method."""
+    if module == f"{PACKAGE}.base":
+        return BASES.get(name)
     for node in _tree(module).body:
         match node:
             case ast.ClassDef(name=found) if found == name:
-                yield from _defined(module, node)
-            case ast.ImportFrom(module=str(home), names=names) if home.startswith("tacit."):
-                yield from (
-                    item
-                    for alias in names
-                    if (alias.asname or alias.name) == name
-                    for item in _defined_by_name(home, alias.name)
-                )
+                bases = [base.id for base in node.bases if isinstance(base, ast.Name)]
+                return next((kind for kind in (_kind(module, base) for base in bases) if kind is not None), None)
+            case ast.ImportFrom(module=str(home), names=aliases) if home.startswith("tacit."):
+                for alias in aliases:
+                    if (alias.asname or alias.name) == name:
+                        return _kind(home, alias.name)
+    return None
 
 
 def _first_line(text: str | None) -> str:

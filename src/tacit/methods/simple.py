@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import ClassVar
 
 import numpy as np
 
-from tacit.methods.base import register
+from tacit.methods.base import Centralised, register
 from tacit.random import GAMMA, Key, mix
 from tacit.types import Array, Catalog, Clients, Config, Floats, Model, Reason
 
@@ -17,10 +16,8 @@ class RandomConfig(Config):
 
 
 @register("random", RandomConfig)
-class Random:
+class Random(Centralised):
     """Random order: every person gets a shuffle of the catalogue that depends on the seed and on who she is."""
-
-    uses_features: ClassVar[bool] = False
 
     def __init__(self, config: RandomConfig) -> None:
         self.config = config
@@ -47,10 +44,8 @@ class MostPopularConfig(Config):
 
 
 @register("most-popular", MostPopularConfig)
-class MostPopular:
+class MostPopular(Centralised):
     """Most popular first: the same list for everybody; at equal counts the catalogue's order decides."""
-
-    uses_features: ClassVar[bool] = False
 
     def __init__(self, config: MostPopularConfig) -> None:
         self.config = config

@@ -2,7 +2,7 @@
 
 The sum over people of x_u (x_u' T), for any table T [n_items, D], needs of each person one row per item of hers:
 w_i s_u (T' x_u), where x_u holds the weights w_i of her items and s_u makes it fit the ring. Every row is made of the
-whole history, so rows that leave are made anew from what is disclosed: what she keeps back has no part in them.
+whole history, so rows are computed from the disclosed items alone: what is kept back has no part in them.
 """
 
 from __future__ import annotations
@@ -10,20 +10,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar, Protocol
+from typing import Protocol
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
 from tacit.errors import MethodError
-from tacit.kernels.outer import add_item_rows, item_rows, person_sums
-from tacit.methods.base import Cohort, Schedule
-from tacit.privacy.disclosure import Disclosure
-from tacit.privacy.outbound import row_bytes
-from tacit.random import Key
+from tacit.kernels.outer import person_sums
+from tacit.methods.base import Federated, Schedule
+from tacit.privacy.update_sink import UpdateSink
 from tacit.types import Array, Catalog, Clients, Floats, offsets
-from tacit.updates import Release, Ring, Rows, Total, Update
+from tacit.updates import PlannedRows, Ring, UpdatePlan
 
 LONG_HISTORY = 4096.0  # ranges are chosen for a history of this length; longer ones fit up to the ring's own limit
 WARM = "folder of an earlier run of this method to start from; items are matched by their labels"
@@ -47,13 +45,16 @@ def narrowed(clients: Clients, kept: NDArray[np.bool_]) -> Clients:
     return Clients(clients.ids, offsets(counts), clients.items[kept], clients.n_items)
 
 
-def disclosed(clients: Clients, disclosure: Disclosure | None, key: Key) -> Clients:
-    """Return what a cohort discloses of its histories in a round: the rows that the stage would let pass."""
-    if disclosure is None:
-        return clients
-    every = np.ones(len(clients.items), np.bool_)
-    kept = disclosure.keep(clients.ids, clients.ptr, clients.items, every, key).astype(np.bool_)
-    return clients if kept.all() else narrowed(clients, kept)
+def plan_items(table: str, clients: Clients) -> PlannedRows:
+    """Return one row for every different item of each client: all of them are about something the client did."""
+    own = distinct(clients)
+    return PlannedRows(table, own.ptr, own.items, True)
+
+
+def disclosed(clients: Clients, rows: PlannedRows) -> Clients:
+    """Return clients with the items whose rows may leave, and no others."""
+    own = distinct(clients)
+    return own if rows.kept is None or rows.kept.all() else narrowed(own, rows.kept.astype(np.bool_))
 
 
 class HasRounds(Protocol):
@@ -65,11 +66,8 @@ class HasRounds(Protocol):
         ...
 
 
-class BySums:
-    """What methods by sums do alike: in every round everybody sends a row for each item of hers."""
-
-    uses_features: ClassVar[bool] = False
-    tables: ClassVar[tuple[str, ...]]  # the last one has the rows of items
+class BySums(Federated):
+    """What methods by sums do alike: in every round every client sends a row for each of its items."""
 
     def __init__(self, config: HasRounds) -> None:
         self._rounds = config.epochs
@@ -80,7 +78,7 @@ class BySums:
 
     def rows_per_client(self, shared: Mapping[str, Array]) -> int:
         """Return the usual number of rows, more where they are wide."""
-        return _ROWS * max(1, int(shared[self.tables[-1]].shape[1]) // _ROWS)
+        return _ROWS * max(1, int(self.shapes(shared)[self.spec.item_tables[0]][1]) // _ROWS)
 
 
 def decoded(sums: NDArray[np.int64], ring: Ring) -> NDArray[np.float64]:
@@ -96,7 +94,6 @@ class OuterSum:
     n^(1 - 2v) 4096^(v - 1/2) long (Frobenius), and no number in it above n^(1/2 - 2v) 4096^(v - 1/2).
     """
 
-    name: str  # of the table
     person_weight: float = 0.0  # v
 
     @property
@@ -114,36 +111,12 @@ class OuterSum:
         person_sums(clients.ptr, clients.items, weights, table, found)
         return found
 
-    def _said(self, table: Floats, weights: Floats, clients: Clients) -> Floats:
-        lengths = np.maximum(clients.sizes, 1).astype(np.float32)
+    def put(self, table: Floats, weights: Floats, clients: Clients, plan: UpdatePlan, sink: UpdateSink) -> None:
+        """Put a row for every item: its weight times s_u (T' x_u), made of the disclosed items alone."""
+        known = disclosed(clients, plan.parts[0])
+        lengths = np.maximum(known.sizes, 1).astype(np.float32)
         scale = lengths ** np.float32(-2.0 * self.person_weight) * np.float32(self.unit)
-        return self.people(table, weights, clients) * scale[:, None]
-
-    def update(self, table: Floats, weights: Floats, clients: Clients, ring: Ring) -> Update:
-        """Return a row for every item of hers: all of them speak of something she did."""
-
-        def made(clients: Clients) -> Update:
-            rows = np.empty((len(clients.items), table.shape[1]), np.float32)
-            item_rows(clients.ptr, clients.items, weights, self._said(table, weights, clients), ring.scale, rows)
-            every = np.ones(len(rows), np.bool_)
-            return Update(clients.ids, {self.name: Rows(clients.ptr, clients.items, rows)}, {self.name: every}, remake)
-
-        def remake(rest: Update) -> Update:
-            rows = rest.tables[self.name]
-            return made(Clients(rest.clients, rows.ptr, rows.ids, clients.n_items))
-
-        return made(distinct(clients))
-
-    def add(self, table: Floats, weights: Floats, cohort: Cohort, total: Total) -> Release:
-        """Add a cohort's rows into `total` without writing them out."""
-        clients, ring = disclosed(distinct(cohort.clients), cohort.disclosure, cohort.disclosing), cohort.ring
-        said = self._said(table, weights, clients)
-        ring.fits(float(np.abs(said).max(initial=0.0)) * float(weights.max(initial=0.0)))
-        sums, counts = total.sums[self.name], total.counts[self.name]
-        add_item_rows(clients.ptr, clients.items, weights, said, ring.scale, sums, counts)
-        total.n_clients += len(clients)
-        sent = clients.sizes
-        return Release(sent, np.zeros_like(sent), sent * row_bytes(sums.shape[1], ring))
+        sink.put_outer(0, self.people(table, weights, known) * scale[:, None], weights, by_row=True)
 
 
 def earlier(folder: str, names: tuple[str, ...], catalog: Catalog) -> tuple[dict[str, Array], Array, Array]:

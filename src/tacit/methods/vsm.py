@@ -10,7 +10,7 @@ from pydantic import Field
 from scipy import sparse
 
 from tacit.methods import reasons
-from tacit.methods.base import register
+from tacit.methods.base import Centralised, register
 from tacit.methods.features import features_of, tf_idf, unit_rows
 from tacit.random import Key
 from tacit.types import Array, Catalog, Clients, Config, Floats, Model, Reason
@@ -26,7 +26,7 @@ class VSMConfig(Config):
 
 
 @register("vsm", VSMConfig)
-class VSM:
+class VSM(Centralised):
     """Items like her own by what they are: cosine between features of items and the mean of her items."""
 
     uses_features: ClassVar[bool] = True

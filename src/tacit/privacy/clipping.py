@@ -6,16 +6,15 @@ vectors are shortened, their direction stays. Alone it hides nothing.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
+from tacit.privacy.update_sink import Draft, Stage
 from tacit.random import Key
-from tacit.types import Config, Floats
-from tacit.updates import Rows, Update
+from tacit.types import Config
 
 
 class ClippingConfig(Config):
@@ -35,52 +34,19 @@ class ClippingConfig(Config):
 
 
 @dataclass(frozen=True)
-class Clipping:
+class Clipping(Stage):
     """The stage. Lengths hold up to the rounding to the ring's grid that follows."""
 
-    row: float | None = None
-    person: float | None = None
+    row: float = np.inf
+    person: float = np.inf
+    shapes_values = True
 
     @classmethod
     def build(cls, config: ClippingConfig) -> Clipping:
         """Take the two bounds."""
-        return cls(config.row, config.person)
+        bounds = (np.inf if bound is None else bound for bound in (config.row, config.person))
+        return cls(*bounds)
 
-    @property
-    def reveals(self) -> str:
-        """What the reader of the rows still learns."""
-        return "each row sent, shortened where it was too long"
-
-    def on_device(self, update: Update, key: Key) -> Update:
-        """Shorten what is too long; rows that are made anew later are shortened again."""
-        tables = dict(update.tables)
-        if self.row is not None:
-            tables = {name: _scaled(rows, _shortening(_lengths(rows), self.row)) for name, rows in tables.items()}
-        if self.person is not None:
-            squares = np.zeros(len(update.clients))
-            for rows in tables.values():
-                squares += np.bincount(_owner(rows), weights=_lengths(rows) ** 2, minlength=len(squares))
-            by = _shortening(np.sqrt(squares), self.person)
-            tables = {name: _scaled(rows, by[_owner(rows)]) for name, rows in tables.items()}
-        make = update.remake
-        again = None if make is None else (lambda rest: self.on_device(make(rest), key))
-        return replace(update, tables=tables, remake=again)
-
-
-def _owner(rows: Rows) -> NDArray[np.int64]:
-    return np.repeat(np.arange(len(rows.ptr) - 1), np.diff(rows.ptr))
-
-
-def _lengths(rows: Rows) -> NDArray[np.float64]:
-    found: NDArray[np.float64] = np.linalg.norm(rows.values.astype(np.float64), axis=1)
-    return found
-
-
-def _shortening(lengths: NDArray[np.float64], longest: float) -> NDArray[np.float64]:
-    """Return the factor, at most 1, that makes each length fit."""
-    return np.minimum(1.0, longest / np.maximum(lengths, longest))
-
-
-def _scaled(rows: Rows, by: NDArray[np.float64]) -> Rows:
-    values: Floats = (rows.values * by[:, None]).astype(np.float32)
-    return replace(rows, values=values)
+    def shape(self, draft: Draft, key: Key) -> None:
+        """Shorten what is too long."""
+        draft.clip(self.row, self.person)

@@ -1,6 +1,6 @@
-"""Disclosure: a person decides how much of what she did may be seen in her updates.
+"""Disclosure: users decide how much of what they did may be seen in their updates.
 
-Rows that speak of something she did (positives) leave with probability pi; all other rows always leave. Some items or
+Rows about something a user did (positives) leave with probability pi; all other rows always leave. Some items or
 categories never leave, whatever pi is. This is control, not a guarantee: a reader can still guess, and no epsilon is
 printed for it.
 """
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
@@ -19,11 +19,12 @@ from numpy.typing import NDArray
 from pydantic import Field, field_validator
 from scipy import special
 
-from tacit.errors import ConfigError, nearest
+from tacit.errors import ConfigError, MethodError, nearest
 from tacit.kernels.coins import toss
+from tacit.privacy.update_sink import Stage
 from tacit.random import Key
-from tacit.types import Array, Catalog, Config, Vocabulary
-from tacit.updates import Update
+from tacit.types import Catalog, Config, Vocabulary
+from tacit.updates import PlannedRows, UpdatePlan
 
 _NUMBER = r"(\d+\.?\d*|\.\d+)"
 _SPREAD = re.compile(rf"\s*(uniform|beta)\(\s*{_NUMBER}\s*,\s*{_NUMBER}\s*\)\s*")
@@ -51,47 +52,32 @@ class DisclosureConfig(Config):
 
 
 @dataclass(frozen=True)
-class Disclosure:
-    """The stage: coins keyed by (round, person, row)."""
+class Disclosure(Stage):
+    """The stage: coins keyed by (round, client, row)."""
 
-    pi: NDArray[np.float64]  # by person id
+    pi: NDArray[np.float64]  # by client id
     is_secret: NDArray[np.bool_]  # by item
     per_item: bool
 
-    @property
-    def reveals(self) -> str:
-        """What the reader of the rows still learns."""
-        return "each row sent, whether it was a positive is not said but may be guessed from its direction"
-
-    def keep(
-        self, clients: Array, ptr: NDArray[np.int64], items: Array, sensitive: NDArray[np.bool_], key: Key
-    ) -> NDArray[np.uint8]:
-        """Return which rows [R] may leave, where a row is an item."""
-        return self.keep_rows(clients, ptr, items, sensitive, self.is_secret[items], key)
-
-    def keep_rows(
-        self,
-        clients: Array,
-        ptr: NDArray[np.int64],
-        rows: Array,
-        sensitive: NDArray[np.bool_],
-        secret: NDArray[np.bool_],
-        key: Key,
-    ) -> NDArray[np.uint8]:
-        """Return which rows [R] may leave, where `secret` says which must never."""
-        kept = np.empty(len(rows), np.uint8)
-        toss(key.word, clients, ptr, rows, sensitive, self.pi[clients], secret, self.per_item, kept)
-        return kept
-
-    def on_device(self, update: Update, key: Key) -> Update:
+    def narrow(self, plan: UpdatePlan, key: Key) -> UpdatePlan:
         """Take the rows away that must not leave."""
-        kept = {}
-        for name, rows in update.tables.items():
-            speaks_of = update.speaks_of.get(name)
-            secret = self.is_secret[rows.ids] if speaks_of is None else speaks_of(self.is_secret)
-            asked = update.clients, rows.ptr, rows.ids, update.sensitive[name], secret
-            kept[name] = self.keep_rows(*asked, key).astype(bool)
-        return update.keep(kept)
+        parts = []
+        for number, part in enumerate(plan.parts):
+            # part 0 has the stage's own stream, later ones streams of their own
+            parts.append(self._narrow_part(plan, part, key.child(number) if number else key))
+        return replace(plan, parts=tuple(parts))
+
+    def _narrow_part(self, plan: UpdatePlan, part: PlannedRows, key: Key) -> PlannedRows:
+        is_open = bool((self.pi[plan.clients] >= 1).all()) and not self.is_secret.any()
+        if part.sensitive is False or not part.n_rows or is_open:
+            return part
+        if part.ids is None:
+            raise MethodError(f"Every row of '{part.table}' is sent, so that none of them can be sensitive.")
+        secret = self.is_secret[part.ids] if part.mentions is None else part.mentions(self.is_secret)
+        kept = np.empty(part.n_rows, np.uint8)
+        pi = self.pi[plan.clients]
+        toss(key.word, plan.clients, part.ptr, part.ids, part.marks(), pi, secret, self.per_item, kept)
+        return replace(part, kept=kept if part.kept is None else kept & part.kept)
 
     @classmethod
     def build(cls, config: DisclosureConfig, user_ids: Vocabulary, catalog: Catalog, key: Key) -> Disclosure:

@@ -2,56 +2,67 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tacit.methods.base import Federated
-from tacit.privacy.outbound import Stage, seal
+from tacit.privacy.update_sink import Stage, UpdateSink
 from tacit.random import Key
-from tacit.types import Array, Clients
-from tacit.updates import Outgoing, Ring, Total
+from tacit.types import Array, Clients, Model
+from tacit.updates import Message, Release, Ring, Total
 
 Shared = Mapping[str, Array]
-Private = Mapping[str, Array]
+
+
+@dataclass(frozen=True)
+class UpdatePath:
+    """What all updates of a federation pass on their way: the same on a device and in a simulation."""
+
+    method: Federated
+    stages: Sequence[Stage]
+    ring: Ring
+
+
+@dataclass(frozen=True)
+class Contribution:
+    """What a cohort gave to a round: a message, or rows added to a total; and what stays."""
+
+    message: Message | None  # none: rows went into a total
+    release: Release  # of those whose numbers fit the ring
+    private: Mapping[str, Array]  # the new private part; clients whose numbers do not fit stay as they were
+    is_fit: NDArray[np.bool_]  # [C]
 
 
 def device_round(
-    method: Federated,
-    stages: Sequence[Stage],
-    ring: Ring,
-    shared: Shared,
-    private: Private,
-    clients: Clients,
-    key: Key,
-    number: int,
-) -> tuple[Outgoing, Private]:
-    """Learn from one's own history in round `number`; return what may leave and the private part that stays.
+    path: UpdatePath, model: Model, clients: Clients, key: Key, number: int | str, total: Total | None = None
+) -> Contribution:
+    """Learn from the clients' own histories in round `number`, and let what the stages allow leave.
 
-    Whoever learnt something that the ring cannot hold sends nothing and stays as she was.
+    With a `total`, a simulation adds the rows of the cohort to it; without, they are written into a message.
     """
-    update, learnt = method.learn(shared, private, clients, ring, key.child("learn", number))
-    message = seal(update, stages, ring, key.child("seal", number))
-    if not len(message.withheld):
-        return message, learnt
-    kept = np.isin(clients.ids, message.withheld)
-    return message, {name: np.where(_along(kept, array), private[name], array) for name, array in learnt.items()}
+    method, learning, sealing = path.method, key.child("learn", number), key.child("seal", number)
+    plan = method.plan(model, clients, learning)
+    keyed = [(stage, sealing.child(at)) for at, stage in enumerate(path.stages)]
+    for stage, chance in keyed:
+        plan = stage.narrow(plan, chance)
+    shapes = method.shapes(model.shared) if total is None else total.shapes
+    sink = UpdateSink(plan, keyed, path.ring, shapes, total)
+    private = method.learn(model, clients, plan, sink, learning)
+    message, release, is_fit = sink.finish()
+    if not is_fit.all():
+        private = {name: np.where(_along(is_fit, array), array, model.private[name]) for name, array in private.items()}
+    return Contribution(message, release, private, is_fit)
 
 
-def server_round(method: Federated, ring: Ring, shared: Shared, inbox: Iterable[Outgoing]) -> Shared:
-    """Add what arrived, in whatever order, and move the shared model."""
-    total = Total.zero({name: shared[name].shape for name in method.tables})
-    for message in inbox:
-        total.add(message)
-    return applied(method, ring, shared, total)
-
-
-def applied(method: Federated, ring: Ring, shared: Shared, total: Total) -> Shared:
-    """Move the shared model by a sum, unless it wrapped around; nobody's sum moves nothing."""
+def server_round(path: UpdatePath, shared: Shared, total: Total) -> Shared:
+    """Move the shared model by a sum, unless it wrapped around; the sum of no clients moves nothing."""
     for sums in total.sums.values():
         if len(sums) > 1:  # one row, of dense layers, travels in 64 bits whatever the ring
-            ring.check(sums)
-    return method.apply(shared, total, ring) if total.n_clients else shared
+            path.ring.check(sums)
+    return path.method.apply(shared, total, path.ring) if total.n_clients else shared
 
 
 def _along(mask: Array, array: Array) -> Array:

@@ -3,42 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from tacit.privacy.update_sink import Draft, Stage
 from tacit.protocols.criteria import CRITERIA, CriteriaConfig, Seen, Weighed, weigh
 from tacit.random import Key
 from tacit.types import Array, Catalog, Clients, Vocabulary
-from tacit.updates import Ring, Rows, Update
+from tacit.updates import Ring, Update
 
 MOST_ROWS = 2_000_000  # of explanations that are kept
 Learnt = Callable[[], Iterator[tuple[Array, Update]]]  # positions of some clients, and what they learnt
 
 
 @dataclass(frozen=True)
-class Weighing:
+class Weighing(Stage):
     """The stage: a device multiplies all that it learnt by its factor, before anything else happens to it."""
 
-    factor: NDArray[np.float32]  # by person id
-    ring: Ring
+    factor: NDArray[np.float32]  # by client id
+    shapes_values = True
 
-    @property
-    def reveals(self) -> str:
-        """What the reader of the rows learns besides."""
-        return "each row sent, multiplied by a factor that the person's criteria decide"
-
-    def on_device(self, update: Update, key: Key) -> Update:
-        """Multiply and put on the grid again; rows that are made anew later are multiplied again."""
-        scale, tables = self.ring.scale, {}
-        for name, rows in update.tables.items():
-            by = np.repeat(self.factor[update.clients], np.diff(rows.ptr))[:, None]
-            tables[name] = Rows(rows.ptr, rows.ids, np.rint(rows.values * by * scale) / scale)
-        make = update.remake
-        again = None if make is None else (lambda rest: self.on_device(make(rest), key))
-        return replace(update, tables=tables, remake=again)
+    def shape(self, draft: Draft, key: Key) -> None:
+        """Multiply."""
+        draft.multiply(self.factor[draft.clients])
 
 
 @dataclass
@@ -98,11 +88,11 @@ class Scales:
             self.told.note(number, ids, found)
         return found
 
-    def stage(self, positions: NDArray[np.int64], weighed: Weighed, ring: Ring) -> Weighing:
+    def stage(self, positions: NDArray[np.int64], weighed: Weighed) -> Weighing:
         """Return the stage that multiplies each one's update."""
         factor = np.ones(int(self.clients.ids.max(initial=0)) + 1, np.float32)
         factor[self.clients.ids[positions]] = weighed.factors
-        return Weighing(factor, ring)
+        return Weighing(factor)
 
     def bytes_each(self, ring: Ring) -> int:
         """Return what a person sends, and receives, for it: her criteria and her score, as numbers of the ring."""

@@ -13,7 +13,7 @@ from tacit.config import Experiment
 from tacit.data import Split
 from tacit.evaluation import Evaluation, Leak
 from tacit.evaluation.communication import measured, total_cost
-from tacit.methods.base import Federated, Gossip, Remarks
+from tacit.methods.base import Federated, Gossip
 from tacit.report.folder import Run
 from tacit.runtimes.learning import Learnt, rounds_of
 from tacit.runtimes.recommender import Recommender
@@ -101,7 +101,7 @@ def finished(
 
 def _remarks(recommender: Recommender) -> list[str]:
     method, model = recommender.method, recommender.model
-    return method.remarks(model.shared, model.private) if isinstance(method, Remarks) else []
+    return method.remarks(model.shared, model.private)
 
 
 def _nobody_left_out(experiment: Experiment, recommender: Recommender, parts: Split) -> list[str]:
@@ -125,7 +125,10 @@ def _communication(recommender: Recommender, learnt: Learnt) -> dict[str, Any]:
         moved, rounds = int((traffic.bytes_up + traffic.bytes_down).sum()), int(traffic.rounds.sum())
         each = moved / rounds if rounds else 0.0
         return {"bytes_per_client_and_round": each, "overlay": learnt.overlay}
-    rows_down = sum(len(recommender.model.shared[name]) for name in recommender.method.tables)
+    assert isinstance(recommender.method, Federated)
+    spec, shared = recommender.method.spec, recommender.model.shared
+    vectors = (name for name in spec.downloads if name not in spec.client_tables and shared[name].ndim == 2)
+    rows_down = sum(len(shared[name]) for name in vectors)
     rows_up, both = traffic.positives + traffic.negatives, traffic.bytes_up + traffic.bytes_down
     cost = measured(traffic.rounds, rows_up, both, rows_down, learnt.all_passes)
     unheard = {"answers_lost": int(traffic.lost.sum()), "updates_refused": int(traffic.refused.sum())}

@@ -22,7 +22,7 @@ def torch() -> Any:
     except ImportError:
         raise ConfigError(
             "The pictures of chapter 5 are classified with torch, which is not installed.",
-            f"Add the extra: pip install -e '.[pictures]' where Tacit's source lies (or {TORCH}).",
+            f"Add the extra: pip install -e '.[torch]' where Tacit's source lies (or {TORCH}).",
         ) from None
 
 

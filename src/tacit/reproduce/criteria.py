@@ -16,6 +16,7 @@ import numpy as np
 from tacit.config import Experiment, overridden
 from tacit.evaluation import EvaluationOptions, evaluate, narrow, sample_people
 from tacit.experiments import Attempt
+from tacit.methods.base import Federated
 from tacit.protocols.criteria import CriteriaConfig
 from tacit.protocols.rounds import RoundsConfig
 from tacit.protocols.weighing import Told
@@ -27,7 +28,8 @@ from tacit.report.weights import draw_weights, explained
 from tacit.reproduce.base import Found, reproduction
 from tacit.reproduce.lab import Lab
 from tacit.reproduce.sheets import Row, Sheet
-from tacit.runtimes.learning import Exchange, one_blas_thread, passes
+from tacit.runtimes.learning import PassOptions, one_blas_thread, passes
+from tacit.runtimes.simulation import SimulationOptions
 from tacit.types import Array, Floats
 
 if TYPE_CHECKING:
@@ -130,9 +132,11 @@ def _line(lab: Lab, order: tuple[str, ...], scale: str, seed: int) -> Line:
     sample, told = narrow(parts.test, people), Told(parts.user_ids)
     criteria = CriteriaConfig.checked({"order": order, "scale": scale}, "the study") if order else None
     line = Line(label, [], [], [], told)
+    assert isinstance(built, Federated)
     per_pass = built.schedule(parts.train).rounds_per_pass
-    exchange = Exchange(rounds=RoundsConfig(criteria=criteria), told=told)
-    learning = passes(built, parts.train, parts.catalog, Key(seed).child("learn"), exchange=exchange)
+    simulation = SimulationOptions(RoundsConfig(criteria=criteria), told=told)
+    how = PassOptions(simulation=simulation)
+    learning = passes(built, parts.train, parts.catalog, Key(seed).child("learn"), how)
     with one_blas_thread():
         for done, model in enumerate(learning, 1):
             lab.progress(f"{lab.name}: {label}", done, n_passes)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import time
-from typing import Any
 
 import numpy as np
 
 from tacit.evaluation.neural_costs import NeuralCost, local_flops, spread_of, touched_rows
-from tacit.methods.base import build, options
+from tacit.methods.base import build_federated, options
+from tacit.protocols.federated import UpdatePath, device_round
 from tacit.random import Key
 from tacit.reproduce import fedncf_figures as draw
 from tacit.reproduce import fedncf_published as printed
@@ -95,12 +95,12 @@ def _seconds(name: str, observations: int) -> float:
     """Return the processor time of a device's round."""
     items = np.arange(observations, dtype=np.int32)
     client = Clients(np.zeros(1, np.int64), np.array([0, observations]), items, LARGE)
-    method: Any = build(name, options(name, {"epochs": 1}))
-    model = method.init(client, Catalog(Vocabulary(np.arange(LARGE))), Key(0))
+    path = UpdatePath(build_federated(name, options(name, {"epochs": 1})), (), Ring())
+    model = path.method.init(client, Catalog(Vocabulary(np.arange(LARGE))), Key(0))
     times = []
     with one_blas_thread():
         for number_ in range(TIMES + 1):
             started = time.process_time()
-            method.learn(model.shared, model.private, client, Ring(), Key(number_))
+            device_round(path, model, client, Key(number_), number_)
             times.append(time.process_time() - started)
     return min(times[1:])  # the first one may compile

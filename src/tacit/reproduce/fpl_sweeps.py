@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 from tacit.config import MethodChoice
 from tacit.evaluation.communication import cost_per_epoch
 from tacit.privacy.disclosure import Disclosure, DisclosureConfig
-from tacit.privacy.outbound import Stage
+from tacit.privacy.update_sink import Stage
+from tacit.protocols.federated import UpdatePath
 from tacit.random import Key
 from tacit.report.folder import Run
 from tacit.reproduce import fpl_figures as draw
@@ -22,7 +23,7 @@ from tacit.reproduce.fpl_choices import CONFIGURATIONS, Choice, Choices, choices
 from tacit.reproduce.lab import Lab
 from tacit.reproduce.sheets import Row, Sheet, over_pi, value_of
 from tacit.runtimes.simulation import simulate
-from tacit.updates import Ring, Update
+from tacit.updates import Ring, UpdatePlan
 
 Swept = dict[str, dict[float, list[Run]]]  # configuration -> pi -> one run per seed
 COVERAGE = ("ItemCoverage@10", "Precision@10")
@@ -139,18 +140,19 @@ def popularity(lab: Lab) -> Found:
     return Found(rows, sheets, figures, notes, chosen.detail())
 
 
-class Tally:
+class Tally(Stage):
     """A stage that lets everything pass and counts the rows of each item."""
 
     def __init__(self, n_items: int) -> None:
-        self.reveals = "nothing more: it only counts"
         self.counts = np.zeros(n_items, np.int64)
 
-    def on_device(self, update: Update, key: Key) -> Update:
+    def narrow(self, plan: UpdatePlan, key: Key) -> UpdatePlan:
         """Count, and hand on."""
-        for rows in update.tables.values():
-            self.counts += np.bincount(rows.ids, minlength=len(self.counts))
-        return update
+        for part in plan.parts:
+            assert part.ids is not None
+            kept = part.ids if part.kept is None else part.ids[part.kept.astype(bool)]
+            self.counts += np.bincount(kept, minlength=len(self.counts))
+        return plan
 
 
 def _sweep(lab: Lab, chosen: Choices, names: Sequence[str]) -> Swept:
@@ -207,7 +209,8 @@ def _update_shares(lab: Lab, choice: Choice, pi: float) -> NDArray[np.float64]:
     config = DisclosureConfig.checked({"pi": pi}, "the recipe")
     stages: list[Stage] = [Disclosure.build(config, parts.user_ids, parts.catalog, key.child("people")), tally]
     method = _built({**choice.method(pi), "epochs": TALLIED_PASSES, "pi": None})
-    for done, _ in enumerate(simulate(method, stages, Ring(), parts.train, parts.catalog, key.child("learn")), 1):
+    path = UpdatePath(method, stages, Ring())
+    for done, _ in enumerate(simulate(path, parts.train, parts.catalog, key.child("learn")), 1):
         lab.progress(f"{lab.name}: updates of {choice.name} pi={pi:g}", done, TALLIED_PASSES)
     shares: NDArray[np.float64] = tally.counts / max(int(tally.counts.sum()), 1)
     return shares

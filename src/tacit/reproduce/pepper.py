@@ -29,7 +29,7 @@ from tacit.reproduce.lab import Lab
 from tacit.reproduce.liars import exposure
 from tacit.reproduce.pepper_published import ALPHA, METHODS, ROUNDS, VIEW, published
 from tacit.reproduce.sheets import Row, Sheet, number, side_by_side, value_of
-from tacit.runtimes.learning import Exchange, one_blas_thread, passes
+from tacit.runtimes.learning import PassOptions, one_blas_thread, passes, passes_of
 from tacit.runtimes.network import NetworkConfig, Talk
 from tacit.types import Array
 
@@ -100,12 +100,13 @@ def watched(
     settings = {"seed": seed, "method": dict(method), "evaluation.twin_people": 0}
     experiment = Experiment.checked(overridden(lab.base, settings), "the recipe")
     attempt, built, parts = Attempt.on(experiment, lab.parts), experiment.method.build(), lab.parts
-    seen, spent, total = Seen(), 0.0, built.config.epochs
+    seen, spent, total = Seen(), 0.0, passes_of(built, parts.train)
     with one_blas_thread():
-        exchange = Exchange(gossip=Talk(network or NetworkConfig(), experiment.runtime.threads))
-        learning = passes(built, parts.train, parts.catalog, Key(seed).child("learn"), exchange=exchange)
+        talk = Talk(network or NetworkConfig(), experiment.runtime.threads)
         started = time.process_time()
-        for done, model in enumerate(learning, 1):
+        for done, model in enumerate(
+            passes(built, parts.train, parts.catalog, Key(seed).child("learn"), PassOptions(gossip=talk)), 1
+        ):
             spent += time.process_time() - started
             lab.progress(f"{lab.name}: {label}, seed {seed}", done, total)
             if done % LOOKS == 0 or done == total:

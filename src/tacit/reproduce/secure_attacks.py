@@ -18,19 +18,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.errors import GuardError
-from tacit.methods.base import build, options
+from tacit.methods.base import build_federated, options
 from tacit.privacy.meter import auc, prior
 from tacit.privacy.secure.context import Session
 from tacit.privacy.secure.guards import Guards, History, check_people
 from tacit.privacy.secure.two_stage import Care, Round
 from tacit.privacy.sum_attacks import Linking, differenced, linking
+from tacit.protocols.federated import UpdatePath, device_round
 from tacit.random import Key
 from tacit.reproduce.base import Found, reproduction
 from tacit.reproduce.lab import Lab
 from tacit.reproduce.sheets import Row, Sheet, number
 from tacit.runtimes.learning import one_blas_thread
 from tacit.runtimes.simulation import simulate
-from tacit.types import Clients
+from tacit.types import Clients, Model
 from tacit.updates import Ring
 
 GROUPS = {"ml-100k": 20, "foursquare-nyc": 50}  # |c| of FedNCF
@@ -128,7 +129,7 @@ def _sums(
     people: Clients, target: int, group: int, times: int, same: bool, key: Key
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Return how many people touched each item [times, n_items], in rounds with the target and in rounds without."""
-    method = build("fed-gmf")
+    method = build_federated("fed-gmf")
     generator = key.generator()
     others = np.setdiff1d(np.arange(len(people)), [target])
     fixed = generator.choice(others, group - 1, replace=False)
@@ -137,7 +138,9 @@ def _sums(
         for at in range(times):
             around = fixed if same else generator.choice(others, group - 1 + side, replace=False)
             cohort = np.sort(around if side else np.append(around, target))
-            touched = method.draw(people.take(cohort), key.child("learn", 2 * at + side))[3]
+            clients, chance = people.take(cohort), key.child("learn", 2 * at + side)
+            touched = method.plan(Model({}, {}), clients, chance).parts[0].ids
+            assert touched is not None
             sums[side, at] = np.bincount(touched, minlength=people.n_items)
     return sums[0], sums[1]
 
@@ -193,14 +196,14 @@ def _one_round(
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float32], NDArray[np.bool_]]:
     """Return owner, item, numbers and sign of what a group sends in a round, one row per person and item."""
     people, catalog, key, ring = lab.parts.train, lab.parts.catalog, Key(lab.seeds[0]), Ring()
-    method = build(name, options(name, given))
+    path = UpdatePath(build_federated(name, options(name, given)), (), ring)
     with one_blas_thread():
-        for step in simulate(method, (), ring, people, catalog, key.child("learn")):
+        for step in simulate(path, people, catalog, key.child("learn")):
             model = step
         cohort = np.sort(key.child("group").generator().choice(len(people), _group(lab), replace=False))
-        part = model.take(cohort)
-        update, _ = method.learn(part.shared, part.private, people.take(cohort), ring, key.child("learn", "attack"))
-    table = method.tables[0]
+        message = device_round(path, model.take(cohort), people.take(cohort), key, "attack").message
+    assert message is not None
+    update, table = message.read(ring), path.method.spec.tables[0]
     rows, positive = update.tables[table], update.sensitive[table]
     owner = np.repeat(np.arange(len(cohort)), np.diff(rows.ptr))
     places, where = np.unique(owner * people.n_items + rows.ids, return_inverse=True)

@@ -14,6 +14,7 @@ import numpy as np
 
 from tacit.config import Experiment, overridden
 from tacit.experiments import run
+from tacit.methods.base import Federated
 from tacit.random import Key
 from tacit.report.folder import Run
 from tacit.reproduce.base import Found, reproduction
@@ -99,6 +100,7 @@ def _measured(lab: Lab, seed: int, method: Mapping[str, Any], secure: Mapping[st
 
 def _moved(found: Run, lab: Lab, seed: int) -> float:
     method = found.recommender.method
-    name = method.tables[0]
+    assert isinstance(method, Federated)
+    name = method.spec.tables[0]
     start = method.init(lab.parts.train, lab.parts.catalog, Key(seed).child("learn").child("init")).shared[name]
     return float((found.recommender.model.shared[name] != start).any(axis=1).mean())

@@ -23,7 +23,7 @@ from tacit.report.marks import SOFT, looks
 from tacit.reproduce.base import Found, reproduction
 from tacit.reproduce.lab import Lab
 from tacit.reproduce.sheets import Row, Sheet, number
-from tacit.runtimes.learning import Exchange, one_blas_thread, passes
+from tacit.runtimes.learning import PassOptions, one_blas_thread, passes
 from tacit.runtimes.simulation import Traffic
 
 if TYPE_CHECKING:
@@ -179,11 +179,11 @@ def _line(lab: Lab, name: str, method: Mapping[str, Any], seed: int) -> list[Poi
     attempt, built, train = Attempt.on(experiment, lab.parts), experiment.method.build(), lab.parts.train
     is_federated = isinstance(built, Federated)
     traffic = Traffic.none(len(train)) if is_federated else None
-    total = built.schedule(train).passes if is_federated else 0
+    total = built.schedule(train).passes if isinstance(built, Federated) else 0
     points, spent = [], 0.0
     with one_blas_thread():
-        exchange = Exchange(ring=experiment.runtime.ring, traffic=traffic)
-        learning = passes(built, train, lab.parts.catalog, Key(seed).child("learn"), exchange=exchange)
+        how = PassOptions(ring=experiment.runtime.ring, traffic=traffic)
+        learning = passes(built, train, lab.parts.catalog, Key(seed).child("learn"), how)
         started = time.process_time()
         for done, model in enumerate(learning, 1):
             spent += time.process_time() - started

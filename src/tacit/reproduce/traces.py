@@ -14,7 +14,7 @@ from tacit.errors import DivergedError
 from tacit.experiments import Attempt, Bench
 from tacit.random import Key
 from tacit.reproduce.lab import Lab
-from tacit.runtimes.learning import Exchange, one_blas_thread, passes, passes_of
+from tacit.runtimes.learning import PassOptions, one_blas_thread, passes, passes_of
 from tacit.types import Model
 
 PRIMARY = "NDCG@10"
@@ -86,10 +86,10 @@ def _line(lab: Lab, label: str, method: Mapping[str, Any], seed: int, looks: int
     assert parts.validation is not None
     total = passes_of(built, parts.train)
     every = max(1, total // looks)
-    exchange = Exchange(ring=experiment.runtime.ring)
     found: list[Look] = []
     spent = 0.0
-    learning = passes(built, parts.train, parts.catalog, Key(seed).child("learn"), exchange=exchange)
+    how = PassOptions(ring=experiment.runtime.ring)
+    learning = passes(built, parts.train, parts.catalog, Key(seed).child("learn"), how)
     with one_blas_thread():
         started = time.perf_counter()
         for done, model in enumerate(_until_diverged(learning, found), start=1):

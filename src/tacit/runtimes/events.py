@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from tacit.errors import ConfigError
 from tacit.methods.base import Schedule
 from tacit.types import Vocabulary
-from tacit.updates import Outgoing
+from tacit.updates import Message
 
 MOST = 50_000_000  # releases
 BUFFERED_ROWS = 2**21  # of item tables, before they go to disk
@@ -41,7 +41,7 @@ class Events:
         self._frames: list[pl.DataFrame] = []
         self._n_buffered, self._n_parts = 0, 0
 
-    def write(self, number: int, message: Outgoing, tables: Sequence[str]) -> None:
+    def write(self, number: int, message: Message, tables: Sequence[str]) -> None:
         """Note what the senders of one message released in round `number`; `tables` are those with a row per item."""
         n_clients = len(message.clients)
         sent = {True: [_nobody()], False: [_nobody()]}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Mapping
 from functools import cached_property
 from typing import Any, Literal
@@ -11,18 +10,21 @@ from typing import Any, Literal
 import numpy as np
 from pydantic import Field
 
-from tacit.errors import ConfigError, DataError, WireError
-from tacit.methods.base import Distributes, Federated, build, options
+from tacit.errors import ConfigError, WireError
+from tacit.methods.base import Federated, build_federated, options
 from tacit.privacy.clipping import Clipping, ClippingConfig
-from tacit.privacy.outbound import Stage
+from tacit.privacy.update_sink import Stage
+from tacit.protocols.federated import UpdatePath
 from tacit.random import Key
-from tacit.types import Array, Catalog, Clients, Config, Labels, Vocabulary, offsets
+from tacit.runtimes.catalogue import canonical, catalog_bytes, digest_of, public_catalog
+from tacit.types import Array, Catalog, Clients, Config
 from tacit.updates import Ring
 
 _NOT_HERE = {
-    "pi": "each person decides what leaves her device",
+    "pi": "users decide what leaves their devices",
     "warm_start": "a device reads no folder that somebody else names",
 }
+LARGEST_LEARNT = 1e3  # vectors that rank well stay far below: a model beyond it has diverged, or is an attack
 
 
 class Federation(Config):
@@ -49,8 +51,20 @@ class Federation(Config):
         ring: Ring | None = None,
         clip: ClippingConfig | None = None,
     ) -> Federation:
-        """Settle what members agree on; the method must be one that can learn on devices."""
-        chosen = options(method, given).model_dump(mode="json")
+        """Settle what members agree on; `given` are the options that were set, the others have their defaults.
+
+        The method must be one that can learn on devices; `coordinator.trial` shows by a round that this one can.
+        """
+        config = options(method, given)
+        built = build_federated(method, config)
+        for option in built.spec.schedule_options:
+            if option in config.model_fields_set:
+                raise ConfigError(
+                    f"method.{option} has no place in a federation: its coordinator decides how many rounds there are "
+                    "and whom they ask.",
+                    "Take it away; see rounds.rounds and rounds.clients_per_round.",
+                )
+        chosen = {k: v for k, v in config.model_dump(mode="json").items() if k not in built.spec.schedule_options}
         return cls(
             id=id,
             name=name,
@@ -58,28 +72,20 @@ class Federation(Config):
             options=chosen,
             ring=ring or Ring(),
             clip=clip,
-            catalog=digest_of(catalog_bytes(catalog)),
+            catalog=digest_of(catalog_bytes(public_catalog(catalog, built))),
         ).checked_method()
 
     def checked_method(self) -> Federation:
         """Refuse a method that cannot run in the field."""
-        if not isinstance(self.built, Federated):
-            raise ConfigError(
-                f"'{self.method}' is not federated: it needs all histories in one place.", "Choose fpl or fed-gmf."
-            )
-        if self.built.uses_features:
-            raise ConfigError(
-                f"'{self.method}' learns from item features, which are not sent to devices.", "Choose fpl or fed-gmf."
-            )
         for option, why in _NOT_HERE.items():
-            if self.options.get(option) is not None:
+            if getattr(self.config, option, None) is not None:
                 raise ConfigError(f"method.{option} has no place in a federation: {why}.", "Take it away.")
         return self
 
     @cached_property
-    def built(self) -> Any:
+    def built(self) -> Federated:
         """The method, ready to learn."""
-        return build(self.method, self.config)
+        return build_federated(self.method, self.config)
 
     @cached_property
     def config(self) -> Config:
@@ -100,9 +106,23 @@ class Federation(Config):
         """32 bytes that stand for all of it."""
         return hashlib.sha256(self.canonical()).digest()
 
-    def first_model(self, catalog: Catalog, key: Key) -> dict[str, Array]:
-        """Return the shared arrays before the first round. No history is at hand, so they must not depend on any."""
-        one, two = (self.built.init(_stranger(n, catalog), catalog, key).shared for n in (1, 2))
+    def path(self, *own: Stage) -> UpdatePath:
+        """Return what updates pass: the user's own stages, then those that everybody agreed on."""
+        return UpdatePath(self.built, (*own, *self.stages), self.ring)
+
+    def agrees_with(self, other: Federation) -> list[str]:
+        """Return the terms in which two federations differ; options of the schedule are none of them."""
+        mine, theirs = ({**f.model_dump(), "options": f.config.model_dump()} for f in (self, other))
+        for option in self.built.spec.schedule_options:
+            mine["options"].pop(option), theirs["options"].pop(option, None)
+        return [name for name in mine if mine[name] != theirs[name]]
+
+    def first_model(self, catalog: Catalog, key: Key, n_clients: int = 1) -> dict[str, Array]:
+        """Return the shared arrays before the first round. No history is at hand, so they must not depend on any.
+
+        Client tables have a row for each of `n_clients`.
+        """
+        one, two = (self.built.init(stranger(n, catalog, n_clients), catalog, key).shared for n in (1, 2))
         for name, array in one.items():
             if not np.array_equal(array, two[name]):
                 raise ConfigError(
@@ -111,85 +131,38 @@ class Federation(Config):
                 )
         return dict(one)
 
+    def constants(self, catalog: Catalog) -> dict[str, Array]:
+        """Return the shared arrays that follow from options and catalogue alone, and are never sent."""
+        first = self.first_model(catalog, Key(0)) if self.built.spec.constants else {}
+        return {name: first[name] for name in self.built.spec.constants}
+
     def check_model(self, shared: Mapping[str, Array], first: Mapping[str, Array]) -> None:
         """Refuse a model that cannot have come from the `first` one: other arrays, shapes or types, other constants."""
-        seen, agreed = ({name: (str(a.dtype), a.shape) for name, a in model.items()} for model in (shared, first))
+        spec = self.built.spec
+        seen = {name: (str(a.dtype), a.shape) for name, a in shared.items() if name not in spec.constants}
+        agreed = {name: (str(first[name].dtype), first[name].shape) for name in spec.downloads}
         if seen != agreed:
             raise WireError(
                 f"The model is of another catalogue or version: its arrays are {seen}, not {agreed}.",
                 "Join again with a new invitation.",
             )
-        learnt = {*self.built.tables, *getattr(self.built, "downloads", ())}
-        for name, array in shared.items():
-            if name not in learnt and not np.array_equal(array, first[name]):
+        for name in spec.constants:  # earlier versions sent them
+            if name in shared and not np.array_equal(shared[name], first[name]):
                 raise WireError(
-                    f"'{name}' of the model is {array}, but the members agreed on {first[name]}.",
-                    "Its sender means no good: nothing was changed.",
+                    f"'{name}' of the model is {shared[name]}, but the members agreed on {first[name]}.",
+                    "It comes from somebody who changed the terms: nothing was changed here.",
                 )
 
-    def sent(self, shared: Mapping[str, Array]) -> dict[str, Array]:
-        """Return the arrays that a device receives."""
-        method = self.built
-        if not isinstance(method, Distributes):
-            return dict(shared)
-        return {name: shared[name] for name in method.downloads}
+    def sent(self, shared: Mapping[str, Array], client: int = 0) -> dict[str, Array]:
+        """Return the arrays that a device receives; of client tables, the row of its number."""
+        spec = self.built.spec
+        own = {name: shared[name][client : client + 1] for name in spec.client_tables}
+        return {name: own.get(name, shared[name]) for name in spec.downloads}
 
 
-def _stranger(n: int, catalog: Catalog) -> Clients:
-    """Somebody who did the first n things of the catalogue and nothing else."""
+def stranger(n: int, catalog: Catalog, n_clients: int = 1) -> Clients:
+    """Return clients who did the first n things of the catalogue, one after the other, and nothing else."""
     items = np.arange(min(n, catalog.n_items), dtype=np.int32)
-    return Clients(np.zeros(1, np.int64), offsets(np.array([len(items)])), items, catalog.n_items)
-
-
-def canonical(value: Any) -> bytes:
-    """Write JSON in one way only."""
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode()
-
-
-def digest_of(content: bytes) -> str:
-    """Return SHA-256 in hexadecimal digits."""
-    return hashlib.sha256(content).hexdigest()
-
-
-def catalog_bytes(catalog: Catalog) -> bytes:
-    """Write what devices know of a catalogue: ids, titles, categories."""
-    about: dict[str, Any] = {"items": catalog.item_ids.labels.tolist()}
-    if catalog.titles is not None:
-        about["titles"] = list(catalog.titles)
-    if catalog.categories is not None:
-        labels = catalog.categories
-        about["categories"] = {"ptr": labels.ptr.tolist(), "ids": labels.ids.tolist(), "names": list(labels.names)}
-    return canonical(about)
-
-
-def catalog_from(content: bytes) -> Catalog:
-    """Read what `catalog_bytes` wrote; anything else is a DataError."""
-    try:
-        about = json.loads(content)
-        items = about["items"]
-        n_items = len(items)
-        whole = all(type(label) is int and abs(label) < 2**63 for label in items)
-        if not n_items or not (whole or all(type(label) is str for label in items)) or len(set(items)) < n_items:
-            raise ValueError("its ids are not unique numbers or unique words")
-        titles = about.get("titles")
-        if titles is not None and (len(titles) != n_items or any(type(title) is not str for title in titles)):
-            raise ValueError("it has not one title for each item")
-        return Catalog(
-            Vocabulary(np.array(items, np.int64 if whole else object)),
-            titles,
-            _labels(about.get("categories"), n_items),
-        )
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError) as error:
-        raise DataError(f"This is not a catalogue: {error}.") from None
-
-
-def _labels(about: Any, n_items: int) -> Labels | None:
-    if about is None:
-        return None
-    ptr, ids, names = np.array(about["ptr"], np.int64), np.array(about["ids"], np.int32), about["names"]
-    if any(type(name) is not str for name in names):
-        raise ValueError("a category has no name")
-    fits = ptr.shape == (n_items + 1,) and ids.ndim == 1 and ptr[0] == 0 and ptr[-1] == len(ids)
-    if not fits or (np.diff(ptr) < 0).any() or (len(ids) and not 0 <= ids.min() <= ids.max() < len(names)):
-        raise ValueError("its categories do not fit its items")
-    return Labels(ptr, ids, list(names))
+    every = np.tile(items, n_clients)
+    ptr = np.arange(n_clients + 1) * len(items)
+    return Clients(np.arange(n_clients), ptr, every, catalog.n_items, None, every.astype(np.int64) * 60)

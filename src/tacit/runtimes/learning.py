@@ -5,15 +5,16 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 from pydantic import Field
 from threadpoolctl import threadpool_limits
 
 from tacit.errors import ConfigError, MethodError
-from tacit.methods.base import Centralised, Federated, Gossip
-from tacit.privacy.outbound import Stage
+from tacit.methods.base import Centralised, Federated, Gossip, Method, score_clients
+from tacit.privacy.update_sink import Stage
+from tacit.protocols.federated import UpdatePath
 from tacit.protocols.rounds import RoundsConfig
 from tacit.protocols.weighing import Told
 from tacit.random import Key
@@ -22,7 +23,7 @@ from tacit.runtimes.in_step import Overlays
 from tacit.runtimes.liars import Liars, LiarsConfig
 from tacit.runtimes.network import NetworkConfig, Talk, gossiped
 from tacit.runtimes.secure import SecureConfig
-from tacit.runtimes.simulation import Traffic, simulate
+from tacit.runtimes.simulation import SimulationOptions, Traffic, simulate
 from tacit.types import Array, Catalog, Clients, Config, Floats, Model, Vocabulary
 from tacit.updates import Ring
 
@@ -65,14 +66,14 @@ class Learnt:
     told: Told | None = None  # who counted how much in each round, if people count by criteria
 
 
-def passes_of(method: Any, clients: Clients) -> int:
+def passes_of(method: Method, clients: Clients) -> int:
     """Return how many passes a method makes at most."""
     if isinstance(method, Federated):
         return method.schedule(clients).passes
     return int(getattr(getattr(method, "config", None), "epochs", 1))
 
 
-def rounds_of(method: Any, clients: Clients, n_passes: int) -> int | None:
+def rounds_of(method: Method, clients: Clients, n_passes: int) -> int | None:
     """Return how many communication rounds so many passes take: in gossip one each; none in a centralised method."""
     if isinstance(method, Federated):
         schedule = method.schedule(clients)
@@ -81,46 +82,34 @@ def rounds_of(method: Any, clients: Clients, n_passes: int) -> int | None:
 
 
 @dataclass(frozen=True)
-class Exchange:
-    """How clients exchange what they learn, and where it is noted what was exchanged."""
+class PassOptions:
+    """How passes over a cohort are made, and who is told of it."""
 
+    stages: Sequence[Stage] = ()
     ring: Ring = field(default_factory=Ring)
-    rounds: RoundsConfig = field(default_factory=RoundsConfig)
-    secure: SecureConfig | None = None
-    gossip: Talk = field(default_factory=Talk)
     traffic: Traffic | None = None
-    events: Events | None = None
-    told: Told | None = None
+    simulation: SimulationOptions = field(default_factory=SimulationOptions)
+    gossip: Talk = field(default_factory=Talk)
 
 
 def passes(
-    method: Any,
-    clients: Clients,
-    catalog: Catalog,
-    key: Key,
-    stages: Sequence[Stage] = (),
-    exchange: Exchange = Exchange(),  # noqa: B008 - frozen
+    method: Method, clients: Clients, catalog: Catalog, key: Key, how: PassOptions | None = None
 ) -> Iterator[Model]:
     """Yield a method's model after each pass over a cohort."""
+    how = how or PassOptions()
+    stages, simulation = how.stages, how.simulation
     if isinstance(method, Federated):
-        return simulate(
-            method,
-            stages,
-            exchange.ring,
-            clients,
-            catalog,
-            key,
-            exchange.traffic,
-            rounds=exchange.rounds,
-            secure=exchange.secure,
-            events=exchange.events,
-            told=exchange.told,
-        )
-    if exchange.secure is not None:
+        return simulate(UpdatePath(method, stages, how.ring), clients, catalog, key, how.traffic, simulation)
+    if simulation.secure is not None:
         raise ConfigError("Only federated methods make sums: runtime.secure would have no effect.", "Take it away.")
-    if exchange.rounds != RoundsConfig():
+    if simulation.rounds != RoundsConfig():
         raise ConfigError(
             "runtime.rounds has no effect: only in federated methods a server asks clients in rounds.", "Take it away."
+        )
+    if simulation.adversaries is not None:
+        raise ConfigError(
+            "Only federated methods send updates: runtime.liars would have no effect.",
+            "Take it away; peers that lie are set by runtime.network.",
         )
     if isinstance(method, Gossip):
         if stages:
@@ -128,7 +117,7 @@ def passes(
                 "Nodes that gossip send whole models: privacy stages would have no effect.",
                 "Take the privacy section away, or choose a federated method such as fpl.",
             )
-        return gossiped(method, clients, catalog, key, exchange.gossip, exchange.traffic)
+        return gossiped(method, clients, catalog, key, how.gossip, how.traffic)
     if stages:
         raise ConfigError(
             "A centralised method is sent whole histories: privacy stages would have no effect.",
@@ -150,7 +139,7 @@ class Observer:
 
 
 def learn(
-    method: Any,
+    method: Method,
     clients: Clients,
     catalog: Catalog,
     key: Key,
@@ -161,9 +150,9 @@ def learn(
     """Learn from a cohort. With a `look` at the validation part, keep the best pass and stop early."""
     look, primary, people = observer.look, observer.primary, observer.people
     total = passes_of(method, clients)
+    adversaries = None
     if config.liars is not None:
-        _refuse_idle_liars(method)
-        stages = [*stages, Liars.build(config.liars, catalog, config.ring, key.child("liars"))]
+        adversaries = Liars.build(config.liars, catalog, config.ring, key.child("liars"))
     traffic = Traffic.none(len(clients)) if isinstance(method, Federated | Gossip) else None
     events = _events_of(method, clients, catalog, people) if config.ledger == "events" else None
     told = Told(people) if config.rounds.criteria is not None else None
@@ -175,9 +164,10 @@ def learn(
     kept_at, best, worse, done, spent = 0, -np.inf, 0, 0, 0.0
     with one_blas_thread():
         started = time.perf_counter()
+        simulation = SimulationOptions(config.rounds, config.secure, adversaries, events=events, told=told)
         talk = Talk(config.network, config.threads, overlay)
-        exchange = Exchange(config.ring, config.rounds, config.secure, talk, traffic, events, told)
-        for model in passes(method, clients, catalog, key, stages, exchange):
+        how = PassOptions(stages, config.ring, traffic, simulation, talk)
+        for model in passes(method, clients, catalog, key, how):
             done += 1
             spent += time.perf_counter() - started
             observer.progress("learning", done, total)
@@ -198,20 +188,7 @@ def learn(
     return Learnt(kept or model, kept_at or done, spent, curve, traffic, done, events, overlay, told)
 
 
-def _refuse_idle_liars(method: Any) -> None:
-    if isinstance(method, Gossip):
-        raise ConfigError(
-            "runtime.liars has no effect: it is about clients of a server, and a gossip method has none.",
-            "Set runtime.network.liars for nodes that lie to each other.",
-        )
-    if not isinstance(method, Federated):
-        raise ConfigError(
-            "runtime.liars has no effect: only clients of a federated method send updates.",
-            "Take it away, or choose a federated method such as fpl.",
-        )
-
-
-def _refuse_idle_network(method: Any, network: NetworkConfig) -> None:
+def _refuse_idle_network(method: Method, network: NetworkConfig) -> None:
     if network != NetworkConfig() and not isinstance(method, Gossip):
         raise ConfigError(
             "runtime.network has no effect: only methods that gossip have a network of nodes.",
@@ -219,7 +196,7 @@ def _refuse_idle_network(method: Any, network: NetworkConfig) -> None:
         )
 
 
-def _events_of(method: Any, clients: Clients, catalog: Catalog, people: Vocabulary | None) -> Events:
+def _events_of(method: Method, clients: Clients, catalog: Catalog, people: Vocabulary | None) -> Events:
     if not isinstance(method, Federated):
         raise ConfigError(
             "runtime.ledger=events has no effect: only federated methods release rows one by one.",
@@ -230,7 +207,7 @@ def _events_of(method: Any, clients: Clients, catalog: Catalog, people: Vocabula
 
 
 def score_alone(
-    method: Any,
+    method: Method,
     clients: Clients,
     catalog: Catalog,
     key: Key,
@@ -248,9 +225,9 @@ def score_alone(
             for row, position in enumerate(positions):
                 progress("learning alone, to see that nothing leaks", row, len(positions))
                 person = clients.take([position])
-                for model in passes(method, person, catalog, key, exchange=Exchange(ring=ring)):
+                for model in passes(method, person, catalog, key, PassOptions(ring=ring)):
                     last = model
-                rows[row] = method.score(last.shared, last.private, person)[0]
+                rows[row] = score_clients(method, last, person)[0]
         return rows
 
     return score

@@ -18,9 +18,10 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
+from tacit.privacy.update_sink import row_bytes
 from tacit.random import Key
 from tacit.types import Catalog, Config, offsets
-from tacit.updates import Ring, Rows, Update
+from tacit.updates import Message, Release, Ring, Rows, Update
 
 
 class LiarsConfig(Config):
@@ -53,27 +54,35 @@ class Liars:
         item = -1 if config.item is None else catalog.item_ids.index(config.item, "item")
         return cls(config, item, ring, key)
 
-    @property
-    def reveals(self) -> str:
-        """Lies speak of nobody."""
-        return "nothing of those who lie"
-
     def among(self, ids: NDArray[np.int64]) -> NDArray[np.bool_]:
         """Say who lies, [C]."""
         found: NDArray[np.bool_] = self.key.uniform(ids, 1)[:, 0] < self.config.share
         return found
 
-    def on_device(self, update: Update, key: Key) -> Update:
-        """Replace what liars send."""
+    def tamper(self, message: Message, key: Key) -> Message:
+        """Replace what adversaries send; what the ring cannot hold is withheld, as everybody's."""
+        update = message.read(self.ring)
         lies = self.among(update.clients)
         if not lies.any():
-            return update
+            return message
         told = {name: self._told(name, update, lies, key.child(name)) for name in update.tables}
-        return Update(
-            update.clients,
-            {name: rows for name, (rows, _) in told.items()},
-            {name: marks for name, (_, marks) in told.items()},
-        )
+        fit = np.ones(len(lies), np.bool_)
+        tables, size = {}, np.zeros((3, len(lies)), np.int64)
+        for rows, marks in told.values():
+            owner = np.repeat(np.arange(len(lies)), np.diff(rows.ptr))
+            fit[owner[~np.isfinite(rows.values).all(axis=1)]] = False
+            for at, chosen in enumerate((marks, ~marks)):
+                size[at] += np.bincount(owner[chosen], minlength=len(lies))
+            size[2] += np.diff(rows.ptr) * row_bytes(rows.values.shape[1], self.ring)
+        for name, (rows, marks) in told.items():
+            kept = np.repeat(fit, np.diff(rows.ptr))
+            numbers = np.rint(np.where(kept[:, None], rows.values, 0.0) * self.ring.scale).astype(np.int64)[kept]
+            tables[name] = offsets(np.diff(rows.ptr)[fit]), rows.ids[kept], numbers
+            told[name] = rows, marks[kept]
+        release = Release(*size[:, fit])
+        marks_of = {name: marks for name, (_, marks) in told.items()}
+        withheld = np.concatenate([message.withheld, update.clients[~fit]])
+        return Message(update.clients[fit], tables, release, marks_of, withheld)
 
     def _told(self, name: str, update: Update, lies: NDArray[np.bool_], key: Key) -> tuple[Rows, NDArray[np.bool_]]:
         rows, marks = update.tables[name], update.sensitive[name]

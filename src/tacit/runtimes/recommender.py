@@ -12,7 +12,7 @@ import numpy as np
 import polars as pl
 
 from tacit.errors import MethodError, StorageError
-from tacit.methods.base import Distributes, Explains, build, options
+from tacit.methods.base import Federated, Method, build, options, score_clients
 from tacit.runtimes.learning import one_blas_thread
 from tacit.types import Array, Catalog, Clients, Config, Floats, Label, Labels, Model, Reason, Vocabulary, offsets
 
@@ -39,15 +39,13 @@ class Recommender:
     user_ids: Vocabulary
 
     @cached_property
-    def method(self) -> Any:
+    def method(self) -> Method:
         """The method that reads the model."""
         return build(self.name, self.options)
 
     def score(self, positions: Array) -> Floats:
         """Score all items for some people, by position in the cohort."""
-        part = self.model.take(positions)
-        scores: Floats = self.method.score(part.shared, part.private, self.clients.take(positions))
-        return scores
+        return score_clients(self.method, self.model.take(positions), self.clients.take(positions))
 
     def score_pairs(self, positions: Array, items: Array) -> Floats:
         """Score single items for people by position, where the method can do that cheaply."""
@@ -74,12 +72,10 @@ class Recommender:
     def _serve(self, model: Model, client: Clients, k: int) -> list[Recommendation]:
         method = self.method
         with one_blas_thread():
-            scores = method.score(model.shared, model.private, client)[0]
+            scores = score_clients(method, model, client)[0]
             found = []
             for item in _best(scores, client.items, k):
-                reasons = (
-                    method.explain(model.shared, model.private, client, item) if isinstance(method, Explains) else []
-                )
+                reasons = method.explain(model.shared, model.private, client, item)
                 found.append(
                     Recommendation(
                         self.catalog.item_ids[item],
@@ -94,9 +90,9 @@ class Recommender:
         """Write everything needed to serve into a folder."""
         folder = Path(folder)
         folder.mkdir(parents=True, exist_ok=True)
-        shared = self.model.shared
-        served = self.method.downloads if isinstance(self.method, Distributes) else shared  # not a server's memory
-        arrays: dict[str, Any] = {f"shared.{name}": shared[name] for name in served}
+        shared, method = self.model.shared, self.method
+        served = method.spec.received(shared) if isinstance(method, Federated) else shared
+        arrays: dict[str, Any] = {f"shared.{name}": array for name, array in served.items()}
         arrays |= {f"private.{name}": array for name, array in self.model.private.items()}
         arrays |= {
             "history.ids": self.clients.ids,

@@ -30,9 +30,10 @@ from tacit.privacy.secure.server import Stand
 from tacit.privacy.secure.two_stage import Care, People, Round, added, listed, narrowed
 from tacit.protocols.rounds import RoundsConfig
 from tacit.random import Key
+from tacit.reasons import ReasonCode
 from tacit.runtimes.lots import Lots
 from tacit.types import Array
-from tacit.updates import Outgoing, Ring, Total
+from tacit.updates import Message, Ring, Total
 
 TASK = "simulation"
 _EARLY = (Stand.ADVERTS, Stand.SHARES, Stand.VECTORS)  # whoever leaves in one of them is not in the sum
@@ -93,9 +94,9 @@ class Fates:
 class Said:
     """What some people would send: in which message each person's rows stand, and where in it."""
 
-    places: dict[int, tuple[Outgoing, int]] = field(default_factory=dict)
+    places: dict[int, tuple[Message, int]] = field(default_factory=dict)
 
-    def add(self, positions: Array, message: Outgoing) -> None:
+    def add(self, positions: Array, message: Message) -> None:
         """Keep a message of the people at some positions, in its order."""
         self.places.update({int(person): (message, at) for at, person in enumerate(positions)})
 
@@ -165,10 +166,15 @@ class SecureSums:
         return Outcome(total, up, {})
 
     def protocol(
-        self, said: Said, shared: Mapping[str, Array], tables: Sequence[str], fates: Fates, number: int
+        self,
+        said: Said,
+        shared: Mapping[str, Array],
+        shapes: Mapping[str, tuple[int, ...]],
+        fates: Fates,
+        number: int,
     ) -> Outcome:
         """Run the sum with all its messages, masks, losses and recoveries."""
-        care, shapes = self.config, {name: shared[name].shape for name in tables}
+        care = self.config
         guards = Guards(n_min=care.n_min, k_min=care.behind_rows, corrupted=care.corrupted, d_min=0, cool_down=0)
         everybody = fates.everybody.tolist()
         self._refuse_if_few(everybody)
@@ -218,7 +224,7 @@ class SecureSums:
     def _spare(self, fates: Fates, n_people: int) -> int:
         spare = self.config.spared(n_people, self.dropout)
         if len(fates.between) > spare:
-            raise AbortedError(f"{len(fates.between)} people were lost between the stages, {spare} were allowed for.")
+            raise AbortedError.because(ReasonCode.LOST_BETWEEN_STAGES, lost=len(fates.between), spare=spare)
         return spare
 
     def _leaves(self, cohort: Sequence[int], stage: int, fates: Fates) -> dict[int, Stand]:
@@ -241,7 +247,7 @@ class SecureSums:
     def _refuse_if_few(self, cohort: Sequence[int] | NDArray[np.int64]) -> None:
         least = max(self.config.n_min, 0 if self.lots is None else self.lots.least)
         if len(cohort) < least:
-            raise AbortedError(f"A cohort of {len(cohort)} people is below the minimum of {least}.")
+            raise AbortedError.because(ReasonCode.COHORT_TOO_SMALL, cohort=len(cohort), needed=least)
 
 
 def bytes_sent(degree: int, layout: Layout) -> int:

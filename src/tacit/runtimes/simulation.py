@@ -8,30 +8,21 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.errors import AbortedError, DivergedError
-from tacit.methods.base import (
-    Cohort,
-    CountsRows,
-    Distributes,
-    Federated,
-    RepeatsRows,
-    RunsRounds,
-    Schedule,
-    SpeaksOfOthers,
-    SumsCohorts,
-)
+from tacit.errors import AbortedError, ConfigError, DivergedError
+from tacit.methods.base import Federated, Schedule
 from tacit.privacy.disclosure import Disclosure
-from tacit.privacy.outbound import Stage
 from tacit.privacy.secure.encoding import people_speaking
-from tacit.protocols.federated import applied, device_round
+from tacit.privacy.update_sink import Stage
+from tacit.protocols.federated import UpdatePath, device_round, server_round
 from tacit.protocols.robust import combined, dealt
 from tacit.protocols.rounds import Attendance, RoundsConfig, attendance, is_abandoned
 from tacit.protocols.weighing import Scales, Told
 from tacit.random import Key
 from tacit.runtimes.events import Events
+from tacit.runtimes.liars import Liars
 from tacit.runtimes.secure import Fates, Outcome, Said, SecureConfig, SecureSums
 from tacit.types import Array, Catalog, Clients, Model
-from tacit.updates import Release, Ring, Total, Update
+from tacit.updates import Message, Release, Total, Update
 
 EXPLODED = 1e3  # vectors that rank well stay far below
 UNFIT = 0.2  # share of a pass's updates: some devices may be broken, but with so many learning itself is
@@ -67,43 +58,56 @@ class Traffic:
         self.bytes_down[positions] += rounds * down
 
 
+@dataclass(frozen=True)
+class SimulationOptions:
+    """What a simulation does besides learning.
+
+    `reference` writes every message out and adds them one by one, as devices and a server do; otherwise cohorts are
+    added up at once. A law holds the two together, bit for bit. `events` are told of every message, and adversaries
+    change them, so that a simulation with either writes messages too. `told` learns which client counted how much, and
+    why. With `secure` sums the server is shown what a secure sum shows.
+    """
+
+    rounds: RoundsConfig = field(default_factory=RoundsConfig)
+    secure: SecureConfig | None = None
+    adversaries: Liars | None = None
+    reference: bool = False
+    events: Events | None = None
+    told: Told | None = None
+
+
 def simulate(
-    method: Federated,
-    stages: Sequence[Stage],
-    ring: Ring,
+    path: UpdatePath,
     clients: Clients,
     catalog: Catalog,
     key: Key,
     traffic: Traffic | None = None,
-    *,
-    rounds: RoundsConfig | None = None,
-    secure: SecureConfig | None = None,
-    plainly: bool = False,
-    events: Events | None = None,
-    told: Told | None = None,
+    options: SimulationOptions | None = None,
 ) -> Iterator[Model]:
-    """Yield the model after each pass; its arrays go on changing.
-
-    `plainly` writes every message out and adds them one by one, as devices and a server do; otherwise a method that
-    can adds up cohorts at once. A law holds the two together, bit for bit. `events` are told of every message; they
-    are written from the messages themselves, so a simulation that keeps them runs plainly. So does one in which people
-    count by criteria; `told` learns who counted how much, and why. With `secure` sums the server is shown what a secure
-    sum shows.
-    """
+    """Yield the model after each pass; its arrays go on changing."""
+    options, method = options or SimulationOptions(), path.method
+    refuse_unmaskable(method, options.secure)
     schedule = method.schedule(clients)
     model = method.init(clients, catalog, key.child("init"))
     shared, private = dict(model.shared), {name: array.copy() for name, array in model.private.items()}
     traffic = Traffic.none(len(clients)) if traffic is None else traffic
-    rules = rounds or RoundsConfig()
-    sums = None if secure is None else SecureSums.of(secure, ring, rules, schedule, len(clients), key)
-    plainly = plainly or rules.criteria is not None
-    federation = _Federation(method, stages, ring, clients, key, schedule, traffic, rules, sums, plainly, events)
-    if rules.criteria is not None:
-        federation.scales = Scales(rules.criteria, clients, catalog, told)
+    federation = _Federation(path, clients, key, schedule, traffic, options)
+    if options.rounds.criteria is not None:
+        federation.scales = Scales(options.rounds.criteria, clients, catalog, options.told)
     for number in range(schedule.passes):
         shared = federation.run(shared, private, schedule.rounds_of(number))
         _refuse_if_diverged(method, shared, private, number)
         yield Model(shared, private)
+
+
+def refuse_unmaskable(method: Federated, secure: object) -> None:
+    """Refuse secure aggregation of a method whose server must read every client's own row."""
+    if secure is not None and method.spec.client_tables:
+        raise ConfigError(
+            f"This method cannot run under secure aggregation: its server reads a row of "
+            f"'{method.spec.client_tables[0]}' from every client.",
+            "Take runtime.secure away, or choose another method.",
+        )
 
 
 @dataclass
@@ -118,46 +122,45 @@ class _Answers:
     said: Said = field(default_factory=Said)  # message by message, if asked for
 
 
+@dataclass(frozen=True)
+class _Round:
+    """One round: its number, what updates pass in it, and the model before it."""
+
+    number: int
+    path: UpdatePath
+    shared: dict[str, Array]
+    private: dict[str, Array]
+
+
 class _Federation:
     """The rounds of one simulation; `private` is changed in place."""
 
     def __init__(
         self,
-        method: Federated,
-        stages: Sequence[Stage],
-        ring: Ring,
+        path: UpdatePath,
         clients: Clients,
         key: Key,
         schedule: Schedule,
         traffic: Traffic,
-        rules: RoundsConfig,
-        sums: SecureSums | None,
-        plainly: bool,
-        events: Events | None,
+        options: SimulationOptions,
     ) -> None:
-        self.method, self.stages, self.ring, self.clients, self.key = method, stages, ring, clients, key
-        self.schedule, self.traffic, self.rules, self.events = schedule, traffic, rules, events
-        self.sums = sums
-        only = stages[0] if len(stages) == 1 else None
-        self.disclosure = only if isinstance(only, Disclosure) else None
-        self.is_fast = not plainly and events is None and len(stages) == (self.disclosure is not None)
-        can_sum = self.is_fast and not self._needs_messages()
-        self.summing = method if can_sum and isinstance(method, SumsCohorts) else None  # looked up once: slow
-        self.downloads = method.downloads if isinstance(method, Distributes) else method.tables
+        self.path, self.clients, self.key, self.schedule = path, clients, key, schedule
+        self.traffic, self.options, self.rules = traffic, options, options.rounds
+        self.method, self.ring = path.method, path.ring
+        secure = options.secure
+        self.sums = (
+            None if secure is None else SecureSums.of(secure, self.ring, self.rules, schedule, len(clients), key)
+        )
+        self.needs_messages = self._needs_messages()
         self.whole: list[Part] = []  # the chunks of everybody, cut once
-        self.scales: Scales | None = None  # where people count by criteria
-        self.leaving: Sequence[Stage] = stages  # all that updates pass in this round
+        self.scales: Scales | None = None  # where clients count by criteria
 
     def run(self, shared: dict[str, Array], private: dict[str, Array], rounds: range) -> dict[str, Array]:
         """Run the rounds of a pass, in one go where a method can."""
-        method = self.method
-        alone = self.schedule.clients_per_round == 1 and self.rules.is_calm and self.sums is None
-        if self.is_fast and isinstance(method, RunsRounds) and alone:
-            release, times = method.run_rounds(
-                shared, private, self.clients, self.ring, self.disclosure, self.key, rounds
-            )
-            self.traffic.add(slice(None), release, times, self._down(shared))
-            return shared
+        if self.schedule.clients_per_round == 1 and self.rules.is_calm and not self.needs_messages:
+            done = self._run_single_clients(shared, private, rounds)
+            if done is not None:
+                return done
         before = self.traffic.refused.sum(), self.traffic.rounds.sum()
         for number in rounds:
             shared = self.one(shared, private, number)
@@ -169,6 +172,21 @@ class _Federation:
                 "Lower method.learning_rate (updates are summed over clients), or use fewer bits behind the point "
                 "(runtime.ring.fraction).",
             )
+        return shared
+
+    def _run_single_clients(
+        self, shared: dict[str, Array], private: dict[str, Array], rounds: range
+    ) -> dict[str, Array] | None:
+        """Run rounds of one client each by the method's own kernel, if it has one that knows the stages."""
+        stages = self.path.stages
+        disclosure = stages[0] if stages and isinstance(stages[0], Disclosure) else None
+        if self.sums is not None or len(stages) > (disclosure is not None):
+            return None
+        found = self.method.run_rounds(Model(shared, private), self.clients, self.ring, disclosure, self.key, rounds)
+        if found is None:
+            return None
+        release, times = found
+        self.traffic.add(slice(None), release, times, self._down(shared))
         return shared
 
     def one(self, shared: dict[str, Array], private: dict[str, Array], number: int) -> dict[str, Array]:
@@ -184,12 +202,15 @@ class _Federation:
         groups: list[NDArray[np.int64] | None] = [None if who is None else who.answered]
         if self.rules.robust is not None and who is not None:
             groups = list(dealt(who.answered, self.rules.robust, self.key.child("groups", number)))
+        path = self.path
         if self.scales is not None and who is not None:
-            self.leaving = (self._weighing(self.scales, shared, private, who.answered, number), *self.stages)
+            weighing = self._weighing(self.scales, Model(shared, private), who.answered, number)
+            path = replace(path, stages=(weighing, *path.stages))
+        round_ = _Round(number, path, shared, private)
         if self.sums is None or who is None:
-            answers = [self._answers(shared, private, group, number) for group in groups]
+            answers = [self._answers(round_, group) for group in groups]
         else:
-            answers = self._secured(self.sums, shared, private, who, groups, number)
+            answers = self._secured(self.sums, round_, who, groups)
         if not answers:
             self._lose(np.arange(len(self.clients)) if who is None else who.asked, shared)
             return shared
@@ -199,34 +220,29 @@ class _Federation:
             self._keep(answer, shared, private)
         totals = [answer.total for answer in answers]
         total = totals[0] if self.rules.robust is None else combined(totals, self.rules.robust)
-        return dict(applied(self.method, self.ring, shared, total))
+        return dict(server_round(path, shared, total))
 
     def _lose(self, lost: NDArray[np.int64], shared: dict[str, Array]) -> None:
         self.traffic.lost[lost] += 1
         self.traffic.bytes_down[lost] += self._down(shared)
 
     def _secured(
-        self,
-        sums: SecureSums,
-        shared: dict[str, Array],
-        private: dict[str, Array],
-        who: Attendance,
-        groups: Sequence[NDArray[np.int64] | None],
-        number: int,
+        self, sums: SecureSums, here: _Round, who: Attendance, groups: Sequence[NDArray[np.int64] | None]
     ) -> list[_Answers]:
         """Return what secure sums show of each group; a group of which too few remain is not there."""
-        key, found = self.key.child("fates", number), []
+        key, found = self.key.child("fates", here.number), []
         for group in groups:
             answered = who.answered if group is None else group
             asked = who.asked if len(groups) == 1 else answered
             fates = Fates.drawn(sums.config, asked, answered, self.rules.dropout, key)
-            answers = self._answers(shared, private, fates.summed, number)
-            lost = self._answers(shared, private, fates.between, number)
+            answers = self._answers(here, fates.summed)
+            lost = self._answers(here, fates.between)
             fates = fates.without(np.concatenate([*answers.refused, *lost.refused, asked[:0]]))
             try:
                 if sums.config.mode == "protocol":
                     said = Said({**answers.said.places, **lost.said.places})
-                    outcome = sums.protocol(said, shared, self.method.tables, fates, number)
+                    shapes = self.method.shapes(here.shared)
+                    outcome = sums.protocol(said, here.shared, shapes, fates, here.number)
                 else:
                     counted = {name: counts + lost.people[name] for name, counts in answers.people.items()}
                     outcome = sums.exact(answers.total, counted if sums.config.two_stage else None, fates)
@@ -250,84 +266,79 @@ class _Federation:
         return replace(answers, total=outcome.total, sent=sent)
 
     def _needs_messages(self) -> bool:
-        """Whether sums of cohorts do not say enough: who speaks of which row, or all that each one sends."""
+        """Whether sums of cohorts do not say enough: events, adversaries, or who speaks of which row."""
+        options = self.options
+        if options.reference or options.events is not None or options.adversaries is not None:
+            return True
         if self.sums is None:
             return False
-        config, repeats = self.sums.config, isinstance(self.method, RepeatsRows) and self.method.repeats_rows
-        return config.mode == "protocol" or (config.two_stage and repeats)
+        config = self.sums.config
+        return config.mode == "protocol" or (config.two_stage and self.method.spec.rows_repeat)
 
-    def _weighing(
-        self,
-        scales: Scales,
-        shared: dict[str, Array],
-        private: dict[str, Array],
-        who: NDArray[np.int64],
-        number: int,
-    ) -> Stage:
+    def _weighing(self, scales: Scales, model: Model, who: NDArray[np.int64], number: int) -> Stage:
         """Weigh those who answer; whoever must learn to be measured learns the same again afterwards."""
+        bare = replace(self.path, stages=())
 
         def learnt() -> Iterator[tuple[Array, Update]]:
-            for positions, clients in self._parts(shared, who):
-                part = {name: array[positions] for name, array in private.items()}
-                learning = self.key.child("learn", number)
-                yield np.asarray(positions), self.method.learn(shared, part, clients, self.ring, learning)[0]
+            for positions, clients in self._parts(model.shared, who):
+                part = self._model_of(model, positions, clients)
+                message = device_round(bare, part, clients, self.key, number).message
+                assert message is not None
+                fit = np.isin(clients.ids, message.clients)
+                yield np.arange(len(self.clients))[positions][fit], message.read(self.ring)
 
         weighed = scales.weigh(who, self.traffic.rounds, self.traffic.lost, learnt, number)
         self.traffic.bytes_up[who] += scales.bytes_each(self.ring)
         self.traffic.bytes_down[who] += scales.bytes_each(self.ring)
-        return scales.stage(who, weighed, self.ring)
+        return scales.stage(who, weighed)
 
-    def _answers(
-        self, shared: dict[str, Array], private: dict[str, Array], who: NDArray[np.int64] | None, number: int
-    ) -> _Answers:
-        """Let clients learn and add them up; where somebody's numbers do not fit, message by message."""
-        if self.summing is not None:
+    def _answers(self, here: _Round, who: NDArray[np.int64] | None) -> _Answers:
+        """Let clients learn and add them up at once; where somebody's numbers do not fit, message by message."""
+        if not self.needs_messages:
             try:
-                return self._summed(self.summing, shared, private, who, number)
+                return self._learn(here, who, by_message=False)
             except DivergedError:
-                pass  # writing every message out tells whose it was
-        answers = self._none(shared)
-        for positions, clients in self._parts(shared, who):
-            part = {name: array[positions] for name, array in private.items()}
-            message, learnt = device_round(
-                self.method, self.leaving, self.ring, shared, part, clients, self.key, number
-            )
-            if self.events is not None:
-                self.events.write(number, message, self._about_items(shared))
-            answers.total.add(message)
-            unfit = np.isin(clients.ids, message.withheld)
-            places = np.arange(len(self.clients))[positions]
-            answers.learnt.append((positions, learnt))
-            answers.sent.append((places[~unfit] if unfit.any() else positions, message.release))
-            if self.sums is not None:
-                speaking = people_speaking(message, {name: len(shared[name]) for name in self.method.tables})
-                answers.people = {name: counts + speaking[name] for name, counts in answers.people.items()}
-                answers.said.add(places[~unfit], message)
-            answers.refused.append(places[unfit])
+                pass  # messages tell whose numbers they were
+        return self._learn(here, who, by_message=True)
+
+    def _learn(self, here: _Round, who: NDArray[np.int64] | None, *, by_message: bool) -> _Answers:
+        total = Total.zero(self.method.shapes(here.shared))
+        answers = _Answers(total, people={name: counts.copy() for name, counts in total.counts.items()})
+        for positions, clients in self._parts(here.shared, who):
+            part = self._model_of(Model(here.shared, here.private), positions, clients)
+            given = device_round(here.path, part, clients, self.key, here.number, None if by_message else total)
+            fit = given.is_fit
+            places = np.arange(len(self.clients))[positions] if by_message or not fit.all() else None
+            release = given.release
+            if given.message is not None and places is not None:
+                message, fit = self._sent(given.message, clients, here.number)
+                release = message.release
+                total.add(message)
+                if self.sums is not None:
+                    speaking = people_speaking(message, {name: len(counts) for name, counts in total.counts.items()})
+                    answers.people = {name: counts + speaking[name] for name, counts in answers.people.items()}
+                    answers.said.add(places[fit], message)
+            answers.learnt.append((positions, given.private))
+            answers.sent.append((positions if places is None or fit.all() else places[fit], release))
+            if places is not None:
+                answers.refused.append(places[~fit])
+        if not by_message:
+            answers.people = {name: counts.copy() for name, counts in total.counts.items()}
         return answers
 
-    def _summed(
-        self,
-        method: SumsCohorts,
-        shared: dict[str, Array],
-        private: dict[str, Array],
-        who: NDArray[np.int64] | None,
-        number: int,
-    ) -> _Answers:
-        answers = self._none(shared)
-        keys = self.key.child("learn", number), self.key.child("seal", number, 0)
-        for positions, clients in self._parts(shared, who):
-            part = {name: array[positions] for name, array in private.items()}
-            cohort = Cohort(shared, part, clients, self.ring, self.disclosure, *keys)
-            release, learnt = method.sum_cohort(cohort, answers.total)
-            answers.learnt.append((positions, learnt))
-            answers.sent.append((positions, release))
-        answers.people = {name: counts.copy() for name, counts in answers.total.counts.items()}
-        return answers
+    def _sent(self, message: Message, clients: Clients, number: int) -> tuple[Message, NDArray[np.bool_]]:
+        """Return what is really sent, adversaries' messages included, and whose numbers fit."""
+        adversaries, events = self.options.adversaries, self.options.events
+        if adversaries is not None:
+            message = adversaries.tamper(message, self.key.child("seal", number, len(self.path.stages)))
+        if events is not None:
+            events.write(number, message, self.method.spec.item_tables)
+        return message, np.isin(clients.ids, message.clients)
 
-    def _none(self, shared: dict[str, Array]) -> _Answers:
-        total = Total.zero({name: shared[name].shape for name in self.method.tables})
-        return _Answers(total, people={name: counts.copy() for name, counts in total.counts.items()})
+    def _model_of(self, model: Model, positions: Array | slice, clients: Clients) -> Model:
+        """Return what some clients learn from: what they receive, and their private part."""
+        part = {name: array[positions] for name, array in model.private.items()}
+        return Model(self.method.spec.received(model.shared, clients.ids), part)
 
     def _keep(self, answers: _Answers, shared: dict[str, Array], private: dict[str, Array]) -> None:
         for positions, learnt in answers.learnt:
@@ -339,13 +350,11 @@ class _Federation:
             self.traffic.refused[positions] += 1
             self.traffic.bytes_down[positions] += self._down(shared)
 
-    def _parts(self, shared: dict[str, Array], who: NDArray[np.int64] | None) -> Iterator[Part]:
+    def _parts(self, shared: Mapping[str, Array], who: NDArray[np.int64] | None) -> Iterator[Part]:
         """Cut clients, or everybody, into chunks that are worth their while."""
-        n_clients = len(self.clients)
-        every = sum(len(shared[name]) for name in self.method.tables)
-        unsaid = every if self.summing is None else max(1, len(self.clients.items) // n_clients)  # rows written, or not
-        each = self.method.rows_per_client(shared) if isinstance(self.method, CountsRows) else unsaid
-        size = max(1, max(CHUNK_ROWS, ROWS_PER_ITEM * every) // max(1, each))
+        n_clients, method = len(self.clients), self.method
+        every = sum(shape[0] for name, shape in method.shapes(shared).items() if name not in method.spec.client_tables)
+        size = max(1, max(CHUNK_ROWS, ROWS_PER_ITEM * every) // max(1, method.rows_per_client(shared)))
         if who is not None:
             for start in range(0, len(who), size):
                 part = who[start : start + size]
@@ -356,18 +365,19 @@ class _Federation:
             self.whole = [(cut, self.clients.take(np.arange(cut.start, cut.stop))) for cut in cuts]
         yield from self.whole
 
-    def _about_items(self, shared: dict[str, Array]) -> list[str]:
-        others = self.method.not_items if isinstance(self.method, SpeaksOfOthers) else ()
-        named = (name for name in self.method.tables if name not in others)
-        return [name for name in named if len(shared[name]) == self.clients.n_items]
-
     def _down(self, shared: dict[str, Array]) -> int:
-        return sum(shared[name].nbytes for name in self.downloads)
+        return download_bytes(self.method, shared)
+
+
+def download_bytes(method: Federated, shared: Mapping[str, Array]) -> int:
+    """Return how many bytes of the model a device receives in a round: of client tables one row."""
+    rows = dict.fromkeys(method.spec.client_tables, 1)
+    return sum(shared[name][: rows.get(name)].nbytes for name in method.spec.downloads)
 
 
 def _refuse_if_diverged(method: Federated, shared: dict[str, Array], private: dict[str, Array], number: int) -> None:
     learnt = (array for array in private.values() if array.dtype.kind == "f")  # indices may be large
-    for array in (*(shared[name] for name in method.tables), *learnt):
+    for array in (*(shared[name] for name in method.spec.downloads), *learnt):
         largest = float(np.abs(array).max(initial=0.0))
         if not largest < EXPLODED:
             config = getattr(method, "config", None)

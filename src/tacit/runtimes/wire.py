@@ -25,9 +25,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.errors import ConfigError, DataError, WireError
-from tacit.runtimes.federation import Federation, catalog_bytes, catalog_from, digest_of
+from tacit.reasons import ReasonCode
+from tacit.runtimes.catalogue import catalog_bytes, catalog_from, digest_of, public_catalog
+from tacit.runtimes.federation import Federation
 from tacit.types import Array, Catalog
-from tacit.updates import Outgoing, Release, Ring
+from tacit.updates import Message, Release, Ring
 
 MAGIC, VERSION = b"TCIT", 1
 WELCOME, REQUEST, MODEL, UPDATE, TURN, TURNED = 1, 2, 3, 4, 5, 6
@@ -35,9 +37,10 @@ KINDS = {WELCOME: "welcome", REQUEST: "request", MODEL: "model", UPDATE: "update
 MOST_BYTES = 2**28  # of any message
 MOST_CATALOG = 2**27  # unpacked
 MOST_ARRAYS = 32
+MOST_AXES = 3
 _HEAD = struct.Struct("<4sBB32sII")
 HEAD_BYTES = _HEAD.size
-_DTYPES = {code: np.dtype(name) for code, name in enumerate(("<f4", "<f8", "<i4", "<i8", "<u4", "|u1"), start=1)}
+_DTYPES = {code: np.dtype(name) for code, name in enumerate(("<f4", "<f8", "<i4", "<i8", "<u4", "|u1", "<u8"), start=1)}
 _CODES = {dtype: code for code, dtype in _DTYPES.items()}
 
 Numbers: TypeAlias = NDArray[np.int64]
@@ -60,7 +63,7 @@ class Request:
 
 def write_welcome(federation: Federation, catalog: Catalog) -> bytes:
     """Write what a device needs to join."""
-    terms, packed = federation.canonical(), zlib.compress(catalog_bytes(catalog), 9)
+    terms, packed = federation.canonical(), zlib.compress(catalog_bytes(public_catalog(catalog, federation.built)), 9)
     return _message(WELCOME, federation.digest, 0, struct.pack("<I", len(terms)) + terms + packed)
 
 
@@ -108,13 +111,15 @@ def model_in(content: bytes) -> bytes:
     return hashlib.sha256(body[4:]).digest()
 
 
-def write_update(federation: Federation, number: int, message: Outgoing) -> bytes:
+def write_update(federation: Federation, number: int, message: Message) -> bytes:
     """Write what one device may send, its rows in the order of their numbers."""
     assert len(message.clients) == 1, "a device speaks for one person"
     width = np.dtype(f"<i{federation.ring.bits // 8}")
     parts = [struct.pack("<B", len(message.tables))]
     for name in sorted(message.tables):
         _, ids, numbers = message.tables[name]
+        if name in federation.built.spec.client_tables:
+            ids = np.zeros_like(ids)  # its own row, whatever number the coordinator has given it
         order = np.lexsort((*numbers.T[::-1], ids))
         parts += [_named(name), struct.pack("<II", *numbers.shape)]
         parts += [ids[order].astype("<u4").tobytes(), numbers[order].astype(width).tobytes()]
@@ -122,13 +127,16 @@ def write_update(federation: Federation, number: int, message: Outgoing) -> byte
 
 
 def read_update(
-    federation: Federation, number: int, content: bytes, shapes: Mapping[str, tuple[int, ...]], person: int = 0
-) -> Outgoing:
-    """Read one device's rows for round `number`; tables, widths, ids and values must be possible ones."""
+    federation: Federation, number: int, content: bytes, shapes: Mapping[str, tuple[int, ...]], client: int = 0
+) -> Message:
+    """Read one device's rows for round `number`; tables, widths, ids and values must be possible ones.
+
+    `client` is its number, and its row in client tables.
+    """
     _, digest, said, body = _opened(content, (UPDATE,))
     _same(digest, federation)
     if said != number:
-        raise WireError(f"This is an answer to round {said}, not to round {number}.", "It came late, or twice.")
+        raise WireError.because(ReasonCode.LATE_ANSWER, earlier=said, round=number)
     reader = _Reader(body)
     names: list[str] = []
     tables: dict[str, tuple[Numbers, NDArray[np.int32], Numbers]] = {}
@@ -137,7 +145,11 @@ def read_update(
         if name not in shapes:
             raise WireError(f"An update speaks of a table '{name}', which there is not.", _AGAIN)
         names.append(name)
-        tables[name] = _rows(reader, name, shapes[name], federation.ring)
+        if name in federation.built.spec.client_tables:
+            ptr, ids, numbers = _rows(reader, name, (1, *shapes[name][1:]), federation.ring)
+            tables[name] = ptr, ids + np.int32(client), numbers
+        else:
+            tables[name] = _rows(reader, name, shapes[name], federation.ring)
     reader.end()
     if names != sorted(shapes):
         raise WireError(
@@ -145,7 +157,7 @@ def read_update(
         )
     nothing = np.zeros(1, np.int64)
     release = Release(nothing, nothing, np.array([len(content)]))  # a receiver knows sizes, not what was positive
-    return Outgoing(np.array([person]), tables, release)
+    return Message(np.array([client]), tables, release)
 
 
 @dataclass(frozen=True)
@@ -184,7 +196,7 @@ def read_turned(federation: Federation, number: int, content: bytes) -> bytes:
     _, digest, said, body = _opened(content, (TURNED,))
     _same(digest, federation)
     if said != number:
-        raise WireError(f"This is an answer to round {said}, not to round {number}.", "It came late, or twice.")
+        raise WireError.because(ReasonCode.LATE_ANSWER, earlier=said, round=number)
     return body
 
 
@@ -221,7 +233,7 @@ def pack(arrays: Shared) -> bytes:
     for name in sorted(arrays):
         array = np.asarray(arrays[name])
         dtype = array.dtype.newbyteorder("<")
-        if dtype not in _CODES or array.ndim > 2:
+        if dtype not in _CODES or array.ndim > MOST_AXES:
             raise WireError(f"'{name}' of type {array.dtype} with {array.ndim} axes cannot be sent.", "")
         parts += [
             _named(name),
@@ -244,7 +256,7 @@ def unpack(content: bytes) -> dict[str, Array]:
         if name <= last:
             raise WireError(f"Arrays must come in order, each once; '{name}' follows '{last}'.", _AGAIN)
         code, n_axes = reader.byte(), reader.byte()
-        if code not in _DTYPES or n_axes > 2:
+        if code not in _DTYPES or n_axes > MOST_AXES:
             raise WireError(f"'{name}' has an unknown type ({code}) or too many axes ({n_axes}).", _UPGRADE)
         shape = tuple(reader.number(2**31 - 1, "axis") for _ in range(n_axes))
         size = _DTYPES[code].itemsize

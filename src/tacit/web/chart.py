@@ -7,8 +7,7 @@ from typing import Any
 
 from markupsafe import Markup
 
-BOX: dict[str, float] = {"left": 44, "right": 500, "top": 16, "bottom": 210, "most": 1.1}
-WIDTH, HEIGHT = 520, 252
+BOX: dict[str, float] = {"left": 44, "right": 500, "top": 16, "bottom": 210, "most": 1.1}  # in 520 by 252
 
 
 def _x(pi: float) -> float:

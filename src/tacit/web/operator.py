@@ -7,7 +7,6 @@ holds nothing of what a single device sent.
 from __future__ import annotations
 
 import hashlib
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -21,9 +20,10 @@ from starlette.routing import Route
 from tacit.coordinator import Journal, RoundRules
 from tacit.coordinator.course import Course, Quality
 from tacit.coordinator.journal import Round, Version
-from tacit.coordinator.manner import fewest, is_settled, needed
+from tacit.coordinator.round_policy import fewest, is_settled, needed
 from tacit.device.measuring import SHOWN
 from tacit.privacy.secure.two_stage import Care
+from tacit.reasons import Description, ReasonCode, RoundReason, describe
 from tacit.runtimes.federation import Federation
 from tacit.web import phases
 from tacit.web.frame import application, shown
@@ -33,7 +33,7 @@ from tacit.web.words import percent
 
 PAGE, DRAWN = 20, 60  # rounds in the table, rounds in the figure
 MANY_LOST, MANY_REFUSED = 0.3, 0.05  # shares of those asked in the last rounds
-MANY_RESTED = 0.5  # share of the last rounds
+MANY_SKIPPED = 0.5  # share of the last rounds
 LATELY = 10  # rounds
 NOBODYS = Quality(0, 0)
 
@@ -67,7 +67,7 @@ class Standing:
         """Read it from a journal; devices are counted and forgotten."""
         revoked = [device.revoked for device in journal.devices()]
         enrolled = len(revoked) - sum(revoked)
-        rounds, items = journal.rounds(), journal.catalog.n_items
+        rounds, items = [_public(happened) for happened in journal.rounds()], journal.catalog.n_items
         courses = journal.courses(rounds[-DRAWN:][0].number if rounds else 0)
         counts = enrolled, sum(revoked), present
         quality, settled = journal.quality(LATELY), is_settled(rules, journal)
@@ -118,14 +118,16 @@ class Standing:
                 f"{percent(refused)} of the answers in the last {len(last)} rounds were refused as malformed or double."
             )
             found.append(Alert(told, "Devices of another version, or somebody who lies: see the log for reasons."))
-        passed = sum(happened.state == "rested" for happened in last)
-        if passed > len(last) * MANY_RESTED:
-            told = f"In {passed} of the last {len(last)} rounds nobody was asked: {reason(last[-1]) or 'devices rest'}."
-            found.append(Alert(told, self._shifts()))
+        skipped = [happened for happened in last if happened.state == "skipped"]
+        if len(skipped) > len(last) * MANY_SKIPPED:
+            why = described(skipped[-1])
+            told = f"{len(skipped)} of the last {len(last)} rounds were skipped: no device was asked."
+            found.append(Alert(told if why is None else f"{told} {why.what}", self._shifts()))
         if last and last[-1].state == "abandoned":
-            why = reason(last[-1]) or f"fewer than {self.rules.minimum} answers"
-            told = f"Round {last[-1].number} was abandoned: {why}."
-            found.append(Alert(told, "Nothing was lost. If it goes on, lower rounds.minimum or wait for more devices."))
+            fewer = {"answered": last[-1].answered, "needed": self.rules.minimum}
+            why = described(last[-1]) or describe(RoundReason(ReasonCode.TOO_FEW_ANSWERS, fewer))
+            told = f"Round {last[-1].number} was abandoned. {why.what} {why.meaning}"
+            found.append(Alert(told, why.remedy))
         if self.rules.minimum < 2 and not isinstance(self.rules.secure, Care):
             told = "A round may be the sum of a single device's answer, which is no sum at all."
             found.append(Alert(told, "Raise rounds.minimum."))
@@ -135,13 +137,14 @@ class Standing:
         return found
 
     def _shifts(self) -> str:
-        """Say how many to ask in a round, so that others are rested in the next."""
+        """Say how many to ask in a round, so that others are eligible in the next."""
         least, shifts = fewest(self.rules), self.rules.guards.cool_down + 1
         size = max(least, self.enrolled // shifts)
         todo = f"Ask {size} of your devices per round (rounds.clients_per_round={size})"
         if size * shifts <= self.enrolled:
-            return f"{todo}, and every round has rested ones."
-        return f"{todo}; from {least * shifts} devices on every round has rested ones, with fewer some pass."
+            return f"{todo}, and every round has enough eligible devices."
+        enough = f"from {least * shifts} devices on every round has enough eligible ones"
+        return f"{todo}; {enough}, with fewer some rounds are skipped."
 
     def terms(self) -> list[tuple[str, str]]:
         """Return the settings in force that privacy depends on, in words."""
@@ -162,11 +165,13 @@ class Standing:
         ]  # fmt: skip
 
 
-def reason(happened: Round) -> str:
-    """Say why a round was as it was; what a secure sum says of single people is left out, also by number."""
-    if re.search(r"\b(person|neighbours of)\b", happened.why, re.IGNORECASE):
-        return "too few were left, or somebody's part was wrong, so that nothing was unmasked"
-    return happened.why.rstrip(".")
+def described(happened: Round) -> Description | None:
+    """Word why a round was as it was; none for rounds of which an old journal does not say it."""
+    return None if happened.reason is None else describe(happened.reason)
+
+
+def _public(happened: Round) -> Round:
+    return happened if happened.reason is None else replace(happened, reason=happened.reason.public())
 
 
 def _answers(rules: RoundRules) -> str:
@@ -235,7 +240,7 @@ def operator_page(path: Path, rules: RoundRules, present: Callable[[], int]) -> 
         told |= {"one": None if course is None else asked, "shown": SHOWN, "curve": phases.curve(now.courses)}
         told["phases"] = phases.by_stage(phases.told(now.lately if course is None else [course]))
         happened = next((one for one in now.rounds if one.number == asked), None) if course is not None else None
-        told |= {"reason": reason, "why": "" if happened is None else reason(happened)}
+        told |= {"described": described, "why": None if happened is None else described(happened)}
         told["asking"] = [one for one in now.rounds if one.asked]
         told["ends"] = phases.interval(now.quality) if now.quality.people else (0.0, 0.0)
         return shown("operator.html", title=now.federation.name, **told)

@@ -18,12 +18,12 @@ from tacit.device.history import Entry
 from tacit.errors import ConsentError
 from tacit.field.exchange import respond
 from tacit.privacy.disclosure import Disclosure, DisclosureConfig
-from tacit.protocols.federated import applied, device_round
+from tacit.protocols.federated import UpdatePath, device_round, server_round
 from tacit.random import Key
 from tacit.runtimes.federation import Federation
 from tacit.runtimes.learning import Progress, one_blas_thread
 from tacit.runtimes.wire import Request, read_update, write_request, write_welcome
-from tacit.types import Array, Catalog, Clients, Vocabulary
+from tacit.types import Array, Catalog, Clients, Model, Vocabulary
 from tacit.updates import Total
 
 METHOD = {"learning_rate": 0.05, "local_steps": 24, "reg_user": 0.05, "reg_positive": 0.05, "reg_negative": 0.005}
@@ -75,18 +75,15 @@ class Town:
     def round(self) -> None:
         """Let one round happen: everybody learns, she too unless she paused, left or has nothing to learn from."""
         method, ring, shared = self.federation.built, self.federation.ring, self._shared
-        shapes = {name: shared[name].shape for name in method.tables}
+        path, shapes = UpdatePath(method, self._stages, ring), method.shapes(shared)
         total = Total.zero(shapes)
         with one_blas_thread():
-            message, private = device_round(
-                method, self._stages, ring, shared, self._private, self.others, self._key, self.number
-            )
-            self._private = dict(private)
-            total.add(message)
+            model = Model(shared, self._private)
+            self._private = dict(device_round(path, model, self.others, self._key, self.number, total).private)
             for content in self._hers():
                 total.add(read_update(self.federation, self.number, content, shapes))
                 self._counted = self.number
-            self._shared = dict(applied(method, ring, shared, total))
+            self._shared = dict(server_round(path, shared, total))
         if self.device is not None and self.device.membership is not None:
             self.device.receive(self._request(learn=False))
         self.number += 1

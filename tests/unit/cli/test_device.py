@@ -7,12 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from small_field import CATALOG, PASSPHRASE, founded, request
 
+from helpers.small_federation import CATALOG, PASSPHRASE, founded, request
 from tacit.cli import main
 from tacit.device import Cost, Device
 from tacit.errors import BadRowsError, DataError
 from tacit.runtimes.wire import write_welcome
+
+pytestmark = pytest.mark.slow
 
 
 @pytest.fixture

@@ -7,10 +7,11 @@ import resource
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
+
+from helpers.waiting import LONG, wait_for_process, wait_until
 
 pytestmark = pytest.mark.slow
 
@@ -42,11 +43,14 @@ def processor_seconds(pid: int) -> float:
 
 def test_ctrl_c_ends_a_run_with_one_message_and_no_folder(tmp_path: Path) -> None:
     process = start(ENDLESS, tmp_path)
-    while process.poll() is None and processor_seconds(process.pid) < 5:  # well into its epochs, on any machine
-        time.sleep(0.1)
+    wait_until(
+        lambda: process.poll() is not None or processor_seconds(process.pid) >= 5,  # in its epochs, on any machine
+        LONG,
+        "the run uses five seconds of a processor",
+    )
     assert process.poll() is None, f"it ended by itself: {process.stderr.read() if process.stderr else ''}"
     process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=60)
+    out, err = wait_for_process(process, "the run ends after SIGINT")
     assert process.returncode == 130, err
     assert "Stopped" in err
     assert "Traceback" not in err
@@ -57,7 +61,7 @@ def test_ctrl_c_ends_a_run_with_one_message_and_no_folder(tmp_path: Path) -> Non
 def test_a_full_disk_is_said_and_nothing_stays(tmp_path: Path) -> None:
     town = ["--data", "town", "--set", "data.people=300", "--set", "evaluation.twin_people=0"]
     process = start(["run", "--method", "ease", *town], tmp_path, limit=100_000)
-    _, err = process.communicate(timeout=120)
+    _, err = wait_for_process(process, "the run ends on a full disk")
     assert process.returncode == 9, err
     assert "cannot be written" in err
     runs = tmp_path / "runs"
@@ -69,7 +73,5 @@ def test_a_reader_that_goes_away_is_no_error_message(arguments: list[str], tmp_p
     process = start(arguments, tmp_path)
     assert process.stdout is not None
     process.stdout.close()
-    process.wait(timeout=60)
-    assert process.stderr is not None
-    assert "Traceback" not in process.stderr.read()
-    process.stderr.close()
+    _, err = wait_for_process(process, "the command ends without a reader")
+    assert "Traceback" not in err

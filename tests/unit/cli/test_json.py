@@ -85,7 +85,7 @@ def test_a_bug_is_a_document_too_and_keeps_its_trace(tmp_path: Path) -> None:
     (about / "entry_points.txt").write_text("[tacit.methods]\nbroken = broken\n")
     asked = [sys.executable, "-c", "from tacit.cli import main; main(['methods', '--json'])"]
     path = os.pathsep.join([str(tmp_path), *sys.path])
-    ran = subprocess.run(asked, capture_output=True, text=True, env={**os.environ, "PYTHONPATH": path})
+    ran = subprocess.run(asked, capture_output=True, text=True, timeout=60, env={**os.environ, "PYTHONPATH": path})
     assert ran.returncode == 1
     assert json.loads(ran.stdout)["error"]["kind"] == "ZeroDivisionError"
     assert "broken.py" in ran.stderr

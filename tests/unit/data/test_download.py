@@ -15,6 +15,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
+from helpers.waiting import LONG
 from tacit.data import datasets, fetch, load, sources
 from tacit.data.download import Remote, cache_folder, download
 from tacit.errors import DataError, DownloadError
@@ -172,7 +173,7 @@ try:
 except DownloadError as error:
     print(error)
 """
-    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=LONG)
     assert "The disk is full" in told.stdout, told.stderr
     assert "TACIT_CACHE" in told.stdout
     assert left(tmp_path) == []

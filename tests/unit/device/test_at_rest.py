@@ -10,8 +10,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from small_field import CATALOG, CHEAP, NAMES, PASSPHRASE, founded, made, request
 
+from helpers.small_federation import CATALOG, CHEAP, NAMES, PASSPHRASE, founded, made, request
 from tacit.device import Device, Sharing, store
 from tacit.device.history import Entry
 from tacit.device.vault import Lock, Vault

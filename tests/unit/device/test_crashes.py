@@ -7,14 +7,14 @@ import os
 import random
 import shutil
 import signal
-import time
 from pathlib import Path
 
 import numpy as np
 import pytest
-from patience import was_killed
-from small_field import PASSPHRASE, founded, made, noon, request
 
+from helpers.killed_processes import dying_at, was_killed
+from helpers.small_federation import PASSPHRASE, founded, made, noon, request
+from helpers.waiting import LONG, wait_until
 from tacit.device import Device
 from tacit.device.store import Store
 
@@ -51,23 +51,12 @@ def take_part(device: Device, recorder: Recorder) -> None:
         device.sent(entry)
 
 
-def die() -> None:
-    os.kill(os.getpid(), signal.SIGKILL)
-
-
 def in_a_child(path: Path, recorder: Recorder, deadly: int) -> bool:
     """Take part in another process that dies at its statement number `deadly`; say whether it died."""
-    seen = 0
-
-    def count(statement: str) -> None:
-        nonlocal seen
-        seen += 1
-        if seen == deadly:
-            die()
 
     def work() -> None:
         device = Device.open(path, PASSPHRASE, noon)
-        device._store.connection.set_trace_callback(count)
+        device._store.connection.set_trace_callback(dying_at(deadly))
         take_part(device, recorder)
 
     return was_killed(work)
@@ -130,22 +119,27 @@ def test_killed_at_every_statement_it_resumes_and_nothing_leaves_twice(base: Pat
 
 def test_killed_at_any_moment_the_file_is_whole(base: Path, tmp_path: Path) -> None:
     draw = random.Random(5)
-    path = tmp_path / "device.db"
+    path, begun = tmp_path / "device.db", tmp_path / "begun"  # one byte in the middle of each transaction
     shutil.copy(base, path)
-    for _ in range(12):
+    for wanted in [draw.randint(1, 30) for _ in range(12)]:
+        begun.write_bytes(b"")
         child = os.fork()
         if child == 0:
             try:
                 store = Store.open(path, PASSPHRASE)
-                for number in range(10_000):
-                    with store.transaction():
-                        store.put("model", os.urandom(20_000))
-                        store.add("ledger", {"number": number})
+                with begun.open("wb", buffering=0) as progress:
+                    for number in range(10_000):
+                        with store.transaction():
+                            store.put("model", os.urandom(20_000))
+                            progress.write(b".")
+                            store.add("ledger", {"number": number})
             finally:
                 os._exit(0)
-        time.sleep(0.05 + draw.random() / 10)
-        os.kill(child, signal.SIGKILL)
-        os.waitpid(child, 0)
+        try:
+            wait_until(lambda n=wanted: begun.stat().st_size >= n, LONG, f"{wanted} transactions have begun")
+        finally:
+            os.kill(child, signal.SIGKILL)
+            os.waitpid(child, 0)
         store = Store.open(path, PASSPHRASE)
         rows = [row for row, _ in store.rows("ledger")]
         assert rows == list(range(1, len(rows) + 1))

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from small_field import PASSPHRASE
 
+from helpers.small_federation import PASSPHRASE
 from tacit.cli import main
 from tacit.device import Cost, Device
 from tacit.device.keeper import SERVICE

@@ -8,12 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from small_field import CATALOG, KINDS, first_shared, founded, made, request
 
+from helpers.refusals import refused
+from helpers.small_federation import CATALOG, KINDS, first_shared, founded, made, request
 from tacit.device import Device, Sharing
 from tacit.device.membership import Answer
 from tacit.errors import ConsentError
 from tacit.privacy.secure import Guards
+from tacit.reasons import ReasonCode
 
 NARROWER: dict[str, dict[str, Any]] = {
     "masked only": {"masked_only": True},
@@ -45,9 +47,10 @@ def test_what_was_made_before_she_forbade_more_does_not_leave(device: Device, ho
     asked = request(founded(), 0)
     entry = device.learn(asked)  # and the line breaks, or the device dies
     device.share(device.sharing.model_copy(update=NARROWER[how]))
-    with pytest.raises(ConsentError):
+    code = ReasonCode.MASKED_ONLY if device.sharing.masked_only else ReasonCode.SETTINGS_NARROWED
+    with refused(ConsentError, code):
         device.learn(asked)
-    with pytest.raises(ConsentError):
+    with refused(ConsentError, code):
         device.release(entry)
     assert [release.state for release in device.ledger.list()] == ["prepared"]
     device.share(Sharing(pi=0.95))
@@ -75,6 +78,6 @@ def test_a_message_of_an_older_program_is_not_repeated_and_the_next_round_goes_o
         device._store.put("outbox", json.dumps(old).encode() + b"\n" + content)
     assert device.membership is not None
     assert device.membership.answer() == Answer(entry, 0, old["request"], content)
-    with pytest.raises(ConsentError):
+    with refused(ConsentError, ReasonCode.SETTINGS_NARROWED):
         device.release(device.learn(asked))
     assert device.release(device.learn(request(founded(), 1, first_shared(founded()))))

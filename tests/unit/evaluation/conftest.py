@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from ranking_worlds import World, make_world
 
+from helpers.random_rankings import World, make_world
 from tacit.random import Key
 
 

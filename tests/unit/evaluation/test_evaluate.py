@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from ranking_worlds import World, catalog_of, clients_of, make_world
 
+from helpers.random_rankings import World, catalog_of, make_world
 from tacit.errors import EvaluationError
 from tacit.evaluation import Evaluation, EvaluationConfig, EvaluationOptions, evaluate, narrow, sample_people
 from tacit.evaluation.metrics import METRICS, Positions
 from tacit.random import Key
+from tacit.testing import make_clients
 from tacit.types import Catalog, Heldout, Labels, Vocabulary
 
 FULL = EvaluationConfig(k=(1, 3, 10))
@@ -61,7 +62,7 @@ def test_lists_hold_the_best_candidates_and_padding_where_there_are_none(world: 
 
 def test_tied_items_are_listed_in_an_order_drawn_by_key(world: World, key: Key) -> None:
     flat = np.zeros_like(world.scores)
-    heldout = Heldout(clients_of(world.truth, world.n_items), clients_of([[]] * len(world.truth), world.n_items))
+    heldout = Heldout(make_clients(world.truth, world.n_items), make_clients([[]] * len(world.truth), world.n_items))
 
     def listed(k: Key) -> list[int]:
         top = evaluate(lambda rows: flat[rows], heldout, world.catalog, FULL, k).top
@@ -145,7 +146,7 @@ def test_a_perfect_scorer_gets_one(key: Key, config: EvaluationConfig) -> None:
     scores = np.zeros((4, 30), np.float32)
     for u, own in enumerate(truth):
         scores[u, own] = 1
-    heldout = Heldout(clients_of(truth, 30), clients_of([[1], [2], [4], []], 30))
+    heldout = Heldout(make_clients(truth, 30), make_clients([[1], [2], [4], []], 30))
     found = evaluate(lambda rows: scores[rows], heldout, catalog_of(30), config, key, EvaluationOptions(auc=True))
     for name in ("HR@1", "NDCG@1", "Precision@1", "Recall@1", "F1@1", "MAP@1", "MRR@1", "HR@10", "NDCG@10", "AUC"):
         assert found.values[name].tolist() == [1, 1, 1], name
@@ -153,7 +154,7 @@ def test_a_perfect_scorer_gets_one(key: Key, config: EvaluationConfig) -> None:
 
 def test_an_item_outside_the_catalogue_counts_against_recall(key: Key) -> None:
     scores = np.arange(20, dtype=np.float32)[None]
-    heldout = Heldout(clients_of([[-1, -1, 19, 18]], 20), clients_of([[]], 20))
+    heldout = Heldout(make_clients([[-1, -1, 19, 18]], 20), make_clients([[]], 20))
     full = evaluate(lambda rows: scores[rows], heldout, catalog_of(20), FULL, key, EvaluationOptions(auc=True))
     assert full.overall["Recall@3"] == 0.5
     assert full.overall["Precision@3"] == pytest.approx(2 / 3)
@@ -176,7 +177,7 @@ def test_auc_is_the_share_of_unseen_items_beaten(world: World, key: Key) -> None
 
 def test_a_held_out_item_that_was_seen_is_never_found_and_reported(key: Key) -> None:
     scores = np.arange(20, dtype=np.float32)[None]
-    heldout = Heldout(clients_of([[19, 18, 18]], 20), clients_of([[19, 3, 3]], 20))
+    heldout = Heldout(make_clients([[19, 18, 18]], 20), make_clients([[19, 3, 3]], 20))
     found = evaluate(lambda rows: scores[rows], heldout, catalog_of(20), FULL, key)
     assert found.overall["Recall@3"] == 0.5, "item 18 is held out once although listed twice"
     assert found.overall["MRR@3"] == 1.0
@@ -208,7 +209,7 @@ class TestMistakes:
             evaluate(lambda rows: world.scores[rows, 1:], world.heldout, world.catalog, FULL, key)
 
     def test_nothing_held_out(self, key: Key) -> None:
-        heldout = Heldout(clients_of([[], []], 4), clients_of([[1], [2]], 4))
+        heldout = Heldout(make_clients([[], []], 4), make_clients([[1], [2]], 4))
         with pytest.raises(EvaluationError, match="none of the 2 people has an item held out"):
             evaluate(lambda rows: np.zeros((len(rows), 4), np.float32), heldout, catalog_of(4), FULL, key)
 
@@ -217,7 +218,7 @@ class TestMistakes:
             evaluate(world.score, world.heldout, catalog_of(20), FULL, key)
 
     def test_people_that_do_not_match(self, key: Key) -> None:
-        heldout = Heldout(clients_of([[1]], 4), clients_of([[2], [3]], 4))
+        heldout = Heldout(make_clients([[1]], 4), make_clients([[2], [3]], 4))
         with pytest.raises(EvaluationError, match="1 people do not match the histories of 2"):
             evaluate(lambda rows: np.zeros((len(rows), 4), np.float32), heldout, catalog_of(4), FULL, key)
 

@@ -6,8 +6,8 @@ import json
 
 import numpy as np
 import pytest
-from ranking_worlds import World, make_world
 
+from helpers.random_rankings import World, make_world
 from tacit.errors import EvaluationError
 from tacit.evaluation import Evaluation, EvaluationConfig, EvaluationOptions, evaluate, narrow, sample_people, verdict
 from tacit.random import Key

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from ranking_worlds import catalog_of, clients_of
 
+from helpers.random_rankings import catalog_of
 from tacit.evaluation import EvaluationConfig, evaluate
 from tacit.evaluation.heldout import opened
 from tacit.evaluation.lists import bias_disparity, gini, pop_reo, pop_rsp, shannon_entropy, short_head, unequal
 from tacit.evaluation.population import measure_lists
 from tacit.random import Key
+from tacit.testing import make_clients
 from tacit.types import Catalog, Heldout, Labels, Vocabulary
 
 # popularity: item 0: 4, 1: 3, 2: 1, 3: 1, 4: 1, 5: 0; 10 interactions, so the head (8) is items 0, 1 and 2
@@ -22,7 +23,7 @@ CATEGORIES = Labels(np.arange(7), np.array([0, 0, 0, 1, 1, 1], np.int32), ["bar"
 
 @pytest.fixture
 def measured() -> dict[str, float]:
-    heldout = Heldout(clients_of(TRUTH, 6), clients_of(SEEN, 6))
+    heldout = Heldout(make_clients(TRUTH, 6), make_clients(SEEN, 6))
     catalog = catalog_of(6)
     return measure_lists(TOP, opened(heldout, catalog), catalog, (1, 2)).metrics
 
@@ -88,7 +89,7 @@ def test_a_missing_group_leaves_the_metric_undefined() -> None:
 
 
 def test_an_undefined_metric_is_left_out_with_a_note() -> None:
-    heldout = Heldout(clients_of([[1], [1]], 3), clients_of([[0], [0]], 3))
+    heldout = Heldout(make_clients([[1], [1]], 3), make_clients([[0], [0]], 3))
     found = evaluate(
         lambda rows: np.zeros((len(rows), 3), np.float32), heldout, catalog_of(3), EvaluationConfig(k=1), Key(1)
     )
@@ -97,7 +98,7 @@ def test_an_undefined_metric_is_left_out_with_a_note() -> None:
 
 
 def test_bias_disparity() -> None:
-    heldout = Heldout(clients_of(TRUTH, 6), clients_of(SEEN, 6))
+    heldout = Heldout(make_clients(TRUTH, 6), make_clients(SEEN, 6))
     catalog = Catalog(Vocabulary(np.arange(6)), categories=CATEGORIES)
     bias = measure_lists(TOP, opened(heldout, catalog), catalog, (2,)).bias[2]
     assert bias.names == ["bar", "park"], "a category without items is left out"

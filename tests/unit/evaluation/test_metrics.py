@@ -11,8 +11,9 @@ import sys
 
 import numpy as np
 import pytest
-from ranking_worlds import World, make_world
 
+from helpers.random_rankings import World, make_world
+from helpers.waiting import LONG
 from tacit.evaluation import EvaluationConfig, evaluate
 from tacit.evaluation.metrics import METRICS, Positions, accuracy
 from tacit.random import Key
@@ -68,6 +69,7 @@ def test_metrics_agree_with_ranx(key: Key) -> None:
         capture_output=True,
         text=True,
         check=True,
+        timeout=LONG,
     )
     theirs = json.loads(answer.stdout)
     assert len(theirs) == 28

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from dataclasses import replace
 from pathlib import Path
 
-from small_field import CATALOG, first_shared, founded
+import pytest
 
+from helpers.small_federation import CATALOG, first_shared, founded
 from tacit.coordinator import Journal
 from tacit.coordinator.course import Course, Phase, Quality
-from tacit.coordinator.journal import Round
+from tacit.coordinator.journal import FILE, Round
 from tacit.errors import StorageError
+from tacit.reasons import ReasonCode, RoundReason, describe
 from tacit.runtimes.database import Kind, connected
+from tacit.runtimes.wire import pack, write_welcome
+
+pytest.importorskip("flwr", reason="the field needs Flower")
+from tacit.field.serve import exposition
 
 HAPPENED = Round(0, "finished", 5, 4, 1, 0, 1000, 5000, 1.5)
 
@@ -25,7 +32,7 @@ def test_rounds_of_before_there_were_phases_are_kept(tmp_path: Path) -> None:
     with sqlite3.connect(path) as old:
         for table in ("phases", "quality", "sums"):
             old.execute(f"DROP TABLE {table}")
-        for column in ("called_off", "masked", "why"):
+        for column in ("called_off", "masked", "reason"):
             old.execute(f"ALTER TABLE rounds DROP COLUMN {column}")
         old.execute("DELETE FROM versions WHERE version > 2")
     old.close()
@@ -40,6 +47,97 @@ def test_rounds_of_before_there_were_phases_are_kept(tmp_path: Path) -> None:
     assert journal.courses(since=2) == {}
     assert journal.phase_sums() == list(course.phases)
     assert [version.round for version in journal.versions()] == [0]
+    journal.close()
+
+
+VERSION_4 = (
+    "CREATE TABLE versions (version INTEGER PRIMARY KEY)",
+    "INSERT INTO versions VALUES (1), (2), (3), (4)",
+    "CREATE TABLE facts (name TEXT PRIMARY KEY, value BLOB NOT NULL) WITHOUT ROWID",
+    "CREATE TABLE devices (number INTEGER PRIMARY KEY AUTOINCREMENT, key BLOB NOT NULL UNIQUE, "
+    "counted INTEGER NOT NULL DEFAULT -1, revoked INTEGER NOT NULL DEFAULT 0, identity BLOB NOT NULL DEFAULT x'')",
+    "CREATE TABLE invitations (digest TEXT PRIMARY KEY, expires INTEGER NOT NULL) WITHOUT ROWID",
+    "CREATE TABLE models (round INTEGER PRIMARY KEY, content BLOB NOT NULL)",
+    "CREATE TABLE rounds (number INTEGER PRIMARY KEY, state TEXT NOT NULL, asked INTEGER NOT NULL, "
+    "answered INTEGER NOT NULL, refused INTEGER NOT NULL, lost INTEGER NOT NULL, bytes_up INTEGER NOT NULL, "
+    "bytes_down INTEGER NOT NULL, seconds REAL NOT NULL, called_off INTEGER NOT NULL DEFAULT 0, "
+    "masked INTEGER NOT NULL DEFAULT 0, why TEXT NOT NULL DEFAULT '')",
+    "CREATE TABLE phases (round INTEGER NOT NULL, place INTEGER NOT NULL, stage INTEGER NOT NULL, name TEXT NOT NULL, "
+    "asked INTEGER NOT NULL, answered INTEGER NOT NULL, refused INTEGER NOT NULL, called_off INTEGER NOT NULL, "
+    "bytes_up INTEGER NOT NULL, bytes_down INTEGER NOT NULL, seconds REAL NOT NULL, PRIMARY KEY (round, place)) "
+    "WITHOUT ROWID",
+    "CREATE TABLE quality (round INTEGER PRIMARY KEY, hits INTEGER NOT NULL, people INTEGER NOT NULL)",
+    "CREATE TABLE sums (round INTEGER NOT NULL, stage INTEGER NOT NULL, device INTEGER NOT NULL, "
+    "PRIMARY KEY (round, stage, device)) WITHOUT ROWID",
+)
+"""The journal as the version before reasons had codes made it."""
+SENTENCES = [
+    "13 rested devices are here, a sum under masks takes 13",
+    "0 of 5 devices are rested, a sum under masks takes 5",
+    'nothing was unmasked: Person 7654321 gave a "wrong" share, naïvely.',
+    "",
+]
+
+
+def old_journal(path: Path) -> None:
+    """Write what the version before would have written."""
+    with sqlite3.connect(path) as old:
+        old.execute(f"PRAGMA application_id = {FILE.mark}")
+        for statement in VERSION_4:
+            old.execute(statement)
+        facts = {"welcome": write_welcome(founded(), CATALOG), "seed": b"1", "begun": b"2", "tried": b"5"}
+        old.executemany("INSERT INTO facts VALUES (?, ?)", facts.items())
+        old.execute("INSERT INTO devices (key, counted, identity) VALUES (x'01', 0, x'02')")
+        old.execute("INSERT INTO models VALUES (0, ?)", (pack(first_shared(founded())),))
+        counts = [
+            (5, 4, 1, 0, 1000, 5000, 1.5, 0, 1),
+            (0,) * 9,
+            (5, 4, 0, 1, 10, 20, 2.5, 0, 1),
+            (5, 1, 0, 4, 1, 2, 9.0, 0, 0),
+        ]
+        states = ("finished", "rested", "abandoned", "abandoned")
+        for number, (state, row, said) in enumerate(zip(states, counts, SENTENCES, strict=True)):
+            old.execute(f"INSERT INTO rounds VALUES ({', '.join('?' * 12)})", (number, state, *row, said))
+        old.execute("INSERT INTO phases VALUES (0, 0, 1, 'adverts', 5, 4, 1, 0, 10, 20, 0.5)")
+        old.execute("INSERT INTO quality VALUES (0, 1, 4)")
+        old.execute("INSERT INTO sums VALUES (0, 2, 1)")
+    old.close()
+
+
+def test_sentences_of_the_version_before_are_kept_counted_and_not_shown(tmp_path: Path) -> None:
+    path = tmp_path / "journal.db"
+    old_journal(path)
+    for _ in range(2):  # it is brought up to date once
+        journal = Journal.open(path)
+        rounds = journal.rounds()
+        assert [happened.state for happened in rounds] == ["finished", "skipped", "abandoned", "abandoned"]
+        texts = [happened.reason.parameters["text"] for happened in rounds if happened.reason is not None]
+        assert texts == SENTENCES[:3], "nothing is lost"
+        assert {happened.reason.code for happened in rounds if happened.reason is not None} == {ReasonCode.LEGACY}
+        assert rounds[3].reason is None
+        assert (rounds[2].asked, rounds[2].seconds, rounds[2].masked) == (5, 2.5, 1)
+        assert (journal.begun, journal.tried, journal.sums(), journal.is_summed) == (2, 5, {(0, 2): {1}}, True)
+        assert [(one.number, one.counted, one.identity) for one in journal.devices()] == [(1, 0, b"\2")]
+        assert journal.courses() == {0: Course((Phase(1, "adverts", 5, 4, 1, 0, 10, 20, 0.5),), Quality(1, 4))}
+        assert [version.round for version in journal.versions()] == [0]
+        public = json.dumps([happened.public() for happened in rounds])
+        shown = f"{public} {[str(describe(happened.reason)) for happened in rounds if happened.reason is not None]}"
+        assert not any(part in shown for part in ("7654321", "rested", "Person"))
+        journal.close()
+    text = exposition(path, 0)
+    for state in ("finished", "skipped", "abandoned"):
+        assert f'tacit_round_reasons_total{{state="{state}",code="legacy"}} 1' in text.splitlines()
+    assert "7654321" not in text
+
+
+def test_a_reason_is_stored_as_code_and_counts_and_without_what_tells_of_a_device(tmp_path: Path) -> None:
+    journal = Journal.create(tmp_path / "journal.db", founded(), CATALOG, seed=1)
+    told = {"left": 2, "needed": 7, "phase": "vectors"}
+    reason = RoundReason(ReasonCode.TOO_FEW_NEIGHBOURS, told | {"participant": 7_654_321})
+    journal.abandon(replace(HAPPENED, state="abandoned", reason=reason))
+    (row,) = journal._connection.execute("SELECT reason FROM rounds").fetchone()
+    assert json.loads(row) == {"code": "too-few-neighbours", "parameters": told}
+    assert [happened.reason for happened in journal.rounds()] == [RoundReason(ReasonCode.TOO_FEW_NEIGHBOURS, told)]
     journal.close()
 
 

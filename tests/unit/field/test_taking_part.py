@@ -9,15 +9,17 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from patience import LONG, ended, until
-from small_field import CATALOG, CHEAP, PASSPHRASE, founded, request
-from visits import Visitor
 
+from helpers.page_visitor import Visitor
+from helpers.refusals import refused
+from helpers.small_federation import CATALOG, CHEAP, PASSPHRASE, founded, request
+from helpers.waiting import LONG, wait_for_thread, wait_until
 from tacit.cli import main
 from tacit.coordinator import Coordinator, Journal, RoundRules
 from tacit.device import Device, Sharing
 from tacit.device.history import Entry
 from tacit.errors import ConsentError
+from tacit.reasons import ReasonCode, RoundReason, describe
 from tacit.web.own import person_page
 from tacit.web.person import Person
 from tacit.web.server import serving
@@ -29,7 +31,10 @@ from tacit.field.invitations import Invitation, accept
 from tacit.field.superlink import SuperLink
 from tacit.field.supernode import News, SuperNode
 
-pytestmark = pytest.mark.filterwarnings("ignore")  # Flower and its servers warn of their own doings
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.filterwarnings("ignore"),  # Flower and its servers warn of their own doings
+]
 
 
 class Place:
@@ -82,7 +87,7 @@ def run(capsys: pytest.CaptureFixture[str], *words: str) -> str:
 def test_she_hears_what_left_and_it_ends_with_the_rounds(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
     thread = place.rounds(2)
     printed = run(capsys)
-    ended(thread)
+    wait_for_thread(thread)
     lines = printed.splitlines()
     assert lines[0].startswith("Taking part in the small field (127.0.0.1:")
     assert lines[1] == "Connected; waiting to be asked."
@@ -97,7 +102,7 @@ def test_she_hears_what_left_and_it_ends_with_the_rounds(place: Place, capsys: p
     assert lines[5].startswith("You took part in 2 rounds")
     thread = place.rounds(3)
     assert json.loads(run(capsys, "--json")) == {"answered": 1, "models": 1, "ended": "done"}
-    ended(thread)
+    wait_for_thread(thread)
 
 
 def test_it_does_not_begin_while_she_is_paused_or_after_she_left(
@@ -140,16 +145,15 @@ def test_what_she_forbids_is_told_with_what_to_do(place: Place, capsys: pytest.C
         device.share(Sharing(masked_only=True))
 
     def ask() -> None:
-        until(lambda: bool(place.link.present()), "the device is there")
+        wait_until(lambda: bool(place.link.present()), LONG, "the device is there")
         place.link.tell({1: request(founded(), 0)}, LONG)
         place.link.tell({1: request(founded(), 1, learn=False)}, LONG)
 
     thread = threading.Thread(target=ask, daemon=True)
     thread.start()
     printed = run(capsys)
-    ended(thread)
-    assert "nothing was sent: This device sends nothing but under masks, and is asked in the clear." in printed
-    assert "tacit device share --also-readable" in printed
+    wait_for_thread(thread)
+    assert str(describe(RoundReason(ReasonCode.MASKED_ONLY))) in printed
     assert "You took part in 0 rounds" in printed
 
 
@@ -157,7 +161,7 @@ def test_another_invitation_does_not_take_a_members_line_away(place: Place) -> N
     other = Invitation("127.0.0.1:9", "a word", "")
     with place.opened() as device:
         before = device.line
-        with pytest.raises(ConsentError, match="already a member"):
+        with refused(ConsentError, ReasonCode.ALREADY_A_MEMBER):
             accept(device, other)
         assert device.line == before
         with serving(person_page(Person(device))) as door:

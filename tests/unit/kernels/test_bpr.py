@@ -11,15 +11,13 @@ from tacit.kernels.exponential import doubt, exp32
 from tacit.kernels.membership import Taken, has, taken
 from tacit.kernels.rowvec import chunks, dot_difference, rows_of, step_pair
 from tacit.random import Key
-from tacit.types import Clients, offsets
+from tacit.testing import make_clients
+from tacit.types import Clients
 
 
 def people(histories: list[list[int]], n_items: int, avoid: list[list[int]] | None = None) -> Clients:
-    def build(lists: list[list[int]], also: Clients | None) -> Clients:
-        items = np.array([i for history in lists for i in history], np.int32)
-        return Clients(np.arange(len(lists)), offsets(np.array([len(h) for h in lists])), items, n_items, avoid=also)
-
-    return build(histories, None if avoid is None else build(avoid, None))
+    also = None if avoid is None else make_clients(avoid, n_items)
+    return make_clients(histories, n_items, avoid=also)
 
 
 @pytest.fixture

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from worked_losses import loss_of
 
+from helpers.reference_losses import loss_of
 from tacit.kernels.fedncf import Learning, learn_products
 from tacit.kernels.fedtower import learn_towers
 from tacit.kernels.leaving import MOST_STEPS, added, written

@@ -12,7 +12,8 @@ from tacit.kernels.membership import taken
 from tacit.kernels.rowvec import rows_of
 from tacit.kernels.triples import padded, unpadded
 from tacit.random import Key
-from tacit.types import Clients, offsets
+from tacit.testing import make_clients
+from tacit.types import Clients
 
 N_ITEMS, SCALE, RATE = 30, np.float32(2**20), np.float32(0.05)
 REG = np.array([0.01, 0.02, 0.03], np.float32)
@@ -20,9 +21,8 @@ REG = np.array([0.01, 0.02, 0.03], np.float32)
 
 def cohort(n: int = 6, seed: int = 0, n_items: int = N_ITEMS) -> Clients:
     rng = np.random.default_rng(seed)
-    histories = [np.sort(rng.choice(n_items, 3 + 2 * c, replace=False)) for c in range(n)]
-    sizes = np.array([len(h) for h in histories])
-    return Clients(np.arange(n) * 7, offsets(sizes), np.concatenate(histories).astype(np.int32), n_items)
+    histories = [rng.choice(n_items, 3 + 2 * c, replace=False) for c in range(n)]
+    return make_clients(histories, n_items, ids=range(0, 7 * n, 7))
 
 
 def drawn(clients: Clients, n_triples: int, most_bytes: int = 2**20) -> np.ndarray:

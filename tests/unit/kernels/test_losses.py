@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from worked_losses import loss_of
 
+from helpers.reference_losses import loss_of
 from tacit.kernels.losses import LOSSES, residuals
 
 EVERY_LOSS = pytest.mark.parametrize("loss", LOSSES)

@@ -10,7 +10,8 @@ from tacit.kernels.membership import taken
 from tacit.kernels.mf import mf_epoch
 from tacit.methods.base import build, options
 from tacit.random import Key
-from tacit.types import Catalog, Clients, Vocabulary, offsets
+from tacit.testing import make_clients
+from tacit.types import Catalog, Clients, Vocabulary
 
 N_ITEMS, FACTORS, NEGATIVES = 30, 5, 3
 
@@ -18,9 +19,7 @@ N_ITEMS, FACTORS, NEGATIVES = 30, 5, 3
 @pytest.fixture
 def crowd() -> Clients:
     rng = np.random.default_rng(1)
-    lists = [np.sort(rng.choice(N_ITEMS, rng.integers(1, 20), replace=False)) for _ in range(12)]
-    items = np.concatenate(lists).astype(np.int32)
-    return Clients(np.arange(12), offsets(np.array([len(one) for one in lists])), items, N_ITEMS)
+    return make_clients([rng.choice(N_ITEMS, rng.integers(1, 20), replace=False) for _ in range(12)], N_ITEMS)
 
 
 def naive(key: Key, clients: Clients, tables: list[np.ndarray], rate: float, reg: float) -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from worked_losses import loss_of
 
+from helpers.reference_losses import loss_of
 from tacit.kernels.adam import at_rest, corrections
 from tacit.kernels.losses import LOSSES
 from tacit.kernels.ncf import draw_samples, ncf_epoch, ncf_gradients, shuffle

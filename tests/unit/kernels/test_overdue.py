@@ -82,6 +82,7 @@ def test_overdue_steps_are_those_of_dense_adam(width):
     np.testing.assert_allclose(_lazy(w, batches, gradients), expected, rtol=0, atol=2e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("size", "far"), [(1e-4, 5e-4), (1e-6, 4e-3), (1e-8, 1.5e-2)])
 def test_the_only_difference_is_where_gradients_are_as_small_as_epsilon(size, far):
     w, batches, gradients = _case(12, size)
@@ -89,6 +90,7 @@ def test_the_only_difference_is_where_gradients_are_as_small_as_epsilon(size, fa
     assert np.abs(found - expected).max() <= far * np.abs(expected - w).max()
 
 
+@pytest.mark.slow
 def test_moments_may_be_kept_between_calls():
     w, batches, gradients = _case(12, 1e-3)
     whole, parts = _lazy(w, batches, gradients), _lazy(w, batches, gradients, cuts=(1, 2, 40))

@@ -7,21 +7,15 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from tacit.types import Clients, offsets
+from tacit.testing import make_clients
+from tacit.types import Clients
 
 Cohort = Callable[..., Clients]
 
 
 @pytest.fixture
 def cohort() -> Cohort:
-    """Build clients from histories: cohort([[0, 2], [1]], n_items=3)."""
-
-    def build(histories: list[list[int]], n_items: int, avoid: Clients | None = None) -> Clients:
-        items = np.array([item for history in histories for item in history], np.int32)
-        ptr = offsets(np.array([len(history) for history in histories], np.int64))
-        return Clients(np.arange(len(histories)), ptr, items, n_items, avoid=avoid)
-
-    return build
+    return make_clients
 
 
 @pytest.fixture

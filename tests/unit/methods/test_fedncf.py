@@ -15,7 +15,8 @@ from tacit.methods.base import Cohort, build, options
 from tacit.privacy.disclosure import Disclosure, DisclosureConfig
 from tacit.random import Key
 from tacit.runtimes.simulation import Traffic, simulate
-from tacit.types import Catalog, Clients, Model, Vocabulary, offsets
+from tacit.testing import two_tastes
+from tacit.types import Catalog, Clients, Model, Vocabulary
 from tacit.updates import Ring, Total
 
 NAMES = ("fed-gmf", "fed-mlp", "fed-neumf")
@@ -27,7 +28,7 @@ WAYS: list[dict[str, Any]] = [
     {"loss": "bpr"},
     {"loss": "softmax", "server_momentum": 0.9, "server_rate": 0.3},
     {"server_optimiser": "adam", "server_momentum": 0.9, "server_rate": 0.01},
-    {"server_optimiser": "yogi", "server_rate": 0.03},
+    {"server_optimiser": "yogi", "server_rate": 0.01},
 ]
 
 
@@ -35,12 +36,8 @@ def catalog_of(clients: Clients) -> Catalog:
     return Catalog(Vocabulary(np.arange(clients.n_items)))
 
 
-def world(people: int = 60, items: int = 20) -> Clients:
-    """Even people like even items, odd people odd ones."""
-    rng = np.random.default_rng(0)
-    histories = [np.sort(rng.choice(np.arange(p % 2, items, 2), items // 4, replace=False)) for p in range(people)]
-    ptr = offsets(np.array([len(h) for h in histories]))
-    return Clients(np.arange(people), ptr, np.concatenate(histories).astype(np.int32), items)
+def world(people: int = 60) -> Clients:
+    return two_tastes(people, 20)[0]
 
 
 def method_of(name: str, **given: Any) -> Any:

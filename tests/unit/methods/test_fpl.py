@@ -16,15 +16,15 @@ from tacit.methods.base import build, options
 from tacit.random import Key
 from tacit.runtimes import learning
 from tacit.runtimes.simulation import simulate
-from tacit.types import Catalog, Clients, Vocabulary, offsets
+from tacit.testing import make_clients
+from tacit.types import Catalog, Clients, Vocabulary
 from tacit.updates import Ring
 
 CATALOG = Catalog(Vocabulary(np.arange(12)))
 
 
 def clients_of(*histories: list[int]) -> Clients:
-    items = np.concatenate([np.sort(h) for h in histories]).astype(np.int32)
-    return Clients(np.arange(len(histories)), offsets(np.array([len(h) for h in histories])), items, 12)
+    return make_clients(histories, 12)
 
 
 @pytest.fixture

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from knowledge_worlds import small_world
 
+from helpers.knowledge_graph import small_world
 from tacit.errors import DivergedError
 from tacit.kernels.bpr import draw_triples
 from tacit.kernels.kahfm import long_bpr_epoch

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from knowledge_worlds import small_world
 
+from helpers.knowledge_graph import small_world
 from tacit.data.words import entity_words, predicate_words
 from tacit.errors import MethodError
 from tacit.methods.features import features_of

@@ -8,16 +8,8 @@ import pytest
 from tacit.errors import DivergedError, MethodError
 from tacit.methods.base import build, options
 from tacit.random import Key
-from tacit.types import Catalog, Clients, Vocabulary, offsets
-
-
-def _world(people=60, items=20, seed=0):
-    """Even people like even items, odd people odd ones."""
-    rng = np.random.default_rng(seed)
-    histories = [np.sort(rng.choice(np.arange(p % 2, items, 2), items // 4, replace=False)) for p in range(people)]
-    ptr = offsets(np.array([len(h) for h in histories]))
-    clients = Clients(np.arange(people), ptr, np.concatenate(histories).astype(np.int32), items)
-    return clients, Catalog(Vocabulary(np.arange(items)))
+from tacit.testing import two_tastes
+from tacit.types import Clients
 
 
 def _learn(clients, catalog, **given):
@@ -29,7 +21,7 @@ def _learn(clients, catalog, **given):
 
 @pytest.fixture(scope="module")
 def learnt():
-    clients, catalog = _world()
+    clients, catalog = two_tastes(60, 20)
     return clients, *_learn(clients, catalog, epochs=60, learning_rate=0.01)
 
 
@@ -62,7 +54,7 @@ def test_explanations_name_what_spoke_for_the_item(learnt):
 
 
 def test_same_key_same_bits_and_a_model_after_every_epoch():
-    clients, catalog = _world()
+    clients, catalog = two_tastes(60, 20)
     method = build("multi-vae", options("multi-vae", {"epochs": 3, "hidden": 16}))
     runs = [[m.copy().shared for m in method.fit(clients, catalog, Key(k))] for k in (1, 1, 2)]
     assert [len(run) for run in runs] == [3, 3, 3]
@@ -73,7 +65,7 @@ def test_same_key_same_bits_and_a_model_after_every_epoch():
 
 
 def test_alone_or_beside_someone_without_history_it_learns():
-    clients, catalog = _world()
+    clients, catalog = two_tastes(60, 20)
     method, model = _learn(clients.take([3]), catalog, epochs=3)
     assert np.isfinite(method.score(model.shared, {}, clients.take([3]))).all()
     gap = Clients(np.arange(3), np.array([0, 2, 2, 4]), np.array([0, 2, 4, 6], np.int32), 20)
@@ -82,7 +74,7 @@ def test_alone_or_beside_someone_without_history_it_learns():
 
 
 def test_errors_are_clear():
-    clients, catalog = _world()
+    clients, catalog = two_tastes(60, 20)
     with pytest.raises(DivergedError, match="smaller learning_rate"):
         _learn(clients, catalog, learning_rate=1e30, epochs=3)
     with pytest.raises(MethodError, match="nothing to learn"):

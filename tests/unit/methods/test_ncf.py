@@ -11,18 +11,10 @@ from tacit.errors import ConfigError, DivergedError, MethodError
 from tacit.kernels.losses import LOSSES
 from tacit.methods.base import build, options
 from tacit.random import Key
+from tacit.testing import two_tastes
 from tacit.types import Catalog, Clients, Vocabulary, offsets
 
 EVERY = pytest.mark.parametrize("name", ["gmf", "mlp", "neumf"])
-
-
-def _world(people=60, items=20, seed=0):
-    """Even people like even items, odd people odd ones."""
-    rng = np.random.default_rng(seed)
-    histories = [np.sort(rng.choice(np.arange(p % 2, items, 2), items // 4, replace=False)) for p in range(people)]
-    ptr = offsets(np.array([len(h) for h in histories]))
-    clients = Clients(np.arange(people), ptr, np.concatenate(histories).astype(np.int32), items)
-    return clients, Catalog(Vocabulary(np.arange(items)))
 
 
 def _learn(name, clients, catalog, key=None, **given):
@@ -35,7 +27,7 @@ def _learn(name, clients, catalog, key=None, **given):
 @EVERY
 @pytest.mark.parametrize("loss", LOSSES)
 def test_two_tastes_are_learnt(name, loss):
-    clients, catalog = _world()
+    clients, catalog = two_tastes(60, 20)
     given = {"epochs": 25, "learning_rate": 0.01, "batch_size": 64, "init_scale": 0.1, "loss": loss}
     method, model = _learn(name, clients, catalog, **given)
     scores = method.score(model.shared, model.private, clients)
@@ -49,7 +41,7 @@ def test_two_tastes_are_learnt(name, loss):
 
 
 def test_explanations_name_items_of_the_same_taste():
-    clients, catalog = _world()
+    clients, catalog = two_tastes(60, 20)
     method, model = _learn("gmf", clients, catalog, epochs=40, learning_rate=0.02, batch_size=64)
     mixed = Clients(np.array([0]), np.array([0, 4]), np.array([0, 2, 5, 7], np.int32), 20)
     assert {r.about for r in method.explain(model.shared, model.private, mixed, 12)[:2]} == {0, 2}
@@ -58,7 +50,7 @@ def test_explanations_name_items_of_the_same_taste():
 
 @EVERY
 def test_model_is_yielded_after_every_epoch_and_changes_with_the_key_only(name):
-    clients, catalog = _world()
+    clients, catalog = two_tastes(60, 20)
     method = build(name, options(name, {"epochs": 3}))
     first = [model.copy() for model in method.fit(clients, catalog, Key(4))]
     again = [model.copy() for model in method.fit(clients, catalog, Key(4))]
@@ -72,7 +64,7 @@ def test_model_is_yielded_after_every_epoch_and_changes_with_the_key_only(name):
 
 
 def test_what_is_to_be_avoided_is_learnt_less_against():
-    clients, catalog = _world()
+    clients, catalog = two_tastes(60, 20)
     heldout = np.array([(clients.of(c)[0] + 2) % 20 for c in range(len(clients))], np.int32)
     avoid = Clients(clients.ids, np.arange(len(clients) + 1), heldout, 20)
     given = {"epochs": 60, "learning_rate": 0.02, "batch_size": 64, "factors": 16}
@@ -95,7 +87,7 @@ def test_who_has_everything_has_nothing_to_compare(loss):
 
 
 def test_alone_only_what_she_met_moves():
-    clients, _ = _world()
+    clients, _ = two_tastes(60, 20)
     catalog = Catalog(Vocabulary(np.arange(5000)))
     one = replace(clients.take([3]), n_items=5000)
     method = build("gmf", options("gmf", {"epochs": 2}))
@@ -107,13 +99,13 @@ def test_alone_only_what_she_met_moves():
 
 
 def test_divergence_is_an_error_with_a_hint():
-    clients, catalog = _world()
+    clients, catalog = two_tastes(60, 20)
     with pytest.raises(DivergedError, match=r"epoch 1 .*smaller learning_rate"):
         _learn("neumf", clients, catalog, learning_rate=1e30, batch_size=16)
 
 
 def test_nothing_to_learn_from_is_an_error():
-    _, catalog = _world()
+    _, catalog = two_tastes(60, 20)
     nobody = Clients(np.array([0]), np.array([0, 0]), np.empty(0, np.int32), 20)
     with pytest.raises(MethodError, match="nothing to learn"):
         _learn("gmf", nobody, catalog)
@@ -135,7 +127,7 @@ def test_options_that_cannot_be_are_refused():
 
 
 def test_someone_without_history_is_carried_along():
-    clients, catalog = _world(people=4)
+    clients, catalog = two_tastes(4, 20)
     ptr = np.array([*clients.ptr, clients.ptr[-1]])
     cohort = Clients(np.arange(5), ptr, clients.items, 20)
     method, model = _learn("neumf", cohort, catalog, epochs=2)

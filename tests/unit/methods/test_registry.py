@@ -14,12 +14,12 @@ import pytest
 
 from tacit.errors import ConfigError
 from tacit.methods import registry
-from tacit.methods.base import Centralised, Federated, Gossip
+from tacit.methods.base import Centralised, Federated, Gossip, register
 from tacit.types import Config
 
 KINDS = {"centralised": Centralised, "federated": Federated, "gossip": Gossip}
 PLUGIN = '''
-from tacit.methods.base import register
+from tacit.methods.base import Centralised, register
 from tacit.types import Config
 
 class Options(Config):
@@ -27,13 +27,15 @@ class Options(Config):
 
 @register("ease", Options)
 @register("together", Options)
-class Together:
+class Together(Centralised):
     """Had together.
 
     More.
     """
 
     def fit(self, clients, catalog, key): ...
+
+    def score(self, shared, private, clients): ...
 '''
 
 
@@ -59,7 +61,7 @@ def test_a_class_of_no_kind_is_refused() -> None:
         def score(self) -> None: ...
 
     with pytest.raises(ConfigError) as refused:
-        registry.register("nothing", Config)(Nothing)
+        register("nothing", Config)(Nothing)
     assert "'nothing'" in refused.value.message
     assert "nothing" not in registry.methods()
 
@@ -80,13 +82,9 @@ def test_a_package_adds_methods_by_entry_point_and_they_come_before_ours(tmp_pat
         ]
     )
     path = os.pathsep.join([str(tmp_path), str(Path(registry.SOURCE)), os.environ.get("PYTHONPATH", "")])
-    ran = subprocess.run(
-        [sys.executable, "-c", asked],
-        capture_output=True,
-        text=True,
-        check=True,
-        env={**os.environ, "PYTHONPATH": path},
-    )
+    environment = {**os.environ, "PYTHONPATH": path}
+    asked_in = [sys.executable, "-c", asked]
+    ran = subprocess.run(asked_in, capture_output=True, text=True, check=True, timeout=60, env=environment)
     told: Any
     told, built = json.loads(ran.stdout)
     assert told["together"] == ["centralised", "Had together.", "plugin"]

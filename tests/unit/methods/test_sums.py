@@ -22,17 +22,12 @@ from tacit.methods.sums import LONG_HISTORY, OuterSum, distinct, orthonormal
 from tacit.random import Key
 from tacit.runtimes.recommender import Recommender
 from tacit.runtimes.simulation import simulate
-from tacit.types import Catalog, Clients, Floats, Model, Vocabulary, offsets
+from tacit.testing import make_clients
+from tacit.types import Catalog, Clients, Floats, Model, Vocabulary
 from tacit.updates import Ring
 
 KEY = Key(5)
 RING = Ring()
-
-
-def cohort(histories: list[list[int]], n_items: int) -> Clients:
-    ptr = offsets(np.array([len(h) for h in histories]))
-    items = np.array([item for h in histories for item in h], np.int32)
-    return Clients(np.arange(len(histories)), ptr, items, n_items)
 
 
 def catalogue(n_items: int) -> Catalog:
@@ -51,7 +46,7 @@ def final(method: Any, clients: Clients, catalog: Catalog | None = None) -> Mode
 
 def drawn(people: int, items: int, seed: int = 0, most: int = 12) -> Clients:
     rng = np.random.default_rng(seed)
-    return cohort([sorted(rng.choice(items, rng.integers(1, most), replace=False)) for _ in range(people)], items)
+    return make_clients([sorted(rng.choice(items, rng.integers(1, most), replace=False)) for _ in range(people)], items)
 
 
 # --- kernels beside loops --------------------------------------------------------------------------------------------
@@ -109,7 +104,7 @@ def test_a_persons_part_of_an_outer_sum_is_bounded_and_the_bound_is_reached(v: f
     """Frobenius norm <= n^(1 - 2v) 4096^(v - 1/2), plus half a step of the grid in every number."""
     outer, n_items = OuterSum("basis", v), 500
     rng = np.random.default_rng(n)
-    one = cohort([sorted(rng.choice(n_items, n, replace=False).tolist())], n_items)
+    one = make_clients([sorted(rng.choice(n_items, n, replace=False).tolist())], n_items)
     rounding = 0.5 / float(RING.scale) * np.sqrt(n * 4)
     ones = np.ones(n_items, np.float32)
     for seed in range(5):
@@ -130,7 +125,7 @@ def test_a_persons_vector_in_als_is_bounded_and_the_bound_is_reached(alpha: floa
     """|p|^2 <= (1 + alpha) n / (4 reg), whatever the item table is."""
     method = made("fed-als", alpha=alpha, reg=3.0, factors=4)
     n_items, n = 30, 9
-    one = cohort([list(range(n))], n_items)
+    one = make_clients([list(range(n))], n_items)
 
     def length(items: Floats) -> float:
         shared = {"items": items, "item_gram": items.T @ items}
@@ -152,7 +147,7 @@ def test_the_longest_history_fits_the_ring(fraction: int) -> None:
         scales = method.scales(ring)
         assert ring.largest / 2 < longest * scales[0] <= ring.largest
         assert ring.largest / 2 < np.sqrt(longest) * scales[1] <= ring.largest
-    one = cohort([list(range(n))], n)
+    one = make_clients([list(range(n))], n)
     basis = np.full((n, 1), n**-0.5, np.float32)
     ring.encode(OuterSum("basis").update(basis, np.ones(n, np.float32), one, ring).tables["basis"].values)
 
@@ -161,7 +156,7 @@ def test_a_weighted_person_adds_at_most_a_constant_to_als() -> None:
     method = made("fed-als", alpha=2.0, reg=1.0, factors=3, person_weight=1.5)
     b = method.bound(1)
     for n in (1, 10, 100, 300):
-        one = cohort([list(range(n))], 300)
+        one = make_clients([list(range(n))], 300)
         items = np.zeros((300, 3), np.float32)
         items[:n, 0] = np.sqrt(1.0 / (n * 3))
         shared = {**method.init(one, catalogue(300), KEY).shared, "items": items, "item_gram": items.T @ items}
@@ -178,7 +173,7 @@ def test_a_weighted_person_adds_at_most_a_constant_to_als() -> None:
 
 
 def test_directions_that_the_data_lacks_become_zero() -> None:
-    clients = cohort([[0, 1], [0, 1], [2, 3, 4], [2, 3, 4], [0, 1]], 8)  # rank 2; nobody has 5, 6, 7
+    clients = make_clients([[0, 1], [0, 1], [2, 3, 4], [2, 3, 4], [0, 1]], 8)  # rank 2; nobody has 5, 6, 7
     method = made("fed-svd", factors=6, item_weight=0.0)
     model = final(method, clients)
     basis = model.shared["basis"]
@@ -190,7 +185,7 @@ def test_directions_that_the_data_lacks_become_zero() -> None:
 
 
 def test_one_person_alone_finds_her_own_direction() -> None:
-    clients = cohort([[1, 4, 5]], 9)
+    clients = make_clients([[1, 4, 5]], 9)
     for name, given in (("fed-svd", {"factors": 4}), ("fed-als", {"factors": 4}), ("fed-ease", {"sketch": 4})):
         method = made(name, **given)
         scores = method.score(final(method, clients).shared, {}, clients)
@@ -205,7 +200,7 @@ def test_more_directions_than_items_are_refused() -> None:
 
 def test_a_sketch_that_is_too_large_is_refused_before_it_is_made() -> None:
     with pytest.raises(MethodError, match=r"1,000,000 items with 128 numbers each.*"):
-        made("fed-ease").init(cohort([[0]], 1_000_000), catalogue(1_000_000), KEY)
+        made("fed-ease").init(make_clients([[0]], 1_000_000), catalogue(1_000_000), KEY)
 
 
 def test_orthonormal_columns_have_one_sign_and_noise_is_dropped() -> None:
@@ -228,9 +223,9 @@ def test_principal_angles_shrink_round_by_round() -> None:
 
 
 def test_histories_without_repeats_are_left_as_they_are() -> None:
-    once = cohort([[1, 2], [2], [2, 3]], 5)
+    once = make_clients([[1, 2], [2], [2, 3]], 5)
     assert distinct(once) is once
-    again = distinct(cohort([[1, 1, 2], [2], [2, 3, 3]], 5))
+    again = distinct(make_clients([[1, 1, 2], [2], [2, 3, 3]], 5))
     assert again.items.tolist() == [1, 2, 2, 2, 3]
     assert again.ptr.tolist() == [0, 2, 3, 5]
 
@@ -311,7 +306,7 @@ def test_items_of_an_earlier_run_are_found_by_label(name: str, town: Dataset, tm
     order = np.random.default_rng(0).permutation(len(labels))
     fresh = np.array([f"new {i}" for i in range(3)], dtype=object)
     shuffled = Catalog(Vocabulary(np.concatenate([labels[order].astype(object), fresh])))
-    one = cohort([[0, 1]], shuffled.n_items)
+    one = make_clients([[0, 1]], shuffled.n_items)
     warm, cold = (
         made(name, **SMALL[name], warm_start=start).init(one, shuffled, KEY).shared[TABLE[name]]
         for start in (str(tmp_path / "old"), None)
@@ -328,7 +323,10 @@ def test_items_of_an_earlier_run_are_found_by_label(name: str, town: Dataset, tm
 
 def test_an_earlier_run_that_does_not_fit_is_refused(town: Dataset, tmp_path: Path) -> None:
     run(experiment("fed-svd"), data=town, folder=tmp_path / "svd")
-    here, catalog = cohort([[0, 1]], 5), Catalog(Vocabulary(np.array([f"else {i}" for i in range(5)], dtype=object)))
+    here, catalog = (
+        make_clients([[0, 1]], 5),
+        Catalog(Vocabulary(np.array([f"else {i}" for i in range(5)], dtype=object))),
+    )
     cases = [
         ("fed-svd", tmp_path / "nowhere", "holds no readable run"),
         ("fed-als", tmp_path / "svd", "has no 'items'"),

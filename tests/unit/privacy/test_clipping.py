@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tacit.privacy.outbound import seal
 
 from tacit.config import Experiment
 from tacit.errors import ConfigError
 from tacit.experiments import run
 from tacit.privacy.clipping import Clipping, ClippingConfig
-from tacit.privacy.outbound import seal
 from tacit.random import Key
 from tacit.updates import Ring, Rows, Update
 

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tacit.privacy.outbound import row_bytes, seal
 
 from tacit.errors import ConfigError, DataError
 from tacit.privacy.disclosure import Disclosure, DisclosureConfig
-from tacit.privacy.outbound import row_bytes, seal
 from tacit.random import Key
 from tacit.types import Catalog, Labels, Vocabulary
 from tacit.updates import Ring, Rows, Update

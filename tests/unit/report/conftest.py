@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import pytest
-from made_runs import METHODS, Comparing, made_row
 
+from helpers.report_runs import METHODS, Comparing, made_row
 from tacit.report.compared import Compared, Row
 
 

@@ -11,9 +11,10 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from made_runs import METHODS, Comparing, made_row
 from matplotlib.figure import Figure
 
+from helpers.report_runs import METHODS, Comparing, made_row
+from helpers.waiting import LONG
 from tacit.report.figures import draw, save_figures
 from tacit.report.labels import spread_out
 from tacit.report.marks import looks
@@ -120,4 +121,4 @@ def test_spread_out_keeps_order_gap_and_bounds(wanted: list[float]) -> None:
 
 def test_importing_the_report_does_not_import_matplotlib() -> None:
     code = "import sys, tacit.report.page; sys.exit('matplotlib' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+    assert subprocess.run([sys.executable, "-c", code], check=False, timeout=LONG).returncode == 0

@@ -8,8 +8,8 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
-from made_runs import METHODS, Comparing, made_row
 
+from helpers.report_runs import METHODS, Comparing, made_row
 from tacit.report.compared import Compared
 from tacit.report.page import write_report
 

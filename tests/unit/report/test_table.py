@@ -8,8 +8,8 @@ import re
 from pathlib import Path
 
 import pytest
-from made_runs import METHODS, Comparing, made_row
 
+from helpers.report_runs import METHODS, Comparing, made_row
 from tacit.errors import ConfigError
 from tacit.report.table import (
     as_csv,

@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 import pytest
-from made_runs import made_row
 
+from helpers.report_runs import made_row
 from tacit.protocols.criteria import weigh
 from tacit.protocols.weighing import Told
 from tacit.report.compared import Compared

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import polars as pl
+import pytest
 
 from tacit.protocols.criteria import weigh
 from tacit.protocols.weighing import Told
@@ -21,6 +22,7 @@ def test_orders_hold_every_criterion_alone_and_every_order_of_three() -> None:
     assert {order[0] for order in relative} == set(criteria.PERMUTED)
 
 
+@pytest.mark.slow
 def test_the_study_leaves_a_table_and_two_figures(tmp_path: Path) -> None:
     tiny = {"data.people": 60, "data.places": 60, "data.visits": 15}
     made = reproduce("criteria-recommenders", "town", quick=True, settings=tiny, out=tmp_path)[0]

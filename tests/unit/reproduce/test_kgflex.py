@@ -34,7 +34,6 @@ def test_data_is_cut_as_in_the_thesis() -> None:
     assert movies["split"] == {"kind": "random", "test": 0.2, "rounding": "up"}
 
 
-@pytest.mark.slow
 def test_every_method_stands_in_the_table(tmp_path: Path) -> None:
     made = reproduce("kgflex-quality", "town", quick=True, settings=TINY, out=tmp_path)[0]
     rows = json.loads((made.folder / "result.json").read_text())["rows"]

@@ -11,6 +11,8 @@ from tacit.reproduce.sheets import value_of
 
 TINY = {"data.people": 90, "data.places": 60}
 
+pytestmark = pytest.mark.slow
+
 
 def test_attacks_on_sums(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(secure_attacks, "METHODS", {"fed-gmf": {"epochs": 1}, "fed-svd": {"factors": 4, "epochs": 1}})

@@ -15,6 +15,7 @@ from tacit.reproduce.lab import Lab
 TINY = {"data.people": 150, "data.places": 80}
 
 
+@pytest.mark.slow
 def test_it_leaves_rows_tables_and_a_figure(tmp_path: Path) -> None:
     made = reproduce("sums-quality", "town", quick=True, settings=TINY, out=tmp_path)[0]
     stored = json.loads((made.folder / "result.json").read_text())

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from browsing import real_browser
-from small_field import made
-from visits import Visitor, took_part
 
+from helpers.browser import real_browser
+from helpers.page_visitor import Visitor, took_part
+from helpers.small_federation import made
 from tacit.device import Device
 from tacit.web.own import person_page
 from tacit.web.person import Person

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from browsing import PHONE, barriers, opened
-from small_field import made
-from visits import Visitor, took_part
 
+from helpers.browser import PHONE, barriers, opened
+from helpers.page_visitor import Visitor, took_part
+from helpers.small_federation import made
 from tacit.device import Device
 from tacit.device.exposure import Reader
 from tacit.web.own import person_page

@@ -5,8 +5,8 @@ from __future__ import annotations
 import socket
 
 import pytest
-from visits import Visitor
 
+from helpers.page_visitor import Visitor
 from tacit.device import Device
 from tacit.errors import FieldError
 from tacit.web.guard import HEADERS, SMALL, Door

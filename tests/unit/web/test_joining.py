@@ -5,16 +5,16 @@ from __future__ import annotations
 import itertools
 import math
 import socket
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from browsing import barriers, opened
-from small_field import CATALOG, CHEAP, PASSPHRASE, founded
-from visits import Visitor
 
+from helpers.browser import barriers, opened
+from helpers.page_visitor import Visitor
+from helpers.small_federation import CATALOG, CHEAP, PASSPHRASE, founded
+from helpers.waiting import LONG, wait_until
 from tacit.coordinator import Journal
 from tacit.device import Device
 from tacit.errors import FieldError
@@ -29,7 +29,10 @@ from tacit.field.certificates import own_certificates
 from tacit.field.invitations import Invitation, _whole
 from tacit.field.superlink import SuperLink
 
-pytestmark = pytest.mark.filterwarnings("ignore")  # Flower and its servers warn of their own doings
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.filterwarnings("ignore"),  # Flower and its servers warn of their own doings
+]
 FAR_AWAY = 2**33  # unix seconds
 
 
@@ -47,6 +50,7 @@ def alone(tmp_path: Path) -> Iterator[tuple[Device, Door]]:
 def silence() -> Iterator[socket.socket]:
     """A machine that takes calls and says nothing."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
+        listener.settimeout(LONG)
         yield listener
 
 
@@ -55,8 +59,8 @@ def line_to(listener: socket.socket) -> str:
 
 
 def until_over(visitor: Visitor) -> None:
-    while b"waiting" in visitor.get("/mine/joining/state").body:
-        time.sleep(0.05)
+    state = "/mine/joining/state"
+    wait_until(lambda: b"waiting" not in visitor.get(state).body, LONG, "joining has worked or failed")
 
 
 def test_an_invitation_is_accepted_behind_the_page(alone: tuple[Device, Door], tmp_path: Path) -> None:
@@ -152,13 +156,12 @@ def test_what_nobody_foresaw_is_told_too(alone: tuple[Device, Door], monkeypatch
 def test_a_welcome_that_comes_drop_by_drop_or_has_no_end_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     assert _whole([b"a", b"b"], math.inf) == b"ab"
     with pytest.raises(FieldError, match="takes too long"):
-        _whole(itertools.repeat(b""), time.monotonic())
+        _whole(itertools.repeat(b""), -math.inf)
     monkeypatch.setattr("tacit.field.invitations.MOST_BYTES", 10)
     with pytest.raises(FieldError, match="too large"):
         _whole(itertools.repeat(b"drop"), math.inf)
 
 
-@pytest.mark.slow
 def test_the_waiting_page_in_a_browser(browser: Any, alone: tuple[Device, Door], silence: socket.socket) -> None:
     page = opened(browser, alone[1])
     page.goto(f"http://{alone[1].hosts[0]}/mine")

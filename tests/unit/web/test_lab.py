@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import shutil
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from threading import Event
 from typing import Any
 
 import pytest
-from browsing import barriers, opened
-from visits import Answer, Visitor
 
+from helpers.browser import barriers, opened
+from helpers.page_visitor import Answer, Visitor
+from helpers.waiting import LONG, wait_until
 from tacit.comparisons import compare, side_by_side
 from tacit.config import Comparison, Experiment
 from tacit.errors import StorageError
@@ -76,16 +76,21 @@ def test_the_page_has_the_figures_of_the_report_and_pi_against_exposure(visitor:
 
 def drawn(visitor: Visitor, path: str) -> Answer:
     """Look until the figures are there, as the page does by itself."""
-    while "data-wait=" in (page := visitor.get(path)).html:
-        time.sleep(0.05)
-    return page
+    pages: list[Answer] = []
+
+    def is_drawn() -> bool:
+        pages.append(visitor.get(path))
+        return "data-wait=" not in pages[-1].html
+
+    wait_until(is_drawn, LONG, f"the figures of {path} are drawn")
+    return pages[-1]
 
 
 def test_a_set_that_takes_long_to_draw_answers_at_once_and_goes_on(runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     may_go_on, said = Event(), lab_module._said
 
     def slowly(compared: Compared) -> dict[str, Any]:
-        assert may_go_on.wait(60)
+        assert may_go_on.wait(LONG), "the test did not let it go on"
         return said(compared)
 
     lab = Lab([runs])

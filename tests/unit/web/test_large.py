@@ -9,9 +9,9 @@ from collections.abc import Iterator
 
 import numpy as np
 import pytest
-from small_field import CHEAP, PASSPHRASE
-from visits import Visitor
 
+from helpers.page_visitor import Visitor
+from helpers.small_federation import CHEAP, PASSPHRASE
 from tacit.device import Device
 from tacit.device.history import Entry
 from tacit.random import Key

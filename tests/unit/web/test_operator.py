@@ -8,14 +8,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from browsing import barriers, opened
-from small_field import CATALOG, first_shared, founded
-from visits import Visitor
 
+from helpers.browser import barriers, opened
+from helpers.page_visitor import Visitor
+from helpers.small_federation import CATALOG, first_shared, founded
 from tacit.coordinator import Journal, RoundRules
 from tacit.coordinator.course import Course, Phase, Quality
 from tacit.coordinator.journal import Round, Version
 from tacit.privacy.secure.two_stage import Care
+from tacit.reasons import ReasonCode, RoundReason, describe
 from tacit.web.operator import Standing, operator_page
 from tacit.web.server import serving
 from tacit.web.words import size
@@ -23,6 +24,7 @@ from tacit.web.words import size
 pytestmark = pytest.mark.slow
 
 RULES = RoundRules(rounds=50, minimum=2, quorum=3)
+COOL_DOWN = RoundReason(ReasonCode.COOL_DOWN, {"eligible": 3, "here": 24, "needed": 13, "cool_down": 5})
 HAPPENED = (
     Round(0, "finished", 5, 5, 0, 0, 12_345, 67_890, 1.25),
     Round(1, "finished", 5, 2, 1, 2, 6_000, 67_890, 2.5),
@@ -112,28 +114,36 @@ def test_where_many_are_lost_is_said_with_what_to_do() -> None:
 def test_what_a_sum_says_of_a_single_person_is_not_passed_on(tmp_path: Path) -> None:
     kept(tmp_path / "j.db", [b"a" * 32], [0], 0)
     journal = Journal.open(tmp_path / "j.db")
-    said = "nothing was unmasked: Only 2 neighbours of person 5 sent vectors; 7 are needed."
-    journal.abandon(Round(3, "abandoned", 5, 4, 0, 1, 0, 0, 60.0, masked=1, why=said), masked_course(1, None))
-    journal.abandon(Round(4, "abandoned", 5, 4, 0, 1, 0, 0, 60.0, masked=1, why="Person 7 gave a wrong share."))
+    alone = {"left": 2, "needed": 7, "phase": "vectors", "participant": 7_654_321}
+    fewer = RoundReason(ReasonCode.TOO_FEW_NEIGHBOURS, alone)
+    journal.abandon(Round(3, "abandoned", 5, 4, 0, 1, 0, 0, 60.0, masked=1, reason=fewer), masked_course(1, None))
+    broken = RoundReason(ReasonCode.BROKEN_COMMITMENT, {"sender": 7_654_321})
+    journal.abandon(Round(4, "abandoned", 5, 4, 0, 1, 0, 0, 60.0, masked=1, reason=broken))
     journal.close()
     with looked_at(tmp_path / "j.db") as visitor:
         for path in ("/", "/?round=3", "/?round=4"):
-            text = visitor.get(path).text
-            assert "person 5" not in text.lower()
-            assert "person 7" not in text.lower()
-    assert "nothing was unmasked" in text
+            assert "7654321" not in visitor.get(path).body.decode().replace(",", "")
+        assert describe(fewer).what.replace("'", "&#39;") in visitor.get("/?round=3").body.decode()
+        assert describe(broken).what in visitor.get("/").text.replace("’", "'")
 
 
-def test_rounds_that_pass_are_told_with_their_reason(tmp_path: Path) -> None:
+def test_a_sentence_of_an_earlier_version_is_not_shown() -> None:
+    told = "nothing was unmasked: Person 7654321 gave a wrong share."
+    old = Round(0, "abandoned", 5, 4, 0, 1, 0, 0, 60.0, masked=1, reason=RoundReason(ReasonCode.LEGACY, {"text": told}))
+    standing = Standing(founded(), 16, RULES, [old], 5, 0, 5)
+    assert not [alert for alert in standing.alerts() if "7654321" in alert.what + alert.todo]
+
+
+def test_rounds_that_are_skipped_are_told_with_their_reason(tmp_path: Path) -> None:
     kept(tmp_path / "j.db", [b"a" * 32], [0], 0)
     journal = Journal.open(tmp_path / "j.db")
     for number in range(3, 9):
-        journal.abandon(Round(number, "rested", 0, 0, 0, 0, 0, 0, 0.0, why="3 of 24 devices are rested, 13 are needed"))
+        journal.abandon(Round(number, "skipped", 0, 0, 0, 0, 0, 0, 0.0, reason=COOL_DOWN))
     journal.close()
     with looked_at(tmp_path / "j.db") as visitor:
         text = visitor.get("/").text
-    assert "8 nobody was asked: 3 of 24 devices are rested, 13 are needed rested" in text
-    assert "In 6 of the last 9 rounds nobody was asked" in text
+    assert f"8 no device was asked. {describe(COOL_DOWN).what} skipped" in text
+    assert f"6 of the last 9 rounds were skipped: no device was asked. {describe(COOL_DOWN).what}" in text
     assert "rounds.clients_per_round" in text
 
 
@@ -202,10 +212,10 @@ def test_after_a_sum_it_waits_for_those_whom_a_sum_takes() -> None:
     ("devices", "said"),
     [(600, "Ask 100 of your devices"), (78, "Ask 13 of"), (40, "Ask 13 of"), (40, "from 78 devices on every round")],
 )
-def test_what_it_says_of_rest_leads_to_no_sum_that_is_too_small(devices: int, said: str) -> None:
-    rested = [Round(number, "rested", 0, 0, 0, 0, 0, 0, 0.0) for number in range(4)]
-    standing = Standing(founded(), 16, RULES, rested, devices, 0, devices, settled=True)
-    (told,) = (alert for alert in standing.alerts() if "nobody was asked" in alert.what)
+def test_what_it_says_of_the_cool_down_leads_to_no_sum_that_is_too_small(devices: int, said: str) -> None:
+    skipped = [Round(number, "skipped", 0, 0, 0, 0, 0, 0, 0.0) for number in range(4)]
+    standing = Standing(founded(), 16, RULES, skipped, devices, 0, devices, settled=True)
+    (told,) = (alert for alert in standing.alerts() if "no device was asked" in alert.what)
     assert said in told.todo
 
 

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from small_field import CATALOG, CHEAP, PASSPHRASE, first_shared, founded, made, request
-from visits import Visitor, took_part
 
+from helpers.page_visitor import Visitor, took_part
+from helpers.small_federation import CATALOG, CHEAP, PASSPHRASE, first_shared, founded, made, request
 from tacit.device import Device, Sharing
 from tacit.device.exposure import Reader, evidence
 from tacit.device.history import Entry

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from helpers.waiting import read_line, wait_for_process
+
 pytestmark = pytest.mark.slow
 
 SMALL = (
@@ -30,13 +32,12 @@ def test_the_demonstration_removes_its_folder(tmp_path: Path, sent: signal.Signa
         text=True,
         env={**os.environ, "PYTHONUNBUFFERED": "1", "TMPDIR": str(there)},
     )
-    assert process.stdout is not None
-    for line in process.stdout:
+    while line := read_line(process, "the demonstration prints where its page is"):
         if "http://127.0.0.1" in line:
             break
     assert list(there.glob("tacit-*/device.db")), "its device lies there while it runs"
     process.send_signal(sent)
-    _, err = process.communicate()
+    _, err = wait_for_process(process, f"the demonstration ends after {sent.name}")
     assert process.returncode == code, err
     assert not list(there.glob("tacit-*")), "a device was left behind"
     assert "Traceback" not in err

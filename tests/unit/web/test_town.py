@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from visits import Visitor
 
+from helpers.page_visitor import Visitor
 from tacit.experiments import silent
 from tacit.web import town as room
 from tacit.web.own import person_page
@@ -14,6 +14,7 @@ from tacit.web.person import Person
 from tacit.web.server import serving
 
 
+@pytest.mark.slow
 def test_a_round_in_the_town(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(room, "BEFORE", 2)
     monkeypatch.setattr(room, "WITH_HER", 1)

@@ -3,9 +3,9 @@
 Two state machines that know no transport, no clock and no method. Bytes in, bytes out; an error is named
 (`tacit.errors.SecureSumError` and below) and changes nothing.
 
-    identity = Identity.load(path)                      a device's long-term key
-    device = Device(identity, Guards(), File(path))     continues from its journal after a restart
-    server = Server.start(terms, identities, File(path))   or Server.resume(File(path))
+    identity = Identity.fresh()                      a device's long-term key
+    device = Device(identity, Guards(), journal)     continues from its journal after a restart
+    server = Server.start(terms, identities)
 
     phase            the server sends          the device answers
     adverts          server.invitation         device.advertise(invitation)
@@ -17,7 +17,7 @@ Two state machines that know no transport, no clock and no method. Bytes in, byt
 
 Each answer goes to `server.receive`; `server.answered` says who has spoken in this phase, and whoever carries the
 messages decides when to close it. `i` is a position in `server.session.cohort`. In between, a device process may end:
-`Device(identity, guards, File(path))` is again where it was, and `last_answer` may be sent once more, as it is. After
+`Device(identity, guards, journal)` is again where it was, and `last_answer` may be sent once more, as it is. After
 the last phase, or when tired of waiting, `device.leave()`.
 
 `Terms` say what is summed (`Layout`, from `rows_layout` or `people_layout`), for whom at least, and on which graph
@@ -30,13 +30,12 @@ from tacit.privacy.secure.encoding import Layout, decoded, encoded, people_layou
 from tacit.privacy.secure.graph import Plan, plan
 from tacit.privacy.secure.guards import Guards
 from tacit.privacy.secure.identity import Identity
-from tacit.privacy.secure.journal import File, Memory
+from tacit.privacy.secure.journal import Memory
 from tacit.privacy.secure.masks import Vector
 from tacit.privacy.secure.server import Server, Stand
 
 __all__ = [
     "Device",
-    "File",
     "Guards",
     "Identity",
     "Layout",

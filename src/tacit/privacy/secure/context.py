@@ -17,6 +17,7 @@ from tacit.privacy.secure.encoding import Layout
 from tacit.privacy.secure.graph import Graph
 from tacit.privacy.secure.identity import KEY_BYTES
 from tacit.privacy.secure.wire import MOST_PEOPLE, Reader, Writer
+from tacit.reasons import ReasonCode
 
 VERSION = 1
 NAME = b"tacit secure sum"
@@ -95,7 +96,7 @@ class Session:
         try:
             return self.cohort.index(identity)
         except ValueError:
-            raise GuardError("The invited cohort does not hold this device.", "Do not answer.") from None
+            raise GuardError.because(ReasonCode.NOT_INVITED) from None
 
     def check(self) -> None:
         """Refuse terms that are unsafe whatever people send: done by both sides before a key is made."""
@@ -103,19 +104,12 @@ class Session:
         if any(a >= b for a, b in pairwise(self.cohort)):
             raise MessageError("A cohort must list each identity once, in ascending order.")
         if n_people < terms.n_min or terms.n_min < 2:
-            raise GuardError(
-                f"A sum of {n_people} people is below the minimum of {max(2, terms.n_min)}.",
-                "Ask more people per round, or lower runtime.secure.n_min.",
-            )
+            raise GuardError.because(ReasonCode.COHORT_TOO_SMALL, cohort=n_people, needed=max(2, terms.n_min))
         whole = terms.degree == n_people - 1
         if not whole and (terms.degree % 2 or not 0 < terms.degree < n_people - 1):
             raise MessageError(f"{terms.degree} neighbours each cannot be had among {n_people} people.")
         if not terms.degree // 2 < terms.threshold <= terms.degree:
-            raise GuardError(
-                f"A threshold of {terms.threshold} among {terms.degree} neighbours would let two halves of a "
-                "neighbourhood be told different stories, or cannot be met.",
-                "It must be more than half of the neighbours, and at most all.",
-            )
+            raise GuardError.because(ReasonCode.UNSAFE_THRESHOLD, threshold=terms.threshold, degree=terms.degree)
         terms.layout.check(n_people)
 
 

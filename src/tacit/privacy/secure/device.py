@@ -55,6 +55,7 @@ from tacit.privacy.secure.pairing import (
     survivors_hash,
 )
 from tacit.privacy.secure.wire import Reader, Writer
+from tacit.reasons import ReasonCode
 
 _NONCE = bytes(12)  # each key seals one box
 
@@ -123,7 +124,9 @@ class Device:
         self.journal: Journal = Memory() if journal is None else journal
         self.history, self.phase = History(), Phase.IDLE
         self.last_answer = b""
-        self.complaints: dict[int, str] = {}  # what was wrong with neighbours' shares; they are treated as missing
+        self.complaints: dict[
+            int, ReasonCode
+        ] = {}  # what was wrong with neighbours' shares; they are treated as missing
         self._state: _State | None = None
         self._restore()
 
@@ -172,8 +175,7 @@ class Device:
         """Mask a vector with one stream per neighbour and one of this device's own; `vector` itself is overwritten."""
         state = self._in(Phase.SHARED)
         if vector.sizes != state.session.terms.layout.sizes:
-            expected = state.session.terms.layout.sizes
-            raise GuardError(f"This round adds vectors of {expected} numbers, not {vector.sizes}.")
+            raise GuardError.because(ReasonCode.WRONG_VECTOR_SIZE)
         sharing, kept, complaints = self._unboxed(state, inbox)
         at, context = state.position, state.context
         plus, minus = [own_mask(context, at, state.seed)], list[bytes]()
@@ -245,43 +247,35 @@ class Device:
         context, roster = Roster.decode(data, session.n_people)
         self._same(context, state)
         near = session.graph.neighbours(state.position)
-        if state.position not in roster.present or len(roster.present) < session.terms.n_min:
-            raise GuardError(
-                f"{len(roster.present)} people are left of {session.n_people}, this device among them: "
-                f"{state.position in roster.present}; at least {session.terms.n_min} are needed."
-            )
+        _check_present(state, roster.present, "roster", "adverts")
         if {advert.sender for advert in roster.adverts} != near & roster.present:
-            raise ForgedError("The roster does not hold exactly the neighbours that the graph says are there.")
-        if len(roster.adverts) < session.terms.threshold:
-            raise GuardError(
-                f"{len(roster.adverts)} neighbours are there, {session.terms.threshold} must be able to help."
-            )
+            raise ForgedError.because(ReasonCode.INCONSISTENT_LIST, list="roster")
+        _check_near(state, len(roster.adverts), "adverts")
         keys = [key for advert in roster.adverts for key in (advert.mask_key, advert.seal_key)]
         if len({*keys, state.mask_pair.public, state.seal_pair.public}) != len(keys) + 2:
-            raise ForgedError("Two public keys of a round are the same.")
+            raise ForgedError.because(ReasonCode.REPEATED_KEY)
         for advert in roster.adverts:
             verify(session.cohort[advert.sender], advert.signed_part(context), advert.signature, advert.sender)
         return {advert.sender: advert for advert in roster.adverts}
 
     def _unboxed(
         self, state: _State, data: bytes
-    ) -> tuple[frozenset[int], dict[int, tuple[bytes, bytes]], dict[int, str]]:
+    ) -> tuple[frozenset[int], dict[int, tuple[bytes, bytes]], dict[int, ReasonCode]]:
         session = state.session
         context, inbox = Inbox.decode(data, session.n_people)
         self._same(context, state)
         sharing = inbox.sharing & state.adverts.keys()
-        if state.position not in inbox.sharing or len(inbox.sharing) < session.terms.n_min:
-            raise GuardError(f"{len(inbox.sharing)} people have shared; {session.terms.n_min} are needed, and oneself.")
-        if len(sharing) < session.terms.threshold:
-            raise GuardError(f"{len(sharing)} neighbours have shared; {session.terms.threshold} are needed.")
+        _check_present(state, inbox.sharing, "inbox", "shares")
+        _check_near(state, len(sharing), "shares")
         if {entry.person for entry in inbox.entries} != sharing:
-            raise ForgedError("The inbox does not hold exactly what the neighbours who shared have sent.")
+            raise ForgedError.because(ReasonCode.INCONSISTENT_LIST, list="inbox")
         kept, complaints = {}, {}
         for entry in inbox.entries:
-            try:
-                kept[entry.person] = _opened(state, entry)
-            except ForgedError as error:  # her secrets cannot be rebuilt with our help, the round may go on
-                complaints[entry.person] = error.message
+            opened = _opened(state, entry)
+            if opened is None:  # her secrets cannot be rebuilt with our help, the round may go on
+                complaints[entry.person] = ReasonCode.BAD_SHARE
+            else:
+                kept[entry.person] = opened
         return frozenset(sharing), kept, complaints
 
     def _surviving(self, state: _State, data: bytes) -> frozenset[int]:
@@ -290,14 +284,11 @@ class Device:
         self._same(context, state)
         people, near = message.people, message.people & state.sharing
         if state.position not in people:
-            raise GuardError("This device's vector is not in the sum; it has nothing to unmask.")
+            raise GuardError.because(ReasonCode.LEFT_OUT, list="survivors")
         if not people & session.graph.neighbours(state.position) <= state.sharing:
-            raise ForgedError("A neighbour is said to be in the sum who has not shared.")
-        if len(people) < session.terms.n_min or len(near) < session.terms.threshold:
-            raise GuardError(
-                f"{len(people)} people are in the sum, {len(near)} of them neighbours; at least "
-                f"{session.terms.n_min} and {session.terms.threshold} are needed."
-            )
+            raise ForgedError.because(ReasonCode.INCONSISTENT_LIST, list="survivors")
+        _check_present(state, people, "survivors", "vectors")
+        _check_near(state, len(near), "vectors")
         rules.check_people(self.guards, self.history, session, people)
         rules.check_loss(self.history, session, people)
         return people
@@ -308,24 +299,22 @@ class Device:
         said = survivors_hash(context, state.survivors, state.session.n_people)
         for person, code in codes.entries:
             if person not in state.survivors & state.sharing:
-                raise ForgedError(f"Person {person} cannot confirm: she is no neighbour in the sum.", "", [person])
+                raise ForgedError.because(ReasonCode.BAD_CONFIRMATION, sender=person)
             if code != code_between(state.pair_keys[person].codes, person, state.position, said):
-                raise ForgedError(f"Person {person} was told of other survivors, or did not confirm.", "", [person])
+                raise ForgedError.because(ReasonCode.BAD_CONFIRMATION, sender=person)
         if len(codes.entries) < state.session.terms.threshold:
-            raise GuardError(
-                f"{len(codes.entries)} neighbours saw the same survivors, {state.session.terms.threshold} are needed."
+            raise GuardError.because(
+                ReasonCode.TOO_FEW_CONFIRMATIONS, left=len(codes.entries), needed=state.session.terms.threshold
             )
 
     def _in(self, phase: Phase) -> _State:
         if self._state is None or self.phase != phase:
-            raise OutOfTurnError(
-                f"This device has {self.phase.name.lower()}, and is not asked for what follows {phase.name.lower()}."
-            )
+            raise OutOfTurnError.because(ReasonCode.OUT_OF_TURN)
         return self._state
 
     def _same(self, context: bytes, state: _State) -> None:
         if context != state.context:
-            raise OutOfTurnError("This message belongs to another round, task or set of terms.")
+            raise OutOfTurnError.because(ReasonCode.OTHER_SESSION)
 
     # --- the journal ------------------------------------------------------------------------------------------------
 
@@ -352,8 +341,6 @@ class Device:
             request, answer = reader.block(), reader.block()
             steps[kind](request, answer)
             self._said(Phase(kind), answer[3 * KEY_BYTES :] if kind == Phase.ADVERTISED else answer)
-        if self.journal.was_torn:  # what was about to be said is unknown: sit this round out
-            self.leave()
 
     def _again_advertised(self, request: bytes, answer: bytes) -> None:
         session = Invitation.decode(request).session
@@ -379,15 +366,31 @@ class Device:
         self.history = self.history.summed(state.session, state.survivors)
 
 
-def _opened(state: _State, entry: Sealed) -> tuple[bytes, bytes]:
-    """Open the box of one neighbour: a share of her own mask's seed, and one of her mask key."""
+def _check_present(state: _State, people: frozenset[int], named: str, phase: str) -> None:
+    """Refuse a list of participants without this device, or of too few."""
+    needed = state.session.terms.n_min
+    if state.position not in people:
+        raise GuardError.because(ReasonCode.LEFT_OUT, list=named)
+    if len(people) < needed:
+        raise GuardError.because(ReasonCode.TOO_MANY_DROPOUTS, left=len(people), needed=needed, phase=phase)
+
+
+def _check_near(state: _State, n_near: int, phase: str) -> None:
+    """Refuse to go on with fewer neighbours than rebuild a secret together."""
+    needed = state.session.terms.threshold
+    if n_near < needed:
+        raise GuardError.because(ReasonCode.TOO_FEW_NEIGHBOURS, left=n_near, needed=needed, phase=phase)
+
+
+def _opened(state: _State, entry: Sealed) -> tuple[bytes, bytes] | None:
+    """Open the box of one neighbour: shares of her own mask's seed and of her mask key; none if one is wrong."""
     person = entry.person
     try:
         boxed = AESGCM(state.pair_keys[person].hers).decrypt(_NONCE, entry.box, state.context)
     except InvalidTag:
-        raise ForgedError(f"The shares of person {person} cannot be opened.", "", [person]) from None
+        return None
     own, key = boxed[: shamir.SHARE_BYTES], boxed[shamir.SHARE_BYTES :]
     for of_self_mask, share, seen in ((True, own, entry.self_hash), (False, key, entry.key_hash)):
         if not shamir.is_share(share) or share_hash(state.context, person, state.position, of_self_mask, share) != seen:
-            raise ForgedError(f"The shares of person {person} are not those she told the server of.", "", [person])
+            return None
     return own, key

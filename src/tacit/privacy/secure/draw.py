@@ -22,6 +22,7 @@ from functools import cached_property
 
 from tacit.errors import ForgedError, GuardError
 from tacit.privacy.secure.context import HASH_BYTES
+from tacit.reasons import ReasonCode
 
 MISSING = 0.5  # share of those drawn on average that may be missing
 
@@ -45,7 +46,7 @@ class Chain:
     def ticket(self, number: int) -> bytes:
         """Return the ticket of round `number`, from 0 on."""
         if not 0 <= number < self.length:
-            raise GuardError(f"A chain of {self.length} tickets has none for round {number}.", "Enrol anew.")
+            raise GuardError.because(ReasonCode.NO_TICKET, round=number)
         return self._link(self.length - 1 - number)
 
     @property
@@ -89,7 +90,7 @@ def check_ticket(ticket: bytes, number: int, known: Link, sender: int) -> None:
     for _ in range(number - known.round):
         link = _next(link)
     if number <= known.round or link != known.value:
-        raise ForgedError(f"The ticket of person {sender} is not of her chain.", "Leave her out.", [sender])
+        raise ForgedError.because(ReasonCode.BAD_TICKET, sender=sender)
 
 
 def is_drawn(ticket: bytes, beacon: bytes, share: float) -> bool:
@@ -110,7 +111,7 @@ def commitment(secret: bytes) -> bytes:
 def beacon_of(secret: bytes, committed: bytes, nonces: Iterable[bytes]) -> bytes:
     """Return the beacon of a round from the devices' nonces and the secret that the server promised."""
     if commitment(secret) != committed:
-        raise ForgedError("The server's part of the beacon is not the one that it committed to.", "Do not take part.")
+        raise ForgedError.because(ReasonCode.BAD_BEACON)
     return hashlib.sha256(b"tacit mixed" + secret + b"".join(sorted(nonces))).digest()
 
 
@@ -155,20 +156,20 @@ def check_draw(
 ) -> None:
     """Refuse another beacon than the board's, people who were not drawn, and cohorts from which many are missing."""
     if drawn is None or len(drawn.tickets) != len(cohort):
-        raise GuardError("The invitation shows no tickets: who was drawn cannot be checked.")
+        raise GuardError.because(ReasonCode.MISSING_TICKETS)
     board = directory.boards.get(number)
     if board is None or task != directory.task:
-        raise GuardError(f"What was promised for round {number} of this task is not known here.")
+        raise GuardError.because(ReasonCode.UNKNOWN_BOARD, round=number)
     if beacon_of(drawn.secret, board.promise, board.nonces.values()) != beacon:
-        raise ForgedError("The beacon is not made of the nonces on the board.", "Do not take part.")
+        raise ForgedError.because(ReasonCode.BAD_BEACON)
     for person, (identity, ticket) in enumerate(zip(cohort, drawn.tickets, strict=True)):
         if identity not in directory.links or identity not in board.nonces:
-            raise GuardError(f"Person {person} of the cohort has not enrolled, or is not there.")
+            raise GuardError.because(ReasonCode.NOT_ENROLLED, participant=person)
         check_ticket(ticket, number, directory.links[identity], person)
         if nonce_of(ticket) != board.nonces[identity]:
-            raise GuardError(f"The ticket of person {person} is not the one she put her nonce on the board for.")
+            raise GuardError.because(ReasonCode.BAD_TICKET, sender=person)
         if not is_drawn(ticket, beacon, directory.share):
-            raise GuardError(f"Person {person} of the cohort was not drawn for round {number}.")
+            raise GuardError.because(ReasonCode.NOT_DRAWN, round=number, participant=person)
     least = least_drawn(directory.share, len(board.nonces))
     if len(cohort) < least:
-        raise GuardError(f"{len(cohort)} people are in the cohort of round {number}; {least} or more must be drawn.")
+        raise GuardError.because(ReasonCode.COHORT_TOO_SMALL, cohort=len(cohort), needed=least)

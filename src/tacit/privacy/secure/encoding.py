@@ -1,6 +1,6 @@
 """What a person adds to the sum: her rows as one dense vector of whole numbers, and the sum as a `Total` again.
 
-`Outgoing` already holds whole numbers on the ring's grid, so nothing is rounded here, and the decoded sum is the plain
+`Message` already holds whole numbers on the ring's grid, so nothing is rounded here, and the decoded sum is the plain
 sum bit for bit. A table travels as up to three parts:
 
     numbers    [rows, width]  the rows' numbers, added up per row, in the ring's 32 or 64 bits; a table of one row
@@ -25,8 +25,9 @@ from numpy.typing import NDArray
 from tacit.errors import RangeError
 from tacit.privacy.secure.masks import WIDTHS, Vector
 from tacit.privacy.secure.wire import Reader, Writer
+from tacit.reasons import ReasonCode
 from tacit.types import Array
-from tacit.updates import Outgoing, Ring, Total
+from tacit.updates import Message, Ring, Total
 
 MOST_SEGMENTS = 256
 MOST_CELLS = 2**27
@@ -97,10 +98,8 @@ class Layout:
         """Refuse a layout in which a sum over `n_people` could leave the ring."""
         for part in self.segments:
             if n_people * part.bound >= 2 ** (part.bits - 1):
-                raise RangeError(
-                    f"The sum of '{part.table}' could overflow: {n_people} people times {part.bound} do not fit into "
-                    f"{part.bits} bits.",
-                    "Use runtime.ring.bits=64, or fewer people per round.",
+                raise RangeError.because(
+                    ReasonCode.SUM_OVERFLOW, table=part.table, cohort=n_people, bound=part.bound, bits=part.bits
                 )
 
     def views(self, vector: Vector) -> dict[tuple[str, Kind], Array]:
@@ -180,7 +179,7 @@ def people_layout(shapes: Mapping[str, tuple[int, ...]], n_people: int) -> Layou
     return Layout.of([Segment(name, Kind.PEOPLE, shape[0], 1, bits, 1) for name, shape in shapes.items()])
 
 
-def encoded(message: Outgoing, layout: Layout, client: int = 0) -> Vector:
+def encoded(message: Message, layout: Layout, client: int = 0) -> Vector:
     """Write what one person of a message sends as a vector; rows that the layout does not list stay with her."""
     vector = Vector(layout.sizes)
     views = layout.views(vector)
@@ -199,10 +198,7 @@ def encoded(message: Outgoing, layout: Layout, client: int = 0) -> Vector:
         np.add.at(sums, where, values.reshape(len(values), part.width))
         largest = int(np.abs(sums).max(initial=0))
         if largest > part.bound:
-            raise RangeError(
-                f"One person's number in '{part.table}' is {largest}, more than the {part.bound} the sum can bear.",
-                "Lower method.learning_rate, clip what leaves (privacy: clip), or use runtime.ring.bits=64.",
-            )
+            raise RangeError.because(ReasonCode.VALUE_OUT_OF_RANGE, table=part.table, bound=part.bound, largest=largest)
         into[distinct] = sums
     return vector
 
@@ -221,7 +217,7 @@ def decoded(vector: Vector, layout: Layout, shapes: Mapping[str, tuple[int, ...]
     return total
 
 
-def people_speaking(message: Outgoing, n_rows: Mapping[str, int]) -> dict[str, NDArray[np.int64]]:
+def people_speaking(message: Message, n_rows: Mapping[str, int]) -> dict[str, NDArray[np.int64]]:
     """Return how many people of a message speak of each row of each table."""
     found = {}
     for name, (ptr, ids, _) in message.tables.items():

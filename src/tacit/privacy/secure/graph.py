@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
 from tacit.errors import SecureSumError
+from tacit.reasons import ReasonCode
 
 WHOLE_UP_TO = 150  # people: below it the full graph costs little and proves more
 UNSAFE = 2.0**-40  # largest probability that anybody's neighbourhood holds too many who cheat
@@ -38,7 +39,7 @@ def plan(n_people: int, corrupted: float, dropped: float) -> Plan:
     Plan(degree=19, threshold=13)
     """
     if n_people < 2:
-        raise SecureSumError("A sum of fewer than two people hides nobody.", "Ask more people per round.")
+        raise SecureSumError.because(ReasonCode.COHORT_TOO_SMALL, cohort=n_people, needed=2)
     return _planned(n_people, math.floor(corrupted * n_people), math.floor(dropped * n_people))
 
 
@@ -51,9 +52,8 @@ def _planned(n_people: int, n_corrupted: int, n_dropped: int) -> Plan:
                 return Plan(degree, found)
     threshold = (n_people - 1 + _cheating(n_people, n_people - 1, n_corrupted)) // 2 + 1
     if threshold > n_people - 1 - n_dropped:
-        raise SecureSumError(
-            f"No threshold serves {n_people} people of whom {n_corrupted} may cheat and {n_dropped} may drop out.",
-            "Lower runtime.secure.corrupted or runtime.secure.dropped.",
+        raise SecureSumError.because(
+            ReasonCode.NO_SAFE_THRESHOLD, cohort=n_people, corrupted=n_corrupted, dropped=n_dropped
         )
     return Plan(n_people - 1, threshold)
 

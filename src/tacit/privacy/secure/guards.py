@@ -21,6 +21,7 @@ from tacit.privacy.secure.encoding import Kind
 from tacit.privacy.secure.graph import Plan, is_safe
 from tacit.privacy.secure.two_stage import QUALITY
 from tacit.privacy.secure.wire import MOST_PEOPLE, Reader, Writer
+from tacit.reasons import ReasonCode
 from tacit.types import Config
 
 NAME_BYTES = 8
@@ -121,35 +122,33 @@ def check_invitation(guards: Guards, history: History, session: Session) -> None
     """Refuse an invitation that asks for too little care, comes too soon, or is over."""
     terms = session.terms
     if history.task not in ("", terms.task):
-        raise OutOfTurnError(f"This device's memory is of '{history.task}', not of '{terms.task}': each has its own.")
+        raise OutOfTurnError.because(ReasonCode.OTHER_FEDERATION)
     if (terms.round, terms.stage) <= history.latest:
-        raise OutOfTurnError(
-            f"Round {terms.round}, stage {terms.stage} of '{terms.task}' has been joined before, or a later one has."
-        )
+        raise OutOfTurnError.because(ReasonCode.ROUND_REPEATED, round=terms.round, stage=terms.stage)
     if terms.n_min < guards.n_min or terms.k_min < guards.k_min:
-        raise GuardError(
-            f"The server asks for sums of {terms.n_min} people and rows of {terms.k_min}; this device wants at least "
-            f"{guards.n_min} and {guards.k_min}."
+        raise GuardError.because(
+            ReasonCode.WEAK_TERMS,
+            n_min=terms.n_min,
+            k_min=terms.k_min,
+            device_n_min=guards.n_min,
+            device_k_min=guards.k_min,
         )
     if not is_safe(session.n_people, Plan(terms.degree, terms.threshold), guards.corrupted):
-        raise GuardError(
-            f"With a threshold of {terms.threshold} among {terms.degree} neighbours, a server helped by "
-            f"{guards.corrupted:.0%} of people could tell two stories."
-        )
+        raise GuardError.because(ReasonCode.UNSAFE_THRESHOLD, threshold=terms.threshold, degree=terms.degree)
     others = history.rounds - {terms.round}
     if len(others) >= guards.most_rounds:
-        raise GuardError(f"This device has been in {len(others)} rounds of '{terms.task}', as many as it wants.")
+        raise GuardError.because(ReasonCode.DEVICE_PARTICIPATION_LIMIT, rounds=len(others))
     if others and terms.round - max(others) <= guards.cool_down:
-        raise GuardError(
-            f"This device was in round {max(others)} and sits out {guards.cool_down} rounds; {terms.round} is too soon."
+        raise GuardError.because(
+            ReasonCode.DEVICE_COOL_DOWN, earlier=max(others), cool_down=guards.cool_down, round=terms.round
         )
     check_people(guards, history, session, range(session.n_people))
     first = _first_stage(history, session)
     if terms.stage == 2:
         if first is None and terms.k_min > 1:
-            raise GuardError("Rows are asked for whose people this device has not helped to count.")
+            raise GuardError.because(ReasonCode.UNCOUNTED_ROWS)
         if first is not None and not names_of(session, range(session.n_people)) <= first.people:
-            raise GuardError("The second stage invites people who were not in the first.")
+            raise GuardError.because(ReasonCode.NEW_PARTICIPANTS)
     check_parts(session, was_counted=first is not None)
 
 
@@ -168,20 +167,18 @@ def check_parts(session: Session, *, was_counted: bool) -> None:
         else:
             is_right = part.kind is not Kind.PEOPLE and part.table != QUALITY
         if not is_right:
-            which = "all rows" if part.rows is None else "some rows"
-            raise GuardError(
-                f"Stage {stage} is to add {part.kind.name.lower()} of {which} of '{part.table}', which it must not."
-            )
+            kind = part.kind.name.lower()
+            raise GuardError.because(ReasonCode.WRONG_STAGE_CONTENT, stage=stage, kind=kind, table=part.table)
 
 
 def check_people(guards: Guards, history: History, session: Session, people: Iterable[int]) -> None:
     """Refuse a set of people that differs from an earlier sum, but too little."""
     names, least = names_of(session, people), guards.differ_by(session.n_people)
     for past in history.sums:
-        if past.round != session.terms.round and 0 < len(names ^ past.people) < least:
-            raise GuardError(
-                f"These people differ from those of round {past.round} by {len(names ^ past.people)}, and the "
-                f"difference of two sums would speak of these few; at least {least} are wanted."
+        differ = len(names ^ past.people)
+        if past.round != session.terms.round and 0 < differ < least:
+            raise GuardError.because(
+                ReasonCode.DEVICE_COHORT_TOO_SIMILAR, earlier=past.round, differ=differ, needed=least
             )
 
 
@@ -191,10 +188,7 @@ def check_loss(history: History, session: Session, survivors: Iterable[int]) -> 
     if session.terms.stage == 2 and first is not None:
         n_lost = len(first.people - names_of(session, survivors))
         if n_lost > session.terms.spare:
-            raise GuardError(
-                f"{n_lost} people were lost between the stages, {session.terms.spare} were allowed for: rows could "
-                f"have fewer than {session.terms.k_min} people behind them."
-            )
+            raise GuardError.because(ReasonCode.LOST_BETWEEN_STAGES, lost=n_lost, spare=session.terms.spare)
 
 
 def _first_stage(history: History, session: Session) -> Past | None:

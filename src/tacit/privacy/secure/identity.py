@@ -6,7 +6,6 @@ import hmac
 import secrets
 from dataclasses import dataclass, field
 from functools import cached_property
-from pathlib import Path
 
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
@@ -14,7 +13,8 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
-from tacit.errors import ForgedError, StorageError
+from tacit.errors import ForgedError
+from tacit.reasons import ReasonCode
 
 KEY_BYTES = 32
 SIGNATURE_BYTES = 64
@@ -31,22 +31,6 @@ class Identity:
     def fresh(cls) -> Identity:
         """Make one from the system's entropy."""
         return cls(secrets.token_bytes(KEY_BYTES))
-
-    @classmethod
-    def load(cls, path: Path) -> Identity:
-        """Read the identity kept in a file, or make one and keep it there, for its owner only."""
-        if not path.exists():
-            made = cls.fresh()
-            path.touch(mode=0o600, exist_ok=False)
-            path.write_bytes(made.secret)
-            return made
-        secret = path.read_bytes()
-        if len(secret) != KEY_BYTES:
-            raise StorageError(
-                f"'{path}' is no identity: it has {len(secret)} bytes, not {KEY_BYTES}.",
-                "Restore it from a copy, or take it away to enrol as somebody new.",
-            )
-        return cls(secret)
 
     @cached_property
     def _key(self) -> Ed25519PrivateKey:
@@ -67,9 +51,7 @@ def verify(public: bytes, message: bytes, signature: bytes, sender: int) -> None
     try:
         Ed25519PublicKey.from_public_bytes(public).verify(signature, message)
     except (InvalidSignature, ValueError):
-        raise ForgedError(
-            f"The signature of person {sender} does not fit her identity.", "Leave her out.", [sender]
-        ) from None
+        raise ForgedError.because(ReasonCode.BAD_SIGNATURE, sender=sender) from None
 
 
 @dataclass(frozen=True)
@@ -115,9 +97,7 @@ def point_of(public: bytes, sender: int) -> X25519PublicKey:
 
 
 def _useless(sender: int) -> ForgedError:
-    return ForgedError(
-        f"The public key of person {sender} is none that keys can be agreed with.", "Leave her out.", [sender]
-    )
+    return ForgedError.because(ReasonCode.BAD_KEY, sender=sender)
 
 
 def tag(key: bytes, message: bytes) -> bytes:
@@ -128,4 +108,4 @@ def tag(key: bytes, message: bytes) -> bytes:
 def check_tag(key: bytes, message: bytes, seen: bytes, sender: int) -> None:
     """Refuse a message whose code was not made with this key."""
     if not hmac.compare_digest(tag(key, message), seen):
-        raise ForgedError(f"A message in the name of person {sender} was not made by her.", "Drop it.", [sender])
+        raise ForgedError.because(ReasonCode.BAD_TAG, sender=sender)

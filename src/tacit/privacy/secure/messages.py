@@ -81,7 +81,7 @@ def _ascending(reader: Reader, people: Sequence[int]) -> None:
     if not all(map(lt, people, people[1:])):
         raise reader.wrong("people stand out of order or twice")
     if people and people[-1] >= MOST_PEOPLE:
-        raise reader.wrong(f"person {people[-1]} is in no cohort")
+        raise reader.wrong("it names somebody beyond the largest cohort")
 
 
 @dataclass(frozen=True)

@@ -1,13 +1,13 @@
 """The server's side of a secure sum: it carries keys and shares it cannot use, adds masked vectors, unmasks the sum.
 
     Server.start(terms, identities)   -> invitation: the same bytes for everybody
-    receive(message)                  one message of one device; an error names its sender and changes nothing
+    receive(message)                  one message of one device; an error changes nothing; its reason holds the sender
     advance()                         closes the phase: what each device is sent next
     total                             the sum, once the last phase is closed
 
 A phase is closed when everybody has answered or the carrier has waited long enough: there is no clock in here. Vectors
-are added as they arrive; one that arrives later is refused unread. With a journal, a server that was killed goes on
-where it was (`Server.resume`), or calls the round off (`abort`).
+are added as they arrive; one that arrives later is refused unread. A server is held in memory only: one that was killed
+has lost its session, and nothing of it can be unmasked any more.
 """
 
 from __future__ import annotations
@@ -16,12 +16,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from enum import IntEnum
 
-from tacit.errors import AbortedError, ForgedError, OutOfTurnError, StorageError
+from tacit.errors import AbortedError, ForgedError, OutOfTurnError
 from tacit.privacy.secure import shamir
 from tacit.privacy.secure.context import Session, Terms
 from tacit.privacy.secure.draw import Drawn
 from tacit.privacy.secure.identity import KEY_BYTES, Pair, check_tag, point_of, verify
-from tacit.privacy.secure.journal import Journal, Memory
 from tacit.privacy.secure.masks import Vector, bytes_of, mask
 from tacit.privacy.secure.messages import (
     Advert,
@@ -40,8 +39,7 @@ from tacit.privacy.secure.messages import (
     kind_of,
 )
 from tacit.privacy.secure.pairing import commitment_to, link, own_mask, pair_mask, share_hash
-
-_OPENED, _RECEIVED, _ADVANCED, _ABORTED = 1, 2, 3, 4  # kinds of records
+from tacit.reasons import ReasonCode
 
 
 class Stand(IntEnum):
@@ -68,10 +66,9 @@ _EXPECTED = {
 class Server:
     """One session."""
 
-    def __init__(self, invitation: Invitation, pair: Pair, journal: Journal | None = None) -> None:
-        """Use `start` or `resume`."""
+    def __init__(self, invitation: Invitation, pair: Pair) -> None:
+        """Use `start`."""
         self.session, self._invitation, self._pair = invitation.session, invitation, pair
-        self._journal: Journal = Memory() if journal is None else journal
         self.context = self.session.context
         self.stand = Stand.ADVERTS
         self.adverts: dict[int, Advert] = {}
@@ -85,9 +82,7 @@ class Server:
         self.total = Vector(self.session.terms.layout.sizes)
 
     @classmethod
-    def start(
-        cls, terms: Terms, identities: Sequence[bytes], journal: Journal | None = None, drawn: Drawn | None = None
-    ) -> Server:
+    def start(cls, terms: Terms, identities: Sequence[bytes], drawn: Drawn | None = None) -> Server:
         """Open a session under some terms, whose server key is made here; unsafe terms are refused first."""
         Session.of(terms, identities).check()
         pair = Pair.fresh()
@@ -95,28 +90,7 @@ class Server:
         if drawn is not None:  # tickets are given in the order of the identities
             tickets = dict(zip(identities, drawn.tickets, strict=True))
             drawn = replace(drawn, tickets=tuple(tickets[identity] for identity in session.cohort))
-        invitation = Invitation(session, drawn)
-        server = cls(invitation, pair, journal)
-        server._journal.rewrite([(_OPENED, pair.secret + invitation.encode())])
-        return server
-
-    @classmethod
-    def resume(cls, journal: Journal) -> Server:
-        """Continue the session that a journal holds, exactly where it was."""
-        records = journal.records()
-        if not records or records[0][0] != _OPENED:
-            raise StorageError("The journal holds no session to resume.", "Start a new one.")
-        opened = records[0][1]
-        server = cls(Invitation.decode(opened[KEY_BYTES:]), Pair(opened[:KEY_BYTES]))
-        for kind, content in records[1:]:
-            if kind == _RECEIVED:
-                server.receive(content)
-            elif kind == _ADVANCED:
-                server.advance()
-            else:
-                server.abort()
-        server._journal = journal
-        return server
+        return cls(Invitation(session, drawn), pair)
 
     @property
     def invitation(self) -> bytes:
@@ -139,8 +113,8 @@ class Server:
         """Take one message of one device; return her position in the cohort."""
         kind = kind_of(message)
         if self.stand not in _EXPECTED or kind != _EXPECTED[self.stand]:
-            raise OutOfTurnError(
-                f"A message of kind {kind.name.lower()} came while waiting for {self.stand.name.lower()}."
+            raise OutOfTurnError.because(
+                ReasonCode.UNEXPECTED_MESSAGE, kind=kind.name.lower(), phase=self.stand.name.lower()
             )
         take = {
             Type.ADVERT: self._take_advert,
@@ -161,19 +135,17 @@ class Server:
             Stand.UNMASKINGS: self._close_unmaskings,
         }.get(self.stand)
         if step is None:
-            raise OutOfTurnError(f"This session is {self.stand.name.lower()}.")
+            raise OutOfTurnError.because(ReasonCode.OUT_OF_TURN)
         try:
             sent = step()
         except AbortedError:
             self.abort()
             raise
-        self._journal.append(_ADVANCED, b"")
         self.stand = Stand(self.stand + 1)
         return sent
 
     def abort(self) -> bytes:
         """Call the round off; return what everybody is told. Nothing of it will be unmasked."""
-        self._journal.append(_ABORTED, b"")
         self.stand = Stand.ABORTED
         return farewell(self.context)
 
@@ -181,18 +153,17 @@ class Server:
 
     def _known(self, context: bytes, sender: int, among: Iterable[int]) -> None:
         if context != self.context:
-            raise OutOfTurnError("This message belongs to another round, task or set of terms.")
+            raise OutOfTurnError.because(ReasonCode.OTHER_SESSION)
         if sender not in among:
-            raise OutOfTurnError(f"Person {sender} is not in this phase.")
+            raise OutOfTurnError.because(ReasonCode.NOT_IN_PHASE, sender=sender)
         if sender in self.answered:
-            raise OutOfTurnError(f"Person {sender} has answered in this phase before.")
+            raise OutOfTurnError.because(ReasonCode.REPEATED_ANSWER, sender=sender)
 
     def _genuine(self, message: bytes, code: bytes, sender: int) -> None:
         check_tag(self._links[sender], message[: -len(code)], code, sender)
 
-    def _took(self, sender: int, message: bytes) -> int:
-        self._journal.append(_RECEIVED, message)
-        return sender
+    def _misaddressed(self, sender: int) -> ForgedError:
+        return ForgedError.because(ReasonCode.WRONG_RECIPIENTS, phase=self.stand.name.lower(), sender=sender)
 
     def _take_advert(self, message: bytes) -> int:
         context, advert = Advert.decode(message)
@@ -200,7 +171,6 @@ class Server:
         verify(self.session.cohort[advert.sender], advert.signed_part(context), advert.signature, advert.sender)
         key = link(self._pair, advert.seal_key, advert.sender, context)
         self._pair.agree(advert.mask_key, context, b"", KEY_BYTES, advert.sender)  # refuses points of low order
-        self._took(advert.sender, message)
         self.adverts[advert.sender], self._links[advert.sender] = advert, key
         return advert.sender
 
@@ -210,8 +180,7 @@ class Server:
         self._genuine(message, code, shares.sender)
         expected = self.session.graph.neighbours(shares.sender) & self.adverts.keys()
         if {entry.person for entry in shares.entries} != expected:
-            raise ForgedError(f"Person {shares.sender} has not shared with her neighbours.", "", [shares.sender])
-        self._took(shares.sender, message)
+            raise self._misaddressed(shares.sender)
         self._shares[shares.sender] = {entry.person: entry for entry in shares.entries}
         return shares.sender
 
@@ -219,7 +188,6 @@ class Server:
         context, masked, code = Masked.decode(message, bytes_of(self.total.sizes))
         self._known(context, masked.sender, self._shares)
         self._genuine(message, code, masked.sender)
-        self._took(masked.sender, message)
         self.total.add(masked.vector)
         self._arrived.add(masked.sender)
         return masked.sender
@@ -229,8 +197,7 @@ class Server:
         self._known(context, sender, self.survivors)
         self._genuine(message, code, sender)
         if {person for person, _ in codes.entries} != self._near(sender) & self.survivors:
-            raise ForgedError(f"Person {sender} has not confirmed to her neighbours in the sum.", "", [sender])
-        self._took(sender, message)
+            raise self._misaddressed(sender)
         self._codes[sender] = dict(codes.entries)
         return sender
 
@@ -240,14 +207,13 @@ class Server:
         self._known(context, sender, self._codes)
         self._genuine(message, code, sender)
         if commitment_to(context, sender, unmasking.seed) != self.adverts[sender].commitment:
-            raise ForgedError(f"Person {sender} gave another seed than she committed to.", "", [sender])
+            raise ForgedError.because(ReasonCode.BROKEN_COMMITMENT, sender=sender)
         near = self._near(sender)
         for piece in unmasking.pieces:
             if piece.person not in near or piece.of_self_mask != (piece.person in self.survivors):
-                raise ForgedError(f"Person {sender} gave a share that nobody asked for.", "", [sender])
+                raise ForgedError.because(ReasonCode.UNREQUESTED_SHARE, sender=sender, participant=piece.person)
             if piece.person not in self._codes and not self._fits(sender, piece):
-                raise ForgedError(f"Person {sender} gave a wrong share of person {piece.person}.", "", [sender])
-        self._took(sender, message)
+                raise ForgedError.because(ReasonCode.BAD_SHARE, sender=sender, participant=piece.person)
         self._unmaskings[sender] = unmasking
         return sender
 
@@ -257,21 +223,20 @@ class Server:
         """The neighbours of somebody who have shared with her."""
         return self.session.graph.neighbours(person) & self._shares.keys()
 
-    def _enough(self, there: Iterable[int], whose: Iterable[int], what: str) -> None:
+    def _enough(self, there: Iterable[int], whose: Iterable[int]) -> None:
         """Abort if too few are there, or too few neighbours of anybody who needs them."""
-        people, terms = frozenset(there), self.session.terms
+        people, terms, phase = frozenset(there), self.session.terms, self.stand.name.lower()
         if len(people) < terms.n_min:
-            raise AbortedError(f"Only {len(people)} people {what}; {terms.n_min} are needed.", "Nothing was unmasked.")
+            raise AbortedError.because(ReasonCode.TOO_MANY_DROPOUTS, left=len(people), needed=terms.n_min, phase=phase)
         for person in whose:
             n_near = len(self.session.graph.neighbours(person) & people)
             if n_near < terms.threshold:
-                raise AbortedError(
-                    f"Only {n_near} neighbours of person {person} {what}; {terms.threshold} are needed.",
-                    "Nothing was unmasked.",
+                raise AbortedError.because(
+                    ReasonCode.TOO_FEW_NEIGHBOURS, left=n_near, needed=terms.threshold, phase=phase, participant=person
                 )
 
     def _close_adverts(self) -> dict[int, bytes]:
-        self._enough(self.adverts, self.adverts, "advertised")
+        self._enough(self.adverts, self.adverts)
         present, near = frozenset(self.adverts), self.session.graph.neighbours
         return {
             person: Roster(present, tuple(self.adverts[other] for other in sorted(near(person) & present))).encode(
@@ -281,7 +246,7 @@ class Server:
         }
 
     def _close_shares(self) -> dict[int, bytes]:
-        self._enough(self._shares, self._shares, "shared")
+        self._enough(self._shares, self._shares)
         sharing = frozenset(self._shares)
         sent = {}
         for person in self._shares:
@@ -290,13 +255,13 @@ class Server:
         return sent
 
     def _close_vectors(self) -> dict[int, bytes]:
-        self._enough(self._arrived, self._shares, "sent vectors")
+        self._enough(self._arrived, self._shares)
         self.survivors = frozenset(self._arrived)
         message = Survivors(self.survivors).encode(self.context, self.session.n_people)
         return dict.fromkeys(self.survivors, message)
 
     def _close_confirmations(self) -> dict[int, bytes]:
-        self._enough(self._codes, self._codes, "confirmed")
+        self._enough(self._codes, self._codes)
         sent = {}
         for person in self._codes:
             near = sorted(other for other in self._near(person) if other in self._codes)
@@ -313,12 +278,12 @@ class Server:
             given = self._unmaskings.get(person)
             seed = given.seed if given is not None else self._rebuilt(held, person)
             if commitment_to(self.context, person, seed) != self.adverts[person].commitment:
-                raise AbortedError(f"Person {person} shared another seed than she committed to.", "Leave her out.")
+                raise AbortedError.because(ReasonCode.BROKEN_COMMITMENT, sender=person)
             minus.append(own_mask(self.context, person, seed))
         for person in sorted(lost):
             pair = Pair(self._rebuilt(held, person))
             if pair.public != self.adverts[person].mask_key:
-                raise AbortedError(f"Person {person} shared another key than she advertised.", "Leave her out.")
+                raise AbortedError.because(ReasonCode.BROKEN_COMMITMENT, sender=person)
             for other in self._near(person) & self.survivors:
                 key = pair_mask(pair, person, points[other], other, self.context)
                 (minus if person > other else plus).append(key)
@@ -347,9 +312,8 @@ class Server:
     def _rebuilt(self, held: Mapping[int, Mapping[int, int]], person: int) -> bytes:
         shares, threshold = held[person], self.session.terms.threshold
         if len(shares) < threshold:
-            raise AbortedError(
-                f"Only {len(shares)} neighbours gave a share of person {person}; {threshold} are needed.",
-                "Nothing was unmasked.",
+            raise AbortedError.because(
+                ReasonCode.TOO_FEW_SHARES, left=len(shares), needed=threshold, participant=person
             )
         found = shamir.join({place: shares[place] for place in list(shares)[:threshold]})
         return (found % 2**256).to_bytes(KEY_BYTES, "little")

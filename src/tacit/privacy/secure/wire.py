@@ -125,7 +125,7 @@ def from_bits(bits: bytes, n_people: int) -> frozenset[int]:
         raise MessageError(f"A set of {n_people} people takes {(n_people + 7) // 8} bytes, not {len(bits)}.")
     members = frozenset(_ones(bits))
     if members and max(members) >= n_people:
-        raise MessageError(f"A set names person {max(members)} of a cohort of {n_people}.")
+        raise MessageError(f"A set names somebody beyond a cohort of {n_people}.")
     return members
 
 

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 
 import numpy as np
 import pytest
-from party import EASY, PHASES, Party, plain_sum, terms, vector
-from test_masks import uniform_p
 
+from helpers.noise import uniform_p
+from helpers.secure_session import EASY, PHASES, Party, plain_sum, terms, vector
 from tacit.errors import ForgedError, GuardError, OutOfTurnError, SecureSumError
 from tacit.privacy.secure.context import Session
 from tacit.privacy.secure.device import Device, Phase
@@ -30,7 +30,7 @@ from tacit.privacy.secure.messages import (
 )
 from tacit.privacy.secure.pairing import own_mask
 from tacit.privacy.secure.rehearsal import _answer
-from tacit.privacy.secure.server import Server, Stand
+from tacit.privacy.secure.server import Stand
 from tacit.updates import Ring
 
 LAYOUT = rows_layout({"items": (250, 8)}, Ring(bits=32), 8)
@@ -232,14 +232,12 @@ def replayed(times: int) -> int:
     for other in ({"round": 1, "task": "another"}, {"round": 1, "model": b"\1" * 32}, {"round": 0}):
         pool += stored(Party.of(4, identities=people, **other))
     journals = {at: Memory() for at in range(4)}
-    books = Memory()
-    party = Party.of(4, identities=people, journals=journals, server_journal=books, round=5)
+    party = Party.of(4, identities=people, journals=journals, round=5)
     accepted = 0
     for phase in PHASES:
         answers = {person: party.answer(person) for person in sorted(party.inbox)}
-        for part in range(2):  # as things are, and after a restart of everybody
+        for part in range(2):  # as things are, and after a restart of all devices
             if part:
-                party.server = Server.resume(books)
                 party.devices = [Device(one, EASY, journals[at]) for at, one in enumerate(people)]
             state = party.server.answered, [(one.phase, one.history) for one in party.devices]
             for at in chance.integers(len(pool), size=times // (2 * len(PHASES))).tolist():

@@ -13,8 +13,8 @@ from hypothesis.stateful import (
     rule,
     run_state_machine_as_test,
 )
-from party import Party
 
+from helpers.secure_session import Party
 from tacit.errors import AbortedError, SecureSumError
 from tacit.privacy.secure.graph import plan
 from tacit.privacy.secure.server import Stand

@@ -6,22 +6,16 @@ import secrets
 
 import numpy as np
 import pytest
-from party import PHASES, Party
-from scipy.stats import chi2, kstest
+from scipy.stats import kstest
 
+from helpers.noise import uniform_p
+from helpers.secure_session import PHASES, Party
 from tacit.privacy.secure.encoding import rows_layout
 from tacit.privacy.secure.masks import PIECE, Vector, bytes_of, mask
 from tacit.privacy.secure.rehearsal import _answer
 from tacit.updates import Ring
 
 SIZES = (PIECE // 8 + 3, PIECE // 4 + 5, PIECE // 2 + 7)  # more than a piece of each width
-
-
-def uniform_p(words: np.ndarray) -> float:
-    """Return the p-value of chi-square over the 256 values of every byte."""
-    seen = np.bincount(np.frombuffer(words.tobytes(), np.uint8), minlength=256)
-    expected = seen.sum() / 256
-    return float(chi2.sf(((seen - expected) ** 2 / expected).sum(), 255))
 
 
 def test_the_stream_is_aes_256_in_counter_mode() -> None:

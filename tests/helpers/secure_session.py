@@ -85,14 +85,13 @@ class Party:
         *,
         guards: Guards = EASY,
         journals: Mapping[int, Journal] | None = None,
-        server_journal: Journal | None = None,
         identities: Sequence[Identity] | None = None,
         **given: Any,
     ) -> Party:
         people = sorted(identities or [Identity.fresh() for _ in range(n_people)], key=lambda one: one.public)
         devices = [Device(one, guards, (journals or {}).get(at)) for at, one in enumerate(people)]
         wanted = terms(n_people, **given)
-        server = Server.start(wanted, [one.public for one in people], server_journal)
+        server = Server.start(wanted, [one.public for one in people])
         return cls(wanted, devices, server, dict.fromkeys(range(n_people), server.invitation))
 
     def again(self, **given: Any) -> Party:
@@ -121,7 +120,6 @@ class Party:
         server = copy(self.server)
         for name in ("adverts", "_links", "_shares", "_arrived", "_codes", "_unmaskings", "blamed"):
             setattr(server, name, copy(getattr(server, name)))
-        server._journal = copied(server._journal)
         server.total = Vector(server.total.sizes, server.total.tobytes())
         devices = []
         for device in self.devices:

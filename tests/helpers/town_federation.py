@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,16 +12,19 @@ from tacit.data import DataConfig, load
 from tacit.device import Cost, Device, Sharing
 from tacit.device.history import Entry
 from tacit.methods.base import Schedule
+from tacit.privacy.secure import Guards
 from tacit.protocols.rounds import RoundsConfig, attendance
 from tacit.random import Key
 from tacit.runtimes.federation import Federation
 from tacit.runtimes.secure import SecureConfig
 from tacit.runtimes.simulation import simulate
-from tacit.types import Catalog, Clients, Labels, Model, Vocabulary, offsets
+from tacit.testing import make_clients
+from tacit.types import Catalog, Clients, Model
 from tacit.updates import Ring
 
 SEED, PASSPHRASE, PI = 42, "a field of five", 0.7
 CHEAP = Cost(log_n=10)
+BOLD = Guards(n_min=3, k_min=1, d_min=0, cool_down=0)
 OPTIONS: dict[str, dict[str, Any]] = {
     "fpl": {"factors": 5, "local_steps": 7, "learning_rate": 0.05},
     "fed-gmf": {"factors": 5, "learning_rate": 0.02, "clients_per_round": 0, "server_momentum": 0.5},
@@ -34,15 +34,10 @@ OPTIONS: dict[str, dict[str, Any]] = {
 def town(people: int = 5) -> tuple[Clients, Catalog]:
     """Some people of the built-in town, each with what she did."""
     dataset = load(DataConfig(source="town", people=people, places=60))
-    log = dataset.interactions
+    log, known = dataset.interactions, dataset.catalog
+    catalog = Catalog(known.item_ids, known.titles, known.categories)
     histories = [np.unique(log.items[log.users == person]) for person in range(people)]
-    items = np.concatenate(histories).astype(np.int32)
-    known = dataset.catalog
-    categories = known.categories
-    catalog = Catalog(known.item_ids, known.titles, categories)
-    assert isinstance(catalog.item_ids, Vocabulary)
-    assert categories is None or isinstance(categories, Labels)
-    return Clients(np.arange(people), offsets(np.array([len(h) for h in histories])), items, catalog.n_items), catalog
+    return make_clients(histories, catalog.n_items), catalog
 
 
 def founded(method: str, catalog: Catalog, ring: Ring | None = None) -> Federation:
@@ -97,16 +92,3 @@ def assert_same(model: Model, shared: dict[str, Any], devices: dict[int, Device]
             continue
         for name, array in model.private.items():
             assert np.array_equal(array[[person]], private[name]), f"'{name}' of person {person} differs"
-
-
-def dying_at(deadly: int) -> Callable[[str], None]:
-    """Return what a connection tells its statements to: it kills this process at number `deadly`, counted from 1."""
-    seen = 0
-
-    def count(statement: str) -> None:
-        nonlocal seen
-        seen += 1
-        if seen == deadly:
-            os.kill(os.getpid(), signal.SIGKILL)
-
-    return count

@@ -1,10 +1,10 @@
-"""In what manner a round is held: under masks or readable, with whom, and why.
+"""The round policy: whether a round is masked or readable, which devices are asked, and why.
 
 With `secure: auto` rounds are readable as long as there are too few devices for a sum, or as a sum of them would show
-too little; the first sum that is opened ends that for good. From then on nobody is asked in the clear: if too few are
-rested, a round passes in which nobody is asked, because rest is counted in rounds. What no rest can mend, too few who
-can be in a sum at all or only people of an earlier one, is waited for instead. Whoever wants it otherwise has to say so
-in the configuration, and her devices have a word in it.
+too little; the first sum that is opened ends that for good. From then on no device is asked in the clear. If too few
+devices are eligible, the round is skipped, because a cool-down is counted in rounds. What no cool-down can change, too
+few devices that can take part at all or only cohorts like an earlier one, is waited for instead. The configuration can
+say otherwise, and devices can refuse it.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from tacit.coordinator.config import RoundRules
 from tacit.coordinator.journal import Enrolled, Journal
 from tacit.privacy.secure import Guards
 from tacit.privacy.secure.two_stage import Care
+from tacit.reasons import ReasonCode, RoundReason
 
 WORTH = 0.5  # share of what people say that the first sum must show; below it rounds stay readable
 MORE = 1.25  # so many times the devices are needed for another try
@@ -30,14 +31,14 @@ Draw = Callable[[Sequence[Enrolled], int, int, int], list[Enrolled]]
 
 
 @dataclass(frozen=True)
-class Manner:
-    """How a round is held."""
+class RoundPolicy:
+    """How one round is decided."""
 
     care: Care | None  # under masks, with this care; none: each answer is read
-    asked: list[Enrolled]  # nobody: the round passes, or waits
-    why: str
+    asked: list[Enrolled]  # nobody: the round is skipped, or waits
+    reason: RoundReason
     worth: float = 0.0  # share of what people say that the sum must show
-    waits: bool = False  # nobody can be asked, and no rest will change that: others must come
+    waits: bool = False  # nobody can be asked, and no cool-down will change that: others must come
 
 
 class Past:
@@ -84,44 +85,56 @@ def is_settled(rules: RoundRules, journal: Journal) -> bool:
     return rules.secure == "auto" and rules.robust is None and journal.is_summed
 
 
-def manner(rules: RoundRules, journal: Journal, number: int, members: Sequence[Enrolled], draw: Draw) -> Manner:
-    """Decide how a round is held with those who are there."""
+def decide_round(
+    rules: RoundRules, journal: Journal, number: int, members: Sequence[Enrolled], draw: Draw
+) -> RoundPolicy:
+    """Decide how a round is run with the devices that are there."""
     everybody = len(members)
 
-    def readable(why: str) -> Manner:
-        return Manner(None, draw(members, 0, everybody, 0), why)
+    def readable(reason: RoundReason) -> RoundPolicy:
+        return RoundPolicy(None, draw(members, 0, everybody, 0), reason)
 
     if rules.secure is None:
-        return readable("rounds.secure is off")
+        return readable(RoundReason(ReasonCode.SECURE_AGGREGATION_OFF))
     if rules.robust is not None:
-        return readable("a robust rule reads the sums of groups")
+        return readable(RoundReason(ReasonCode.ROBUST_RULE))
     past, guards, least = Past(journal.sums()), rules.guards, fewest(rules)
     able = [device for device in members if device.identity]
     is_auto, settled = not isinstance(rules.secure, Care), is_settled(rules, journal)
     if is_auto and not settled:
         if len(able) < least:
-            return readable(f"{len(able)} devices are here, a sum under masks takes {least}")
+            return readable(_too_few(len(able), everybody, least))
         now, then = len(draw(able, least, len(able), 0)), math.ceil(MORE * journal.tried)
         if now < then:
-            return readable(f"too few speak of the same items; tried again when {then} are asked, now {now}")
-    free = [device for device in able if past.times(device.number) < guards.most_rounds]
-    rested = [device for device in free if is_rested(device.number, number, past, guards)]
-    cohort = different_enough(rested, least, past.sums, guards, draw) if len(rested) >= least else []
+            return readable(RoundReason(ReasonCode.THIN_SUM_BEFORE, {"asked": now, "needed": then}))
+    willing = [device for device in able if past.times(device.number) < guards.most_rounds]
+    eligible = [device for device in willing if is_eligible(device.number, number, past, guards)]
+    cohort = different_enough(eligible, least, past.sums, guards, draw) if len(eligible) >= least else []
     if not cohort:
-        if len(able) < least:
-            why = f"{len(able)} of {everybody} devices here can be in a sum under masks, which takes {least}"
-        elif len(free) < least:
-            why = f"{len(free)} of {len(able)} devices here can be in another sum, the others were in as many as they "
-            why += f"want (rounds.guards.most_rounds); one takes {least}"
-        elif len(rested) < least:
-            why = f"{len(rested)} of {len(able)} devices are rested, a sum under masks takes {least}"
-        else:
-            why = "any sum of those who are here would differ from an earlier one by a few people only"
-        waits = len(free) < least or len(rested) == len(free)
-        return readable(why) if is_auto and not settled else Manner(None, [], why, waits=waits)
+        reason = _obstacle(everybody, len(able), len(willing), len(eligible), least, guards.cool_down)
+        if is_auto and not settled:
+            return readable(reason)
+        waits = len(willing) < least or len(eligible) == len(willing)
+        return RoundPolicy(None, [], reason, waits=waits)
     care = _care(guards, len(cohort)) if not isinstance(rules.secure, Care) else rules.secure
-    why = f"{len(rested)} rested devices are here, a sum under masks takes {least}"
-    return Manner(care, cohort, why, WORTH if is_auto and not settled else 0.0)
+    reason = RoundReason(ReasonCode.ENOUGH_DEVICES, {"eligible": len(eligible), "needed": least})
+    return RoundPolicy(care, cohort, reason, WORTH if is_auto and not settled else 0.0)
+
+
+def _obstacle(here: int, able: int, willing: int, eligible: int, least: int, cool_down: int) -> RoundReason:
+    """Say, from counts of devices, what stands in the way of a sum that takes `least` of them."""
+    if able < least:
+        return _too_few(able, here, least)
+    if willing < least:
+        return RoundReason(ReasonCode.PARTICIPATION_LIMIT, {"willing": willing, "here": able, "needed": least})
+    if eligible < least:
+        counts = {"eligible": eligible, "here": able, "needed": least, "cool_down": cool_down}
+        return RoundReason(ReasonCode.COOL_DOWN, counts)
+    return RoundReason(ReasonCode.COHORT_TOO_SIMILAR)
+
+
+def _too_few(able: int, here: int, least: int) -> RoundReason:
+    return RoundReason(ReasonCode.TOO_FEW_DEVICES, {"capable": able, "here": here, "needed": least})
 
 
 def _care(guards: Guards, n_people: int) -> Care:
@@ -130,20 +143,22 @@ def _care(guards: Guards, n_people: int) -> Care:
     return Care(n_min=guards.n_min, k_min=guards.k_min, corrupted=guards.corrupted, spare=spare)
 
 
-def is_rested(device: int, number: int, past: Past, guards: Guards) -> bool:
-    """Say whether a device has rested as long as its own guards want before a sum of this round."""
+def is_eligible(device: int, number: int, past: Past, guards: Guards) -> bool:
+    """Say whether the cool-down that a device's own guards want is over before a sum of this round."""
     last = past.last(device)
     return last is None or number - last > guards.cool_down
 
 
-def different_enough(rested: Sequence[Enrolled], least: int, sums: Sums, guards: Guards, draw: Draw) -> list[Enrolled]:
-    """Draw people whose sum can be compared with no earlier one; none if there are none."""
+def different_enough(
+    eligible: Sequence[Enrolled], least: int, sums: Sums, guards: Guards, draw: Draw
+) -> list[Enrolled]:
+    """Draw devices whose sum can be compared with no earlier one; none if there are none."""
     for at in range(DRAWS):
-        size = len(rested) if at == 0 else max(least, len(rested) - guards.differ_by(len(rested)))
-        drawn = draw(rested, least, size, at)
+        size = len(eligible) if at == 0 else max(least, len(eligible) - guards.differ_by(len(eligible)))
+        drawn = draw(eligible, least, size, at)
         if len(drawn) >= least and not is_like(frozenset(one.number for one in drawn), sums, guards):
             return drawn
-    here = {device.number: device for device in rested}
+    here = {device.number: device for device in eligible}
     for which in sorted(sums, reverse=True):  # the very same people again: equal sums have no difference
         people = sums[which]
         if which[1] and len(people) >= least and people <= here.keys() and not is_like(people, sums, guards):

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from html import unescape
 from urllib.parse import urlencode
 
-from small_field import first_shared, founded, request
-
+from helpers.small_federation import first_shared, founded, request
+from helpers.waiting import LONG
 from tacit.device import Device
 from tacit.web.guard import Door
 
@@ -49,7 +49,7 @@ class Visitor:
         if method == "POST":
             given["Origin"] = f"http://{self.host}"
         given |= {name.replace("_", "-"): value for name, value in headers.items()}
-        connection = http.client.HTTPConnection("127.0.0.1", self.door.port, timeout=30)
+        connection = http.client.HTTPConnection("127.0.0.1", self.door.port, timeout=LONG)
         try:
             connection.putrequest(method, path, skip_host=True, skip_accept_encoding=True)
             for name, value in given.items():

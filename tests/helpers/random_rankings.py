@@ -1,4 +1,4 @@
-"""Small random worlds with many ties, and the slow obvious way to rank them."""
+"""Small random rankings with many ties: who is held out, what was seen, and the scores."""
 
 from __future__ import annotations
 
@@ -7,14 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.types import Catalog, Clients, Heldout, Vocabulary, offsets
-
-
-def clients_of(histories: list[list[int]], n_items: int, ids: list[int] | None = None) -> Clients:
-    rows = [sorted(h) for h in histories]
-    items = np.array([i for h in rows for i in h], np.int32)
-    who = np.array(range(len(rows)) if ids is None else ids, np.int64)
-    return Clients(who, offsets(np.array([len(h) for h in rows])), items, n_items)
+from tacit.testing import make_clients
+from tacit.types import Catalog, Heldout, Vocabulary
 
 
 def catalog_of(n_items: int) -> Catalog:
@@ -34,7 +28,9 @@ class World:
 
     @property
     def heldout(self) -> Heldout:
-        return Heldout(clients_of(self.truth, self.n_items, self.ids), clients_of(self.seen, self.n_items, self.ids))
+        return Heldout(
+            make_clients(self.truth, self.n_items, ids=self.ids), make_clients(self.seen, self.n_items, ids=self.ids)
+        )
 
     @property
     def catalog(self) -> Catalog:

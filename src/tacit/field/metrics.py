@@ -1,0 +1,105 @@
+"""A coordinator's numbers for Prometheus: read from the journal, so they survive a restart; never about people."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from prometheus_client import CollectorRegistry, start_http_server
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric, SummaryMetricFamily
+from prometheus_client.registry import Collector
+
+from tacit.coordinator import Carrier, Journal
+from tacit.errors import FieldError
+
+ROUND_STATES = ("finished", "abandoned", "skipped")
+MEASURES = {
+    "asked": "Devices that were asked",
+    "answered": "Answers that came in time",
+    "refused": "Answers that were refused",
+    "lost": "Devices that did not answer in time",
+    "called_off": "Devices that were not waited for",
+}
+PHASE_MEASURES = MEASURES | {
+    "bytes_up": "Bytes from devices",
+    "bytes_down": "Bytes to devices",
+    "seconds": "Seconds that phases took",
+}
+
+
+class RoundCollector(Collector):
+    """Reads the journal anew whenever the numbers are asked for."""
+
+    def __init__(self, path: Path, carrier: Carrier) -> None:
+        self._path, self._carrier = path, carrier
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield every metric."""
+        journal = Journal.open(self._path)
+        try:
+            rounds, devices = journal.rounds(), journal.devices()
+            phases, quality = journal.phase_sums(), journal.quality()
+        finally:
+            journal.close()
+        states = {state: sum(r.state == state for r in rounds) for state in ROUND_STATES}
+        yield _labelled(CounterMetricFamily("tacit_rounds", "Rounds by how they ended", labels=["state"]), states)
+        reasons = Counter((r.state, str(r.reason.code)) for r in rounds if r.reason is not None)
+        coded = CounterMetricFamily("tacit_round_reasons", "Rounds by state and reason", labels=["state", "code"])
+        for (state, code), n in sorted(reasons.items()):
+            coded.add_metric([state, code], n)
+        yield coded
+        masked = sum(r.masked for r in rounds)
+        yield CounterMetricFamily("tacit_masked_rounds", "Rounds under masks", value=masked)
+        for name, help_text in MEASURES.items():
+            yield CounterMetricFamily(f"tacit_{name}", help_text, value=sum(getattr(r, name) for r in rounds))
+        sizes = {"up": sum(r.bytes_up for r in rounds), "down": sum(r.bytes_down for r in rounds)}
+        yield _labelled(CounterMetricFamily("tacit_bytes", "Bytes from and to devices", labels=["direction"]), sizes)
+        seconds = sum(r.seconds for r in rounds)
+        yield SummaryMetricFamily("tacit_round_seconds", "Seconds that rounds took", len(rounds), seconds)
+        last = rounds[-1].seconds if rounds else 0.0
+        yield GaugeMetricFamily("tacit_last_round_seconds", "Seconds that the last round took", value=last)
+        for name, help_text in PHASE_MEASURES.items():
+            counter = CounterMetricFamily(f"tacit_phase_{name}", f"{help_text}, by phase", labels=["stage", "phase"])
+            for phase in phases:
+                counter.add_metric([str(phase.stage), phase.name], getattr(phase, name))
+            yield counter
+        yield CounterMetricFamily("tacit_quality_hits", "People whose newest item was in their list", quality.hits)
+        yield CounterMetricFamily("tacit_quality_people", "People for whom that was measured", quality.people)
+        revoked, present = sum(device.revoked for device in devices), len(self._carrier.present())
+        known = {"enrolled": len(devices) - revoked, "revoked": revoked, "present": present}
+        yield _labelled(GaugeMetricFamily("tacit_devices", "Devices by state", labels=["state"]), known)
+
+
+def _labelled(
+    metric: CounterMetricFamily | GaugeMetricFamily, values: Mapping[str, float]
+) -> CounterMetricFamily | GaugeMetricFamily:
+    for label, value in values.items():
+        metric.add_metric([label], value)
+    return metric
+
+
+def registry_of(path: Path, carrier: Carrier) -> CollectorRegistry:
+    """Return a registry that holds a journal's numbers and nothing of the process or the machine."""
+    registry = CollectorRegistry(auto_describe=True)
+    registry.register(RoundCollector(path, carrier))
+    return registry
+
+
+class MetricsServer:
+    """Answers Prometheus on a port of its own, while it is open."""
+
+    def __init__(self, path: Path, carrier: Carrier, host: str, port: int) -> None:
+        try:
+            self._server, self._thread = start_http_server(port, host, registry_of(path, carrier))
+        except OSError as error:
+            raise FieldError(
+                f"Cannot listen on {host}:{port} for metrics: {error.strerror}.", "Choose another."
+            ) from None
+        self.port = int(self._server.server_address[1])
+
+    def close(self) -> None:
+        """Stop listening."""
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()

@@ -1,0 +1,154 @@
+"""FedAvg with the models that PEPPER's peers learn, brought together by a server (McMahan et al., 2017).
+
+A device starts from the server's tables, learns on its own samples, and sends by how much the rows it touched have
+moved; the server averages the moves by samples. Reptile and FedFast build on it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
+
+from tacit.errors import MethodError
+from tacit.methods import reasons
+from tacit.methods.aggregation import AVERAGES
+from tacit.methods.base import Federated, FederatedSpec, Schedule, register
+from tacit.methods.local import NodeConfig, NodeModel, node_model
+from tacit.privacy.update_sink import UpdateSink
+from tacit.random import Key
+from tacit.types import Array, Catalog, Clients, Floats, Model, Reason, offsets
+from tacit.updates import PlannedRows, Ring, Total, UpdatePlan
+
+Shared = Mapping[str, Array]
+
+
+class FedAvgConfig(NodeConfig):
+    """Options of fedavg."""
+
+    epochs: int = Field(30, gt=0, description="passes: in each, everybody is asked once")
+    clients_per_round: int = Field(20, ge=0, description="clients whose moves are averaged at a time; 0: all")
+    aggregation: Literal["fedavg", "mf-fedavg", "simple-avg"] = Field(
+        "fedavg", description="rows averaged over all samples, over those who learnt them, or over all who were asked"
+    )
+    server_rate: float = Field(1.0, gt=0, description="the average move is multiplied by it before it is made")
+
+
+@dataclass(frozen=True)
+class Trained:
+    """What the devices of a cohort have learnt: whole models, and by how much each touched row has moved."""
+
+    nodes: Mapping[str, Array]
+    moved: Floats  # [R, D]
+    who: Array  # [R] whose row it is, by position
+    samples: Array  # [C]
+
+
+@register("fedavg", FedAvgConfig)
+class FedAvg(Federated):
+    """FedAvg: devices train GMF or PRME-G, a server averages by samples (McMahan et al., 2017)."""
+
+    config: FedAvgConfig
+    model: NodeModel
+
+    def __init__(self, config: FedAvgConfig) -> None:
+        self.config = config
+        self.model = node_model(config)
+        is_gmf = config.model == "gmf"
+        self.spec = FederatedSpec(
+            item_tables=("items",),
+            other_tables=("layers",),
+            downloads=("items", "layers"),
+            constants=() if is_gmf else ("places",),
+            private={"users": "float32", "chance": "uint64"} | ({} if is_gmf else {"here": "int32"}),
+            needs=() if is_gmf else ("coordinates", "times"),
+            schedule_options=("clients_per_round", "epochs"),
+        )
+
+    def schedule(self, clients: Clients) -> Schedule:
+        """Everybody once in each pass, in groups."""
+        asked = min(self.config.clients_per_round or len(clients), len(clients))
+        return Schedule(self.config.epochs, -(-len(clients) // asked), asked, partition=True)
+
+    def init(self, clients: Clients, catalog: Catalog, key: Key) -> Model:
+        """Draw the first tables as a node would, and everybody's vector and chance."""
+        if not len(clients.items):
+            raise MethodError("There is nothing to learn from: no client has any history.")
+        self.model.check(clients, catalog)
+        first = self.model.init(clients.take([0]), catalog, key)
+        layers = first.get("layers", np.empty((1, 0), np.float32))
+        shared = {
+            "items": np.ascontiguousarray(first["items"][0].T),
+            "layers": np.append(layers, np.zeros((1, 1), np.float32), axis=1),  # the last one is the weight's place
+            **self.model.constants(catalog),
+        }
+        people = self.model.person(clients, key)
+        return Model(shared, {**people, "chance": key.child("chance").bits(clients.ids, 1)[:, 0]})
+
+    def _nodes(self, shared: Shared, private: Shared, clients: Clients, chance: NDArray[np.uint64]) -> dict[str, Array]:
+        """Return a whole model for each client: the server's tables, and its own arrays."""
+        n = len(clients)
+        return {
+            "items": np.repeat(shared["items"].T[None], n, axis=0),
+            "layers": np.repeat(shared["layers"][:, :-1], n, axis=0),
+            **{name: array.copy() for name, array in private.items()},
+            "users": self._vectors(shared, private),
+            "chance": chance,
+            "done": np.zeros(n, np.int64),
+        }
+
+    def _vectors(self, shared: Shared, private: Shared) -> Floats:
+        vectors: Floats = private["users"].copy()
+        return vectors
+
+    def plan(self, model: Model, clients: Clients, key: Key) -> UpdatePlan:
+        """Learn on each device: the rows that have moved are those it sends, and one for the layers."""
+        shared = model.shared
+        nodes = self._nodes(shared, model.private, clients, key.bits(clients.ids, 1)[:, 0])
+        own = self.model.own(shared, clients, nodes["chance"], 0.0)
+        self.model.learn(np.arange(len(clients)), nodes, own)
+        moved = nodes["items"] - shared["items"].T
+        who, which = np.nonzero((moved != 0).any(axis=1))
+        is_own = clients.matrix()[who, which].A1 > 0 if len(who) else np.zeros(0, bool)
+        touched = PlannedRows(
+            "items", offsets(np.bincount(who, minlength=len(clients))), which.astype(np.int32), is_own
+        )
+        layers = PlannedRows("layers", np.arange(len(clients) + 1), np.zeros(len(clients), np.int32), False)
+        return UpdatePlan(clients.ids, (touched, layers), Trained(nodes, moved[who, :, which], who, own.samples))
+
+    def learn(
+        self, model: Model, clients: Clients, plan: UpdatePlan, sink: UpdateSink, key: Key
+    ) -> Mapping[str, Array]:
+        """Put the moves of touched rows and of the layers, weighted for the average."""
+        done: Trained = plan.work
+        weights = AVERAGES[self.config.aggregation].weights(done.samples, sink.ring)
+        layers = done.nodes["layers"] - model.shared["layers"][:, :-1]
+        layers = np.append(layers, np.ones((len(clients), 1)), axis=1)  # their weight comes last
+        sink.put(0, on_grid(done.moved * weights[0, done.who][:, None], sink.ring))
+        sink.put(1, on_grid(layers * weights[1][:, None], sink.ring))
+        return {**model.private, "users": done.nodes["users"]}
+
+    def apply(self, shared: Shared, total: Total, ring: Ring) -> dict[str, Array]:
+        """Average the moves and make them; rows of which nobody spoke stay."""
+        rate = np.float32(self.config.server_rate)
+        moves, _ = AVERAGES[self.config.aggregation].moves(total, ring)
+        return {**shared, **{name: shared[name] + rate * by for name, by in moves.items()}}
+
+    def score(self, shared: Shared, private: Shared, clients: Clients) -> Floats:
+        """Return the scores of all items: the server's tables, her own vector."""
+        return self.model.score(shared, self._nodes(shared, private, clients, private["chance"]))
+
+    def explain(self, shared: Shared, private: Shared, client: Clients, item: int) -> list[Reason]:
+        """Return her own items whose vectors point the same way as the item's, seen from the average item."""
+        vectors = shared["items"] - shared["items"].mean(axis=0)
+        history = np.setdiff1d(client.items, [item])
+        return reasons.from_history(history, reasons.alignment(vectors, history, item))
+
+
+def on_grid(values: Array, ring: Ring) -> Floats:
+    """Round to the grid of the ring."""
+    return (np.rint(values * ring.scale) / ring.scale).astype(np.float32)

@@ -1,0 +1,36 @@
+"""Reptile: FedAvg whose model is tuned on each device before it serves (Nichol et al., 2018)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+from pydantic import Field
+
+from tacit.methods.base import register
+from tacit.methods.fedavg import FedAvg, FedAvgConfig
+from tacit.types import Array, Clients, Floats
+
+Shared = Mapping[str, Array]
+
+
+class ReptileConfig(FedAvgConfig):
+    """Options of reptile."""
+
+    server_rate: float = Field(0.5, gt=0, description="how far the server's model follows what was learnt locally")
+    tuning: int = Field(2, ge=0, description="local epochs on her own data before the model is used")
+
+
+@register("reptile", ReptileConfig)
+class Reptile(FedAvg):
+    """Reptile: a server's model to start from, tuned on her own data before it serves (Nichol et al., 2018)."""
+
+    config: ReptileConfig
+
+    def score(self, shared: Shared, private: Shared, clients: Clients) -> Floats:
+        """Return the scores of all items by the server's model tuned to her."""
+        nodes = self._nodes(shared, private, clients, private["chance"])
+        if self.config.tuning:
+            own = self.model.own(shared, clients, nodes["chance"], 0.0)
+            self.model.learn(np.arange(len(clients)), nodes, own, self.config.tuning)
+        return self.model.score(shared, nodes)

@@ -1,0 +1,148 @@
+"""The catalogue as bytes: all that devices know of items. It is public, and its digest is part of a federation's terms.
+
+Ids, titles and categories always travel; coordinates and a knowledge graph only where the method needs them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tacit.errors import DataError
+from tacit.methods.base import Federated
+from tacit.types import Catalog, Labels, Triples, Vocabulary
+
+
+def public_catalog(catalog: Catalog, method: Federated) -> Catalog:
+    """Return the parts of a catalogue that devices need for a method."""
+    needs = method.spec.needs
+    coordinates = catalog.coordinates if "coordinates" in needs else None
+    graph = catalog.graph if "features" in needs else None
+    return replace(catalog, coordinates=coordinates, graph=None if graph is None else about_items(graph))
+
+
+def about_items(graph: Triples) -> Triples:
+    """Return the statements of a graph whose head is an item, and only entities and relations that occur in them."""
+    known = np.unique(graph.item_entity[graph.item_entity >= 0])
+    rows = np.isin(graph.heads, known)
+    heads, tails, relations = graph.heads[rows], graph.tails[rows], graph.relations[rows]
+    entities, place = np.unique(np.concatenate([known, heads, tails]), return_inverse=True)
+    n_known = len(known)
+    kinds, kind = np.unique(relations, return_inverse=True)
+    new_place = np.full(len(graph.entities), -1, np.int32)
+    new_place[entities] = np.arange(len(entities))
+    is_linked = graph.item_entity >= 0
+    return Triples(
+        place[n_known : n_known + len(heads)].astype(np.int32),
+        kind.astype(np.int32),
+        place[n_known + len(heads) :].astype(np.int32),
+        graph.entities.take(entities),
+        [graph.relation_names[at] for at in kinds],
+        np.where(is_linked, new_place[np.maximum(graph.item_entity, 0)], -1).astype(np.int32),
+    )
+
+
+def canonical(value: Any) -> bytes:
+    """Write JSON in one way only."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode()
+
+
+def digest_of(content: bytes) -> str:
+    """Return SHA-256 in hexadecimal digits."""
+    return hashlib.sha256(content).hexdigest()
+
+
+def catalog_bytes(catalog: Catalog) -> bytes:
+    """Write a catalogue."""
+    about: dict[str, Any] = {"items": catalog.item_ids.labels.tolist()}
+    if catalog.titles is not None:
+        about["titles"] = list(catalog.titles)
+    if catalog.categories is not None:
+        labels = catalog.categories
+        about["categories"] = {"ptr": labels.ptr.tolist(), "ids": labels.ids.tolist(), "names": list(labels.names)}
+    if catalog.coordinates is not None:
+        about["coordinates"] = [None if np.isnan(pair).any() else pair.tolist() for pair in catalog.coordinates]
+    if catalog.graph is not None:
+        graph = catalog.graph
+        about["graph"] = {
+            "heads": graph.heads.tolist(),
+            "relations": graph.relations.tolist(),
+            "tails": graph.tails.tolist(),
+            "entities": graph.entities.labels.tolist(),
+            "relation_names": list(graph.relation_names),
+            "item_entity": graph.item_entity.tolist(),
+        }
+    return canonical(about)
+
+
+def catalog_from(content: bytes) -> Catalog:
+    """Read what `catalog_bytes` wrote; anything else is a DataError."""
+    try:
+        about = json.loads(content)
+        items = _vocabulary(about["items"])
+        n_items, titles = len(items), about.get("titles")
+        if not n_items:
+            raise ValueError("it has no items")
+        if titles is not None and (len(titles) != n_items or any(type(title) is not str for title in titles)):
+            raise ValueError("it has not one title for each item")
+        return Catalog(
+            items,
+            titles,
+            _labels(about.get("categories"), n_items),
+            _coordinates(about.get("coordinates"), n_items),
+            _graph(about.get("graph"), n_items),
+        )
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError) as error:
+        raise DataError(f"This is not a catalogue: {error}.") from None
+
+
+def _vocabulary(labels: list[Any]) -> Vocabulary:
+    whole = all(type(label) is int and abs(label) < 2**63 for label in labels)
+    if not (whole or all(type(label) is str for label in labels)) or len(set(labels)) < len(labels):
+        raise ValueError("its ids are not unique numbers or unique words")
+    return Vocabulary(np.array(labels, np.int64 if whole else object))
+
+
+def _coordinates(about: Any, n_items: int) -> NDArray[np.float64] | None:
+    if about is None:
+        return None
+    found = np.array([[np.nan, np.nan] if pair is None else pair for pair in about], np.float64)
+    if found.shape != (n_items, 2) or np.isinf(found).any():
+        raise ValueError("it has not one pair of coordinates for each item")
+    return found
+
+
+def _graph(about: Any, n_items: int) -> Triples | None:
+    if about is None:
+        return None
+    entities, names = _vocabulary(about["entities"]), about["relation_names"]
+    if any(type(name) is not str for name in names):
+        raise ValueError("a relation has no name")
+    columns = [np.array(about[name], np.int32) for name in ("heads", "relations", "tails", "item_entity")]
+    heads, relations, tails, item_entity = columns
+    if any(column.ndim != 1 for column in columns) or not len(heads) == len(relations) == len(tails):
+        raise ValueError("its statements are not whole")
+    for column, most in ((heads, len(entities)), (relations, len(names)), (tails, len(entities))):
+        if len(column) and not 0 <= column.min() <= column.max() < most:
+            raise ValueError("a statement names an entity or relation that there is not")
+    is_known = (item_entity >= -1) & (item_entity < len(entities))
+    if item_entity.shape != (n_items,) or not is_known.all():
+        raise ValueError("its items are linked to entities that there are not")
+    return Triples(heads, relations, tails, entities, names, item_entity)
+
+
+def _labels(about: Any, n_items: int) -> Labels | None:
+    if about is None:
+        return None
+    ptr, ids, names = np.array(about["ptr"], np.int64), np.array(about["ids"], np.int32), about["names"]
+    if any(type(name) is not str for name in names):
+        raise ValueError("a category has no name")
+    fits = ptr.shape == (n_items + 1,) and ids.ndim == 1 and ptr[0] == 0 and ptr[-1] == len(ids)
+    if not fits or (np.diff(ptr) < 0).any() or (len(ids) and not 0 <= ids.min() <= ids.max() < len(names)):
+        raise ValueError("its categories do not fit its items")
+    return Labels(ptr, ids, list(names))

@@ -1,0 +1,83 @@
+"""A coordinator and its devices in one process, with readable rounds or masked ones."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Mapping
+from pathlib import Path
+
+from helpers.town_federation import BOLD, PASSPHRASE, PI, device_of, founded, journal_of, town
+from tacit.coordinator import Coordinator, Journal, RoundRules
+from tacit.device import Device, Sharing
+from tacit.field.loopback import Loopback
+from tacit.privacy.secure import Guards
+from tacit.runtimes.wire import read_turn
+from tacit.updates import Ring
+
+ROUNDS = 4
+KNOWN = {"guards": BOLD.model_dump()}
+CARE = {"n_min": 3, "k_min": 2, "spare": 0, "corrupted": 0.0, "dropped": 0.2}
+
+
+class Field:
+    """Five devices and a coordinator."""
+
+    def __init__(self, folder: Path, method: str, ring: Ring | None = None, people: int = 5) -> None:
+        self.folder = folder
+        self.clients, self.catalog = town(people)
+        self.federation = founded(method, self.catalog, ring)
+        self.journal = journal_of(folder, self.federation, self.catalog)
+        self.devices: dict[int, Device] = {}
+        for person in range(len(self.clients)):
+            device = device_of(folder, self.clients, person, self.catalog, self.journal.welcome)
+            number = self.journal.add(bytes([person]), device.identity)
+            assert number == person + 1
+            self.devices[number] = device
+
+    def people(self) -> dict[int, Device]:
+        return {number - 1: device for number, device in self.devices.items()}
+
+    def reopen(self) -> None:
+        """As after a restart of everything."""
+        self.journal.close()
+        self.journal = Journal.open(self.folder / "journal.db")
+        for person in self.people():
+            self.restart(person)
+
+    def restart(self, person: int) -> None:
+        self.devices[person + 1].close()
+        self.devices[person + 1] = Device.open(self.folder / f"{person}.db", PASSPHRASE)
+
+    def run(self, carrier: Loopback | None = None, **rules: object) -> Coordinator:
+        coordinator = Coordinator(
+            self.journal, RoundRules.checked({"rounds": ROUNDS, **rules}, "rules"), carrier or Loopback(self.devices)
+        )
+        coordinator.run()
+        return coordinator
+
+
+def masked(folder: Path, method: str = "fpl", guards: Guards = BOLD, ring: Ring | None = None) -> Field:
+    field = Field(folder, method, ring)
+    for device in field.devices.values():
+        device.share(Sharing(pi=PI, masked_only=True, guards=guards))
+    return field
+
+
+class Egress(Loopback):
+    """Keeps every byte that leaves a device; may lose a device from some phase on."""
+
+    def __init__(self, field: Field, leaves: Mapping[tuple[int, int], int] | None = None) -> None:
+        super().__init__(field.devices)
+        self.field, self.leaves, self.left = field, dict(leaves or {}), list[tuple[int, bytes]]()
+        self.restarts = False
+
+    def ask(self, requests: Mapping[int, bytes], seconds: float) -> Generator[tuple[int, bytes]]:
+        for device, content in requests.items():
+            turn = read_turn(self.field.federation, content)
+            if turn.phase >= self.leaves.get((device, turn.round), 99):
+                continue
+            if self.restarts:
+                self.field.restart(device - 1)
+                self.devices = self.field.devices
+            for answer in super().ask({device: content}, seconds):
+                self.left.append(answer)
+                yield answer
