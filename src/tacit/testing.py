@@ -1,20 +1,30 @@
-"""Data for tests of methods, in this repository and in plug-ins: small cohorts whose right answer is known.
+"""Tests of methods, in this repository and in plug-ins: the contract, and small cohorts whose right answer is known.
 
-from tacit.testing import two_tastes
+from tacit.testing import check_federated, two_tastes
 
-clients, catalog = two_tastes()  # client 0 likes items 0, 2, 4, ...; client 1 likes items 1, 3, 5, ...
+check_federated(MyMethod(MyConfig()))  # raises ContractError with the rule that is broken
+clients, catalog = two_tastes()        # client 0 likes items 0, 2, 4, ...; client 1 likes items 1, 3, 5, ...
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from tacit.types import Catalog, Clients, Labels, Triples, Vocabulary, offsets
+from tacit.errors import MethodError
+from tacit.methods.base import Federated
+from tacit.privacy.clipping import Clipping
+from tacit.privacy.disclosure import Disclosure
+from tacit.protocols.federated import Contribution, UpdatePath, device_round, server_round
+from tacit.random import Key
+from tacit.types import Array, Catalog, Clients, Labels, Model, Triples, Vocabulary, offsets
+from tacit.updates import Ring, Total, Update
 
-__all__ = ["make_clients", "two_tastes"]
+__all__ = ["ContractError", "check_federated", "make_clients", "two_tastes"]
+
+RINGS = (Ring(), Ring(bits=32, fraction=14))
 
 
 def make_clients(
@@ -56,3 +66,166 @@ def _parity_graph(n_items: int) -> Triples:
         ["parity", "made by"],
         items.astype(np.int32),
     )
+
+
+class ContractError(MethodError):
+    """A federated method breaks a rule of the contract; `rule` is its name, the same in every version."""
+
+    def __init__(self, rule: str, message: str) -> None:
+        self.rule = rule
+        super().__init__(f"[{rule}] {message}", "docs/methods/README.md has the contract, rule by rule.")
+
+
+def check_federated(
+    method: Federated, clients: Clients | None = None, catalog: Catalog | None = None, *, rings: Sequence[Ring] = RINGS
+) -> None:
+    """Refuse a federated method that breaks a rule of the contract, on a cohort of two tastes or on one of yours.
+
+    The rules, in this order: declares-shared, declares-private, inits-alone, fills-tables, repeats-rows,
+    inputs-untouched, keeps-private, learns-alone, ignores-order, message-is-total, keeps-shapes.
+    """
+    if clients is None or catalog is None:
+        clients, catalog = two_tastes()
+    check = _Contract(method, clients, catalog)
+    check.declarations()
+    check.plan()
+    for ring in rings:
+        check.cohorts(ring)
+    check.server()
+
+
+class _Contract:
+    """One method on one cohort."""
+
+    def __init__(self, method: Federated, clients: Clients, catalog: Catalog) -> None:
+        self.method, self.spec, self.clients, self.catalog = method, method.spec, clients, catalog
+        self.key = Key(7).child("learn")
+        self.model = method.init(clients, catalog, self.key.child("init"))
+
+    def declarations(self) -> None:
+        """declares-shared, declares-private, inits-alone."""
+        spec, model = self.spec, self.model
+        _need("declares-shared", {*spec.downloads, *spec.constants, *spec.server_state}, model.shared)
+        self._private(model.private)
+        some = np.array([min(5, len(self.clients) - 1), 0])
+        alone = self.method.init(self.clients.take(some), self.catalog, self.key.child("init")).private
+        for name, array in alone.items():
+            if not np.array_equal(array, model.private[name][some]):
+                raise ContractError(
+                    "inits-alone", f"The first '{name}' of a client depends on who else is in the cohort."
+                )
+
+    def plan(self) -> None:
+        """fills-tables, repeats-rows."""
+        plan = self.method.plan(self._received(self.clients), self.clients, self.key.child("learn", 0))
+        _need("fills-tables", self.spec.tables, {part.table: part for part in plan.parts})
+        if self.spec.rows_repeat:
+            return
+        for table in self.spec.tables:
+            rows = [part for part in plan.parts if part.table == table]
+            for c in range(len(self.clients)):
+                own = [np.arange(np.diff(p.ptr)[c]) if p.ids is None else p.ids[p.ptr[c] : p.ptr[c + 1]] for p in rows]
+                ids = np.concatenate(own)
+                if len(np.unique(ids)) < len(ids):
+                    raise ContractError("repeats-rows", f"A client sends a row of '{table}' twice: set rows_repeat.")
+
+    def cohorts(self, ring: Ring) -> None:
+        """inputs-untouched, learns-alone, ignores-order, message-is-total; with and without stages."""
+        secret = np.zeros(self.catalog.n_items, np.bool_)
+        secret[0] = True
+        half = Disclosure(np.full(int(self.clients.ids.max()) + 1, 0.5), secret, per_item=False)
+        for stages in ((), (half,), (Clipping(row=0.05, person=0.2),), (half, Clipping(person=0.1))):
+            path = UpdatePath(self.method, stages, ring)
+            before = self.model.copy()
+            together = device_round(path, self._received(self.clients), self.clients, self.key, 0)
+            _same("inputs-untouched", before.shared, self.model.shared, "learning changed the shared")
+            _same("inputs-untouched", before.private, self.model.private, "learning changed the private")
+            self._private(together.private)
+            assert together.message is not None
+            self._kept_private(together.message.read(ring), ring)
+            total = Total.zero(self.method.shapes(self.model.shared))
+            summed = device_round(path, self._received(self.clients), self.clients, self.key, 0, total)
+            added = total.zero_like()
+            added.add(together.message)
+            _same("message-is-total", added.sums, total.sums, "messages give another sum of")
+            _same("message-is-total", added.counts, total.counts, "messages give another count of")
+            _same("message-is-total", together.private, summed.private, "messages leave another private")
+            order = np.arange(len(self.clients))[::-1]
+            turned = self.clients.take(order)
+            other = device_round(path, self._received(turned, order), turned, self.key, 0)
+            back = {name: array[order] for name, array in other.private.items()}
+            _same("ignores-order", together.private, back, "the order of clients changes the private")
+            for c in (0, len(self.clients) // 2):
+                self._alone(path, c, together)
+
+    def server(self) -> None:
+        """keeps-shapes: the model after a round is of the form of the first one; nobody's sum moves nothing."""
+        path = UpdatePath(self.method, (), Ring())
+        shared = self.model.shared
+        total = Total.zero(self.method.shapes(shared))
+        device_round(path, self._received(self.clients), self.clients, self.key, 0, total)
+        after = server_round(path, shared, total)
+        _need("keeps-shapes", shared, after)
+        for name in self.spec.downloads:
+            seen, wanted = after[name], shared[name]
+            if (seen.shape, seen.dtype) != (wanted.shape, wanted.dtype) or not np.isfinite(seen).all():
+                raise ContractError("keeps-shapes", f"'{name}' has another shape, type or no numbers after a round.")
+        for name in self.spec.constants:
+            if not np.array_equal(after[name], shared[name]):
+                raise ContractError("keeps-shapes", f"'{name}' is declared constant and has changed.")
+
+    def _kept_private(self, update: Update, ring: Ring) -> None:
+        """keeps-private: no row that is sent holds a private array as it is."""
+        for name, array in self.model.private.items():
+            own = np.asarray(array, np.float64).reshape(len(array), -1)
+            for table, rows in update.tables.items():
+                owner = np.repeat(np.arange(len(update.clients)), np.diff(rows.ptr))
+                if rows.values.shape[1] != own.shape[1] or not len(owner):
+                    continue
+                on_grid = np.rint(own[owner] * float(ring.scale)) / float(ring.scale)
+                if ((rows.values == on_grid).all(axis=1) & on_grid.any(axis=1)).any():
+                    raise ContractError("keeps-private", f"A row of '{table}' is the private '{name}' of its client.")
+
+    def _alone(self, path: UpdatePath, c: int, together: Contribution) -> None:
+        one = self.clients.take([c])
+        alone = device_round(path, self._received(one, np.array([c])), one, self.key, 0)
+        own = {name: array[[c]] for name, array in together.private.items()}
+        _same("learns-alone", own, alone.private, "a client alone gets another private")
+        assert alone.message is not None
+        assert together.message is not None
+        for table, (ptr, ids, numbers) in together.message.tables.items():
+            rows = slice(int(ptr[c]), int(ptr[c + 1]))
+            _, own_ids, own_numbers = alone.message.tables[table]
+            if not np.array_equal(ids[rows], own_ids) or not np.array_equal(numbers[rows], own_numbers):
+                raise ContractError("learns-alone", f"A client alone sends other rows of '{table}' than in a cohort.")
+
+    def _received(self, clients: Clients, positions: Array | None = None) -> Model:
+        private = self.model.private if positions is None else self.model.take(positions).private
+        return Model(self.spec.received(self.model.shared, clients.ids), private)
+
+    def _private(self, private: Mapping[str, Array]) -> None:
+        _need("declares-private", self.spec.private, private)
+        for name, array in private.items():
+            if str(array.dtype) != self.spec.private[name] or len(array) != len(self.clients):
+                raise ContractError(
+                    "declares-private",
+                    f"'{name}' is {array.dtype} {array.shape}; declared: {self.spec.private[name]}, a row per client.",
+                )
+
+
+def _need(rule: str, wanted: Collection[str], seen: Mapping[str, Any]) -> None:
+    missing, extra = set(wanted) - seen.keys(), seen.keys() - set(wanted)
+    if missing:
+        raise ContractError(rule, f"{_names(missing)} is declared and not there.")
+    if extra:
+        raise ContractError(rule, f"{_names(extra)} is there and not declared.")
+
+
+def _same(rule: str, left: Mapping[str, Array], right: Mapping[str, Array], what: str) -> None:
+    for name, array in left.items():
+        if not np.array_equal(array, right[name]):
+            raise ContractError(rule, f"{what} '{name}'.".capitalize())
+
+
+def _names(names: Collection[str]) -> str:
+    return ", ".join(f"'{name}'" for name in sorted(names))

@@ -212,13 +212,9 @@ class Total:
             np.add.at(self.counts[name], ids, 1)
         self.n_clients += len(message.clients)
 
-    def received(self, message: Message) -> Total:
-        """Return the sum with one more message in it."""
-        sums = {name: array.copy() for name, array in self.sums.items()}
-        counts = {name: array.copy() for name, array in self.counts.items()}
-        result = Total(sums, counts, self.n_clients)
-        result.add(message)
-        return result
+    def zero_like(self) -> Total:
+        """Return the sum of no clients, of the same shapes."""
+        return Total.zero(self.shapes)
 
 
 @dataclass(frozen=True)

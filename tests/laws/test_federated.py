@@ -7,19 +7,22 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tacit.privacy.outbound import row_bytes
 
-from tacit.methods.base import Federated, build, entry, methods, options
+from tacit.methods.base import Federated, build_federated, entry, names, options
+from tacit.privacy.clipping import Clipping
 from tacit.privacy.disclosure import Disclosure, DisclosureConfig
-from tacit.protocols.federated import device_round, server_round
+from tacit.privacy.update_sink import Stage, row_bytes
+from tacit.protocols.federated import UpdatePath, device_round, server_round
+from tacit.protocols.weighing import Weighing
 from tacit.random import Key
 from tacit.runtimes import simulation
 from tacit.runtimes.learning import passes
-from tacit.runtimes.simulation import Traffic, simulate
+from tacit.runtimes.simulation import SimulationOptions, Traffic, simulate
+from tacit.testing import check_federated
 from tacit.types import Array, Catalog, Clients, Model, Vocabulary
-from tacit.updates import Message, Ring, Rows, Total
+from tacit.updates import Message, Ring, Total, Update
 
-FEDERATED = [name for name in methods() if isinstance(build(name), Federated)]
+FEDERATED = names("federated")
 KEY = Key(7).child("learn")
 RING = Ring()
 World = tuple[Clients, Catalog]
@@ -28,7 +31,7 @@ World = tuple[Clients, Catalog]
 def quick(name: str, **given: Any) -> Any:
     fields = entry(name).config.model_fields
     few = {"epochs": 3, "factors": 6, "learning_rate": 0.05}
-    return build(name, options(name, {k: v for k, v in few.items() if k in fields} | given))
+    return build_federated(name, options(name, {k: v for k, v in few.items() if k in fields} | given))
 
 
 def disclosing(world: World, **given: Any) -> Disclosure:
@@ -43,11 +46,6 @@ def assert_same(left: Mapping[str, Array], right: Mapping[str, Array]) -> None:
         assert np.array_equal(array, right[name]), f"'{name}' differs"
 
 
-def assert_same_rows(left: Rows, right: Rows) -> None:
-    for a, b in ((left.ptr, right.ptr), (left.ids, right.ids), (left.values, right.values)):
-        assert np.array_equal(a, b)
-
-
 def final(models: Iterator[Model]) -> Model:
     for model in models:
         last = model
@@ -58,104 +56,76 @@ def final(models: Iterator[Model]) -> Model:
 
 
 @pytest.mark.parametrize("name", FEDERATED)
-def test_a_client_alone_learns_what_it_learns_in_a_cohort(name: str, tastes: World) -> None:
-    clients, catalog = tastes
-    method = quick(name)
-    model = method.init(clients, catalog, KEY)
-    together, private = method.learn(model.shared, model.private, clients, RING, KEY)
-    for c in range(len(clients)):
-        one = np.array([c])
-        alone, own = method.learn(model.shared, model.take(one).private, clients.take(one), RING, KEY)
-        expected = together.take(one)
-        assert np.array_equal(alone.clients, expected.clients)
-        for table in method.tables:
-            assert_same_rows(alone.tables[table], expected.tables[table])
-            assert np.array_equal(alone.sensitive[table], expected.sensitive[table])
-        assert_same(own, {key: array[one] for key, array in private.items()})
+def test_every_method_keeps_the_contract(name: str, tastes: World) -> None:
+    """A client alone, in a cohort and in any order; messages and sums; declarations; with and without stages."""
+    check_federated(quick(name), *tastes)
 
 
 @pytest.mark.parametrize("name", FEDERATED)
-def test_a_private_part_starts_from_the_person_alone(name: str, tastes: World) -> None:
-    clients, catalog = tastes
-    method, some = quick(name), np.array([5, 0, 17])
-    together = method.init(clients, catalog, KEY).private
-    assert_same(method.init(clients.take(some), catalog, KEY).private, {k: v[some] for k, v in together.items()})
-
-
-@pytest.mark.parametrize("name", FEDERATED)
-def test_the_order_of_clients_does_not_matter(name: str, tastes: World) -> None:
-    clients, catalog = tastes
-    method, order = quick(name), np.random.default_rng(1).permutation(len(tastes[0]))
-    model = method.init(clients, catalog, KEY)
-    update, private = method.learn(model.shared, model.private, clients, RING, KEY)
-    shuffled, moved = method.learn(model.shared, model.take(order).private, clients.take(order), RING, KEY)
-    for table in method.tables:
-        assert_same_rows(shuffled.tables[table], update.tables[table].take(order))
-    assert_same(moved, {key: array[order] for key, array in private.items()})
-
-
-@pytest.mark.parametrize("name", FEDERATED)
-def test_learning_and_applying_leave_their_inputs_untouched(name: str, tastes: World) -> None:
+def test_a_server_leaves_its_inputs_untouched(name: str, tastes: World) -> None:
     clients, catalog = tastes
     method = quick(name)
     model = method.init(clients, catalog, KEY)
     before = model.copy()
     for array in (*model.shared.values(), *model.private.values()):
         array.flags.writeable = False
-    message, _ = device_round(method, (), RING, model.shared, model.private, clients, KEY, 0)
-    server_round(method, RING, model.shared, [message])
+    path, total = UpdatePath(method, (), RING), Total.zero(method.shapes(model.shared))
+    device_round(path, model, clients, KEY, 0, total)
+    server_round(path, model.shared, total)
     assert_same(model.shared, before.shared)
     assert_same(model.private, before.private)
-
-
-@pytest.mark.parametrize("name", FEDERATED)
-def test_updates_lie_on_the_grid_of_the_ring(name: str, tastes: World) -> None:
-    clients, catalog = tastes
-    method = quick(name)
-    model = method.init(clients, catalog, KEY)
-    for ring in (Ring(), Ring(fraction=12)):
-        update, _ = method.learn(model.shared, model.private, clients, ring, KEY)
-        for rows in update.tables.values():
-            steps = rows.values.astype(np.float64) * float(ring.scale)
-            assert np.array_equal(steps, np.rint(steps)), "sealing would round what was learnt"
 
 
 # --- sums -----------------------------------------------------------------------------------------------------------
 
 
+def narrowed(method: Federated, model: Model, client: Clients, position: int) -> Model:
+    """What one client of a cohort learns from."""
+    one = np.array([position])
+    return Model(method.spec.received(model.shared, client.ids), model.take(one).private)
+
+
+def added(method: Federated, shared: Mapping[str, Array], messages: Sequence[Message]) -> Total:
+    total = Total.zero(method.shapes(shared))
+    for message in messages:
+        total.add(message)
+    return total
+
+
 def messages_of(
-    method: Any, world: World, stages: Sequence[Any] = (), ring: Ring = RING
+    method: Any, world: World, stages: Sequence[Stage] = (), ring: Ring = RING
 ) -> tuple[Model, list[Message]]:
-    """Every person as a device of her own."""
+    """Every client as a device of its own."""
     clients, catalog = world
     model = method.init(clients, catalog, KEY.child("init"))
-    sent = []
+    path, sent = UpdatePath(method, stages, ring), []
     for c in range(len(clients)):
-        one = np.array([c])
-        part = model.take(one)
-        sent.append(device_round(method, stages, ring, part.shared, part.private, clients.take(one), KEY, 0)[0])
+        client = clients.take(np.array([c]))
+        message = device_round(path, narrowed(method, model, client, c), client, KEY, 0).message
+        assert message is not None
+        sent.append(message)
     return model, sent
 
 
 @pytest.mark.parametrize("name", FEDERATED)
 def test_the_order_of_arrival_does_not_matter_and_devices_equal_the_simulation(name: str, tastes: World) -> None:
     method = quick(name, **({"rounds": 1} if "rounds" in entry(name).config.model_fields else {"epochs": 1}))
-    stages = [disclosing(tastes, pi=0.5)]
-    model, sent = messages_of(method, tastes, stages)
-    forwards = server_round(method, RING, model.shared, sent)
-    backwards = server_round(method, RING, model.shared, sent[::-1])
+    path = UpdatePath(method, [disclosing(tastes, pi=0.5)], RING)
+    model, sent = messages_of(method, tastes, path.stages)
+    forwards, backwards = (
+        server_round(path, model.shared, added(method, model.shared, inbox)) for inbox in (sent, sent[::-1])
+    )
     assert_same(forwards, backwards)
     if method.schedule(tastes[0]).rounds == 1:
-        simulated = final(simulate(method, stages, RING, *tastes, KEY))
-        assert_same(forwards, simulated.shared)
+        assert_same(forwards, final(simulate(path, *tastes, KEY)).shared)
 
 
 @pytest.mark.parametrize("name", FEDERATED)
 def test_sums_have_a_zero_and_may_be_grouped_at_will(name: str, tastes: World) -> None:
     method = quick(name)
     model, sent = messages_of(method, tastes)
-    zero = Total.zero({table: model.shared[table].shape for table in method.tables})
-    a, b, c = (zero.received(message) for message in sent[:3])
+    zero = added(method, model.shared, [])
+    a, b, c = (added(method, model.shared, [message]) for message in sent[:3])
     for left, right in (((a + b) + c, a + (b + c)), (a + b, b + a), (zero + a, a)):
         assert_same(left.sums, right.sums)
         assert_same(left.counts, right.counts)
@@ -173,58 +143,115 @@ CONFIGURATIONS: dict[str, dict[str, Any]] = {
 STAGES = [(1.0, "row"), (0.3, "row"), (0.3, "item"), (0.0, "row")]
 
 
+def assert_reference_equals(path: UpdatePath, world: World) -> None:
+    """Message by message and cohorts at once: the same models, and the same traffic."""
+    counted = [Traffic.none(len(world[0])) for _ in range(2)]
+    at_once, reference = (
+        final(simulate(path, *world, KEY, traffic, SimulationOptions(reference=is_reference)))
+        for traffic, is_reference in zip(counted, (False, True), strict=True)
+    )
+    assert_same(at_once.shared, reference.shared)
+    assert_same(at_once.private, reference.private)
+    assert_same(vars(counted[0]), vars(counted[1]))
+
+
 @pytest.mark.parametrize("configuration", CONFIGURATIONS)
 @pytest.mark.parametrize(("pi", "coin"), STAGES)
 @pytest.mark.parametrize(("step", "bits"), [("sequential", 64), ("batch", 64), ("sequential", 32), ("batch", 32)])
-def test_adding_cohorts_at_once_equals_writing_every_message(
+def test_configurations_of_fpl_equal_their_messages(
     configuration: str, pi: float, coin: str, step: str, bits: int, tastes: World
 ) -> None:
     method = quick("fpl", **({"epochs": 2} | CONFIGURATIONS[configuration]), step=step)
-    stages, ring = [disclosing(tastes, pi=pi, coin=coin, never_items=(104,))], Ring(bits=bits)
-    counted = [Traffic.none(len(tastes[0])) for _ in range(2)]
-    at_once, plain = (
-        final(simulate(method, stages, ring, *tastes, KEY, traffic, plainly=plainly))
-        for traffic, plainly in zip(counted, (False, True), strict=True)
-    )
-    assert_same(at_once.shared, plain.shared)
-    assert_same(at_once.private, plain.private)
-    assert_same(vars(counted[0]), vars(counted[1]))
+    stage = disclosing(tastes, pi=pi, coin=coin, never_items=(104,))
+    assert_reference_equals(UpdatePath(method, [stage], Ring(bits=bits)), tastes)
 
 
-def test_without_any_stage_the_fast_path_is_the_plain_one_too(tastes: World) -> None:
+def test_without_any_stage_the_kernel_of_single_clients_equals_messages_too(tastes: World) -> None:
     for given in CONFIGURATIONS.values():
-        method = quick("fpl", **given)
-        at_once, plain = (final(simulate(method, [], RING, *tastes, KEY, plainly=p)) for p in (False, True))
-        assert_same(at_once.shared, plain.shared)
-        assert_same(at_once.private, plain.private)
+        assert_reference_equals(UpdatePath(quick("fpl", **given), [], RING), tastes)
+
+
+class Doubling(Stage):
+    """A stage of somebody else's: it knows nothing of any method."""
+
+    shapes_values = True
+
+    def shape(self, draft: Any, key: Key) -> None:
+        draft.multiply(1.0 + key.uniform(draft.clients, 1)[:, 0].astype(np.float32))
+
+
+def every_stage(world: World) -> dict[str, list[Stage]]:
+    half = disclosing(world, pi=0.5)
+    weights = Weighing(np.linspace(0.2, 1.8, len(world[0]), dtype=np.float32))
+    return {
+        "none": [],
+        "disclose": [half],
+        "disclose by item": [disclosing(world, pi=0.4, coin="item", never_items=(104,))],
+        "clip rows": [Clipping(row=0.02)],
+        "clip clients": [Clipping(person=0.1)],
+        "clip both": [Clipping(row=0.05, person=0.1)],
+        "clip nothing": [Clipping(row=1e6)],
+        "weigh": [weights],
+        "all": [weights, half, Clipping(row=0.05, person=0.1)],
+        "foreign": [Doubling(), half],
+    }
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("ring", [Ring(), Ring(bits=32, fraction=14)], ids=["64 bits", "32 bits"])
+@pytest.mark.parametrize(
+    "stages",
+    [
+        "none",
+        "disclose",
+        "disclose by item",
+        "clip rows",
+        "clip clients",
+        "clip both",
+        "clip nothing",
+        "weigh",
+        "all",
+        "foreign",
+    ],
+)
+@pytest.mark.parametrize("name", FEDERATED)
+def test_every_method_under_every_stage_sums_as_its_messages_do(
+    name: str, stages: str, ring: Ring, tastes: World
+) -> None:
+    assert_reference_equals(UpdatePath(quick(name, epochs=2), every_stage(tastes)[stages], ring), tastes)
 
 
 @pytest.mark.parametrize("name", FEDERATED)
-@pytest.mark.parametrize("pi", [None, 0.4])
-def test_every_method_sums_as_its_messages_do(name: str, pi: float | None, tastes: World) -> None:
-    stages = [] if pi is None else [disclosing(tastes, pi=pi)]
-    counted = [Traffic.none(len(tastes[0])) for _ in range(2)]
-    at_once, plain = (
-        final(simulate(quick(name), stages, RING, *tastes, KEY, traffic, plainly=plainly))
-        for traffic, plainly in zip(counted, (False, True), strict=True)
-    )
-    assert_same(at_once.shared, plain.shared)
-    assert_same(at_once.private, plain.private)
-    assert_same(vars(counted[0]), vars(counted[1]))
+def test_no_client_is_longer_than_its_clip(name: str, tastes: World) -> None:
+    """Up to the rounding to the ring's grid: half a step in every number."""
+    method = quick(name)
+    _, sent = messages_of(method, tastes, [Clipping(row=0.02, person=0.1)])
+    shortened = 0
+    for message in sent:
+        squares, cells = 0.0, 0
+        for rows in message.read(RING).tables.values():
+            lengths = np.linalg.norm(rows.values.astype(np.float64), axis=1)
+            slack = 0.5 * np.sqrt(rows.values.shape[1]) / float(RING.scale)
+            assert (lengths <= 0.02 + slack).all()
+            squares, cells = squares + float((lengths**2).sum()), cells + rows.values.size
+        length = np.sqrt(squares)
+        assert length <= 0.1 + 0.5 * np.sqrt(cells) / float(RING.scale) + 1e-6
+        shortened += length > 0.09
+    assert shortened or name == "fedavg", "nothing was long enough to be clipped"
 
 
 @pytest.mark.parametrize("name", FEDERATED)
-@pytest.mark.parametrize("plainly", [False, True])
+@pytest.mark.parametrize("reference", [False, True])
 def test_sums_do_not_depend_on_the_size_of_chunks(
-    name: str, plainly: bool, tastes: World, monkeypatch: pytest.MonkeyPatch
+    name: str, reference: bool, tastes: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     found = []
     for rows in (1, 100, 2**17):
         monkeypatch.setattr(simulation, "CHUNK_ROWS", rows)
         monkeypatch.setattr(simulation, "ROWS_PER_ITEM", 0)
         traffic = Traffic.none(len(tastes[0]))
-        stages = [disclosing(tastes, pi=0.5)]
-        model = final(simulate(quick(name), stages, RING, *tastes, KEY, traffic, plainly=plainly))
+        path = UpdatePath(quick(name), [disclosing(tastes, pi=0.5), Clipping(person=0.5)], RING)
+        model = final(simulate(path, *tastes, KEY, traffic, SimulationOptions(reference=reference)))
         found.append((model.copy(), traffic))
     for model, traffic in found[1:]:
         assert_same(model.shared, found[0][0].shared)
@@ -237,29 +264,28 @@ def test_the_same_key_gives_the_same_bits_and_another_seed_does_not(name: str, t
     first, again, other = (final(passes(quick(name), *tastes, key)).copy() for key in (KEY, KEY, Key(8).child("learn")))
     assert_same(first.shared, again.shared)
     assert_same(first.private, again.private)
-    assert not np.array_equal(first.shared[quick(name).tables[0]], other.shared[quick(name).tables[0]])
+    table = quick(name).spec.downloads[0]
+    assert not np.array_equal(first.shared[table], other.shared[table])
 
 
 # --- what leaves ------------------------------------------------------------------------------------------------------
 
 
-def labelled(method: Any, world: World, stages: Sequence[Any], ring: Ring = RING) -> Iterator[tuple[int, Message, Any]]:
-    """Yield (person, message, update before the stages) for every device."""
-    clients, catalog = world
-    model = method.init(clients, catalog, KEY.child("init"))
-    for c in range(len(clients)):
-        one = np.array([c])
-        part, own = model.take(one), clients.take(one)
-        update, _ = method.learn(part.shared, part.private, own, ring, KEY.child("learn", 0))
-        message, _ = device_round(method, stages, ring, part.shared, part.private, own, KEY, 0)
-        yield c, message, update
+def labelled(
+    method: Any, world: World, stages: Sequence[Stage], ring: Ring = RING
+) -> Iterator[tuple[int, Message, Update]]:
+    """Yield (client, message, the same without any stage) for every device."""
+    _, sent = messages_of(method, world, stages, ring)
+    _, whole = messages_of(method, world, (), ring)
+    for c, (message, update) in enumerate(zip(sent, whole, strict=True)):
+        yield c, message, update.read(ring)
 
 
 @pytest.mark.parametrize("name", FEDERATED)
 def test_with_pi_zero_no_positive_leaves_and_every_negative_does(name: str, tastes: World) -> None:
     method = quick(name)
     for c, message, update in labelled(method, tastes, [disclosing(tastes, pi=0.0)]):
-        for table in method.tables:
+        for table in method.spec.tables:
             others = update.tables[table].ids[~update.sensitive[table]]
             assert np.array_equal(message.tables[table][1], others), f"person {c}"
         assert message.release.positives.sum() == 0
@@ -271,7 +297,7 @@ def test_negatives_always_leave_and_nothing_is_invented(name: str, pi: float, ta
     method = quick(name)
     n_held = n_positives = 0
     for _, message, update in labelled(method, tastes, [disclosing(tastes, pi=pi)]):
-        for table in method.tables:
+        for table in method.spec.tables:
             sent = np.bincount(message.tables[table][1], minlength=tastes[1].n_items)
             marked = update.sensitive[table]
             learnt, negatives = (
@@ -284,23 +310,38 @@ def test_negatives_always_leave_and_nothing_is_invented(name: str, pi: float, ta
     assert n_held == 0 if pi == 1.0 else 0.4 < n_held / n_positives < 0.8
 
 
+def mentioning(method: Federated, world: World, c: int, table: str, items: Array) -> Array:
+    """Which rows of a client's update are about one of its items in a set, where rows are not items."""
+    clients, catalog = world
+    model = method.init(clients, catalog, KEY.child("init"))
+    client = clients.take(np.array([c]))
+    plan = method.plan(narrowed(method, model, client, c), client, KEY.child("learn", 0))
+    part = next(part for part in plan.parts if part.table == table)
+    assert part.mentions is not None
+    return part.mentions(items)
+
+
 @pytest.mark.parametrize("name", FEDERATED)
-@pytest.mark.parametrize("plainly", [False, True])
-def test_what_must_never_leave_never_does(name: str, plainly: bool, tastes: World) -> None:
+@pytest.mark.parametrize("reference", [False, True])
+def test_what_must_never_leave_never_does(name: str, reference: bool, tastes: World) -> None:
     """In messages, and in what the simulation counts."""
     clients, catalog = tastes
     method = quick(name)
     stages = [disclosing(tastes, pi=1.0, never_items=(104, "107"), never_categories=("fifth",))]
     secret = np.isin(np.arange(catalog.n_items), [4, 7]) | (np.arange(catalog.n_items) % 5 == 0)
     for c, message, update in labelled(method, tastes, stages):
-        for table in method.tables:
-            speaks_of = update.speaks_of.get(table, lambda meant, ids=update.tables[table].ids: meant[ids])
-            hidden = update.sensitive[table] & speaks_of(secret)
+        for table in method.spec.tables:
+            if table not in method.spec.item_tables and update.sensitive[table].any():
+                hidden = mentioning(method, tastes, c, table, secret)
+            else:
+                hidden = update.sensitive[table] & secret[np.minimum(update.tables[table].ids, len(secret) - 1)]
             assert np.array_equal(message.tables[table][1], update.tables[table].ids[~hidden]), f"person {c}"
     only_secret = clients.take(np.arange(4))
     own = Clients(only_secret.ids, np.arange(5), np.array([4, 7, 0, 5], np.int32), clients.n_items)
     traffic = Traffic.none(4)
-    final(simulate(method, stages, RING, own, catalog, KEY, traffic, plainly=plainly))
+    final(
+        simulate(UpdatePath(method, stages, RING), own, catalog, KEY, traffic, SimulationOptions(reference=reference))
+    )
     assert traffic.positives.sum() == 0
     assert traffic.rounds.sum() > 0
 

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from prometheus_client import generate_latest
 
 from helpers.page_visitor import Visitor
 from helpers.town_federation import PI, device_of, founded, journal_of, town
@@ -30,7 +31,8 @@ from tacit.web.server import serving
 
 pytest.importorskip("flwr", reason="the field needs Flower")
 from tacit.cli.field import _in_words
-from tacit.field.serve import JsonLines, exposition
+from tacit.field.metrics import registry_of
+from tacit.field.serve import JsonLines
 
 pytestmark = pytest.mark.slow
 
@@ -157,7 +159,7 @@ def read_everything(world: World, records: list[logging.LogRecord]) -> dict[str,
         "log": "\n".join(JsonLines().format(record) for record in records),
         "rows": "\n".join(stored),
         "pages": "\n".join(pages),
-        "metrics": exposition(path, PEOPLE),
+        "metrics": generate_latest(registry_of(path, Loopback({}))).decode(),
         "command line": "\n".join(world.rows),
         "json": json.dumps([happened.public() for happened in world.journal.rounds()]),
         "devices' logs": "\n".join(world.refusals),

@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from prometheus_client import generate_latest
 
 from helpers.small_federation import CATALOG, first_shared, founded
 from tacit.coordinator import Journal
@@ -19,7 +20,8 @@ from tacit.runtimes.database import Kind, connected
 from tacit.runtimes.wire import pack, write_welcome
 
 pytest.importorskip("flwr", reason="the field needs Flower")
-from tacit.field.serve import exposition
+from tacit.field.loopback import Loopback
+from tacit.field.metrics import registry_of
 
 HAPPENED = Round(0, "finished", 5, 4, 1, 0, 1000, 5000, 1.5)
 
@@ -124,9 +126,9 @@ def test_sentences_of_the_version_before_are_kept_counted_and_not_shown(tmp_path
         shown = f"{public} {[str(describe(happened.reason)) for happened in rounds if happened.reason is not None]}"
         assert not any(part in shown for part in ("7654321", "rested", "Person"))
         journal.close()
-    text = exposition(path, 0)
+    text = generate_latest(registry_of(path, Loopback({}))).decode()
     for state in ("finished", "skipped", "abandoned"):
-        assert f'tacit_round_reasons_total{{state="{state}",code="legacy"}} 1' in text.splitlines()
+        assert f'tacit_round_reasons_total{{code="legacy",state="{state}"}} 1.0' in text.splitlines()
     assert "7654321" not in text
 
 

@@ -77,7 +77,7 @@ def test_metrics_are_about_rounds_and_never_about_people(journal: Journal) -> No
     journal.abandon(Round(1, "abandoned", 5, 1, 0, 4, 10, 5000, 60.0))
     cool = RoundReason(ReasonCode.COOL_DOWN, {"eligible": 2, "here": 5, "needed": 13, "cool_down": 5})
     journal.abandon(Round(2, "skipped", 0, 0, 0, 0, 0, 0, 0.0, reason=cool))
-    journal.abandon(Round(3, "abandoned", 5, 0, 0, 0, 0, 0, 0.0, masked=1, why="nothing was unmasked"))
+    journal.abandon(Round(3, "abandoned", 5, 0, 0, 0, 0, 0, 0.0, masked=1))
     with served(journal) as url:
         kind, text = answered(url)
     assert kind.startswith("text/plain; version=")
