@@ -22,13 +22,14 @@ test: $(VENV)/dev  ## every test (real-data tests run where TACIT_DATA points at
 quick: $(VENV)/dev  ## the faster four fifths of the tests, in less than a minute (the first time kernels are compiled: some minutes)
 	$(BIN)/python -m pytest -n 2 --dist loadfile -m "not reproduce and not fuzz and not slow and not data"
 
-check: lint test  ## format, lint, strict types, import floors, tests
+check: lint test  ## format, lint, strict types, import floors, parameters, tests
 
 lint: $(VENV)/dev
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/python tools/floors.py
+	$(BIN)/python tools/parameters.py
 	$(BIN)/python tools/check_tests.py
 
 format: $(VENV)/dev  ## put the code into its usual form

@@ -11,7 +11,6 @@ Names are imported when they are first used, so that `import tacit` costs nothin
 from __future__ import annotations
 
 from importlib import import_module
-from importlib.metadata import version as _version
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -19,7 +18,7 @@ if TYPE_CHECKING:
     from tacit.config import Comparison, Experiment
     from tacit.data import DataConfig, Dataset, Split, SplitConfig, load, split
     from tacit.errors import TacitError
-    from tacit.evaluation import Evaluation, EvaluationConfig, evaluate
+    from tacit.evaluation import Evaluation, EvaluationConfig, EvaluationOptions, evaluate
     from tacit.experiments import run
     from tacit.methods.base import Centralised, Federated, FederatedSpec, Gossip, Schedule, methods, register
     from tacit.privacy.update_sink import Stage, UpdateSink
@@ -35,7 +34,7 @@ _HOMES = {
     "config": ("Comparison", "Experiment"),
     "data": ("DataConfig", "Dataset", "Split", "SplitConfig", "load", "split"),
     "errors": ("TacitError",),
-    "evaluation": ("Evaluation", "EvaluationConfig", "evaluate"),
+    "evaluation": ("Evaluation", "EvaluationConfig", "EvaluationOptions", "evaluate"),
     "experiments": ("run",),
     "methods.base": ("Centralised", "Federated", "FederatedSpec", "Gossip", "Schedule", "methods", "register"),
     "privacy.update_sink": ("Stage", "UpdateSink"),
@@ -61,6 +60,7 @@ __all__ = [  # noqa: RUF022 - by room, as above
     "TacitError",
     "Evaluation",
     "EvaluationConfig",
+    "EvaluationOptions",
     "evaluate",
     "run",
     "Centralised",
@@ -98,7 +98,9 @@ __all__ = [  # noqa: RUF022 - by room, as above
 
 def __getattr__(name: str) -> Any:
     if name == "__version__":
-        return _version("tacit")
+        from importlib.metadata import version
+
+        return version("tacit")
     if name not in _HOME:
         raise AttributeError(f"module 'tacit' has no attribute '{name}'")
     return getattr(import_module(f"tacit.{_HOME[name]}"), name)

@@ -17,7 +17,7 @@ from tacit.methods.base import Method, build, options
 from tacit.privacy.clipping import ClippingConfig
 from tacit.privacy.disclosure import DisclosureConfig
 from tacit.runtimes.learning import RuntimeConfig
-from tacit.strict_yaml import read_yaml
+from tacit.strict_yaml import read_yaml, refuse_missing
 from tacit.types import Config
 
 
@@ -145,10 +145,9 @@ T = TypeVar("T", bound=Config)
 
 def read(kind: type[T], path: Path, overrides: Iterable[str] = ()) -> T:
     """Read an experiment, a comparison or another configuration from a YAML file, with `a.b=c` overrides applied."""
+    refuse_missing(path)
     try:
         given = read_yaml(path.read_text(encoding="utf-8"), f"'{path}'")
-    except FileNotFoundError:
-        raise ConfigError(f"There is no file '{path}'.", "Give the path of a YAML file; see examples/.") from None
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"'{path}' cannot be read: {error}.") from None
     if not isinstance(given, dict):

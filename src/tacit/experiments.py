@@ -10,15 +10,15 @@ from typing import Any
 
 from tacit.config import Experiment, to_yaml
 from tacit.data import Dataset, Split, describe, load, split
-from tacit.evaluation import Evaluation, Leak, evaluate, narrow, sample_people, verdict
+from tacit.evaluation import Evaluation, EvaluationOptions, Leak, evaluate, narrow, sample_people, verdict
 from tacit.methods.base import Centralised, Method, build
 from tacit.privacy.clipping import Clipping, ClippingConfig
 from tacit.privacy.disclosure import Disclosure, DisclosureConfig
 from tacit.privacy.update_sink import Stage
 from tacit.random import Key
-from tacit.report.finish import finished
+from tacit.report.finish import Findings, finished
 from tacit.report.folder import Run
-from tacit.runtimes.learning import Learnt, Progress, learn, one_blas_thread, score_alone
+from tacit.runtimes.learning import Learnt, Observer, Progress, learn, one_blas_thread, score_alone
 from tacit.runtimes.recommender import Recommender
 from tacit.types import Array, Catalog, Clients, Floats, Heldout, Model, Vocabulary
 
@@ -64,17 +64,15 @@ class Attempt:
     def learn(self, progress: Progress = silent) -> Learnt:
         """Learn, with looks at the validation part as the runtime says."""
         experiment, key, validation = self.experiment, Key(self.experiment.seed), self.validation
+        look = None if validation is None else lambda model: self.judged(model, validation, lists=False).overall
         return learn(
             experiment.method.build(),
             self.train,
             self.catalog,
             key.child("learn"),
             experiment.runtime,
-            stages=[self._stage(stage) for stage in experiment.stages],
-            look=None if validation is None else lambda model: self.judged(model, validation, lists=False).overall,
-            primary=experiment.evaluation.primary,
-            people=self.user_ids,
-            progress=progress,
+            [self._stage(stage) for stage in experiment.stages],
+            Observer(look, experiment.evaluation.primary, self.user_ids, progress),
         )
 
     def _stage(self, config: DisclosureConfig | ClippingConfig) -> Stage:
@@ -97,9 +95,11 @@ class Attempt:
                 self.catalog,
                 self.experiment.evaluation,
                 Key(self.experiment.seed).child("candidates"),
-                threads=self.experiment.runtime.threads,
-                score_pairs=recommender.score_pairs if recommender.method.scores_pairs else None,
-                lists=lists,
+                EvaluationOptions(
+                    threads=self.experiment.runtime.threads,
+                    score_pairs=recommender.score_pairs if recommender.method.scores_pairs else None,
+                    lists=lists,
+                ),
             )
 
 
@@ -129,18 +129,8 @@ def run(
     log.add(f"evaluated {len(evaluation)} people")
     leak = check_leak(experiment.method.build(), experiment, parts, progress)
     log.add(f"leak verdict: {leak.reason if leak else 'not asked for'}")
-    result = finished(
-        experiment,
-        bench.name,
-        bench.about,
-        parts,
-        attempt.served(learnt.model),
-        learnt,
-        evaluation,
-        leak,
-        seconds,
-        log.lines,
-    )
+    findings = Findings(learnt, evaluation, seconds, leak, log.lines)
+    result = finished(experiment, bench.name, bench.about, parts, attempt.served(learnt.model), findings)
     return result.save(Path(folder)) if folder is not None else result
 
 
@@ -161,7 +151,9 @@ def check_leak(method: Method, experiment: Experiment, parts: Split, progress: P
 
     sample = narrow(parts.test, people)
     twin, reference = (
-        evaluate(score, sample, parts.catalog, config, key.child("candidates"), lists=False, auc=True)
+        evaluate(
+            score, sample, parts.catalog, config, key.child("candidates"), EvaluationOptions(lists=False, auc=True)
+        )
         for score in (lambda positions: alone(people[positions]), by_popularity)
     )
     return verdict(twin, reference, config.primary, method.uses_features)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import Any
 
 import yaml
@@ -30,6 +31,12 @@ def read_yaml(text: str, where: str) -> Any:
         shown = written if len(written) <= SHOWN else f"{written[:SHOWN]}…"
         what, hint = _plainly(error, written)
         raise ConfigError(f'{where}, line {at + 1} ("{shown}"): {what}.', hint) from None
+
+
+def refuse_missing(path: Path) -> None:
+    """Refuse the path of a YAML file where there is nothing."""
+    if not path.exists():
+        raise ConfigError(f"There is no file '{path}'.", "Give the path of a YAML file; see examples/.")
 
 
 def _plainly(error: yaml.MarkedYAMLError, line: str) -> tuple[str, str]:

@@ -6,15 +6,17 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Self, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, ValidationError
-from scipy import sparse
 
 from tacit.errors import DataError, nearest
 from tacit.refusals import refusal
+
+if TYPE_CHECKING:
+    from scipy import sparse
 
 Array: TypeAlias = NDArray[Any]
 Floats: TypeAlias = NDArray[np.float32]
@@ -120,6 +122,8 @@ class Labels:
 
     def matrix(self) -> sparse.csr_matrix:
         """Return [n_items, n_names] of ones."""
+        from scipy import sparse
+
         shape = (len(self.ptr) - 1, len(self.names))
         return sparse.csr_matrix((np.ones(len(self.ids), np.float32), self.ids, self.ptr), shape=shape)
 
@@ -241,6 +245,8 @@ class Clients:
 
     def matrix(self, weighted: bool = False) -> sparse.csr_matrix:
         """Return [C, n_items] in CSR form: ones, or the values where `weighted`; repeated rows count once."""
+        from scipy import sparse
+
         data = self.values if weighted and self.values is not None else np.ones(len(self.items), np.float32)
         matrix = sparse.csr_matrix((data, self.items, self.ptr), shape=(len(self), self.n_items), copy=True)
         if not weighted:

@@ -15,7 +15,7 @@ import pytest
 from threadpoolctl import threadpool_limits
 
 from tacit.data import Split, SplitConfig, load, split
-from tacit.evaluation import EvaluationConfig, evaluate
+from tacit.evaluation import EvaluationConfig, EvaluationOptions, evaluate
 from tacit.methods.base import build, options
 from tacit.random import Key
 
@@ -48,7 +48,9 @@ def figures(parts: Split, name: str, *metrics: str, protocol: str = "full", seed
             return method.score(part.shared, part.private, parts.train.take(positions))
 
         config = EvaluationConfig(protocol=protocol)
-        found = evaluate(score, parts.test, parts.catalog, config, Key(0).child("candidates"), lists=False)
+        found = evaluate(
+            score, parts.test, parts.catalog, config, Key(0).child("candidates"), EvaluationOptions(lists=False)
+        )
     return [found.mean(metric) for metric in metrics]
 
 

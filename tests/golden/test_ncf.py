@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from tacit.data import SplitConfig, load, split
-from tacit.evaluation import EvaluationConfig, evaluate
+from tacit.evaluation import EvaluationConfig, EvaluationOptions, evaluate
 from tacit.methods.base import build
 from tacit.random import Key
 
@@ -33,7 +33,9 @@ def _figures(name, parts, seed, protocol):
         return method.score(part.shared, part.private, parts.train.take(positions))
 
     config = EvaluationConfig(protocol=protocol)
-    found = evaluate(score, parts.test, parts.catalog, config, Key(0).child("candidates"), lists=False)
+    found = evaluate(
+        score, parts.test, parts.catalog, config, Key(0).child("candidates"), EvaluationOptions(lists=False)
+    )
     return found.mean("HR@10"), found.mean("NDCG@10")
 
 

@@ -10,8 +10,9 @@ import polars as pl
 import pytest
 
 import tacit
-from tacit.errors import StorageError
-from tacit.runtimes.learning import RuntimeConfig, learn
+from tacit.errors import ConfigError, StorageError
+from tacit.methods.base import Centralised
+from tacit.runtimes.learning import Observer, RuntimeConfig, learn
 from tacit.types import Catalog, Clients, Model, Vocabulary
 
 pytestmark = pytest.mark.slow
@@ -37,7 +38,7 @@ def test_a_draw_that_leaves_nobody_out_is_told(asked: int, told: bool) -> None:
     assert all("set method.clients_per_round below 100" in note for note in notes)
 
 
-class Rising:
+class Rising(Centralised):
     """A method whose quality is told by the pass."""
 
     def __init__(self, values: list[float]) -> None:
@@ -60,7 +61,7 @@ def test_patience_counts_only_looks_without_a_better_one(keep: str) -> None:
     values = [0.1, 0.2, 0.3, 0.2, 0.1, 0.9]
     catalog = Catalog(Vocabulary(np.arange(2)))
     look = lambda model: {"m": float(model.shared["value"])}  # noqa: E731
-    learnt = learn(Rising(values), one, catalog, tacit.Key(0), config, look=look, primary="m")
+    learnt = learn(Rising(values), one, catalog, tacit.Key(0), config, observer=Observer(look, "m"))
     assert len(learnt.curve) == 5, "it stops after two looks that were no better, not before"
     assert float(learnt.model.shared["value"]) == (0.3 if keep == "best" else 0.1)
 
@@ -122,3 +123,21 @@ def test_a_held_out_row_that_repeats_history_is_never_found_unless_asked() -> No
     assert found["rank"][0] > 0
     assert found["rank"][1] == "legacy"
     assert "a leak" in found["rank"][2]
+
+
+@pytest.mark.parametrize("method", ["most-popular", "pepper"])
+@pytest.mark.parametrize(
+    ("section", "given"),
+    [
+        ("liars", {"kind": "noise", "share": 0.2}),
+        ("rounds", {"dropout": 0.2}),
+        ("secure", {}),
+        ("ledger", "events"),
+    ],
+)
+def test_a_refusal_names_the_option_that_only_federated_methods_have(method: str, section: str, given: Any) -> None:
+    experiment = tacit.Experiment(method=method, data=TOWN, evaluation=FEW, runtime={section: given})
+    with pytest.raises(ConfigError) as refused:
+        tacit.run(experiment)
+    assert f"runtime.{section}" in refused.value.message
+    assert "in one place" not in refused.value.message

@@ -5,19 +5,21 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-from dataclasses import asdict
-from importlib.metadata import version
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import click
 import typer
+import typer.main
 
-from tacit.cli.doctor import examine
+from tacit.cli.arguments import asks_for_json, existing, known_method, takes
 from tacit.cli.screen import Screen
 from tacit.errors import ConfigError, StorageError, TacitError
 
 if TYPE_CHECKING:
+    from tacit.config import Experiment
+    from tacit.methods.registry import Entry
     from tacit.report.compared import Compared
 
 app = typer.Typer(
@@ -45,6 +47,8 @@ DEMO = Path(__file__).parent / "demo.yaml"
 
 def _say_version(wanted: bool) -> None:
     if wanted:
+        from importlib.metadata import version
+
         print(f"tacit {version('tacit')}")
         raise typer.Exit
 
@@ -81,50 +85,59 @@ def demo(
         screen.say(f"  {called} {line}")
 
 
+@dataclass(frozen=True)
+class RunOptions:
+    """What `tacit run` is given."""
+
+    file: Annotated[
+        Path | None, typer.Argument(callback=existing, help="An experiment in YAML; options below override it.")
+    ] = None
+    method: Annotated[str | None, typer.Option("--method", "-m", callback=known_method, help="A method by name.")] = (
+        None
+    )
+    data: Annotated[str | None, typer.Option("--data", "-d", help="A dataset by name, or a file of your own.")] = None
+    settings: Set = field(default_factory=list)
+    seed: Annotated[int | None, typer.Option(help="The first seed.")] = None
+    repeat: Annotated[int, typer.Option(min=1, help="How many seeds, one after the other.")] = 1
+    threads: Threads = None
+    out: Out = Path("runs")
+    as_json: Json = False
+
+    def experiment(self) -> Experiment:
+        """Return the experiment that the file and the options stand for."""
+        from tacit.config import Experiment, overridden, parsed, read
+
+        given = {} if self.file is None else read(Experiment, self.file).model_dump(mode="json")
+        if self.seed is not None:
+            given["seed"] = self.seed
+        if self.method is not None:
+            given["method"] = {"name": self.method}
+        if self.data is not None:
+            given["data"] = {**given.get("data", {}), "source": self.data}
+        settings = parsed(with_threads(self.settings, self.threads))
+        return Experiment.checked(overridden(given, settings), str(self.file or "the command line"))
+
+
 @app.command(epilog="Example: tacit run --method ease --data ml-1m --set method.reg=500 --repeat 3")
-def run(
-    file: Annotated[Path | None, typer.Argument(help="An experiment in YAML; options below override it.")] = None,
-    method: Annotated[str | None, typer.Option("--method", "-m", help="A method by name.")] = None,
-    data: Annotated[str | None, typer.Option("--data", "-d", help="A dataset by name, or a file of your own.")] = None,
-    settings: Set = [],  # noqa: B006
-    seed: Annotated[int | None, typer.Option(help="The first seed.")] = None,
-    repeat: Annotated[int, typer.Option(min=1, help="How many seeds, one after the other.")] = 1,
-    threads: Threads = None,
-    out: Out = Path("runs"),
-    as_json: Json = False,
-) -> None:
+@takes(RunOptions)
+def run(options: RunOptions) -> None:
     """Run one experiment and write its folder."""
+    if options.file is None and options.method is None:
+        raise ConfigError("There is nothing to run.", "Give a YAML file, or --method NAME (and --data NAME).")
     from tacit.comparisons import run_repeatedly
-    from tacit.config import Experiment, overridden, parsed, read
     from tacit.report.page import write_report
 
-    chosen = {"method": method, "data": data, "seed": seed}
-    shortcuts = {key: value for key, value in chosen.items() if value is not None}
-    if threads is not None:
-        settings = [*settings, f"runtime.threads={threads}"]
-    if file is not None:
-        base = read(Experiment, file).model_dump(mode="json")
-        given = {**base, **{k: v for k, v in shortcuts.items() if k == "seed"}}
-        if method is not None:
-            given["method"] = {"name": method}
-        if data is not None:
-            given["data"] = {**base["data"], "source": data}
-    else:
-        if method is None:
-            raise ConfigError("There is nothing to run.", "Give a YAML file, or --method NAME (and --data NAME).")
-        given = {**shortcuts, **({"data": {"source": data}} if data else {})}
-    experiment = Experiment.checked(overridden(given, parsed(settings)), str(file or "the command line"))
-    compared = run_repeatedly(experiment, repeat, out, screen.progress)
+    compared = run_repeatedly(options.experiment(), options.repeat, options.out, screen.progress)
     screen.close()
     row = compared.rows[0]
     for single in row.runs:
         assert single.folder is not None
         write_report(compared, single.folder / "report.html")
     document: dict[str, Any] = dict(row.runs[0].result)
-    if repeat > 1:
-        costs = ("train_seconds", "evaluate_seconds", "bytes_up", "bytes_down", "peak_mb")
+    if options.repeat > 1:
+        costs = ("train_seconds", "evaluate_seconds", "bytes_up", "bytes_down", "peak_mb", "passes", "passes_run")
         document |= {"metrics": row.metrics, "sd": row.sd, "ci": row.ci, "seeds": [r.result["seed"] for r in row.runs]}
-        document |= {cost: row.mean(cost) for cost in costs}
+        document |= {cost: row.mean(cost) for cost in costs} | {"rounds": row.rounds}
         leaks = [r.result["leak"] for r in row.runs if r.result["leak"] and not r.result["leak"]["ok"]]
         document |= {"leak": (leaks or [row.runs[0].result["leak"]])[0], "runs": [r.result["run"] for r in row.runs]}
     screen.document(document)
@@ -136,7 +149,9 @@ def run(
 
 @app.command(epilog="Example: tacit compare examples/baselines.yaml --set data.source=ml-100k")
 def compare(
-    file: Annotated[Path, typer.Argument(help="A comparison in YAML: the methods, the data, the protocol.")],
+    file: Annotated[
+        Path, typer.Argument(callback=existing, help="A comparison in YAML: the methods, the data, the protocol.")
+    ],
     settings: Set = [],  # noqa: B006
     threads: Threads = None,
     out: Out = Path("runs"),
@@ -207,24 +222,31 @@ def methods(
     name: Annotated[str | None, typer.Argument(help="One method: its options.")] = None, as_json: Json = False
 ) -> None:
     """List the methods, or the options of one."""
-    from tacit.methods.base import entry
-    from tacit.methods.base import methods as every
+    from tacit.methods.registry import entry
+    from tacit.methods.registry import methods as every
 
     if name is None:
-        known = every()
-        screen.document({"methods": [{"name": e.name, "summary": e.summary} for e in known.values()]})
-        screen.table("", ["method", "what it is"], [[e.name, e.summary] for e in known.values()])
+        known = every().values()
+        if screen.as_json:  # options are imported with their methods: only who reads them waits for that
+            screen.document({"methods": [_described(method) for method in known]})
+        screen.table("", ["method", "kind", "what it is"], [[one.name, one.kind, one.summary] for one in known])
         return
     found = entry(name)
     fields = found.config.model_fields
     rows = [[key, str(f.default), f.description or ""] for key, f in fields.items()]
-    screen.document({"name": name, "summary": found.summary, "options": found.config.model_json_schema()["properties"]})
-    screen.table(f"{name}: {found.summary}", ["option", "default", "meaning"], rows)
+    screen.document(_described(found))
+    screen.table(f"{name} ({found.kind}): {found.summary}", ["option", "default", "meaning"], rows)
+
+
+def _described(method: Entry) -> dict[str, Any]:
+    options = method.config.model_json_schema().get("properties", {})
+    return {"name": method.name, "kind": method.kind, "summary": method.summary, "options": options}
 
 
 @app.command(epilog="Example: tacit doctor")
 def doctor(as_json: Json = False) -> None:
     """Say what is missing on this machine and how to mend it."""
+    from tacit.cli.doctor import examine
     from tacit.data import cache_folder, datasets
 
     findings = list(examine(cache_folder(), lambda: [d.name for d in datasets() if d.state in ("here", "cached")]))
@@ -241,9 +263,7 @@ def _compare(file: Path, settings: list[str], out: Path, threads: int | None) ->
     from tacit.comparisons import compare as run_comparison
     from tacit.config import Comparison, read
 
-    if threads is not None:
-        settings = [*settings, f"runtime.threads={threads}"]
-    compared = run_comparison(read(Comparison, file, settings), out, screen.progress)
+    compared = run_comparison(read(Comparison, file, with_threads(settings, threads)), out, screen.progress)
     screen.close()
     screen.document(compared.as_json())
     _show(compared)
@@ -252,10 +272,23 @@ def _compare(file: Path, settings: list[str], out: Path, threads: int | None) ->
     return compared
 
 
+def with_threads(settings: list[str], threads: int | None) -> list[str]:
+    """Add what --threads stands for to the settings."""
+    return settings if threads is None else [*settings, f"runtime.threads={threads}"]
+
+
 def _show(compared: Compared) -> None:
     from tacit.report.table import as_text
 
     screen.say(as_text(compared, screen.width).rstrip())
+
+
+def _wrong_usage(error: click.ClickException) -> ConfigError:
+    """Say in our words what the parser of arguments refuses."""
+    if isinstance(error, click.NoSuchOption):
+        close = f"Did you mean {error.possibilities[0]}? " if error.possibilities else ""
+        return ConfigError(f"There is no option {error.option_name}.", f"{close}See --help.")
+    return ConfigError(error.format_message(), "See --help.")
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -268,14 +301,17 @@ def main(arguments: list[str] | None = None) -> None:
     import tacit.cli.research  # noqa: F401 - their verbs join the others
 
     arguments = sys.argv[1:] if arguments is None else arguments
-    screen = Screen(as_json="--json" in arguments)
+    command = typer.main.get_command(app)
+    screen = Screen(as_json=asks_for_json(command, arguments))
     try:
-        code = app(arguments, standalone_mode=False)
+        code = command(arguments, standalone_mode=False)
     except TacitError as error:
         screen.fail(error)
         code = error.exit_code
+    except click.exceptions.NoArgsIsHelpError as error:  # the help has been shown
+        code = error.exit_code
     except click.ClickException as error:
-        screen.fail(ConfigError(error.format_message(), "See --help."))
+        screen.fail(_wrong_usage(error))
         code = error.exit_code
     except (KeyboardInterrupt, click.Abort):
         code = STOPPED
@@ -287,6 +323,10 @@ def main(arguments: list[str] | None = None) -> None:
         # the reader of a pipe went away, as `head` does
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         code = 141
+    except Exception as error:  # a bug: its trace goes to standard error
+        if screen.as_json:
+            screen.refuse(type(error).__name__, str(error), "This is a bug of Tacit, or of a package that adds to it.")
+        raise
     finally:
         screen.close()
     if code == STOPPED:

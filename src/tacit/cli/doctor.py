@@ -41,7 +41,7 @@ class Finding:
 
     def as_json(self) -> dict[str, Any]:
         """Return it as a JSON object."""
-        return {"what": self.what, "ok": self.ok, "seen": self.seen, "mend": self.mend}
+        return {"what": self.what, "ok": self.ok, "seen": self.seen, "mend": "" if self.ok else self.mend}
 
 
 def examine(cache: Path, present: Callable[[], list[str]]) -> Iterator[Finding]:

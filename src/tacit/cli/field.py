@@ -10,6 +10,7 @@ import typer
 
 from tacit.cli import app as shell
 from tacit.cli.app import Json, Set, app
+from tacit.cli.arguments import existing
 from tacit.cli.device import device_app, opened
 from tacit.errors import DeviceError, FieldError
 
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from tacit.device.membership import Membership
     from tacit.field.serve import ServeConfig
 
-File = Annotated[Path, typer.Argument(help="A federation in YAML; see examples/field.yaml.")]
+File = Annotated[Path, typer.Argument(callback=existing, help="A federation in YAML; see examples/field.yaml.")]
 
 
 def needs_flower() -> None:

@@ -79,6 +79,7 @@ def show(page: Page, port: int, what: str) -> None:
     from tacit.web.server import serve
 
     def say(link: str) -> None:
+        shell.screen.document({"page": link})
         shell.screen.say(f"{what} is open on this machine only:\n\n  {link}\n\nCtrl-C closes it.")
 
     with asked_to_stop():

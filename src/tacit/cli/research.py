@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tacit.cli import app as shell
-from tacit.cli.app import Json, Out, Set, Threads, app
+from tacit.cli.app import Json, Out, Set, Threads, app, with_threads
+from tacit.cli.arguments import existing
 
 if TYPE_CHECKING:
     from tacit.reproduce import Reproduced
@@ -16,7 +17,10 @@ if TYPE_CHECKING:
 
 @app.command(epilog="Example: tacit tune examples/search.yaml --set trials=4")
 def tune(
-    file: Annotated[Path, typer.Argument(help="An experiment in YAML with a 'search:' section: option -> values.")],
+    file: Annotated[
+        Path,
+        typer.Argument(callback=existing, help="An experiment in YAML with a 'search:' section: option -> values."),
+    ],
     settings: Set = [],  # noqa: B006
     threads: Threads = None,
     out: Out = Path("runs"),
@@ -28,9 +32,7 @@ def tune(
     from tacit.tune import Tuning
     from tacit.tune import tune as search
 
-    if threads is not None:
-        settings = [*settings, f"runtime.threads={threads}"]
-    tuned = search(read(Tuning, file, settings), out, shell.screen.progress)
+    tuned = search(read(Tuning, file, with_threads(settings, threads)), out, shell.screen.progress)
     shell.screen.close()
     shell.screen.document(tuned.as_json())
     names = list(tuned.best.settings)

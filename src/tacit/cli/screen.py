@@ -7,14 +7,14 @@ import math
 import os
 import time
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
-from rich.table import Table
-from rich.text import Text
 
 from tacit.errors import TacitError
+
+if TYPE_CHECKING:
+    from rich.progress import Progress
 
 WIDE = 200  # of tables in a file or a pipe, where nobody sees an edge
 QUIET_SECONDS = 2.0  # anything shorter needs no progress bar
@@ -33,6 +33,7 @@ class Screen:
         self._bar: Progress | None = None
         self._task: Any = None
         self._what = ""
+        self._printed = False  # the one document
 
     @property
     def width(self) -> int | None:
@@ -46,13 +47,19 @@ class Screen:
 
     def document(self, value: Any) -> None:
         """Print the one JSON document of a command, if it was asked for."""
-        if self.as_json:
-            print(json.dumps(finite(value), ensure_ascii=False))
+        if self.as_json and not self._printed:
+            self._printed = True
+            print(
+                json.dumps(finite(value), ensure_ascii=False), flush=True
+            )  # a page's address is read while it is served
 
     def table(self, title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], notes: str = "") -> None:
         """Print a table: words to the left, numbers to the right."""
         if self.as_json:
             return
+        from rich.table import Table
+        from rich.text import Text
+
         table = Table(
             title=Text(title, style="table.title") if title else None,
             title_justify="left",
@@ -73,6 +80,15 @@ class Screen:
         if self._bar is None:
             if time.monotonic() - self._started < QUIET_SECONDS:
                 return
+            from rich.progress import (
+                BarColumn,
+                MofNCompleteColumn,
+                Progress,
+                TextColumn,
+                TimeElapsedColumn,
+                TimeRemainingColumn,
+            )
+
             self._bar = Progress(
                 TextColumn("{task.description}"),
                 BarColumn(bar_width=30),
@@ -97,16 +113,21 @@ class Screen:
             self._bar, self._task, self._what = None, None, ""
 
     def fail(self, error: TacitError) -> None:
-        """Say what went wrong and what to do about it."""
+        """Say what went wrong and what to do about it; on standard error if the one document is printed already."""
         self.close()
-        if self.as_json:
-            said = {"kind": type(error).__name__, "message": error.message, "hint": error.hint}
-            print(json.dumps({"error": said if error.code is None else said | {"code": str(error.code)}}))
+        kind = type(error).__name__
+        if self.as_json and not self._printed:
+            self.refuse(kind, error.message, error.hint, error.code)
             return
-        self.err.print(f"[bold red]{type(error).__name__}[/]: ", end="")
+        self.err.print(f"[bold red]{kind}[/]: ", end="")
         self.err.print(error.message, markup=False, soft_wrap=True)
         if error.hint:
             self.err.print(error.hint, markup=False, soft_wrap=True, style="dim")
+
+    def refuse(self, kind: str, message: str, hint: str, code: object = None) -> None:
+        """Print an error as the one JSON document."""
+        said = {"kind": kind, "message": message, "hint": hint}
+        self.document({"error": said if code is None else {**said, "code": str(code)}})
 
 
 def finite(value: Any) -> Any:

@@ -17,7 +17,7 @@ from tacit.coordinator.carrier import Carrier
 from tacit.coordinator.config import RoundRules
 from tacit.coordinator.course import ANSWERS, APPLYING, WAITING, Course, Phase
 from tacit.coordinator.journal import Enrolled, Journal, Round
-from tacit.coordinator.masked import Heard, MaskedRound
+from tacit.coordinator.masked import Heard, MaskedRound, MaskedRoundOptions
 from tacit.coordinator.round_policy import RoundPolicy, decide_round, is_settled, needed
 from tacit.errors import ConfigError, DivergedError, FieldError, WireError
 from tacit.methods.base import FederatedSpec
@@ -157,10 +157,11 @@ class Coordinator:
         """Ask for a sum under masks."""
         assert policy.care is not None
         self.journal.begin(number, requests, self.rules.guards.cool_down)
-        rules, noted = (policy.care, self.carrier, self.rules.deadline), self.journal.summed
         shapes = self._path.method.shapes(self.shared)
-        masked = MaskedRound(self.federation, *rules, shapes, number, noted, policy.worth, self._clock)
-        heard = masked.run(policy.asked, requests)
+        options = MaskedRoundOptions(
+            self.federation, shapes, policy.care, self.carrier, self.rules.deadline, policy.worth, self._clock
+        )
+        heard = MaskedRound(options, number, self.journal.summed).run(policy.asked, requests)
         if heard.is_thin:
             self.journal.try_later(len(requests))
         return heard

@@ -40,25 +40,29 @@ class Heard:
     quality: Quality | None = None
 
 
+@dataclass(frozen=True)
+class MaskedRoundOptions:
+    """What decides how a secure sum is run: among whom, how carefully, over what, and how long it may take."""
+
+    federation: Federation
+    shapes: Mapping[str, tuple[int, ...]]
+    care: Care
+    carrier: Carrier
+    deadline: float
+    worth: float = 0.0  # a sum that shows a smaller share of what people say is not made
+    clock: Callable[[], float] = time.monotonic
+
+
 class MaskedRound:
     """One secure sum, in one stage or two."""
 
     def __init__(
-        self,
-        federation: Federation,
-        care: Care,
-        carrier: Carrier,
-        deadline: float,
-        shapes: Mapping[str, tuple[int, ...]],
-        number: int,
-        on_summed: Callable[[int, int, Iterable[int]], None],
-        worth: float = 0.0,
-        clock: Callable[[], float] = time.monotonic,
+        self, options: MaskedRoundOptions, number: int, on_summed: Callable[[int, int, Iterable[int]], None]
     ) -> None:
-        """`on_summed` is told round, stage and people before they unmask; a sum that shows less is not `worth` it."""
-        self._on_summed, self._worth = on_summed, worth
-        self._federation, self._care, self._carrier, self._deadline = federation, care, carrier, deadline
-        self._shapes, self._number, self._heard, self._clock = shapes, number, Heard(), clock
+        """`on_summed` is told round, stage and people before they unmask."""
+        self._federation, self._shapes, self._care = options.federation, options.shapes, options.care
+        self._carrier, self._deadline, self._worth = options.carrier, options.deadline, options.worth
+        self._on_summed, self._number, self._heard, self._clock = on_summed, number, Heard(), options.clock
 
     def run(self, devices: Sequence[Enrolled], requests: Mapping[int, bytes]) -> Heard:
         """Run it with some devices; too few of them left means that nothing was unmasked."""

@@ -6,7 +6,7 @@ from tacit.evaluation.evaluate import evaluate
 from tacit.evaluation.heldout import narrow, sample_people
 from tacit.evaluation.leak import Leak, verdict
 from tacit.evaluation.lists import CategoryBias
-from tacit.evaluation.ranking import PairScorer, Scorer
+from tacit.evaluation.ranking import EvaluationOptions, PairScorer, Scorer
 from tacit.evaluation.result import Evaluation, mean_interval
 
 __all__ = [
@@ -14,6 +14,7 @@ __all__ = [
     "Comparison",
     "Evaluation",
     "EvaluationConfig",
+    "EvaluationOptions",
     "Leak",
     "Pair",
     "PairScorer",

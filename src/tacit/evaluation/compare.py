@@ -8,7 +8,6 @@ from itertools import combinations
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import special
 
 from tacit.errors import EvaluationError
 from tacit.evaluation.metrics import Values
@@ -128,6 +127,8 @@ def t_test(differences: Values, alternative: str = "two-sided") -> float:
     >>> t_test(np.zeros(5)), t_test(np.zeros(5), "greater")
     (1.0, 1.0)
     """
+    from scipy import special
+
     n, mean = len(differences), float(differences.mean())
     if n < 2 or not differences.any():
         return 1.0

@@ -11,7 +11,7 @@ from tacit.evaluation.config import EvaluationConfig
 from tacit.evaluation.heldout import Opened, opened
 from tacit.evaluation.metrics import Positions, accuracy
 from tacit.evaluation.population import measure_lists
-from tacit.evaluation.ranking import PairScorer, Ranking, Scorer, in_blocks
+from tacit.evaluation.ranking import EvaluationOptions, Ranking, Scorer, in_blocks
 from tacit.evaluation.result import Evaluation
 from tacit.random import Key
 from tacit.types import Catalog, Heldout
@@ -23,37 +23,29 @@ def evaluate(
     catalog: Catalog,
     config: EvaluationConfig,
     key: Key,
-    *,
-    threads: int = 1,
-    score_pairs: PairScorer | None = None,
-    lists: bool = True,
-    auc: bool = False,
+    options: EvaluationOptions = EvaluationOptions(),  # noqa: B008 - frozen
 ) -> Evaluation:
     """Measure a scorer on what was held out, one value per person first.
 
     `score(positions)` returns the scores [len(positions), n_items] of the people at these positions of `heldout`; it
-    is called for up to 128 people at a time, from several threads if `threads` is above 1. `key` fixes the candidates
-    of the sampled protocol and the order of tied items in the lists: give the same one to all methods compared.
+    is called for up to 128 people at a time, from several threads if `options.threads` is above 1. `key` fixes the
+    candidates of the sampled protocol and the order of tied items in the lists: give the same one to all methods
+    compared.
 
     Full protocol: candidates are all items the person has not seen. Sampled: each held-out item is ranked against
     its own N items drawn from those neither seen nor held out; every metric is computed for each held-out item alone
     and averaged over the person's items.
-
-    `lists=False` leaves out lists and their metrics, and ranks only people with held-out items; then the sampled
-    protocol scores its candidates with `score_pairs(rows, items)` if given. `auc=True` adds AUC under the full
-    protocol (the sampled one always has it): the share of all unseen items that a held-out item beats.
     """
+    threads, lists = options.threads, options.lists
     if threads < 1:
         raise EvaluationError(f"An evaluation needs at least one thread, not {threads}.")
     data = opened(heldout, catalog)
-    ranking = Ranking(
-        data, catalog.n_items, config, key, score, score_pairs=None if lists else score_pairs, lists=lists, auc=auc
-    )
+    ranking = Ranking(data, catalog.n_items, config, key, score, options)
     in_blocks(ranking.rank, np.arange(len(data)) if lists else data.with_truth, threads)
     kept = data.with_truth
     found = Positions(np.append(data.truth_ptr[kept], len(data.truth)), ranking.better, ranking.tied)
     values = accuracy(found, config.k, apart=config.sampled > 0)
-    if auc or config.sampled:
+    if options.auc or config.sampled:
         values["AUC"] = found.per_person(ranking.auc) / found.sizes
     whole = measure_lists(ranking.top, data, catalog, config.k) if lists else None
     return Evaluation(

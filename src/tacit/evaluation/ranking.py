@@ -72,6 +72,21 @@ class TieOrder:
         return best
 
 
+@dataclass(frozen=True)
+class EvaluationOptions:
+    """How an evaluation is carried out, and what it may leave out; the numbers it has in common do not depend on it.
+
+    `lists=False` leaves out lists and their metrics, and ranks only people with held-out items; then the sampled
+    protocol scores its candidates with `score_pairs(rows, items)` if given. `auc=True` adds AUC under the full
+    protocol (the sampled one always has it): the share of all unseen items that a held-out item beats.
+    """
+
+    threads: int = 1
+    score_pairs: PairScorer | None = None
+    lists: bool = True
+    auc: bool = False
+
+
 class Ranking:
     """Ranks blocks of people; each block writes its own part of the results."""
 
@@ -82,13 +97,11 @@ class Ranking:
         config: EvaluationConfig,
         key: Key,
         score: Scorer,
-        *,
-        score_pairs: PairScorer | None,
-        lists: bool,
-        auc: bool,
+        options: EvaluationOptions,
     ) -> None:
         self.data, self.n_items, self.n_sampled = data, n_items, config.sampled
-        self.score, self.score_pairs, self.lists, self.wants_auc = score, score_pairs, lists, auc
+        self.score, self.lists, self.wants_auc = score, options.lists, options.auc
+        self.score_pairs = None if options.lists else options.score_pairs
         self.ranks_repeats = config.sampled > 0 and config.repeats == "rank"
         self.word = key.child("candidates").word
         self.ties = TieOrder.draw(key.child("ties"), n_items)

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import special
 
 from tacit.errors import EvaluationError, nearest
 from tacit.evaluation.lists import CategoryBias
@@ -63,6 +62,8 @@ def mean_interval(values: Values, level: float = 0.95) -> tuple[float, float]:
     >>> round(low, 3), round(high, 3)
     (-0.484, 4.484)
     """
+    from scipy import special  # here, because it takes a tenth of a second, and every command imports this file
+
     mean, n = float(values.mean()), len(values)
     if n < 2:
         return mean, mean

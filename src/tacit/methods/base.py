@@ -1,4 +1,4 @@
-"""What a method is, and the registry that finds them: a new method is one new file in this folder.
+"""What a method is: a new one is one new file in this folder, which `methods.registry` finds.
 
 A centralised method has `fit` and `score`. `fit` yields the model after every pass over the data, so that whoever
 drives it can draw curves, stop early and keep the best; a one-shot method yields once. The arrays of a yielded model
@@ -14,25 +14,27 @@ mixes in what a peer sent and chooses whom to send to. There is no server.
 
 from __future__ import annotations
 
-import importlib
-import pkgutil
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import cache
-from importlib.metadata import entry_points
 from typing import Any, ClassVar, Literal, TypeVar
 
 from numpy.typing import NDArray
 
-from tacit.errors import ConfigError, nearest
+from tacit.errors import ConfigError
+from tacit.methods.registry import Entry as Entry
+from tacit.methods.registry import Kind as Kind
+from tacit.methods.registry import build as build
+from tacit.methods.registry import entry as entry
+from tacit.methods.registry import methods as methods
+from tacit.methods.registry import names as names
+from tacit.methods.registry import options as options
+from tacit.methods.registry import remember
 from tacit.privacy.disclosure import Disclosure
 from tacit.privacy.update_sink import UpdateSink
 from tacit.random import Key
 from tacit.types import Array, Catalog, Clients, Config, Floats, Model, Reason
 from tacit.updates import Letters, Release, Ring, Total, UpdatePlan
-
-Kind = Literal["centralised", "federated", "gossip"]
 
 
 class Method(ABC):
@@ -252,22 +254,6 @@ def score_clients(method: Method, model: Model, clients: Clients) -> Floats:
     return method.score(shared, model.private, clients)
 
 
-@dataclass(frozen=True)
-class Entry:
-    """A registered method: its name, options and class."""
-
-    name: str
-    config: type[Config]
-    build: Callable[[Any], Method]
-    kind: Kind
-
-    @property
-    def summary(self) -> str:
-        """The first line of its docstring."""
-        return (self.build.__doc__ or "").strip().splitlines()[0]
-
-
-_REGISTRY: dict[str, Entry] = {}
 T = TypeVar("T", bound=type)
 
 
@@ -275,14 +261,15 @@ def register(name: str, config: type[Config]) -> Callable[[T], T]:
     """Class decorator: make a method known under `name`, with `config` as its options."""
 
     def keep(cls: T) -> T:
-        _REGISTRY[name] = Entry(name, config, cls, _check_class(name, cls))
+        _check_class(name, cls)
+        remember(name, config, cls)
         return cls
 
     return keep
 
 
-def _check_class(name: str, cls: type) -> Kind:
-    """Return the kind of a method; refuse a class that is no whole method, and say which part is missing."""
+def _check_class(name: str, cls: type) -> None:
+    """Refuse a class that is no whole method, and say which part is missing."""
     kinds = (Centralised, Federated, Gossip)
     if not issubclass(cls, kinds):
         raise ConfigError(
@@ -294,41 +281,6 @@ def _check_class(name: str, cls: type) -> Kind:
         raise ConfigError(f"Method '{name}': {cls.__name__} has no {', '.join(missing)}.", "Write what is missing.")
     if not (cls.__doc__ or "").strip():
         raise ConfigError(f"Method '{name}': {cls.__name__} has no docstring.", "Its first line is what lists show.")
-    return cls.kind
-
-
-@cache
-def _scan() -> None:
-    package = importlib.import_module("tacit.methods")
-    for module in pkgutil.iter_modules(package.__path__):
-        importlib.import_module(f"tacit.methods.{module.name}")
-    for point in entry_points(group="tacit.methods"):
-        point.load()
-
-
-def methods() -> dict[str, Entry]:
-    """Return every registered method by name: ours, and those of packages that declare `tacit.methods`."""
-    _scan()
-    return dict(sorted(_REGISTRY.items()))
-
-
-def entry(name: str) -> Entry:
-    """Return the registered method of that name."""
-    known = methods()
-    if name not in known:
-        raise ConfigError(f"There is no method '{name}'.", nearest(name, known))
-    return known[name]
-
-
-def options(name: str, given: Mapping[str, Any]) -> Config:
-    """Check the options of a method and fill in its defaults."""
-    return entry(name).config.checked(given, where=f"method '{name}'")
-
-
-def build(name: str, config: Config | None = None) -> Method:
-    """Return a method ready to learn."""
-    found = entry(name)
-    return found.build(config if config is not None else found.config())
 
 
 def build_federated(name: str, config: Config | None = None) -> Federated:
@@ -338,8 +290,3 @@ def build_federated(name: str, config: Config | None = None) -> Federated:
         return method
     why = "it needs all histories in one place" if method.kind == "centralised" else "its peers have no server"
     raise ConfigError(f"'{name}' is not federated: {why}.", f"Choose one of {', '.join(names('federated'))}.")
-
-
-def names(kind: Kind) -> list[str]:
-    """Return the names of all registered methods of a kind."""
-    return [name for name, found in methods().items() if found.kind == kind]

@@ -7,15 +7,16 @@ not full.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse
-from scipy.sparse.csgraph import connected_components
 
 from tacit.errors import ConfigError, MethodError
 from tacit.random import Key
+
+if TYPE_CHECKING:
+    from scipy import sparse
 
 Views = NDArray[np.int64]
 SPARE = 8  # draws beyond those wanted, for repeats
@@ -77,11 +78,15 @@ def offered(key: Key, number: int, ids: NDArray[np.int64], alive: NDArray[np.int
 
 def n_components(views: Views, alive: NDArray[np.bool_] | None = None) -> int:
     """Return in how many parts the living nodes fall, links taken both ways."""
+    from scipy.sparse.csgraph import connected_components
+
     count, label = connected_components(_links(views, alive), directed=True, connection="weak")
     return int(count) if alive is None else len(np.unique(label[alive]))
 
 
 def _links(views: Views, alive: NDArray[np.bool_] | None) -> sparse.csr_matrix:
+    from scipy import sparse
+
     owner = np.repeat(np.arange(len(views)), views.shape[1])
     to = views.ravel()
     good = to >= 0

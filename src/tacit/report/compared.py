@@ -53,6 +53,12 @@ class Row:
         """Return the mean over the seeds of a number in the run's result (train_seconds, peak_mb, ...)."""
         return float(np.mean([run.result[field] for run in self.runs]))
 
+    @property
+    def rounds(self) -> float | None:
+        """Communication rounds that were run, mean over the seeds; none if it is centralised, or not known."""
+        each = [run.result["rounds"] for run in self.runs]
+        return None if None in each else float(np.mean(each))
+
 
 @dataclass(frozen=True)
 class Compared:
@@ -89,6 +95,8 @@ class Compared:
                     "p_value_vs_best": row.p_t,
                     "p_wilcoxon_vs_best": row.p_wilcoxon,
                     "leaking": row.leaking,
+                    "passes": row.mean("passes"),
+                    "rounds": row.rounds,
                     "train_seconds": row.mean("train_seconds"),
                     "peak_mb": row.mean("peak_mb"),
                     "runs": [run.result["run"] for run in row.runs],

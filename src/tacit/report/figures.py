@@ -189,7 +189,7 @@ def _curves(compared: Compared) -> Figure | None:
                 continue
             passes, values = run.curve["pass"].to_numpy(), run.curve[primary].to_numpy()
             axes.plot(passes, values, color=look.colour, linestyle=look.dash, linewidth=1.5)
-            kept = np.flatnonzero(passes == run.result["rounds"])
+            kept = np.flatnonzero(passes == run.result["passes"])
             axes.plot(passes[kept], values[kept], look.marker, color=look.colour, markeredgecolor=PAPER, markersize=7.5)
             ends[row.label] = max(ends.get(row.label, (0.0, 0.0)), (float(passes[-1]), float(values[-1])))
     longest = [end for end, _ in ends.values()]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from tacit.evaluation import Evaluation, Leak
 from tacit.evaluation.communication import measured, total_cost
 from tacit.methods.base import Federated, Gossip
 from tacit.report.folder import Run
-from tacit.runtimes.learning import Learnt
+from tacit.runtimes.learning import Learnt, rounds_of
 from tacit.runtimes.recommender import Recommender
 
 try:
@@ -25,19 +26,27 @@ except ImportError:  # Windows has no such module
 ITEM_BYTES = 4  # what a centralised method is sent for each thing a person did: an item id
 
 
+@dataclass(frozen=True)
+class Findings:
+    """What came of an experiment: the model and how good it is, whether held-out items leaked, what happened when."""
+
+    learnt: Learnt
+    evaluation: Evaluation
+    evaluate_seconds: float
+    leak: Leak | None
+    log: list[str]
+
+
 def finished(
     experiment: Experiment,
     data: str,
     about: dict[str, Any],
     parts: Split,
     recommender: Recommender,
-    learnt: Learnt,
-    evaluation: Evaluation,
-    leak: Leak | None,
-    evaluate_seconds: float,
-    log: list[str],
+    findings: Findings,
 ) -> Run:
     """Put together everything that a run folder holds."""
+    learnt, evaluation, leak = findings.learnt, findings.evaluation, findings.leak
     labels, catalog, train = parts.user_ids.labels, parts.catalog, parts.train
     ledger = _ledger(parts, learnt, isinstance(recommender.method, Gossip))
     items = pl.DataFrame(
@@ -57,13 +66,15 @@ def finished(
         "protocol": experiment.evaluation.protocol,
         "sampling": _sampling(experiment, parts),
         "seed": experiment.seed,
-        "rounds": learnt.passes,
+        "passes": learnt.passes,
+        "passes_run": learnt.all_passes,
+        "rounds": rounds_of(recommender.method, train, learnt.all_passes),
         "metrics": evaluation.overall,
         "ci": {name: list(evaluation.ci(name)) for name in evaluation.values},
         "bias": {str(k): found.to_dict() for k, found in evaluation.bias.items()},
         "users": len(evaluation),
         "train_seconds": learnt.seconds,
-        "evaluate_seconds": evaluate_seconds,
+        "evaluate_seconds": findings.evaluate_seconds,
         "bytes_up": int(ledger["bytes_up"].sum()),
         "bytes_down": int(ledger["bytes_down"].sum()),
         **_communication(recommender, learnt),
@@ -79,7 +90,7 @@ def finished(
         items,
         pl.DataFrame(learnt.curve),
         ledger,
-        log,
+        findings.log,
         None,
         recommender,
         evaluation,

@@ -134,7 +134,7 @@ class Run:
             curve = folder / "curve.parquet"
             return cls(
                 read(Experiment, folder / "experiment.yaml"),
-                json.loads((folder / "result.json").read_text(encoding="utf-8")),
+                _result(json.loads((folder / "result.json").read_text(encoding="utf-8"))),
                 pl.read_parquet(folder / "people.parquet"),
                 pl.read_parquet(folder / "items.parquet"),
                 pl.read_parquet(curve) if curve.exists() else pl.DataFrame(),
@@ -144,6 +144,13 @@ class Run:
             )
         except (OSError, ValueError, pl.exceptions.PolarsError) as error:
             raise StorageError(f"'{folder}' cannot be read: {error}.", "Run the experiment again.") from None
+
+
+def _result(saved: dict[str, Any]) -> dict[str, Any]:
+    """Return a saved summary under today's names: it once called its passes rounds, and did not say how many rounds."""
+    if "passes" in saved or "rounds" not in saved:
+        return saved
+    return {**saved, "passes": saved["rounds"], "rounds": None}
 
 
 def refuse_foreign(folder: Path) -> None:

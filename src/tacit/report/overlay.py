@@ -45,8 +45,8 @@ def overlay(compared: Compared) -> Figure | None:
         if measure in SHARES:
             one.yaxis.set_major_formatter(FuncFormatter(lambda share, _: f"{100 * share:.3g} %"))
         if measure == "clustering":  # at the right of the upper row
-            at_right = one, [curve[-1] for curve in curves]
+            at_right, ends = one, [curve[-1] for curve in curves]
     for one in axes[2:]:
         one.set_xlabel("rounds")
-    name_ends(figure, *at_right, [(row.label, style[row.label].colour) for row in rows])
+    name_ends(figure, at_right, ends, [(row.label, style[row.label].colour) for row in rows])
     return figure

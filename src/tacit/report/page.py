@@ -261,7 +261,8 @@ def _tails(compared: Compared) -> list[tuple[str, list[str]]]:
 
 def _cost(row: Row) -> list[str]:
     learning, evaluating = (_seconds(row.mean(field)) for field in ("train_seconds", "evaluate_seconds"))
-    return [f"{row.mean('rounds'):g}", learning, evaluating, f"{row.mean('peak_mb'):,.0f} MB"]
+    rounds = "–" if row.rounds is None else f"{row.rounds:g}"
+    return [f"{row.mean('passes'):g}", rounds, learning, evaluating, f"{row.mean('peak_mb'):,.0f} MB"]
 
 
 def _seconds(time: float) -> str:

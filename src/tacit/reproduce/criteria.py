@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tacit.config import Experiment, overridden
-from tacit.evaluation import evaluate, narrow, sample_people
+from tacit.evaluation import EvaluationOptions, evaluate, narrow, sample_people
 from tacit.experiments import Attempt
 from tacit.methods.base import Federated
 from tacit.protocols.criteria import CriteriaConfig
@@ -146,15 +146,9 @@ def _line(lab: Lab, order: tuple[str, ...], scale: str, seed: int) -> Line:
                 scores: Floats = served.score(people[positions])
                 return scores
 
-            found = evaluate(
-                score,
-                sample,
-                parts.catalog,
-                experiment.evaluation,
-                Key(seed).child("candidates"),
-                lists=False,
-                auc=True,
-            ).of("AUC")
+            asked = EvaluationOptions(lists=False, auc=True)
+            candidates = Key(seed).child("candidates")
+            found = evaluate(score, sample, parts.catalog, experiment.evaluation, candidates, asked).of("AUC")
             line.rounds.append(done * per_pass)
             line.share.append(float((found >= TARGET).mean()))
             line.mean.append(float(found.mean()))

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
@@ -29,6 +29,18 @@ LOOKS = 10  # rounds between two looks at the overlay
 SHARE = 0.9  # of the free memory that a network may take
 
 
+@dataclass(frozen=True)
+class SynchronousNetwork:
+    """How a network in step begins, where its graph is noted, and what its nodes really send.
+
+    `sent` turns the letters that nodes of a round mean to send into those that are sent, if some lie.
+    """
+
+    start: Literal["preferential", "random"] = "preferential"
+    overlay: Overlays | None = None
+    sent: Callable[[Letters, int], Letters] | None = None
+
+
 def gossip_in_step(
     method: Any,
     clients: Clients,
@@ -36,20 +48,15 @@ def gossip_in_step(
     key: Key,
     traffic: Traffic | None = None,
     threads: int = 1,
-    *,
-    start: Literal["preferential", "random"] = "preferential",
-    overlay: Overlays | None = None,
-    sent: Callable[[Letters, int], Letters] | None = None,
+    network: SynchronousNetwork = SynchronousNetwork(),  # noqa: B008 - frozen
 ) -> Iterator[Model]:
-    """Yield the models of all nodes after each round; their arrays go on changing.
-
-    `sent` turns the letters that nodes of a round mean to send into those that are sent, if some lie.
-    """
+    """Yield the models of all nodes after each round; their arrays go on changing."""
+    overlay, sent = network.overlay, network.sent
     refuse_too_large(method, len(clients), catalog.n_items)
     first = method.init(clients, catalog, key.child("init"))
     nodes = dict(first.private)
     own, everybody = method.own(first.shared, nodes, clients), np.arange(len(clients))
-    views = first_views(len(clients), method.config.view, start, key)
+    views = first_views(len(clients), method.config.view, network.start, key)
     spare = np.empty_like(nodes["items"])
     remembers = method.n_best > 0 and len(clients) > 1
     judged = np.zeros((len(clients), len(clients)) if remembers else (0, 0), np.float32)

@@ -73,6 +73,14 @@ def passes_of(method: Method, clients: Clients) -> int:
     return int(getattr(getattr(method, "config", None), "epochs", 1))
 
 
+def rounds_of(method: Method, clients: Clients, n_passes: int) -> int | None:
+    """Return how many communication rounds so many passes take: in gossip one each; none in a centralised method."""
+    if isinstance(method, Federated):
+        schedule = method.schedule(clients)
+        return sum(len(schedule.rounds_of(number)) for number in range(n_passes))
+    return n_passes if isinstance(method, Gossip) else None
+
+
 @dataclass(frozen=True)
 class PassOptions:
     """How passes over a cohort are made, and who is told of it."""
@@ -95,7 +103,9 @@ def passes(
     if simulation.secure is not None:
         raise ConfigError("Only federated methods make sums: runtime.secure would have no effect.", "Take it away.")
     if simulation.rounds != RoundsConfig():
-        raise ConfigError("Only federated methods have rounds: runtime.rounds would have no effect.", "Take it away.")
+        raise ConfigError(
+            "runtime.rounds has no effect: only in federated methods a server asks clients in rounds.", "Take it away."
+        )
     if simulation.adversaries is not None:
         raise ConfigError(
             "Only federated methods send updates: runtime.liars would have no effect.",
@@ -118,23 +128,27 @@ def passes(
     raise ConfigError(f"'{type(method).__name__}' is neither centralised nor federated, and does not gossip.")
 
 
+@dataclass(frozen=True)
+class Observer:
+    """Who watches a method learn: at the validation part, at the ledger, at the progress."""
+
+    look: Look | None = None
+    primary: str = ""  # the metric by which the best look is kept
+    people: Vocabulary | None = None  # labels that a ledger of events calls people by; none: numbers
+    progress: Progress = lambda what, done, total: None
+
+
 def learn(
     method: Method,
     clients: Clients,
     catalog: Catalog,
     key: Key,
     config: RuntimeConfig,
-    *,
     stages: Sequence[Stage] = (),
-    look: Look | None = None,
-    primary: str = "",
-    people: Vocabulary | None = None,
-    progress: Progress = lambda what, done, total: None,
+    observer: Observer = Observer(),  # noqa: B008 - frozen
 ) -> Learnt:
-    """Learn from a cohort. With a `look` at the validation part, keep the best pass by `primary` and stop early.
-
-    A ledger of events calls people by their labels in `people`, or by number.
-    """
+    """Learn from a cohort. With a `look` at the validation part, keep the best pass and stop early."""
+    look, primary, people = observer.look, observer.primary, observer.people
     total = passes_of(method, clients)
     adversaries = None
     if config.liars is not None:
@@ -156,7 +170,7 @@ def learn(
         for model in passes(method, clients, catalog, key, how):
             done += 1
             spent += time.perf_counter() - started
-            progress("learning", done, total)
+            observer.progress("learning", done, total)
             if look is not None and config.look_every and (done % config.look_every == 0 or done == total):
                 seen = look(model)
                 curve.append({"pass": done, "seconds": spent, **seen})

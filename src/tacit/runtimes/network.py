@@ -27,6 +27,7 @@ from tacit.protocols.overlay import first_views, offered
 from tacit.random import Key
 from tacit.runtimes.in_step import (
     Overlays,
+    SynchronousNetwork,
     gossip_in_step,
     note_overlay,
     refuse_if_diverged,
@@ -93,9 +94,8 @@ def gossiped(
         )
     if network.is_calm:
         sent = _as_sent(network, len(clients), key) if network.liars else None
-        return gossip_in_step(
-            method, clients, catalog, key, traffic, talk.threads, start=network.start, overlay=overlay, sent=sent
-        )
+        in_step = SynchronousNetwork(network.start, overlay, sent)
+        return gossip_in_step(method, clients, catalog, key, traffic, talk.threads, in_step)
     return gossip_in_time(method, clients, catalog, key, network, traffic, overlay)
 
 

@@ -29,8 +29,8 @@ def document(printed: tuple[int, str, str]) -> Any:
 
 def test_run_prints_the_contract_and_leaves_a_whole_folder(tacit: Command, tmp_path: Path) -> None:
     result = document(tacit("run", "--method", "ease", *TOWN, "--json"))
-    wanted = "run method data protocol seed rounds metrics users train_seconds bytes_up bytes_down leak peak_mb"
-    assert set(wanted.split()) <= result.keys()
+    wanted = "run method data protocol seed metrics users train_seconds bytes_up bytes_down leak peak_mb"
+    assert {*wanted.split(), "passes", "passes_run", "rounds"} <= result.keys()
     assert {"ok", "twin", "most_popular"} <= result["leak"].keys()
     assert result["leak"]["ok"] is True
     assert all(math.isfinite(value) for value in result["metrics"].values())
@@ -117,6 +117,11 @@ def test_the_other_commands_speak_to_people_and_machines(tacit: Command) -> None
     assert document(tacit("doctor", "--json"))["ok"] is True
     options = document(tacit("methods", "ease", "--json"))["options"]
     assert "reg" in options
+    listed = {one["name"]: one for one in document(tacit("methods", "--json"))["methods"]}
+    kinds = {name: listed[name]["kind"] for name in ("ease", "fpl", "pepper")}
+    assert kinds == {"ease": "centralised", "fpl": "federated", "pepper": "gossip"}
+    assert listed["ease"]["options"] == options
+    assert all(one["summary"] for one in listed.values())
     for command in (["data", "list"], ["doctor"], ["methods"], ["methods", "fpl"], ["data", "info", "town"]):
         code, out, _ = tacit(*command)
         assert code == 0

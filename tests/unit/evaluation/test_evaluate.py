@@ -7,7 +7,7 @@ import pytest
 
 from helpers.random_rankings import World, catalog_of, make_world
 from tacit.errors import EvaluationError
-from tacit.evaluation import Evaluation, EvaluationConfig, evaluate, narrow, sample_people
+from tacit.evaluation import Evaluation, EvaluationConfig, EvaluationOptions, evaluate, narrow, sample_people
 from tacit.evaluation.metrics import METRICS, Positions
 from tacit.kernels.topk import NOT_FOUND
 from tacit.random import Key
@@ -95,7 +95,10 @@ class TestWhatChangesNothing:
         world = make_world(5, people=700, n_items=90)
         p, q = rng.normal(size=(700, 8)).astype(np.float32), rng.normal(size=(90, 8)).astype(np.float32)
         one, two = (
-            evaluate(lambda rows: p[rows] @ q.T, world.heldout, world.catalog, config, key, threads=t) for t in (1, 2)
+            evaluate(
+                lambda rows: p[rows] @ q.T, world.heldout, world.catalog, config, key, EvaluationOptions(threads=t)
+            )
+            for t in (1, 2)
         )
         same(one, two)
         np.testing.assert_array_equal(one.top, two.top)
@@ -104,7 +107,12 @@ class TestWhatChangesNothing:
     def test_leaving_out_the_lists(self, world: World, key: Key, config: EvaluationConfig) -> None:
         whole = evaluate(world.score, world.heldout, world.catalog, config, key)
         bare = evaluate(
-            world.score, world.heldout, world.catalog, config, key, lists=False, score_pairs=world.score_pairs
+            world.score,
+            world.heldout,
+            world.catalog,
+            config,
+            key,
+            EvaluationOptions(lists=False, score_pairs=world.score_pairs),
         )
         same(whole, bare)
         assert bare.top is None
@@ -125,7 +133,7 @@ def test_a_perfect_scorer_gets_one(key: Key, config: EvaluationConfig) -> None:
     for u, own in enumerate(truth):
         scores[u, own] = 1
     heldout = Heldout(make_clients(truth, 30), make_clients([[1], [2], [4], []], 30))
-    found = evaluate(lambda rows: scores[rows], heldout, catalog_of(30), config, key, auc=True)
+    found = evaluate(lambda rows: scores[rows], heldout, catalog_of(30), config, key, EvaluationOptions(auc=True))
     for name in ("HR@1", "NDCG@1", "Precision@1", "Recall@1", "F1@1", "MAP@1", "MRR@1", "HR@10", "NDCG@10", "AUC"):
         assert found.values[name].tolist() == [1, 1, 1], name
 
@@ -133,7 +141,7 @@ def test_a_perfect_scorer_gets_one(key: Key, config: EvaluationConfig) -> None:
 def test_an_item_outside_the_catalogue_counts_against_recall(key: Key) -> None:
     scores = np.arange(20, dtype=np.float32)[None]
     heldout = Heldout(make_clients([[-1, -1, 19, 18]], 20), make_clients([[]], 20))
-    full = evaluate(lambda rows: scores[rows], heldout, catalog_of(20), FULL, key, auc=True)
+    full = evaluate(lambda rows: scores[rows], heldout, catalog_of(20), FULL, key, EvaluationOptions(auc=True))
     assert full.overall["Recall@3"] == 0.5
     assert full.overall["Precision@3"] == pytest.approx(2 / 3)
     assert full.overall["AUC"] == 0.5
@@ -143,7 +151,7 @@ def test_an_item_outside_the_catalogue_counts_against_recall(key: Key) -> None:
 
 
 def test_auc_is_the_share_of_unseen_items_beaten(world: World, key: Key) -> None:
-    found = evaluate(world.score, world.heldout, world.catalog, FULL, key, auc=True, lists=False)
+    found = evaluate(world.score, world.heldout, world.catalog, FULL, key, EvaluationOptions(auc=True, lists=False))
     for n, u in enumerate(found.rows):
         unseen = [j for j in range(world.n_items) if j not in world.seen[u] and j not in world.truth[u]]
         shares = []
@@ -179,8 +187,7 @@ class TestMistakes:
                 world.catalog,
                 SAMPLED,
                 key,
-                lists=False,
-                score_pairs=lambda rows, items: np.full(len(rows), np.nan, np.float32),
+                EvaluationOptions(lists=False, score_pairs=lambda rows, items: np.full(len(rows), np.nan, np.float32)),
             )
 
     def test_scores_of_the_wrong_shape(self, world: World, key: Key) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from helpers.random_rankings import World, make_world
 from tacit.errors import EvaluationError
-from tacit.evaluation import Evaluation, EvaluationConfig, evaluate, narrow, sample_people, verdict
+from tacit.evaluation import Evaluation, EvaluationConfig, EvaluationOptions, evaluate, narrow, sample_people, verdict
 from tacit.random import Key
 
 CONFIG = EvaluationConfig(k=5)
@@ -22,7 +22,9 @@ def sample(key: Key) -> World:
 
 
 def judged(world: World, scores: np.ndarray, key: Key) -> Evaluation:
-    return evaluate(lambda rows: scores[rows], world.heldout, world.catalog, CONFIG, key, lists=False, auc=True)
+    return evaluate(
+        lambda rows: scores[rows], world.heldout, world.catalog, CONFIG, key, EvaluationOptions(lists=False, auc=True)
+    )
 
 
 def popularity(world: World) -> np.ndarray:
@@ -96,6 +98,8 @@ def test_the_verdict_is_plain_json(sample: World, key: Key) -> None:
 def test_different_people_are_refused(sample: World, key: Key) -> None:
     one = judged(sample, popularity(sample), key)
     few = sample.take(list(range(20)))
-    other = evaluate(few.score, narrow(sample.heldout, np.arange(20)), sample.catalog, CONFIG, key, lists=False)
+    other = evaluate(
+        few.score, narrow(sample.heldout, np.arange(20)), sample.catalog, CONFIG, key, EvaluationOptions(lists=False)
+    )
     with pytest.raises(EvaluationError, match=r"twin' was evaluated on 50 people and 'Most Popular' on 20"):
         verdict(one, other, "NDCG@5", False)

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+import tacit
+from tacit.comparisons import side_by_side
 from tacit.errors import StorageError
 from tacit.report.folder import Run, whole_folder
+from tacit.report.page import write_report
 
 
 def test_a_folder_appears_only_when_all_went_well(tmp_path: Path) -> None:
@@ -52,3 +57,40 @@ def test_a_broken_run_folder_is_told(tmp_path: Path) -> None:
     (tmp_path / "experiment.yaml").write_text("method: ease\n")
     with pytest.raises(StorageError, match="cannot be read"):
         Run.open(tmp_path)
+
+
+def saved(method: str, folder: Path, **options: Any) -> dict[str, Any]:
+    """Make a small run and return its result.json."""
+    town = {"source": "town", "people": 60, "places": 40}
+    given = {"method": {"name": method, **options}, "data": town, "evaluation": {"twin_people": 0}}
+    tacit.run(tacit.Experiment.checked(given, "test"), folder=folder)
+    result: dict[str, Any] = json.loads((folder / "result.json").read_text())
+    return result
+
+
+@pytest.mark.parametrize(
+    ("method", "options", "passes", "rounds"),
+    [
+        ("bpr-mf", {"epochs": 3}, 3, None),  # centralised: nothing is exchanged
+        ("fcf", {"epochs": 3, "steps_per_epoch": 5}, 3, 15),  # five rounds are a pass
+        ("fpl", {"clients_per_round": 20, "rounds": 7}, 3, 7),  # three rounds are a pass; the last one is cut short
+        ("dec-fedavg", {"epochs": 4, "view": 3}, 4, 4),  # a round of gossip is a pass
+    ],
+)
+def test_passes_and_rounds_are_told_apart(
+    tmp_path: Path, method: str, options: dict[str, Any], passes: int, rounds: int | None
+) -> None:
+    result = saved(method, tmp_path / "run", **options)
+    assert (result["passes"], result["passes_run"], result["rounds"]) == (passes, passes, rounds)
+
+
+def test_a_run_saved_when_passes_were_called_rounds_still_opens(tmp_path: Path) -> None:
+    now = saved("most-popular", tmp_path / "run")
+    before = {name: value for name, value in now.items() if name not in ("passes", "passes_run")} | {"rounds": 7}
+    (tmp_path / "run" / "result.json").write_text(json.dumps(before))
+    opened = Run.open(tmp_path / "run")
+    assert (opened.result["passes"], opened.result["rounds"]) == (7, None)
+    assert opened.metrics == now["metrics"]
+    (compared,) = side_by_side([opened])
+    assert compared.as_json()["rows"][0]["passes"] == 7
+    write_report(compared, tmp_path / "report.html")

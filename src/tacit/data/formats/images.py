@@ -39,12 +39,11 @@ def mnist(folder: Path) -> Digits:
     if ready.is_file():
         with np.load(ready) as file:
             return Digits(file["x_train"], file["y_train"], file["x_test"], file["y_test"])
-    parts = [
-        idx(required(folder, f"{part}-{kind}-ubyte"))
-        for part in ("train", "t10k")
+    images, labels = (
+        [idx(required(folder, f"{part}-{kind}-ubyte")) for part in ("train", "t10k")]
         for kind in ("images-idx3", "labels-idx1")
-    ]
-    return Digits(*parts)
+    )
+    return Digits(images[0], labels[0], images[1], labels[1])
 
 
 def idx(source: Member) -> NDArray[np.uint8]:

@@ -16,8 +16,6 @@ import math
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
-from scipy.stats import hypergeom
-
 from tacit.errors import SecureSumError
 from tacit.reasons import ReasonCode
 
@@ -66,7 +64,7 @@ def _threshold(n_people: int, degree: int, n_corrupted: int, n_dropped: int) -> 
     if (n_people * gap ** (degree / 2)) ** 2 > UNSAFE:  # two gaps as wide as half a neighbourhood cut the ring
         return None
     cheating = _cheating(n_people, degree, n_corrupted)
-    missing = int(hypergeom.isf(STUCK / n_people, n_people - 1, n_dropped, degree))
+    missing = _upper_tail(STUCK / n_people, n_people - 1, n_dropped, degree)
     threshold = (degree + cheating) // 2 + 1
     return threshold if threshold <= degree - missing else None
 
@@ -76,7 +74,14 @@ def _cheating(n_people: int, degree: int, n_corrupted: int) -> int:
     """Return how many of anybody's neighbours may cheat, but for a chance of UNSAFE."""
     if degree >= n_people - 1:
         return n_corrupted
-    return int(hypergeom.isf(UNSAFE / n_people, n_people - 1, n_corrupted, degree))
+    return _upper_tail(UNSAFE / n_people, n_people - 1, n_corrupted, degree)
+
+
+def _upper_tail(chance: float, n_others: int, n_marked: int, drawn: int) -> int:
+    """Return the smallest number that the marked ones among those drawn exceed with at most this chance."""
+    from scipy.stats import hypergeom  # here, because it takes half a second and only cohorts above WHOLE_UP_TO need it
+
+    return int(hypergeom.isf(chance, n_others, n_marked, drawn))
 
 
 def is_safe(n_people: int, chosen: Plan, corrupted: float) -> bool:
