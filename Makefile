@@ -13,8 +13,8 @@ help:  ## show what there is to make
 demo: $(VENV)/core  ## the tour on built-in data: a table and a report, no download
 	$(BIN)/tacit demo
 
-field-demo: $(VENV)/dev  ## a coordinator and five devices as processes on this machine, with TLS
-	$(BIN)/python tools/field_demo.py
+field-demo: $(VENV)/dev  ## a coordinator and five devices as processes on this machine, with TLS [METHOD=name]
+	$(BIN)/python tools/field_demo.py $(METHOD)
 
 test: $(VENV)/dev  ## every test (real-data tests run where TACIT_DATA points at the data)
 	$(BIN)/python -m pytest -n 2 --dist loadfile -m "not reproduce and not fuzz"

@@ -45,7 +45,7 @@ def field(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Field]:
     made.close()
 
 
-@pytest.mark.parametrize("field", ["fpl", "fed-gmf", MASKED], indirect=True)
+@pytest.mark.parametrize("field", ["fpl", "fed-als", "fed-neumf", "kgflex", MASKED], indirect=True)
 def test_processes_over_tls_make_what_the_simulator_makes(field: Field, nodes: Nodes) -> None:
     pids = [nodes.start(field.path(person)) for person in range(len(field.clients))]
     coordinator = field.run(ROUNDS, quorum=len(field.clients))

@@ -60,8 +60,11 @@ class ServeConfig(Config):
         return self.address or self.listen
 
 
-def opened(config: ServeConfig) -> Journal:
-    """Found the federation, or go on with it; its terms cannot change once it is founded."""
+def opened(config: ServeConfig, seed: int | None = None) -> Journal:
+    """Found the federation, or go on with it; its terms cannot change once it is founded.
+
+    A `seed` is for comparisons with a simulation; without one the coordinator draws its own.
+    """
     path = config.folder / "journal.db"
     catalog = _catalog(config)
     given = config.method.options.model_dump(mode="json", exclude_unset=True)
@@ -71,7 +74,7 @@ def opened(config: ServeConfig) -> Journal:
         )
         refuse_readable_only(federation.built.spec, config.rounds)
         try_round(federation, catalog)  # refused here and not in the first round
-        return Journal.create(path, federation, catalog)
+        return Journal.create(path, federation, catalog, seed=seed)
     journal = Journal.open(path)
     agreed = journal.federation
     wanted = Federation.found(
