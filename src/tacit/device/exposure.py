@@ -9,7 +9,7 @@ import numpy as np
 
 from tacit.device.device import Device
 from tacit.device.ledger import Release, Upcoming
-from tacit.privacy.meter import SURE, Exposure, Numbers, Seen, measured, presence, prior, sign
+from tacit.privacy.meter import MOST, SURE, Exposure, Numbers, Seen, measured, presence, prior, sign
 from tacit.types import Array, Catalog, Label
 
 MAY_HAVE_LEFT = ("releasing", "sent")
@@ -24,6 +24,7 @@ class Exposed:
     named: list[Label]  # items of hers that the reader would name
     readable: int  # messages whose rows could be read
     masked: int  # messages inside a secure sum
+    is_modelled: bool = True  # whether the meter knows how to read messages of this method
 
 
 @dataclass(frozen=True)
@@ -35,6 +36,7 @@ class Reader:
     popularity: Array
     left: list[Release]
     guessing: Exposure
+    item_rows: str  # what rows of item tables are, by the method's declaration
 
     @classmethod
     def of(cls, device: Device) -> Reader:
@@ -47,14 +49,15 @@ class Reader:
         history = device.history.clients(0, catalog).items
         left = [release for release in device.ledger.list() if release.state in MAY_HAVE_LEFT]
         guessing = measured(history, popularity, np.zeros(catalog.n_items))
-        return cls(catalog, history, popularity, left, guessing)
+        return cls(catalog, history, popularity, left, guessing, method.spec.item_rows)
 
     def told(self, upcoming: Upcoming | None = None) -> Exposed:
         """Measure what the messages tell, and with `upcoming` what they would tell after one more."""
         rows = readable(self.left)
         if upcoming is not None:
             rows.append((upcoming.rows.positives, upcoming.rows.negatives))
-        proof = evidence(rows, len(self.history), self.catalog)
+        reading = {"pairs": evidence, "own": evidence_of_own_rows}.get(self.item_rows)
+        proof = np.zeros(self.catalog.n_items) if reading is None else reading(rows, len(self.history), self.catalog)
         belief = prior(self.popularity, len(self.history)) + proof
         sure = np.flatnonzero(belief >= np.log(SURE / (1 - SURE)))
         return Exposed(
@@ -63,6 +66,7 @@ class Reader:
             [self.catalog.item_ids[int(item)] for item in np.intersect1d(sure, self.history)],
             len(rows),
             sum(release.masked for release in self.left),
+            reading is not None or not rows,
         )
 
 
@@ -91,6 +95,14 @@ def evidence(rows: Sequence[Rows], size: int, catalog: Catalog) -> Numbers:
     seen = Seen(rose, fell, len(rows))
     steps = max(1, round(drawn / len(rows)))
     told: Numbers = presence(seen, size, min(1.0, kept / max(drawn, 1)), steps) + sign(seen)
+    return told
+
+
+def evidence_of_own_rows(rows: Sequence[Rows], size: int, catalog: Catalog) -> Numbers:
+    """Return what rows tell where a device sends rows of its user's items and of no others: all that it names."""
+    told: Numbers = np.zeros(catalog.n_items)
+    for positives, _ in rows:
+        told[_places(positives, catalog)] = np.log((1.0 - MOST) / MOST) * 2
     return told
 
 

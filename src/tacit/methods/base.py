@@ -117,6 +117,9 @@ class FederatedSpec:
     Every shared array is one of: `downloads`, which devices receive (all they need to learn and to score); `constants`,
     which follow from options and catalogue alone and are never sent; `server_state`, which never leaves the server and
     is no part of a served model.
+
+    `item_rows` says what somebody who reads a message sees: *pairs* of positives that rise and negatives that fall,
+    rows of the client's *own* items and no others, or a *mixed* set for which the privacy meter has no model.
     """
 
     item_tables: tuple[str, ...] = ()
@@ -128,6 +131,7 @@ class FederatedSpec:
     private: Mapping[str, str] = field(default_factory=dict)  # name -> dtype; stays on the device, survives a restart
     rows_repeat: bool = False  # a client may send the same row more than once in a round
     needs: tuple[Literal["features", "coordinates", "times"], ...] = ()  # public inputs beyond ids and titles; times
+    item_rows: Literal["pairs", "own", "mixed"] = "mixed"  # what readable rows of item tables are: see `privacy.meter`
     schedule_options: tuple[str, ...] = ("epochs",)  # options that only `schedule` reads: a real federation has none
 
     @property

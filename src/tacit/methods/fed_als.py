@@ -60,7 +60,9 @@ class FedALSConfig(Config):
 class FedALS(BySums):
     """Implicit ALS by sums: people solve themselves, the server solves items from sums of normal equations."""
 
-    spec = FederatedSpec(item_tables=("normal",), other_tables=("gram",), downloads=("items", "item_gram"))
+    spec = FederatedSpec(
+        item_tables=("normal",), other_tables=("gram",), downloads=("items", "item_gram"), item_rows="own"
+    )
 
     def __init__(self, config: FedALSConfig) -> None:
         super().__init__(config)

@@ -55,7 +55,9 @@ class FedEASEConfig(Config):
 class FedEASE(BySums):
     """EASE by sums: item-to-item weights from a sketched Gram matrix, in one or two rounds."""
 
-    spec = FederatedSpec(item_tables=("sketch",), downloads=("sketch", "maps", "own", "precisions"))
+    spec = FederatedSpec(
+        item_tables=("sketch",), downloads=("sketch", "maps", "own", "precisions"), item_rows="own"
+    )
 
     def __init__(self, config: FedEASEConfig) -> None:
         super().__init__(config)

@@ -96,6 +96,7 @@ class FPL(Federated):
         constants=("local_steps",),
         private={"p": "float32"},
         rows_repeat=True,  # two rows for every triple
+        item_rows="pairs",
         schedule_options=("clients_per_round", "epochs", "rounds"),
     )
 

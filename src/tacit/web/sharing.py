@@ -68,6 +68,7 @@ def routes(person: Person) -> list[Route]:
             percent=_percent(sharing),
             shown=json.dumps(_choices(sharing)),
             lab=lab,
+            method=person.method,
             chart=chart(curve, lab["popular"], sharing.pi, values),
             drawn=json.dumps({"curve": curve, **BOX}),
             values=values,
