@@ -127,6 +127,12 @@ class Person:
         return self._shelf
 
     @property
+    def method(self) -> str:
+        """The method of the user's federation; fpl, with which the page's curve was measured, without one."""
+        member = self.kept("member", lambda: self.device.membership)
+        return "fpl" if member is None else member.federation.method
+
+    @property
     def history(self) -> list[Entry]:
         """What she did, the newest first."""
         return self.kept("history", lambda: self.device.history.list()[::-1])
