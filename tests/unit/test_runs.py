@@ -11,6 +11,7 @@ import pytest
 
 import tacit
 from tacit.errors import StorageError
+from tacit.methods.base import Centralised
 from tacit.runtimes.learning import RuntimeConfig, learn
 from tacit.types import Catalog, Clients, Model, Vocabulary
 
@@ -37,7 +38,7 @@ def test_a_draw_that_leaves_nobody_out_is_told(asked: int, told: bool) -> None:
     assert all("set method.clients_per_round below 100" in note for note in notes)
 
 
-class Rising:
+class Rising(Centralised):
     """A method whose quality is told by the pass."""
 
     def __init__(self, values: list[float]) -> None:
@@ -49,8 +50,6 @@ class Rising:
 
     def score(self, shared: Any, private: Any, clients: Clients) -> Any:
         raise AssertionError("nothing is scored here")
-
-    uses_features = False
 
 
 @pytest.mark.parametrize("keep", ["best", "last"])

@@ -10,13 +10,13 @@ import pytest
 
 from tacit.errors import ConfigError, MethodError
 from tacit.methods.base import build, options
+from tacit.methods.fedfast import clustered
 from tacit.methods.mixing import Meeting, by_age, by_performance, by_samples, evenly
 from tacit.methods.peers import Acquaintance, personalised_peers, random_peers
-from tacit.methods.served import clustered
 from tacit.protocols.overlay import first_views, measured, n_components, offered
 from tacit.random import Key
 from tacit.runtimes import in_step
-from tacit.runtimes.learning import passes
+from tacit.runtimes.learning import PassOptions, passes
 from tacit.runtimes.network import NetworkConfig, Talk, gossip_in_time, gossiped
 from tacit.types import Catalog, Clients, Vocabulary, offsets
 from tacit.updates import Letters
@@ -40,8 +40,8 @@ def made(name: str, **given: Any) -> Any:
     return build(name, options(name, {"epochs": 4, **given}))
 
 
-def last(method: Any, world: tuple[Clients, Catalog], **more: Any) -> np.ndarray:
-    for model in passes(method, *world, KEY, **more):
+def last(method: Any, world: tuple[Clients, Catalog], talk: Talk | None = None) -> np.ndarray:
+    for model in passes(method, *world, KEY, PassOptions(gossip=talk or Talk())):
         final = model
     scores: np.ndarray = method.score(final.shared, final.private, world[0])
     return scores
@@ -198,7 +198,7 @@ def test_a_network_that_does_not_fit_is_refused_with_the_figure(monkeypatch: pyt
 
 def test_nobody_alive_learns_alone_and_the_run_ends() -> None:
     silent = NetworkConfig(leaving=0.95, away=1000.0)
-    found = last(made("pepper", epochs=6), town(), gossip=Talk(silent))
+    found = last(made("pepper", epochs=6), town(), Talk(silent))
     assert np.isfinite(found).all()
 
 
@@ -234,7 +234,7 @@ def test_lies_travel_and_clipping_holds_them_back(lie: str) -> None:
     world = town()
     network = NetworkConfig(liars=0.25, lie=lie, promoted=5)  # type: ignore[arg-type]
     honest, lied, held = (
-        last(made("dec-fedavg", epochs=12, clip=clip), world, gossip=Talk(net))
+        last(made("dec-fedavg", epochs=12, clip=clip), world, Talk(net))
         for net, clip in ((NetworkConfig(), 0.0), (network, 0.0), (network, 0.5))
     )
     assert not np.array_equal(honest, lied)
