@@ -243,7 +243,9 @@ def test_the_same_key_gives_the_same_bits_and_another_seed_does_not(name: str, t
 # --- what leaves ------------------------------------------------------------------------------------------------------
 
 
-def labelled(method: Any, world: World, stages: Sequence[Any], ring: Ring = RING) -> Iterator[tuple[int, Message, Any]]:
+def labelled(
+    method: Any, world: World, stages: Sequence[Any], ring: Ring = RING
+) -> Iterator[tuple[int, Message, Any]]:
     """Yield (person, message, update before the stages) for every device."""
     clients, catalog = world
     model = method.init(clients, catalog, KEY.child("init"))
