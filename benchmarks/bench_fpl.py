@@ -5,6 +5,9 @@ town of about its size. Ours is a whole epoch of the simulation: choosing, drawi
 sums, the server's step, the ledger. `implicit` verifies its negatives as we do, and counts a triple that it skips.
 `last_over_first` is the time of a late epoch over that of an early one.
 
+Clipping: an epoch of pFPL+ in which every row and every client is clipped, over one without, in turn; here the ratio is
+the time of the clipped epoch over that of the other, so 1 means that clipping is free.
+
 Growth: an epoch of pFPL+ with 20 triples each for 10^4 to 10^6 generated people and 100,000 items; `--figure FILE`
 draws it, `--small` leaves the million out.
 """
@@ -16,6 +19,7 @@ import json
 import resource
 import subprocess
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +27,10 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from bench_bpr import PEER_EPOCHS, histories, peer_seconds
-from tacit.methods.base import build, options
+from tacit.methods.base import build_federated, options
+from tacit.privacy.clipping import Clipping
+from tacit.privacy.update_sink import Stage
+from tacit.protocols.federated import UpdatePath
 from tacit.random import Key
 from tacit.report.canvas import plain_numbers, sheet, styled
 from tacit.report.marks import SOFT
@@ -31,15 +38,17 @@ from tacit.runtimes.simulation import simulate
 from tacit.types import Catalog, Clients, Vocabulary
 from tacit.updates import Ring
 
-FACTORS, EPOCHS = 20, 50
+FACTORS, EPOCHS, CLIPPED_EPOCHS = 20, 50, 6
 EPOCHS_OF = {"pFPL+": EPOCHS, "sFPL": 12, "sFPL+": 5, "pFPL": 4}
 N_ITEMS, HISTORY = 100_000, 20
 
 
-def epochs_of(preset: str, clients: Clients, catalog: Catalog, seed: int, epochs: int) -> list[float]:
+def epochs_of(
+    preset: str, clients: Clients, catalog: Catalog, seed: int, epochs: int, stages: Sequence[Stage] = ()
+) -> list[float]:
     """Return the processor seconds of each epoch, through the real path."""
-    method = build("fpl", options("fpl", {"factors": FACTORS, "epochs": epochs, "preset": preset}))
-    times, learning = [], simulate(method, [], Ring(), clients, catalog, Key(seed))
+    method = build_federated("fpl", options("fpl", {"factors": FACTORS, "epochs": epochs, "preset": preset}))
+    times, learning = [], simulate(UpdatePath(method, stages, Ring()), clients, catalog, Key(seed))
     start = time.process_time()
     for _ in learning:
         now = time.process_time()
@@ -83,6 +92,28 @@ def beside_the_peer(repeat: int) -> None:
             train_seconds=round(float(np.median(np.sum(runs, axis=1))), 2),
             epochs=len(times),
         )
+
+
+def clipped(repeat: int) -> None:
+    """Time pFPL+ with and without clipping, in turn."""
+    data, clients, catalog = histories()
+    times: dict[bool, list[float]] = {True: [], False: []}
+    for seed in range(repeat):
+        for clips, found in times.items():
+            stages = [Clipping(row=0.5, person=5.0)] if clips else []
+            found += epochs_of("pFPL+", clients, catalog, seed, CLIPPED_EPOCHS, stages)[1:]
+    rate = {clips: len(clients.items) / min(found) / 1e6 for clips, found in times.items()}
+    line(
+        bench="fpl pFPL+ clipped",
+        data=data,
+        ours=round(rate[True], 2),
+        peer=round(rate[False], 2),
+        peer_name="ours without clipping",
+        ratio=round(rate[False] / rate[True], 2),
+        unit="M triples/s",
+        row=0.5,
+        person=5.0,
+    )
 
 
 def generated(n_people: int) -> Clients:
@@ -141,10 +172,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--repeat", type=int, default=3)
     parser.add_argument("--small", action="store_true", help="growth up to 100,000 people only")
+    parser.add_argument("--clipping", action="store_true", help="what clipping costs, and nothing else")
     parser.add_argument("--figure", type=Path, help="draw the growth to this file")
     given = parser.parse_args()
     with threadpool_limits(1):
-        beside_the_peer(given.repeat)
+        if not given.clipping:
+            beside_the_peer(given.repeat)
+        clipped(given.repeat)
+        if given.clipping:
+            return
         found = growth(100_000 if given.small else 1_000_000)
     if given.figure is not None:
         draw(found, given.figure)

@@ -19,6 +19,7 @@ from threadpoolctl import threadpool_limits
 from tacit.data import SplitConfig, load, split
 from tacit.methods.features import features_of
 from tacit.methods.kgflex import KGFlex, KGFlexConfig
+from tacit.protocols.federated import UpdatePath
 from tacit.random import Key
 from tacit.runtimes.simulation import simulate
 from tacit.types import Catalog, Clients
@@ -44,7 +45,8 @@ def main() -> None:
     commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True).stdout.strip()
     method, key = KGFlex(KGFlexConfig(epochs=40)), Key(0)
     with threadpool_limits(1, "blas"):
-        for _ in simulate(KGFlex(KGFlexConfig(epochs=1)), (), Ring(), clients.take(np.arange(20)), catalog, key):
+        once = UpdatePath(KGFlex(KGFlexConfig(epochs=1)), (), Ring())
+        for _ in simulate(once, clients.take(np.arange(20)), catalog, key):
             pass  # compiles
         known = features_of(catalog, "graph", "kgflex")
         kept, weighing = np.array([100, 100]), []
@@ -53,7 +55,7 @@ def main() -> None:
             method.weigh(known, kept, clients, key)
             weighing.append(time.process_time() - started)
         seconds, started = [], time.process_time()
-        for _ in simulate(method, (), Ring(), clients, catalog, key):
+        for _ in simulate(UpdatePath(method, (), Ring()), clients, catalog, key):
             seconds.append(time.process_time() - started)
             started = time.process_time()
     for bench, ours, each in (

@@ -37,9 +37,9 @@ def main() -> None:
             ptr = offsets(np.array([len(history) for history in histories]))
             clients = Clients(np.arange(n_people), ptr, np.concatenate(histories).astype(np.int32), catalog.n_items)
             model = federation.built.init(clients, catalog, key.child("init"))
-            stages = (Sharing(pi=PI).stage(n_people - 1, catalog),)
-            whole = federation.built, stages, federation.ring, model.shared, model.private
-            message, _ = device_round(*whole, clients, key, 0)
+            path = federation.path(Sharing(pi=PI).stage(n_people - 1, catalog))
+            message = device_round(path, model, clients, key, 0).message
+            assert message is not None
             least, said, shown = Guards().k_min + math.ceil(n_people / LOST_BETWEEN), 0, 0
             for name, (ends, ids, _) in message.tables.items():
                 people = np.zeros(len(model.shared[name]), np.int64)

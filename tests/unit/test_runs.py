@@ -51,8 +51,6 @@ class Rising(Centralised):
     def score(self, shared: Any, private: Any, clients: Clients) -> Any:
         raise AssertionError("nothing is scored here")
 
-    uses_features = False
-
 
 @pytest.mark.parametrize("keep", ["best", "last"])
 def test_patience_counts_only_looks_without_a_better_one(keep: str) -> None:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tacit.errors import DivergedError
-from tacit.updates import Message, Release, Ring, Rows, Total, Update
+from tacit.updates import Message, PlannedRows, Release, Ring, Total
 
 
 @given(st.lists(st.integers(-(2**24), 2**24), min_size=1, max_size=30), st.integers(4, 23))
@@ -55,11 +57,43 @@ def test_rows_that_occur_twice_are_added_twice() -> None:
     assert not zero.sums["items"].any(), "a sum that was given stays as it was"
 
 
-def test_an_update_is_narrowed_to_some_clients_in_their_order() -> None:
-    rows = Rows(np.array([0, 2, 2, 3]), np.array([7, 8, 9], np.int32), np.array([[1.0], [2.0], [3.0]], np.float32))
-    update = Update(np.array([50, 60, 70]), {"items": rows}, {"items": np.array([True, False, True])})
-    taken = update.take(np.array([2, 0]))
-    assert taken.clients.tolist() == [70, 50]
-    assert taken.tables["items"].ptr.tolist() == [0, 1, 3]
-    assert taken.tables["items"].ids.tolist() == [9, 7, 8]
-    assert taken.sensitive["items"].tolist() == [True, True, False]
+def test_a_message_is_read_as_the_numbers_it_holds() -> None:
+    ring, sent = Ring(fraction=4), message([50, 60], [7, 8], [[16, -8], [1, 40]])
+    sent = replace(sent, sensitive={"items": np.array([True, False])})
+    update = sent.read(ring)
+    assert update.clients.tolist() == [50, 60]
+    assert update.tables["items"].ptr.tolist() == [0, 1, 2]
+    assert update.tables["items"].ids.tolist() == [7, 8]
+    assert update.tables["items"].values.tolist() == [[1.0, -0.5], [0.0625, 2.5]]
+    assert update.sensitive["items"].tolist() == [True, False]
+
+
+PLANNED = PlannedRows(
+    "items",
+    np.array([0, 2, 2, 3]),
+    np.array([7, 8, 9], np.int32),
+    np.array([True, False, True]),
+    kept=np.array([1, 0, 1], np.uint8),
+)
+
+
+def test_planned_rows_are_cut_to_a_range_of_clients() -> None:
+    last = PLANNED.cut(slice(1, 3))
+    assert last.ptr.tolist() == [0, 0, 1]
+    assert last.ids is not None
+    assert last.ids.tolist() == [9]
+    assert last.marks().tolist() == [True]
+    assert last.kept is not None
+    assert last.kept.tolist() == [1]
+    every = PlannedRows("items", np.arange(4) * 5, None, False).cut(slice(0, 2))
+    assert every.n_rows == 10
+    assert every.ids is None
+    assert every.kept is None
+    assert not every.marks().any()
+
+
+def test_planned_rows_say_how_many_of_each_client_may_leave() -> None:
+    assert PLANNED.n_rows == 3
+    assert PLANNED.kept_sizes().tolist() == [1, 0, 1]
+    assert replace(PLANNED, kept=None).kept_sizes().tolist() == [2, 0, 1]
+    assert replace(PLANNED, sensitive=True).marks().tolist() == [True] * 3

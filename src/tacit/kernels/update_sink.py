@@ -17,6 +17,8 @@ from numba import njit
 from tacit.kernels.rowsum import add_row, square_of_row
 from tacit.kernels.sampling import U64
 
+LARGEST = np.finfo(np.float64).max
+
 
 @njit(inline="always")
 def _square(values, r):
@@ -41,17 +43,17 @@ def _square(values, r):
 @njit(inline="always")
 def _shorten(square, limit):
     """Return the factor, at most 1, that makes a length fit, and the squared length after it; no number stays none."""
+    if not square < np.inf:
+        return np.float32(np.nan), np.nan
     if square <= limit * limit:
         return np.float32(1), square
-    if square < np.inf:
-        return np.float32(limit / np.sqrt(square)), limit * limit
-    return np.float32(np.nan), np.nan
+    return np.float32(limit / np.sqrt(square)), limit * limit
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def clip_rows(ptr, kept, rows, factors, limit, squares):
     """`clip_dense` for rows of a known width (`rows_of`)."""
-    most = limit * limit
+    most = min(limit * limit, LARGEST)  # infinity is above it, whatever the limit
     for c in range(U64(ptr.size - 1)):
         total = np.float64(0)
         for r in range(U64(ptr[c]), U64(ptr[c + U64(1)])):
@@ -144,9 +146,10 @@ def largest_dense(ptr, kept, values, factors, largest):
 def largest_outer(ptr, kept, weights, vectors, largest):
     """The same for rows that are a weight times the client's vector."""
     for c in range(ptr.size - 1):
-        most = largest[c]
+        most, is_sent = largest[c], False
         for r in range(ptr[c], ptr[c + 1]):
             if kept.size == 0 or kept[r]:
+                is_sent = True
                 w = abs(weights[r])
                 if not w <= most and most == most:
                     most = w
@@ -155,7 +158,7 @@ def largest_outer(ptr, kept, weights, vectors, largest):
             x = abs(vectors[c, d])
             if not x <= peak and peak == peak:
                 peak = x
-        largest[c] = most * peak if ptr[c + 1] > ptr[c] else np.float32(0)
+        largest[c] = most * peak if is_sent else np.float32(0)
 
 
 @njit(cache=True, nogil=True, error_model="numpy")

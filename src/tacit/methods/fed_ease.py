@@ -55,9 +55,7 @@ class FedEASEConfig(Config):
 class FedEASE(BySums):
     """EASE by sums: item-to-item weights from a sketched Gram matrix, in one or two rounds."""
 
-    spec = FederatedSpec(
-        item_tables=("sketch",), downloads=("sketch", "maps", "own", "precisions"), item_rows="own"
-    )
+    spec = FederatedSpec(item_tables=("sketch",), downloads=("sketch", "maps", "own", "precisions"), item_rows="own")
 
     def __init__(self, config: FedEASEConfig) -> None:
         super().__init__(config)

@@ -55,7 +55,9 @@ class FedSVDConfig(Config):
 class FedSVD(BySums):
     """The singular value decomposition of all histories by sums: exact, in a few rounds, strangers fold in."""
 
-    spec = FederatedSpec(item_tables=("basis",), downloads=("basis", "weights"), server_state=("angles",), item_rows="own")
+    spec = FederatedSpec(
+        item_tables=("basis",), downloads=("basis", "weights"), server_state=("angles",), item_rows="own"
+    )
 
     def __init__(self, config: FedSVDConfig) -> None:
         super().__init__(config)

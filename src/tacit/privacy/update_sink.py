@@ -102,7 +102,10 @@ class DraftRows:
             weights = self.weights[self.ids]
         else:
             weights = self.weights
-        return weights * self.factors if len(self.factors) else weights
+        if not len(self.factors):
+            return weights
+        with _any_numbers():
+            return weights * self.factors
 
     def clip(self, limit: float, squares: NDArray[np.float64]) -> None:
         """Let no row be longer than `limit`; add squared lengths to `squares` [C]."""
@@ -115,8 +118,10 @@ class DraftRows:
         if not self.is_outer:
             clip_dense(planned.ptr, self.kept, self.values, self.factors, limit, squares)
             return
-        if self.weights is None or self.by_row:
-            self.weights, self.by_row = self.row_weights() if self.by_row else np.ones_like(self.factors), False
+        if self.weights is None:
+            self.weights = np.ones_like(self.factors)
+        elif self.by_row:
+            self.weights, self.by_row = self.weights[self.ids], False
         clip_outer(planned.ptr, self.kept, self.weights, self.values, self.factors, limit, squares)
 
     def multiply(self, by: Floats) -> None:
@@ -162,7 +167,8 @@ class DraftRows:
         if not self.is_outer:
             return self
         owner = np.repeat(np.arange(len(self.values)), np.diff(self.planned.ptr))
-        return DraftRows(self.planned, self.row_weights()[:, None] * self.values[owner])
+        with _any_numbers():
+            return DraftRows(self.planned, self.row_weights()[:, None] * self.values[owner])
 
 
 @dataclass
@@ -171,7 +177,8 @@ class Draft:
 
     clients: NDArray[np.int64]  # [C] ids
     parts: list[DraftRows]
-    largest: float = np.inf  # no number is larger than that, if a stage has seen to it
+    largest: float = np.inf  # no number is larger than that, if a stage has seen to it,
+    is_bounded: NDArray[np.bool_] = field(default_factory=lambda: np.zeros(0, np.bool_))  # of these clients, [C]
 
     def clip(self, row: float, client: float) -> None:
         """Let no row be longer than `row`, and no client's rows of all tables together longer than `client`."""
@@ -179,8 +186,7 @@ class Draft:
         for part in self.parts:
             part.clip(row, squares)
         lengths = np.sqrt(squares)
-        if np.isfinite(lengths).all():
-            self.largest = min(row, client)
+        self.largest, self.is_bounded = min(row, client), np.isfinite(lengths)
         if client < np.inf and (lengths > client).any():
             by = np.minimum(1.0, client / np.maximum(lengths, client)).astype(np.float32)
             for part in self.parts:
@@ -195,7 +201,7 @@ class Draft:
     def fits(self, ring: Ring) -> NDArray[np.bool_]:
         """Say whose numbers the ring can hold, [C]."""
         if self.largest <= ring.largest:
-            return np.ones(len(self.clients), np.bool_)
+            return self.is_bounded
         largest = np.zeros(len(self.clients), np.float32)
         for part in self.parts:
             if not part.bound() <= ring.largest:
@@ -358,7 +364,8 @@ class UpdateSink:
             counts = np.zeros(n_rows, np.int64)
             whole = DraftRows(planned, part.values)
             count_rows(planned.ptr, whole.ids, whole.kept, np.ones(len(self._plan.clients), np.bool_), counts)
-            is_small = largest * float(self._ring.scale) * float(counts.max(initial=0)) < 2**31
+            most = largest * float(self._ring.scale) + 1  # rounding included
+            is_small = most * float(counts.max(initial=0)) < 2**31
             self._cells[number] = np.zeros((n_rows, part.values.shape[1]), np.int32 if is_small else np.int64)
         return self._cells[number]
 
@@ -406,6 +413,11 @@ class UpdateSink:
             sensitive[name] = out[2]
         clients = self._plan.clients
         return Message(clients[self._is_fit], tables, release, sensitive, clients[~self._is_fit])
+
+
+def _any_numbers() -> np.errstate:
+    """Rows of clients who are withheld, and rows that do not leave, may hold anything: nobody is warned of it."""
+    return np.errstate(invalid="ignore", over="ignore")
 
 
 def row_bytes(width: int, ring: Ring) -> int:

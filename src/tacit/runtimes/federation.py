@@ -77,6 +77,7 @@ class Federation(Config):
 
     def checked_method(self) -> Federation:
         """Refuse a method that cannot run in the field."""
+        build_federated(self.method, self.config)
         for option, why in _NOT_HERE.items():
             if getattr(self.config, option, None) is not None:
                 raise ConfigError(f"method.{option} has no place in a federation: {why}.", "Take it away.")

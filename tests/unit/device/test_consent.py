@@ -38,7 +38,7 @@ class Egress:
 
     def items(self) -> set[int]:
         """Items of which the last message speaks."""
-        shapes = {name: self.shared[name].shape for name in self.federation.built.tables}
+        shapes = self.federation.built.shapes(self.shared)
         read = read_update(self.federation, self.number, self.left[-1], shapes)
         return {int(item) for item in read.tables["items"][1]}
 

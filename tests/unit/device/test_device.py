@@ -16,7 +16,8 @@ from tacit.errors import BadRowsError, ConsentError, DataError, DeviceError, Met
 from tacit.protocols.federated import device_round
 from tacit.random import Key
 from tacit.reasons import ReasonCode
-from tacit.runtimes.wire import read_update, write_welcome
+from tacit.runtimes.wire import Request, read_update, write_request, write_welcome
+from tacit.types import Model
 
 
 @pytest.fixture
@@ -115,15 +116,15 @@ def test_it_learns_what_a_cohort_of_one_learns_in_a_simulation(path: Path, metho
         clients = device.history.clients(3, CATALOG)
         private = federation.built.init(clients, CATALOG, key.child("init")).private
         shared = first_shared(federation)
-        shapes = {name: shared[name].shape for name in federation.built.tables}
-        stage = Sharing(pi=0.6).stage(3, CATALOG)
+        shapes = federation.built.shapes(shared)
+        way = federation.path(Sharing(pi=0.6).stage(3, CATALOG))
         for number in range(3):
             content = device.release(device.learn(request(federation, number, shared)))
-            message, private = device_round(
-                federation.built, (stage,), federation.ring, shared, private, clients, key, number
-            )
+            given = device_round(way, Model(shared, private), clients, key, number)
+            private = given.private
             read = read_update(federation, number, content, shapes)
-            for name, (_, ids, numbers) in message.tables.items():
+            assert given.message is not None
+            for name, (_, ids, numbers) in given.message.tables.items():
                 order = np.lexsort((*numbers.T[::-1], ids))
                 assert np.array_equal(read.tables[name][1], ids[order])
                 assert np.array_equal(read.tables[name][2], numbers[order])
@@ -224,8 +225,9 @@ def test_a_model_of_another_catalogue_version_or_form_is_refused_and_changes_not
             request(founded(factors=5), 0),
             request(federation, 0, {**shared, "items": shared["items"][:-1]}),
             request(federation, 0, {**shared, "items": shared["items"].astype(np.float64)}),
-            request(federation, 0, {**shared, "local_steps": np.array(10**9)}),
-            request(federation, 0, {"items": shared["items"]}),
+            write_request(federation, Request(0, {**shared, "local_steps": np.array(10**9)}, True)),
+            write_request(federation, Request(0, {"things": shared["items"]}, True)),
+            write_request(federation, Request(0, {}, True)),
             request(federation, 0)[:-1],
             b"",
         ]

@@ -33,17 +33,17 @@ def drawn(clients: Clients, n_triples: int, most_bytes: int = 2**20) -> np.ndarr
 
 
 def naive(p: np.ndarray, q: np.ndarray, pairs: np.ndarray, sequential: bool) -> tuple[np.ndarray, np.ndarray]:
-    """Rows [C, 2T, D] and the moved p, in double precision but for the same rounding to the grid."""
+    """Rows [2, C, T, D], positives first, and the moved p: double precision, but the same rounding to the grid."""
     p, q, (pos, neg) = p.astype(np.float64), q.astype(np.float64), pairs.astype(int)
-    rows, moved = np.zeros((len(p), 2 * pos.shape[1], p.shape[1])), p.copy()
+    rows, moved = np.zeros((2, *pos.shape, p.shape[1])), p.copy()
     no_bias = np.append(np.ones(p.shape[1] - 1), 0)
     for c in range(len(p)):
         for t in range(pos.shape[1]):
             at = moved[c].copy() if sequential else p[c]
             i, j = q[pos[c, t]], q[neg[c, t]]
             z = 1 / (1 + np.exp(at @ (i - j)))
-            rows[c, t] = (np.rint(SCALE * z * at) - np.rint(SCALE * REG[1] * i * no_bias)) / SCALE
-            rows[c, pos.shape[1] + t] = (-np.rint(SCALE * z * at) - np.rint(SCALE * REG[2] * j * no_bias)) / SCALE
+            rows[0, c, t] = (np.rint(SCALE * z * at) - np.rint(SCALE * REG[1] * i * no_bias)) / SCALE
+            rows[1, c, t] = (-np.rint(SCALE * z * at) - np.rint(SCALE * REG[2] * j * no_bias)) / SCALE
             moved[c] += RATE * (z * (i - j) - REG[0] * at) * no_bias
     return rows, moved
 
@@ -56,15 +56,16 @@ def tables(n: int, width: int) -> tuple[np.ndarray, np.ndarray]:
 
 @pytest.mark.parametrize("width", [2, 8, 11, 21])
 @pytest.mark.parametrize("sequential", [True, False])
-def test_rows_and_steps_equal_the_naive_ones(width: int, sequential: bool) -> None:
-    clients, steps = cohort(), 9
-    pairs, (p, q) = drawn(clients, steps), tables(6, width)
+@pytest.mark.parametrize("n", [6, 37])
+def test_rows_and_steps_equal_the_naive_ones(width: int, sequential: bool, n: int) -> None:
+    clients, steps = cohort().take(np.arange(n) % 6), 9
+    pairs, (p, q) = drawn(clients, steps), tables(n, width)
     moved = padded(p)
     people = moved if sequential else moved.copy()
-    rows = np.empty((6 * 2 * steps, moved.shape[1]), np.float32)
+    rows = np.empty((2 * n * steps, moved.shape[1]), np.float32)
     rows_of_pairs(*map(rows_of, (people, moved, padded(q))), *pairs, rows_of(rows), SCALE, RATE, REG)
     expected_rows, expected = naive(p, q, pairs, sequential)
-    found = unpadded(rows, width).reshape(6, 2 * steps, width)
+    found = unpadded(rows, width).reshape(2, n, steps, width)
     np.testing.assert_allclose(found, expected_rows, atol=4 / SCALE)
     np.testing.assert_allclose(unpadded(moved, width), expected, atol=1e-5)
     assert (unpadded(moved, width)[:, -1] == 1).all()
@@ -80,13 +81,13 @@ def test_sums_at_once_are_the_sums_of_the_rows_written_out(kind: type, n: int) -
     moved, table = padded(p), padded(q)
     rows = np.empty((n * 2 * steps, table.shape[1]), np.float32)
     rows_of_pairs(rows_of(moved), rows_of(moved), rows_of(table), *pairs, rows_of(rows), SCALE, RATE, REG)
-    numbers = np.rint(unpadded(rows, width).astype(np.float64) * SCALE).astype(np.int64).reshape(n, 2 * steps, width)
+    numbers = np.rint(unpadded(rows, width).astype(np.float64) * SCALE).astype(np.int64).reshape(2, n, steps, width)
     expected, touched = np.zeros((N_ITEMS, width), np.int64), np.zeros(N_ITEMS, np.int64)
     for c in range(n):
         for t in range(steps):
             for item, number, leaves in (
-                (pairs[0, c, t], numbers[c, t], is_sent[c, t]),
-                (pairs[1, c, t], numbers[c, steps + t], True),
+                (pairs[0, c, t], numbers[0, c, t], is_sent[c, t]),
+                (pairs[1, c, t], numbers[1, c, t], True),
             ):
                 expected[item] += number * int(leaves)
                 touched[item] += int(leaves)
@@ -110,7 +111,7 @@ def test_sums_at_once_are_the_sums_of_the_rows_written_out(kind: type, n: int) -
     assert np.array_equal(sums, expected)
     assert np.array_equal(found, touched)
     assert np.array_equal(again, moved)
-    firsts = np.abs(numbers[:, :steps, -1])  # a bias row has no second term: what is left is the first one itself
+    firsts = np.abs(numbers[0, :, :, -1])  # a bias row has no second term: what is left is the first one itself
     assert peaks[0, -1] == firsts.max()
 
 

@@ -9,15 +9,17 @@ from typing import Any
 import numpy as np
 import pytest
 
+from helpers.one_round import add_once, learn_once
 from tacit.errors import ConfigError, DivergedError, MethodError
 from tacit.kernels.losses import LOSSES
-from tacit.methods.base import Cohort, build, options
+from tacit.methods.base import build_federated, options
 from tacit.privacy.disclosure import Disclosure, DisclosureConfig
+from tacit.protocols.federated import UpdatePath
 from tacit.random import Key
-from tacit.runtimes.simulation import Traffic, simulate
+from tacit.runtimes.simulation import SimulationOptions, Traffic, simulate
 from tacit.testing import two_tastes
 from tacit.types import Catalog, Clients, Model, Vocabulary
-from tacit.updates import Ring, Total
+from tacit.updates import Ring
 
 NAMES = ("fed-gmf", "fed-mlp", "fed-neumf")
 EVERY = pytest.mark.parametrize("name", NAMES)
@@ -41,11 +43,12 @@ def world(people: int = 60) -> Clients:
 
 
 def method_of(name: str, **given: Any) -> Any:
-    return build(name, options(name, {"epochs": 2, "factors": 4} | given))
+    return build_federated(name, options(name, {"epochs": 2, "factors": 4} | given))
 
 
-def learnt(method: Any, clients: Clients, **given: Any) -> Model:
-    for model in simulate(method, given.pop("stages", []), RING, clients, catalog_of(clients), KEY, **given):
+def learnt(method: Any, clients: Clients, traffic: Traffic | None = None, reference: bool = False) -> Model:
+    how = SimulationOptions(reference=reference)
+    for model in simulate(UpdatePath(method, (), RING), clients, catalog_of(clients), KEY, traffic, how):
         last = model
     return last.copy()
 
@@ -77,9 +80,9 @@ def test_adding_cohorts_at_once_equals_writing_every_message(name: str, aggregat
     config = DisclosureConfig.checked({"pi": 0.4, "never_items": (3,)}, "privacy")
     for stages in ([], [Disclosure.build(config, Vocabulary(clients.ids), catalog, Key(3))]):
         found = []
-        for plainly in (False, True):
-            traffic = Traffic.none(len(clients))
-            for model in simulate(method, stages, ring, clients, catalog, KEY, traffic, plainly=plainly):
+        for reference in (False, True):
+            traffic, how = Traffic.none(len(clients)), SimulationOptions(reference=reference)
+            for model in simulate(UpdatePath(method, stages, ring), clients, catalog, KEY, traffic, how):
                 last = model
             found.append({**last.shared, **last.private, **vars(traffic)})
         for array in found[0]:
@@ -98,10 +101,8 @@ def test_a_row_is_the_mean_over_those_who_moved_it(name: str) -> None:
     clients = world()
     method = method_of(name)
     model = method.init(clients, catalog_of(clients), KEY)
-    update, _ = method.learn(model.shared, model.private, clients, RING, KEY)
-    total = Total.zero({table: model.shared[table].shape for table in method.tables})
-    _, _ = method.sum_cohort(Cohort(model.shared, model.private, clients, RING, None, KEY, KEY), total)
-    moved = method.apply(model.shared, total, RING)
+    update, _ = learn_once(method, model, clients, KEY)
+    moved = method.apply(model.shared, add_once(method, model, clients, KEY), RING)
     rows, layers = update.tables["items"], update.tables["layers"].values
     for item in range(clients.n_items):
         mean = rows.values[rows.ids == item].mean(axis=0)
@@ -181,8 +182,8 @@ def test_who_has_nothing_to_compare_speaks_of_no_row_and_weighs_nothing(
     clients = cohort([list(range(6)), [1, 3], [2]], 6)
     method = method_of(name, loss=loss)
     model = method.init(clients, catalog_of(clients), KEY)
-    update, private = method.learn(model.shared, model.private, clients, RING, KEY)
-    alone, _ = method.learn(model.shared, model.take(np.array([1, 2])).private, clients.take([1, 2]), RING, KEY)
+    update, private = learn_once(method, model, clients, KEY)
+    alone, _ = learn_once(method, model.take(np.array([1, 2])), clients.take([1, 2]), KEY)
     assert update.tables["items"].ptr[1] == 0
     assert update.tables["layers"].values[0, -1] == 0
     assert np.array_equal(update.tables["items"].values, alone.tables["items"].values)
@@ -196,9 +197,8 @@ def test_a_round_without_any_weight_moves_nothing_even_with_momentum(name: str, 
     model = method.init(clients, catalog_of(clients), KEY)
     shared = model.shared
     for who in ([0, 1], [2]):
-        some, private = clients.take(who), model.take(np.array(who)).private
-        total = Total.zero({table: shared[table].shape for table in method.tables})
-        method.sum_cohort(Cohort(shared, private, some, RING, None, KEY, KEY), total)
+        asked = Model(shared, model.take(np.array(who)).private)
+        total = add_once(method, asked, clients.take(who), KEY)
         before, shared = shared, method.apply(shared, total, RING)
         assert np.array_equal(shared["layers"], before["layers"]) == (who == [2])
         assert np.array_equal(shared["items"], before["items"]) == (who == [2])
@@ -211,10 +211,10 @@ def test_batches_of_one_sample_cannot_be_compared() -> None:
 
 
 @EVERY
-@pytest.mark.parametrize("plainly", [False, True])
-def test_runaway_learning_is_refused_before_it_reaches_the_model(name: str, plainly: bool) -> None:
+@pytest.mark.parametrize("reference", [False, True])
+def test_runaway_learning_is_refused_before_it_reaches_the_model(name: str, reference: bool) -> None:
     with pytest.raises(DivergedError):
-        learnt(method_of(name, learning_rate=1e6), world(), plainly=plainly)
+        learnt(method_of(name, learning_rate=1e6), world(), reference=reference)
 
 
 def test_layers_that_do_not_fit_are_refused() -> None:

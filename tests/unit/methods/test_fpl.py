@@ -12,10 +12,11 @@ from tacit.cli.app import main
 from tacit.config import Experiment
 from tacit.errors import ConfigError, DivergedError, MethodError
 from tacit.experiments import run
-from tacit.methods.base import build, options
+from tacit.methods.base import build_federated, options
+from tacit.protocols.federated import UpdatePath
 from tacit.random import Key
 from tacit.runtimes import learning
-from tacit.runtimes.simulation import simulate
+from tacit.runtimes.simulation import SimulationOptions, simulate
 from tacit.testing import make_clients
 from tacit.types import Catalog, Clients, Vocabulary
 from tacit.updates import Ring
@@ -25,6 +26,10 @@ CATALOG = Catalog(Vocabulary(np.arange(12)))
 
 def clients_of(*histories: list[int]) -> Clients:
     return make_clients(histories, 12)
+
+
+def path_of(**given: Any) -> UpdatePath:
+    return UpdatePath(build_federated("fpl", options("fpl", given)), (), Ring())
 
 
 @pytest.fixture
@@ -93,16 +98,15 @@ def test_bad_input_is_one_clear_error_before_any_training(
 
 def test_a_person_with_one_item_takes_part() -> None:
     clients = clients_of([3], [1, 2, 5, 7], [0, 3])
-    for model in simulate(build("fpl", options("fpl", {"epochs": 2})), [], Ring(), clients, CATALOG, Key(1)):
+    for model in simulate(path_of(epochs=2), clients, CATALOG, Key(1)):
         assert np.isfinite(model.private["p"]).all()
 
 
 def test_an_empty_history_and_a_full_one_are_refused() -> None:
-    method = build("fpl")
     with pytest.raises(MethodError, match="at least one item"):
-        next(simulate(method, [], Ring(), clients_of([3], [], [1, 2]), CATALOG, Key(1)))
+        next(simulate(path_of(), clients_of([3], [], [1, 2]), CATALOG, Key(1)))
     with pytest.raises(MethodError, match="every item"):
-        next(simulate(method, [], Ring(), clients_of([3], list(range(12))), CATALOG, Key(1)))
+        next(simulate(path_of(), clients_of([3], list(range(12))), CATALOG, Key(1)))
 
 
 def test_presets_are_the_four_configurations_of_the_paper() -> None:
@@ -110,7 +114,7 @@ def test_presets_are_the_four_configurations_of_the_paper() -> None:
     clients = clients_of(*(rng.choice(12, size, replace=False).tolist() for size in (4, 6, 8, 6)))
     found = {}
     for preset in ("sFPL", "sFPL+", "pFPL", "pFPL+"):
-        method = build("fpl", options("fpl", {"preset": preset, "epochs": 2}))
+        method = path_of(preset=preset, epochs=2).method
         schedule = method.schedule(clients)
         found[preset] = schedule.rounds_per_pass, schedule.clients_per_round
         steps = int(method.init(clients, CATALOG, Key(1)).shared["local_steps"])
@@ -125,19 +129,18 @@ def test_presets_are_the_four_configurations_of_the_paper() -> None:
 @pytest.mark.parametrize("rounds", [1, 5, 7, 30])
 def test_so_many_rounds_are_run_as_were_asked_for(rounds: int) -> None:
     clients = clients_of([1, 2, 5, 7], [0, 3, 4, 6], [2, 3, 8, 9])
-    schedule = build("fpl", options("fpl", {"preset": "pFPL", "rounds": rounds})).schedule(clients)
-    assert schedule.rounds == rounds
+    assert path_of(preset="pFPL", rounds=rounds).method.schedule(clients).rounds == rounds
 
 
 @pytest.mark.parametrize("preset", ["sFPL", "sFPL+", "pFPL", "pFPL+"])
-@pytest.mark.parametrize("plainly", [False, True])
-def test_running_away_stops_with_a_hint(preset: str, plainly: bool) -> None:
+@pytest.mark.parametrize("reference", [False, True])
+def test_running_away_stops_with_a_hint(preset: str, reference: bool) -> None:
     rng = np.random.default_rng(1)
     clients = clients_of(*(rng.choice(12, 6, replace=False).tolist() for _ in range(150)))
     rate = 0.5 if preset.startswith("p") else 40.0
-    method = build("fpl", options("fpl", {"preset": preset, "learning_rate": rate, "epochs": 40}))
+    path, how = path_of(preset=preset, learning_rate=rate, epochs=40), SimulationOptions(reference=reference)
     with pytest.raises(DivergedError, match="learning_rate") as stopped:
-        list(simulate(method, [], Ring(), clients, CATALOG, Key(1), plainly=plainly))
+        list(simulate(path, clients, CATALOG, Key(1), options=how))
     assert "Lower" in str(stopped.value) or "lower" in str(stopped.value)
 
 

@@ -8,10 +8,12 @@ import numpy as np
 import pytest
 
 from helpers.knowledge_graph import small_world
+from helpers.one_round import learn_once
 from tacit.data.words import entity_words, predicate_words
 from tacit.errors import MethodError
 from tacit.methods.features import features_of
 from tacit.methods.kgflex import KGFlex, KGFlexCentral, KGFlexConfig
+from tacit.protocols.federated import UpdatePath
 from tacit.random import Key
 from tacit.runtimes.recommender import in_words
 from tacit.runtimes.simulation import simulate
@@ -31,13 +33,13 @@ def test_a_round_is_the_gradient_of_the_naive_twin() -> None:
     method = KGFlex(KGFlexConfig(factors=4, learning_rate=0.5))
     model = method.init(clients, catalog, KEY)
     shared, private = model.shared, model.private
-    update, moved = method.learn(shared, private, clients, Ring(), KEY.child("learn"))
+    update, moved = learn_once(method, model, clients, KEY)
     features, rows = carried(catalog), update.tables["features"]
     for c in range(len(clients)):
         own = [int(f) for f in private["features"][c] if f >= 0]
         k, p = dict(zip(own, private["weights"][c], strict=False)), dict(zip(own, private["p"][c], strict=False))
         g, b = shared["features"][:, :-1].astype(np.float64), shared["features"][:, -1].astype(np.float64)
-        drawn = iter(KEY.child("learn").bits(clients.ids[[c]], 400)[0] >> np.uint64(32))
+        drawn = iter(KEY.child("learn", 0).bits(clients.ids[[c]], 400)[0] >> np.uint64(32))
         d_g, d_b, d_p = (dict.fromkeys(own, 0.0) for _ in range(3))
         for i in clients.of(c):
             j = next(j for w in drawn if (j := int(w) * catalog.n_items >> 32) not in clients.of(c))
@@ -97,7 +99,7 @@ def entropy(counts: np.ndarray) -> float:
 def test_central_with_everybody_at_once_is_the_federation_with_everybody_at_once() -> None:
     clients, catalog = small_world()
     config = KGFlexConfig(share=1.0, epochs=4)
-    *_, federated = simulate(KGFlex(config), (), Ring(), clients, catalog, KEY)
+    *_, federated = simulate(UpdatePath(KGFlex(config), (), Ring()), clients, catalog, KEY)
     *_, central = KGFlexCentral(config).fit(clients, catalog, KEY)
     assert np.array_equal(federated.shared["features"], central.shared["features"])
     assert np.array_equal(federated.private["p"], central.private["p"])
@@ -106,7 +108,7 @@ def test_central_with_everybody_at_once_is_the_federation_with_everybody_at_once
 def test_a_reason_names_the_features_that_carried_the_score() -> None:
     clients, catalog = small_world()
     method = KGFlex(KGFlexConfig(epochs=20))
-    *_, model = simulate(method, (), Ring(), clients, catalog, KEY)
+    *_, model = simulate(UpdatePath(method, (), Ring()), clients, catalog, KEY)
     own = model.take(np.array([2]))
     item = int(np.argmax(method.score(own.shared, own.private, clients.take([2]))[0]))
     found = method.explain(own.shared, own.private, clients.take([2]), item)
@@ -131,7 +133,7 @@ def test_items_and_people_without_features_score_zero_and_send_nothing() -> None
     bare = replace(catalog, graph=replace(catalog.graph, item_entity=linked))
     method = KGFlex(KGFlexConfig())
     model = method.init(clients, bare, KEY)
-    update, _ = method.learn(model.shared, model.private, clients, Ring(), KEY)
+    update, _ = learn_once(method, model, clients, KEY)
     assert np.diff(update.tables["features"].ptr)[0] == 0
     scores = method.score(model.shared, model.private, clients)
     assert not scores[0].any()
@@ -151,7 +153,8 @@ def test_whoever_has_every_item_has_nothing_to_compare_with() -> None:
     method = KGFlex(KGFlexConfig())
     model = method.init(everything, catalog, KEY)
     assert (model.private["features"] == -1).all()
-    method.learn(model.shared, model.private, everything, Ring(), KEY)
+    update, _ = learn_once(method, model, everything, KEY)
+    assert not len(update.tables["features"].ids)
 
 
 def test_a_graph_that_says_nothing_of_the_items_is_refused() -> None:

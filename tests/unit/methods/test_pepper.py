@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tacit.methods.served import clustered
 
 from tacit.errors import ConfigError, MethodError
 from tacit.methods.base import build, options
+from tacit.methods.fedfast import find_clusters
 from tacit.methods.mixing import Meeting, by_age, by_performance, by_samples, evenly
 from tacit.methods.peers import Acquaintance, personalised_peers, random_peers
 from tacit.protocols.overlay import first_views, measured, n_components, offered
@@ -40,8 +40,8 @@ def made(name: str, **given: Any) -> Any:
     return build(name, options(name, {"epochs": 4, **given}))
 
 
-def last(method: Any, world: tuple[Clients, Catalog], **more: Any) -> np.ndarray:
-    for model in passes(method, *world, KEY, **more):
+def last(method: Any, world: tuple[Clients, Catalog], talk: Talk | None = None) -> np.ndarray:
+    for model in passes(method, *world, KEY, PassOptions(gossip=talk or Talk())):
         final = model
     scores: np.ndarray = method.score(final.shared, final.private, world[0])
     return scores
@@ -244,6 +244,6 @@ def test_lies_travel_and_clipping_holds_them_back(lie: str) -> None:
 def test_clusters_of_people_are_found() -> None:
     rng = np.random.default_rng(1)
     people = np.concatenate([rng.normal(c, 0.05, (20, 4)) for c in (-1, 0, 1)]).astype(np.float32)
-    found = clustered(people, 3)
+    found = find_clusters(people, 3)
     assert [len(set(found[a : a + 20].tolist())) for a in (0, 20, 40)] == [1, 1, 1]
     assert len(set(found.tolist())) == 3

@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tacit.methods.base import build, options
+from tacit.methods.base import build_federated, options
 from tacit.methods.server_steps import TAU, ServerConfig, remembered, stepped
+from tacit.protocols.federated import UpdatePath
 from tacit.random import Key
 from tacit.runtimes.simulation import Traffic, simulate
 from tacit.types import Array, Catalog, Clients, Vocabulary, offsets
@@ -80,9 +81,9 @@ def test_devices_do_not_receive_what_a_server_remembers(given: dict[str, Any]) -
     clients = Clients(np.arange(8), ptr, (np.arange(24) % 11).astype(np.int32), 11)
     received = []
     for options_of in ({}, given):
-        method = build("fed-gmf", options("fed-gmf", {"epochs": 1, "factors": 4, **options_of}))
-        traffic = Traffic.none(8)
-        for model in simulate(method, [], Ring(), clients, Catalog(Vocabulary(np.arange(11))), Key(0), traffic):
+        method = build_federated("fed-gmf", options("fed-gmf", {"epochs": 1, "factors": 4, **options_of}))
+        traffic, path = Traffic.none(8), UpdatePath(method, (), Ring())
+        for model in simulate(path, clients, Catalog(Vocabulary(np.arange(11))), Key(0), traffic):
             last = model
         received.append(traffic.bytes_down)
     assert np.array_equal(*received)

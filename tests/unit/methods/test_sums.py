@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -9,22 +10,25 @@ from typing import Any
 import numpy as np
 import pytest
 
+from helpers.one_round import learn_once
 from tacit.config import Experiment
 from tacit.data import load
 from tacit.data.dataset import Dataset
 from tacit.errors import MethodError
 from tacit.experiments import run
-from tacit.kernels.outer import add_item_rows, add_repeated, item_rows, normal_rows, person_sums
+from tacit.kernels.outer import normal_rows, person_sums
 from tacit.methods import fed_ease
-from tacit.methods.base import build, options
+from tacit.methods.base import build_federated, options
 from tacit.methods.fed_svd import largest_angle
-from tacit.methods.sums import LONG_HISTORY, OuterSum, distinct, orthonormal
+from tacit.methods.sums import LONG_HISTORY, OuterSum, distinct, orthonormal, plan_items
+from tacit.privacy.update_sink import UpdateSink
+from tacit.protocols.federated import UpdatePath
 from tacit.random import Key
 from tacit.runtimes.recommender import Recommender
 from tacit.runtimes.simulation import simulate
 from tacit.testing import make_clients
 from tacit.types import Catalog, Clients, Floats, Model, Vocabulary
-from tacit.updates import Ring
+from tacit.updates import Message, PlannedRows, Ring, Total, UpdatePlan
 
 KEY = Key(5)
 RING = Ring()
@@ -35,11 +39,11 @@ def catalogue(n_items: int) -> Catalog:
 
 
 def made(name: str, **given: Any) -> Any:
-    return build(name, options(name, given))
+    return build_federated(name, options(name, given))
 
 
 def final(method: Any, clients: Clients, catalog: Catalog | None = None) -> Model:
-    for model in simulate(method, [], RING, clients, catalog or catalogue(clients.n_items), KEY):
+    for model in simulate(UpdatePath(method, (), RING), clients, catalog or catalogue(clients.n_items), KEY):
         last = model
     return last
 
@@ -52,15 +56,27 @@ def drawn(people: int, items: int, seed: int = 0, most: int = 12) -> Clients:
 # --- kernels beside loops --------------------------------------------------------------------------------------------
 
 
+def put_both_ways(clients: Clients, put: Callable[[UpdateSink], None], width: int) -> tuple[Message, Total]:
+    """Return the message and the total that a put of one row per item of each client gives."""
+    plan = UpdatePlan(clients.ids, (PlannedRows("rows", clients.ptr, clients.items, True),))
+    shapes = {"rows": (clients.n_items, width)}
+    total = Total.zero(shapes)
+    messages = []
+    for into in (None, total):
+        sink = UpdateSink(plan, (), RING, shapes, into)
+        put(sink)
+        messages.append(sink.finish()[0])
+    assert messages[0] is not None
+    return messages[0], total
+
+
 def test_rows_of_outer_products_are_those_of_a_plain_loop() -> None:
     clients, rng = drawn(9, 14), np.random.default_rng(1)
     table, weights = rng.normal(size=(14, 3)).astype(np.float32), rng.uniform(0.2, 1, 14).astype(np.float32)
     sums = np.empty((9, 3), np.float32)
     person_sums(clients.ptr, clients.items, weights, table, sums)
-    rows = np.empty((len(clients.items), 3), np.float32)
-    item_rows(clients.ptr, clients.items, weights, sums, RING.scale, rows)
-    total, counts = np.zeros((14, 3), np.int64), np.zeros(14, np.int64)
-    add_item_rows(clients.ptr, clients.items, weights, sums, RING.scale, total, counts)
+    message, total = put_both_ways(clients, lambda sink: sink.put_outer(0, sums, weights, by_row=True), 3)
+    rows = message.read(RING).tables["rows"].values
     expected = np.zeros((14, 3), np.int64)
     entry = 0
     for c in range(9):
@@ -70,8 +86,8 @@ def test_rows_of_outer_products_are_those_of_a_plain_loop() -> None:
             np.testing.assert_allclose(rows[entry], weights[item] * sums[c], atol=2.0**-20)
             expected[item] += np.rint(rows[entry] * RING.scale).astype(np.int64)
             entry += 1
-    assert np.array_equal(total, expected)
-    assert np.array_equal(counts, np.bincount(clients.items, minlength=14))
+    assert np.array_equal(total.sums["rows"], expected)
+    assert np.array_equal(total.counts["rows"], np.bincount(clients.items, minlength=14))
 
 
 def test_rows_of_normal_equations_are_those_of_a_plain_loop() -> None:
@@ -83,26 +99,32 @@ def test_rows_of_normal_equations_are_those_of_a_plain_loop() -> None:
         np.testing.assert_allclose(row[:6], 0.5 * s * np.outer(p, p)[np.triu_indices(3)], atol=2.0**-20)
         np.testing.assert_allclose(row[6:], 2.0 * s * p, atol=2.0**-20)
     numbers = RING.encode(rows)
-    total, counts = np.zeros((8, 9), np.int64), np.zeros(8, np.int64)
-    add_repeated(clients.ptr, clients.items, numbers, total, counts)
-    expected = np.zeros_like(total)
+    message, total = put_both_ways(clients, lambda sink: sink.put_outer(0, rows), 9)
+    expected = np.zeros((8, 9), np.int64)
     np.add.at(expected, clients.items, numbers[clients.rows])
-    assert np.array_equal(total, expected)
-    assert np.array_equal(counts, np.bincount(clients.items, minlength=8))
+    assert np.array_equal(message.tables["rows"][2], numbers[clients.rows])
+    assert np.array_equal(total.sums["rows"], expected)
+    assert np.array_equal(total.counts["rows"], np.bincount(clients.items, minlength=8))
 
 
 # --- how much one person can add -------------------------------------------------------------------------------------
 
 
-def part_of(outer: OuterSum, table: Floats, weights: Floats, one: Clients) -> Floats:
-    return outer.update(table, weights, one, RING).tables[outer.name].values
+def part_of(outer: OuterSum, table: Floats, weights: Floats, one: Clients, ring: Ring = RING) -> Floats:
+    plan = UpdatePlan(one.ids, (plan_items("basis", one),))
+    sink = UpdateSink(plan, (), ring, {"basis": table.shape})
+    outer.put(table, weights, one, plan, sink)
+    message, _, is_fit = sink.finish()
+    assert message is not None
+    assert is_fit.all()
+    return message.read(ring).tables["basis"].values
 
 
 @pytest.mark.parametrize("v", [0.0, 0.25, 0.5])
 @pytest.mark.parametrize("n", [1, 7, 60, 400])
 def test_a_persons_part_of_an_outer_sum_is_bounded_and_the_bound_is_reached(v: float, n: int) -> None:
     """Frobenius norm <= n^(1 - 2v) 4096^(v - 1/2), plus half a step of the grid in every number."""
-    outer, n_items = OuterSum("basis", v), 500
+    outer, n_items = OuterSum(v), 500
     rng = np.random.default_rng(n)
     one = make_clients([sorted(rng.choice(n_items, n, replace=False).tolist())], n_items)
     rounding = 0.5 / float(RING.scale) * np.sqrt(n * 4)
@@ -149,7 +171,7 @@ def test_the_longest_history_fits_the_ring(fraction: int) -> None:
         assert ring.largest / 2 < np.sqrt(longest) * scales[1] <= ring.largest
     one = make_clients([list(range(n))], n)
     basis = np.full((n, 1), n**-0.5, np.float32)
-    ring.encode(OuterSum("basis").update(basis, np.ones(n, np.float32), one, ring).tables["basis"].values)
+    assert len(part_of(OuterSum(), basis, np.ones(n, np.float32), one, ring)) == n
 
 
 def test_a_weighted_person_adds_at_most_a_constant_to_als() -> None:
@@ -160,7 +182,7 @@ def test_a_weighted_person_adds_at_most_a_constant_to_als() -> None:
         items = np.zeros((300, 3), np.float32)
         items[:n, 0] = np.sqrt(1.0 / (n * 3))
         shared = {**method.init(one, catalogue(300), KEY).shared, "items": items, "item_gram": items.T @ items}
-        update, _ = method.learn(shared, {}, one, RING, KEY)
+        update, _ = learn_once(method, Model(shared, {}), one, KEY)
         s2, s1 = method.scales(RING)
         normal, gram = update.tables["normal"].values, update.tables["gram"].values
         length = np.sqrt(

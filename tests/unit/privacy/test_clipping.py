@@ -2,28 +2,43 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
-from tacit.privacy.outbound import seal
 
 from tacit.config import Experiment
 from tacit.errors import ConfigError
 from tacit.experiments import run
 from tacit.privacy.clipping import Clipping, ClippingConfig
+from tacit.privacy.update_sink import UpdateSink
 from tacit.random import Key
-from tacit.updates import Ring, Rows, Update
+from tacit.types import Floats
+from tacit.updates import PlannedRows, Ring, Total, Update, UpdatePlan
 
-KEY = Key(1)
+KEY, SHAPES = Key(1), {"items": (5, 2), "layers": (1, 3)}
+ITEMS = np.array([[3, 4], [6, 8], [0, 1]], np.float32)
+LAYERS = np.array([[0, 12, 0]], np.float32)
 
 
-def update() -> Update:
-    """Person 7 sends rows of lengths 5 and 10, and 12 in another table; person 9 one of length 1."""
-    items = Rows(np.array([0, 2, 3]), np.array([1, 4, 0], np.int32), np.array([[3, 4], [6, 8], [0, 1]], np.float32))
-    layers = Rows(np.array([0, 1, 1]), np.array([0], np.int32), np.array([[0, 12, 0]], np.float32))
-    marks = {"items": np.array([True, False, True]), "layers": np.array([False])}
-    return Update(np.array([7, 9]), {"items": items, "layers": layers}, marks)
+def planned() -> UpdatePlan:
+    """Client 7 sends two rows of items and the one of the layers, client 9 one of items."""
+    marks = np.array([True, False, True])
+    items = PlannedRows("items", np.array([0, 2, 3]), np.array([1, 4, 0], np.int32), marks)
+    layers = PlannedRows("layers", np.array([0, 1, 1]), np.array([0], np.int32), False)
+    return UpdatePlan(np.array([7, 9]), (items, layers))
+
+
+def sent(stage: Clipping, items: Floats = ITEMS, layers: Floats = LAYERS, plan: UpdatePlan | None = None) -> Update:
+    """Return what leaves: by itself client 7 sends rows of lengths 5 and 10, and 12 in another table; client 9 one."""
+    sink = UpdateSink(plan or planned(), [(stage, KEY)], Ring(), SHAPES)
+    sink.put(0, items)
+    sink.put(1, layers)
+    message, _, is_fit = sink.finish()
+    assert message is not None
+    assert is_fit.all()
+    return message.read(Ring())
 
 
 def lengths(found: Update) -> dict[str, list[float]]:
@@ -31,39 +46,51 @@ def lengths(found: Update) -> dict[str, list[float]]:
 
 
 def test_rows_are_shortened_to_the_longest_allowed_and_keep_their_direction() -> None:
-    found = Clipping(row=5.0).on_device(update(), KEY)
+    found = sent(Clipping(row=5.0))
     assert lengths(found) == {"items": [5, 5, 1], "layers": [5]}
     np.testing.assert_allclose(found.tables["items"].values[1], [3, 4])
-    assert found.sensitive.keys() == update().sensitive.keys()
+    assert found.sensitive["items"].tolist() == [True, False, True]
+    assert found.sensitive["layers"].tolist() == [False]
 
 
 def test_a_person_is_shortened_as_a_whole() -> None:
     whole = np.sqrt(25 + 100 + 144)
-    found = Clipping(person=whole / 2).on_device(update(), KEY)
+    found = sent(Clipping(person=whole / 2))
     assert lengths(found) == {"items": [2.5, 5, 1], "layers": [6]}
 
 
 def test_both_bounds_hold_rows_first() -> None:
-    found = Clipping(row=5.0, person=np.sqrt(75.0) / 5).on_device(update(), KEY)
+    found = sent(Clipping(row=5.0, person=np.sqrt(75.0) / 5))
     assert lengths(found) == {"items": [1, 1, 1], "layers": [1]}
 
 
 def test_what_is_short_enough_and_what_is_zero_stays_as_it_is() -> None:
-    found = Clipping(row=12.0, person=100.0).on_device(update(), KEY)
-    for name, rows in update().tables.items():
-        assert np.array_equal(found.tables[name].values, rows.values)
-    nothing = Update(
-        np.array([7]), {"items": Rows(np.array([0, 1]), np.array([0], np.int32), np.zeros((1, 2), np.float32))}
-    )
-    assert not Clipping(row=1.0, person=1.0).on_device(nothing, KEY).tables["items"].values.any()
+    found = sent(Clipping(row=12.0, person=100.0))
+    assert np.array_equal(found.tables["items"].values, ITEMS)
+    assert np.array_equal(found.tables["layers"].values, LAYERS)
+    nothing = sent(Clipping(row=1.0, person=1.0), np.zeros_like(ITEMS), np.zeros_like(LAYERS))
+    assert not nothing.tables["items"].values.any()
 
 
-def test_rows_that_are_made_anew_are_shortened_again() -> None:
-    made = update()
-    again = Update(made.clients, made.tables, made.sensitive, remake=lambda rest: rest)
-    clipped = Clipping(row=5.0).on_device(again, KEY)
-    assert clipped.remake is not None
-    assert lengths(clipped.remake(made)) == {"items": [5, 5, 1], "layers": [5]}
+def test_rows_that_do_not_leave_are_not_measured() -> None:
+    plan = planned()
+    narrow = replace(plan, parts=(replace(plan.parts[0], kept=np.array([1, 0, 1], np.uint8)), plan.parts[1]))
+    found = sent(Clipping(person=6.5), plan=narrow)  # half of |(5, 12)|
+    assert lengths(found) == {"items": [2.5, 1], "layers": [6]}
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_no_clipping_makes_a_number_of_what_is_none(value: float) -> None:
+    items, total = ITEMS.copy(), Total.zero(SHAPES)
+    items[1, 0] = value
+    sink = UpdateSink(planned(), [(Clipping(row=5.0, person=5.0), KEY)], Ring(), SHAPES, total)
+    sink.put(0, items)
+    sink.put(1, LAYERS)
+    _, release, is_fit = sink.finish()
+    assert is_fit.tolist() == [False, True]
+    assert len(release.bytes) == total.n_clients == 1
+    assert total.counts["items"].tolist() == [1, 0, 0, 0, 0]
+    assert not total.sums["layers"].any()
 
 
 def test_clip_without_a_bound_is_refused() -> None:
@@ -73,11 +100,9 @@ def test_clip_without_a_bound_is_refused() -> None:
         ClippingConfig.checked({"row": 0}, "privacy")
 
 
-def test_sealed_rows_are_no_longer_than_allowed_up_to_the_grid() -> None:
-    ring = Ring()
-    sent = seal(update(), [Clipping(row=0.3)], ring, KEY)
-    for _, _, numbers in sent.tables.values():
-        assert (np.linalg.norm(ring.decode(numbers), axis=1) <= 0.3 + 2e-6).all()
+def test_rows_that_leave_are_no_longer_than_allowed_up_to_the_grid() -> None:
+    for rows in sent(Clipping(row=0.3)).tables.values():
+        assert (np.linalg.norm(rows.values, axis=1) <= 0.3 + 2e-6).all()
 
 
 @pytest.mark.parametrize("name", ["fpl", "fed-gmf", "fed-svd"])

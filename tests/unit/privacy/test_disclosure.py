@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
-from tacit.privacy.outbound import row_bytes, seal
 
-from tacit.errors import ConfigError, DataError
+from tacit.errors import ConfigError, DataError, MethodError
 from tacit.privacy.disclosure import Disclosure, DisclosureConfig
+from tacit.privacy.update_sink import UpdateSink, row_bytes
 from tacit.random import Key
 from tacit.types import Catalog, Labels, Vocabulary
-from tacit.updates import Ring, Rows, Update
+from tacit.updates import PlannedRows, Release, Ring, UpdatePlan
 
 PEOPLE = Vocabulary(np.arange(2000) + 10)
 ITEMS = Vocabulary(np.array(["bar", "café", "pier", "park"], dtype=object))
@@ -96,31 +97,37 @@ def test_categories_need_a_catalogue_that_has_some() -> None:
         Disclosure.build(config, PEOPLE, Catalog(ITEMS), Key(5))
 
 
-def update_of(n_rows: int = 20) -> Update:
+def plan_of(n_rows: int = 20) -> UpdatePlan:
     """Every person speaks of items 0..3 in turn; the first half of her rows is sensitive."""
     ptr = np.arange(len(PEOPLE) + 1) * n_rows
     ids = np.tile(np.arange(n_rows) % 4, len(PEOPLE)).astype(np.int32)
     marks = np.tile(np.arange(n_rows) < n_rows // 2, len(PEOPLE))
-    values = np.ones((len(ids), 3), np.float32)
-    return Update(np.arange(len(PEOPLE)), {"items": Rows(ptr, ids, values)}, {"items": marks})
+    return UpdatePlan(np.arange(len(PEOPLE)), (PlannedRows("items", ptr, ids, marks),))
+
+
+def released(plan: UpdatePlan, stage: Disclosure, key: Key, ring: Ring | None = None) -> Release:
+    """Return what leaves of rows of three numbers."""
+    narrow = stage.narrow(plan, key)
+    sink = UpdateSink(narrow, [(stage, key)], ring or Ring(), {"items": (4, 3)})
+    sink.put(0, np.ones((narrow.parts[0].n_rows, 3), np.float32))
+    return sink.finish()[1]
 
 
 def test_coins_fall_as_often_as_each_persons_pi_says() -> None:
-    stage, update = built(pi="uniform(0,1)"), update_of(40)
-    sent = seal(update, [stage], Ring(), Key(1)).release
+    stage, plan = built(pi="uniform(0,1)"), plan_of(40)
+    sent = released(plan, stage, Key(1))
     assert (sent.negatives == 20).all()
     expected, spread = 20 * stage.pi, np.sqrt(20 * stage.pi * (1 - stage.pi))
     z = (sent.positives - expected) / np.maximum(spread, 0.3)
     assert abs(z.mean()) < 0.1
     assert abs(z.std() - 1) < 0.1
-    again = seal(update, [stage], Ring(), Key(2)).release
+    again = released(plan, stage, Key(2))
     assert not np.array_equal(sent.positives, again.positives), "another round tosses other coins"
 
 
 def test_one_coin_per_item_keeps_or_drops_all_its_rows_together() -> None:
-    stage, update = built(pi=0.5, coin="item"), update_of(40)
-    rows = update.tables["items"]
-    kept = stage.keep(update.clients, rows.ptr, rows.ids, update.sensitive["items"], Key(1))
+    kept = built(pi=0.5, coin="item").narrow(plan_of(40), Key(1)).parts[0].kept
+    assert kept is not None
     by_item = kept.reshape(-1, 40)[:, :20].reshape(-1, 5, 4)
     assert (by_item == by_item[:, :1]).all()
     assert abs(by_item[:, 0].mean() - 0.5) < 0.02
@@ -130,6 +137,25 @@ def test_one_coin_per_item_keeps_or_drops_all_its_rows_together() -> None:
 def test_secret_items_never_leave_as_positives() -> None:
     stage = built(pi=1.0, never_items=("pier",), never_categories=("food",))
     assert stage.is_secret.tolist() == [True, True, True, False]
-    message = seal(update_of(), [stage], Ring(bits=32), Key(1))
-    assert (message.release.positives == 2).all()
-    assert (message.release.bytes == 12 * row_bytes(3, Ring(bits=32))).all()
+    sent = released(plan_of(), stage, Key(1), Ring(bits=32))
+    assert (sent.positives == 2).all()
+    assert (sent.bytes == 12 * row_bytes(3, Ring(bits=32))).all()
+    with pytest.raises(MethodError, match="none of them can be sensitive"):
+        stage.narrow(UpdatePlan(np.arange(2), (PlannedRows("items", np.arange(3) * 4, None, True),)), Key(1))
+
+
+def test_a_method_says_which_rows_of_other_tables_mention_a_secret_item() -> None:
+    stage = built(pi=1.0, never_items=("pier",))
+    marks = np.array([True, False, True, True])
+    rows = PlannedRows("features", np.array([0, 4]), np.arange(4, dtype=np.int32), marks, lambda secret: marks & secret)
+    kept = stage.narrow(UpdatePlan(np.array([0]), (rows,)), Key(1)).parts[0].kept
+    assert kept is not None
+    assert kept.tolist() == [1, 1, 0, 1]
+
+
+def test_rows_that_another_stage_took_away_stay_away() -> None:
+    stage, plan = built(pi=1.0, never_items=("pier",)), plan_of()
+    without = replace(plan.parts[0], kept=np.tile(np.arange(20) != 0, len(PEOPLE)).astype(np.uint8))
+    kept = stage.narrow(replace(plan, parts=(without,)), Key(1)).parts[0].kept
+    assert kept is not None
+    assert np.flatnonzero(kept[:20] == 0).tolist() == [0, 2, 6]

@@ -5,9 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from helpers.one_round import learn_once
 from helpers.refusals import refused
 from tacit.errors import GuardError
-from tacit.methods.base import build
+from tacit.methods.fedncf import FedGMF, FedGMFConfig
 from tacit.privacy.meter import auc
 from tacit.privacy.secure.context import Session
 from tacit.privacy.secure.guards import Guards, History, check_people
@@ -15,8 +16,7 @@ from tacit.privacy.secure.two_stage import Care, Round
 from tacit.privacy.sum_attacks import adjusted_rand, differenced, linked, linking
 from tacit.random import Key
 from tacit.reasons import ReasonCode
-from tacit.types import Catalog, Clients, Model, Vocabulary
-from tacit.updates import Ring
+from tacit.types import Catalog, Clients, Vocabulary
 
 N_PEOPLE, N_ITEMS, SIZE = 60, 900, 12
 
@@ -30,7 +30,7 @@ def people() -> Clients:
 
 def test_the_same_group_with_and_without_her_tells_her_items(people: Clients) -> None:
     """FedNCF, section 3.5.2: fresh negatives blur one round, not fifty."""
-    method, target, group = build("fed-gmf"), 3, np.arange(4, 19)
+    method, target, group = FedGMF(FedGMFConfig()), 3, np.arange(4, 19)
     sums = np.zeros((2, 50, N_ITEMS))
     for side, cohort in enumerate((np.append(target, group), group)):
         for number in range(50):
@@ -58,10 +58,9 @@ def test_guarded_devices_do_not_take_part_in_it() -> None:
 
 def one_round(people: Clients) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     catalog, cohort = Catalog(Vocabulary(np.arange(N_ITEMS))), people.take(np.arange(15))
-    method = build("fed-gmf")
-    model: Model = method.init(people, catalog, Key(1))
-    part = model.take(np.arange(15))
-    update, _ = method.learn(part.shared, part.private, cohort, Ring(), Key(2))
+    method = FedGMF(FedGMFConfig())
+    model = method.init(people, catalog, Key(1)).take(np.arange(15))
+    update, _ = learn_once(method, model, cohort, Key(2))
     rows = update.tables["items"]
     owner = np.repeat(np.arange(15), np.diff(rows.ptr))
     return owner, rows.ids.astype(np.int64), rows.values, update.sensitive["items"]

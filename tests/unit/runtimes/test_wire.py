@@ -14,10 +14,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tacit.errors import ConfigError, WireError
+from tacit.methods.base import build_federated, names
 from tacit.random import Key
 from tacit.reasons import ReasonCode, RoundReason
 from tacit.runtimes import wire
-from tacit.runtimes.federation import Federation, canonical
+from tacit.runtimes.catalogue import canonical, catalog_bytes
+from tacit.runtimes.federation import Federation
 from tacit.types import Catalog, Labels, Vocabulary
 from tacit.updates import Message, Release, Ring
 
@@ -26,7 +28,8 @@ FPL = Federation.found("0" * 32, "f", "fpl", {"factors": 3, "local_steps": 4}, C
 NARROW = Federation.found("0" * 32, "f", "fpl", {"factors": 3, "local_steps": 4}, CATALOG, ring=Ring(bits=32))
 SHAPES = {"items": (30, 4)}
 SHARED = FPL.first_model(CATALOG, Key(1))
-REQUEST = wire.write_request(FPL, wire.Request(3, SHARED, True))
+SENT = FPL.sent(SHARED)
+REQUEST = wire.write_request(FPL, wire.Request(3, SENT, True))
 WELCOME = wire.write_welcome(FPL, CATALOG)
 
 
@@ -76,7 +79,7 @@ def test_an_update_comes_back_and_its_order_tells_nothing(federation: Federation
     shuffled = np.random.default_rng(seed + 1).permutation(len(ids))
     other = replace(message, tables={"items": (ptr, rows[shuffled], numbers[shuffled])})
     assert wire.write_update(federation, 3, other) == content
-    read = wire.read_update(federation, 3, content, SHAPES, person=8)
+    read = wire.read_update(federation, 3, content, SHAPES, client=8)
     assert read.clients.tolist() == [8]
     sums = np.zeros((2, 30, 4), np.int64)
     for total, found in zip(sums, (message, read), strict=True):
@@ -92,9 +95,9 @@ def test_a_model_and_a_welcome_come_back() -> None:
     assert (read.round, read.learn, read.counted) == (3, True, -1)
     for counted in (-2, 3):
         with pytest.raises(WireError, match="counted"):
-            wire.read_request(FPL, wire.write_request(FPL, wire.Request(3, SHARED, True, counted)))
-    assert read.shared.keys() == SHARED.keys()
-    for name, array in SHARED.items():
+            wire.read_request(FPL, wire.write_request(FPL, wire.Request(3, SENT, True, counted)))
+    assert read.shared.keys() == SENT.keys()
+    for name, array in SENT.items():
         assert np.array_equal(read.shared[name], array)
         assert read.shared[name].dtype == array.dtype
     categories = Labels(np.array([0, 1, 3]), np.array([1, 0, 1], np.int32), ["a", "é"])
@@ -186,20 +189,29 @@ def test_a_welcome_that_contradicts_itself_is_refused() -> None:
         ("fpl", {"pi": 0.5, "local_steps": 1}),
         ("no", {}),
     ):
-        wrong = FPL.model_copy(update={"method": name, "options": options})
-        wrong.__dict__.pop("digest", None)
+        wrong = Federation(**{**FPL.model_dump(), "method": name, "options": options})
+        terms, packed = wrong.canonical(), zlib.compress(catalog_bytes(CATALOG), 9)
+        body = struct.pack("<I", len(terms)) + terms + packed
         with pytest.raises(WireError):
-            wire.read_welcome(wire.write_welcome(Federation(**wrong.model_dump()), CATALOG))
+            wire.read_welcome(wire._message(wire.WELCOME, wrong.digest, 0, body))
 
 
 def test_a_federation_is_founded_only_on_what_can_run_there() -> None:
     for method, options, said in (
         ("ease", {}, "not federated"),
-        ("fpl", {"pi": 0.5}, "each person decides"),
+        ("fpl", {"pi": 0.5}, "users decide"),
         ("fed-svd", {"warm_start": "/tmp"}, "no folder"),
+        ("fpl", {"rounds": 7}, r"method\.rounds has no place"),
+        ("fcf", {"steps_per_epoch": 5}, r"method\.steps_per_epoch has no place"),
+        ("fed-gmf", {"clients_per_round": 20}, r"method\.clients_per_round has no place"),
+        ("fed-ease", {"epochs": 2}, r"method\.epochs has no place"),
+        ("kgflex", {"share": 0.1}, r"method\.share has no place"),
     ):
         with pytest.raises(ConfigError, match=said):
             Federation.found("0" * 32, "f", method, options, CATALOG)
+    for name in names("federated"):
+        founded = Federation.found("0" * 32, "f", name, {}, CATALOG)
+        assert founded.options.keys().isdisjoint(build_federated(name).spec.schedule_options), "not even defaults"
     free = Federation.found("0" * 32, "f", "fpl", {}, CATALOG)
     with pytest.raises(ConfigError, match=r"method\.local_steps"):
         free.first_model(CATALOG, Key(0))
