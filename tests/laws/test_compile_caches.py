@@ -42,6 +42,7 @@ def in_a_fresh_process(cache: Path, order: str) -> dict[str, str]:
         env=os.environ | {"NUMBA_CACHE_DIR": str(cache)},
         capture_output=True,
         check=True,
+        timeout=1200,
     )
     found: dict[str, str] = json.loads(ran.stdout)
     return found

@@ -49,12 +49,12 @@ def message(clients: list[int], ids: list[int], numbers: list[list[int]]) -> Mes
 
 
 def test_rows_that_occur_twice_are_added_twice() -> None:
-    zero = Total.zero({"items": (3, 2)})
-    total = zero.received(message([4], [1, 1, 2], [[1, 2], [10, 20], [5, 5]]))
+    total = Total.zero({"items": (3, 2)})
+    total.add(message([4], [1, 1, 2], [[1, 2], [10, 20], [5, 5]]))
     assert total.sums["items"].tolist() == [[0, 0], [11, 22], [5, 5]]
     assert total.counts["items"].tolist() == [0, 2, 1]
     assert total.n_clients == 1
-    assert not zero.sums["items"].any(), "a sum that was given stays as it was"
+    assert not total.zero_like().sums["items"].any()
 
 
 def test_a_message_is_read_as_the_numbers_it_holds() -> None:

@@ -154,8 +154,8 @@ class DraftRows:
             last = self.values.shape[1] - 1
             add_dense(*rows, self.values, last, self.factors, is_fit, ring.scale, sums, counts)
         elif self.weights is None and not len(self.factors):
-            fitting = np.where(is_fit[:, None], self.values, np.float32(0))
-            numbers = np.rint(fitting * ring.scale).astype(np.int64)
+            with _any_numbers():
+                numbers = np.rint(self.values * ring.scale).astype(np.int64)
             add_repeated(*rows, numbers, is_fit, sums, counts)
         else:
             by_row = self.by_row and not len(self.factors)

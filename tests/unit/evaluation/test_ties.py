@@ -8,14 +8,15 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from ranking_worlds import World, catalog_of, clients_of, make_world
 
+from helpers.random_rankings import World, catalog_of, make_world
 from tacit.config import Experiment
 from tacit.errors import EvaluationError
 from tacit.evaluation import EvaluationConfig, evaluate
 from tacit.evaluation.metrics import METRICS, Positions
 from tacit.experiments import run
 from tacit.random import Key
+from tacit.testing import make_clients
 from tacit.types import Heldout
 
 KS = (1, 2, 3, 5)
@@ -24,7 +25,7 @@ KS = (1, 2, 3, 5)
 def metrics_of(scores: list[float], truth: list[int], seen: list[int], ks: tuple[int, ...] = KS) -> dict[str, float]:
     """Measure one person."""
     row, n = np.array([scores], np.float32), len(scores)
-    heldout = Heldout(clients_of([truth], n), clients_of([seen], n))
+    heldout = Heldout(make_clients([truth], n), make_clients([seen], n))
     return evaluate(lambda _: row, heldout, catalog_of(n), EvaluationConfig(k=ks), Key(1), lists=False).overall
 
 
@@ -76,7 +77,7 @@ def test_no_monotone_coarsening_is_worth_more_than_expected(exact: list[int], st
     scores = np.empty(orders.shape, np.float32)
     np.put_along_axis(scores, orders, np.arange(6, 0, -1, dtype=np.float32)[None], axis=1)
     truth, config = list(range(held_out)), EvaluationConfig(k=KS)
-    heldout = Heldout(clients_of([truth] * len(orders), 6), clients_of([[]] * len(orders), 6))
+    heldout = Heldout(make_clients([truth] * len(orders), 6), make_clients([[]] * len(orders), 6))
     expected = evaluate(lambda rows: scores[rows], heldout, catalog_of(6), config, Key(1), lists=False).overall
     found = metrics_of(coarse.tolist(), truth, [])
     for name in expected:
@@ -125,7 +126,8 @@ def test_large_groups_stay_exact() -> None:
 def test_tied_items_are_listed_in_an_order_drawn_by_key_for_each_person(world: World, key: Key) -> None:
     flat, config = np.zeros_like(world.scores), EvaluationConfig(k=10)
     heldout = Heldout(
-        clients_of(world.truth, world.n_items, world.ids), clients_of([[]] * len(world.truth), world.n_items, world.ids)
+        make_clients(world.truth, world.n_items, ids=world.ids),
+        make_clients([[]] * len(world.truth), world.n_items, ids=world.ids),
     )
 
     def listed(k: Key) -> np.ndarray:

@@ -198,7 +198,7 @@ def test_a_network_that_does_not_fit_is_refused_with_the_figure(monkeypatch: pyt
 
 def test_nobody_alive_learns_alone_and_the_run_ends() -> None:
     silent = NetworkConfig(leaving=0.95, away=1000.0)
-    found = last(made("pepper", epochs=6), town(), how=PassOptions(gossip=Talk(silent)))
+    found = last(made("pepper", epochs=6), town(), Talk(silent))
     assert np.isfinite(found).all()
 
 
@@ -234,7 +234,7 @@ def test_lies_travel_and_clipping_holds_them_back(lie: str) -> None:
     world = town()
     network = NetworkConfig(liars=0.25, lie=lie, promoted=5)  # type: ignore[arg-type]
     honest, lied, held = (
-        last(made("dec-fedavg", epochs=12, clip=clip), world, how=PassOptions(gossip=Talk(net)))
+        last(made("dec-fedavg", epochs=12, clip=clip), world, Talk(net))
         for net, clip in ((NetworkConfig(), 0.0), (network, 0.0), (network, 0.5))
     )
     assert not np.array_equal(honest, lied)
