@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from helpers.random_rankings import World, catalog_of, make_world
 from tacit.config import Experiment
 from tacit.errors import EvaluationError
-from tacit.evaluation import EvaluationConfig, evaluate
+from tacit.evaluation import EvaluationConfig, EvaluationOptions, evaluate
 from tacit.evaluation.metrics import METRICS, Positions
 from tacit.experiments import run
 from tacit.random import Key
@@ -26,7 +26,9 @@ def metrics_of(scores: list[float], truth: list[int], seen: list[int], ks: tuple
     """Measure one person."""
     row, n = np.array([scores], np.float32), len(scores)
     heldout = Heldout(make_clients([truth], n), make_clients([seen], n))
-    return evaluate(lambda _: row, heldout, catalog_of(n), EvaluationConfig(k=ks), Key(1), lists=False).overall
+    return evaluate(
+        lambda _: row, heldout, catalog_of(n), EvaluationConfig(k=ks), Key(1), EvaluationOptions(lists=False)
+    ).overall
 
 
 def mean_over_orders(scores: list[float], truth: list[int], seen: list[int]) -> dict[str, float]:
@@ -78,7 +80,9 @@ def test_no_monotone_coarsening_is_worth_more_than_expected(exact: list[int], st
     np.put_along_axis(scores, orders, np.arange(6, 0, -1, dtype=np.float32)[None], axis=1)
     truth, config = list(range(held_out)), EvaluationConfig(k=KS)
     heldout = Heldout(make_clients([truth] * len(orders), 6), make_clients([[]] * len(orders), 6))
-    expected = evaluate(lambda rows: scores[rows], heldout, catalog_of(6), config, Key(1), lists=False).overall
+    expected = evaluate(
+        lambda rows: scores[rows], heldout, catalog_of(6), config, Key(1), EvaluationOptions(lists=False)
+    ).overall
     found = metrics_of(coarse.tolist(), truth, [])
     for name in expected:
         assert found[name] <= expected[name] + 1e-12, name
