@@ -4,13 +4,26 @@ from __future__ import annotations
 
 import hashlib
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from tacit.config import Experiment, to_yaml
 from tacit.data import Dataset, Split, describe, load, split
-from tacit.evaluation import Evaluation, EvaluationOptions, Leak, evaluate, narrow, sample_people, verdict
+from tacit.evaluation import (
+    Evaluation,
+    EvaluationOptions,
+    Leak,
+    evaluate,
+    is_decided,
+    narrow,
+    sample_people,
+    stages,
+    swap,
+    verdict,
+)
 from tacit.methods.base import Centralised, Method, build
 from tacit.privacy.clipping import Clipping, ClippingConfig
 from tacit.privacy.disclosure import Disclosure, DisclosureConfig
@@ -21,6 +34,8 @@ from tacit.report.folder import Run
 from tacit.runtimes.learning import Learnt, Observer, Progress, learn, one_blas_thread, score_alone
 from tacit.runtimes.recommender import Recommender
 from tacit.types import Array, Catalog, Clients, Floats, Heldout, Model, Vocabulary
+
+SPARED = 12  # people who learn alone once more, where training is given held-out items to spare
 
 
 def silent(what: str, done: int, total: int) -> None:
@@ -127,36 +142,66 @@ def run(
     evaluation = attempt.judged(learnt.model, parts.test)
     seconds = time.perf_counter() - started
     log.add(f"evaluated {len(evaluation)} people")
-    leak = check_leak(experiment.method.build(), experiment, parts, progress)
+    leak = check_leak(experiment.method.build(), experiment, parts, progress, early=True)
     log.add(f"leak verdict: {leak.reason if leak else 'not asked for'}")
     findings = Findings(learnt, evaluation, seconds, leak, log.lines)
     result = finished(experiment, bench.name, bench.about, parts, attempt.served(learnt.model), findings)
     return result.save(Path(folder)) if folder is not None else result
 
 
-def check_leak(method: Method, experiment: Experiment, parts: Split, progress: Progress = silent) -> Leak | None:
-    """Let a sample of people learn alone; whoever beats Most Popular so has been told what was held out."""
+def check_leak(
+    method: Method, experiment: Experiment, parts: Split, progress: Progress = silent, *, early: bool = False
+) -> Leak | None:
+    """Let a sample of people learn alone; a model that knows what was held out from its own person was told.
+
+    With `early`, people learn in stages, until the verdict is clear or there is no sign of a leak.
+    """
     config, key = experiment.evaluation, Key(experiment.seed)
-    people = sample_people(parts.test, config.twin_people, key.child("twin"))
-    if not len(people):
+    everybody = sample_people(parts.test, config.twin_people, key.child("twin"))
+    if not len(everybody):
         return None
+    shuffled = everybody[np.argsort(key.child("stages").bits(parts.train.ids[everybody], 1)[:, 0], kind="stable")]
+
+    def learn_alone(clients: Clients, positions: Array) -> Floats:
+        ring = experiment.runtime.ring
+        return score_alone(method, clients, parts.catalog, key.child("learn"), ring, progress)(positions)
+
+    first, *more = stages(len(shuffled)) if early else [len(shuffled)]
+    people = shuffled[:first]
+    scores = learn_alone(parts.train, people)
+    others = _spare_items_of_others(parts.train.take(people[:SPARED]))
+    reads_held_out = others is not None and not np.array_equal(
+        scores[:SPARED], learn_alone(others, np.arange(len(others)))
+    )
+    swapped = swap(scores, narrow(parts.test, people), parts.catalog)
+    for n in more:
+        if is_decided(swapped) or reads_held_out or method.uses_features:
+            break
+        people, scores = shuffled[:n], np.concatenate([scores, learn_alone(parts.train, shuffled[len(scores) : n])])
+        swapped = swap(scores, narrow(parts.test, people), parts.catalog)
     popular = build("most-popular")
     assert isinstance(popular, Centralised)
     counted = next(iter(popular.fit(parts.train, parts.catalog, key)))
-    alone = score_alone(method, parts.train, parts.catalog, key.child("learn"), experiment.runtime.ring, progress)
 
     def by_popularity(positions: Array) -> Floats:
-        scores: Floats = popular.score(counted.shared, counted.private, parts.train.take(people[positions]))
-        return scores
+        popularity: Floats = popular.score(counted.shared, counted.private, parts.train.take(people[positions]))
+        return popularity
 
     sample = narrow(parts.test, people)
     twin, reference = (
         evaluate(
             score, sample, parts.catalog, config, key.child("candidates"), EvaluationOptions(lists=False, auc=True)
         )
-        for score in (lambda positions: alone(people[positions]), by_popularity)
+        for score in (lambda positions: scores[positions], by_popularity)
     )
-    return verdict(twin, reference, config.primary, method.uses_features)
+    return verdict(twin, reference, swapped, method.uses_features, reads_held_out)
+
+
+def _spare_items_of_others(clients: Clients) -> Clients | None:
+    """Return clients whose negatives spare the next client's held-out items; None if theirs spare nothing."""
+    if clients.avoid is None:
+        return None
+    return replace(clients, avoid=replace(clients.avoid.take(np.roll(np.arange(len(clients)), -1)), ids=clients.ids))
 
 
 def folder_name(experiment: Experiment) -> str:

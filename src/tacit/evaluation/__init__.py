@@ -4,7 +4,7 @@ from tacit.evaluation.compare import Comparison, Pair, Row, average, compare, ho
 from tacit.evaluation.config import EvaluationConfig
 from tacit.evaluation.evaluate import evaluate
 from tacit.evaluation.heldout import narrow, sample_people
-from tacit.evaluation.leak import Leak, verdict
+from tacit.evaluation.leak import Leak, Swapped, is_decided, stages, swap, verdict
 from tacit.evaluation.lists import CategoryBias
 from tacit.evaluation.ranking import EvaluationOptions, PairScorer, Scorer
 from tacit.evaluation.result import Evaluation, mean_interval
@@ -20,12 +20,16 @@ __all__ = [
     "PairScorer",
     "Row",
     "Scorer",
+    "Swapped",
     "average",
     "compare",
     "evaluate",
     "holm",
+    "is_decided",
     "mean_interval",
     "narrow",
     "sample_people",
+    "stages",
+    "swap",
     "verdict",
 ]

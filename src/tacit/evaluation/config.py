@@ -30,7 +30,7 @@ class EvaluationConfig(Config):
         "ranked, as published code with repeated rows does: a leak",
     )
     twin_people: int = Field(
-        50, ge=0, description="people whose local-only twin is trained for the leak verdict; 0: none"
+        100, ge=0, description="people who learn alone for the leak verdict, at most; fewer if it is clear; 0: none"
     )
 
     @model_validator(mode="before")

@@ -1,22 +1,57 @@
-"""The leak verdict: a model that learns alone must not beat Most Popular.
+"""The leak verdict: a model that learns from one person alone must not know what was held out from that person.
 
-The local-only twin of a method learns from one person's history and nothing else. Without item features it cannot
-know which unseen item she takes next; if it still ranks held-out items better than popularity does, something told
-it, usually training negatives that spare the held-out items.
+Without item features, the history of one person does not tell which unseen item comes next. What such a local-only
+model may know honestly is the catalogue: its order may follow popularity or time, and initial values and ties may
+follow its order. But that, the model of another person knows as well. So held-out items of a person are ranked twice
+among the same rivals, by the person's own local-only model and by the local-only models of other people. If the own
+model is better beyond chance, something told it.
+
+Two statistics are tested, each over people: AUC, which sees items that were spared from being pushed down, and the
+mean gain 1 / log2(place + 1), which sees single items at the top. People are added in stages while the evidence is
+neither clear nor absent: most honest methods need the first stage only. Where training is given held-out items (to
+spare them as negatives), some people learn once more with those of someone else: a model that changes has read them.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
+from tacit.errors import EvaluationError
 from tacit.evaluation.compare import check_same_people, paired, t_test
+from tacit.evaluation.heldout import opened
 from tacit.evaluation.metrics import Values
 from tacit.evaluation.result import Evaluation
+from tacit.types import Array, Catalog, Floats, Heldout
 
-LEVEL = 0.01
+LEVEL = 0.01  # of the whole verdict; Bonferroni's correction over stages and statistics is part of the p-values below
+NO_SIGN = 0.3  # p-values above it, uncorrected, end the check: more people would hardly change them
+STAGES = (0.12, 0.36, 1.0)  # shares of the people asked for
+LEAST = 12  # people in a stage: fewer could prove nothing after the correction
+PARTNERS = 5  # other people whose models rank the same items
+BLIND = (
+    "what happens only where people learn together",
+    "peeks at few of the held-out items or people",
+    "methods with item features, whose lead may be honest",
+    "code that reads the held-out items from memory or disk only when it is not checked",
+)
+
+
+@dataclass(frozen=True)
+class Swapped:
+    """Held-out items ranked by the person's own local-only model and by those of others: one value per person each."""
+
+    own: dict[str, Values]
+    others: dict[str, Values]
+
+    def __len__(self) -> int:
+        return len(self.own["AUC"])
+
+    def p_values(self) -> dict[str, float]:
+        """Return the one-sided p-value of each statistic, uncorrected."""
+        return {name: lead_by_chance(self.own[name], self.others[name]) for name in self.own}
 
 
 @dataclass(frozen=True)
@@ -28,7 +63,9 @@ class Leak:
     people: int
     twin: dict[str, float]
     most_popular: dict[str, float]
-    p_values: dict[str, float]  # per metric judged: how likely such a lead of the twin is by chance
+    p_values: dict[str, float]  # per statistic: how likely such a lead of the own models is by chance, corrected
+    own: dict[str, float] = field(default_factory=dict)  # means of the statistics by the own local-only models
+    others: dict[str, float] = field(default_factory=dict)  # ... and by those of other people
 
     def to_dict(self) -> dict[str, Any]:
         """Return the verdict as plain JSON."""
@@ -36,52 +73,124 @@ class Leak:
             "ok": self.ok,
             "twin": dict(self.twin),
             "most_popular": dict(self.most_popular),
+            "own": dict(self.own),
+            "others": dict(self.others),
             "reason": self.reason,
             "people": self.people,
             "p_values": dict(self.p_values),
+            "blind_to": list(BLIND),
         }
 
 
-def verdict(twin: Evaluation, most_popular: Evaluation, primary: str, uses_features: bool) -> Leak:
-    """Judge the twin against Most Popular on the same people, by the primary metric and AUC (if both have it).
+def stages(people: int) -> list[int]:
+    """Return how many people are checked after each stage, ascending; the last is all of them.
 
-    It is a leak if the twin's mean is higher on either with a one-sided p below 0.01, unless the method scores from
-    item features: then a twin may be good honestly, and is only shown.
+    >>> stages(100), stages(50), stages(8)
+    ([12, 36, 100], [12, 18, 50], [8])
     """
-    check_same_people("the local-only twin", twin, "Most Popular", most_popular)
-    judged = [primary, *(["AUC"] if primary != "AUC" and {"AUC"} <= twin.values.keys() & most_popular.values else [])]
-    p_values = {name: lead_by_chance(twin.of(name), most_popular.of(name)) for name in judged}
-    leading = [name for name in judged if p_values[name] < LEVEL]
-    people = len(twin)
-    if not leading:
-        told = " or ".join(f"{name} (p = {p_values[name]:.2g})" for name in judged)
-        ok, reason = True, f"Learning alone does not beat Most Popular beyond chance on {told}, {people} people."
-    else:
-        name = leading[0]
-        lead = (
-            f"Learning alone beats Most Popular on {name}, {twin.mean(name):.4f} against "
-            f"{most_popular.mean(name):.4f} (p = {p_values[name]:.1g}, {people} people)"
-        )
-        ok = uses_features
-        reason = (
-            f"{lead}; the method uses item features, so this can be honest."
-            if uses_features
-            else f"{lead}: it must have been told what was held out."
-        )
-    return Leak(ok, reason, people, _means(twin), _means(most_popular), p_values)
+    return sorted({min(people, max(LEAST, round(share * people))) for share in STAGES})
 
 
-def lead_by_chance(twin: Values, most_popular: Values) -> float:
-    """Return the one-sided p-value of the twin's lead: a paired t-test, never below what signs alone could show.
+def is_decided(swapped: Swapped) -> bool:
+    """Whether more people would hardly change the verdict: the evidence is clear, or there is no sign at all."""
+    p_values = swapped.p_values().values()
+    return min(p_values) > NO_SIGN or _corrected(min(p_values)) < LEVEL / 5
+
+
+def swap(scores: Floats, heldout: Heldout, catalog: Catalog) -> Swapped:
+    """Rank everybody's held-out items by their own local-only model and by those of the next people.
+
+    `scores` [P, n_items] has one local-only model per row, for the people of `heldout` in the same order. Items and
+    rivals are those that neither of the two has seen, so both models rank the same. Tied items have the mean of the
+    places they take. Someone with nothing to compare is left out.
+    """
+    data, n = opened(heldout, catalog), catalog.n_items
+    if not np.isfinite(scores).all():
+        raise EvaluationError(
+            "A local-only model gave a score that is not finite.", "It has probably diverged: lower its learning rate."
+        )
+    gains = np.concatenate([[0.0], np.cumsum(1.0 / np.log2(np.arange(2, n + 3)))])
+    seen = np.zeros((len(data), n), np.bool_)
+    seen[np.repeat(np.arange(len(data)), np.diff(data.seen_ptr)), data.seen] = True
+    found: list[Values] = []
+    for u in range(len(data)):
+        truth = data.truth[data.truth_ptr[u] : data.truth_ptr[u + 1]]
+        truth = truth[truth >= 0]
+        pairs = []
+        for step in range(1, min(PARTNERS, len(data) - 1) + 1):
+            v = (u + step) % len(data)
+            is_rival = ~(seen[u] | seen[v])
+            items = truth[is_rival[truth]]
+            is_rival[truth] = False
+            if len(items) and is_rival.any():
+                pairs.append([_standing(scores[who], items, is_rival, gains) for who in (u, v)])
+        if pairs:
+            found.append(np.mean(pairs, axis=0))  # [own or other, statistic]
+    table = np.array(found).reshape(-1, 2, 2)
+    own, others = ({"AUC": table[:, who, 0], "gain": table[:, who, 1]} for who in (0, 1))
+    return Swapped(own, others)
+
+
+def _standing(scores: Array, items: Array, is_rival: Array, gains: Values) -> tuple[float, float]:
+    """Return mean AUC and mean gain of some items among rivals; each item alone."""
+    rivals = np.sort(scores[is_rival])
+    low, high = np.searchsorted(rivals, scores[items], "left"), np.searchsorted(rivals, scores[items], "right")
+    better, tied = len(rivals) - high, high - low + 1
+    return float(np.mean((low + high) / 2) / len(rivals)), float(np.mean((gains[better + tied] - gains[better]) / tied))
+
+
+def verdict(
+    twin: Evaluation, most_popular: Evaluation, swapped: Swapped, uses_features: bool, reads_held_out: bool = False
+) -> Leak:
+    """Judge local-only models by how much better they know the held-out items of their own person.
+
+    It is a leak if a corrected p-value is below 0.01, unless the method scores from item features: then a lead may be
+    honest, and is only shown. `reads_held_out` says that local-only models changed when the held-out items that their
+    training was given became those of someone else: a leak without any chance. The evaluations of the local-only
+    models and of Most Popular are for the reader.
+    """
+    check_same_people("the local-only model", twin, "Most Popular", most_popular)
+    p_values = {name: _corrected(p) for name, p in swapped.p_values().items()}
+    own, others = ({name: _mean(values) for name, values in part.items()} for part in (swapped.own, swapped.others))
+    people, name = len(swapped), min(p_values, key=lambda name: p_values[name])
+    means = f"{name} {own[name]:.3f} against {others[name]:.3f} (p = {p_values[name]:.2g}, {people} people)"
+    leads = p_values[name] < LEVEL
+    knows = f"Models that learnt from one person alone know that person's held-out items {'' if leads else 'no '}better"
+    reason = f"{knows} than the models of others do, {means}"
+    if leads:
+        honest = "the method uses item features, so this can be honest"
+        reason += f"; {honest}" if uses_features else ": something told them"
+    ok = not leads or uses_features
+    if reads_held_out:
+        ok, reason = (
+            False,
+            f"Training reads what was held out: with another person's held-out items it gives another model. {reason}",
+        )
+    reason = f"{reason}."
+    return Leak(ok, reason, people, _means(twin), _means(most_popular), p_values, own, others)
+
+
+def lead_by_chance(own: Values, others: Values) -> float:
+    """Return the one-sided p-value of a lead: a paired t-test, never below what signs alone could show.
 
     With d people who differ, no paired evidence is stronger than all d signs agreeing, 2^-d. This keeps few people, or
-    differences without variance, from looking certain: fewer than seven can never prove a leak.
+    differences without variance, from looking certain.
 
     >>> lead_by_chance(np.ones(3), np.zeros(3)), lead_by_chance(np.ones(10), np.zeros(10)) < 0.01
     (0.125, True)
     """
-    differences = paired(twin, most_popular)
+    if len(own) == 0:
+        return 1.0
+    differences = paired(own, others)
     return max(t_test(differences, "greater"), 0.5 ** int(np.count_nonzero(differences)))
+
+
+def _corrected(p: float) -> float:
+    return min(1.0, p * 2 * len(STAGES))
+
+
+def _mean(values: Values) -> float:
+    return float(values.mean()) if len(values) else 0.5
 
 
 def _means(found: Evaluation) -> dict[str, float]:

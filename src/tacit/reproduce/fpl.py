@@ -185,12 +185,14 @@ def _beside(rows: Sequence[Row]) -> dict[str, Any]:
 
 def _notes(chosen: Choices, measured: Sequence[Measured]) -> list[str]:
     leaking = [method.label for method in measured if method.leaks]
-    verdict = f"people who learn alone beat Most Popular: {', '.join(leaking)} (not reported)" if leaking else "no leak"
+    verdict = (
+        f"people who learn alone know what was held out: {', '.join(leaking)} (not reported)" if leaking else "no leak"
+    )
     return [
         *chosen.notes(),
         "An epoch of sFPL+ and pFPL+ in the papers trains T = R+/|U| times as long as the text says (table 4 shows it),"
         " so these two go on while validation improves; '(50 passes)' is the text's reading.",
-        f"Leak test with {TWINS} local-only twins of each method: {verdict}.",
+        f"Leak test with at most {TWINS} local-only models of each method: {verdict}.",
         "The papers' VAE is not run here.",
     ]
 
