@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Self, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 
 from tacit.errors import DataError, nearest
 from tacit.refusals import refusal
@@ -22,12 +23,34 @@ Array: TypeAlias = NDArray[Any]
 Floats: TypeAlias = NDArray[np.float32]
 Label: TypeAlias = str | int
 T = TypeVar("T")
+_NOTICED: set[str] = set()
+
+
+def notice_former_name(old: str, new: str) -> None:
+    """Say once on standard error that a name has changed; old names work for one version."""
+    if old not in _NOTICED:
+        _NOTICED.add(old)
+        print(f"{old} is now {new}; the old name goes with 0.3", file=sys.stderr)
 
 
 class Config(BaseModel):
     """Options of one part, declared beside the code that reads them: frozen, and unknown keys are refused."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", ser_json_inf_nan="strings")
+    former_names: ClassVar[Mapping[str, str]] = {}  # dotted, old -> new: "runtime.old" -> "runtime.new"
+
+    @model_validator(mode="before")
+    @classmethod
+    def _take_former_names(cls, given: Any) -> Any:
+        if not cls.former_names or not isinstance(given, Mapping):
+            return given
+        taken = dict(given)
+        for old, new in cls.former_names.items():
+            option = old.rpartition(".")[2]
+            if option in taken:  # an override may stand beside the default under the new name, and wins
+                taken[new.rpartition(".")[2]] = taken.pop(option)
+                notice_former_name(old, new)
+        return taken
 
     @classmethod
     def checked(cls, given: Mapping[str, Any], where: str) -> Self:

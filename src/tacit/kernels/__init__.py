@@ -20,7 +20,7 @@ FAST = {"reassoc", "contract", "nsz"}  # sums in any order, the same one every t
 
 def _cache_folder() -> Path:
     here = Path(__file__).parent
-    sources = b"".join(file.read_bytes() for file in sorted(here.glob("*.py")))
+    sources = b"".join(file.read_bytes() for file in sorted(here.rglob("*.py")))
     name = f"kernels-{hashlib.blake2b(sources, digest_size=8).hexdigest()}"
     beside = here / "__pycache__"
     if os.access(beside if beside.is_dir() else here, os.W_OK):
