@@ -29,6 +29,7 @@ lint: $(VENV)/dev
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/python tools/floors.py
+	$(BIN)/python tools/names.py
 	$(BIN)/python tools/parameters.py
 	$(BIN)/python tools/check_tests.py
 

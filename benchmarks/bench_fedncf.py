@@ -29,12 +29,12 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from tacit.data import SplitConfig, load, split
+from tacit.lab.simulation import simulate
 from tacit.methods.base import build_federated, options
 from tacit.privacy.clipping import Clipping
 from tacit.privacy.update_sink import Stage
 from tacit.protocols.federated import UpdatePath
 from tacit.random import Key
-from tacit.runtimes.simulation import simulate
 from tacit.types import Catalog, Clients
 from tacit.updates import Ring
 

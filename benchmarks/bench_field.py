@@ -23,19 +23,19 @@ from typing import ClassVar
 
 import numpy as np
 
-from tacit.coordinator import Coordinator, Journal, RoundRules
 from tacit.data import DataConfig, load
-from tacit.device import Cost, Device, Sharing
-from tacit.device.history import Entry
-from tacit.field.certificates import own_certificates
-from tacit.field.exchange import Kind
+from tacit.field.carriers.superlink import SuperLink
+from tacit.field.carriers.supernode import SuperNode
+from tacit.field.certificates import make_certificates
+from tacit.field.coordinator import Coordinator, CoordinatorJournal, RoundRules
+from tacit.field.device import Device, ScryptCost, Sharing
+from tacit.field.device.history import HistoryEntry
+from tacit.field.exchange import MessageKind
 from tacit.field.invitations import Invitation, accept
-from tacit.field.superlink import SuperLink
-from tacit.field.supernode import SuperNode
 from tacit.random import Key
-from tacit.runtimes.federation import Federation
-from tacit.runtimes.wire import read_request
 from tacit.types import Catalog
+from tacit.wire.federation import Federation
+from tacit.wire.messages import read_request
 
 PEOPLE, ROUNDS, LOST, POLL, WORD = 50, 10, 0.1, 0.5, "a benchmark"
 LOOKS = 10  # per answer: a round of ten seconds, looked for once a second
@@ -57,7 +57,7 @@ class Losing(Looking):
     seed = 0
     own: ClassVar[list[tuple[int, float]]] = []  # round, and processor seconds of an answer, its sending left out
 
-    def _respond(self, content: bytes, send: Callable[[bytes], None]) -> Kind:
+    def _respond(self, content: bytes, send: Callable[[bytes], None]) -> MessageKind:
         member = self.device.membership
         assert member is not None
         request = read_request(member.federation, content)
@@ -83,7 +83,7 @@ class Bare(Looking):
 
     size = 0
 
-    def _respond(self, content: bytes, send: Callable[[bytes], None]) -> Kind:
+    def _respond(self, content: bytes, send: Callable[[bytes], None]) -> MessageKind:
         send(bytes(self.size))
         return "request"
 
@@ -94,17 +94,17 @@ def main() -> None:
     log, whole = dataset.interactions, dataset.catalog
     catalog = Catalog(whole.item_ids, whole.titles, whole.categories)
     options = {"factors": 12, "local_steps": 40, "learning_rate": 0.02}
-    federation = Federation.found("ef" * 16, "bench", "fpl", options, catalog)
-    journal = Journal.create(folder / "journal.db", federation, catalog, seed=1)
-    tls = own_certificates(folder / "tls", "127.0.0.1")
+    federation = Federation.create("ef" * 16, "bench", "fpl", options, catalog)
+    journal = CoordinatorJournal.create(folder / "journal.db", federation, catalog, seed=1)
+    tls = make_certificates(folder / "tls", "127.0.0.1")
     link = SuperLink(journal, "127.0.0.1", 0, tls.certificate, tls.key)
     devices = []
     for person in range(PEOPLE):
-        device = Device.create(folder / f"{person}.db", WORD, cost=Cost(log_n=10))
+        device = Device.create(folder / f"{person}.db", WORD, cost=ScryptCost(log_n=10))
         accept(device, Invitation(f"127.0.0.1:{link.port}", journal.invite(int(time.time()) + 3600), tls.roots))
         device.share(Sharing(pi=1.0))
         items = np.unique(log.items[log.users == person])
-        device.history.add([Entry(catalog.item_ids[int(item)]) for item in items], catalog)
+        device.history.add([HistoryEntry(catalog.item_ids[int(item)]) for item in items], catalog)
         devices.append(device)
 
     def together(nodes: Sequence[SuperNode], work: Callable[[], None]) -> None:

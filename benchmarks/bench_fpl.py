@@ -27,14 +27,14 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from bench_bpr import PEER_EPOCHS, histories, peer_seconds
+from tacit.lab.simulation import simulate
 from tacit.methods.base import build_federated, options
 from tacit.privacy.clipping import Clipping
 from tacit.privacy.update_sink import Stage
 from tacit.protocols.federated import UpdatePath
 from tacit.random import Key
-from tacit.report.canvas import plain_numbers, sheet, styled
+from tacit.report.canvas import new_figure, plain_numbers, report_style
 from tacit.report.marks import SOFT
-from tacit.runtimes.simulation import simulate
 from tacit.types import Catalog, Clients, Vocabulary
 from tacit.updates import Ring
 
@@ -154,8 +154,8 @@ def draw(found: list[dict[str, Any]], path: Path) -> None:
     """Draw seconds per epoch and memory against people; dotted where linear growth would lie."""
     thousands = [row["people"] / 1000 for row in found]
     seconds, memory = [row["seconds"] for row in found], [row["mb"] / 1024 for row in found]
-    with styled():
-        figure, (left, right) = sheet(2.6, columns=2, share_y=False)
+    with report_style():
+        figure, (left, right) = new_figure(2.6, columns=2, share_y=False)
         left.loglog(thousands, [seconds[0] * n / thousands[0] for n in thousands], ":", color=SOFT)
         left.loglog(thousands, seconds, "o-")
         right.semilogx(thousands, memory, "o-")

@@ -1,9 +1,10 @@
-"""One round of gossip: 943 nodes that hold GMF models of 1682 items (D = 8), each letter judged, mixed and learnt from.
+"""One round of gossip: 943 nodes that hold GMF models of 1682 items (D = 8), each peer model judged, mixed and learnt
+from.
 
 `ours` is the time of the 5th round, `late` that of the last (pepper's 60th): confident predictions make tiny numbers,
 which used to slow processors down. The peer, where torch is at hand (`pip install torch`), is the usual loop: load the
 received state, rank the spared items with both models, mix the parameters, train with torch.optim.Adam made anew. It is
-run for a sample of the letters and scaled up by their number. Processor time, one thread.
+run for a sample of the peer models and scaled up by their number. Processor time, one thread.
 """
 
 from __future__ import annotations
@@ -22,9 +23,9 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from tacit.data import SplitConfig, load, split
+from tacit.lab.synchronous import gossip_synchronously
 from tacit.methods.base import build, options
 from tacit.random import Key
-from tacit.runtimes.in_step import gossip_in_step
 from tacit.types import Catalog, Clients
 
 NAMES = ("pepper", "dec-fedavg")
@@ -45,14 +46,14 @@ def ours(name: str, learns: str, clients: Clients, catalog: Catalog, rounds: int
     """Return the seconds of each round."""
     method = build(name, options(name, {"epochs": rounds, "learns": learns}))
     seconds, started = [], time.process_time()
-    for _ in gossip_in_step(method, clients, catalog, Key(0)):
+    for _ in gossip_synchronously(method, clients, catalog, Key(0)):
         seconds.append(time.process_time() - started)
         started = time.process_time()
     return seconds
 
 
 def peer(name: str, clients: Clients, n_items: int) -> float | None:
-    """Return the seconds of a round in which every node learns at each of its letters, in a plain torch loop."""
+    """Return the seconds of a round in which every node learns at each of its peer models, in a plain torch loop."""
     if importlib.util.find_spec("torch") is None:
         return None
     import torch

@@ -17,11 +17,11 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from tacit.data import SplitConfig, load, split
-from tacit.methods.features import features_of
+from tacit.lab.simulation import simulate
 from tacit.methods.kgflex import KGFlex, KGFlexConfig
+from tacit.methods.parts.features import features_of
 from tacit.protocols.federated import UpdatePath
 from tacit.random import Key
-from tacit.runtimes.simulation import simulate
 from tacit.types import Catalog, Clients
 from tacit.updates import Ring
 

@@ -10,15 +10,15 @@ from pathlib import Path
 
 import numpy as np
 
-from tacit.device import Cost, Device
-from tacit.device.history import Entry
+from tacit.field.device import Device, ScryptCost
+from tacit.field.device.history import HistoryEntry
 from tacit.random import Key
-from tacit.runtimes.federation import Federation
-from tacit.runtimes.wire import Request, write_request, write_welcome
 from tacit.types import Catalog, Labels, Vocabulary
+from tacit.web.device_view import DeviceView
 from tacit.web.own import person_page
-from tacit.web.person import Person
-from tacit.web.server import Door, serving, settle
+from tacit.web.server import Door, freeze_loaded_objects, serving
+from tacit.wire.federation import Federation
+from tacit.wire.messages import Request, write_request, write_welcome
 
 ITEMS, HERS, TIMES = 50_000, 10_000, 5
 PATHS = ("/", "/history", "/history?q=thing", "/history?mine=77&page=3", "/sharing", "/sent", "/mine")
@@ -28,15 +28,15 @@ def large_device(folder: Path) -> Device:
     titles = [f"The {item % 977} thing number {item} of a large catalogue" for item in range(ITEMS)]
     kinds = Labels(np.arange(ITEMS + 1), (np.arange(ITEMS) % 40).astype(np.int32), [f"kind {k}" for k in range(40)])
     catalog = Catalog(Vocabulary(np.arange(ITEMS)), titles, kinds)
-    federation = Federation.found("ab" * 16, "large", "fpl", {"local_steps": 24}, catalog)
-    device = Device.create(folder / "device.db", "a benchmark", cost=Cost(log_n=10))
+    federation = Federation.create("ab" * 16, "large", "fpl", {"local_steps": 24}, catalog)
+    device = Device.create(folder / "device.db", "a benchmark", cost=ScryptCost(log_n=10))
     device.join(write_welcome(federation, catalog), "here")
-    device.history.add([Entry(5 * item, 1_700_000_000 + item) for item in range(HERS)], None)
-    shared = federation.sent(federation.first_model(catalog, Key(7)))
+    device.history.add([HistoryEntry(5 * item, 1_700_000_000 + item) for item in range(HERS)], None)
+    shared = federation.download(federation.first_model(catalog, Key(7)))
     for number in range(3):
         entry = device.learn(write_request(federation, Request(number, shared, True, number - 1)))
         device.release(entry)
-        device.sent(entry)
+        device.mark_sent(entry)
     return device
 
 
@@ -58,9 +58,9 @@ def main() -> None:
     with (
         tempfile.TemporaryDirectory(prefix="tacit-bench-") as folder,
         large_device(Path(folder)) as device,
-        serving(person_page(Person(device))) as door,
+        serving(person_page(DeviceView(device))) as door,
     ):
-        settle()
+        freeze_loaded_objects()
         for path in PATHS:
             visits = [visit(door, path) for _ in range(TIMES)]
             line = {"benchmark": "pages", "path": path, "seconds": min(visits[1:]), "first_seconds": visits[0]}

@@ -20,17 +20,17 @@ from typing import Any
 
 from bench_pages import PATHS, large_device
 from tacit.config import Experiment
-from tacit.coordinator import Journal, RoundRules
-from tacit.coordinator.course import Course, Phase, Quality
-from tacit.coordinator.journal import Round
-from tacit.device.history import Entry
-from tacit.experiments import run
-from tacit.privacy.secure.two_stage import Care
-from tacit.web.lab import Lab, key_of, lab_page
+from tacit.field.coordinator import CoordinatorJournal, RoundRules
+from tacit.field.coordinator.journal import RoundRecord
+from tacit.field.coordinator.round_stats import PhaseCounts, RoundStats, SummedQuality
+from tacit.field.device.history import HistoryEntry
+from tacit.lab.experiments import run
+from tacit.protocols.secure_aggregation.two_stage import SecureAggregationConfig
+from tacit.web.device_view import DeviceView
+from tacit.web.lab import RunFolders, key_of, lab_page
 from tacit.web.operator import operator_page
 from tacit.web.own import person_page
-from tacit.web.person import Person
-from tacit.web.server import Door, serving, settle
+from tacit.web.server import Door, freeze_loaded_objects, serving
 
 ROUNDS, TIMES = 1_000, 7
 NAMES = ("adverts", "shares", "vectors", "confirmations", "unmaskings")
@@ -78,17 +78,20 @@ def long_journal(path: Path) -> RoundRules:
     """Write a journal of many rounds of a secure sum."""
     from tacit.data import load
     from tacit.random import Key
-    from tacit.runtimes.federation import Federation
+    from tacit.wire.federation import Federation
 
     catalog = load("town").catalog
-    federation = Federation.found("ab" * 16, "long", "fpl", {"local_steps": 24}, catalog)
-    journal, shared = Journal.create(path, federation, catalog, seed=1), federation.first_model(catalog, Key(7))
-    phases = tuple(Phase(stage, name, 50, 48, 0, 0, 9_000, 20_000, 0.2) for stage in (1, 2) for name in NAMES)
+    federation = Federation.create("ab" * 16, "long", "fpl", {"local_steps": 24}, catalog)
+    journal, shared = (
+        CoordinatorJournal.create(path, federation, catalog, seed=1),
+        federation.first_model(catalog, Key(7)),
+    )
+    phases = tuple(PhaseCounts(stage, name, 50, 48, 0, 0, 9_000, 20_000, 0.2) for stage in (1, 2) for name in NAMES)
     for number in range(ROUNDS):
-        happened = Round(number, "finished", 50, 48, 0, 2, 90_000, 200_000, 2.0)
-        journal.finish(happened, shared, [], Course(phases, Quality(9, 30)))
+        happened = RoundRecord(number, "finished", 50, 48, 0, 2, 90_000, 200_000, 2.0)
+        journal.finish(happened, shared, [], RoundStats(phases, SummedQuality(9, 30)))
     journal.close()
-    return RoundRules(rounds=2 * ROUNDS, secure=Care())
+    return RoundRules(rounds=2 * ROUNDS, secure=SecureAggregationConfig())
 
 
 def main() -> None:
@@ -100,13 +103,13 @@ def main() -> None:
     sandbox = ["--no-sandbox"] if os.geteuid() == 0 else []
     with tempfile.TemporaryDirectory(prefix="tacit-bench-") as folder, sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=chromium, args=sandbox)
-        with large_device(Path(folder)) as device, serving(person_page(Person(device))) as door:
-            settle()
+        with large_device(Path(folder)) as device, serving(person_page(DeviceView(device))) as door:
+            freeze_loaded_objects()
             changed = [0]
 
             def change() -> None:
                 changed[0] += 1
-                device.history.add([Entry(5 * changed[0] + 1, 1_800_000_000)], None)
+                device.history.add([HistoryEntry(5 * changed[0] + 1, 1_800_000_000)], None)
 
             for path in PATHS:
                 told(browser, door, "person", path, change)
@@ -116,9 +119,9 @@ def main() -> None:
             told(browser, door, "operator", "/", lambda: None)
         folders = [Path(folder) / str(negatives) for negatives in SETS]
         for place, protocol in zip(folders, SETS, strict=True):
-            given = {"method": "most-popular", "evaluation": {"protocol": protocol, "twin_people": 0}}
-            run(Experiment.checked(given, "a benchmark"), folder=place)
-        lab = Lab(folders)
+            given = {"method": "most-popular", "evaluation": {"protocol": protocol, "local_only_people": 0}}
+            run(Experiment.from_options(given, "a benchmark"), folder=place)
+        lab = RunFolders(folders)
         with serving(lab_page(lab)) as door:
             told(browser, door, "lab, a set not yet drawn", f"/?set={key_of(lab.sets()[1])}", lambda: None)
         browser.close()

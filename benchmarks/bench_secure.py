@@ -24,13 +24,23 @@ from typing import Any
 import numpy as np
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
-from tacit.privacy.secure import Device, Guards, Identity, Layout, Server, Stand, Terms, Vector, plan
-from tacit.privacy.secure import device as device_module
-from tacit.privacy.secure.encoding import Kind, Segment
-from tacit.privacy.secure.masks import mask
-from tacit.privacy.secure.rehearsal import _answer
+from tacit.protocols.secure_aggregation import (
+    DevicePolicy,
+    Identity,
+    SecureDevice,
+    SecureServer,
+    ServerPhase,
+    Terms,
+    Vector,
+    VectorLayout,
+    plan_masking,
+)
+from tacit.protocols.secure_aggregation import device as device_module
+from tacit.protocols.secure_aggregation.encoding import Segment, SegmentKind
+from tacit.protocols.secure_aggregation.local_session import _answer
+from tacit.protocols.secure_aggregation.masks import mask
 
-GUARDS = Guards(n_min=2, k_min=1, d_min=0, cool_down=0)
+GUARDS = DevicePolicy(n_min=2, k_min=1, d_min=0, cool_down=0)
 CASES: dict[str, tuple[int, int, int, dict[str, float]]] = {  # rows, columns, people, goals in seconds
     "1682x13": (1682, 13, 20, {"client": 0.002}),
     "38333x13": (38333, 13, 50, {"client": 0.060}),
@@ -42,23 +52,25 @@ CASES: dict[str, tuple[int, int, int, dict[str, float]]] = {  # rows, columns, p
 def session(n_rows: int, width: int, n_people: int) -> dict[str, Any]:
     """Run one session with a tenth dropping out; return processor seconds of one device and of the server."""
     bound = (2**31 - 1) // n_people
-    layout = Layout.of([Segment("items", Kind.NUMBERS, n_rows, width, 32, bound)])
-    chosen = plan(n_people, 0.2, 0.1)
+    layout = VectorLayout.of([Segment("items", SegmentKind.NUMBERS, n_rows, width, 32, bound)])
+    chosen = plan_masking(n_people, 0.2, 0.1)
     terms = Terms(
         "bench", 1, 2, bytes(32), layout, 2, 1, 0, chosen.degree, chosen.threshold, bytes(32), bytes(32)
     )  # fmt: skip
-    devices = sorted((Device(Identity.fresh(), GUARDS) for _ in range(n_people)), key=lambda one: one.identity.public)
-    server = Server.start(terms, [one.identity.public for one in devices])
+    devices = sorted(
+        (SecureDevice(Identity.fresh(), GUARDS) for _ in range(n_people)), key=lambda one: one.identity.public
+    )
+    server = SecureServer.start(terms, [one.identity.public for one in devices])
     gone = set(range(0, n_people, 10)) - {5}
     watched, parts = 5, dict.fromkeys(("client", "signatures", "masks", "floor", "server", "up"), 0.0)
     values = np.random.default_rng(0).integers(0, 2**20, n_rows * width, dtype=np.uint32)
     inbox = dict.fromkeys(range(n_people), server.invitation)
     gc.collect()
     gc.disable()
-    while server.stand < Stand.DONE:
+    while server.stand < ServerPhase.DONE:
         answers = []
         for person, message in inbox.items():
-            if person in gone and server.stand >= Stand.VECTORS:
+            if person in gone and server.stand >= ServerPhase.VECTORS:
                 continue
             vector = Vector(layout.sizes, values.tobytes())
             before = time.process_time()
@@ -66,7 +78,7 @@ def session(n_rows: int, width: int, n_people: int) -> dict[str, Any]:
             if person == watched:
                 spent = time.process_time() - before
                 parts["client"] += spent
-                parts["masks"] += spent if server.stand == Stand.VECTORS else 0
+                parts["masks"] += spent if server.stand == ServerPhase.VECTORS else 0
                 parts["up"] += len(answers[-1])
         before = time.process_time()
         for answer in answers:
@@ -83,7 +95,7 @@ def session(n_rows: int, width: int, n_people: int) -> dict[str, Any]:
     return {**parts, "degree": chosen.degree, "threshold": chosen.threshold, "bytes": layout.sizes[1] * 4}
 
 
-def signatures(one: Device) -> float:
+def signatures(one: SecureDevice) -> float:
     """Return the seconds that checking the neighbours' signatures took."""
     state = one._state
     assert state is not None
@@ -94,7 +106,7 @@ def signatures(one: Device) -> float:
     return time.process_time() - before
 
 
-def primitives(one: Device, layout: Layout) -> float:
+def primitives(one: SecureDevice, layout: VectorLayout) -> float:
     """Return the seconds of key agreements, new keys, a signature and the streams, the signatures' checks aside."""
     state = one._state
     assert state is not None

@@ -24,13 +24,13 @@ from implicit.cpu.als import AlternatingLeastSquares
 from threadpoolctl import threadpool_limits
 
 from tacit.data import load
+from tacit.lab.simulation import simulate
 from tacit.methods.base import build_federated, options
 from tacit.methods.ease import EASE, EASEConfig
 from tacit.privacy.clipping import Clipping
 from tacit.privacy.update_sink import Stage
 from tacit.protocols.federated import UpdatePath
 from tacit.random import Key
-from tacit.runtimes.simulation import simulate
 from tacit.types import Catalog, Clients, Vocabulary, offsets
 from tacit.updates import Ring
 

@@ -23,18 +23,18 @@ from typing import Any
 import numpy as np
 import yaml
 
-from tacit.coordinator import Journal
 from tacit.data import DataConfig, load
-from tacit.device import Cost, Device, Sharing
 from tacit.errors import TacitError
-from tacit.field.serve import ServeConfig, opened
+from tacit.field.coordinator import CoordinatorJournal
+from tacit.field.device import Device, ScryptCost, Sharing
+from tacit.field.serve import ServeConfig, open_federation
+from tacit.lab.simulation import simulate
 from tacit.methods.base import build_federated, options
+from tacit.numerics import one_blas_thread
 from tacit.protocols.federated import UpdatePath
 from tacit.random import Key
-from tacit.runtimes.federation import Federation
-from tacit.runtimes.learning import one_blas_thread
-from tacit.runtimes.simulation import simulate
 from tacit.types import Clients, offsets
+from tacit.wire.federation import Federation
 
 PEOPLE, ROUNDS, SECONDS, SEED = 5, 4, 600, 42
 PASSPHRASE = "only for a demo"
@@ -73,7 +73,7 @@ def histories(folder: Path) -> Clients:
     return Clients(np.arange(PEOPLE), ptr, np.concatenate(every).astype(np.int32), catalog.n_items)
 
 
-def found(folder: Path, method: str, port: int) -> tuple[Path, Journal]:
+def found(folder: Path, method: str, port: int) -> tuple[Path, CoordinatorJournal]:
     """Found the federation as `tacit serve` does, with a known seed; return its file and its journal."""
     rounds: dict[str, Any] = {"rounds": ROUNDS, "quorum": PEOPLE, "minimum": 3, "deadline": 60, "patience": 600}
     if build_federated(method).spec.client_tables:
@@ -88,11 +88,11 @@ def found(folder: Path, method: str, port: int) -> tuple[Path, Journal]:
     }
     path = folder / "field.yaml"
     path.write_text(yaml.safe_dump(given))
-    journal = opened(ServeConfig.checked(given, "the tour"), seed=SEED)
+    journal = open_federation(ServeConfig.from_options(given, "the tour"), seed=SEED)
     return path, journal
 
 
-def simulated(federation: Federation, clients: Clients, journal: Journal) -> dict[str, Any]:
+def simulated(federation: Federation, clients: Clients, journal: CoordinatorJournal) -> dict[str, Any]:
     """Return the shared arrays that the simulator makes of the same clients, rounds and seed."""
     fields = type(federation.config).model_fields
     wanted = {"clients_per_round": 0, "share": 1.0, "steps_per_epoch": 1, "epochs": ROUNDS, "rounds": ROUNDS}
@@ -122,7 +122,7 @@ def main() -> int:
         coordinator = tacit("serve", str(config), "--json")
         running.append(coordinator)
         for person, home in enumerate(people):
-            Device.create(home / "device.db", PASSPHRASE, cost=Cost(log_n=12), seed=SEED, lane=person).close()
+            Device.create(home / "device.db", PASSPHRASE, cost=ScryptCost(log_n=12), seed=SEED, lane=person).close()
         joined(people, invitations, coordinator)
         for home, process in [
             (h, tacit("device", "history", "import", str(h / "history.csv"), person=h)) for h in people
@@ -161,7 +161,7 @@ def main() -> int:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def compare(journal: Journal, clients: Clients) -> bool:
+def compare(journal: CoordinatorJournal, clients: Clients) -> bool:
     """Say whether the coordinator's model is the simulator's, bit for bit."""
     expected, model = simulated(journal.federation, clients, journal), journal.model() or {}
     differs = [name for name, array in model.items() if not np.array_equal(array, expected[name])]

@@ -15,25 +15,25 @@ import numpy as np
 from PIL import Image
 from playwright.sync_api import sync_playwright
 
-from tacit.comparisons import compare
-from tacit.config import Comparison, read
-from tacit.coordinator import Coordinator, Journal, RoundRules
+from tacit.config import Comparison, read_config
 from tacit.data import DataConfig, load
-from tacit.device import Cost, Device, Sharing
-from tacit.device.history import Entry
-from tacit.experiments import silent
-from tacit.field.loopback import Loopback
-from tacit.privacy.secure import Guards
-from tacit.privacy.secure.two_stage import Care
-from tacit.runtimes.federation import Federation
-from tacit.runtimes.wire import write_welcome
+from tacit.field.carriers.loopback import Loopback
+from tacit.field.coordinator import Coordinator, CoordinatorJournal, RoundRules
+from tacit.field.device import Device, ScryptCost, Sharing
+from tacit.field.device.history import HistoryEntry
+from tacit.lab.comparisons import compare
+from tacit.lab.experiments import silent
+from tacit.protocols.secure_aggregation import DevicePolicy
+from tacit.protocols.secure_aggregation.two_stage import SecureAggregationConfig
+from tacit.web.device_view import DeviceView
 from tacit.web.guard import Door
-from tacit.web.lab import Lab, lab_page
+from tacit.web.lab import RunFolders, lab_page
 from tacit.web.operator import operator_page
 from tacit.web.own import person_page
-from tacit.web.person import Person
 from tacit.web.server import serving
 from tacit.web.town import Town
+from tacit.wire.federation import Federation
+from tacit.wire.messages import write_welcome
 
 FIGURES = Path(__file__).parent.parent / "docs" / "figures"
 DESK, PHONE = (1200, 860), (390, 844)
@@ -41,8 +41,8 @@ RUNS = """
 name: shares
 data: {source: town}
 split: {kind: temporal, test: 0.2, validation: true}
-runtime: {look_every: 5, ledger: events}
-evaluation: {twin_people: 0}
+runtime: {evaluate_every: 5, ledger: events}
+evaluation: {local_only_people: 0}
 methods: [{name: fpl, learning_rate: 0.05, epochs: 40, reg_user: 0.05, reg_positive: 0.05, reg_negative: 0.005}]
 grid: {method.pi: [0.0, 0.1, 0.3, 1.0]}
 """
@@ -98,37 +98,39 @@ def federation(folder: Path) -> tuple[Path, RoundRules]:
     """Run a small federation under masks, whose people do something new between rounds; return its journal."""
     data = load(DataConfig(source="town", people=PEOPLE, places=PLACES))
     catalog, log = data.catalog, data.interactions
-    terms = Federation.found("ab" * 16, "Seaside friends", "fpl", {"local_steps": 20, "learning_rate": 0.05}, catalog)
-    journal, devices = Journal.create(folder / "journal.db", terms, catalog, seed=1), {}
+    terms = Federation.create("ab" * 16, "Seaside friends", "fpl", {"local_steps": 20, "learning_rate": 0.05}, catalog)
+    journal, devices = CoordinatorJournal.create(folder / "journal.db", terms, catalog, seed=1), {}
     later: dict[int, list[int]] = {}
-    bold = Guards(d_min=0, cool_down=0)
+    bold = DevicePolicy(d_min=0, cool_down=0)
     for person in range(PEOPLE):
-        device = Device.create(folder / f"{person}.db", "a picture", cost=Cost(log_n=10), seed=person)
+        device = Device.create(folder / f"{person}.db", "a picture", cost=ScryptCost(log_n=10), seed=person)
         device.join(write_welcome(terms, catalog))
         device.share(Sharing(pi=1.0, masked_only=True, guards=bold))
         order = np.argsort(log.times[log.users == person]) if log.times is not None else slice(None)
         did = list(dict.fromkeys(log.items[log.users == person][order].tolist()))
         half = len(did) // 2
-        device.history.add([Entry(catalog.item_ids[item]) for item in did[:half]], catalog)
+        device.history.add([HistoryEntry(catalog.item_ids[item]) for item in did[:half]], catalog)
         number = journal.add(device.identity, device.identity)
         devices[number], later[number] = device, did[half:]
     for done in range(1, ROUNDS + 1):
-        rules = RoundRules(rounds=done, minimum=10, secure=Care(n_min=10, dropped=0.1), guards=bold)
+        rules = RoundRules(rounds=done, minimum=10, secure=SecureAggregationConfig(n_min=10, dropped=0.1), guards=bold)
         Coordinator(journal, rules, Losing(devices)).run()
         for number, device in devices.items():
             if later[number]:
-                device.history.add([Entry(catalog.item_ids[later[number].pop(0)])], catalog)
+                device.history.add([HistoryEntry(catalog.item_ids[later[number].pop(0)])], catalog)
     journal.close()
     for device in devices.values():
         device.close()
-    return folder / "journal.db", RoundRules(rounds=50, minimum=10, secure=Care(n_min=10, dropped=0.1))
+    return folder / "journal.db", RoundRules(
+        rounds=50, minimum=10, secure=SecureAggregationConfig(n_min=10, dropped=0.1)
+    )
 
 
 def person(browser: Any, folder: Path) -> None:
     """Take the person's pages."""
-    town = Town.founded(folder / "device.db", silent)
+    town = Town.create(folder / "device.db", silent)
     assert town.device is not None
-    with town.device as device, serving(person_page(Person(device, "town", town))) as door:
+    with town.device as device, serving(person_page(DeviceView(device, "town", town))) as door:
         kept("for-you", taken(browser, door, "/", DESK, "light"))
         kept("sharing", taken(browser, door, "/sharing", (1200, 1050), "dark"))
         kept("sent", taken(browser, door, "/sent", (1200, 1120), "light"))
@@ -140,8 +142,8 @@ def lab(browser: Any, folder: Path) -> None:
     """Take the lab's page."""
     file = folder / "shares.yaml"
     file.write_text(RUNS, encoding="utf-8")
-    compare(read(Comparison, file), folder / "runs")
-    with serving(lab_page(Lab([folder / "runs"]))) as door:
+    compare(read_config(Comparison, file), folder / "runs")
+    with serving(lab_page(RunFolders([folder / "runs"]))) as door:
         kept("lab", taken(browser, door, "/", (1200, 1000), "light", "#figures"))
         kept("lab-dark", taken(browser, door, "/", DESK, "dark"))
         looks = (("light", ""), ("dark", "#figures"))

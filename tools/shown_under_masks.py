@@ -8,14 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from tacit.coordinator.round_policy import LOST_BETWEEN
 from tacit.data import DataConfig, load
-from tacit.device import Sharing
-from tacit.privacy.secure import Guards
+from tacit.field.coordinator.round_policy import LOST_BETWEEN
+from tacit.field.device import Sharing
 from tacit.protocols.federated import device_round
+from tacit.protocols.secure_aggregation import DevicePolicy
 from tacit.random import Key
-from tacit.runtimes.federation import Federation
 from tacit.types import Catalog, Clients, offsets
+from tacit.wire.federation import Federation
 
 METHODS: list[tuple[str, dict[str, Any]]] = [
     ("fpl", {"factors": 10, "local_steps": 20}),
@@ -31,7 +31,7 @@ def main() -> None:
     log, known, key = dataset.interactions, dataset.catalog, Key(1)
     catalog = Catalog(known.item_ids, known.titles, known.categories)
     for method, options in METHODS:
-        federation = Federation.found("ab" * 16, "shown", method, options, catalog)
+        federation = Federation.create("ab" * 16, "shown", method, options, catalog)
         for n_people in DEVICES:
             histories = [np.unique(log.items[log.users == person]) for person in range(n_people)]
             ptr = offsets(np.array([len(history) for history in histories]))
@@ -40,7 +40,7 @@ def main() -> None:
             path = federation.path(Sharing(pi=PI).stage(n_people - 1, catalog))
             message = device_round(path, model, clients, key, 0).message
             assert message is not None
-            least, said, shown = Guards().k_min + math.ceil(n_people / LOST_BETWEEN), 0, 0
+            least, said, shown = DevicePolicy().k_min + math.ceil(n_people / LOST_BETWEEN), 0, 0
             for name, (ends, ids, _) in message.tables.items():
                 people = np.zeros(len(model.shared[name]), np.int64)
                 for person in range(n_people):

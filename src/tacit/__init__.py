@@ -14,37 +14,38 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from tacit.comparisons import compare
     from tacit.config import Comparison, Experiment
     from tacit.data import DataConfig, Dataset, Split, SplitConfig, load, split
     from tacit.errors import TacitError
     from tacit.evaluation import Evaluation, EvaluationConfig, EvaluationOptions, evaluate
-    from tacit.experiments import run
+    from tacit.lab.comparisons import compare
+    from tacit.lab.experiments import run
     from tacit.methods.base import Centralised, Federated, FederatedSpec, Gossip, Schedule, methods, register
     from tacit.privacy.update_sink import Stage, UpdateSink
     from tacit.protocols.criteria import criterion
     from tacit.random import Key
     from tacit.report.folder import Run
-    from tacit.runtimes.recommender import Recommendation, Recommender
+    from tacit.serving.recommender import Recommendation, Recommender
     from tacit.types import Catalog, Clients, Config, Heldout, Interactions, Model, Reason, Vocabulary
-    from tacit.updates import Letters, Message, PlannedRows, Release, Ring, Total, UpdatePlan
+    from tacit.updates import Message, PeerModels, PlannedRows, Release, Ring, Total, UpdatePlan
 
 _HOMES = {
-    "comparisons": ("compare",),
+    "lab.comparisons": ("compare",),
     "config": ("Comparison", "Experiment"),
     "data": ("DataConfig", "Dataset", "Split", "SplitConfig", "load", "split"),
     "errors": ("TacitError",),
     "evaluation": ("Evaluation", "EvaluationConfig", "EvaluationOptions", "evaluate"),
-    "experiments": ("run",),
+    "lab.experiments": ("run",),
     "methods.base": ("Centralised", "Federated", "FederatedSpec", "Gossip", "Schedule", "methods", "register"),
     "privacy.update_sink": ("Stage", "UpdateSink"),
     "protocols.criteria": ("criterion",),
     "random": ("Key",),
     "report.folder": ("Run",),
-    "runtimes.recommender": ("Recommendation", "Recommender"),
+    "serving.recommender": ("Recommendation", "Recommender"),
     "types": ("Catalog", "Clients", "Config", "Heldout", "Interactions", "Model", "Reason", "Vocabulary"),
-    "updates": ("Letters", "Message", "PlannedRows", "Release", "Ring", "Total", "UpdatePlan"),
+    "updates": ("PeerModels", "Message", "PlannedRows", "Release", "Ring", "Total", "UpdatePlan"),
 }
+_FORMER = {"Letters": "PeerModels"}  # public names of the version before
 _HOME = {name: module for module, names in _HOMES.items() for name in names}
 
 __all__ = [  # noqa: RUF022 - by room, as above
@@ -85,7 +86,7 @@ __all__ = [  # noqa: RUF022 - by room, as above
     "Model",
     "Reason",
     "Vocabulary",
-    "Letters",
+    "PeerModels",
     "Message",
     "PlannedRows",
     "Release",
@@ -101,6 +102,11 @@ def __getattr__(name: str) -> Any:
         from importlib.metadata import version
 
         return version("tacit")
+    if name in _FORMER:
+        from tacit.types import notice_former_name
+
+        notice_former_name(f"tacit.{name}", f"tacit.{_FORMER[name]}")
+        name = _FORMER[name]
     if name not in _HOME:
         raise AttributeError(f"module 'tacit' has no attribute '{name}'")
     return getattr(import_module(f"tacit.{_HOME[name]}"), name)

@@ -8,15 +8,15 @@ from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
 import yaml
-from pydantic import Discriminator, Field, SerializeAsAny, Tag, model_serializer, model_validator
+from pydantic import Discriminator, Field, Tag, model_validator
 
 from tacit.data import DataConfig, SplitConfig
 from tacit.errors import ConfigError
 from tacit.evaluation import EvaluationConfig
-from tacit.methods.base import Method, build, options
+from tacit.lab.training import RuntimeConfig
+from tacit.methods.choice import MethodChoice
 from tacit.privacy.clipping import ClippingConfig
 from tacit.privacy.disclosure import DisclosureConfig
-from tacit.runtimes.learning import RuntimeConfig
 from tacit.strict_yaml import read_yaml, refuse_missing
 from tacit.types import Config
 
@@ -35,45 +35,7 @@ StageConfig = Annotated[
 ]
 
 
-class MethodChoice(Config):
-    """A method by name with its options beside it: `{name: ease, reg: 300}`, or just `ease`."""
-
-    name: str
-    label: str | None = None  # what tables call it, where a method stands more than once
-    options: SerializeAsAny[Config]
-
-    @model_validator(mode="before")
-    @classmethod
-    def _flat(cls, given: Any) -> Any:
-        if isinstance(given, str):
-            given = {"name": given}
-        if not isinstance(given, Mapping) or "name" not in given:
-            raise ConfigError(f"A method is a name or a mapping with a name, not {given!r}.", "Write {name: ease}.")
-        if isinstance(given.get("options"), Config):
-            return given
-        rest = {key: value for key, value in given.items() if key not in ("name", "label")}
-        return {"name": given["name"], "label": given.get("label"), "options": options(str(given["name"]), rest)}
-
-    @model_serializer
-    def _flatten(self) -> dict[str, Any]:
-        named = {"name": self.name} if self.label is None else {"name": self.name, "label": self.label}
-        return {**named, **self.options.model_dump(mode="json")}
-
-    @property
-    def called(self) -> str:
-        """Its label, or its name with the options that are not the usual ones."""
-        if self.label is not None:
-            return self.label
-        usual = type(self.options).model_fields
-        unusual = {k: v for k, v in self.options if v != usual[k].default}
-        return " ".join([self.name, *(f"{k}={v}" for k, v in unusual.items())])
-
-    def build(self) -> Method:
-        """Return the method, ready to learn."""
-        return build(self.name, self.options)
-
-
-class _Bench(Config):
+class _RunSettings(Config):
     """What one run and a comparison share: the data, how it is cut, where it is learnt, how it is judged."""
 
     name: str = Field(
@@ -87,17 +49,17 @@ class _Bench(Config):
     evaluation: EvaluationConfig = EvaluationConfig()
 
 
-class Experiment(_Bench):
+class Experiment(_RunSettings):
     """Everything that decides a run's numbers."""
 
     method: MethodChoice
 
     @model_validator(mode="after")
     def _every_option_has_an_effect(self) -> Experiment:
-        if self.runtime.look_every and not self.split.validation:
-            raise ValueError("runtime.look_every looks at a validation part; set split.validation too")
-        if self.runtime.patience and not self.runtime.look_every:
-            raise ValueError("runtime.patience counts looks; set runtime.look_every too")
+        if self.runtime.evaluate_every and not self.split.validation:
+            raise ValueError("runtime.evaluate_every looks at a validation part; set split.validation too")
+        if self.runtime.patience and not self.runtime.evaluate_every:
+            raise ValueError("runtime.patience counts looks; set runtime.evaluate_every too")
         return self
 
     @property
@@ -108,10 +70,10 @@ class Experiment(_Bench):
             return self.privacy
         if self.privacy:
             raise ConfigError("Both method.pi and the privacy section say what may leave.", "Keep one of them.")
-        return (DisclosureConfig.checked({"pi": pi}, "method"),)
+        return (DisclosureConfig.from_options({"pi": pi}, "method"),)
 
 
-class Comparison(_Bench):
+class Comparison(_RunSettings):
     """Several methods under the same protocol, each with `repeat` seeds, optionally swept over a grid."""
 
     methods: tuple[MethodChoice, ...] = Field(min_length=1)
@@ -119,7 +81,7 @@ class Comparison(_Bench):
     grid: dict[str, tuple[Any, ...]] = Field({}, description="option path -> values; every combination is run")
 
     @model_validator(mode="after")
-    def _told_apart(self) -> Comparison:
+    def _check_labels(self) -> Comparison:
         labels = [method.called for method in self.methods]
         twice = next((label for label in labels if labels.count(label) > 1), None)
         if twice is not None:
@@ -137,13 +99,13 @@ class Comparison(_Bench):
                 label = " ".join([called, *(f"{k.split('.')[-1]}={v}" for k, v in settings.items())])
                 for seed in range(self.seed, self.seed + self.repeat):
                     base = {**shared, "method": method.model_dump(mode="json"), "seed": seed}
-                    yield label, Experiment.checked(overridden(base, settings), "the comparison")
+                    yield label, Experiment.from_options(apply_overrides(base, settings), "the comparison")
 
 
 T = TypeVar("T", bound=Config)
 
 
-def read(kind: type[T], path: Path, overrides: Iterable[str] = ()) -> T:
+def read_config(kind: type[T], path: Path, overrides: Iterable[str] = ()) -> T:
     """Read an experiment, a comparison or another configuration from a YAML file, with `a.b=c` overrides applied."""
     refuse_missing(path)
     try:
@@ -156,10 +118,10 @@ def read(kind: type[T], path: Path, overrides: Iterable[str] = ()) -> T:
         raise ConfigError(f"'{path}' lists several methods.", f"Use `tacit compare {path}`.")
     if issubclass(kind, Comparison) and "method" in given:
         raise ConfigError(f"'{path}' names one method.", f"Use `tacit run {path}`, or list them under 'methods:'.")
-    return kind.checked(overridden(given, parsed(overrides)), f"'{path}'")
+    return kind.from_options(apply_overrides(given, parse_overrides(overrides)), f"'{path}'")
 
 
-def parsed(overrides: Iterable[str]) -> dict[str, Any]:
+def parse_overrides(overrides: Iterable[str]) -> dict[str, Any]:
     """Turn `["method.reg=300"]` into `{"method.reg": 300}`; values are read as YAML."""
     settings: dict[str, Any] = {}
     for text in overrides:
@@ -173,9 +135,9 @@ def parsed(overrides: Iterable[str]) -> dict[str, Any]:
     return settings
 
 
-def overridden(given: Mapping[str, Any], settings: Mapping[str, Any]) -> dict[str, Any]:
+def apply_overrides(given: Mapping[str, Any], settings: Mapping[str, Any]) -> dict[str, Any]:
     """Return a copy with dotted paths set; a section given by its bare name (`method: ease`) is opened first."""
-    result: dict[str, Any] = _copied(given)
+    result: dict[str, Any] = _copy(given)
     for path, value in settings.items():
         *sections, last = path.split(".")
         here = result
@@ -196,5 +158,5 @@ def to_yaml(config: Config) -> str:
     return yaml.safe_dump(config.model_dump(mode="json"), sort_keys=False, allow_unicode=True)
 
 
-def _copied(value: Any) -> Any:
-    return {k: _copied(v) for k, v in value.items()} if isinstance(value, Mapping) else value
+def _copy(value: Any) -> Any:
+    return {k: _copy(v) for k, v in value.items()} if isinstance(value, Mapping) else value

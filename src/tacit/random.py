@@ -26,17 +26,17 @@ def mix(x: NDArray[np.uint64]) -> NDArray[np.uint64]:
     return x ^ (x >> np.uint64(31))
 
 
-def _hashed(word: int, name: str = "") -> int:
+def _hash(word: int, name: str = "") -> int:
     text = f"{word}/{name}".encode()
     return int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "little")
 
 
 def _lane(word: int, index: int) -> int:
     """The scalar twin of the lanes in `Key.bits`, in plain integers."""
-    return _mixed(word ^ _mixed(index + int(GAMMA)))
+    return _mix(word ^ _mix(index + int(GAMMA)))
 
 
-def _mixed(x: int) -> int:
+def _mix(x: int) -> int:
     x &= _ALL
     x = ((x ^ (x >> 30)) * int(_M1)) & _ALL
     x = ((x ^ (x >> 27)) * int(_M2)) & _ALL
@@ -57,9 +57,9 @@ class Key:
     @property
     def word(self) -> np.uint64:
         """64 bits that stand for this key; kernels start from them. Numbers on the path are lanes, as in `bits`."""
-        word = _hashed(int(self.seed))
+        word = _hash(int(self.seed))
         for part in self.path:
-            word = _hashed(word, part) if isinstance(part, str) else _lane(word, int(part))
+            word = _hash(word, part) if isinstance(part, str) else _lane(word, int(part))
         return np.uint64(word)
 
     def bits(self, lanes: NDArray[np.integer], n: int) -> NDArray[np.uint64]:

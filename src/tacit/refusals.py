@@ -43,23 +43,25 @@ def refusal(options: type[BaseModel], error: ValidationError, where: str) -> Con
         known = holder.model_fields if holder is not None else options.model_fields
         return ConfigError(f"{where} has no option '{option}'.", nearest(path[-1], known))
     if what == "missing":
-        return ConfigError(f"{where} needs the option '{option}'.", _wish(option, field))
+        return ConfigError(f"{where} needs the option '{option}'.", _describe_option(option, field))
     if what in _BOUNDS:
         bound, words = _BOUNDS[what]
-        return ConfigError(f"{named} {words} {problem['ctx'][bound]:.12g}, not {shown(seen)}.", _meaning(field))
+        return ConfigError(f"{named} {words} {problem['ctx'][bound]:.12g}, not {show_value(seen)}.", _meaning(field))
     if what in _LENGTHS:
         bound, words, of = _LENGTHS[what]
-        return ConfigError(f"{named} {words} {problem['ctx'][bound]} {of}, not {shown(seen)}.", _meaning(field))
+        return ConfigError(f"{named} {words} {problem['ctx'][bound]} {of}, not {show_value(seen)}.", _meaning(field))
     if what == "string_pattern_mismatch":
-        return ConfigError(f"{named} cannot be {shown(seen)}.", _meaning(field))
+        return ConfigError(f"{named} cannot be {show_value(seen)}.", _meaning(field))
     if what in _OURS:
         message = problem["msg"].removeprefix("Value error, ").rstrip(".")
         end = "" if message.endswith("?") else "."
         if len(_arms(kind)) == 1 and _is_section(_bare(_arms(kind)[0])):  # it weighs several options, and names them
-            return ConfigError(f"{where}{f', section {shown(option)}' if option else ''}: {message}{end}")
-        is_said = shown(seen).strip("'") in message
-        return ConfigError(f"{named}: {message}{end if is_said else f' (seen: {shown(seen)}).'}")
-    return ConfigError(f"{named} takes {_taken(kind)}, not {shown(seen)}.", _advice(option, field, kind, seen))
+            return ConfigError(f"{where}{f', section {show_value(option)}' if option else ''}: {message}{end}")
+        is_said = show_value(seen).strip("'") in message
+        return ConfigError(f"{named}: {message}{end if is_said else f' (seen: {show_value(seen)}).'}")
+    return ConfigError(
+        f"{named} takes {_describe_kind(kind)}, not {show_value(seen)}.", _advice(option, field, kind, seen)
+    )
 
 
 _Place = tuple[list[str], type[BaseModel] | None, FieldInfo | None, Any]  # path, its section, its field, what it takes
@@ -104,7 +106,7 @@ def _arms(kind: Any) -> list[Any]:
     return [arm for arm in get_args(bare) if arm is not NoneType] if get_origin(bare) in (Union, UnionType) else [kind]
 
 
-def _taken(kind: Any) -> str:
+def _describe_kind(kind: Any) -> str:
     """Say what an option takes: 'a whole number', "'full' or 'none'", 'a list'."""
     words = [_word(_bare(arm)) for arm in _arms(kind)]
     return " or ".join(dict.fromkeys(words))
@@ -113,7 +115,7 @@ def _taken(kind: Any) -> str:
 def _word(kind: Any) -> str:
     origin = get_origin(kind)
     if origin is Literal:
-        names = [shown(name) for name in get_args(kind)]
+        names = [show_value(name) for name in get_args(kind)]
         return " or ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
     if origin in (tuple, list):
         return _MANY.get(get_args(kind)[0], "a list")
@@ -138,7 +140,7 @@ def _advice(option: str, field: FieldInfo | None, kind: Any, seen: Any) -> str:
                 return f"Did you mean '{name}: {value.strip()}'?"
             needed = [name for name, inner in arm.model_fields.items() if inner.is_required()]
             if len(needed) == 1:
-                return _wish(f"{option}.{needed[0]}", arm.model_fields[needed[0]])
+                return _describe_option(f"{option}.{needed[0]}", arm.model_fields[needed[0]])
             return f"They are {', '.join(needed or arm.model_fields)}."
     return _meaning(field)
 
@@ -147,7 +149,7 @@ def _meaning(field: FieldInfo | None) -> str:
     return f"Its meaning: {field.description}." if field is not None and field.description else ""
 
 
-def _wish(option: str, field: FieldInfo | None) -> str:
+def _describe_option(option: str, field: FieldInfo | None) -> str:
     return f"Set {option}: {field.description}." if field is not None and field.description else f"Set {option}."
 
 
@@ -155,7 +157,7 @@ def _is_section(kind: Any) -> bool:
     return isinstance(kind, type) and issubclass(kind, BaseModel)
 
 
-def shown(value: Any) -> str:
+def show_value(value: Any) -> str:
     """Return a value as it would be written in YAML, shortened where it is long."""
     if isinstance(value, str):
         text = f"'{value}'"

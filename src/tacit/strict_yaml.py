@@ -29,7 +29,7 @@ def read_yaml(text: str, where: str) -> Any:
         at = min(mark.line if mark is not None else 0, text.count("\n"))
         written = text.split("\n")[at].strip()
         shown = written if len(written) <= SHOWN else f"{written[:SHOWN]}…"
-        what, hint = _plainly(error, written)
+        what, hint = _explain(error, written)
         raise ConfigError(f'{where}, line {at + 1} ("{shown}"): {what}.', hint) from None
 
 
@@ -39,7 +39,7 @@ def refuse_missing(path: Path) -> None:
         raise ConfigError(f"There is no file '{path}'.", "Give the path of a YAML file; see examples/.")
 
 
-def _plainly(error: yaml.MarkedYAMLError, line: str) -> tuple[str, str]:
+def _explain(error: yaml.MarkedYAMLError, line: str) -> tuple[str, str]:
     """Say what a parser's complaint means for whoever wrote the line, and what to write instead."""
     problem = error.problem or ""
     opened = error.context_mark.line + 1 if error.context_mark is not None else 0

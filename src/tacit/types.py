@@ -16,6 +16,8 @@ from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 from tacit.errors import DataError, nearest
 from tacit.refusals import refusal
 
+Progress = Callable[[str, int, int], None]  # what is being done, how far, out of how much (0: unknown)
+
 if TYPE_CHECKING:
     from scipy import sparse
 
@@ -53,7 +55,7 @@ class Config(BaseModel):
         return taken
 
     @classmethod
-    def checked(cls, given: Mapping[str, Any], where: str) -> Self:
+    def from_options(cls, given: Mapping[str, Any], where: str) -> Self:
         """Validate options; the first problem becomes one ConfigError that names the option and the nearest known."""
         try:
             return cls(**given)
@@ -231,7 +233,7 @@ class Clients:
     def __len__(self) -> int:
         return len(self.ids)
 
-    def remembered(self, name: str, make: Callable[[Clients], T]) -> T:
+    def derive_once(self, name: str, make: Callable[[Clients], T]) -> T:
         """Return what `make` derives from this cohort, made once and kept with it."""
         if name not in self._kept:
             self._kept[name] = make(self)

@@ -218,7 +218,7 @@ class Total:
 
 
 @dataclass(frozen=True)
-class Letters:
+class PeerModels:
     """Whole models on their way from node to node, one per sender: all that a reader learns of her.
 
     `samples` and `ages` are what senders say of themselves: how much they have learnt from, and how often.
@@ -232,12 +232,12 @@ class Letters:
     def __len__(self) -> int:
         return len(self.senders)
 
-    def take(self, positions: Array) -> Letters:
-        """Return copies of some letters, in that order."""
+    def take(self, positions: Array) -> PeerModels:
+        """Return copies of some peer models, in that order."""
         tables = {name: table[positions] for name, table in self.tables.items()}
-        return Letters(self.senders[positions], tables, self.samples[positions], self.ages[positions])
+        return PeerModels(self.senders[positions], tables, self.samples[positions], self.ages[positions])
 
     @property
     def bytes_each(self) -> int:
-        """What one letter weighs: its tables, and three numbers of eight bytes."""
+        """What one peer model weighs: its tables, and three numbers of eight bytes."""
         return sum(table[:1].nbytes for table in self.tables.values()) + 24

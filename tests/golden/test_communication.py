@@ -6,7 +6,7 @@ import pytest
 
 from tacit.config import Experiment
 from tacit.evaluation.communication import cost_per_epoch, total_cost
-from tacit.experiments import run
+from tacit.lab.experiments import run
 
 PEOPLE, ITEMS, POSITIVES = 17_473, 47_270, 599_958  # table 1
 SHARE = POSITIVES / PEOPLE
@@ -51,9 +51,9 @@ def test_a_run_records_the_cost_that_the_formula_expects(preset: str, pi: float)
     given = {
         "data": {"source": "town", "people": 60, "places": 50, "visits": 15},
         "method": {"name": "fpl", "preset": preset, "pi": pi, "epochs": 3},
-        "evaluation": {"twin_people": 0},
+        "evaluation": {"local_only_people": 0},
     }
-    made = run(Experiment.checked(given, "test"))
+    made = run(Experiment.from_options(given, "test"))
     clients, method = made.recommender.clients, made.recommender.method
     schedule, shared = method.schedule(clients), made.recommender.model.shared
     steps = int(shared["local_steps"])

@@ -9,13 +9,13 @@ from __future__ import annotations
 import pytest
 
 from tacit.config import Experiment
-from tacit.experiments import run
+from tacit.lab.experiments import run
 
 GIVEN = {
     "seed": 1,
     "data": {"source": "ml-100k"},
     "split": {"kind": "leave-last-out"},
-    "evaluation": {"protocol": "sampled-100", "twin_people": 0},
+    "evaluation": {"protocol": "sampled-100", "local_only_people": 0},
     "method": {"name": "fed-gmf", "epochs": 60, "learning_rate": 0.005, "init_scale": 0.1},
 }
 
@@ -24,6 +24,6 @@ GIVEN = {
 @pytest.mark.slow
 def test_devices_reach_the_published_level_without_the_leak(real_data):
     real_data("ml-100k")
-    found = run(Experiment.checked(GIVEN, "the test")).metrics
+    found = run(Experiment.from_options(GIVEN, "the test")).metrics
     assert found["HR@10"] >= 0.59, f"HR@10 {found['HR@10']:.3f}"
     assert found["NDCG@10"] >= 0.33, f"NDCG@10 {found['NDCG@10']:.3f}"

@@ -8,8 +8,8 @@ import pytest
 
 from tacit.evaluation.neural_costs import NeuralCost, local_flops, masks, touched_rows
 from tacit.models.ncf import gmf, mlp, neumf
-from tacit.reproduce import fedncf_published as printed
-from tacit.reproduce.fedncf_costs import COSTS
+from tacit.studies import fedncf_published as printed
+from tacit.studies.fedncf_costs import COSTS
 
 
 @pytest.mark.parametrize("data", printed.DATASETS)

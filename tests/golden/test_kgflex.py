@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from tacit.config import Experiment
-from tacit.experiments import run
 from tacit.kernels.kgflex import affinities, information_gain, score_items
-from tacit.methods.features import features_of
-from tacit.reproduce.kgflex import recipe
+from tacit.lab.experiments import run
+from tacit.methods.parts.features import features_of
+from tacit.studies.kgflex import recipe
 from tacit.types import Catalog, Triples, Vocabulary
 
 PLACES = ["Rijksmuseum", "Vondelpark", "Capitoline Museums", "Piazza Navona", "Central Park"]
@@ -97,8 +97,8 @@ def test_books_are_as_diverse_and_unbiased_as_published_and_more_accurate(real_d
     real_data("facebook-books")
     method = {"name": "kgflex", "factors": 5, "epochs": 20, "features_per_hop": (200, 400)}
     given = {**recipe("facebook-books"), "method": method, "seed": 42}
-    given["evaluation"] = {**given["evaluation"], "twin_people": 0}
-    found = run(Experiment.checked(given, "test")).metrics
+    given["evaluation"] = {**given["evaluation"], "local_only_people": 0}
+    found = run(Experiment.from_options(given, "test")).metrics
     assert found["NDCG@10"] >= 0.085
     assert found["Gini@10"] >= 0.30
     assert found["ItemCoverage@10"] >= 600

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tacit.config import Experiment
-from tacit.experiments import run
+from tacit.lab.experiments import run
 
 CASES = {
     "dec-fedavg": (0.749, 0.362),
@@ -26,11 +26,11 @@ CASES = {
 @pytest.mark.parametrize("name", CASES)
 def test_published_levels_are_reached(name: str, real_data: Callable[[str], Path]) -> None:
     real_data("ml-100k")
-    experiment = Experiment.checked(
+    experiment = Experiment.from_options(
         {
             "data": {"source": "ml-100k"},
             "split": {"kind": "random", "test": 0.15},
-            "evaluation": {"protocol": "sampled-100", "k": [20], "primary": "HR@20", "twin_people": 0},
+            "evaluation": {"protocol": "sampled-100", "k": [20], "primary": "HR@20", "local_only_people": 0},
             "method": name,
         },
         "the test",

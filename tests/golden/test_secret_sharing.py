@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tacit.privacy.secure.shamir import join_additively, split_additively
+from tacit.protocols.secure_aggregation.shamir import join_additively, split_additively
 
 MODULUS = 2**32
 SALARIES = {"Alice": 1000, "Bob": 2000, "Caroline": 3000}

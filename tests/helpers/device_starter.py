@@ -12,8 +12,8 @@ import threading
 import traceback
 from pathlib import Path
 
-from tacit.device import Device
-from tacit.field.supernode import SuperNode
+from tacit.field.carriers.supernode import SuperNode
+from tacit.field.device import Device
 
 
 def run(path: str, passphrase: str) -> None:

@@ -11,12 +11,12 @@ from pathlib import Path
 
 from helpers.town_federation import BOLD, CHEAP, PASSPHRASE, PI, SEED, founded, journal_of, town
 from helpers.waiting import LONG, read_line, wait_for_process
-from tacit.coordinator import Carrier, Coordinator, RoundRules
-from tacit.device import Device, Sharing
-from tacit.device.history import Entry
-from tacit.field.certificates import Certificates, own_certificates
+from tacit.field.carriers.superlink import SuperLink
+from tacit.field.certificates import Certificates, make_certificates
+from tacit.field.coordinator import Carrier, Coordinator, RoundRules
+from tacit.field.device import Device, Sharing
+from tacit.field.device.history import HistoryEntry
 from tacit.field.invitations import Invitation, accept
-from tacit.field.superlink import SuperLink
 
 MASKED = "fpl under masks"
 STARTER = Path(__file__).parent / "device_starter.py"
@@ -65,7 +65,7 @@ class Field:
         self.clients, self.catalog = town(people)
         self.federation = founded(method, self.catalog)
         self.journal = journal_of(folder, self.federation, self.catalog)
-        self.tls: Certificates = own_certificates(folder / "tls", "127.0.0.1")
+        self.tls: Certificates = make_certificates(folder / "tls", "127.0.0.1")
         self.link = SuperLink(self.journal, "127.0.0.1", 0, self.tls.certificate, self.tls.key)
         for person in range(people):
             self.enrol(person)
@@ -79,10 +79,10 @@ class Field:
 
     def enrol(self, person: int) -> None:
         with Device.create(self.path(person), PASSPHRASE, cost=CHEAP, seed=SEED, lane=person) as device:
-            accept(device, Invitation.parsed(self.invitation().line()))
+            accept(device, Invitation.parse(self.invitation().line()))
             device.share(Sharing(pi=PI, masked_only=self.is_masked, guards=BOLD))
             device.history.add(
-                [Entry(self.catalog.item_ids[int(item)]) for item in self.clients.of(person)], self.catalog
+                [HistoryEntry(self.catalog.item_ids[int(item)]) for item in self.clients.of(person)], self.catalog
             )
 
     def run(self, rounds: int, carrier: Carrier | None = None, **rules: object) -> Coordinator:
@@ -95,7 +95,7 @@ class Field:
             "guards": BOLD.model_dump(),
             **rules,
         }
-        coordinator = Coordinator(self.journal, RoundRules.checked(given, "rules"), carrier or self.link)
+        coordinator = Coordinator(self.journal, RoundRules.from_options(given, "rules"), carrier or self.link)
         coordinator.run()
         return coordinator
 

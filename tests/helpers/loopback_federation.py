@@ -6,12 +6,12 @@ from collections.abc import Generator, Mapping
 from pathlib import Path
 
 from helpers.town_federation import BOLD, PASSPHRASE, PI, device_of, founded, journal_of, town
-from tacit.coordinator import Coordinator, Journal, RoundRules
-from tacit.device import Device, Sharing
-from tacit.field.loopback import Loopback
-from tacit.privacy.secure import Guards
-from tacit.runtimes.wire import read_turn
+from tacit.field.carriers.loopback import Loopback
+from tacit.field.coordinator import Coordinator, CoordinatorJournal, RoundRules
+from tacit.field.device import Device, Sharing
+from tacit.protocols.secure_aggregation import DevicePolicy
 from tacit.updates import Ring
+from tacit.wire.messages import read_secure_request
 
 ROUNDS = 4
 KNOWN = {"guards": BOLD.model_dump()}
@@ -39,7 +39,7 @@ class Field:
     def reopen(self) -> None:
         """As after a restart of everything."""
         self.journal.close()
-        self.journal = Journal.open(self.folder / "journal.db")
+        self.journal = CoordinatorJournal.open(self.folder / "journal.db")
         for person in self.people():
             self.restart(person)
 
@@ -49,13 +49,15 @@ class Field:
 
     def run(self, carrier: Loopback | None = None, **rules: object) -> Coordinator:
         coordinator = Coordinator(
-            self.journal, RoundRules.checked({"rounds": ROUNDS, **rules}, "rules"), carrier or Loopback(self.devices)
+            self.journal,
+            RoundRules.from_options({"rounds": ROUNDS, **rules}, "rules"),
+            carrier or Loopback(self.devices),
         )
         coordinator.run()
         return coordinator
 
 
-def masked(folder: Path, method: str = "fpl", guards: Guards = BOLD, ring: Ring | None = None) -> Field:
+def masked(folder: Path, method: str = "fpl", guards: DevicePolicy = BOLD, ring: Ring | None = None) -> Field:
     field = Field(folder, method, ring)
     for device in field.devices.values():
         device.share(Sharing(pi=PI, masked_only=True, guards=guards))
@@ -72,7 +74,7 @@ class Egress(Loopback):
 
     def ask(self, requests: Mapping[int, bytes], seconds: float) -> Generator[tuple[int, bytes]]:
         for device, content in requests.items():
-            turn = read_turn(self.field.federation, content)
+            turn = read_secure_request(self.field.federation, content)
             if turn.phase >= self.leaves.get((device, turn.round), 99):
                 continue
             if self.restarts:

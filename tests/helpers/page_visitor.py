@@ -10,7 +10,7 @@ from urllib.parse import urlencode
 
 from helpers.small_federation import first_shared, founded, request
 from helpers.waiting import LONG
-from tacit.device import Device
+from tacit.field.device import Device
 from tacit.web.guard import Door
 
 
@@ -90,4 +90,4 @@ def took_part(device: Device, rounds: int) -> None:
     for number in range(rounds):
         entry = device.learn(request(federation, number, first_shared(federation)))
         device.release(entry)
-        device.sent(entry)
+        device.mark_sent(entry)

@@ -8,12 +8,13 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from tacit.config import Experiment, MethodChoice
-from tacit.report.compared import Compared, Row
+from tacit.config import Experiment
+from tacit.methods.choice import MethodChoice
+from tacit.report.comparison import ComparisonResult, MethodRow
 from tacit.report.folder import Run
 from tacit.types import Config
 
-Comparing = Callable[..., Compared]
+Comparing = Callable[..., ComparisonResult]
 N_PEOPLE, N_ITEMS = 120, 300
 METHODS = (
     "ease",
@@ -101,10 +102,10 @@ def made_run(label: str, place: int = 0, seed: int = 42, leaks: bool = False, sa
     )
 
 
-def made_row(label: str, place: int = 0, seeds: Sequence[int] = (42,), **how: Any) -> Row:
+def made_row(label: str, place: int = 0, seeds: Sequence[int] = (42,), **how: Any) -> MethodRow:
     runs = tuple(made_run(label, place, seed, **how) for seed in seeds)
     values = {name: runs[0].people[name].to_numpy() for name in runs[0].people.columns if name != "user"}
     half = {name: 1.98 * value.std(ddof=1) / np.sqrt(N_PEOPLE) for name, value in values.items()}
     ci = {name: (float(value.mean() - half[name]), float(value.mean() + half[name])) for name, value in values.items()}
     p = None if place == 0 else 0.6 / 5**place
-    return Row(label, runs, ci, p, p if p is None else p * 1.3)
+    return MethodRow(label, runs, ci, p, p if p is None else p * 1.3)

@@ -9,26 +9,32 @@ from typing import Any
 
 import numpy as np
 
-from tacit.privacy.secure.context import Terms
-from tacit.privacy.secure.device import Device
-from tacit.privacy.secure.encoding import Layout, rows_layout
-from tacit.privacy.secure.graph import plan
-from tacit.privacy.secure.guards import Guards
-from tacit.privacy.secure.identity import Identity
-from tacit.privacy.secure.journal import Journal, Memory
-from tacit.privacy.secure.masks import Vector
-from tacit.privacy.secure.rehearsal import _answer
-from tacit.privacy.secure.server import Server, Stand
+from tacit.protocols.secure_aggregation.context import Terms
+from tacit.protocols.secure_aggregation.device import SecureDevice
+from tacit.protocols.secure_aggregation.device_policy import DevicePolicy
+from tacit.protocols.secure_aggregation.encoding import VectorLayout, rows_layout
+from tacit.protocols.secure_aggregation.graph import plan_masking
+from tacit.protocols.secure_aggregation.identity import Identity
+from tacit.protocols.secure_aggregation.journal import Journal, MemoryJournal
+from tacit.protocols.secure_aggregation.local_session import _answer
+from tacit.protocols.secure_aggregation.masks import Vector
+from tacit.protocols.secure_aggregation.server import SecureServer, ServerPhase
 from tacit.updates import Ring
 
-EASY = Guards(n_min=2, k_min=1, cool_down=0, d_min=0, corrupted=0)
+EASY = DevicePolicy(n_min=2, k_min=1, cool_down=0, d_min=0, corrupted=0)
 SHAPES = {"items": (3, 2), "layers": (1, 2)}
-PHASES = (Stand.ADVERTS, Stand.SHARES, Stand.VECTORS, Stand.CONFIRMATIONS, Stand.UNMASKINGS)
+PHASES = (
+    ServerPhase.ADVERTS,
+    ServerPhase.SHARES,
+    ServerPhase.VECTORS,
+    ServerPhase.CONFIRMATIONS,
+    ServerPhase.UNMASKINGS,
+)
 
 
-def terms(n_people: int, *, layout: Layout | None = None, **given: Any) -> Terms:
+def terms(n_people: int, *, layout: VectorLayout | None = None, **given: Any) -> Terms:
     """Return terms of a one-stage sum."""
-    usual = plan(n_people, 0.0, 0.0)
+    usual = plan_masking(n_people, 0.0, 0.0)
     default = {
         "task": "test",
         "round": 1,
@@ -46,7 +52,7 @@ def terms(n_people: int, *, layout: Layout | None = None, **given: Any) -> Terms
     return Terms(**{**default, **given})
 
 
-def vector(layout: Layout, number: int) -> Vector:
+def vector(layout: VectorLayout, number: int) -> Vector:
     """Return a vector of extreme and ordinary numbers that differs from person to person."""
     made = Vector(layout.sizes)
     generator = np.random.default_rng(number)
@@ -55,7 +61,7 @@ def vector(layout: Layout, number: int) -> Vector:
     return made
 
 
-def plain_sum(layout: Layout, numbers: Sequence[int]) -> bytes:
+def plain_sum(layout: VectorLayout, numbers: Sequence[int]) -> bytes:
     """Return the bytes of the sum of some people's vectors."""
     total = Vector(layout.sizes)
     for number in numbers:
@@ -63,8 +69,8 @@ def plain_sum(layout: Layout, numbers: Sequence[int]) -> bytes:
     return total.tobytes()
 
 
-def copied(journal: Journal) -> Memory:
-    twin = Memory()
+def copied(journal: Journal) -> MemoryJournal:
+    twin = MemoryJournal()
     twin.rewrite(journal.records())
     return twin
 
@@ -74,8 +80,8 @@ class Party:
     """Devices in the order of the cohort, and their server."""
 
     terms: Terms
-    devices: list[Device]
-    server: Server
+    devices: list[SecureDevice]
+    server: SecureServer
     inbox: dict[int, bytes] = field(default_factory=dict)
 
     @classmethod
@@ -83,24 +89,24 @@ class Party:
         cls,
         n_people: int,
         *,
-        guards: Guards = EASY,
+        guards: DevicePolicy = EASY,
         journals: Mapping[int, Journal] | None = None,
         identities: Sequence[Identity] | None = None,
         **given: Any,
     ) -> Party:
         people = sorted(identities or [Identity.fresh() for _ in range(n_people)], key=lambda one: one.public)
-        devices = [Device(one, guards, (journals or {}).get(at)) for at, one in enumerate(people)]
+        devices = [SecureDevice(one, guards, (journals or {}).get(at)) for at, one in enumerate(people)]
         wanted = terms(n_people, **given)
-        server = Server.start(wanted, [one.public for one in people])
+        server = SecureServer.start(wanted, [one.public for one in people])
         return cls(wanted, devices, server, dict.fromkeys(range(n_people), server.invitation))
 
     def again(self, **given: Any) -> Party:
         """Return the same devices in another session."""
         wanted = terms(len(self.devices), **given)
-        server = Server.start(wanted, [device.identity.public for device in self.devices])
+        server = SecureServer.start(wanted, [device.identity.public for device in self.devices])
         return Party(wanted, self.devices, server, dict.fromkeys(range(len(self.devices)), server.invitation))
 
-    def answer(self, person: int, phase: Stand | None = None) -> bytes:
+    def answer(self, person: int, phase: ServerPhase | None = None) -> bytes:
         """Let one device answer what it was sent."""
         now = self.server.stand if phase is None else phase
         return _answer(self.devices[person], now, self.inbox[person], lambda: self.give(person))
@@ -128,7 +134,7 @@ class Party:
             devices.append(twin)
         return Party(self.terms, devices, server, dict(self.inbox))
 
-    def run(self, until: Stand = Stand.DONE, leaves: Mapping[int, Stand] | None = None) -> Party:
+    def run(self, until: ServerPhase = ServerPhase.DONE, leaves: Mapping[int, ServerPhase] | None = None) -> Party:
         while self.server.stand < until:
             now = self.server.stand
             self.step([person for person, phase in (leaves or {}).items() if phase <= now])

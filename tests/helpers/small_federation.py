@@ -9,14 +9,14 @@ from typing import Any
 
 import numpy as np
 
-from tacit.device import Cost, Device
-from tacit.device.history import Entry
+from tacit.field.device import Device, ScryptCost
+from tacit.field.device.history import HistoryEntry
 from tacit.random import Key
-from tacit.runtimes.federation import Federation
-from tacit.runtimes.wire import Request, write_request, write_welcome
 from tacit.types import Array, Catalog, Labels, Vocabulary
+from tacit.wire.federation import Federation
+from tacit.wire.messages import Request, write_request, write_welcome
 
-CHEAP = Cost(log_n=10)
+CHEAP = ScryptCost(log_n=10)
 PASSPHRASE = "three small boats"
 NAMES = [
     "Kiosk Aurora", "Bar Benedetta", "Cinema Corallo", "Dune Deli", "Eel House", "Fig Garden", "Grotto Gallery",
@@ -40,7 +40,7 @@ def noon() -> datetime:
 
 
 def founded(method: str = "fpl", catalog: Catalog = CATALOG, **more: Any) -> Federation:
-    return Federation.found("ab" * 16, "the small field", method, {**OPTIONS[method], **more}, catalog)
+    return Federation.create("ab" * 16, "the small field", method, {**OPTIONS[method], **more}, catalog)
 
 
 def first_shared(federation: Federation, catalog: Catalog = CATALOG, seed: int = 7) -> dict[str, Array]:
@@ -58,7 +58,7 @@ def request(
     """A request in which the round before counted, unless it is said otherwise."""
     model = first_shared(federation) if shared is None else shared
     return write_request(
-        federation, Request(number, federation.sent(model), learn, number - 1 if counted is None else counted)
+        federation, Request(number, federation.download(model), learn, number - 1 if counted is None else counted)
     )
 
 
@@ -68,7 +68,7 @@ def made(
     """A member with a history."""
     device = Device.create(path, PASSPHRASE, cost=CHEAP, clock=noon, **given)
     device.join(write_welcome(federation or founded(), CATALOG), "127.0.0.1")
-    device.history.add([Entry(CATALOG.item_ids[item], 1_700_000_000 + item) for item in items], CATALOG)
+    device.history.add([HistoryEntry(CATALOG.item_ids[item], 1_700_000_000 + item) for item in items], CATALOG)
     return device
 
 

@@ -7,25 +7,25 @@ from typing import Any
 
 import numpy as np
 
-from tacit.coordinator import Journal
 from tacit.data import DataConfig, load
-from tacit.device import Cost, Device, Sharing
-from tacit.device.history import Entry
+from tacit.field.coordinator import CoordinatorJournal
+from tacit.field.device import Device, ScryptCost, Sharing
+from tacit.field.device.history import HistoryEntry
+from tacit.lab.secure_rounds import SecureRoundsConfig
+from tacit.lab.simulation import SimulationOptions, simulate
 from tacit.methods.base import Federated, Schedule, build_federated, options
-from tacit.privacy.secure import Guards
 from tacit.protocols.federated import UpdatePath
-from tacit.protocols.rounds import RoundsConfig, attendance
+from tacit.protocols.rounds import RoundsConfig, draw_attendance
+from tacit.protocols.secure_aggregation import DevicePolicy
 from tacit.random import Key
-from tacit.runtimes.federation import Federation
-from tacit.runtimes.secure import SecureConfig
-from tacit.runtimes.simulation import SimulationOptions, simulate
 from tacit.testing import make_clients
 from tacit.types import Catalog, Clients, Model
 from tacit.updates import Ring
+from tacit.wire.federation import Federation
 
 SEED, PASSPHRASE, PI = 42, "a field of five", 0.7
-CHEAP = Cost(log_n=10)
-BOLD = Guards(n_min=3, k_min=1, d_min=0, cool_down=0)
+CHEAP = ScryptCost(log_n=10)
+BOLD = DevicePolicy(n_min=3, k_min=1, d_min=0, cool_down=0)
 OPTIONS: dict[str, dict[str, Any]] = {
     "fpl": {"factors": 5, "local_steps": 7, "learning_rate": 0.05},
     "fed-gmf": {"factors": 5, "learning_rate": 0.02, "server_momentum": 0.5},
@@ -46,7 +46,7 @@ def town(people: int = 5) -> tuple[Clients, Catalog]:
 
 
 def founded(method: str, catalog: Catalog, ring: Ring | None = None) -> Federation:
-    return Federation.found("cd" * 16, "same", method, OPTIONS.get(method, {}), catalog, ring=ring)
+    return Federation.create("cd" * 16, "same", method, OPTIONS.get(method, {}), catalog, ring=ring)
 
 
 def simulated(
@@ -55,7 +55,7 @@ def simulated(
     catalog: Catalog,
     rounds: int,
     rules: RoundsConfig | None = None,
-    secure: SecureConfig | None = None,
+    secure: SecureRoundsConfig | None = None,
 ) -> Model:
     """The simulator's model after some rounds; everybody discloses with the same pi."""
     method = every_round(federation, rounds, len(clients))
@@ -78,7 +78,7 @@ def every_round(federation: Federation, rounds: int, n_clients: int) -> Federate
 def who_answers(clients: Clients, rules: RoundsConfig, number: int) -> set[int]:
     """The people whose answers the simulator counts in a round."""
     schedule = Schedule(1, 1, len(clients))
-    return set(attendance(schedule, rules, Key(SEED).child("learn"), number, len(clients)).answered.tolist())
+    return set(draw_attendance(schedule, rules, Key(SEED).child("learn"), number, len(clients)).answered.tolist())
 
 
 def device_of(folder: Path, clients: Clients, person: int, catalog: Catalog, welcome: bytes) -> Device:
@@ -86,12 +86,12 @@ def device_of(folder: Path, clients: Clients, person: int, catalog: Catalog, wel
     device = Device.create(folder / f"{person}.db", PASSPHRASE, cost=CHEAP, seed=SEED, lane=person)
     device.join(welcome)
     device.share(Sharing(pi=PI))
-    device.history.add([Entry(catalog.item_ids[int(item)]) for item in clients.of(person)], catalog)
+    device.history.add([HistoryEntry(catalog.item_ids[int(item)]) for item in clients.of(person)], catalog)
     return device
 
 
-def journal_of(folder: Path, federation: Federation, catalog: Catalog) -> Journal:
-    return Journal.create(folder / "journal.db", federation, catalog, seed=SEED)
+def journal_of(folder: Path, federation: Federation, catalog: Catalog) -> CoordinatorJournal:
+    return CoordinatorJournal.create(folder / "journal.db", federation, catalog, seed=SEED)
 
 
 def assert_same(model: Model, shared: dict[str, Any], devices: dict[int, Device]) -> None:

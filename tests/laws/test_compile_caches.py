@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from tacit.config import Experiment
-from tacit.experiments import run
+from tacit.lab.experiments import run
 from tacit.methods.base import entry, methods
 
 
@@ -26,9 +26,9 @@ def fingerprint(name: str) -> str:
         "seed": 3,
         "data": {"source": "town", "people": 60, "places": 80, "visits": 20},
         "method": {"name": name} | options,
-        "evaluation": {"twin_people": 0},
+        "evaluation": {"local_only_people": 0},
     }
-    found = run(Experiment.checked(given, "test"))
+    found = run(Experiment.from_options(given, "test"))
     digest = hashlib.blake2b(json.dumps(found.metrics, sort_keys=True).encode(), digest_size=8)
     for part in (found.recommender.model.shared, found.recommender.model.private):
         for table in sorted(part):

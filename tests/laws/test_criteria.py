@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from tacit.errors import ConfigError, MethodError
+from tacit.lab.simulation import SimulationOptions, Traffic, simulate
 from tacit.methods.base import build, entry, names, options
-from tacit.protocols.criteria import CRITERIA, CriteriaConfig, Seen, criterion, priority_score, weigh
+from tacit.protocols.criteria import CRITERIA, ClientFacts, CriteriaConfig, criterion, priority_score, weigh_clients
 from tacit.protocols.federated import UpdatePath
 from tacit.protocols.rounds import RoundsConfig
-from tacit.protocols.weighing import Told
+from tacit.protocols.weighing import WeightLog
 from tacit.random import Key
-from tacit.runtimes.simulation import SimulationOptions, Traffic, simulate
 from tacit.types import Catalog, Clients, Model
 from tacit.updates import Ring
 
@@ -54,23 +54,23 @@ def test_the_score_runs_from_zero_to_the_number_of_criteria(m: int) -> None:
 @settings(max_examples=60)
 def test_weights_are_shares_and_do_not_depend_on_the_order_of_clients(measured: np.ndarray) -> None:
     names = tuple("abcd"[: len(measured)])
-    found = weigh(names, measured)
+    found = weigh_clients(names, measured)
     assert found.weights.sum() == pytest.approx(1.0)
     assert (found.weights >= 0).all()
-    assert np.array_equal(weigh(names, measured[:, ::-1]).weights, found.weights[::-1])
+    assert np.array_equal(weigh_clients(names, measured[:, ::-1]).weights, found.weights[::-1])
 
 
 def test_where_nobody_meets_anything_everybody_counts_alike() -> None:
-    assert weigh(("a", "b"), np.zeros((2, 4))).weights.tolist() == [0.25] * 4
-    first_unmet = weigh(("a", "b"), np.array([[0, 0, 0], [1, 2, 3]]))
+    assert weigh_clients(("a", "b"), np.zeros((2, 4))).weights.tolist() == [0.25] * 4
+    first_unmet = weigh_clients(("a", "b"), np.array([[0, 0, 0], [1, 2, 3]]))
     assert first_unmet.weights.tolist() == [1 / 3] * 3, "nothing can make up for the first criterion"
 
 
 def test_relative_to_the_mean_the_order_matters_however_many_are_asked() -> None:
     rng = np.random.default_rng(0)
     measured = rng.random((2, 500)) + 0.01
-    by_share, relative = (weigh(("a", "b"), measured, scale=scale) for scale in ("share", "relative"))
-    turned = [weigh(("b", "a"), measured[::-1], scale=scale).weights for scale in ("share", "relative")]
+    by_share, relative = (weigh_clients(("a", "b"), measured, scale=scale) for scale in ("share", "relative"))
+    turned = [weigh_clients(("b", "a"), measured[::-1], scale=scale).weights for scale in ("share", "relative")]
     assert ((relative.criteria >= 0) & (relative.criteria <= 1)).all()
     np.testing.assert_allclose(by_share.factors, measured[0] / measured[0].mean(), rtol=0.01)  # b adds next to nothing
     second = relative.factors / (relative.criteria[0] / relative.criteria[0].mean())
@@ -81,14 +81,14 @@ def test_relative_to_the_mean_the_order_matters_however_many_are_asked() -> None
 @pytest.mark.parametrize("value", [np.nan, -1.0, np.inf])
 def test_a_measure_that_is_none_is_refused_by_name(value: float) -> None:
     with pytest.raises(MethodError, match=f"criterion 'b' measured {value:g} for client 12"):
-        weigh(("a", "b"), np.array([[1.0, 1.0], [0.5, value]]), who=np.array([11, 12]))
+        weigh_clients(("a", "b"), np.array([[1.0, 1.0], [0.5, value]]), who=np.array([11, 12]))
 
 
 def test_orders_name_criteria_that_exist_once() -> None:
     with pytest.raises(ConfigError, match=r"no criterion 'sise'.*Did you mean 'size'"):
-        CriteriaConfig.checked({"order": ["sise"]}, "rounds")
+        CriteriaConfig.from_options({"order": ["sise"]}, "rounds")
     with pytest.raises(ConfigError, match="stands twice"):
-        CriteriaConfig.checked({"order": ["size", "size"]}, "rounds")
+        CriteriaConfig.from_options({"order": ["size", "size"]}, "rounds")
 
 
 # --- in a federation -----------------------------------------------------------------------------------------------
@@ -100,10 +100,10 @@ def quick(name: str) -> Any:
     return build(name, options(name, {k: v for k, v in few.items() if k in fields}))
 
 
-def final(name: str, world: World, order: tuple[str, ...] | None, told: Told | None = None, **given: Any) -> Model:
+def final(name: str, world: World, order: tuple[str, ...] | None, told: WeightLog | None = None, **given: Any) -> Model:
     rounds = RoundsConfig(criteria=None if order is None else CriteriaConfig(order=order), **given)
     path = UpdatePath(quick(name), (), Ring())
-    for model in simulate(path, *world, KEY, None, SimulationOptions(rounds, told=told)):
+    for model in simulate(path, *world, KEY, None, SimulationOptions(rounds, weight_log=told)):
         last = model
     return last.copy()
 
@@ -134,7 +134,7 @@ def test_criteria_change_what_every_method_learns(name: str, tastes: World) -> N
 def test_whoever_meets_nothing_moves_nothing(tastes: World) -> None:
     criterion("first", "only the first person counts")(lambda seen: (seen.clients.ids == 0).astype(float))
     try:
-        told = Told()
+        told = WeightLog()
         final("fpl", tastes, ("first",), told)
     finally:
         del CRITERIA["first"]
@@ -146,7 +146,7 @@ def test_whoever_meets_nothing_moves_nothing(tastes: World) -> None:
 
 
 def test_weights_are_told_with_their_reasons(tastes: World) -> None:
-    told = Told()
+    told = WeightLog()
     final("fpl", tastes, ("size", "diversity"), told)
     frame = told.frame()
     reasons = ["size measured", "size", "diversity measured", "diversity"]
@@ -181,7 +181,7 @@ def test_what_cannot_be_measured_is_said(tastes: World) -> None:
 def test_every_criterion_measures_as_it_says() -> None:
     items, ptr = np.array([0, 1, 2, 0], np.int32), np.array([0, 3, 4])
     clients = Clients(np.arange(2), ptr, items, 3, np.array([5, 4, 1, 2], np.float32), np.array([0, 9, 5, 9]) * 86_400)
-    seen = Seen(clients, Catalog(clients.ids), 39 * 86_400, np.array([1, 0]), np.array([1, 3]))  # type: ignore[arg-type]
+    seen = ClientFacts(clients, Catalog(clients.ids), 39 * 86_400, np.array([1, 0]), np.array([1, 3]))  # type: ignore[arg-type]
     expected = {"size": [3, 1], "balance": [0.5, 0.0], "liked": [2 / 3, 0.0], "reliability": [1.0, 0.25]}
     for name, values in expected.items():
         np.testing.assert_allclose(CRITERIA[name].measure(seen), values)

@@ -8,6 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tacit.lab import simulation
+from tacit.lab.simulation import SimulationOptions, Traffic, simulate
+from tacit.lab.training import passes
 from tacit.methods.base import Federated, build_federated, entry, names, options
 from tacit.privacy.clipping import Clipping
 from tacit.privacy.disclosure import Disclosure, DisclosureConfig
@@ -15,9 +18,6 @@ from tacit.privacy.update_sink import Stage, row_bytes
 from tacit.protocols.federated import UpdatePath, device_round, server_round
 from tacit.protocols.weighing import Weighing
 from tacit.random import Key
-from tacit.runtimes import simulation
-from tacit.runtimes.learning import passes
-from tacit.runtimes.simulation import SimulationOptions, Traffic, simulate
 from tacit.testing import check_federated
 from tacit.types import Array, Catalog, Clients, Model, Vocabulary
 from tacit.updates import Message, Ring, Total, Update
@@ -35,7 +35,7 @@ def quick(name: str, **given: Any) -> Any:
 
 
 def disclosing(world: World, **given: Any) -> Disclosure:
-    config = DisclosureConfig.checked(given, "privacy")
+    config = DisclosureConfig.from_options(given, "privacy")
     return Disclosure.build(config, Vocabulary(np.arange(len(world[0]))), world[1], Key(3))
 
 

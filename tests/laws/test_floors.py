@@ -18,7 +18,7 @@ def test_the_check_itself_catches_a_breach(tmp_path: Path) -> None:
     (package / "methods").mkdir(parents=True)
     (package / "kernels").mkdir()
     (package / "methods" / "peeking.py").write_text("from tacit.types import Heldout\n\ndef fit(x: Heldout): ...\n")
-    (package / "kernels" / "climbing.py").write_text("def f():\n    from tacit.experiments import run\n")
+    (package / "kernels" / "climbing.py").write_text("def f():\n    from tacit.lab.experiments import run\n")
     found = "\n".join(floors.problems(package))
     assert "code that learns names 'Heldout'" in found
-    assert "'kernels' (floor 1) imports 'experiments' (floor 7)" in found
+    assert "'kernels' (floor 1) imports 'lab.experiments' (floor 9)" in found

@@ -9,13 +9,13 @@ from typing import Any, Literal
 import numpy as np
 import pytest
 
+from tacit.lab import synchronous
+from tacit.lab.event_driven import GossipRuntime, NetworkConfig, _Network, gossip_event_driven, simulate_gossip
+from tacit.lab.simulation import Traffic
+from tacit.lab.synchronous import gossip_synchronously
 from tacit.methods.base import Gossip, build, entry, methods, options
-from tacit.protocols.gossip import Node, answered, read, renew, rest, send
+from tacit.protocols.gossip import Peer, end_period, note_acknowledgement, receive_model, renew_view, send_model
 from tacit.random import Key
-from tacit.runtimes import in_step
-from tacit.runtimes.in_step import gossip_in_step
-from tacit.runtimes.network import NetworkConfig, Talk, _Network, gossip_in_time, gossiped
-from tacit.runtimes.simulation import Traffic
 from tacit.types import Array, Catalog, Clients, Model
 
 pytestmark = pytest.mark.slow
@@ -56,27 +56,29 @@ VARIANTS: list[dict[str, Any]] = [
 def test_rounds_are_the_special_case_of_events_bit_for_bit(name: str, given: dict[str, Any], tastes: World) -> None:
     method = quick(name, **given)
     counted = [Traffic.none(len(tastes[0])) for _ in range(2)]
-    in_step = final(gossip_in_step(method, *tastes, KEY, counted[0]))
-    in_time = final(gossip_in_time(method, *tastes, KEY, CALM, counted[1]))
+    in_step = final(gossip_synchronously(method, *tastes, KEY, counted[0]))
+    in_time = final(gossip_event_driven(method, *tastes, KEY, CALM, counted[1]))
     assert_same(in_step.private, in_time.private)
     assert_same(vars(counted[0]), vars(counted[1]))
 
 
 @pytest.mark.parametrize("lie", ["noise", "flip", "promote"])
 def test_liars_in_rounds_tell_what_they_tell_in_events_bit_for_bit(lie: Literal["noise"], tastes: World) -> None:
-    method, network = quick("pepper", clip=1.0), NetworkConfig(liars=0.3, lie=lie, promoted=3)
-    in_step = final(gossiped(method, *tastes, KEY, Talk(network)))
-    assert_same(in_step.private, final(gossip_in_time(method, *tastes, KEY, network)).private)
-    assert not np.array_equal(in_step.private["items"], final(gossip_in_step(method, *tastes, KEY)).private["items"])
+    method, network = quick("pepper", clip=1.0), NetworkConfig(adversaries=0.3, attack=lie, promoted=3)
+    in_step = final(simulate_gossip(method, *tastes, KEY, GossipRuntime(network)))
+    assert_same(in_step.private, final(gossip_event_driven(method, *tastes, KEY, network)).private)
+    assert not np.array_equal(
+        in_step.private["items"], final(gossip_synchronously(method, *tastes, KEY)).private["items"]
+    )
 
 
 @pytest.mark.parametrize("name", GOSSIP)
 def test_threads_and_blocks_do_not_matter(name: str, tastes: World, monkeypatch: pytest.MonkeyPatch) -> None:
     method = quick(name, learns="receipt")
-    alone = final(gossip_in_step(method, *tastes, KEY)).private
-    monkeypatch.setattr("tacit.methods.gossip.BLOCK", 7)
+    alone = final(gossip_synchronously(method, *tastes, KEY)).private
+    monkeypatch.setattr("tacit.methods.parts.gossip.BLOCK", 7)
     for threads in (1, 2):
-        assert_same(alone, final(gossip_in_step(method, *tastes, KEY, threads=threads)).private)
+        assert_same(alone, final(gossip_synchronously(method, *tastes, KEY, threads=threads)).private)
 
 
 def public(method: Any, world: World) -> Mapping[str, Array]:
@@ -88,14 +90,14 @@ def nodes_of(method: Any, world: World) -> tuple[dict[str, Array], Any, Any]:
     clients, catalog = world
     nodes = dict(method.init(clients, catalog, KEY).private)
     own = method.own(public(method, world), nodes, clients)
-    return nodes, own, method.letters(nodes, clients.ids, own)
+    return nodes, own, method.peer_models(nodes, clients.ids, own)
 
 
 @pytest.mark.parametrize("name", GOSSIP)
 def test_a_node_alone_does_what_it_does_in_a_cohort(name: str, tastes: World) -> None:
     clients, method = tastes[0], quick(name)
-    nodes, own, letters = nodes_of(method, tastes)
-    shifted = letters.take(np.roll(np.arange(len(clients)), 1))
+    nodes, own, peer_models = nodes_of(method, tastes)
+    shifted = peer_models.take(np.roll(np.arange(len(clients)), 1))
     learnt = method.learn(nodes, own)
     mixed, worths = method.mix(learnt, shifted, own)
     for n in (0, 13, 39):
@@ -111,10 +113,10 @@ def test_a_node_alone_does_what_it_does_in_a_cohort(name: str, tastes: World) ->
 @pytest.mark.parametrize("name", GOSSIP)
 def test_learning_and_mixing_leave_their_inputs_untouched(name: str, tastes: World) -> None:
     method = quick(name, clip=1.0)
-    nodes, own, letters = nodes_of(method, tastes)
-    for array in (*nodes.values(), *letters.tables.values()):
+    nodes, own, peer_models = nodes_of(method, tastes)
+    for array in (*nodes.values(), *peer_models.tables.values()):
         array.flags.writeable = False
-    method.mix(method.learn(nodes, own), letters, own)
+    method.mix(method.learn(nodes, own), peer_models, own)
 
 
 @pytest.mark.parametrize("name", GOSSIP)
@@ -181,9 +183,9 @@ def test_a_churned_network_ends_and_is_the_same_each_time(name: str, tastes: Wor
     method = quick(name, epochs=12)
     runs = []
     for _ in range(2):
-        overlay: in_step.Overlays = []
+        overlay: synchronous.Overlays = []
         traffic = Traffic.none(len(tastes[0]))
-        runs.append(final(gossip_in_time(method, *tastes, KEY, CHURN, traffic, overlay)))
+        runs.append(final(gossip_event_driven(method, *tastes, KEY, CHURN, traffic, overlay)))
         assert overlay[-1]["round"] == 12
         assert traffic.bytes_down.sum() < traffic.bytes_up.sum()
     assert_same(runs[0].private, runs[1].private)
@@ -194,52 +196,52 @@ def test_every_option_of_the_network_has_an_effect(tastes: World) -> None:
     method = quick("pepper", epochs=6)
     other = {
         "start": "random", "uneven": 0.5, "staggered": False, "delay": 0.1, "bandwidth": (1.0,), "effort": (0.5,),
-        "loss": 0.4, "leaving": 0.3, "crashing": 1.0, "away": 1.0, "late": 0.5, "liars": 0.3, "lie": "flip",
+        "loss": 0.4, "leaving": 0.3, "crashing": 1.0, "away": 1.0, "late": 0.5, "adversaries": 0.3, "attack": "flip",
         "promoted": 3,
     }  # fmt: skip
     assert other.keys() == NetworkConfig.model_fields.keys()
-    usual = NetworkConfig(staggered=True, leaving=0.1, liars=0.2, lie="promote", loss=0.1, crashing=0.0)
-    before = final(gossip_in_time(method, *tastes, KEY, usual)).private["items"]
+    usual = NetworkConfig(staggered=True, leaving=0.1, adversaries=0.2, attack="promote", loss=0.1, crashing=0.0)
+    before = final(gossip_event_driven(method, *tastes, KEY, usual)).private["items"]
     for field, value in other.items():
         changed = usual.model_copy(update={field: value})
-        after = final(gossip_in_time(method, *tastes, KEY, changed)).private["items"]
+        after = final(gossip_event_driven(method, *tastes, KEY, changed)).private["items"]
         assert not np.array_equal(before, after), f"network.{field} = {value!r} changes nothing"
 
 
 @pytest.mark.parametrize("name", GOSSIP)
 def test_a_letter_that_is_no_model_changes_nothing(name: str, tastes: World) -> None:
     method, clients = quick(name), tastes[0]
-    nodes, _, letters = nodes_of(method, tastes)
+    nodes, _, peer_models = nodes_of(method, tastes)
     mine = {key: array[:1] for key, array in nodes.items()}
-    node = Node(0, mine, method.own(public(method, tastes), mine, clients.take([0])), [1])
-    good = letters.take(np.array([1]))
+    node = Peer(0, mine, method.own(public(method, tastes), mine, clients.take([0])), [1])
+    good = peer_models.take(np.array([1]))
     items = good.tables["items"]
     bad = [items * np.nan, items * np.inf, items + 1e6, items[:, :, 1:], items.astype(np.float64)]
     for table in bad:
-        letter = type(good)(good.senders, {**good.tables, "items": table}, good.samples, good.ages)
-        assert not read(method, node, letter)
+        peer_model = type(good)(good.senders, {**good.tables, "items": table}, good.samples, good.ages)
+        assert not receive_model(method, node, peer_model)
     nameless = type(good)(good.senders, {"items": items}, good.samples, good.ages)
-    assert read(method, node, nameless) == (set(good.tables) == {"items"})
+    assert receive_model(method, node, nameless) == (set(good.tables) == {"items"})
     assert node.refused >= len(bad)
-    assert read(method, node, good)
+    assert receive_model(method, node, good)
 
 
 def test_nodes_forget_who_does_not_answer(tastes: World) -> None:
     method, clients = quick("pepper"), tastes[0]
-    nodes, _, letters = nodes_of(method, tastes)
+    nodes, _, peer_models = nodes_of(method, tastes)
     mine = {key: array[:1] for key, array in nodes.items()}
-    node = Node(0, mine, method.own(public(method, tastes), mine, clients.take([0])), [1, 2])
-    assert len(send(method, node)) == 1
-    read(method, node, letters.take(np.array([1])))
-    answered(node, 1, False)
-    answered(node, 1, True)
-    answered(node, 1, False)
+    node = Peer(0, mine, method.own(public(method, tastes), mine, clients.take([0])), [1, 2])
+    assert len(send_model(method, node)) == 1
+    receive_model(method, node, peer_models.take(np.array([1])))
+    note_acknowledgement(node, 1, False)
+    note_acknowledgement(node, 1, True)
+    note_acknowledgement(node, 1, False)
     assert node.view == [1, 2]
-    answered(node, 1, False)
+    note_acknowledgement(node, 1, False)
     assert node.view == [2]
     assert 1 not in node.judged
-    rest(method, node)
-    renew(method, node, np.array([5, 6, 7, 8]), np.uint64(1))
+    end_period(method, node)
+    renew_view(method, node, np.array([5, 6, 7, 8]), np.uint64(1))
     assert node.view == [5, 6, 7]
 
 

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tacit.lab.training import PassOptions, passes
 from tacit.methods.base import Method, build, entry, methods, options, score_clients
 from tacit.privacy.disclosure import Disclosure, DisclosureConfig
 from tacit.random import Key
-from tacit.runtimes.learning import PassOptions, passes
-from tacit.runtimes.recommender import Recommender
+from tacit.serving.recommender import Recommender
 from tacit.types import Catalog, Clients, Config, Model, Vocabulary
 
 EVERY = list(methods())

@@ -10,9 +10,9 @@ import pytest
 from pydantic import BaseModel
 
 from tacit.config import Comparison, Experiment
-from tacit.coordinator.config import RoundRules
 from tacit.data import load
 from tacit.errors import ConfigError
+from tacit.field.coordinator.config import RoundRules
 from tacit.methods.base import methods
 from tacit.types import Config
 
@@ -40,7 +40,7 @@ def refused(options: type[Config], base: dict[str, Any], path: tuple[str, ...], 
     for part in reversed(path):
         value = {part: value}
     try:
-        options.checked({**base, **value}, "here")
+        options.from_options({**base, **value}, "here")
     except ConfigError as error:
         return str(error)
     return None
@@ -101,17 +101,17 @@ def test_nor_a_wrong_value_of_a_method(name: str) -> None:
 )
 def test_what_is_said(given: dict[str, Any], said: str) -> None:
     with pytest.raises(ConfigError) as caught:
-        Experiment.checked({"method": "ease", **given}, "here")
+        Experiment.from_options({"method": "ease", **given}, "here")
     assert said in str(caught.value)
 
 
 def test_where_a_value_fits_no_way_of_an_option_the_innermost_problem_is_told() -> None:
     with pytest.raises(ConfigError, match=r"has no option 'secure\.fooo'"):
-        RoundRules.checked({"secure": {"fooo": 1}}, "here")
+        RoundRules.from_options({"secure": {"fooo": 1}}, "here")
     with pytest.raises(
         ConfigError, match=r"'secure' takes options of its own or 'auto', not 'aut'\. Did you mean 'auto'"
     ):
-        RoundRules.checked({"secure": "aut"}, "here")
+        RoundRules.from_options({"secure": "aut"}, "here")
 
 
 def test_options_given_in_python_are_answered_alike() -> None:

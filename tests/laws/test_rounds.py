@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 
 from tacit.errors import DivergedError
+from tacit.lab.adversaries import Adversaries, AdversaryConfig
+from tacit.lab.simulation import SimulationOptions, Traffic, simulate
 from tacit.methods.base import build, entry, names, options
 from tacit.privacy.update_sink import Draft, Stage
 from tacit.protocols.federated import UpdatePath, device_round
 from tacit.protocols.robust import RobustConfig
 from tacit.protocols.rounds import RoundsConfig
 from tacit.random import Key
-from tacit.runtimes.liars import Liars, LiarsConfig
-from tacit.runtimes.simulation import SimulationOptions, Traffic, simulate
 from tacit.types import Catalog, Clients, Labels, Model, Vocabulary, offsets
 from tacit.updates import Message, Ring
 
@@ -118,8 +118,10 @@ def test_when_most_devices_break_the_run_stops_with_a_hint(name: str, world: Any
 @pytest.mark.parametrize("name", ["fpl", "fed-gmf"])
 @pytest.mark.parametrize("kind", ["sign-flip", "noise", "promote", "nan"])
 def test_lies_do_not_depend_on_who_is_simulated_together(name: str, kind: str, world: Any) -> None:
-    config = LiarsConfig.checked({"kind": kind, "share": 0.3, "item": 104 if kind == "promote" else None}, "liars")
-    liars = Liars.build(config, world[1], RING, Key(2))
+    config = AdversaryConfig.from_options(
+        {"kind": kind, "share": 0.3, "item": 104 if kind == "promote" else None}, "liars"
+    )
+    adversaries = Adversaries.build(config, world[1], RING, Key(2))
     method, (clients, _) = quick(name), world
     model = method.init(*world, KEY.child("init"))
 
@@ -131,11 +133,11 @@ def test_lies_do_not_depend_on_who_is_simulated_together(name: str, kind: str, w
         return message
 
     honest = sent(list(range(len(clients))))
-    together = liars.tamper(honest, KEY)
-    lying = liars.among(clients.ids)
+    together = adversaries.tamper(honest, KEY)
+    lying = adversaries.among(clients.ids)
     assert 3 < lying.sum() < 25
     for c in (int(np.flatnonzero(lying)[0]), int(np.flatnonzero(~lying)[0])):
-        alone = liars.tamper(sent([c]), KEY)
+        alone = adversaries.tamper(sent([c]), KEY)
         if kind == "nan" and lying[c]:
             assert alone.withheld.tolist() == [c]
             assert c in together.withheld
@@ -150,11 +152,11 @@ def test_lies_do_not_depend_on_who_is_simulated_together(name: str, kind: str, w
 
 
 def test_a_median_over_groups_bears_with_what_a_plain_sum_does_not(world: Any) -> None:
-    config = LiarsConfig(kind="noise", share=0.2, strength=5.0)
-    liars = Liars.build(config, world[1], RING, Key(2))
+    config = AdversaryConfig(kind="noise", share=0.2, strength=5.0)
+    adversaries = Adversaries.build(config, world[1], RING, Key(2))
     moved = {}
     for label, rule in (("sum", None), ("median", RobustConfig(rule="median"))):
         rounds = RoundsConfig(robust=rule)
-        honest, attacked = (final("fed-gmf", world, rounds=rounds, adversaries=who)[0] for who in (None, liars))
+        honest, attacked = (final("fed-gmf", world, rounds=rounds, adversaries=who)[0] for who in (None, adversaries))
         moved[label] = float(np.abs(attacked.shared["items"] - honest.shared["items"]).mean())
     assert moved["median"] < 0.7 * moved["sum"]

@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tacit.config import Experiment, read, to_yaml
+from tacit.config import Experiment, read_config, to_yaml
 from tacit.data import load
 from tacit.data.dataset import Dataset
-from tacit.experiments import check_leak, prepare, run
+from tacit.lab.experiments import check_leak, prepare_data, run
 from tacit.methods.base import entry, methods
 from tacit.types import Array
 
@@ -28,12 +28,12 @@ def assert_same(left: Mapping[str, Array], right: Mapping[str, Array]) -> None:
 
 def small(name: str, **given: Any) -> Experiment:
     fields = entry(name).config.model_fields
-    return Experiment.checked(
+    return Experiment.from_options(
         {
             "seed": 3,
             "data": {"source": "town", "people": 60, "places": 80, "visits": 20},
             "method": {"name": name} | ({"epochs": 2} if "epochs" in fields else {}),
-            "evaluation": {"twin_people": 0},
+            "evaluation": {"local_only_people": 0},
         }
         | given,
         "test",
@@ -51,7 +51,7 @@ def test_threads_do_not_change_a_run() -> None:
 def test_a_run_is_repeated_from_its_own_configuration(tmp_path: Any) -> None:
     stages = [{"name": "disclose", "pi": "beta(2,5)", "coin": "item", "never_items": [3]}]
     first = run(small("fpl", privacy=stages, runtime={"ring": {"bits": 32, "fraction": 16}}), folder=tmp_path / "a")
-    config = read(Experiment, tmp_path / "a" / "experiment.yaml")
+    config = read_config(Experiment, tmp_path / "a" / "experiment.yaml")
     assert config == first.experiment
     assert to_yaml(config) == to_yaml(first.experiment)
     again = run(config)
@@ -103,13 +103,13 @@ def test_learning_alone_is_chance_unless_negatives_leak(name: str, negatives: st
         data={"source": "town", "people": 200, "places": 200, "visits": 40},
         method={"name": name, **ALONE[name]},
         split={"kind": "leave-last-out", "negatives": negatives},
-        evaluation={"twin_people": 100},
+        evaluation={"local_only_people": 100},
     )
-    leak = check_leak(experiment.method.build(), experiment, prepare(experiment).parts)
+    leak = check_leak(experiment.method.build(), experiment, prepare_data(experiment).parts)
     assert leak is not None
     if negatives == "clean":
         assert leak.ok, leak.reason
-        assert abs(leak.twin["AUC"] - 0.5) < 0.1
+        assert abs(leak.local_only["AUC"] - 0.5) < 0.1
     else:
-        assert not leak.ok, f"the leak went unseen: {leak.twin} {leak.most_popular}"
-        assert leak.twin["AUC"] > 0.8
+        assert not leak.ok, f"the leak went unseen: {leak.local_only} {leak.most_popular}"
+        assert leak.local_only["AUC"] > 0.8

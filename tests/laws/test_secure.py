@@ -11,13 +11,13 @@ from laws.test_federated import FEDERATED as EVERY
 from laws.test_federated import KEY, RING, World, assert_same, final, quick
 from tacit.config import Experiment
 from tacit.errors import ConfigError
-from tacit.experiments import run
+from tacit.lab.experiments import run
+from tacit.lab.secure_rounds import SecureRoundsConfig
+from tacit.lab.simulation import SimulationOptions, Traffic, simulate
 from tacit.methods.base import build_federated, entry
 from tacit.protocols.federated import UpdatePath
 from tacit.protocols.robust import RobustConfig
 from tacit.protocols.rounds import RoundsConfig
-from tacit.runtimes.secure import SecureConfig
-from tacit.runtimes.simulation import SimulationOptions, Traffic, simulate
 from tacit.types import Model
 from tacit.updates import Ring
 
@@ -39,7 +39,7 @@ def secured(
     name: str, world: World, *, dropout: float = 0.0, ring: Ring = RING, robust: Any = None, **given: Any
 ) -> tuple[Model, Traffic]:
     clients, catalog = world[0].take(np.arange(FEW)), world[1]
-    config = SecureConfig(**{"n_min": 3, "k_min": 2, **given})
+    config = SecureRoundsConfig(**{"n_min": 3, "k_min": 2, **given})
     traffic = Traffic.none(FEW)
     rounds = RoundsConfig(dropout=dropout, robust=robust)
     method = brief(name)
@@ -84,7 +84,7 @@ def test_devices_that_check_the_draw_change_no_bit(two_stage: bool, tastes: Worl
 
     def run_with(mode: str) -> tuple[Model, Traffic]:
         people, catalog = tastes[0].take(np.arange(24)), tastes[1]
-        config = SecureConfig(mode=mode, n_min=3, k_min=2, two_stage=two_stage, draw=True)  # type: ignore[arg-type]
+        config = SecureRoundsConfig(mode=mode, n_min=3, k_min=2, two_stage=two_stage, draw=True)  # type: ignore[arg-type]
         traffic, method = Traffic.none(24), quick("fed-gmf", epochs=3, clients_per_round=12)
         rounds = RoundsConfig(dropout=0.1)
         models = simulate(
@@ -105,7 +105,7 @@ def test_cohorts_that_are_too_small_are_given_up_in_both_modes(draw: bool, taste
     found = []
     for mode in ("exact", "protocol"):
         people, catalog, traffic = tastes[0].take(np.arange(24)), tastes[1], Traffic.none(24)
-        config = SecureConfig(mode=mode, n_min=3, k_min=2, draw=draw)  # type: ignore[arg-type]
+        config = SecureRoundsConfig(mode=mode, n_min=3, k_min=2, draw=draw)  # type: ignore[arg-type]
         method = quick("fed-gmf", epochs=2, clients_per_round=3 if draw else 12)
         rounds = RoundsConfig() if draw else RoundsConfig(dropout=0.3, robust=RobustConfig(groups=3, rule="median"))
         models = simulate(
@@ -119,7 +119,7 @@ def test_cohorts_that_are_too_small_are_given_up_in_both_modes(draw: bool, taste
 
 
 def test_a_draw_leaves_nobody_to_be_asked_besides(tastes: World) -> None:
-    config, groups = SecureConfig(n_min=3, draw=True), RobustConfig(groups=3, rule="median")
+    config, groups = SecureRoundsConfig(n_min=3, draw=True), RobustConfig(groups=3, rule="median")
     for rounds, why in (
         (RoundsConfig(over_selection=0.5), "nobody can be asked besides"),
         (RoundsConfig(robust=groups), "cannot check groups"),
@@ -145,7 +145,7 @@ def test_rows_of_few_people_stay_as_they_were(tastes: World) -> None:
     people = np.array([len(set(owner[rows.ids == item])) for item in range(catalog.n_items)])
     assert (people < 12).any()
     assert (people >= 12).any()
-    config = SecureConfig(n_min=3, k_min=12)
+    config = SecureRoundsConfig(n_min=3, k_min=12)
     after = final(
         simulate(UpdatePath(method, (), RING), clients, catalog, KEY, None, SimulationOptions(secure=config))
     ).shared["items"]
@@ -164,7 +164,7 @@ def test_a_round_that_too_many_leave_moves_nothing(tastes: World) -> None:
 def test_rounds_of_too_few_people_are_refused_before_they_start(tastes: World) -> None:
     with pytest.raises(ConfigError, match="asks 12 people, fewer than the 13"):
         secured("fed-gmf", tastes, n_min=13)
-    experiment = Experiment.checked({"method": "ease", "runtime": {"secure": {}}}, "here")
+    experiment = Experiment.from_options({"method": "ease", "runtime": {"secure": {}}}, "here")
     with pytest.raises(ConfigError, match="make sums"):
         run(experiment)
 

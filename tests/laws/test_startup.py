@@ -35,8 +35,14 @@ LIGHT = {  # command -> its exit number
     ("frobnicate",): 2,
 }
 WITHOUT = {  # a module that must be imported lazily wherever it is used -> modules that must not bring it
-    "scipy.stats": ("tacit.config", "tacit.comparisons", "tacit.tune", "tacit.device", "tacit.coordinator"),
-    "matplotlib": ("tacit.comparisons", "tacit.tune", "tacit.report.page"),
+    "scipy.stats": (
+        "tacit.config",
+        "tacit.lab.comparisons",
+        "tacit.lab.tuning",
+        "tacit.field.device",
+        "tacit.field.coordinator",
+    ),
+    "matplotlib": ("tacit.lab.comparisons", "tacit.lab.tuning", "tacit.report.page"),
     "numpy": ("tacit", "tacit.cli", "tacit.errors", "tacit.strict_yaml", "tacit.methods.registry"),
 }
 

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from tacit.lab.simulation import SimulationOptions, Traffic, simulate
 from tacit.methods.base import build, options
 from tacit.privacy.disclosure import Disclosure, DisclosureConfig
 from tacit.protocols.federated import UpdatePath, device_round, server_round
 from tacit.random import Key
-from tacit.runtimes.simulation import SimulationOptions, Traffic, simulate
 from tacit.types import Catalog, Clients, Model, Vocabulary, offsets
 from tacit.updates import Message, Ring, Total
 
@@ -49,7 +49,7 @@ def made(name: str, **given: Any) -> Any:
 
 def disclosing(there: World, **given: Any) -> Disclosure:
     people = Vocabulary(np.arange(len(there[0])))
-    return Disclosure.build(DisclosureConfig.checked(given, "privacy"), people, there[1], Key(3))
+    return Disclosure.build(DisclosureConfig.from_options(given, "privacy"), people, there[1], Key(3))
 
 
 def final(

@@ -20,19 +20,19 @@ import pytest
 
 from helpers.killed_processes import was_killed
 from helpers.town_federation import BOLD, PASSPHRASE, PI, device_of, founded, journal_of, town
-from tacit.coordinator import Coordinator, Journal, RoundRules
-from tacit.device import Device, Sharing
 from tacit.errors import TacitError
+from tacit.field.carriers.loopback import Loopback
+from tacit.field.coordinator import Coordinator, CoordinatorJournal, RoundRules
+from tacit.field.device import Device, Sharing
 from tacit.field.exchange import respond
-from tacit.field.loopback import Loopback
-from tacit.privacy.secure import Stand
-from tacit.privacy.secure.two_stage import Care
-from tacit.runtimes.federation import Federation
-from tacit.runtimes.wire import read_turn
+from tacit.protocols.secure_aggregation import ServerPhase
+from tacit.protocols.secure_aggregation.two_stage import SecureAggregationConfig
+from tacit.wire.federation import Federation
+from tacit.wire.messages import read_secure_request
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")]
 PEOPLE, ROUNDS = 3, 2
-CARE = Care(n_min=3, k_min=1, spare=0, corrupted=0.0, dropped=0.0)
+CARE = SecureAggregationConfig(n_min=3, k_min=1, spare=0, corrupted=0.0, dropped=0.0)
 WRITES = ("BEGIN", "INSERT", "UPDATE", "DELETE", "COMMIT")
 
 
@@ -46,7 +46,7 @@ class Recording(Loopback):
     def ask(self, requests: Mapping[int, bytes], seconds: float) -> Generator[tuple[int, bytes]]:
         self.point()
         for number, content in requests.items():
-            turn, answers = read_turn(self.federation, content), list[bytes]()
+            turn, answers = read_secure_request(self.federation, content), list[bytes]()
 
             def send(answer: bytes, number: int = number, turn: object = turn, into: list[bytes] = answers) -> None:
                 about = {"device": number, "phase": turn.phase, "round": turn.round}  # type: ignore[attr-defined]
@@ -64,7 +64,7 @@ class Recording(Loopback):
 
 def run(folder: Path, deadly: int = 0) -> None:
     """Run the rounds that are left, or die at point number `deadly`, in a sum of two stages; later ones have one."""
-    journal, points = Journal.open(folder / "journal.db"), 0
+    journal, points = CoordinatorJournal.open(folder / "journal.db"), 0
     devices = {person + 1: Device.open(folder / f"{person}.db", PASSPHRASE) for person in range(PEOPLE)}
 
     for connection in (journal._connection, *(device._store.connection for device in devices.values())):
@@ -86,13 +86,13 @@ def run(folder: Path, deadly: int = 0) -> None:
         device.close()
 
 
-def _trace(journal: Journal, point: Callable[[], None]) -> None:
+def _trace(journal: CoordinatorJournal, point: Callable[[], None]) -> None:
     journal._connection.set_trace_callback(lambda statement: point() if statement.startswith(WRITES) else None)
 
 
 def check(folder: Path, before: list[tuple[int, str]]) -> list[str]:
     """Compare journal, ledgers and what left; return what became of the rounds."""
-    journal = Journal.open(folder / "journal.db")
+    journal = CoordinatorJournal.open(folder / "journal.db")
     states = [happened.state for happened in journal.rounds()]
     assert [(r.number, r.state) for r in journal.rounds()][: len(before)] == before, "a finished round was lost"
     shared, counted = journal.model(), {device.number: device.counted for device in journal.devices()}
@@ -102,7 +102,7 @@ def check(folder: Path, before: list[tuple[int, str]]) -> list[str]:
     assert len(states) == ROUNDS
     left = [json.loads(line) for line in (folder / "left.jsonl").read_text().splitlines()]
     for number in range(1, PEOPLE + 1):
-        vectors = [one for one in left if one["device"] == number and one["phase"] == Stand.VECTORS]
+        vectors = [one for one in left if one["device"] == number and one["phase"] == ServerPhase.VECTORS]
         with Device.open(folder / f"{number - 1}.db", PASSPHRASE) as device:
             entries = device.ledger.list()
         assert {entry.digest for entry in entries} == {one["digest"] for one in vectors}, "ledger and reality differ"
@@ -132,7 +132,7 @@ def test_killed_at_any_point_of_a_sum_it_goes_on_and_nothing_leaves_twice(tmp_pa
         folder = tmp_path / str(deadly)
         shutil.copytree(base, folder)
         has_died = was_killed(partial(run, folder, deadly))
-        journal = Journal.open(folder / "journal.db")
+        journal = CoordinatorJournal.open(folder / "journal.db")
         before = [(happened.number, happened.state) for happened in journal.rounds()]
         journal.close()
         run(folder)

@@ -11,9 +11,9 @@ import pytest
 
 from helpers.killed_processes import dying_at, was_killed
 from helpers.town_federation import PASSPHRASE, device_of, founded, journal_of, town
-from tacit.coordinator import Coordinator, Journal, RoundRules
-from tacit.device import Device
-from tacit.field.loopback import Loopback
+from tacit.field.carriers.loopback import Loopback
+from tacit.field.coordinator import Coordinator, CoordinatorJournal, RoundRules
+from tacit.field.device import Device
 from tacit.types import Array
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")]
@@ -22,7 +22,7 @@ PEOPLE, ROUNDS = 2, 2
 
 def run(folder: Path, deadly: int = 0) -> dict[str, Array]:
     """Run the rounds that are left; die at the journal's statement number `deadly`."""
-    journal = Journal.open(folder / "journal.db")
+    journal = CoordinatorJournal.open(folder / "journal.db")
     devices = {person + 1: Device.open(folder / f"{person}.db", PASSPHRASE) for person in range(PEOPLE)}
     journal._connection.set_trace_callback(dying_at(deadly))
     coordinator = Coordinator(journal, RoundRules(rounds=ROUNDS), Loopback(devices))
@@ -52,12 +52,12 @@ def test_a_coordinator_killed_at_any_statement_goes_on_where_it_was(tmp_path: Pa
         shutil.copytree(base, folder)
         if not was_killed(partial(run, folder, deadly)):
             break
-        journal = Journal.open(folder / "journal.db")
+        journal = CoordinatorJournal.open(folder / "journal.db")
         finished.append(len(journal.rounds()))
         journal.close()
         shared = run(folder)
         assert all(np.array_equal(shared[name], array) for name, array in expected.items())
-        journal = Journal.open(folder / "journal.db")
+        journal = CoordinatorJournal.open(folder / "journal.db")
         assert [happened.state for happened in journal.rounds()] == ["finished"] * ROUNDS
         assert len(journal.rounds()) >= finished[-1]
         journal.close()

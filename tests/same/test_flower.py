@@ -18,18 +18,18 @@ import pytest
 
 from helpers.town_federation import CHEAP, PASSPHRASE, assert_same, simulated
 from helpers.waiting import LONG, wait_for_thread, wait_until
-from tacit.coordinator import Journal
-from tacit.device import Device
 from tacit.errors import FieldError
+from tacit.field.coordinator import CoordinatorJournal
+from tacit.field.device import Device
 
 pytest.importorskip("flwr", reason="the field needs Flower")
 from helpers.flower_federation import MASKED, Field, Nodes
-from tacit.field.certificates import own_certificates
-from tacit.field.exchange import Kind
+from tacit.field.carriers.superlink import SuperLink
+from tacit.field.carriers.supernode import SuperNode
+from tacit.field.certificates import make_certificates
+from tacit.field.exchange import MessageKind
 from tacit.field.invitations import Invitation, accept
 from tacit.field.metrics import MetricsServer
-from tacit.field.superlink import SuperLink
-from tacit.field.supernode import SuperNode
 
 pytestmark = [
     pytest.mark.slow,
@@ -65,7 +65,7 @@ def test_a_killed_device_and_a_killed_coordinator_come_back(field: Field, nodes:
     field.run(1, quorum=len(field.clients))  # ends with the model given out: the processes end
     assert [nodes.wait(pid) for pid in pids] == [0] * len(pids)
     field.link.close()  # the coordinator is gone, and comes back on the same address
-    port, field.journal = field.link.port, Journal.open(field.journal.path)
+    port, field.journal = field.link.port, CoordinatorJournal.open(field.journal.path)
     with socket.create_server(("127.0.0.1", port)) as nobody:  # they knock at a closed door, and wait
         pids = [nodes.start(field.path(person)) for person in everybody]
         nobody.settimeout(LONG)
@@ -120,7 +120,7 @@ def test_a_device_that_never_answers_is_lost_and_the_round_goes_on(field: Field)
     class Silent(SuperNode):
         """Fetches messages, and does nothing with them."""
 
-        def _answer(self, client: object, node: object, message: object, tree: object) -> Kind:
+        def _answer(self, client: object, node: object, message: object, tree: object) -> MessageKind:
             fetched.release()
             return "request"
 
@@ -154,7 +154,7 @@ def test_wrong_invitations_keys_and_bytes_are_refused_by_name(field: Field, tmp_
         for wrong, said in (
             (Invitation(good.address, "x" * 32, good.roots), "used already, or has expired"),
             (field.invitation(seconds=-1), "used already, or has expired"),
-            (Invitation(good.address, good.word, own_certificates(tmp_path / "other", "127.0.0.1").roots), "who the"),
+            (Invitation(good.address, good.word, make_certificates(tmp_path / "other", "127.0.0.1").roots), "who the"),
             (Invitation("127.0.0.1:9", good.word, good.roots), "cannot be reached"),
         ):
             with pytest.raises(FieldError, match=said):
@@ -162,7 +162,7 @@ def test_wrong_invitations_keys_and_bytes_are_refused_by_name(field: Field, tmp_
             assert device.membership is None
         for line in ("", "tacit1:", "tacit1:%%%", good.line()[:-20], "tacit2:" + good.line()[7:]):
             with pytest.raises(FieldError, match="not an invitation"):
-                Invitation.parsed(line)
+                Invitation.parse(line)
         accept(device, good)
         assert field.journal.revoke(5)
         field.link.present()

@@ -19,14 +19,14 @@ from helpers.waiting import LONG, wait_until
 
 pytest.importorskip("flwr", reason="the field needs Flower")
 from helpers.flower_federation import Field, Nodes
-from tacit.coordinator import Coordinator, RoundRules
-from tacit.field.superlink import SuperLink
-from tacit.privacy.secure import Stand
-from tacit.privacy.secure.two_stage import Care
+from tacit.field.carriers.superlink import SuperLink
+from tacit.field.coordinator import Coordinator, RoundRules
+from tacit.lab.secure_rounds import DropoutPlan, SecureRoundsConfig
 from tacit.protocols.rounds import RoundsConfig
+from tacit.protocols.secure_aggregation import ServerPhase
+from tacit.protocols.secure_aggregation.two_stage import SecureAggregationConfig
 from tacit.random import Key
-from tacit.runtimes.secure import Fates, SecureConfig
-from tacit.runtimes.wire import kind_of, read_request, read_turn
+from tacit.wire.messages import message_kind, read_request, read_secure_request
 
 pytestmark = [
     pytest.mark.slow,
@@ -69,10 +69,10 @@ class Deadly:
 
     def _place(self, content: bytes) -> tuple[int, int, int]:
         """Return round, stage and phase of a message; 0 where there are no masks."""
-        if kind_of(content) != "turn":
+        if message_kind(content) != "turn":
             return read_request(self._federation, content).round, 0, 0
-        turn = read_turn(self._federation, content)
-        if turn.phase == Stand.ADVERTS:
+        turn = read_secure_request(self._federation, content)
+        if turn.phase == ServerPhase.ADVERTS:
             self._now = turn.round, 1 if turn.round != self._now[0] else 2
         return *self._now, turn.phase
 
@@ -83,7 +83,7 @@ class Deadly:
 
 @pytest.mark.parametrize("stages", [0, 1, 2], ids=["plain", "one stage", "two stages"])
 def test_fed_gmf_with_a_restart_and_a_loss_is_the_simulators(tmp_path: Path, nodes: Nodes, stages: int) -> None:
-    secure = None if not stages else SecureConfig(**CARE, two_stage=stages == 2)
+    secure = None if not stages else SecureRoundsConfig(**CARE, two_stage=stages == 2)
     field = Field(tmp_path, "fed-gmf", PEOPLE)
     lost = [set(range(PEOPLE)) - who_answers(field.clients, CALM, number) for number in range(ROUNDS)]
     assert lost == [set(), set(), {2}]
@@ -91,13 +91,13 @@ def test_fed_gmf_with_a_restart_and_a_loss_is_the_simulators(tmp_path: Path, nod
     carrier.dies = 3, 2, 0, 0
     if secure is not None:
         key = Key(SEED).child("learn", "fates", 2)
-        fates = Fates.drawn(secure, np.arange(PEOPLE), np.setdiff1d(np.arange(PEOPLE), [2]), CALM.dropout, key)
+        fates = DropoutPlan.draw(secure, np.arange(PEOPLE), np.setdiff1d(np.arange(PEOPLE), [2]), CALM.dropout, key)
         stage, phase = fates.leaves[2]
         carrier.dies = 3, 2, stage if stages == 2 else 1, phase
     try:
         for person in range(PEOPLE):
             carrier.pids[person + 1] = nodes.start(field.path(person))
-        care = None if secure is None else Care(**CARE, two_stage=stages == 2)
+        care = None if secure is None else SecureAggregationConfig(**CARE, two_stage=stages == 2)
         rules = RoundRules(
             rounds=ROUNDS, secure=care, guards=BOLD, quorum=PEOPLE, minimum=3, patience=LONG, deadline=LONG
         )

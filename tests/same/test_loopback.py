@@ -16,15 +16,15 @@ from helpers.town_federation import (
     simulated,
     who_answers,
 )
-from tacit.coordinator import Coordinator, Journal, RoundRules
 from tacit.errors import FieldError, StorageError
-from tacit.field.loopback import Loopback
+from tacit.field.carriers.loopback import Loopback
+from tacit.field.coordinator import Coordinator, CoordinatorJournal, RoundRules
 from tacit.methods.base import names
 from tacit.protocols.robust import RobustConfig
 from tacit.protocols.rounds import RoundsConfig
 from tacit.reasons import ReasonCode
-from tacit.runtimes.wire import read_request
 from tacit.updates import Ring
+from tacit.wire.messages import read_request
 
 pytestmark = pytest.mark.slow
 
@@ -64,7 +64,7 @@ def test_calm_rounds(tmp_path: Path, method: str) -> None:
         assert model is not None
         assert (model.round, model.learn) == (ROUNDS, False)
         spec = field.federation.built.spec
-        received = spec.received(coordinator.shared) | field.federation.sent(coordinator.shared, number - 1)
+        received = spec.received(coordinator.shared) | field.federation.download(coordinator.shared, number - 1)
         assert model.shared.keys() == received.keys(), "what the server remembers stays with it"
         assert all(np.array_equal(model.shared[name], array) for name, array in received.items())
         assert [entry.state for entry in device.ledger.list()] == ["sent"] * ROUNDS
@@ -148,7 +148,7 @@ def test_over_selection_takes_the_first_and_the_others_go_on_as_if_never_asked(t
     for happened in field.journal.rounds():
         assert (happened.asked, happened.answered, happened.state) == (4, 2, "finished")
         assert (happened.called_off, happened.lost) == (2, 0), "they were not waited for, which is not their loss"
-    for course in field.journal.courses().values():
+    for course in field.journal.round_stats().values():
         told = [(phase.name, phase.asked, phase.answered, phase.called_off) for phase in course.phases]
         assert told == [("waiting", 0, 0, 0), ("answers", 4, 2, 2), ("applying", 0, 0, 0)]
     counted = {device.number: device.counted for device in field.journal.devices()}
@@ -190,9 +190,9 @@ def test_a_journal_is_refused_when_it_is_none(tmp_path: Path) -> None:
     with pytest.raises(StorageError, match="exists"):
         journal_of(tmp_path, field.federation, field.catalog)
     with pytest.raises(StorageError, match="no journal"):
-        Journal.open(tmp_path / "none.db")
+        CoordinatorJournal.open(tmp_path / "none.db")
     with pytest.raises(StorageError, match="not a coordinator's journal"):
-        Journal.open(tmp_path / "0.db")
+        CoordinatorJournal.open(tmp_path / "0.db")
 
 
 def test_an_invitation_enrols_one_device_once(tmp_path: Path) -> None:

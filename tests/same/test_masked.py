@@ -11,17 +11,17 @@ import pytest
 from helpers.loopback_federation import CARE, KNOWN, Egress, Field, masked
 from helpers.refusals import refused
 from helpers.town_federation import BOLD, PASSPHRASE, assert_same, simulated
-from tacit.coordinator import Coordinator, RoundRules
-from tacit.device import Device
 from tacit.errors import ConsentError, SecureSumError, WireError
-from tacit.field.loopback import Loopback
+from tacit.field.carriers.loopback import Loopback
+from tacit.field.coordinator import Coordinator, RoundRules
+from tacit.field.device import Device
+from tacit.lab.secure_rounds import SecureRoundsConfig
 from tacit.methods.base import build_federated, names
-from tacit.privacy.secure import Guards, Stand
-from tacit.privacy.secure.two_stage import Care
+from tacit.protocols.secure_aggregation import DevicePolicy, ServerPhase
+from tacit.protocols.secure_aggregation.two_stage import SecureAggregationConfig
 from tacit.reasons import ReasonCode
-from tacit.runtimes.secure import SecureConfig
-from tacit.runtimes.wire import Turn, kind_of, read_turn, write_turn
 from tacit.updates import Ring
+from tacit.wire.messages import SecureRequest, message_kind, read_secure_request, write_secure_request
 
 pytestmark = pytest.mark.slow
 
@@ -36,7 +36,7 @@ def test_masked_rounds_are_the_simulators(tmp_path: Path, method: str, two_stage
     carrier = Egress(field)
     coordinator = field.run(carrier, rounds=ROUNDS, **KNOWN, secure={**CARE, "two_stage": two_stage})
     expected = simulated(
-        field.federation, field.clients, field.catalog, ROUNDS, secure=SecureConfig(**CARE, two_stage=two_stage)
+        field.federation, field.clients, field.catalog, ROUNDS, secure=SecureRoundsConfig(**CARE, two_stage=two_stage)
     )
     assert_same(expected, coordinator.shared, field.people())
     assert [happened.state for happened in field.journal.rounds()] == ["finished"] * ROUNDS
@@ -54,12 +54,14 @@ def test_one_stage_is_the_plain_sum_with_devices_that_restart_in_every_phase(tmp
     assert_same(simulated(field.federation, field.clients, field.catalog, 2), coordinator.shared, field.people())
 
 
-@pytest.mark.parametrize("phase", list(Stand)[:5], ids=lambda phase: phase.name.lower())
-def test_a_device_that_drops_out_in_any_phase_is_in_the_sum_or_as_if_never_asked(tmp_path: Path, phase: Stand) -> None:
+@pytest.mark.parametrize("phase", list(ServerPhase)[:5], ids=lambda phase: phase.name.lower())
+def test_a_device_that_drops_out_in_any_phase_is_in_the_sum_or_as_if_never_asked(
+    tmp_path: Path, phase: ServerPhase
+) -> None:
     field = masked(tmp_path)
     coordinator = field.run(Egress(field, {(2, 0): phase}), rounds=2, **KNOWN, secure={**CARE, "two_stage": False})
     first = field.journal.rounds()[0]
-    assert (first.state, first.answered) == ("finished", 5 if phase >= Stand.CONFIRMATIONS else 4)
+    assert (first.state, first.answered) == ("finished", 5 if phase >= ServerPhase.CONFIRMATIONS else 4)
     assert np.isfinite(coordinator.shared["items"]).all()
     counted = {device.number: device.counted for device in field.journal.devices()}
     assert set(counted.values()) == {1}, "she takes part again in the next round"
@@ -71,13 +73,13 @@ def test_nothing_readable_leaves(tmp_path: Path) -> None:
     field.run(carrier, rounds=1, **KNOWN, secure={**CARE, "two_stage": False})
     device = field.devices[1]
     assert device.membership is not None
-    private = device.membership.learnt()
+    private = device.membership.last_private()
     assert private is not None
     secrets = [str(entry.item).encode() for entry in device.history.list() if len(str(entry.item)) > 4]
     secrets += [field.catalog.title(item).encode() for item in range(field.catalog.n_items)]
     secrets += [private["p"].tobytes()[start : start + 8] for start in (0, 8)]
     for _, content in carrier.left:
-        assert kind_of(content) == "turned"
+        assert message_kind(content) == "turned"
         assert not [secret for secret in secrets if secret in content]
     vectors = [content for who, content in carrier.left if len(content) > 2000]
     assert len(vectors) == 5
@@ -87,10 +89,14 @@ def test_nothing_readable_leaves(tmp_path: Path) -> None:
 
 
 def test_a_device_that_wants_masks_says_nothing_in_the_clear_and_guards_itself(tmp_path: Path) -> None:
-    field = masked(tmp_path, guards=Guards())
+    field = masked(tmp_path, guards=DevicePolicy())
     coordinator = Coordinator(field.journal, RoundRules(rounds=1), Loopback(field.devices))
     assert coordinator.round().answered == 0
-    strict = Coordinator(field.journal, RoundRules(rounds=2, secure=Care(**CARE), guards=BOLD), Loopback(field.devices))
+    strict = Coordinator(
+        field.journal,
+        RoundRules(rounds=2, secure=SecureAggregationConfig(**CARE), guards=BOLD),
+        Loopback(field.devices),
+    )
     assert strict.round().state == "abandoned", "five people are fewer than these devices want in a sum"
     assert not any(device.ledger.list() for device in field.devices.values())
 
@@ -118,16 +124,16 @@ def test_replayed_and_forged_turns_are_refused_and_a_paused_device_is_silent(tmp
         with pytest.raises((WireError, SecureSumError)):
             device.turn(content)
     again, entry = device.turn(carrier.seen[-1])
-    assert (kind_of(again), entry) == ("turned", None), "the last turn may be repeated, as it is"
-    turn = read_turn(field.federation, carrier.seen[0])
+    assert (message_kind(again), entry) == ("turned", None), "the last turn may be repeated, as it is"
+    turn = read_secure_request(field.federation, carrier.seen[0])
     for forged in (
-        Turn(7, turn.phase, turn.content, turn.request),
-        Turn(1, Stand.VECTORS, b""),
-        Turn(0, 9, b""),
-        Turn(0, turn.phase, turn.content[:-1], turn.request),
+        SecureRequest(7, turn.phase, turn.content, turn.request),
+        SecureRequest(1, ServerPhase.VECTORS, b""),
+        SecureRequest(0, 9, b""),
+        SecureRequest(0, turn.phase, turn.content[:-1], turn.request),
     ):
         with pytest.raises((WireError, SecureSumError)):
-            device.turn(write_turn(field.federation, forged))
+            device.turn(write_secure_request(field.federation, forged))
     assert device.readable() == before
     assert len(device.ledger.list()) == entries
     device.pause()

@@ -10,19 +10,19 @@ import pytest
 from helpers.loopback_federation import CARE, KNOWN, Egress, Field, masked
 from helpers.refusals import refused
 from helpers.town_federation import BOLD, PI
-from tacit.coordinator import Journal
-from tacit.device import Device, Sharing
 from tacit.errors import ConsentError, WireError
-from tacit.field.loopback import Loopback
-from tacit.privacy.secure import Stand
+from tacit.field.carriers.loopback import Loopback
+from tacit.field.coordinator import CoordinatorJournal
+from tacit.field.device import Device, Sharing
+from tacit.protocols.secure_aggregation import ServerPhase
 from tacit.reasons import ReasonCode
-from tacit.runtimes.federation import Federation
-from tacit.runtimes.wire import read_turn
+from tacit.wire.federation import Federation
+from tacit.wire.messages import read_secure_request
 
 pytestmark = pytest.mark.slow
 
 ONE_STAGE = {**CARE, "two_stage": False}
-Between = Callable[[Device, Stand, bytes], None]
+Between = Callable[[Device, ServerPhase, bytes], None]
 
 
 class Meddling(Loopback):
@@ -34,7 +34,7 @@ class Meddling(Loopback):
 
     def ask(self, requests: Mapping[int, bytes], seconds: float) -> Generator[tuple[int, bytes]]:
         for number, content in requests.items():
-            phase = Stand(read_turn(self.field.federation, content).phase)
+            phase = ServerPhase(read_secure_request(self.field.federation, content).phase)
             for meddle, now in ((self.before, True), (self.after, False)):
                 if now is False:
                     yield from super().ask({number: content}, seconds)
@@ -43,13 +43,13 @@ class Meddling(Loopback):
 
 
 def test_a_round_opened_under_masks_is_not_answered_in_the_clear(tmp_path: Path) -> None:
-    field, plain, phases = masked(tmp_path), list[bytes](), list[Stand]()
+    field, plain, phases = masked(tmp_path), list[bytes](), list[ServerPhase]()
     for device in field.devices.values():
         device.share(Sharing(pi=PI, guards=BOLD))
 
-    def ask_in_the_clear(device: Device, phase: Stand, content: bytes) -> None:
-        plain.extend([turn.request] if (turn := read_turn(field.federation, content)).request else [])
-        if phase < Stand.UNMASKINGS:  # from then on nothing readable leaves anyway
+    def ask_in_the_clear(device: Device, phase: ServerPhase, content: bytes) -> None:
+        plain.extend([turn.request] if (turn := read_secure_request(field.federation, content)).request else [])
+        if phase < ServerPhase.UNMASKINGS:  # from then on nothing readable leaves anyway
             with refused(WireError, ReasonCode.ROUND_ANSWERED):
                 device.learn(plain[0])
             phases.append(phase)
@@ -61,13 +61,13 @@ def test_a_round_opened_under_masks_is_not_answered_in_the_clear(tmp_path: Path)
 
 def test_no_vector_follows_a_readable_answer_of_its_round(tmp_path: Path) -> None:
     """As if a readable answer had slipped in after the sum was opened."""
-    field, seen = masked(tmp_path), list[Stand]()
+    field, seen = masked(tmp_path), list[ServerPhase]()
     for device in field.devices.values():
         device.share(Sharing(pi=PI, guards=BOLD))
 
-    def answer_first(device: Device, phase: Stand, content: bytes) -> None:
+    def answer_first(device: Device, phase: ServerPhase, content: bytes) -> None:
         seen.append(phase)
-        if phase == Stand.SHARES:
+        if phase == ServerPhase.SHARES:
             opening = device._store.get("opening")
             assert opening is not None
             with device._store.transaction():
@@ -77,15 +77,15 @@ def test_no_vector_follows_a_readable_answer_of_its_round(tmp_path: Path) -> Non
                 device._store.put("opening", opening)
 
     field.run(Meddling(field, before=answer_first), rounds=1, **KNOWN, secure=ONE_STAGE)
-    assert Stand.VECTORS in seen
+    assert ServerPhase.VECTORS in seen
     assert [(entry.round, entry.masked) for entry in field.devices[1].ledger.list()] == [(0, False)]
 
 
 def test_a_vector_is_not_repeated_once_she_forbids_what_it_holds(tmp_path: Path) -> None:
-    field, repeated = masked(tmp_path), list[Stand]()
+    field, repeated = masked(tmp_path), list[ServerPhase]()
 
-    def forbid(device: Device, phase: Stand, content: bytes) -> None:
-        if phase == Stand.VECTORS:
+    def forbid(device: Device, phase: ServerPhase, content: bytes) -> None:
+        if phase == ServerPhase.VECTORS:
             before = device.sharing
             assert device.turn(content)[1] is not None, "unchanged it may be repeated"
             for less in ({"pi": 0.0}, {"measure": False}, {"never_items": (field.catalog.item_ids[0],)}):
@@ -96,7 +96,7 @@ def test_a_vector_is_not_repeated_once_she_forbids_what_it_holds(tmp_path: Path)
             repeated.append(phase)
 
     field.run(Meddling(field, after=forbid), rounds=1, **KNOWN, secure=ONE_STAGE)
-    assert repeated == [Stand.VECTORS]
+    assert repeated == [ServerPhase.VECTORS]
     assert len(field.devices[1].ledger.list()) == 1
 
 
@@ -108,10 +108,10 @@ def test_who_leaves_is_in_the_sums_of_another_federation_and_finds_her_memory_wh
     rules = {"rounds": 2, **KNOWN, "secure": ONE_STAGE}
     field.run(Egress(field), **rules)
     old, home = field.federation, field.journal
-    elsewhere = Federation.found("ef" * 16, "elsewhere", "fpl", dict(old.options), field.catalog)
-    away = Journal.create(tmp_path / "elsewhere.db", elsewhere, field.catalog)
+    elsewhere = Federation.create("ef" * 16, "elsewhere", "fpl", dict(old.options), field.catalog)
+    away = CoordinatorJournal.create(tmp_path / "elsewhere.db", elsewhere, field.catalog)
 
-    def move(federation: Federation, journal: Journal) -> None:
+    def move(federation: Federation, journal: CoordinatorJournal) -> None:
         field.federation, field.journal = federation, journal
         for number in list(field.devices):
             field.devices[number].leave()

@@ -12,10 +12,10 @@ import pytest
 from helpers.killed_processes import dying_at, was_killed
 from helpers.loopback_federation import CARE, KNOWN, Field, masked
 from helpers.town_federation import PASSPHRASE
-from tacit.device import Device
-from tacit.field.loopback import Loopback
-from tacit.privacy.secure import Stand
-from tacit.runtimes.wire import read_turn
+from tacit.field.carriers.loopback import Loopback
+from tacit.field.device import Device
+from tacit.protocols.secure_aggregation import ServerPhase
+from tacit.wire.messages import read_secure_request
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")]
 
@@ -25,10 +25,10 @@ class Recording(Loopback):
 
     def __init__(self, field: Field, folder: Path) -> None:
         super().__init__(field.devices)
-        self.field, self.folder, self.turns = field, folder, list[tuple[Stand, Path, bytes]]()
+        self.field, self.folder, self.turns = field, folder, list[tuple[ServerPhase, Path, bytes]]()
 
     def ask(self, requests: Mapping[int, bytes], seconds: float) -> Generator[tuple[int, bytes]]:
-        phase = Stand(read_turn(self.field.federation, requests[1]).phase)
+        phase = ServerPhase(read_secure_request(self.field.federation, requests[1]).phase)
         copy = self.folder / f"{phase.name}.db"
         shutil.copy(self.field.folder / "0.db", copy)
         self.turns.append((phase, copy, requests[1]))
@@ -44,7 +44,7 @@ def told(path: Path, turn: bytes, sent: Path, deadly: int) -> bool:
         answer, entry = device.turn(turn)
         sent.write_bytes(answer)
         if entry is not None:
-            device.sent(entry)
+            device.mark_sent(entry)
 
     return was_killed(work)
 
@@ -55,7 +55,7 @@ def test_killed_in_any_turn_it_gives_one_answer_and_the_ledger_agrees(tmp_path: 
     field = masked(tmp_path / "field")
     carrier = Recording(field, tmp_path / "turns")
     field.run(carrier, rounds=1, **KNOWN, secure={**CARE, "two_stage": False})
-    assert [phase for phase, _, _ in carrier.turns] == list(Stand)[:5]
+    assert [phase for phase, _, _ in carrier.turns] == list(ServerPhase)[:5]
     deaths = 0
     for phase, before, turn in carrier.turns:
         deadly = 0
@@ -68,12 +68,14 @@ def test_killed_in_any_turn_it_gives_one_answer_and_the_ledger_agrees(tmp_path: 
             left = sent.read_bytes() if sent.exists() else None
             with Device.open(path, PASSPHRASE) as device:
                 noted = {entry.digest: entry for entry in device.ledger.list()}
-                if left is not None and phase == Stand.VECTORS:
+                if left is not None and phase == ServerPhase.VECTORS:
                     assert hashlib.sha256(left).hexdigest() in noted, "a vector left that the ledger does not know"
                 answer, entry = device.turn(turn)
                 assert left is None or answer == left, "two answers to one turn"
-                assert (entry is not None) == (phase == Stand.VECTORS)
-                assert len(device.ledger.list()) == (1 if phase >= Stand.VECTORS else 0), "a second vector was made"
+                assert (entry is not None) == (phase == ServerPhase.VECTORS)
+                assert len(device.ledger.list()) == (1 if phase >= ServerPhase.VECTORS else 0), (
+                    "a second vector was made"
+                )
                 assert device.turn(turn)[0] == answer
             if not died:
                 break

@@ -19,15 +19,15 @@ from prometheus_client import generate_latest
 
 from helpers.page_visitor import Visitor
 from helpers.town_federation import PI, device_of, founded, journal_of, town
-from tacit.coordinator import Coordinator, Journal, RoundRules
-from tacit.device import Device, Sharing
 from tacit.errors import TacitError
+from tacit.field.carriers.loopback import Loopback
+from tacit.field.coordinator import Coordinator, CoordinatorJournal, RoundRules
+from tacit.field.device import Device, Sharing
 from tacit.field.exchange import respond
-from tacit.field.loopback import Loopback
-from tacit.privacy.secure import Guards, Stand
-from tacit.runtimes.wire import kind_of, read_turn
+from tacit.protocols.secure_aggregation import DevicePolicy, ServerPhase
 from tacit.web.operator import operator_page
 from tacit.web.server import serving
+from tacit.wire.messages import message_kind, read_secure_request
 
 pytest.importorskip("flwr", reason="the field needs Flower")
 from tacit.cli.field import _in_words
@@ -37,7 +37,7 @@ from tacit.field.serve import JsonLines
 pytestmark = pytest.mark.slow
 
 FIRST, PEOPLE = 7_000_001, 6
-BOLD = Guards(n_min=3, k_min=1, d_min=0, cool_down=0, corrupted=0)
+BOLD = DevicePolicy(n_min=3, k_min=1, d_min=0, cool_down=0, corrupted=0)
 ONE_STAGE = {"n_min": 3, "k_min": 1, "corrupted": 0.0, "dropped": 0.2, "two_stage": False}
 Fault = Callable[[int, int | None, bytes], list[bytes]]
 """What arrives of one device's answer in one phase (none: a readable round)."""
@@ -66,7 +66,7 @@ class World:
         """Run one round with a fault, and keep what it printed."""
         given = {"rounds": 50, "minimum": 3, "guards": BOLD.model_dump(), **rules}
         carrier = Faulty(self, fault)
-        happened = Coordinator(self.journal, RoundRules.checked(given, "rules"), carrier).round()
+        happened = Coordinator(self.journal, RoundRules.from_options(given, "rules"), carrier).round()
         self.rows.append(_in_words(happened))
 
     def names(self) -> list[str]:
@@ -88,8 +88,8 @@ class Faulty(Loopback):
 
     def ask(self, requests: Mapping[int, bytes], seconds: float) -> Generator[tuple[int, bytes]]:
         for number, content in requests.items():
-            is_turn, answers = kind_of(content) == "turn", list[bytes]()
-            phase = read_turn(self.world.federation, content).phase if is_turn else None
+            is_turn, answers = message_kind(content) == "turn", list[bytes]()
+            phase = read_secure_request(self.world.federation, content).phase if is_turn else None
             self.fault(number - FIRST, phase, b"")
             try:
                 respond(self.devices[number], content, answers.append)
@@ -118,12 +118,12 @@ def run_faults(world: World, guilty: int, lost: int, others: list[int]) -> None:
     def twice(at: int, phase: int | None, answer: bytes) -> list[bytes]:
         return [answer, answer] if at == guilty else [answer]
 
-    def losing(gone: list[int], last: Stand) -> Fault:
+    def losing(gone: list[int], last: ServerPhase) -> Fault:
         return lambda at, phase, answer: [] if at in gone and phase is not None and phase >= last else [answer]
 
     def breaks_its_word(at: int, phase: int | None, answer: bytes) -> list[bytes]:
         machine = world.devices[FIRST + guilty]._masked._machine
-        if at == guilty and phase == Stand.SHARES and not answer:  # before it deals shares of its seed
+        if at == guilty and phase == ServerPhase.SHARES and not answer:  # before it deals shares of its seed
             assert machine is not None
             assert machine._state is not None
             machine._state.seed = bytes(32)
@@ -131,15 +131,15 @@ def run_faults(world: World, guilty: int, lost: int, others: list[int]) -> None:
 
     world.round(cut, secure=None)
     world.round(lambda at, phase, answer: [answer] if at == guilty else [], secure=None)  # nearly all are lost
-    for fault in (bent, twice, losing([lost], Stand.VECTORS)):
+    for fault in (bent, twice, losing([lost], ServerPhase.VECTORS)):
         world.round(fault, **masked)
-    world.round(losing([lost, *others], Stand.SHARES), **masked)  # too few are left
-    world.round(losing([lost, *others[:2]], Stand.VECTORS), **masked)  # somebody has too few neighbours
+    world.round(losing([lost, *others], ServerPhase.SHARES), **masked)  # too few are left
+    world.round(losing([lost, *others[:2]], ServerPhase.VECTORS), **masked)  # somebody has too few neighbours
     world.round(breaks_its_word, **masked)
     world.journal.begin(world.journal.next_round, world.devices, 0)
     world.round(none, **masked)  # it was killed
     strict = world.devices[FIRST + guilty]
-    strict.share(strict.sharing.model_copy(update={"guards": Guards()}))
+    strict.share(strict.sharing.model_copy(update={"guards": DevicePolicy()}))
     world.devices[FIRST + lost].pause()
     world.round(none, **masked)  # two devices refuse
     world.round(none, **masked, guards={**BOLD.model_dump(), "cool_down": 5})  # nobody is eligible
@@ -217,4 +217,6 @@ def test_the_log_of_a_round_is_for_programs(tmp_path: Path, caplog: pytest.LogCa
     ends = [line for line in map(json.loads, told["log"].splitlines()) if line["event"] == "round ends"]
     too_few = next(line["reason"] for line in ends if line["reason"]["code"] == "too-few-answers")
     assert too_few == {"code": "too-few-answers", "parameters": {"answered": 1, "needed": 3}}
-    assert json.loads(told["json"]) == [happened.public() for happened in Journal.open(world.journal.path).rounds()]
+    assert json.loads(told["json"]) == [
+        happened.public() for happened in CoordinatorJournal.open(world.journal.path).rounds()
+    ]

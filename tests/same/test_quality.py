@@ -9,10 +9,10 @@ import pytest
 
 from helpers.loopback_federation import CARE, KNOWN, Egress, Field, masked
 from helpers.town_federation import BOLD, PI
-from tacit.coordinator.course import Quality
-from tacit.device import Device, Sharing
-from tacit.device.history import Entry
-from tacit.device.measuring import SHOWN
+from tacit.field.coordinator.round_stats import SummedQuality
+from tacit.field.device import Device, Sharing
+from tacit.field.device.history import HistoryEntry
+from tacit.field.device.quality import SHOWN
 
 pytestmark = pytest.mark.slow
 
@@ -22,7 +22,7 @@ TWO_STAGES = {**CARE, "two_stage": True}
 def add_new(field: Field, device: Device, place: int) -> Any:
     """Let somebody do something that stands at a place of her list; return it."""
     item = device.recommend(field.catalog.n_items)[place].item
-    device.history.add([Entry(item)], field.catalog)
+    device.history.add([HistoryEntry(item)], field.catalog)
     return item
 
 
@@ -33,9 +33,9 @@ def after_a_round(folder: Path) -> Field:
     return field
 
 
-def qualities(field: Field, care: dict[str, Any] | None = None) -> list[Quality | None]:
+def qualities(field: Field, care: dict[str, Any] | None = None) -> list[SummedQuality | None]:
     field.run(Egress(field), rounds=2, **KNOWN, secure=care or TWO_STAGES)
-    courses = field.journal.courses()
+    courses = field.journal.round_stats()
     return [courses[number].quality for number in sorted(courses)]
 
 
@@ -46,10 +46,12 @@ def test_the_sum_is_of_what_each_device_measured_before_it_learnt(tmp_path: Path
         add_new(field, device, place)
         with device._store.transaction():  # as somebody who came from another federation, with another catalogue
             device._store.put_json("hidden", ["an item that is not here"])
-    assert qualities(field) == [None, Quality(3, 5)], "nothing is new in a first round; then three of five were listed"
+    assert qualities(field) == [None, SummedQuality(3, 5)], (
+        "nothing is new in a first round; then three of five were listed"
+    )
     assert all(entry.measured for device in field.devices.values() for entry in device.ledger.list(since=2))
     field.run(Egress(field), rounds=3, **KNOWN, secure=TWO_STAGES)
-    assert field.journal.courses(2)[2].quality is None, "what was learnt from is not measured again"
+    assert field.journal.round_stats(2)[2].quality is None, "what was learnt from is not measured again"
 
 
 def test_an_item_that_came_back_is_not_new(tmp_path: Path) -> None:
@@ -73,7 +75,7 @@ def test_nobody_is_measured_against_her_will(tmp_path: Path, decided: dict[str, 
         if number <= 2:
             never = {"never_items": (item,)} if "never" in decided else decided
             device.share(Sharing(**{"pi": PI, "masked_only": True, "guards": BOLD, **never}))
-    assert qualities(field) == [None, Quality(3, 3)]
+    assert qualities(field) == [None, SummedQuality(3, 3)]
     silent = [entry.measured for number in (1, 2) for entry in field.devices[number].ledger.list()]
     assert not any(silent)
 
@@ -110,8 +112,8 @@ def test_what_is_lost_between_the_stages_is_not_asked_for(tmp_path: Path) -> Non
             return super().ask(some, seconds)
 
     field.run(Leaving(field), rounds=2, **KNOWN, secure={**TWO_STAGES, "spare": 1})
-    course = field.journal.courses(1)[1]
-    assert course.quality == Quality(4, 4)
+    course = field.journal.round_stats(1)[1]
+    assert course.quality == SummedQuality(4, 4)
     told = [(phase.stage, phase.name, phase.asked, phase.answered, phase.lost) for phase in course.phases]
     names = ["adverts", "shares", "vectors", "confirmations", "unmaskings"]
     assert told == [

@@ -12,24 +12,24 @@ import pytest
 from helpers.loopback_federation import Field
 from helpers.refusals import refused
 from helpers.town_federation import PI, founded, journal_of, town
-from tacit.coordinator import Coordinator, Journal, RoundRules
-from tacit.coordinator.journal import Enrolled, Round
-from tacit.coordinator.round_policy import Past, RoundPolicy, decide_round, enough, is_like, is_settled, needed
-from tacit.device import Sharing
 from tacit.errors import ConsentError, FieldError
-from tacit.field.loopback import Loopback
-from tacit.privacy.secure import Guards
+from tacit.field.carriers.loopback import Loopback
+from tacit.field.coordinator import Coordinator, CoordinatorJournal, RoundRules
+from tacit.field.coordinator.journal import EnrolledDevice, RoundRecord
+from tacit.field.coordinator.round_policy import Past, RoundPolicy, decide_round, enough, is_like, is_settled, needed
+from tacit.field.device import Sharing
 from tacit.protocols.robust import RobustConfig
+from tacit.protocols.secure_aggregation import DevicePolicy
 from tacit.reasons import ReasonCode, RoundReason
-from tacit.runtimes.wire import Request, write_request
+from tacit.wire.messages import Request, write_request
 
 pytestmark = pytest.mark.slow
 
-EASY = Guards(n_min=4, k_min=1, cool_down=2)
+EASY = DevicePolicy(n_min=4, k_min=1, cool_down=2)
 """What four people may agree on, so that five make a sum."""
 
 
-def field_of(folder: Path, guards: Guards = EASY) -> Field:
+def field_of(folder: Path, guards: DevicePolicy = EASY) -> Field:
     field = Field(folder, "fpl")
     for device in field.devices.values():
         device.share(Sharing(pi=PI, guards=guards))
@@ -44,13 +44,13 @@ def test_thirteen_devices_with_usual_settings_are_summed_without_a_word_of_confi
     assert (happened.state, happened.masked, happened.answered) == ("finished", 1, 13)
     assert happened.reason == RoundReason(ReasonCode.ENOUGH_DEVICES, {"eligible": 13, "needed": 13})
     for device in field.devices.values():
-        assert device.sharing.guards == Guards()
+        assert device.sharing.guards == DevicePolicy()
         assert [entry.masked for entry in device.ledger.list()] == [True, True]
         assert device.sharing.masked_only
 
 
 def test_too_few_devices_are_read_and_it_is_said(tmp_path: Path) -> None:
-    field = field_of(tmp_path, Guards())
+    field = field_of(tmp_path, DevicePolicy())
     field.run(rounds=2)
     rounds = field.journal.rounds()
     assert [(r.state, r.masked) for r in rounds] == [("finished", 0)] * 2
@@ -80,7 +80,7 @@ def test_enough_devices_are_summed_under_masks_cool_down_and_are_not_read_again(
     assert (happened.state, happened.answered, happened.reason) == ("abandoned", 0, fewer)
     assert np.array_equal(back.shared["items"], before)
     device = field.devices[1]
-    asked = write_request(field.federation, Request(8, field.federation.sent(back.shared), True, 6))
+    asked = write_request(field.federation, Request(8, field.federation.download(back.shared), True, 6))
     with refused(ConsentError, ReasonCode.MASKED_ONLY):
         device.learn(asked)
     device.share(device.sharing.model_copy(update={"masked_only": False}))  # she may allow it, and it stays allowed
@@ -91,7 +91,7 @@ def test_enough_devices_are_summed_under_masks_cool_down_and_are_not_read_again(
 
 
 def test_a_sum_that_would_show_too_little_is_not_made_and_rounds_stay_readable(tmp_path: Path) -> None:
-    guards = Guards(n_min=4, k_min=3, cool_down=2)
+    guards = DevicePolicy(n_min=4, k_min=3, cool_down=2)
     field = field_of(tmp_path, guards)
     field.run(rounds=3, guards=guards.model_dump())
     rounds = field.journal.rounds()
@@ -122,19 +122,19 @@ def test_masks_stay_when_devices_go(tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def journal(tmp_path: Path) -> Journal:
+def journal(tmp_path: Path) -> CoordinatorJournal:
     _, catalog = town()
     return journal_of(tmp_path, founded("fpl", catalog), catalog)
 
 
-def enrolled(journal: Journal, n_devices: int) -> list[Enrolled]:
+def enrolled(journal: CoordinatorJournal, n_devices: int) -> list[EnrolledDevice]:
     for number in range(n_devices):
         journal.add(bytes([number]), bytes([number]) * 32)
     return journal.devices()
 
 
-def decided(journal: Journal, members: list[Enrolled], number: int = 0, **rules: Any) -> RoundPolicy:
-    coordinator = Coordinator(journal, RoundRules.checked(rules, "rules"), Loopback({}))
+def decided(journal: CoordinatorJournal, members: list[EnrolledDevice], number: int = 0, **rules: Any) -> RoundPolicy:
+    coordinator = Coordinator(journal, RoundRules.from_options(rules, "rules"), Loopback({}))
     return decide_round(coordinator.rules, journal, number, members, coordinator._draw(number))
 
 
@@ -142,40 +142,40 @@ def numbers(found: RoundPolicy) -> set[int]:
     return {device.number for device in found.asked}
 
 
-def test_who_is_asked_is_eligible_and_drawn_alike_each_time(journal: Journal) -> None:
+def test_who_is_asked_is_eligible_and_drawn_alike_each_time(journal: CoordinatorJournal) -> None:
     members = enrolled(journal, 80)
     first = decided(journal, members, clients_per_round=13)
     assert first.care is not None
     assert (len(first.asked), first.care.n_min, first.care.k_min, first.care.spare) == (13, 10, 3, 1)
     assert numbers(first) == numbers(decided(journal, members, clients_per_round=13))
     journal.begin(0, numbers(first), cool_down=5)
-    journal.summed(0, 2, numbers(first))
+    journal.note_sum(0, 2, numbers(first))
     second = decided(journal, members, 1, clients_per_round=13)
     assert not numbers(second) & numbers(first)
     assert numbers(decided(journal, members, 6)) == {device.number for device in members}, "five rounds of cool-down"
     assert len(numbers(decided(journal, members, 5))) == 80 - 13
 
 
-def test_nearly_the_same_people_are_not_summed_twice(journal: Journal) -> None:
+def test_nearly_the_same_people_are_not_summed_twice(journal: CoordinatorJournal) -> None:
     members = enrolled(journal, 24)
     everybody = {device.number for device in members}
     journal.begin(0, everybody, cool_down=5)
-    journal.summed(0, 1, everybody)
-    journal.summed(0, 2, everybody - {7})  # one was lost in the second stage
+    journal.note_sum(0, 1, everybody)
+    journal.note_sum(0, 2, everybody - {7})  # one was lost in the second stage
     for number in range(6, 30):
         found = numbers(decided(journal, members, number))
-        assert not is_like(frozenset(found), journal.sums(), Guards())
-        assert len(found) >= enough(Guards())
+        assert not is_like(frozenset(found), journal.sums(), DevicePolicy())
+        assert len(found) >= enough(DevicePolicy())
     few = [device for device in members if device.number <= 14]
     journal.begin(6, {device.number for device in few}, cool_down=5)
-    journal.summed(6, 1, {device.number for device in few})
+    journal.note_sum(6, 1, {device.number for device in few})
     fewer = decided(journal, few[:13], 12)
     assert not fewer.asked
     assert fewer.reason == RoundReason(ReasonCode.COHORT_TOO_SIMILAR)
     assert numbers(decided(journal, few, 12)) == {device.number for device in few}, "the very same people may be"
 
 
-def test_rules_that_exclude_masks_and_devices_that_cannot(journal: Journal) -> None:
+def test_rules_that_exclude_masks_and_devices_that_cannot(journal: CoordinatorJournal) -> None:
     members = enrolled(journal, 30)
     robust = decided(journal, members, robust=RobustConfig(rule="median").model_dump())
     assert (robust.care, len(robust.asked), robust.reason.code) == (None, 30, ReasonCode.ROBUST_RULE)
@@ -188,13 +188,13 @@ def test_rules_that_exclude_masks_and_devices_that_cannot(journal: Journal) -> N
     assert decided(journal, members, clients_per_round=13).care is None, "more would have to be asked"
     assert decided(journal, members).care is not None
     assert needed(RoundRules(), is_settled(RoundRules(), journal)) == 1
-    journal.summed(0, 2, [1, 2])
+    journal.note_sum(0, 2, [1, 2])
     assert decided(journal, members, 1).care is not None
     assert needed(RoundRules(), is_settled(RoundRules(), journal)) == 13
     assert not decided(journal, members, 1, guards={"most_rounds": 1, "n_min": 23}).asked, "two have had enough"
 
 
-def test_a_sum_takes_its_least_where_fewer_answers_are_wanted(journal: Journal) -> None:
+def test_a_sum_takes_its_least_where_fewer_answers_are_wanted(journal: CoordinatorJournal) -> None:
     members = enrolled(journal, 100)
     found = decided(journal, members, clients_per_round=10)
     assert found.care is not None, "ten are wanted, and a sum of thirteen can be had"
@@ -226,26 +226,26 @@ class Coming:
         self.told += 1
 
 
-def summed(journal: Journal, number: int, people: set[int]) -> None:
+def summed(journal: CoordinatorJournal, number: int, people: set[int]) -> None:
     """Note a sum of some people, and close its round and all before it."""
     journal.begin(number, people, cool_down=99)
     for stage in (1, 2):
-        journal.summed(number, stage, people)
+        journal.note_sum(number, stage, people)
     for past in range(journal.next_round, number + 1):
-        journal.abandon(Round(past, "abandoned", 0, 0, 0, 0, 0, 0, 0.0))
+        journal.abandon(RoundRecord(past, "abandoned", 0, 0, 0, 0, 0, 0, 0.0))
 
 
-def close_until(journal: Journal, number: int) -> None:
+def close_until(journal: CoordinatorJournal, number: int) -> None:
     for past in range(journal.next_round, number):
-        journal.abandon(Round(past, "skipped", 0, 0, 0, 0, 0, 0, 0.0))
+        journal.abandon(RoundRecord(past, "skipped", 0, 0, 0, 0, 0, 0, 0.0))
 
 
-def coordinated(journal: Journal, carrier: Coming, **rules: Any) -> Coordinator:
+def coordinated(journal: CoordinatorJournal, carrier: Coming, **rules: Any) -> Coordinator:
     given = {"rounds": 30, "patience": 0.5, **rules}
-    return Coordinator(journal, RoundRules.checked(given, "rules"), carrier)
+    return Coordinator(journal, RoundRules.from_options(given, "rules"), carrier)
 
 
-def test_people_alike_for_ever_end_it_with_a_word_and_cost_no_rounds(journal: Journal) -> None:
+def test_people_alike_for_ever_end_it_with_a_word_and_cost_no_rounds(journal: CoordinatorJournal) -> None:
     everybody = {device.number for device in enrolled(journal, 14)}
     summed(journal, 0, everybody)
     close_until(journal, 6)  # all are eligible
@@ -256,7 +256,7 @@ def test_people_alike_for_ever_end_it_with_a_word_and_cost_no_rounds(journal: Jo
     assert carrier.told == 0, "nobody is told that the federation has finished"
 
 
-def test_who_comes_back_in_time_is_summed_with_the_others(journal: Journal) -> None:
+def test_who_comes_back_in_time_is_summed_with_the_others(journal: CoordinatorJournal) -> None:
     everybody = {device.number for device in enrolled(journal, 14)}
     summed(journal, 0, everybody)
     close_until(journal, 6)
@@ -264,7 +264,7 @@ def test_who_comes_back_in_time_is_summed_with_the_others(journal: Journal) -> N
     assert (happened.number, happened.masked, happened.asked) == (6, 1, 14)
 
 
-def test_while_others_cool_down_rounds_are_skipped_and_no_longer_than_that(journal: Journal) -> None:
+def test_while_others_cool_down_rounds_are_skipped_and_no_longer_than_that(journal: CoordinatorJournal) -> None:
     everybody = {device.number for device in enrolled(journal, 27)}
     summed(journal, 0, set(range(1, 15)))
     summed(journal, 4, set(range(15, 28)))
@@ -276,7 +276,7 @@ def test_while_others_cool_down_rounds_are_skipped_and_no_longer_than_that(journ
     assert journal.next_round == 10
 
 
-def test_devices_that_cannot_be_in_a_sum_are_not_waited_for_round_by_round(journal: Journal) -> None:
+def test_devices_that_cannot_be_in_a_sum_are_not_waited_for_round_by_round(journal: CoordinatorJournal) -> None:
     able = {device.number for device in enrolled(journal, 12)}
     journal.add(b"of an older version")
     summed(journal, 0, able)
@@ -289,10 +289,10 @@ def test_devices_that_cannot_be_in_a_sum_are_not_waited_for_round_by_round(journ
     assert journal.next_round == 6
 
 
-def test_who_was_asked_is_forgotten_with_the_cool_down_and_who_was_summed_is_not(journal: Journal) -> None:
+def test_who_was_asked_is_forgotten_with_the_cool_down_and_who_was_summed_is_not(journal: CoordinatorJournal) -> None:
     everybody = {device.number for device in enrolled(journal, 20)}
     journal.begin(0, everybody, cool_down=5)
-    journal.summed(0, 1, everybody - {3})
+    journal.note_sum(0, 1, everybody - {3})
     journal.begin(5, {1, 2}, cool_down=5)
     assert (0, 0) in journal.sums(), "whoever was asked cools down"
     past = Past(journal.sums())
@@ -301,7 +301,7 @@ def test_who_was_asked_is_forgotten_with_the_cool_down_and_who_was_summed_is_not
     assert set(journal.sums()) == {(0, 1), (5, 0), (6, 0)}
 
 
-def test_a_round_cut_off_says_how_many_were_asked_and_how(journal: Journal) -> None:
+def test_a_round_cut_off_says_how_many_were_asked_and_how(journal: CoordinatorJournal) -> None:
     everybody = {device.number for device in enrolled(journal, 14)}
     journal.begin(0, everybody, cool_down=5)  # and it was killed
     happened = coordinated(journal, Coming(everybody)).round()

@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 
 import tacit
-from tacit.config import read
+from tacit.config import read_config
 
 ROWS = [(f"p{u}", f"i{(u * 5 + k * (1 + u % 3)) % 24}", 1_600_000_000 + 60 * k) for u in range(30) for k in range(12)]
 COLUMNS = ["user", "item", "timestamp"]
@@ -43,7 +43,7 @@ def test_what_is_saved_is_what_devices_receive_and_serves_as_before(name: str, t
 def test_a_run_on_data_it_was_handed_does_not_name_other_data(tmp_path: Path) -> None:
     data = tacit.load(pl.DataFrame(ROWS, COLUMNS, orient="row"))
     run = tacit.run(tacit.Experiment(method="most-popular"), data, folder=str(tmp_path / "run"))
-    saved = read(tacit.Experiment, tmp_path / "run" / "experiment.yaml")
+    saved = read_config(tacit.Experiment, tmp_path / "run" / "experiment.yaml")
     assert saved.data.source == "given-frame"
     with pytest.raises(tacit.TacitError, match="given-frame"):
         tacit.run(saved)

@@ -27,22 +27,22 @@ def nothing_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_former_name_is_read_with_one_notice(capsys: pytest.CaptureFixture[str]) -> None:
-    assert Outer.checked({"section": {"before": 5}}, "here").section == Inner(now=5)
-    assert Outer.checked({"section": {"before": 6}}, "here").section.now == 6
+    assert Outer.from_options({"section": {"before": 5}}, "here").section == Inner(now=5)
+    assert Outer.from_options({"section": {"before": 6}}, "here").section.now == 6
     said = capsys.readouterr()
     assert said.out == ""
     assert said.err.splitlines() == ["section.before is now section.now; the old name goes with 0.3"]
 
 
 def test_an_override_under_the_former_name_wins_over_the_default() -> None:
-    assert Outer.checked({"section": {"now": 1, "before": 7}}, "here").section.now == 7
+    assert Outer.from_options({"section": {"now": 1, "before": 7}}, "here").section.now == 7
 
 
 def test_the_new_name_needs_no_notice_and_is_what_is_written(capsys: pytest.CaptureFixture[str]) -> None:
-    assert Outer.checked({"section": {"now": 2}}, "here").model_dump() == {"section": {"now": 2}}
+    assert Outer.from_options({"section": {"now": 2}}, "here").model_dump() == {"section": {"now": 2}}
     assert capsys.readouterr().err == ""
 
 
 def test_a_name_that_never_was_is_still_refused() -> None:
     with pytest.raises(ConfigError):
-        Outer.checked({"section": {"other": 1}}, "here")
+        Outer.from_options({"section": {"other": 1}}, "here")

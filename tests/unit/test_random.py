@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from tacit.kernels.sampling import GAMMA, lane, mix
+from tacit.kernels.sampling import GAMMA, lane, mix_word
 from tacit.random import Key
 
 
@@ -12,7 +12,7 @@ def drawn(word: int, index: int, position: int) -> int:
     state = lane(word, index)
     for _ in range(position + 1):
         state += GAMMA
-    return mix(state)
+    return mix_word(state)
 
 
 def test_a_kernel_draws_what_the_key_draws() -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tacit.config import Experiment, read
+from tacit.config import Experiment, read_config
 from tacit.errors import ConfigError
 from tacit.strict_yaml import read_yaml
 
@@ -39,7 +39,7 @@ def test_a_broken_file(text: str, line: int, said: str, tmp_path: Path) -> None:
     file = tmp_path / "mine.yaml"
     file.write_text(text, encoding="utf-8")
     with pytest.raises(ConfigError) as caught:
-        read(Experiment, file)
+        read_config(Experiment, file)
     message = str(caught.value)
     assert message.startswith(f"'{file}', line {line}")
     assert said in message
@@ -52,7 +52,7 @@ def test_a_forgotten_colon_is_noticed_although_it_is_yaml(tmp_path: Path) -> Non
     file = tmp_path / "mine.yaml"
     file.write_text("data:\n  source town\nmethod: ease\n", encoding="utf-8")
     with pytest.raises(ConfigError, match=r"option 'data' takes options of its own.* Did you mean 'source: town'"):
-        read(Experiment, file)
+        read_config(Experiment, file)
 
 
 def test_a_group_may_take_over_another_and_its_own_keys_win() -> None:

@@ -20,7 +20,7 @@ from tacit.errors import ConfigError, StorageError, TacitError
 if TYPE_CHECKING:
     from tacit.config import Experiment
     from tacit.methods.registry import Entry
-    from tacit.report.compared import Compared
+    from tacit.report.comparison import ComparisonResult
 
 app = typer.Typer(
     name="tacit",
@@ -105,17 +105,17 @@ class RunOptions:
 
     def experiment(self) -> Experiment:
         """Return the experiment that the file and the options stand for."""
-        from tacit.config import Experiment, overridden, parsed, read
+        from tacit.config import Experiment, apply_overrides, parse_overrides, read_config
 
-        given = {} if self.file is None else read(Experiment, self.file).model_dump(mode="json")
+        given = {} if self.file is None else read_config(Experiment, self.file).model_dump(mode="json")
         if self.seed is not None:
             given["seed"] = self.seed
         if self.method is not None:
             given["method"] = {"name": self.method}
         if self.data is not None:
             given["data"] = {**given.get("data", {}), "source": self.data}
-        settings = parsed(with_threads(self.settings, self.threads))
-        return Experiment.checked(overridden(given, settings), str(self.file or "the command line"))
+        settings = parse_overrides(with_threads(self.settings, self.threads))
+        return Experiment.from_options(apply_overrides(given, settings), str(self.file or "the command line"))
 
 
 @app.command(epilog="Example: tacit run --method ease --data ml-1m --set method.reg=500 --repeat 3")
@@ -124,7 +124,7 @@ def run(options: RunOptions) -> None:
     """Run one experiment and write its folder."""
     if options.file is None and options.method is None:
         raise ConfigError("There is nothing to run.", "Give a YAML file, or --method NAME (and --data NAME).")
-    from tacit.comparisons import run_repeatedly
+    from tacit.lab.comparisons import run_repeatedly
     from tacit.report.page import write_report
 
     compared = run_repeatedly(options.experiment(), options.repeat, options.out, screen.progress)
@@ -207,14 +207,14 @@ def data_info(
     as_json: Json = False,
 ) -> None:
     """Say what is in a dataset, and what its columns were taken for."""
-    from tacit.config import overridden, parsed
+    from tacit.config import apply_overrides, parse_overrides
     from tacit.data import DataConfig, describe, load
-    from tacit.data.describe import in_words
+    from tacit.data.describe import describe_in_words
 
-    given = overridden({"data": {"source": source}}, parsed(settings))["data"]
-    about = describe(load(DataConfig.checked(given, "data")))
+    given = apply_overrides({"data": {"source": source}}, parse_overrides(settings))["data"]
+    about = describe(load(DataConfig.from_options(given, "data")))
     screen.document(about)
-    screen.table("", ["", source], in_words(about))
+    screen.table("", ["", source], describe_in_words(about))
 
 
 @app.command(epilog="Example: tacit methods ease")
@@ -259,11 +259,11 @@ def doctor(as_json: Json = False) -> None:
         raise typer.Exit(1)
 
 
-def _compare(file: Path, settings: list[str], out: Path, threads: int | None) -> Compared:
-    from tacit.comparisons import compare as run_comparison
-    from tacit.config import Comparison, read
+def _compare(file: Path, settings: list[str], out: Path, threads: int | None) -> ComparisonResult:
+    from tacit.config import Comparison, read_config
+    from tacit.lab.comparisons import compare as run_comparison
 
-    compared = run_comparison(read(Comparison, file, with_threads(settings, threads)), out, screen.progress)
+    compared = run_comparison(read_config(Comparison, file, with_threads(settings, threads)), out, screen.progress)
     screen.close()
     screen.document(compared.as_json())
     _show(compared)
@@ -277,7 +277,7 @@ def with_threads(settings: list[str], threads: int | None) -> list[str]:
     return settings if threads is None else [*settings, f"runtime.threads={threads}"]
 
 
-def _show(compared: Compared) -> None:
+def _show(compared: ComparisonResult) -> None:
     from tacit.report.table import as_text
 
     screen.say(as_text(compared, screen.width).rstrip())

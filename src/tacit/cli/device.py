@@ -15,7 +15,7 @@ from tacit.cli.app import Json, app
 from tacit.errors import ConfigError, ConsentError, DeviceError
 
 if TYPE_CHECKING:
-    from tacit.device import Device, Sharing
+    from tacit.field.device import Device, Sharing
 
 device_app = typer.Typer(
     invoke_without_command=True, help="Your own device: your history, what you share, what has left."
@@ -28,14 +28,14 @@ FILE = "TACIT_DEVICE"
 
 
 @dataclass
-class _Place:
+class _DevicePath:
     """Which file the verbs speak of, and where its passphrase comes from."""
 
     file: Path | None = None
     passphrase_file: Path | None = None
 
 
-_place = _Place()
+_place = _DevicePath()
 
 
 def usual_file() -> Path:
@@ -65,7 +65,7 @@ def _of(
     from tacit.cli.pages import device_page, need_page
 
     need_page()
-    with opened() as device:
+    with open_device() as device:
         device_page(device, port)
 
 
@@ -75,15 +75,15 @@ def _path() -> Path:
 
 def _passphrase(new: bool = False) -> str:
     """Take the passphrase from the keyring, if it is there, or from the file, the environment or the terminal."""
-    from tacit.device.vault import SHORTEST
+    from tacit.field.device.vault import SHORTEST
 
     keeper = "" if new else _keeper()
     if keeper:
         if _place.passphrase_file is not None:
             raise DeviceError("This device's key is in the keyring, not in a file.", "Leave --passphrase-file out.")
-        from tacit.device.keeper import kept
+        from tacit.field.device.keyring import load_secret
 
-        return kept(keeper)
+        return load_secret(keeper)
     if _place.passphrase_file is not None:
         try:
             return _place.passphrase_file.read_text(encoding="utf-8").partition("\n")[0]
@@ -100,15 +100,15 @@ def _passphrase(new: bool = False) -> str:
 
 def _keeper() -> str:
     """Return under which name the keyring has the key of the device; nothing where a person knows it."""
-    from tacit.device.store import Store
+    from tacit.field.device.store import Store
 
     return Store.keeper(_path())
 
 
-def opened() -> Device:
+def open_device() -> Device:
     """Open the device that the command speaks of."""
-    from tacit.device import Device
-    from tacit.device.store import refuse_if_missing
+    from tacit.field.device import Device
+    from tacit.field.device.store import refuse_if_missing
 
     refuse_if_missing(_path())
     return Device.open(_path(), _passphrase())
@@ -117,17 +117,17 @@ def opened() -> Device:
 @device_app.command(epilog="Example: tacit device init")
 def init(keyring: Keyring = False, as_json: Json = False) -> None:
     """Make your device: one encrypted file. Remember the passphrase; nobody can restore it."""
-    from tacit.device import Device
-    from tacit.device.keeper import forget, keep
-    from tacit.device.store import refuse_if_there
+    from tacit.field.device import Device
+    from tacit.field.device.keyring import forget_secret, store_secret
+    from tacit.field.device.store import refuse_if_there
 
     refuse_if_there(_path())
-    name, secret = keep() if keyring else ("", _passphrase(new=True))
+    name, secret = store_secret() if keyring else ("", _passphrase(new=True))
     try:
         Device.create(_path(), secret, keeper=name).close()
     except BaseException:
         if name:
-            forget(name)
+            forget_secret(name)
         raise
     shell.screen.document({"file": str(_path())})
     shell.screen.say(f"Your device is {_path()}. Nothing leaves it before you join a federation.")
@@ -151,16 +151,16 @@ def share(
     as_json: Json = False,
 ) -> None:
     """Decide what may leave, from the next message on; without options, show it."""
-    from tacit.device.settings import forbidden
+    from tacit.field.device.settings import find_forbidden
 
     def decide(sharing: Sharing) -> Sharing:
         items, categories = set(sharing.never_items), set(sharing.never_categories)
         for name in never:
-            item, category = forbidden(name, device.catalog)
+            item, category = find_forbidden(name, device.catalog)
             items |= set() if item is None else {item}
             categories |= set() if category is None else {category}
         for name in again:
-            item, category = forbidden(name, device.catalog)
+            item, category = find_forbidden(name, device.catalog)
             items.discard(item if item is not None else "")
             categories.discard(category or "")
         return sharing.model_copy(
@@ -174,7 +174,7 @@ def share(
             }
         )
 
-    with opened() as device:
+    with open_device() as device:
         settled = device.change(decide)
     shell.screen.document(settled.model_dump(mode="json"))
     shell.screen.say(
@@ -196,7 +196,7 @@ def recommend(
     k: Annotated[int, typer.Option("-k", min=1, max=1000, help="How many.")] = 10, as_json: Json = False
 ) -> None:
     """Show what to do next, from what is on this device. Nothing is sent."""
-    with opened() as device:
+    with open_device() as device:
         found = device.recommend(k)
     rows = [{"item": r.item, "title": r.title, "score": r.score, "why": r.why} for r in found]
     shell.screen.document({"recommendations": rows})
@@ -207,7 +207,7 @@ def recommend(
 @device_app.command(epilog="Example: tacit device hide 17")
 def hide(item: Annotated[str, typer.Argument(help="An id or a title.")], as_json: Json = False) -> None:
     """Say "not for me": never recommend this again. It changes nothing of what you share."""
-    with opened() as device:
+    with open_device() as device:
         device.hide(item)
         hidden = device.hidden
     shell.screen.document({"hidden": hidden})
@@ -219,7 +219,7 @@ def ledger(
     since: Annotated[int, typer.Option(min=0, help="Entries after this number.")] = 0, as_json: Json = False
 ) -> None:
     """Show what has left this device: when, to whom, which items, how many bytes, masked or not."""
-    with opened() as device:
+    with open_device() as device:
         entries, member = device.ledger.list(since), device.membership
     shell.screen.document({"ledger": [entry.as_json() for entry in entries]})
     rows = [
@@ -246,7 +246,7 @@ def ledger(
 @device_app.command(epilog="Example: tacit device pause")
 def pause(as_json: Json = False) -> None:
     """Let nothing leave until you resume. Recommendations go on working."""
-    with opened() as device:
+    with open_device() as device:
         device.pause()
     shell.screen.document({"paused": True})
     shell.screen.say("Paused: nothing leaves this device.")
@@ -255,7 +255,7 @@ def pause(as_json: Json = False) -> None:
 @device_app.command(epilog="Example: tacit device resume")
 def resume(as_json: Json = False) -> None:
     """Let messages leave again, as you decided with `share`."""
-    with opened() as device:
+    with open_device() as device:
         device.resume()
     shell.screen.document({"paused": False})
     shell.screen.say("Resumed.")
@@ -264,7 +264,7 @@ def resume(as_json: Json = False) -> None:
 @device_app.command(epilog="Example: tacit device leave")
 def leave(as_json: Json = False) -> None:
     """Leave the federation. History, settings and ledger stay; recommendations end; what was sent stays sent."""
-    with opened() as device:
+    with open_device() as device:
         if device.membership is None:
             raise ConsentError("This device is in no federation: there is nothing to leave.")
         device.leave()
@@ -282,12 +282,12 @@ def passphrase(
     as_json: Json = False,
 ) -> None:
     """Choose another passphrase. Copies made before still open with the old one."""
-    from tacit.device.keeper import forget, keep
+    from tacit.field.device.keyring import forget_secret, store_secret
 
-    with opened() as device:
+    with open_device() as device:
         before, name = _keeper(), ""
         if keyring:
-            name, chosen = keep()
+            name, chosen = store_secret()
         elif new_file is not None:
             chosen = new_file.read_text(encoding="utf-8").partition("\n")[0]
         elif not sys.stdin.isatty():
@@ -298,10 +298,10 @@ def passphrase(
             device.change_passphrase(chosen, keeper=name)
         except BaseException:
             if name:
-                forget(name)
+                forget_secret(name)
             raise
     if before:
-        forget(before)
+        forget_secret(before)
     shell.screen.document({"changed": True})
     shell.screen.say("The key is in this machine's keyring now." if keyring else "The passphrase is changed.")
 
@@ -313,7 +313,7 @@ def export(
     as_json: Json = False,
 ) -> None:
     """Write a copy of your device, encrypted with the same passphrase."""
-    with opened() as device:
+    with open_device() as device:
         if readable:
             device.export_readable(file)
         else:
@@ -327,8 +327,8 @@ def import_copy(
     copy: Annotated[Path, typer.Argument(help="A file that `export` wrote.")], as_json: Json = False
 ) -> None:
     """Make this machine's device from a copy. Use one copy at a time: two would answer the same round."""
-    from tacit.device import Device
-    from tacit.device.copies import refuse_import
+    from tacit.field.device import Device
+    from tacit.field.device.copies import refuse_import
 
     refuse_import(copy, _path())
     Device.import_copy(copy, _path(), _passphrase()).close()
@@ -339,14 +339,14 @@ def import_copy(
 @device_app.command(epilog="Example: tacit device erase --yes")
 def erase(yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False, as_json: Json = False) -> None:
     """Destroy everything on this device. It cannot undo what was sent: that stays in the shared model."""
-    from tacit.device.store import refuse_if_missing
+    from tacit.field.device.store import refuse_if_missing
 
     refuse_if_missing(_path())
     if not yes:
         if not sys.stdin.isatty():
             raise ConfigError("Erasing asks first, and there is nobody to answer.", "Give --yes.")
         typer.confirm(f"Destroy {_path()} and everything in it?", abort=True, err=True)
-    with opened() as device:
+    with open_device() as device:
         device.erase()
     shell.screen.document({"erased": str(_path())})
     shell.screen.say("Erased. What was sent before stays in the shared model; exported copies are still copies.")

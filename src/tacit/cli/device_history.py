@@ -10,7 +10,7 @@ import typer
 
 from tacit.cli import app as shell
 from tacit.cli.app import Json
-from tacit.cli.device import device_app, opened
+from tacit.cli.device import device_app, open_device
 from tacit.errors import BadRowsError, DataError
 
 history_app = typer.Typer(no_args_is_help=True, help="What you did. It never leaves this device.")
@@ -24,11 +24,11 @@ def history_add(
     as_json: Json = False,
 ) -> None:
     """Add things you did."""
-    from tacit.device.history import Entry
+    from tacit.field.device.history import HistoryEntry
 
     moment = int((when or datetime.now(UTC)).replace(tzinfo=UTC).timestamp())
-    with opened() as device:
-        new = device.history.add([Entry(item, moment) for item in items], device.catalog)
+    with open_device() as device:
+        new = device.history.add([HistoryEntry(item, moment) for item in items], device.catalog)
         total = len(device.history)
     shell.screen.document({"added": new, "history": total})
     shell.screen.say(f"Added {new}; your history has {total} items.")
@@ -39,7 +39,7 @@ def history_add(
 @history_app.command("remove", epilog='Example: tacit device history remove "Café Luna"')
 def history_remove(item: Annotated[str, typer.Argument(help="An id or a title.")], as_json: Json = False) -> None:
     """Take something away. What was sent about it before stays sent."""
-    with opened() as device:
+    with open_device() as device:
         removed = device.history.remove(item, device.catalog)
         total = len(device.history)
     shell.screen.document({"removed": removed, "history": total})
@@ -53,17 +53,17 @@ def history_import(
     as_json: Json = False,
 ) -> None:
     """Add what a table says, and tell what was not understood."""
-    with opened() as device:
+    with open_device() as device:
         try:
             done = device.history.import_file(file, device.catalog, skip_bad=skip_bad)
         except BadRowsError as error:
-            _told("cannot be read", error.rows)
+            _show_skipped_rows("cannot be read", error.rows)
             raise
     missed = [{"line": line, "text": text, "why": why} for line, text, why in done.not_understood]
     shell.screen.document({"added": done.added, "known_already": done.known_already, "not_understood": missed})
     shell.screen.say(f"Added {done.added}; {done.known_already} were known already.")
     if missed:
-        _told("were not understood" if len(missed) > 1 else "was not understood", done.not_understood)
+        _show_skipped_rows("were not understood" if len(missed) > 1 else "was not understood", done.not_understood)
     if missed and not done.added and not done.known_already:
         shell.screen.say(
             "Nothing was understood. A table wants a column 'item' or 'title'; a title with a comma stands in quotes."
@@ -74,7 +74,7 @@ def history_import(
 @history_app.command("list", epilog="Example: tacit device history list")
 def history_list(as_json: Json = False) -> None:
     """Show what you did, as this device knows it."""
-    with opened() as device:
+    with open_device() as device:
         entries, member = device.history.list(), device.membership
     titles = {} if member is None else {member.catalog.item_ids[i]: i for i in range(member.catalog.n_items)}
     rows = []
@@ -86,7 +86,7 @@ def history_list(as_json: Json = False) -> None:
     shell.screen.table("", ["item", "title", "when"], [[str(cell) for cell in row] for row in rows])
 
 
-def _told(what: str, rows: list[tuple[int, str, str]]) -> None:
+def _show_skipped_rows(what: str, rows: list[tuple[int, str, str]]) -> None:
     """Show rows of a file that were left out, and why."""
     title = f"{len(rows)} row{'s' if len(rows) > 1 else ''} {what}"
     shell.screen.table(

@@ -13,13 +13,13 @@ import typer
 
 from tacit.cli import app as shell
 from tacit.cli.app import Json
-from tacit.cli.device import device_app, opened
+from tacit.cli.device import device_app, open_device
 from tacit.cli.field import needs_flower
 
 if TYPE_CHECKING:
-    from tacit.device import Device
-    from tacit.device.ledger import Release
-    from tacit.field.supernode import News
+    from tacit.field.carriers.supernode import DeviceEvent
+    from tacit.field.device import Device
+    from tacit.field.device.ledger import LedgerEntry
 
 ENDINGS = {
     "done": "The federation has finished its rounds, and the last model is here: tacit device recommend.",
@@ -37,18 +37,18 @@ def run_device(
 ) -> None:
     """Take part: fetch models, learn here, send what you allow. Ends with the rounds, or when you pause or leave."""
     needs_flower()
+    from tacit.field.carriers.supernode import SuperNode
     from tacit.field.serve import log_to_stderr
-    from tacit.field.supernode import SuperNode
 
     if shell.screen.as_json:
         log_to_stderr()
     else:  # what happens is told in sentences
         logging.getLogger("tacit").addHandler(logging.NullHandler())
     stop = threading.Event()
-    with opened() as device, _stopped_by_signals(stop):
-        teller, node = Teller(device), SuperNode(device, poll)
+    with open_device() as device, _stop_on_signals(stop):
+        teller, node = EventMessages(device), SuperNode(device, poll)
 
-        def told(news: News) -> None:
+        def told(news: DeviceEvent) -> None:
             for sentence in teller.sentences(news):
                 shell.screen.say(sentence)
             if news.what == "model" and not stay:
@@ -63,7 +63,7 @@ def run_device(
     shell.screen.say(f"You took part in {len(teller.rounds)} rounds; what left: tacit device ledger.")
 
 
-class Teller:
+class EventMessages:
     """Turns what happens into sentences."""
 
     def __init__(self, device: Device) -> None:
@@ -79,7 +79,7 @@ class Teller:
         masks = ", only under masks" if sharing.masked_only else ""
         return f"Taking part in {whose}; you share with pi = {sharing.pi:g}{masks}. Ctrl-C stops it."
 
-    def sentences(self, news: News) -> Iterator[str]:
+    def sentences(self, news: DeviceEvent) -> Iterator[str]:
         """Say what happened."""
         if news.what == "connected":
             yield "Connected; waiting to be asked."
@@ -105,7 +105,7 @@ class Teller:
         self._masked_only = self._device.sharing.masked_only
 
 
-def _in_words(entry: Release) -> str:
+def _in_words(entry: LedgerEntry) -> str:
     if entry.state != "sent":
         return f"Round {entry.round}: the line broke while {entry.bytes:,} bytes were on their way; they may have left."
     if entry.masked:
@@ -120,7 +120,7 @@ def _duration(seconds: float) -> str:
 
 
 @contextmanager
-def _stopped_by_signals(stop: threading.Event) -> Iterator[None]:
+def _stop_on_signals(stop: threading.Event) -> Iterator[None]:
     """Let Ctrl-C and a polite request to end set `stop`, for as long as this lasts."""
     before = {name: signal.signal(name, lambda *_: stop.set()) for name in (signal.SIGINT, signal.SIGTERM)}
     try:

@@ -78,7 +78,7 @@ def _compiler() -> Finding:
     try:
         import numpy as np
 
-        from tacit.kernels.denormals import flushed_denormals
+        from tacit.kernels.llvm.denormals import flushed_denormals
         from tacit.random import mix
 
         with flushed_denormals():

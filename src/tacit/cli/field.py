@@ -11,17 +11,17 @@ import typer
 from tacit.cli import app as shell
 from tacit.cli.app import Json, Set, app
 from tacit.cli.arguments import existing
-from tacit.cli.device import device_app, opened
+from tacit.cli.device import device_app, open_device
 from tacit.errors import DeviceError, FieldError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from contextlib import AbstractContextManager
 
-    from tacit.coordinator import Carrier
-    from tacit.coordinator.journal import Round
-    from tacit.device import Device
-    from tacit.device.membership import Membership
+    from tacit.field.coordinator import Carrier
+    from tacit.field.coordinator.journal import RoundRecord
+    from tacit.field.device import Device
+    from tacit.field.device.membership import Membership
     from tacit.field.serve import ServeConfig
 
 File = Annotated[Path, typer.Argument(callback=existing, help="A federation in YAML; see examples/field.yaml.")]
@@ -46,13 +46,13 @@ def serve(
 ) -> None:
     """Coordinate a federation: ask devices, add what they answer, keep the model. Killed, it goes on where it was."""
     needs_flower()
-    from tacit.config import read
+    from tacit.config import read_config
     from tacit.field.serve import ServeConfig, log_to_stderr
     from tacit.field.serve import serve as run
 
     log_to_stderr()
-    config = read(ServeConfig, file, settings)
-    rounds: list[Round] = []
+    config = read_config(ServeConfig, file, settings)
+    rounds: list[RoundRecord] = []
 
     def started(devices: int, done: int) -> None:
         where = f"'{config.name}' at {config.listen}"
@@ -62,7 +62,7 @@ def serve(
         else:
             shell.screen.say(f"{where}: rounds begin when {devices} devices are there.")
 
-    def told(happened: Round) -> None:
+    def told(happened: RoundRecord) -> None:
         rounds.append(happened)
         shell.screen.say(_in_words(happened))
 
@@ -79,7 +79,7 @@ def serve(
     )
 
 
-def _in_words(happened: Round) -> str:
+def _in_words(happened: RoundRecord) -> str:
     """Say what became of a round, whether answers could be read, and why."""
     if not happened.asked:
         return f"Round {happened.number}: {happened.state}, no device was asked. {_why(happened)}".rstrip()
@@ -89,7 +89,7 @@ def _in_words(happened: Round) -> str:
     return f"Round {happened.number}: {happened.state}, {answers}; {seen}. {_why(happened)}".rstrip()
 
 
-def _why(happened: Round) -> str:
+def _why(happened: RoundRecord) -> str:
     """Word the reason of a round; what to do only where nothing came of it."""
     from tacit.reasons import describe
 
@@ -124,11 +124,11 @@ def enroll(
 ) -> None:
     """Make a one-line invitation for one device, or revoke one."""
     needs_flower()
-    from tacit.config import read
-    from tacit.field.serve import ServeConfig, invitation
-    from tacit.field.serve import opened as federation_of
+    from tacit.config import read_config
+    from tacit.field.serve import ServeConfig, make_invitation
+    from tacit.field.serve import open_federation as federation_of
 
-    config = read(ServeConfig, file, settings)
+    config = read_config(ServeConfig, file, settings)
     journal = federation_of(config)
     try:
         if revoke is not None:
@@ -142,7 +142,7 @@ def enroll(
             rows = [[str(one["device"]), "revoked" if one["revoked"] else ""] for one in known]
             shell.screen.table("", ["device", ""], rows)
         else:
-            line = invitation(config, journal, days)
+            line = make_invitation(config, journal, days)
             shell.screen.document({"invitation": line, "days": days})
             shell.screen.say(line)
     finally:
@@ -155,26 +155,26 @@ def join(
     as_json: Json = False,
 ) -> None:
     """Become a member of a federation. Nothing about you leaves by that; look at what you share first."""
-    with opened() as device:
+    with open_device() as device:
         path = Path(invitation)
         if len(invitation) < 200 and path.is_file():
             content = path.read_bytes()
             if content.startswith(b"TCIT"):
                 member = device.join(content)
             else:
-                member = _accepted(device, content.decode(errors="replace"))
+                member = _accept_invitation(device, content.decode(errors="replace"))
         elif not invitation.startswith("tacit1:"):
             raise DeviceError(f"'{invitation[:60]}' is no invitation and no file.", "Copy the whole line.")
         else:
-            member = _accepted(device, invitation)
+            member = _accept_invitation(device, invitation)
         federation, pi = member.federation, device.sharing.pi
     shell.screen.document({"federation": federation.name, "method": federation.method, "items": member.catalog.n_items})
     shell.screen.say(f"You are a member of {federation.name}: {federation.method}, {member.catalog.n_items:,} items.")
     shell.screen.say(f"You share with pi = {pi:g}. Change it with `tacit device share --pi ... --never ...`.")
 
 
-def _accepted(device: Device, line: str) -> Membership:
+def _accept_invitation(device: Device, line: str) -> Membership:
     needs_flower()
     from tacit.field.invitations import Invitation, accept
 
-    return accept(device, Invitation.parsed(line))
+    return accept(device, Invitation.parse(line))

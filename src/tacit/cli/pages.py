@@ -16,7 +16,7 @@ from tacit.cli.app import app
 from tacit.errors import ConfigError
 
 if TYPE_CHECKING:
-    from tacit.device import Device
+    from tacit.field.device import Device
     from tacit.web.server import Page
 
 Port = Annotated[int, typer.Option("--port", min=0, max=65535, help="Port on 127.0.0.1; 0 takes any that is free.")]
@@ -31,9 +31,9 @@ def view(
 ) -> None:
     """Show runs side by side in the browser, live: a run that is made while you look appears by itself."""
     need_page()
-    from tacit.web.lab import Lab, lab_page
+    from tacit.web.lab import RunFolders, lab_page
 
-    show(lab_page(Lab(folders)), port, "The lab's page")
+    show(lab_page(RunFolders(folders)), port, "The lab's page")
 
 
 def town_page(port: int) -> None:
@@ -41,25 +41,25 @@ def town_page(port: int) -> None:
     need_page()
     import tempfile
 
+    from tacit.web.device_view import DeviceView
     from tacit.web.own import person_page
-    from tacit.web.person import Person
     from tacit.web.town import Town
 
-    with asked_to_stop(), tempfile.TemporaryDirectory(prefix="tacit-") as folder:
-        town = Town.founded(Path(folder) / "device.db", shell.screen.progress)
+    with stop_on_sigterm(), tempfile.TemporaryDirectory(prefix="tacit-") as folder:
+        town = Town.create(Path(folder) / "device.db", shell.screen.progress)
         shell.screen.close()
         assert town.device is not None
         with town.device as device:
-            show(person_page(Person(device, "town", town)), port, "A person's page in the town")
+            show(person_page(DeviceView(device, "town", town)), port, "A person's page in the town")
 
 
 def device_page(device: Device, port: int) -> None:
     """Open the page of a device."""
     need_page()
+    from tacit.web.device_view import DeviceView
     from tacit.web.own import person_page
-    from tacit.web.person import Person
 
-    show(person_page(Person(device)), port, "Your page")
+    show(person_page(DeviceView(device)), port, "Your page")
 
 
 def need_page() -> None:
@@ -76,18 +76,18 @@ def need_page() -> None:
 
 def show(page: Page, port: int, what: str) -> None:
     """Serve a page until Ctrl-C."""
-    from tacit.web.server import serve
+    from tacit.web.server import serve_page
 
     def say(link: str) -> None:
         shell.screen.document({"page": link})
         shell.screen.say(f"{what} is open on this machine only:\n\n  {link}\n\nCtrl-C closes it.")
 
-    with asked_to_stop():
-        serve(page, port, say)
+    with stop_on_sigterm():
+        serve_page(page, port, say)
 
 
 @contextmanager
-def asked_to_stop() -> Iterator[None]:
+def stop_on_sigterm() -> Iterator[None]:
     """Let SIGTERM end a program as Ctrl-C does: what it opened is closed, and what it made for a while is removed."""
     before = signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
     try:

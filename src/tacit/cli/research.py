@@ -12,7 +12,7 @@ from tacit.cli.app import Json, Out, Set, Threads, app, with_threads
 from tacit.cli.arguments import existing
 
 if TYPE_CHECKING:
-    from tacit.reproduce import Reproduced
+    from tacit.studies import ReproductionResult
 
 
 @app.command(epilog="Example: tacit tune examples/search.yaml --set trials=4")
@@ -27,23 +27,23 @@ def tune(
     as_json: Json = False,
 ) -> None:
     """Search for good options on the validation part, never on the test part, and write the best as best.yaml."""
-    from tacit.config import read
-    from tacit.reproduce.sheets import number
-    from tacit.tune import Tuning
-    from tacit.tune import tune as search
+    from tacit.config import read_config
+    from tacit.lab.tuning import Tuning
+    from tacit.lab.tuning import tune as search
+    from tacit.studies.sheets import format_cell
 
-    tuned = search(read(Tuning, file, with_threads(settings, threads)), out, shell.screen.progress)
+    tuned = search(read_config(Tuning, file, with_threads(settings, threads)), out, shell.screen.progress)
     shell.screen.close()
     shell.screen.document(tuned.as_json())
     names = list(tuned.best.settings)
     rows = [
         [
             *(str(trial.settings[name]) for name in names),
-            "diverged" if trial.diverged else number(trial.value),
+            "diverged" if trial.diverged else format_cell(trial.value),
             str(trial.passes or "–"),
             f"{trial.seconds:.1f}",
         ]
-        for trial in tuned.ranked()
+        for trial in tuned.rank()
     ]
     columns = [*(name.split(".")[-1] for name in names), f"{tuned.primary} on validation", "passes", "seconds"]
     shell.screen.table(f"{tuned.data}: {len(tuned.trials)} trials", columns, rows)
@@ -62,9 +62,9 @@ def reproduce(
     as_json: Json = False,
 ) -> None:
     """Make a published table or figure again: published beside ours, on the paper's datasets that are at hand."""
-    from tacit.config import parsed
-    from tacit.reproduce import reproduce as make
-    from tacit.reproduce import reproductions
+    from tacit.config import parse_overrides
+    from tacit.studies import reproduce as make
+    from tacit.studies import reproductions
 
     if name is None:
         known = reproductions().values()
@@ -77,7 +77,7 @@ def reproduce(
         data,
         seeds=seeds,
         quick=quick,
-        settings=parsed(settings),
+        settings=parse_overrides(settings),
         out=out,
         progress=shell.screen.progress,
     )
@@ -87,7 +87,7 @@ def reproduce(
         _show(one)
 
 
-def _together(name: str, made: list[Reproduced]) -> dict[str, Any]:
+def _together(name: str, made: list[ReproductionResult]) -> dict[str, Any]:
     """Return one document, whether it was made on one dataset or on several."""
     documents = [one.as_json() for one in made]
     return {
@@ -99,7 +99,7 @@ def _together(name: str, made: list[Reproduced]) -> dict[str, Any]:
     }
 
 
-def _show(one: Reproduced) -> None:
+def _show(one: ReproductionResult) -> None:
     for sheet in one.found.sheets:
         shell.screen.table(f"{one.data}: {sheet.title}", sheet.columns, sheet.lines)
     for note in one.found.notes:

@@ -2,9 +2,9 @@
 
 from tacit.data.dataset import PARTS, Dataset, Step
 from tacit.data.describe import describe
-from tacit.data.download import Progress, cache_folder
+from tacit.data.download import DownloadProgress, cache_folder
 from tacit.data.fetch import Status, datasets, fetch
-from tacit.data.filters import FilterConfig, prepare
+from tacit.data.filters import FilterConfig, apply_filters
 from tacit.data.formats.images import Digits, Faces
 from tacit.data.load import DataConfig, load, load_images
 from tacit.data.sources import SOURCES, Source
@@ -17,21 +17,21 @@ __all__ = [
     "DataConfig",
     "Dataset",
     "Digits",
+    "DownloadProgress",
     "Faces",
     "FilterConfig",
-    "Progress",
     "Source",
     "Split",
     "SplitConfig",
     "Status",
     "Step",
+    "apply_filters",
     "cache_folder",
     "datasets",
     "describe",
     "fetch",
     "load",
     "load_images",
-    "prepare",
     "split",
     "town",
 ]

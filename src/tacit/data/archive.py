@@ -86,7 +86,7 @@ def find_member(folder: Path, name: str) -> Member | None:
     return None
 
 
-def required(folder: Path, name: str) -> Member:
+def require_member(folder: Path, name: str) -> Member:
     """Return an official file, or say that it is missing."""
     found = find_member(folder, name)
     if found is None:

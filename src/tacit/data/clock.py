@@ -34,7 +34,7 @@ _FORMATS = (
 def to_seconds(column: pl.Series, where: Where, before_1970: bool = False) -> NDArray[np.int64]:
     """Return unix seconds (UTC) from numbers in s, ms, us or ns, dates, or ISO text; fractions are cut off."""
     if column.dtype == pl.String:
-        column = _parsed(column, where)
+        column = _parse(column, where)
     if column.dtype in (pl.Datetime, pl.Date):
         _no_holes(column, where)
         stamps = column.cast(pl.Datetime("us")).dt.epoch("us")
@@ -54,8 +54,8 @@ def to_seconds(column: pl.Series, where: Where, before_1970: bool = False) -> ND
     (small, scale), (large, largest) = _unit(values[low]), _unit(values[high])
     if scale != largest:
         raise DataError(
-            f"Mixed units of time: {where(low)} has {_shown(values[low])} ({small}), "
-            f"{where(high)} has {_shown(values[high])} ({large}).",
+            f"Mixed units of time: {where(low)} has {_show(values[low])} ({small}), "
+            f"{where(high)} has {_show(values[high])} ({large}).",
             "Bring all timestamps to one unit (seconds, ms, us or ns).",
         )
     if values.dtype.kind == "f":
@@ -91,11 +91,11 @@ def _unit(value: float) -> tuple[str, int]:
     return _NANOSECONDS
 
 
-def _shown(value: float) -> str:
+def _show(value: float) -> str:
     return str(int(value)) if float(value).is_integer() else str(value)
 
 
-def _parsed(column: pl.Series, where: Where) -> pl.Series:
+def _parse(column: pl.Series, where: Where) -> pl.Series:
     """Turn text into numbers or dates, by the first format that reads the first value."""
     _no_holes(column, where)
     if len(column) == 0:

@@ -36,7 +36,7 @@ ROLES: dict[str, tuple[str, ...]] = {role: tuple(names.split()) for role, names 
 """What each role is usually called, letters and digits only, best first."""
 
 
-def plain(name: str) -> str:
+def normalise_column(name: str) -> str:
     """Return a column name as it is compared: 'user_id:token' and 'UserID' are both 'userid'."""
     return re.sub(r"[^0-9a-z]", "", name.split(":", 1)[0].strip().lower())
 
@@ -55,12 +55,12 @@ def find_columns(seen: Sequence[str], mapping: Mapping[str, str], where: str) ->
     for role, name in mapping.items():
         if name not in seen:
             raise DataError(
-                f"{where}: there is no column '{name}' for '{role}'; columns seen: {_listed(seen)}.",
+                f"{where}: there is no column '{name}' for '{role}'; columns seen: {_list_columns(seen)}.",
                 nearest(name, seen),
             )
         found[role] = list(seen).index(name)
     taken = set(found.values())
-    words = [plain(name) for name in seen]
+    words = [normalise_column(name) for name in seen]
     for role, names in ROLES.items():
         if role in found:
             continue
@@ -72,17 +72,17 @@ def find_columns(seen: Sequence[str], mapping: Mapping[str, str], where: str) ->
     missing = [role for role in ("user", "item") if role not in found]
     if missing:
         raise DataError(
-            f"{where}: no column for {' and '.join(missing)}; columns seen: {_listed(seen)}.",
+            f"{where}: no column for {' and '.join(missing)}; columns seen: {_list_columns(seen)}.",
             f"Name it with data.columns, for example columns: {{{missing[0]}: {seen[0] if seen else 'NAME'}}}.",
         )
     return found
 
 
-def knows(seen: Sequence[str]) -> bool:
+def is_header(seen: Sequence[str]) -> bool:
     """Return whether these words look like a header: they name at least a person or an item."""
-    words = {plain(name) for name in seen}
+    words = {normalise_column(name) for name in seen}
     return bool(words & set(ROLES["user"])) or bool(words & set(ROLES["item"]))
 
 
-def _listed(seen: Sequence[str]) -> str:
+def _list_columns(seen: Sequence[str]) -> str:
     return ", ".join(f"'{name}'" for name in seen[:20]) + (", ..." if len(seen) > 20 else "")

@@ -62,7 +62,7 @@ class Dataset:
 
 
 @dataclass(frozen=True)
-class Graph:
+class KnowledgeGraph:
     """A knowledge graph as it is written: triples of labels, and which entity each item is."""
 
     triples: pl.DataFrame  # head, relation, tail
@@ -79,7 +79,7 @@ class Tables:
 
     log: pl.DataFrame
     items: pl.DataFrame | None = None
-    graph: Graph | GraphFile | None = None
+    graph: KnowledgeGraph | GraphFile | None = None
     columns: Mapping[str, str] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
     before_1970: bool = False  # only where a named dataset is known to hold such dates
@@ -169,10 +169,14 @@ def _parts(column: pl.Series, where: Where) -> NDArray[np.int8]:
     return codes.to_numpy()
 
 
-def describe_items(item_ids: Vocabulary, items: pl.DataFrame | None, graph: Graph | GraphFile | None) -> Catalog:
+def describe_items(
+    item_ids: Vocabulary, items: pl.DataFrame | None, graph: KnowledgeGraph | GraphFile | None
+) -> Catalog:
     """Build the catalogue of the items that occur; what else the table knows is left out."""
     if items is None:
-        return Catalog(item_ids, _named(item_ids, graph), graph=None if graph is None else _triples(item_ids, graph))
+        return Catalog(
+            item_ids, _titles_from_graph(item_ids, graph), graph=None if graph is None else _triples(item_ids, graph)
+        )
     at = _positions(item_ids, items["item"])
     known = items.filter(pl.Series(at >= 0))
     at = at[at >= 0]
@@ -190,9 +194,9 @@ def describe_items(item_ids: Vocabulary, items: pl.DataFrame | None, graph: Grap
     return Catalog(item_ids, titles, categories, coordinates, None if graph is None else _triples(item_ids, graph))
 
 
-def _named(item_ids: Vocabulary, graph: Graph | GraphFile | None) -> list[str] | None:
+def _titles_from_graph(item_ids: Vocabulary, graph: KnowledgeGraph | GraphFile | None) -> list[str] | None:
     """Return titles made of the entities that items are, where nothing else names them; none without such entities."""
-    linked = [] if graph is None else _linked(item_ids, graph.links).to_list()
+    linked = [] if graph is None else _entities_of(item_ids, graph.links).to_list()
     if not any("://" in entity for entity in linked if entity is not None):
         return None
     return [
@@ -222,10 +226,10 @@ def _categories(n_items: int, at: Array, column: pl.Series) -> Labels:
     return Labels(offsets(np.bincount(rows["item"].to_numpy(), minlength=n_items)), ids, names.to_list())
 
 
-def _triples(item_ids: Vocabulary, graph: Graph | GraphFile) -> Triples:
+def _triples(item_ids: Vocabulary, graph: KnowledgeGraph | GraphFile) -> Triples:
     links = graph.links
     if isinstance(graph, GraphFile):
-        return read_triples(graph.path, _linked(item_ids, links), graph.hops, graph.skip)
+        return read_triples(graph.path, _entities_of(item_ids, links), graph.hops, graph.skip)
     triples = graph.triples.cast(pl.String)
     entities = pl.concat([triples["head"], triples["tail"], links["entity"].cast(pl.String)]).unique().sort()
     relations = triples["relation"].unique().sort()
@@ -244,7 +248,7 @@ def _triples(item_ids: Vocabulary, graph: Graph | GraphFile) -> Triples:
     )
 
 
-def _linked(item_ids: Vocabulary, links: pl.DataFrame) -> pl.Series:
+def _entities_of(item_ids: Vocabulary, links: pl.DataFrame) -> pl.Series:
     """Return the entity of each item, null where it has none."""
     at = _positions(item_ids, links["item"])
     named = links.with_columns(at=pl.Series(at)).filter(pl.col("at") >= 0).unique("at", keep="last")

@@ -43,7 +43,7 @@ def describe(dataset: Dataset) -> dict[str, Any]:
     return told
 
 
-def in_words(about: Mapping[str, Any]) -> list[tuple[str, str]]:
+def describe_in_words(about: Mapping[str, Any]) -> list[tuple[str, str]]:
     """Return what `describe` found as rows for people: (what, how much)."""
     split, times, ratings = about["given_split"], about["time_span"], about["ratings"]
     known = [

@@ -19,7 +19,7 @@ from typing import IO
 
 from tacit.errors import DownloadError
 
-Progress = Callable[[int, int | None], None]
+DownloadProgress = Callable[[int, int | None], None]
 """Called with bytes so far and bytes in all, None where the server does not say."""
 
 _BLOCK = 1 << 18
@@ -48,7 +48,7 @@ def cache_folder() -> Path:
 
 
 def download(
-    remote: Remote, folder: Path, progress: Progress | None = None, timeout: float = 30.0, attempts: int = 4
+    remote: Remote, folder: Path, progress: DownloadProgress | None = None, timeout: float = 30.0, attempts: int = 4
 ) -> Path:
     """Fetch one file into a folder and return its path; a file that is already there is not fetched again.
 
@@ -81,7 +81,7 @@ def download(
     return target
 
 
-def _fetch(remote: Remote, part: Path, progress: Progress | None, timeout: float, attempts: int) -> None:
+def _fetch(remote: Remote, part: Path, progress: DownloadProgress | None, timeout: float, attempts: int) -> None:
     trouble = ""
     for _ in range(attempts):
         before = part.stat().st_size if part.exists() else 0
@@ -109,7 +109,7 @@ def _fetch(remote: Remote, part: Path, progress: Progress | None, timeout: float
     )
 
 
-def _receive(remote: Remote, part: Path, progress: Progress | None, timeout: float) -> bool:
+def _receive(remote: Remote, part: Path, progress: DownloadProgress | None, timeout: float) -> bool:
     """Receive what is missing; return whether the file is complete."""
     have = part.stat().st_size if part.exists() else 0
     request = urllib.request.Request(remote.url, headers={"User-Agent": "tacit", "Accept-Encoding": "identity"})

@@ -44,10 +44,10 @@ NOISE = (
 """Predicates that say nothing of an item's content (thesis, 6.5.2)."""
 
 
-def short(predicate: str) -> str:
+def shorten_predicate(predicate: str) -> str:
     """Return a predicate with the usual prefix of its namespace.
 
-    >>> short("http://dbpedia.org/ontology/author")
+    >>> shorten_predicate("http://dbpedia.org/ontology/author")
     'dbo:author'
     """
     for space, prefix in NAMESPACES.items():
@@ -56,10 +56,10 @@ def short(predicate: str) -> str:
     return predicate
 
 
-def spellings(predicate: str) -> set[str]:
+def predicate_spellings(predicate: str) -> set[str]:
     """Return a predicate as it is and, if it has a usual prefix, in full.
 
-    >>> sorted(spellings("dbo:author"))
+    >>> sorted(predicate_spellings("dbo:author"))
     ['dbo:author', 'http://dbpedia.org/ontology/author']
     """
     full = {space + predicate[len(prefix) :] for space, prefix in NAMESPACES.items() if predicate.startswith(prefix)}
@@ -132,7 +132,7 @@ def explore(
 def _may_begin(relations: Sequence[str], skip: Sequence[str], only: Sequence[str]) -> NDArray[np.bool_]:
     """Return which relations a path may begin with; predicates match in full or with their usual prefix."""
     firsts = [name.split(STEP)[0] for name in relations]
-    spelt = [{first, short(first)} for first in firsts]
+    spelt = [{first, shorten_predicate(first)} for first in firsts]
     return np.array([not names & set(skip) and (not only or bool(names & set(only))) for names in spelt], bool)
 
 
@@ -151,7 +151,7 @@ def _refuse_if_silent(
             "Check that item_entity names entities exactly as the triples do.",
         )
     if not begins[graph.relations[rows]].any():
-        seen = sorted({short(graph.relation_names[r]) for r in np.unique(graph.relations[rows])})
+        seen = sorted({shorten_predicate(graph.relation_names[r]) for r in np.unique(graph.relations[rows])})
         raise DataError(
             f"The filters of predicates leave nothing: the items' own are {', '.join(seen[:12])}.",
             "Change data.skip_predicates or data.only_predicates.",

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from tacit.data.download import Progress, cache_folder, download
-from tacit.data.sources import SOURCES, Place, locate, named
+from tacit.data.download import DownloadProgress, cache_folder, download
+from tacit.data.sources import SOURCES, DatasetLocation, find_source, locate
 from tacit.errors import DownloadError
 
 
@@ -44,9 +44,9 @@ def datasets() -> list[Status]:
     return found
 
 
-def fetch(name: str, progress: Progress | None = None) -> Place:
+def fetch(name: str, progress: DownloadProgress | None = None) -> DatasetLocation:
     """Make sure that a named dataset is here: look it up, or download its official files into the cache."""
-    source = named(name)
+    source = find_source(name)
     place = locate(source)
     if place is not None:
         return place
@@ -57,7 +57,7 @@ def fetch(name: str, progress: Progress | None = None) -> Place:
             f"Put the files into {folder}, or into {source.name}/ of the folder that TACIT_DATA names.",
         )
     for number, remote in enumerate(source.files):
-        download(remote, folder, _numbered(progress, number, [file.size for file in source.files]))
+        download(remote, folder, _sum_progress(progress, number, [file.size for file in source.files]))
     found = locate(source)
     if found is None:
         raise DownloadError(
@@ -66,7 +66,7 @@ def fetch(name: str, progress: Progress | None = None) -> Place:
     return found
 
 
-def _numbered(progress: Progress | None, number: int, sizes: list[int | None]) -> Progress | None:
+def _sum_progress(progress: DownloadProgress | None, number: int, sizes: list[int | None]) -> DownloadProgress | None:
     """Count the bytes of several files as one."""
     if progress is None or len(sizes) == 1:
         return progress

@@ -14,7 +14,7 @@ import numpy as np
 import polars as pl
 
 from tacit.data.clock import Where
-from tacit.data.columns import find_columns, knows
+from tacit.data.columns import find_columns, is_header
 from tacit.data.dataset import Tables
 from tacit.errors import DataError
 
@@ -26,7 +26,7 @@ _ITEM_FACTS = ("title", "category", "lat", "lon")
 
 
 @dataclass(frozen=True)
-class Layout:
+class TextLayout:
     """How a text file is written: its separator, header and columns, found from its first lines."""
 
     path: Path
@@ -95,7 +95,7 @@ def read_file(path: Path, mapping: Mapping[str, str]) -> tuple[Tables, Where]:
     return _tables(frame, {role: layout.names[at] for role, at in roles.items()}), where
 
 
-def sniff(path: Path, mapping: Mapping[str, str]) -> Layout:
+def sniff(path: Path, mapping: Mapping[str, str]) -> TextLayout:
     """Find separator, header and column names from the first lines of a text file."""
     encoding = "utf-8"
     try:
@@ -106,7 +106,7 @@ def sniff(path: Path, mapping: Mapping[str, str]) -> Layout:
     if not head:
         raise DataError(f"{path}: the file is empty.", "It needs rows of user, item[, rating, timestamp].")
     separator = _separator(path, head[0])
-    layout = Layout(path, separator, separator in ",;" or head[0].startswith('"'), True, (), (), encoding)
+    layout = TextLayout(path, separator, separator in ",;" or head[0].startswith('"'), True, (), (), encoding)
     try:
         rows = [tuple(row) for row in layout.rows(line + "\n" for line in head) if row]
     except csv.Error as error:
@@ -115,8 +115,8 @@ def sniff(path: Path, mapping: Mapping[str, str]) -> Layout:
         raise DataError(f"{path}: there are only blank lines.", "It needs rows of user, item[, rating, timestamp].")
     first = tuple(field.strip() for field in rows[0])
     numbered = tuple(str(i + 1) for i in range(len(first)))
-    by_number = bool(mapping) and all(name in numbered for name in mapping.values()) and not knows(first)
-    has_header = not by_number and (knows(first) or any(name in first for name in mapping.values()))
+    by_number = bool(mapping) and all(name in numbered for name in mapping.values()) and not is_header(first)
+    has_header = not by_number and (is_header(first) or any(name in first for name in mapping.values()))
     if not has_header and not by_number:
         names = _guess(first, rows)
         if names is None and not any(_is_number(field) for field in first):
@@ -127,10 +127,10 @@ def sniff(path: Path, mapping: Mapping[str, str]) -> Layout:
                 "Say which is which, by number: data.columns={user: 1, item: 2}.",
             )
         else:
-            return Layout(path, separator, layout.quoted, False, names, tuple(rows), encoding)
+            return TextLayout(path, separator, layout.quoted, False, names, tuple(rows), encoding)
     names = first if has_header else numbered
     sample = tuple(rows[1:] if has_header else rows)
-    return Layout(path, separator, layout.quoted, has_header, names, sample, encoding)
+    return TextLayout(path, separator, layout.quoted, has_header, names, sample, encoding)
 
 
 def _head(path: Path, encoding: str) -> list[str]:
@@ -185,7 +185,7 @@ def _is_id(text: str) -> bool:
     return text.isascii() and text.isdigit() and len(text) < 19 and (text == "0" or text[0] != "0")
 
 
-def _read_text(layout: Layout, roles: Mapping[str, int]) -> pl.DataFrame:
+def _read_text(layout: TextLayout, roles: Mapping[str, int]) -> pl.DataFrame:
     """Read the needed columns fast; on any trouble read them as text, and find the line that is wrong."""
     types: dict[str, Any] = {}
     for role, at in roles.items():
@@ -205,7 +205,7 @@ def _read_text(layout: Layout, roles: Mapping[str, int]) -> pl.DataFrame:
     return _read_slowly(layout, roles) if frame is None else frame
 
 
-def _try_read(layout: Layout, roles: Mapping[str, int], types: Mapping[str, Any]) -> pl.DataFrame | None:
+def _try_read(layout: TextLayout, roles: Mapping[str, int], types: Mapping[str, Any]) -> pl.DataFrame | None:
     """Return the wanted columns, or None if a row does not fit their types or their number."""
     step = 2 if layout.separator == "::" else 1  # read with ':' as separator, '::' leaves every other column empty
     wanted = {role: f"column_{at * step + 1}" for role, at in roles.items()}
@@ -232,7 +232,7 @@ def _try_read(layout: Layout, roles: Mapping[str, int], types: Mapping[str, Any]
     return frame.select(pl.col(column).alias(role) for role, column in wanted.items())
 
 
-def _read_slowly(layout: Layout, roles: Mapping[str, int]) -> pl.DataFrame:
+def _read_slowly(layout: TextLayout, roles: Mapping[str, int]) -> pl.DataFrame:
     """Read every row as text: for files without a wrong line that the fast reader does not take all the same."""
     with _open(layout.path, layout.encoding) as handle:
         rows: list[list[str | None]] = [[*row] or [None] * len(layout.names) for row in layout.rows(handle)]
@@ -242,7 +242,7 @@ def _read_slowly(layout: Layout, roles: Mapping[str, int]) -> pl.DataFrame:
     return frame.cast(pl.String).with_columns(pl.col(numbers).cast(pl.Float64, strict=False))
 
 
-def _find_wrong_line(layout: Layout, roles: Mapping[str, int]) -> None:
+def _find_wrong_line(layout: TextLayout, roles: Mapping[str, int]) -> None:
     """Walk through the file slowly and raise an error that names the first row that cannot be read."""
     numeric = {"rating", "lat", "lon"}
     stamp = roles.get("timestamp")
@@ -262,7 +262,7 @@ def _find_wrong_line(layout: Layout, roles: Mapping[str, int]) -> None:
         raise DataError(f"{layout.path.name}, line {line + 1}: {error}.") from None
 
 
-def _check_row(layout: Layout, roles: Mapping[str, int], numeric: set[str], row: list[str], line: int) -> None:
+def _check_row(layout: TextLayout, roles: Mapping[str, int], numeric: set[str], row: list[str], line: int) -> None:
     where = f"{layout.path.name}, line {line}"
     if len(row) != len(layout.names):
         raise DataError(f"{where}: {len(layout.names)} columns expected, {len(row)} seen: {row[:8]}.", "Mend this row.")

@@ -37,7 +37,7 @@ class FilterConfig(Config):
     core: int = Field(0, ge=0, description="k of the k-core: repeat both filters until nobody and nothing falls out")
 
 
-def prepare(dataset: Dataset, config: FilterConfig) -> Dataset:
+def apply_filters(dataset: Dataset, config: FilterConfig) -> Dataset:
     """Return the dataset with its filters applied; people and items that lost everything leave the vocabularies."""
     log, given = dataset.interactions, dataset.given
     kept = np.arange(len(log))
@@ -48,7 +48,8 @@ def prepare(dataset: Dataset, config: FilterConfig) -> Dataset:
             steps.append(_step(what, log.take(kept)))
         if len(kept) == 0:
             raise DataError(
-                f"The filters of '{dataset.name}' leave nothing: {_told(steps)}.", "Ask for less, or take more data."
+                f"The filters of '{dataset.name}' leave nothing: {_describe_steps(steps)}.",
+                "Ask for less, or take more data.",
             )
     return compact(dataset, kept, tuple(steps))
 
@@ -69,7 +70,7 @@ def _filters(
         kept = latest(log, kept, given)
         yield "duplicates=latest", kept
     if config.described:
-        kept = kept[_described(dataset)[log.items[kept]]]
+        kept = kept[_is_described(dataset)[log.items[kept]]]
         yield "described", kept
     if config.min_per_item > 1:
         kept = kept[_people_per_item(log, kept)[log.items[kept]] >= config.min_per_item]
@@ -84,7 +85,7 @@ def _filters(
         yield "duplicates=latest-after", latest(log, kept, given)
 
 
-def _described(dataset: Dataset) -> NDArray[np.bool_]:
+def _is_described(dataset: Dataset) -> NDArray[np.bool_]:
     """Return which items [n_items] something is known about."""
     graph, categories = dataset.catalog.graph, dataset.catalog.categories
     if graph is not None:
@@ -173,5 +174,5 @@ def _step(what: str, log: Interactions) -> Step:
     return Step(what, len(log), people, int((np.bincount(log.items, minlength=1) > 0).sum()))
 
 
-def _told(steps: list[Step]) -> str:
+def _describe_steps(steps: list[Step]) -> str:
     return " -> ".join(f"{s.what} {s.rows} rows, {s.people} people, {s.items} items" for s in steps)

@@ -12,7 +12,7 @@ import numpy as np
 import polars as pl
 
 from tacit.data.clock import Where
-from tacit.data.dataset import Graph, Tables
+from tacit.data.dataset import KnowledgeGraph, Tables
 from tacit.data.files import is_readable, read_file
 from tacit.data.graph_files import GraphFile, is_ntriples
 from tacit.errors import DataError
@@ -23,7 +23,7 @@ _FACTS = {"item": "item", "title": "title", "genres": "category", "category": "c
 
 
 @dataclass(frozen=True)
-class GraphWish:
+class GraphRequest:
     """Which knowledge graph is wanted: a file's, or the folder's own; and how much of it."""
 
     file: Path | None
@@ -32,7 +32,7 @@ class GraphWish:
     skip: Sequence[str]
 
 
-def read_folder(folder: Path, mapping: Mapping[str, str], graph: GraphWish | None) -> tuple[Tables, Where]:
+def read_folder(folder: Path, mapping: Mapping[str, str], graph: GraphRequest | None) -> tuple[Tables, Where]:
     """Read a folder of one's own: interactions.*, or train.* and test.* [and validation.*], with items.* if present."""
     if find(folder, "interactions") is not None:
         return read_layout(folder, "interactions", mapping, graph)
@@ -52,7 +52,7 @@ def read_folder(folder: Path, mapping: Mapping[str, str], graph: GraphWish | Non
 
 
 def read_layout(
-    folder: Path, log_name: str, mapping: Mapping[str, str], graph: GraphWish | None
+    folder: Path, log_name: str, mapping: Mapping[str, str], graph: GraphRequest | None
 ) -> tuple[Tables, Where]:
     """Read a log with the tables beside it: items (title, genres or category, lat, lon), kg and item_entity."""
     path = find(folder, log_name)
@@ -91,7 +91,7 @@ def read_items(folder: Path) -> pl.DataFrame | None:
     )
 
 
-def read_graph(folder: Path | None, wish: GraphWish) -> Graph | GraphFile:
+def read_graph(folder: Path | None, wish: GraphRequest) -> KnowledgeGraph | GraphFile:
     """Return a knowledge graph: triples and the entities of items, or ready features of items.
 
     Without a file of its own, a folder is searched for kg.nt or kg.tsv with item_entity.*, then for features.*.
@@ -109,7 +109,7 @@ def read_graph(folder: Path | None, wish: GraphWish) -> Graph | GraphFile:
     if triples is not None and links is not None:
         if wish.file is not None or is_ntriples(triples):
             return GraphFile(triples, links, wish.hops, wish.skip)
-        return Graph(_columns(triples, ("head", "relation", "tail")), links)
+        return KnowledgeGraph(_columns(triples, ("head", "relation", "tail")), links)
     if features is not None:
         return _from_features(features, links, find(features.parent, "predicates"))
     raise DataError(
@@ -129,7 +129,7 @@ def _columns(path: Path, names: tuple[str, ...]) -> pl.DataFrame:
     return frame.select(names)
 
 
-def _from_features(path: Path, links: pl.DataFrame | None, predicates: Path | None) -> Graph:
+def _from_features(path: Path, links: pl.DataFrame | None, predicates: Path | None) -> KnowledgeGraph:
     """Turn ready features of items into triples whose relation is the whole path of predicates."""
     features = read_table(path)
     if "feature" in features.columns:
@@ -148,7 +148,7 @@ def _from_features(path: Path, links: pl.DataFrame | None, predicates: Path | No
         rows = rows.join(paths, on="predicate", how="left", maintain_order="left")
         rows = rows.with_columns(predicate=pl.coalesce("path", "predicate"))
     triples = rows.select(head="entity", relation="predicate", tail="object")
-    return Graph(triples, links.select("item", "entity"))
+    return KnowledgeGraph(triples, links.select("item", "entity"))
 
 
 def header(path: Path) -> list[str]:

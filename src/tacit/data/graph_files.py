@@ -12,9 +12,9 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from tacit.data.exploration import NOISE, spellings
+from tacit.data.exploration import NOISE, predicate_spellings
 from tacit.errors import DataError
-from tacit.kernels.statements import NEWLINE, copied, nothing_known, number_labels, take_apart, with_room
+from tacit.kernels.statements import NEWLINE, copy_spans, empty_label_table, number_labels, parse_statements, with_room
 from tacit.types import Triples, Vocabulary, offsets
 
 BLOCK = 8 * 2**20  # bytes of text in memory at a time
@@ -45,7 +45,7 @@ class _Labels:
     """Labels by number, in the order of first sight; their text stays as bytes until it is asked for."""
 
     def __init__(self) -> None:
-        self.known = nothing_known()
+        self.known = empty_label_table()
         self._text: list[NDArray[np.uint8]] = []
         self._lengths: list[NDArray[np.int64]] = []
 
@@ -59,7 +59,7 @@ class _Labels:
 
     def met(self, text: NDArray[np.uint8], spans: NDArray[np.int64]) -> None:
         """Keep the text of labels that were met first."""
-        self._text.append(copied(text, spans))
+        self._text.append(copy_spans(text, spans))
         self._lengths.append(spans[:, 1] - spans[:, 0])
 
     def numbers(self, labels: Sequence[str]) -> NDArray[np.int32]:
@@ -100,7 +100,7 @@ def read_triples(path: Path, linked: pl.Series, hops: int, skip: Sequence[str] =
         raise DataError(f"There is no graph file {path}.", "Give a file of N-Triples (.nt) or of TSV triples.")
     labels, has = _Labels(), linked.is_not_null().to_numpy()
     items = labels.numbers(linked.drop_nulls().cast(pl.String).to_list())
-    noise = labels.numbers(sorted({full for name in skip for full in spellings(name)}))
+    noise = labels.numbers(sorted({full for name in skip for full in predicate_spellings(name)}))
     triples: list[NDArray[np.int32]] = []
     done = np.zeros(0, bool)
     reached = np.zeros(len(labels), bool)
@@ -119,7 +119,7 @@ def read_triples(path: Path, linked: pl.Series, hops: int, skip: Sequence[str] =
         reached[: len(done)] = done
         for block in found:
             reached[block[2]] = True
-    return _indexed(np.concatenate(triples, axis=1) if triples else np.zeros((3, 0), np.int32), labels, items, has)
+    return _index(np.concatenate(triples, axis=1) if triples else np.zeros((3, 0), np.int32), labels, items, has)
 
 
 def _statements(path: Path, labels: _Labels, marks: NDArray[np.uint8], everything: bool) -> Iterator[NDArray[np.int32]]:
@@ -133,7 +133,7 @@ def _statements(path: Path, labels: _Labels, marks: NDArray[np.uint8], everythin
         most = int(np.count_nonzero(text == NEWLINE))
         before, new = len(labels), labels.room(3 * most)
         triples, odd = np.empty((3, most), np.int32), np.empty((most, 3), np.int64)
-        n, n_odd, n_lines = take_apart(text, is_nt, labels.known, marks, everything, triples, new, odd)
+        n, n_odd, n_lines = parse_statements(text, is_nt, labels.known, marks, everything, triples, new, odd)
         labels.met(text, new[: len(labels) - before])
         if n:
             yield triples[:, :n].copy()
@@ -172,7 +172,7 @@ def _grammatical(path: Path, frame: pl.DataFrame) -> pl.DataFrame:
     _refuse(path, frame.filter(head.is_null()))
     texts = tail.str.extract(r'^"((?:[^"\\]|\\.)*)"')
     if texts.str.contains("\\", literal=True).fill_null(False).any():
-        texts = texts.map_elements(_unescaped, return_dtype=pl.String)
+        texts = texts.map_elements(_unescape, return_dtype=pl.String)
     tail = pl.select(pl.coalesce(texts, tail.str.strip_chars("<>"))).to_series()
     return pl.DataFrame({"head": head.str.strip_chars("<>"), "relation": relation.str.strip_chars("<>"), "tail": tail})
 
@@ -187,7 +187,7 @@ def _refuse(path: Path, wrong: pl.DataFrame) -> None:
         )
 
 
-def _unescaped(text: str) -> str:
+def _unescape(text: str) -> str:
     return _ESCAPE.sub(lambda m: chr(int(m[1] or m[2], 16)) if m[1] or m[2] else _PLAIN.get(m[3], m[3]), text)
 
 
@@ -212,7 +212,7 @@ def _blocks(path: Path) -> Iterator[NDArray[np.uint8]]:
         yield np.frombuffer(buffer, np.uint8)[: filled + 1]
 
 
-def _indexed(triples: NDArray[np.int32], labels: _Labels, items: NDArray[np.int32], has: NDArray[np.bool_]) -> Triples:
+def _index(triples: NDArray[np.int32], labels: _Labels, items: NDArray[np.int32], has: NDArray[np.bool_]) -> Triples:
     """Number entities and relations in the order of their labels."""
     ends, kinds = np.zeros(len(labels), bool), np.zeros(len(labels), bool)
     for numbers in (triples[0], triples[2], items):

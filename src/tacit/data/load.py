@@ -10,14 +10,14 @@ from typing import Any, Self
 from pydantic import Field, model_validator
 
 from tacit.data.dataset import Dataset, assemble
-from tacit.data.download import Progress
+from tacit.data.download import DownloadProgress
 from tacit.data.exploration import NOISE, explore
 from tacit.data.fetch import fetch
 from tacit.data.files import from_frame, is_frame, read_file
-from tacit.data.filters import FilterConfig, prepare
-from tacit.data.folder import GraphWish, read_folder, read_graph, read_layout
+from tacit.data.filters import FilterConfig, apply_filters
+from tacit.data.folder import GraphRequest, read_folder, read_graph, read_layout
 from tacit.data.formats.images import Digits, Faces, celeba, mnist
-from tacit.data.sources import SOURCES, Place, Source, locate, named, unknown
+from tacit.data.sources import SOURCES, DatasetLocation, Source, find_source, locate, unknown_dataset
 from tacit.data.town import town
 from tacit.errors import DataError, nearest
 
@@ -85,27 +85,27 @@ class DataConfig(FilterConfig):
         return self
 
 
-def load(source: Any = "town", progress: Progress | None = None, **options: Any) -> Dataset:
+def load(source: Any = "town", progress: DownloadProgress | None = None, **options: Any) -> Dataset:
     """Return a dataset by name, path, pandas or polars frame, or DataConfig, with its filters applied.
 
     A named dataset is looked up under TACIT_DATA, then in the cache, then fetched from its official home.
     """
     if isinstance(source, DataConfig):
-        config = DataConfig.checked({**source.model_dump(), **options}, "data") if options else source
-        return prepare(read(config, progress), config)
+        config = DataConfig.from_options({**source.model_dump(), **options}, "data") if options else source
+        return apply_filters(read_dataset(config, progress), config)
     if is_frame(source):
-        config = DataConfig.checked({"source": "frame", **options}, "data")
+        config = DataConfig.from_options({"source": "frame", **options}, "data")
         tables = from_frame(source, config.columns)
-        return prepare(assemble("frame", tables, "the frame"), config)
+        return apply_filters(assemble("frame", tables, "the frame"), config)
     if not isinstance(source, str | Path):
         raise DataError(
             f"Cannot load data from {type(source).__name__}.", "Give a name, a path, or a pandas or polars frame."
         )
-    config = DataConfig.checked({"source": str(source), **options}, "data")
-    return prepare(read(config, progress), config)
+    config = DataConfig.from_options({"source": str(source), **options}, "data")
+    return apply_filters(read_dataset(config, progress), config)
 
 
-def read(config: DataConfig, progress: Progress | None = None) -> Dataset:
+def read_dataset(config: DataConfig, progress: DownloadProgress | None = None) -> Dataset:
     """Return the whole dataset of a configuration, before the filters of its log."""
     dataset = _read(config, progress)
     graph = dataset.catalog.graph
@@ -116,22 +116,22 @@ def read(config: DataConfig, progress: Progress | None = None) -> Dataset:
     return replace(dataset, catalog=replace(dataset.catalog, graph=explored))
 
 
-def _wish(config: DataConfig) -> GraphWish | None:
+def _graph_request(config: DataConfig) -> GraphRequest | None:
     if config.graph is False:
         return None
     file = Path(config.graph).expanduser() if isinstance(config.graph, str) else None
     links = Path(config.links).expanduser() if config.links is not None else None
     if links is not None and not links.is_file():
         raise DataError(f"data.links: there is no file {links}.", "Give a table with the columns item and entity.")
-    return GraphWish(file, links, config.hops, config.skip_predicates)
+    return GraphRequest(file, links, config.hops, config.skip_predicates)
 
 
-def _read(config: DataConfig, progress: Progress | None) -> Dataset:
-    wish = _wish(config)
+def _read(config: DataConfig, progress: DownloadProgress | None) -> Dataset:
+    wish = _graph_request(config)
     if config.source == "town":
         return town(config.people, config.places, config.visits, config.seed, bool(config.graph))
     if config.source in SOURCES:
-        return _read_named(named(config.source), config, progress)
+        return _read_named(find_source(config.source), config, progress)
     path = Path(config.source).expanduser()
     if path.is_dir():
         tables, where = read_folder(path, config.columns, wish)
@@ -147,11 +147,11 @@ def _read(config: DataConfig, progress: Progress | None) -> Dataset:
     elif path.suffix or len(path.parts) > 1:
         raise DataError(f"There is no file or folder {path}.", "Paths are taken from where the command runs.")
     else:
-        raise unknown(config.source)
+        raise unknown_dataset(config.source)
     return assemble(path.name, tables, str(path), where)
 
 
-def _read_named(source: Source, config: DataConfig, progress: Progress | None) -> Dataset:
+def _read_named(source: Source, config: DataConfig, progress: DownloadProgress | None) -> Dataset:
     if source.name in _IMAGES:
         raise DataError(
             f"'{source.name}' holds pictures, not what people did with items.",
@@ -161,13 +161,13 @@ def _read_named(source: Source, config: DataConfig, progress: Progress | None) -
     table = config.table or (source.tables[0] if source.tables else "")
     where = None
     if source.name == "pepper-splits":
-        tables, where = read_folder(place.folder / table, _PEPPER.get(table, {}), _wish(config))
+        tables, where = read_folder(place.folder / table, _PEPPER.get(table, {}), _graph_request(config))
     elif place.form == "tables":
         log = "listens" if table == "listens" else "interactions"
-        tables, where = read_layout(place.folder, log, {}, _wish(config))
+        tables, where = read_layout(place.folder, log, {}, _graph_request(config))
     elif source.parse is not None:
         tables = source.parse(place.folder, table)
-        wish = _wish(config)
+        wish = _graph_request(config)
         if wish is not None:
             tables = replace(tables, graph=read_graph(place.folder, wish))
     else:
@@ -180,9 +180,9 @@ def _read_named(source: Source, config: DataConfig, progress: Progress | None) -
 _IMAGES: dict[str, Callable[[Path], Digits | Faces]] = {"mnist": mnist, "celeba-attributes": celeba}
 
 
-def load_images(name: str, progress: Progress | None = None) -> Digits | Faces:
+def load_images(name: str, progress: DownloadProgress | None = None) -> Digits | Faces:
     """Return MNIST's digits or CelebA's attributes."""
     if name not in _IMAGES:
         raise DataError(f"There are no pictures named '{name}'.", nearest(name, _IMAGES))
-    place: Place = locate(named(name)) or fetch(name, progress)
+    place: DatasetLocation = locate(find_source(name)) or fetch(name, progress)
     return _IMAGES[name](place.folder)

@@ -15,7 +15,7 @@ from tacit.data.folder import find
 from tacit.data.formats.checkins import gowalla, tist2015, tsmc2014
 from tacit.data.formats.lastfm import lastfm_2k
 from tacit.data.formats.movielens import ml_1m, ml_100k
-from tacit.data.formats.reviews import amazon, librarything, linked, yahoo_movies
+from tacit.data.formats.reviews import amazon, librarything, sisinf_linked, yahoo_movies
 from tacit.errors import DataError, nearest
 
 Parser = Callable[[Path, str], Tables]
@@ -45,7 +45,7 @@ class Source:
 
 
 @dataclass(frozen=True)
-class Place:
+class DatasetLocation:
     """Where a dataset was found, and in which form: our tables, or the official files."""
 
     folder: Path
@@ -229,7 +229,7 @@ _ALL = (
         "V. W. Anelli et al.: Sparse Feature Factorization for Recommender Systems with Knowledge Graphs. RecSys 2021.",
         ("trainingset.tsv",),
         (Remote(_LINKED + "trainingset.tsv", "trainingset.tsv"), Remote(_LINKED + "testset.tsv", "testset.tsv")),
-        lambda folder, _: linked(folder),
+        lambda folder, _: sisinf_linked(folder),
     ),
     Source(
         "yahoo-movies",
@@ -284,20 +284,20 @@ SOURCES: dict[str, Source] = {source.name: source for source in _ALL}
 _READY = {"mnist": "mnist.npz", "celeba-attributes": "celeba_attributes.npz"}
 
 
-def named(name: str) -> Source:
+def find_source(name: str) -> Source:
     """Return a named dataset, or say which name is nearest."""
     if name not in SOURCES:
-        raise unknown(name)
+        raise unknown_dataset(name)
     return SOURCES[name]
 
 
-def unknown(name: str) -> DataError:
+def unknown_dataset(name: str) -> DataError:
     """Return the error for a name that stands for no dataset, file or folder."""
     known = nearest(name, ["town", *SOURCES])
     return DataError(f"There is no dataset '{name}', and no file or folder of that name.", known)
 
 
-def locate(source: Source) -> Place | None:
+def locate(source: Source) -> DatasetLocation | None:
     """Return where a dataset lies: under TACIT_DATA, else in the cache, else None."""
     roots = [(Path(root), False)] if (root := os.environ.get("TACIT_DATA")) else []
     if root and not Path(root).is_dir():
@@ -307,9 +307,9 @@ def locate(source: Source) -> Place | None:
         for name in source.folders:
             folder = base / name
             if find(folder, "interactions") or (folder / _READY.get(source.name, "-")).is_file():
-                return Place(folder, "tables", cached)
+                return DatasetLocation(folder, "tables", cached)
             if source.name == "pepper-splits" and folder.is_dir():
-                return Place(folder, "tables", cached)
+                return DatasetLocation(folder, "tables", cached)
             if any(find_member(folder, sign) for sign in source.signs):
-                return Place(folder, "official", cached)
+                return DatasetLocation(folder, "official", cached)
     return None

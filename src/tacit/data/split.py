@@ -86,7 +86,7 @@ def split(dataset: Dataset, config: SplitConfig, key: Key) -> Split:
 def assign(dataset: Dataset, config: SplitConfig, key: Key) -> NDArray[np.int8]:
     """Return 0 (train), 1 (validation) or 2 (test) for each row of the log."""
     if config.kind == "given":
-        return _given(dataset, config)
+        return _given_split(dataset, config)
     log = dataset.interactions
     if config.together:
         pairs = log.users.astype(np.int64) * len(log.item_ids) + log.items
@@ -167,7 +167,7 @@ def _long_enough(dataset: Dataset, n: NDArray[np.int64], needed: int) -> None:
         )
 
 
-def _given(dataset: Dataset, config: SplitConfig) -> NDArray[np.int8]:
+def _given_split(dataset: Dataset, config: SplitConfig) -> NDArray[np.int8]:
     if dataset.given is None:
         raise DataError(
             f"split.kind=given, but '{dataset.name}' came without a split.",

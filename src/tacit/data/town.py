@@ -14,7 +14,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from tacit.data.dataset import Dataset, Graph, describe_items
+from tacit.data.dataset import Dataset, KnowledgeGraph, describe_items
 from tacit.data.draws import ragged_uniform
 from tacit.data.town_names import CATEGORIES, DISTRICTS, KIND_OF, OWNERS, PRICES
 from tacit.random import Key
@@ -141,7 +141,7 @@ def _visits(
     spread = key.child("activity").normal(who, 1, 0.5)[:, 0].astype(np.float64)
     counts = np.clip(np.round(mean * np.exp(spread - 0.125)), max(2, mean // 6), 8 * mean).astype(np.int64)
     rows = np.repeat(np.arange(len(who)), counts)
-    cell = _pick(wish, rows, ragged_uniform(key.child("cell"), who, counts))
+    cell = _draw_column(wish, rows, ragged_uniform(key.child("cell"), who, counts))
     at = _place_in(cell, places, ragged_uniform(key.child("place"), who, counts))
     at = _with_returns(at, counts, who, key)
 
@@ -167,7 +167,7 @@ def _tastes(who: NDArray[np.int64], key: Key) -> tuple[NDArray[np.float32], NDAr
     return liking, -_REACH * distance[home] * legs, purse
 
 
-def _pick(cumulated: NDArray[np.float64], rows: NDArray[np.int64], u: NDArray[np.float64]) -> NDArray[np.int64]:
+def _draw_column(cumulated: NDArray[np.float64], rows: NDArray[np.int64], u: NDArray[np.float64]) -> NDArray[np.int64]:
     """Draw a column for each entry of `rows`, with the weights of that row: all rows laid end to end are one scale."""
     totals = cumulated[:, -1]
     scale = (cumulated / totals[:, None] + np.arange(len(totals))[:, None]).ravel()
@@ -214,7 +214,7 @@ def _times(
     return START + np.clip(day.astype(np.int64), 0, 365) * 86_400 + (hour * 3600).astype(np.int64)
 
 
-def _graph(places: Places, items: pl.DataFrame) -> Graph:
+def _graph(places: Places, items: pl.DataFrame) -> KnowledgeGraph:
     """What one could know about the places: one hop from each place, and one more from what it reaches."""
     districts = list(DISTRICTS)
     title = pl.Series(places.titles)
@@ -232,4 +232,4 @@ def _graph(places: Places, items: pl.DataFrame) -> Graph:
         pl.DataFrame({"head": districts, "relation": "side of town", "tail": sides}),
         pl.DataFrame({"head": [f"{o} family" for o in OWNERS], "relation": "home", "tail": homes}),
     ]
-    return Graph(pl.concat(parts), pl.DataFrame({"item": items["item"], "entity": title}))
+    return KnowledgeGraph(pl.concat(parts), pl.DataFrame({"item": items["item"], "entity": title}))

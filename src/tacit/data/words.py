@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from urllib.parse import unquote
 
-from tacit.data.exploration import NAMESPACES, STEP, short
+from tacit.data.exploration import NAMESPACES, STEP, shorten_predicate
 
 _HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 
@@ -20,7 +20,7 @@ def predicate_words(path: str) -> str:
 
 
 def _step_words(step: str) -> str:
-    prefix, colon, name = short(step).partition(":")
+    prefix, colon, name = shorten_predicate(step).partition(":")
     if prefix + colon not in NAMESPACES.values():
         if "://" not in step:
             return step

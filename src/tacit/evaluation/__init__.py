@@ -1,35 +1,35 @@
 """How good, how varied, how fair: one value per person first."""
 
-from tacit.evaluation.compare import Comparison, Pair, Row, average, compare, holm
+from tacit.evaluation.compare import ComparedMethod, MethodComparison, PairedTest, average, compare_methods, holm
 from tacit.evaluation.config import EvaluationConfig
 from tacit.evaluation.evaluate import evaluate
-from tacit.evaluation.heldout import narrow, sample_people
-from tacit.evaluation.leak import Leak, Swapped, is_decided, stages, swap, verdict
+from tacit.evaluation.heldout import sample_people, select_heldout
+from tacit.evaluation.leak import LeakVerdict, Swapped, is_decided, judge_leak, stages, swap
 from tacit.evaluation.lists import CategoryBias
 from tacit.evaluation.ranking import EvaluationOptions, PairScorer, Scorer
 from tacit.evaluation.result import Evaluation, mean_interval
 
 __all__ = [
     "CategoryBias",
-    "Comparison",
+    "ComparedMethod",
     "Evaluation",
     "EvaluationConfig",
     "EvaluationOptions",
-    "Leak",
-    "Pair",
+    "LeakVerdict",
+    "MethodComparison",
     "PairScorer",
-    "Row",
+    "PairedTest",
     "Scorer",
     "Swapped",
     "average",
-    "compare",
+    "compare_methods",
     "evaluate",
     "holm",
     "is_decided",
+    "judge_leak",
     "mean_interval",
-    "narrow",
     "sample_people",
+    "select_heldout",
     "stages",
     "swap",
-    "verdict",
 ]

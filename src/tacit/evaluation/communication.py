@@ -28,7 +28,7 @@ def total_cost(cost_of_an_epoch: float, epochs: int) -> float:
     return cost_of_an_epoch * epochs
 
 
-def measured(
+def measure_cost(
     asked: NDArray[np.int64], rows_up: NDArray[np.int64], bytes_both: NDArray[np.int64], rows_down: int, epochs: int
 ) -> dict[str, Any]:
     """Return CCE as it came about, and the bytes of a client in a round she was asked in.

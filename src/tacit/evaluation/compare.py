@@ -15,7 +15,7 @@ from tacit.evaluation.result import Evaluation, mean_interval
 
 
 @dataclass(frozen=True)
-class Pair:
+class PairedTest:
     """One paired comparison; `difference` is the mean of first minus second over people."""
 
     first: str
@@ -29,22 +29,22 @@ class Pair:
 
 
 @dataclass(frozen=True)
-class Row:
+class ComparedMethod:
     """One method beside the best one; `against_best` is None for the best itself."""
 
     method: str
     mean: float
     ci: tuple[float, float]
-    against_best: Pair | None
+    against_best: PairedTest | None
 
 
 @dataclass(frozen=True)
-class Comparison:
+class MethodComparison:
     """Methods from the best mean to the worst, each against the best (one family), and all pairs (another)."""
 
     metric: str
-    rows: list[Row]
-    pairs: list[Pair]
+    rows: list[ComparedMethod]
+    pairs: list[PairedTest]
 
     @property
     def best(self) -> str:
@@ -52,7 +52,7 @@ class Comparison:
         return self.rows[0].method
 
 
-def compare(methods: Mapping[str, Evaluation | Sequence[Evaluation]], metric: str) -> Comparison:
+def compare_methods(methods: Mapping[str, Evaluation | Sequence[Evaluation]], metric: str) -> MethodComparison:
     """Compare methods on one metric that has a value per person.
 
     Several evaluations of one method (seeds) are averaged per person first. All must be of the same people under the
@@ -61,12 +61,15 @@ def compare(methods: Mapping[str, Evaluation | Sequence[Evaluation]], metric: st
     if not methods:
         raise EvaluationError("There is nothing to compare.", "Give at least one evaluated method.")
     _check_same(methods)
-    values = {name: average(_listed(found), metric) for name, found in methods.items()}
+    values = {name: average(_as_list(found), metric) for name, found in methods.items()}
     ranked = sorted(values, key=lambda name: -values[name].mean())
     best, rest = ranked[0], ranked[1:]
     against = dict(zip(rest, _family([(name, best) for name in rest], values), strict=True))
-    rows = [Row(name, float(values[name].mean()), mean_interval(values[name]), against.get(name)) for name in ranked]
-    return Comparison(metric, rows, _family(list(combinations(ranked, 2)), values))
+    rows = [
+        ComparedMethod(name, float(values[name].mean()), mean_interval(values[name]), against.get(name))
+        for name in ranked
+    ]
+    return MethodComparison(metric, rows, _family(list(combinations(ranked, 2)), values))
 
 
 def average(seeds: Sequence[Evaluation], metric: str) -> Values:
@@ -75,16 +78,16 @@ def average(seeds: Sequence[Evaluation], metric: str) -> Values:
     return mean
 
 
-def _listed(found: Evaluation | Sequence[Evaluation]) -> Sequence[Evaluation]:
+def _as_list(found: Evaluation | Sequence[Evaluation]) -> Sequence[Evaluation]:
     return [found] if isinstance(found, Evaluation) else found
 
 
 def _check_same(methods: Mapping[str, Evaluation | Sequence[Evaluation]]) -> None:
     first: tuple[str, Evaluation] | None = None
     for name, given in methods.items():
-        if not _listed(given):
+        if not _as_list(given):
             raise EvaluationError(f"'{name}' has no evaluation to compare.", "Give at least one seed of each method.")
-        for found in _listed(given):
+        for found in _as_list(given):
             first = first or (name, found)
             check_same_people(first[0], first[1], name, found)
 
@@ -103,18 +106,18 @@ def check_same_people(a: str, first: Evaluation, b: str, second: Evaluation) -> 
         )
 
 
-def _family(names: Sequence[tuple[str, str]], values: Mapping[str, Values]) -> list[Pair]:
+def _family(names: Sequence[tuple[str, str]], values: Mapping[str, Values]) -> list[PairedTest]:
     """Compare pairs of methods as one family of tests."""
-    differences = [paired(values[a], values[b]) for a, b in names]
+    differences = [pair_differences(values[a], values[b]) for a, b in names]
     p_t = [t_test(d) for d in differences]
     p_w = [wilcoxon(d) for d in differences]
     return [
-        Pair(a, b, float(d.mean()), mean_interval(d), t, w, t_holm, w_holm)
+        PairedTest(a, b, float(d.mean()), mean_interval(d), t, w, t_holm, w_holm)
         for (a, b), d, t, w, t_holm, w_holm in zip(names, differences, p_t, p_w, holm(p_t), holm(p_w), strict=True)
     ]
 
 
-def paired(first: Values, second: Values) -> Values:
+def pair_differences(first: Values, second: Values) -> Values:
     """Return the differences per person; rounded to 12 digits, so that equal ones are equal to the tests."""
     return np.round(first - second, 12)
 

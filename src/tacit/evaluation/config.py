@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from typing import Any, Literal
+from collections.abc import Mapping
+from typing import Any, ClassVar, Literal
 
 from pydantic import Field, field_validator, model_validator
 
@@ -18,6 +19,9 @@ _SAMPLED = re.compile(r"(?:sampled-|uni)(\d+)")
 class EvaluationConfig(Config):
     """Options of the evaluation; `sampled` and `max_k` are read off them."""
 
+    former_names: ClassVar[Mapping[str, str]] = {
+        "evaluation.twin_people": "evaluation.local_only_people",
+    }
     protocol: str = Field(
         "full",
         description="full: rank every item not seen by the person; sampled-N (or uniN): each held-out item against N",
@@ -29,7 +33,7 @@ class EvaluationConfig(Config):
         description="a held-out item that is in the history too is never found; or, under the sampled protocol, it is "
         "ranked, as published code with repeated rows does: a leak",
     )
-    twin_people: int = Field(
+    local_only_people: int = Field(
         100, ge=0, description="people who learn alone for the leak verdict, at most; fewer if it is clear; 0: none"
     )
 

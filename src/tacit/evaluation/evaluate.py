@@ -8,10 +8,10 @@ import numpy as np
 
 from tacit.errors import EvaluationError
 from tacit.evaluation.config import EvaluationConfig
-from tacit.evaluation.heldout import Opened, opened
-from tacit.evaluation.metrics import Positions, accuracy
+from tacit.evaluation.heldout import HeldoutItems, open_heldout
+from tacit.evaluation.metrics import Positions, accuracy_metrics
 from tacit.evaluation.population import measure_lists
-from tacit.evaluation.ranking import EvaluationOptions, Ranking, Scorer, in_blocks
+from tacit.evaluation.ranking import EvaluationOptions, Ranking, Scorer, rank_in_blocks
 from tacit.evaluation.result import Evaluation
 from tacit.random import Key
 from tacit.types import Catalog, Heldout
@@ -39,12 +39,12 @@ def evaluate(
     threads, lists = options.threads, options.lists
     if threads < 1:
         raise EvaluationError(f"An evaluation needs at least one thread, not {threads}.")
-    data = opened(heldout, catalog)
+    data = open_heldout(heldout, catalog)
     ranking = Ranking(data, catalog.n_items, config, key, score, options)
-    in_blocks(ranking.rank, np.arange(len(data)) if lists else data.with_truth, threads)
+    rank_in_blocks(ranking.rank, np.arange(len(data)) if lists else data.with_truth, threads)
     kept = data.with_truth
     found = Positions(np.append(data.truth_ptr[kept], len(data.truth)), ranking.better, ranking.tied)
-    values = accuracy(found, config.k, apart=config.sampled > 0)
+    values = accuracy_metrics(found, config.k, apart=config.sampled > 0)
     if options.auc or config.sampled:
         values["AUC"] = found.per_person(ranking.auc) / found.sizes
     whole = measure_lists(ranking.top, data, catalog, config.k) if lists else None
@@ -62,7 +62,7 @@ def evaluate(
     )
 
 
-def _notes(data: Opened, ranking: Ranking, config: EvaluationConfig) -> Iterator[str]:
+def _notes(data: HeldoutItems, ranking: Ranking, config: EvaluationConfig) -> Iterator[str]:
     """Say what happened to held-out items that could not be ranked as the protocol has it."""
     cold = int(np.count_nonzero(data.truth < 0))
     if cold:

@@ -15,7 +15,7 @@ from tacit.types import Array, Catalog, Clients, Heldout, offsets
 
 
 @dataclass(frozen=True)
-class Opened:
+class HeldoutItems:
     """Held-out and seen items as ragged arrays over the same people, each item once per person and ascending."""
 
     ids: NDArray[np.int64]  # [people]
@@ -39,7 +39,7 @@ class Opened:
         return np.flatnonzero(np.diff(self.truth_ptr))
 
 
-def opened(heldout: Heldout, catalog: Catalog) -> Opened:
+def open_heldout(heldout: Heldout, catalog: Catalog) -> HeldoutItems:
     """Open what was held out and check that it fits the catalogue and that there is something to evaluate."""
     truth, seen = heldout.open()
     if len(truth) != len(seen) or not np.array_equal(truth.ids, seen.ids):
@@ -61,7 +61,7 @@ def opened(heldout: Heldout, catalog: Catalog) -> Opened:
         )
     truth_ptr, truth_items = _distinct(truth)
     seen_ptr, seen_items = _distinct(seen)
-    return Opened(truth.ids, truth_ptr, truth_items, seen_ptr, seen_items)
+    return HeldoutItems(truth.ids, truth_ptr, truth_items, seen_ptr, seen_items)
 
 
 def _distinct(clients: Clients) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
@@ -77,7 +77,7 @@ def _distinct(clients: Clients) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
     return offsets(np.bincount(rows[keep], minlength=len(clients))), items[keep]
 
 
-def narrow(heldout: Heldout, positions: Array) -> Heldout:
+def select_heldout(heldout: Heldout, positions: Array) -> Heldout:
     """Return what was held out from some people, in that order; the scorer then gets positions among these."""
     truth, seen = heldout.open()
     return Heldout(truth.take(positions), seen.take(positions))

@@ -20,8 +20,8 @@ from typing import Any
 import numpy as np
 
 from tacit.errors import EvaluationError
-from tacit.evaluation.compare import check_same_people, paired, t_test
-from tacit.evaluation.heldout import opened
+from tacit.evaluation.compare import check_same_people, pair_differences, t_test
+from tacit.evaluation.heldout import open_heldout
 from tacit.evaluation.metrics import Values
 from tacit.evaluation.result import Evaluation
 from tacit.types import Array, Catalog, Floats, Heldout
@@ -55,13 +55,13 @@ class Swapped:
 
 
 @dataclass(frozen=True)
-class Leak:
+class LeakVerdict:
     """Whether an evaluation is clean; `reason` says why in one sentence."""
 
     ok: bool
     reason: str
     people: int
-    twin: dict[str, float]
+    local_only: dict[str, float]
     most_popular: dict[str, float]
     p_values: dict[str, float]  # per statistic: how likely such a lead of the own models is by chance, corrected
     own: dict[str, float] = field(default_factory=dict)  # means of the statistics by the own local-only models
@@ -71,7 +71,8 @@ class Leak:
         """Return the verdict as plain JSON."""
         return {
             "ok": self.ok,
-            "twin": dict(self.twin),
+            "local_only": dict(self.local_only),
+            "twin": dict(self.local_only),  # its former name, until 0.3
             "most_popular": dict(self.most_popular),
             "own": dict(self.own),
             "others": dict(self.others),
@@ -104,7 +105,7 @@ def swap(scores: Floats, heldout: Heldout, catalog: Catalog) -> Swapped:
     rivals are those that neither of the two has seen, so both models rank the same. Tied items have the mean of the
     places they take. Someone with nothing to compare is left out.
     """
-    data, n = opened(heldout, catalog), catalog.n_items
+    data, n = open_heldout(heldout, catalog), catalog.n_items
     if not np.isfinite(scores).all():
         raise EvaluationError(
             "A local-only model gave a score that is not finite.", "It has probably diverged: lower its learning rate."
@@ -139,9 +140,13 @@ def _standing(scores: Array, items: Array, is_rival: Array, gains: Values) -> tu
     return float(np.mean((low + high) / 2) / len(rivals)), float(np.mean((gains[better + tied] - gains[better]) / tied))
 
 
-def verdict(
-    twin: Evaluation, most_popular: Evaluation, swapped: Swapped, uses_features: bool, reads_held_out: bool = False
-) -> Leak:
+def judge_leak(
+    local_only: Evaluation,
+    most_popular: Evaluation,
+    swapped: Swapped,
+    uses_features: bool,
+    reads_held_out: bool = False,
+) -> LeakVerdict:
     """Judge local-only models by how much better they know the held-out items of their own person.
 
     It is a leak if a corrected p-value is below 0.01, unless the method scores from item features: then a lead may be
@@ -149,7 +154,7 @@ def verdict(
     training was given became those of someone else: a leak without any chance. The evaluations of the local-only
     models and of Most Popular are for the reader.
     """
-    check_same_people("the local-only model", twin, "Most Popular", most_popular)
+    check_same_people("the local-only model", local_only, "Most Popular", most_popular)
     p_values = {name: _corrected(p) for name, p in swapped.p_values().items()}
     own, others = ({name: _mean(values) for name, values in part.items()} for part in (swapped.own, swapped.others))
     people, name = len(swapped), min(p_values, key=lambda name: p_values[name])
@@ -167,7 +172,7 @@ def verdict(
             f"Training reads what was held out: with another person's held-out items it gives another model. {reason}",
         )
     reason = f"{reason}."
-    return Leak(ok, reason, people, _means(twin), _means(most_popular), p_values, own, others)
+    return LeakVerdict(ok, reason, people, _means(local_only), _means(most_popular), p_values, own, others)
 
 
 def lead_by_chance(own: Values, others: Values) -> float:
@@ -181,7 +186,7 @@ def lead_by_chance(own: Values, others: Values) -> float:
     """
     if len(own) == 0:
         return 1.0
-    differences = paired(own, others)
+    differences = pair_differences(own, others)
     return max(t_test(differences, "greater"), 0.5 ** int(np.count_nonzero(differences)))
 
 

@@ -92,10 +92,10 @@ def aclt(top: Array, is_head: NDArray[np.bool_]) -> float:
     return float(is_tail[top].sum() / max(len(top), 1))
 
 
-def unequal(shares: Array) -> float:
+def imbalance(shares: Array) -> float:
     """Return standard deviation over mean of the groups' shares: 0 if equal, 1 if one of two has everything.
 
-    >>> unequal(np.array([0.3, 0.1])), unequal(np.array([0.2, 0.0])), unequal(np.array([0.0, 0.0]))
+    >>> imbalance(np.array([0.3, 0.1])), imbalance(np.array([0.2, 0.0])), imbalance(np.array([0.0, 0.0]))
     (0.5, 1.0, 0.0)
     """
     mean = float(np.mean(shares))
@@ -120,7 +120,7 @@ def pop_reo(top: Array, is_held_out: Array, truth: Array, is_head: NDArray[np.bo
     held_out = _both(is_head, truth)
     if not held_out.all():
         return None
-    return unequal(_both(is_head, top[is_held_out]) / held_out)
+    return imbalance(_both(is_head, top[is_held_out]) / held_out)
 
 
 def pop_rsp(top: Array, seen: Array, is_head: NDArray[np.bool_]) -> float | None:
@@ -135,7 +135,7 @@ def pop_rsp(top: Array, seen: Array, is_head: NDArray[np.bool_]) -> float | None
     candidates = len(top) * _both(is_head, np.arange(len(is_head))) - _both(is_head, seen)
     if not (candidates > 0).all():
         return None
-    return unequal(_both(is_head, top[top >= 0]) / candidates)
+    return imbalance(_both(is_head, top[top >= 0]) / candidates)
 
 
 @dataclass(frozen=True)

@@ -216,7 +216,7 @@ METRICS: dict[str, Callable[[Positions, int], Values]] = {
 }
 
 
-def accuracy(found: Positions, ks: tuple[int, ...], *, apart: bool = False) -> dict[str, Values]:
+def accuracy_metrics(found: Positions, ks: tuple[int, ...], *, apart: bool = False) -> dict[str, Values]:
     """Return every accuracy metric at every k.
 
     With `apart` (the sampled protocol) each held-out item is the only relevant one of a list of its own: a metric is
@@ -224,7 +224,7 @@ def accuracy(found: Positions, ks: tuple[int, ...], *, apart: bool = False) -> d
     usual leave-one-out HR@k and NDCG@k.
 
     >>> found = Positions.at([0, 2], [1, 3])
-    >>> accuracy(found, (2,), apart=True)["HR@2"].tolist(), accuracy(found, (2,))["HR@2"].tolist()
+    >>> accuracy_metrics(found, (2,), apart=True)["HR@2"].tolist(), accuracy_metrics(found, (2,))["HR@2"].tolist()
     ([0.5], [1.0])
     """
     judged = found.apart() if apart else found

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.evaluation.heldout import Opened
+from tacit.evaluation.heldout import HeldoutItems
 from tacit.evaluation.lists import (
     CategoryBias,
     aclt,
@@ -34,7 +34,7 @@ class Population:
     notes: list[str] = field(default_factory=list)
 
 
-def measure_lists(top: Array, data: Opened, catalog: Catalog, ks: tuple[int, ...]) -> Population:
+def measure_lists(top: Array, data: HeldoutItems, catalog: Catalog, ks: tuple[int, ...]) -> Population:
     """Measure the lists of all people; a metric that is undefined on this data is left out, with a note."""
     popularity = np.bincount(data.seen, minlength=catalog.n_items)
     is_head = short_head(popularity)

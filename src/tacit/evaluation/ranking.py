@@ -13,10 +13,10 @@ from threadpoolctl import threadpool_limits
 
 from tacit.errors import EvaluationError
 from tacit.evaluation.config import EvaluationConfig
-from tacit.evaluation.heldout import Opened
+from tacit.evaluation.heldout import HeldoutItems
 from tacit.evaluation.metrics import Values
 from tacit.kernels.candidates import count_rivals, draw_candidates
-from tacit.kernels.denormals import flush_denormals
+from tacit.kernels.llvm.denormals import flush_denormals
 from tacit.kernels.topk import NOT_FOUND, auc_rows, rank_rows
 from tacit.random import Key
 from tacit.types import Array, Floats
@@ -27,7 +27,7 @@ PairScorer: TypeAlias = Callable[[NDArray[np.int64], NDArray[np.int32]], Floats]
 BLOCK = 128  # people scored at once; fixed, so that results do not depend on the number of threads
 
 
-def in_blocks(work: Callable[[NDArray[np.int64]], None], rows: NDArray[np.int64], threads: int) -> None:
+def rank_in_blocks(work: Callable[[NDArray[np.int64]], None], rows: NDArray[np.int64], threads: int) -> None:
     """Run `work` on blocks of people in worker threads, one BLAS thread each.
 
     Even one thread is a worker: all of them treat denormal numbers alike, whatever the caller's thread does.
@@ -92,7 +92,7 @@ class Ranking:
 
     def __init__(
         self,
-        data: Opened,
+        data: HeldoutItems,
         n_items: int,
         config: EvaluationConfig,
         key: Key,
@@ -175,7 +175,7 @@ class Ranking:
         self.auc[held] = np.where(known, np.where(n_each > 0, beaten / np.maximum(n_each, 1), 0.5), 0.0)
 
 
-def _not_finite(data: Opened, row: int, scores: Array) -> EvaluationError:
+def _not_finite(data: HeldoutItems, row: int, scores: Array) -> EvaluationError:
     seen = scores[~np.isfinite(scores)][0]
     return EvaluationError(
         f"The method gave the score {seen} to an item for person {data.ids[row]} (row {row}); scores must be finite.",

@@ -27,7 +27,7 @@ class Certificates:
     roots: str  # PEM; empty: the machine's own roots
 
 
-def own_certificates(folder: Path, host: str, now: datetime | None = None) -> Certificates:
+def make_certificates(folder: Path, host: str, now: datetime | None = None) -> Certificates:
     """Return an authority and a certificate for `host`, made or renewed where that is due."""
     moment = now or datetime.now(UTC)
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -35,19 +35,19 @@ def own_certificates(folder: Path, host: str, now: datetime | None = None) -> Ce
     certificate, key = folder / "server.pem", folder / "server.key"
     if not authority.exists():
         signer = ec.generate_private_key(ec.SECP256R1())
-        name = _named("Tacit federation")
+        name = _x509_name("Tacit federation")
         _write(authority_key, _private(signer))
-        _write(authority, _signed(name, name, signer, signer, moment, AUTHORITY_DAYS, None))
+        _write(authority, _sign(name, name, signer, signer, moment, AUTHORITY_DAYS, None))
     if not certificate.exists() or _is_due(certificate, host, moment):
         signer = serialization.load_pem_private_key(authority_key.read_bytes(), None)  # type: ignore[assignment]
         issuer = x509.load_pem_x509_certificate(authority.read_bytes()).subject
         own = ec.generate_private_key(ec.SECP256R1())
         _write(key, _private(own))
-        _write(certificate, _signed(_named(host), issuer, own, signer, moment, SERVER_DAYS, host))
+        _write(certificate, _sign(_x509_name(host), issuer, own, signer, moment, SERVER_DAYS, host))
     return Certificates(certificate, key, authority.read_text())
 
 
-def given_certificates(certificate: Path, key: Path, roots: Path | None, now: datetime | None = None) -> Certificates:
+def load_certificates(certificate: Path, key: Path, roots: Path | None, now: datetime | None = None) -> Certificates:
     """Take an operator's own certificate; one that has expired is refused."""
     moment = now or datetime.now(UTC)
     try:
@@ -78,7 +78,7 @@ def _alternative(host: str) -> x509.GeneralName:
         return x509.DNSName(host)
 
 
-def _named(text: str) -> x509.Name:
+def _x509_name(text: str) -> x509.Name:
     return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, text[:60])])
 
 
@@ -88,7 +88,7 @@ def _private(key: ec.EllipticCurvePrivateKey) -> bytes:
     )
 
 
-def _signed(
+def _sign(
     subject: x509.Name,
     issuer: x509.Name,
     key: ec.EllipticCurvePrivateKey,

@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Literal
 
-from tacit.device import Device
-from tacit.runtimes.wire import kind_of
+from tacit.field.device import Device
+from tacit.wire.messages import message_kind
 
-Kind = Literal["model", "request", "turn"]
+MessageKind = Literal["model", "request", "turn"]
 
 
-def respond(device: Device, content: bytes, send: Callable[[bytes], None]) -> Kind:
+def respond(device: Device, content: bytes, send: Callable[[bytes], None]) -> MessageKind:
     """Keep a model, or answer a request through `send`, and say which kind it was. Errors go to the caller.
 
     The ledger says what became of an answer.
     """
-    kind = kind_of(content)
+    kind = message_kind(content)
     if kind == "model":
         device.receive(content)
         return "model"
@@ -30,8 +30,8 @@ def respond(device: Device, content: bytes, send: Callable[[bytes], None]) -> Ki
         send(answer)
     except Exception as error:
         if entry is not None:
-            device.not_sent(entry, type(error).__name__)
+            device.mark_not_sent(entry, type(error).__name__)
         raise
     if entry is not None:
-        device.sent(entry)
+        device.mark_sent(entry)
     return "turn" if kind == "turn" else "request"

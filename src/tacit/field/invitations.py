@@ -14,9 +14,9 @@ import httpx
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from tacit.device import Device
-from tacit.device.membership import Membership
 from tacit.errors import ConsentError, FieldError
+from tacit.field.device import Device
+from tacit.field.device.membership import Membership
 from tacit.reasons import ReasonCode
 
 PREFIX = "tacit1:"
@@ -40,7 +40,7 @@ class Invitation:
         return PREFIX + base64.urlsafe_b64encode(about).decode().rstrip("=")
 
     @classmethod
-    def parsed(cls, line: str) -> Invitation:
+    def parse(cls, line: str) -> Invitation:
         """Read it from one line."""
         text = "".join(line.split())
         try:
@@ -60,30 +60,30 @@ class Invitation:
 
 def accept(device: Device, invitation: Invitation) -> Membership:
     """Enrol a device and make it a member. It may be tried again with the same invitation, also after a crash."""
-    return device.join(enrolled(invitation, *shown_keys(device, invitation)), invitation.address)
+    return device.join(enrol(invitation, *public_keys(device, invitation)), invitation.address)
 
 
-def shown_keys(device: Device, invitation: Invitation) -> tuple[bytes, bytes]:
+def public_keys(device: Device, invitation: Invitation) -> tuple[bytes, bytes]:
     """Return the public keys that a device shows to a coordinator; its own for that line is made and kept first.
 
     A member is refused here: the line to her federation must not be lost to an invitation that she cannot accept.
     """
     if device.membership is not None:
         raise ConsentError.because(ReasonCode.ALREADY_A_MEMBER)
-    line = device.line
+    line = device.connection
     if line.get("address") != invitation.address or "key" not in line:
         private = ec.generate_private_key(ec.SECP384R1())
         pem = private.private_bytes(
             serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
         )
         line = {"address": invitation.address, "roots": invitation.roots, "key": pem.decode()}
-        device.keep_line(line)
+        device.keep_connection(line)
     key = serialization.load_pem_private_key(line["key"].encode(), None)
     public = key.public_key().public_bytes(serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo)
     return public, device.identity
 
 
-def enrolled(invitation: Invitation, public: bytes, identity: bytes) -> bytes:
+def enrol(invitation: Invitation, public: bytes, identity: bytes) -> bytes:
     """Show the invitation to the coordinator, which may take a while; return what it welcomes with."""
     try:
         context = ssl.create_default_context(cadata=invitation.roots or None)

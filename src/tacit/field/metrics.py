@@ -10,8 +10,8 @@ from prometheus_client import CollectorRegistry, start_http_server
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric, SummaryMetricFamily
 from prometheus_client.registry import Collector
 
-from tacit.coordinator import Carrier, Journal
 from tacit.errors import FieldError
+from tacit.field.coordinator import Carrier, CoordinatorJournal
 
 ROUND_STATES = ("finished", "abandoned", "skipped")
 MEASURES = {
@@ -36,7 +36,7 @@ class RoundCollector(Collector):
 
     def collect(self) -> Iterator[Metric]:
         """Yield every metric."""
-        journal = Journal.open(self._path)
+        journal = CoordinatorJournal.open(self._path)
         try:
             rounds, devices = journal.rounds(), journal.devices()
             phases, quality = journal.phase_sums(), journal.quality()

@@ -16,20 +16,20 @@ from typing import TYPE_CHECKING
 import polars as pl
 from pydantic import Field
 
-from tacit.config import MethodChoice
-from tacit.coordinator import Carrier, Coordinator, Journal, RoundRules
-from tacit.coordinator.coordinator import refuse_readable_only
-from tacit.coordinator.journal import Round
-from tacit.coordinator.round_policy import is_settled, needed
-from tacit.coordinator.trial import try_round
 from tacit.data import SOURCES, DataConfig, load
 from tacit.errors import ConfigError, DataError, FieldError
-from tacit.field.certificates import Certificates, given_certificates, own_certificates
+from tacit.field.certificates import Certificates, load_certificates, make_certificates
+from tacit.field.coordinator import Carrier, Coordinator, CoordinatorJournal, RoundRules
+from tacit.field.coordinator.coordinator import refuse_readable_only
+from tacit.field.coordinator.journal import RoundRecord
+from tacit.field.coordinator.round_policy import is_settled, needed
+from tacit.field.coordinator.trial import try_round
 from tacit.field.invitations import Invitation
+from tacit.methods.choice import MethodChoice
 from tacit.privacy.clipping import ClippingConfig
-from tacit.runtimes.federation import Federation
 from tacit.types import Catalog, Config, Labels, Vocabulary, offsets
 from tacit.updates import Ring
+from tacit.wire.federation import Federation
 
 if TYPE_CHECKING:
     from tacit.field.metrics import MetricsServer
@@ -60,7 +60,7 @@ class ServeConfig(Config):
         return self.address or self.listen
 
 
-def opened(config: ServeConfig, seed: int | None = None) -> Journal:
+def open_federation(config: ServeConfig, seed: int | None = None) -> CoordinatorJournal:
     """Found the federation, or go on with it; its terms cannot change once it is founded.
 
     A `seed` is for comparisons with a simulation; without one the coordinator draws its own.
@@ -69,15 +69,15 @@ def opened(config: ServeConfig, seed: int | None = None) -> Journal:
     catalog = _catalog(config)
     given = config.method.options.model_dump(mode="json", exclude_unset=True)
     if not path.exists():
-        federation = Federation.found(
+        federation = Federation.create(
             secrets.token_hex(16), config.name, config.method.name, given, catalog, ring=config.ring, clip=config.clip
         )
         refuse_readable_only(federation.built.spec, config.rounds)
         try_round(federation, catalog)  # refused here and not in the first round
-        return Journal.create(path, federation, catalog, seed=seed)
-    journal = Journal.open(path)
+        return CoordinatorJournal.create(path, federation, catalog, seed=seed)
+    journal = CoordinatorJournal.open(path)
     agreed = journal.federation
-    wanted = Federation.found(
+    wanted = Federation.create(
         agreed.id, config.name, config.method.name, given, catalog, ring=config.ring, clip=config.clip
     )
     if differs := wanted.agrees_with(agreed):
@@ -88,24 +88,24 @@ def opened(config: ServeConfig, seed: int | None = None) -> Journal:
     return journal
 
 
-def certificates(config: ServeConfig) -> Certificates:
+def find_certificates(config: ServeConfig) -> Certificates:
     """Return the operator's certificate, or one of the coordinator's own."""
     if config.certificate is not None and config.key is not None:
-        return given_certificates(config.certificate, config.key, config.roots)
+        return load_certificates(config.certificate, config.key, config.roots)
     if config.certificate is not None or config.key is not None:
         raise ConfigError("Of certificate and key only one is given.", "Give both, or none of them.")
-    return own_certificates(config.folder / "tls", host_port(config.public)[0])
+    return make_certificates(config.folder / "tls", host_port(config.public)[0])
 
 
-def invitation(config: ServeConfig, journal: Journal, days: float) -> str:
+def make_invitation(config: ServeConfig, journal: CoordinatorJournal, days: float) -> str:
     """Make one line that enrols one device."""
     word = journal.invite(int(time.time() + days * 86_400))
-    return Invitation(config.public, word, certificates(config).roots).line()
+    return Invitation(config.public, word, find_certificates(config).roots).line()
 
 
 def serve(
     config: ServeConfig,
-    on_round: Callable[[Round], None] = lambda happened: None,
+    on_round: Callable[[RoundRecord], None] = lambda happened: None,
     beside: Callable[[Path, Carrier], AbstractContextManager[object]] = lambda journal, carrier: nullcontext(),
     on_start: Callable[[int, int], None] = lambda devices, done: None,
 ) -> None:
@@ -114,9 +114,9 @@ def serve(
     `beside` is open meanwhile; `on_start` hears how many devices are waited for and how many rounds are done,
     as soon as they can come.
     """
-    from tacit.field.superlink import SuperLink
+    from tacit.field.carriers.superlink import SuperLink
 
-    journal, tls = opened(config), certificates(config)
+    journal, tls = open_federation(config), find_certificates(config)
     link = SuperLink(journal, *host_port(config.listen), tls.certificate, tls.key)
     metrics = None
     try:

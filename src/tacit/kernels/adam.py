@@ -27,7 +27,7 @@ _B2, _G2 = np.float32(BETA2), np.float32(1 - BETA2)
 _EPSILON = np.float32(EPSILON)
 
 
-class Moving(NamedTuple):
+class AdamState(NamedTuple):
     """Parameters with their two moments and their gradient, all of one shape; g is zero between steps."""
 
     w: NDArray[np.float32]
@@ -36,9 +36,9 @@ class Moving(NamedTuple):
     g: NDArray[np.float32]
 
 
-def at_rest(w: NDArray[np.float32]) -> Moving:
+def initial_adam_state(w: NDArray[np.float32]) -> AdamState:
     """Return parameters that have not moved yet; `w` itself is what will move."""
-    return Moving(w, np.zeros_like(w), np.zeros_like(w), np.zeros_like(w))
+    return AdamState(w, np.zeros_like(w), np.zeros_like(w), np.zeros_like(w))
 
 
 def corrections(done: int, steps: int, learning_rate: float) -> tuple[NDArray[np.float32], NDArray[np.float32]]:

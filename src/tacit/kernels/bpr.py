@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from tacit.kernels.exponential import doubt
+from tacit.kernels.llvm.exponential import sigmoid_complement
+from tacit.kernels.llvm.rowvec import dot_difference, prefetch, step_pair
 from tacit.kernels.membership import has
-from tacit.kernels.rowvec import dot_difference, prefetch, step_pair
-from tacit.kernels.sampling import GAMMA, U64, high, lane, low, mix
+from tacit.kernels.sampling import GAMMA, U64, high, lane, low, mix_word
 
 _BLOCK = 256  # triples drawn ahead: their look-ups in memory overlap, and they stay in the nearest cache
 _AHEAD = 4  # triples whose rows are asked for while one is learnt from
@@ -29,7 +29,7 @@ def draw_triples(state, pairs, taken, n_items, triples):
     at = state[zero]
     for t in range(size):
         at += GAMMA
-        word = mix(at)
+        word = mix_word(at)
         row = high(word, len(pairs))
         triples[zero, t] = pairs[row, zero]
         triples[one, t] = pairs[row, one]
@@ -44,7 +44,7 @@ def draw_triples(state, pairs, taken, n_items, triples):
         user, negative = U64(triples[zero, bad]), U64(triples[two, bad])
         while has(taken, user, negative):
             at += GAMMA
-            negative = high(mix(at), n_items)
+            negative = high(mix_word(at), n_items)
         triples[two, bad] = negative
     state[one] = at
 
@@ -70,7 +70,7 @@ def bpr_epoch(word, n_triples, pairs, taken, people, rows, bias, rate, reg):
             prefetch(people, U64(block[U64(0), soon]))
             prefetch(rows, U64(block[U64(1), soon]))
             prefetch(rows, U64(block[U64(2), soon]))
-            step = rate * doubt(bias[i] - bias[j] + dot_difference(people, u, rows, i, j))
+            step = rate * sigmoid_complement(bias[i] - bias[j] + dot_difference(people, u, rows, i, j))
             step_pair(people, u, rows, i, j, step, keep_u, keep_i, keep_j)
             bias[i] = keep_b * bias[i] + step
             bias[j] = keep_b * bias[j] - step

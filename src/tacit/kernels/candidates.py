@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from tacit.kernels.sampling import GAMMA, high, lane, mix
+from tacit.kernels.sampling import GAMMA, high, lane, mix_word
 from tacit.kernels.topk import NOT_FOUND
 
 
@@ -26,14 +26,14 @@ def _draw(state, excluded, stamp, unseen, n, drawn):
                 at += 1
         for q in range(n):
             state += GAMMA
-            other = q + np.int64(high(mix(state), unseen - q))
+            other = q + np.int64(high(mix_word(state), unseen - q))
             pool[q], pool[other] = pool[other], pool[q]
             drawn[q] = pool[q]
         return
     taken = 0
     while taken < n:
         state += GAMMA
-        found = np.int64(high(mix(state), n_items))
+        found = np.int64(high(mix_word(state), n_items))
         if excluded[found] < stamp:
             excluded[found] = stamp
             drawn[taken] = found

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from numba import njit
 
-from tacit.kernels.sampling import GAMMA, U64, lane, mix
+from tacit.kernels.sampling import GAMMA, U64, lane, mix_word
 
 _UNIT = 2.0**-53
 
@@ -25,6 +25,6 @@ def toss(word, ids, ptr, rows, sensitive, pi, secret, per_item, keep):
             if not sensitive[r]:
                 continue
             state += GAMMA
-            drawn = mix(lane(stream, U64(rows[r])) + GAMMA) if per_item else mix(state)
+            drawn = mix_word(lane(stream, U64(rows[r])) + GAMMA) if per_item else mix_word(state)
             if secret[r] or (drawn >> U64(11)) * _UNIT >= pi[c]:
                 keep[r] = 0

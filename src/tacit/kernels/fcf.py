@@ -14,24 +14,12 @@ person alone gives the same bits as in a cohort.
 from __future__ import annotations
 
 import numpy as np
-from llvmlite import ir
-from numba import njit, types
-from numba.core import cgutils
-from numba.extending import intrinsic
+from numba import njit
+
+from tacit.kernels.llvm.rounding import round_to_even
 
 _SAFE = 127  # numbers of at most 2^24 that 32 bits can add up
 _BLOCK = 256  # items whose sums stay in the nearest cache
-
-
-@intrinsic
-def whole(typing_context, x):
-    """Round a float32 to the nearest whole number, ties to even: one instruction, where numpy's is a call."""
-
-    def generate(context, builder, signature, args):
-        kind = ir.FunctionType(ir.FloatType(), [ir.FloatType()])
-        return builder.call(cgutils.get_or_insert_function(builder.module, kind, "llvm.rint.f32"), args)
-
-    return types.float32(types.float32), generate
 
 
 @njit(inline="always")
@@ -91,8 +79,8 @@ def sum_for_all(people, items, scale, totals):
                     step = scale * people[c, f]
                     widest = max(widest, abs(step))
                     for j in range(width):
-                        near[f, j] -= np.int32(whole(step * s[j]))
-                largest = max(largest, whole(widest * most))
+                        near[f, j] -= np.int32(round_to_even(step * s[j]))
+                largest = max(largest, round_to_even(widest * most))
             for f in range(factors):
                 for j in range(width):
                     totals[f, first + j] += near[f, j]

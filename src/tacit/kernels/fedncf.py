@@ -15,9 +15,9 @@ import numpy as np
 from numba import njit
 
 from tacit.kernels.adam import adam_step
-from tacit.kernels.denormals import flush_denormals, restore_denormals
-from tacit.kernels.leaving import leave_layers, note_largest
-from tacit.kernels.overdue import STATE, add_steps, catch_up, due, leave_steps, room_for, sort_out, step_of, wake
+from tacit.kernels.llvm.denormals import flush_denormals, restore_denormals
+from tacit.kernels.llvm.lazy_adam import STATE, add_steps, catch_up, due, leave_steps, room_for, sort_out, step_of, wake
+from tacit.kernels.move_sink import leave_layers, note_largest
 from tacit.kernels.products import take_products
 
 

@@ -10,12 +10,12 @@ from numba import njit
 
 from tacit.kernels import FAST
 from tacit.kernels.adam import adam_step
-from tacit.kernels.denormals import flush_denormals, restore_denormals
 from tacit.kernels.fedncf import begin, end, widest
-from tacit.kernels.leaving import leave_layers
+from tacit.kernels.llvm.denormals import flush_denormals, restore_denormals
+from tacit.kernels.llvm.lazy_adam import STATE, catch_up, pair, room_for, sort_out, take_in
+from tacit.kernels.llvm.tiles import LANES, columns_to_rows, layers_down, layers_gradient, layers_up, rows_to_columns
 from tacit.kernels.losses import residuals
-from tacit.kernels.overdue import STATE, catch_up, pair, room_for, sort_out, take_in
-from tacit.kernels.tiles import LANES, columns_to_rows, layers_down, layers_gradient, layers_up, rows_to_columns
+from tacit.kernels.move_sink import leave_layers
 
 
 @njit(cache=True, nogil=True, error_model="numpy")

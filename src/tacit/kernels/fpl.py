@@ -20,12 +20,12 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from tacit.kernels.exponential import doubt
-from tacit.kernels.fcf import whole
+from tacit.kernels.llvm.exponential import sigmoid_complement
+from tacit.kernels.llvm.rounding import round_to_even
+from tacit.kernels.llvm.rowvec import prefetch, prefetch_one
+from tacit.kernels.llvm.triples import preference, step_and_add, step_and_apply, step_and_write
 from tacit.kernels.membership import has, word_of
-from tacit.kernels.rowvec import prefetch, prefetch_one
-from tacit.kernels.sampling import GAMMA, U64, high, lane, low, mix
-from tacit.kernels.triples import preference, step_and_add, step_and_apply, step_and_write
+from tacit.kernels.sampling import GAMMA, U64, high, lane, low, mix_word
 
 _UNIT = 2.0**-53
 _BLOCK = 512  # draws made together: they stay in the nearest cache
@@ -39,11 +39,11 @@ def _draw(word, client_id, start, size, items, taken, position, n_items, positiv
     """Fill one client's positives and negatives [T]; `position` is hers in `taken`."""
     n_triples = U64(len(positives))
     first = lane(word, client_id)
-    second = mix(first)
+    second = mix_word(first)
     n_refused = U64(0)
     for t in range(n_triples):
         first += GAMMA
-        drawn = mix(first)
+        drawn = mix_word(first)
         positives[t] = items[start + high(drawn, size)]
         negatives[t] = low(drawn, n_items)
     for t in range(n_triples):
@@ -54,7 +54,7 @@ def _draw(word, client_id, start, size, items, taken, position, n_items, positiv
         negative = U64(negatives[t])
         while has(taken, position, negative):
             second += GAMMA
-            negative = high(mix(second), n_items)
+            negative = high(mix_word(second), n_items)
         negatives[t] = negative
 
 
@@ -77,7 +77,7 @@ def draw_pairs(word, ids, ptr, items, taken, n_items, positives, negatives):
             state = lane(word, ids[c])
             for t in range(n_triples):
                 state += GAMMA
-                drawn = mix(state)
+                drawn = mix_word(state)
                 positives[c, t] = begin + high(drawn, size)
                 negatives[c, t] = low(drawn, n_items)
         n_refused = U64(0)
@@ -91,11 +91,11 @@ def draw_pairs(word, ids, ptr, items, taken, n_items, positives, negatives):
         for r in range(n_refused):
             c, t = U64(refused[U64(0), r]), U64(refused[U64(1), r])
             if c != last:
-                last, second = c, mix(lane(word, ids[c]))
+                last, second = c, mix_word(lane(word, ids[c]))
             negative = U64(negatives[c, t])
             while has(taken, c, negative):
                 second += GAMMA
-                negative = high(mix(second), n_items)
+                negative = high(mix_word(second), n_items)
             negatives[c, t] = negative
 
 
@@ -116,7 +116,7 @@ def rows_of_pairs(people, moved, table, positives, negatives, rows, scale, rate,
             for c in range(start, stop):
                 z[c - start] = preference(people, c, table, U64(positives[c, t]), U64(negatives[c, t]))
             for k in range(_TOGETHER):
-                z[k] = doubt(z[k])
+                z[k] = sigmoid_complement(z[k])
             for c in range(start, stop):
                 i, j, sure, at = U64(positives[c, t]), U64(negatives[c, t]), z[c - start], c * n_triples + t
                 step, pull = rate * sure, scale * sure
@@ -156,7 +156,7 @@ def sum_of_pairs(people, moved, table, positives, negatives, targets, totals, ce
             for c in range(start, stop):
                 z[c - start] = preference(people, c, table, U64(positives[c, t]), U64(negatives[c, t]))
             for k in range(_TOGETHER):
-                z[k] = doubt(z[k])
+                z[k] = sigmoid_complement(z[k])
             if is_far and t + U64(1) < n_triples:
                 for c in range(start, stop):
                     prefetch(table, U64(positives[c, t + U64(1)]))
@@ -194,7 +194,7 @@ def settle(table, totals, counts, sums, touched, scale, reg):
 
 @njit(inline="always")
 def _coin(stream, state, item, per_item):
-    drawn = mix(lane(stream, item) + GAMMA) if per_item else mix(state)
+    drawn = mix_word(lane(stream, item) + GAMMA) if per_item else mix_word(state)
     return (drawn >> U64(11)) * _UNIT
 
 
@@ -233,7 +233,7 @@ def rounds_of_one_triple(
     refused, states = np.empty(_AHEAD + 1, np.uint32), np.empty(_AHEAD, np.uint64)
     marks, bits, n_words = np.empty(len(ids), np.uint64), taken.bits, U64(taken.bits.shape[1])
     for c in range(n_people):
-        marks[c] = mix(U64(ids[c]) + GAMMA)
+        marks[c] = mix_word(U64(ids[c]) + GAMMA)
     is_choosy = pi.min() < 1.0 or is_secret.any()
     person_used, item_used = np.zeros(len(ids), np.uint32), np.zeros(len(table), np.uint32)
     z = np.zeros(_TOGETHER, np.float32)
@@ -242,10 +242,10 @@ def rounds_of_one_triple(
         size = U64(min(_AHEAD, first + n_rounds - start))
         for k in range(size):
             number = U64(start) + k
-            c = high(mix(lane(words[0], number) + GAMMA), n_people)
+            c = high(mix_word(lane(words[0], number) + GAMMA), n_people)
             begin = U64(ptr[c])
-            state = mix(lane(words[1], number) ^ marks[c])  # the lane of her id
-            drawn = mix(state + GAMMA)
+            state = mix_word(lane(words[1], number) ^ marks[c])  # the lane of her id
+            drawn = mix_word(state + GAMMA)
             i, j = begin + high(drawn, U64(ptr[c + one]) - begin), low(drawn, n_items)
             who[k], likes[k], other[k], states[k] = c, i, j, state
             prefetch_one(items, i)
@@ -260,10 +260,10 @@ def rounds_of_one_triple(
             n_refused += U64(is_refused[k])
         for r in range(n_refused):
             k = U64(refused[r])
-            c, j, second = U64(who[k]), U64(other[k]), mix(states[k])
+            c, j, second = U64(who[k]), U64(other[k]), mix_word(states[k])
             while has(taken, c, j):
                 second += GAMMA
-                j = high(mix(second), n_items)
+                j = high(mix_word(second), n_items)
             other[k] = j
         for k in range(size):
             c, i = U64(who[k]), U64(likes[k])
@@ -271,7 +271,7 @@ def rounds_of_one_triple(
             prefetch(table, U64(other[k]))
             leaves[k] = one
             if is_choosy:
-                stream = mix(lane(lane(words[2], U64(start) + k), zero) ^ marks[c])
+                stream = mix_word(lane(lane(words[2], U64(start) + k), zero) ^ marks[c])
                 leaves[k] = not is_secret[i] and _coin(stream, stream + GAMMA, i, per_item) < pi[c]
             sent[c, zero] += leaves[k]
             sent[c, one] += np.uint32(1)
@@ -288,7 +288,7 @@ def rounds_of_one_triple(
             for k in range(at, stop):
                 z[k - at] = preference(people, U64(who[k]), table, U64(likes[k]), U64(other[k]))
             for k in range(_TOGETHER):
-                z[k] = doubt(z[k])
+                z[k] = sigmoid_complement(z[k])
             for k in range(at, stop):
                 c, i, j, sure = U64(who[k]), U64(likes[k]), U64(other[k]), z[k - at]
                 step_and_apply(
@@ -348,7 +348,7 @@ def rounds_of_one_client(
     shrink, unit = rate * reg[0], np.float32(1.0) / scale
     reg_i, reg_j = scale * reg[1], scale * reg[2]
     for number in range(first, first + n_rounds):
-        c = high(mix(lane(words[0], number) + GAMMA), len(ids))
+        c = high(mix_word(lane(words[0], number) + GAMMA), len(ids))
         begin = U64(ptr[c])
         length = U64(ptr[c + U64(1)]) - begin
         _draw(lane(words[1], number), ids[c], begin, length, items, taken, c, n_items, pair[0], pair[1], refused)
@@ -359,7 +359,7 @@ def rounds_of_one_client(
             i, j = U64(pair[0, t]), U64(pair[1, t])
             state += GAMMA
             leaves = not is_secret[i] and _coin(stream, state, i, per_item) < pi[c]
-            z = doubt(preference(frozen, c, table, i, j))
+            z = sigmoid_complement(preference(frozen, c, table, i, j))
             a = i if leaves else U64(n_rows)
             step_and_add(people, frozen, table, c, i, j, rate * z, shrink, scale * z, totals, a, peaks)
             for sign, item in ((0, i), (1, j)):
@@ -375,7 +375,7 @@ def rounds_of_one_client(
             total, row = totals[item], values[item]
             n_positive, n_negative = np.float64(counts[0, item]), np.float64(counts[1, item])
             for d in range(last):  # the bias, which comes last, is not shrunk
-                total[d] -= n_positive * whole(reg_i * row[d]) + n_negative * whole(reg_j * row[d])
+                total[d] -= n_positive * round_to_even(reg_i * row[d]) + n_negative * round_to_even(reg_j * row[d])
             for d in range(last + 1):
                 tops[d] = max(tops[d], abs(total[d]))
                 row[d] += rate * (np.float32(total[d]) * unit)

@@ -1,7 +1,7 @@
 """What gossiping nodes do with whole models, whatever the model: carve a weighting set, measure distances, mix.
 
-Arrays have the node axis first. `rows` says which nodes act, `at` which letter each of them has received: a node alone
-is a cohort of one, and a simulation passes all who have one more letter to read.
+Arrays have the node axis first. `rows` says which nodes act, `at` which peer model each of them has received: a node
+alone is a cohort of one, and a simulation passes all who have one more peer model to read.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import numpy as np
 from numba import njit
 
 from tacit.kernels import FAST
-from tacit.kernels.sampling import GAMMA, high, lane, mix
+from tacit.kernels.sampling import GAMMA, high, lane, mix_word
 
 CARVING = np.uint64(2**63)  # streams of a node: its actions are numbered from 0, this one is apart
 
@@ -25,28 +25,29 @@ def carve(chance, ptr, sizes):
         state = lane(chance[c], CARVING)
         for k in range(min(sizes[c], n)):
             state += GAMMA
-            j = k + np.int64(high(mix(state), n - k))
+            j = k + np.int64(high(mix_word(state), n - k))
             order[k], order[j] = order[j], order[k]
             kept[ptr[c] + order[k]] = True
     return kept
 
 
 @njit(cache=True, nogil=True, error_model="numpy", fastmath=FAST)
-def _mixed(a, b, wa, wb, out):
+def _mix(a, b, wa, wb, out):
     for k in range(a.size):
         out[k] = wa * a[k] + wb * b[k]
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def mix_at(rows, at, own, letters, weights, out):
-    """out[n] = weights[r, 0] own[n] + weights[r, 1] letters[p] for the nodes n = rows[r] and letters p = at[r]."""
+def mix_at(rows, at, own, peer_models, weights, out):
+    """out[n] = weights[r, 0] own[n] + weights[r, 1] peer models[p] for the nodes n = rows[r] and peer models p =
+    at[r]."""
     for r in range(rows.size):
-        a, b, into = own[rows[r]], letters[at[r]], out[rows[r]]
+        a, b, into = own[rows[r]], peer_models[at[r]], out[rows[r]]
         wa, wb = weights[r, 0], weights[r, 1]
         if wb == 0:
-            into[:] = a  # a refused letter may hold numbers that are none
+            into[:] = a  # a refused peer model may hold numbers that are none
         else:
-            _mixed(a.reshape(-1), b.reshape(-1), wa, wb, into.reshape(-1))
+            _mix(a.reshape(-1), b.reshape(-1), wa, wb, into.reshape(-1))
 
 
 @njit(cache=True, nogil=True, error_model="numpy", fastmath=FAST)
@@ -59,11 +60,11 @@ def _square(a, b):
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def distances_at(rows, at, own, letters):
-    """Return [R]: how far each letter's table lies from the reader's own, as a Euclidean distance."""
+def distances_at(rows, at, own, peer_models):
+    """Return [R]: how far each peer model's table lies from the reader's own, as a Euclidean distance."""
     found = np.empty(rows.size, np.float64)
     for r in range(rows.size):
-        found[r] = np.sqrt(np.float64(_square(own[rows[r]].reshape(-1), letters[at[r]].reshape(-1))))
+        found[r] = np.sqrt(np.float64(_square(own[rows[r]].reshape(-1), peer_models[at[r]].reshape(-1))))
     return found
 
 

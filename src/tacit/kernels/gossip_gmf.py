@@ -11,12 +11,12 @@ from numba import njit
 
 from tacit.kernels import FAST
 from tacit.kernels.adam import adam_step
-from tacit.kernels.denormals import flush_denormals, restore_denormals
-from tacit.kernels.local_samples import draw_rounds
+from tacit.kernels.llvm.denormals import flush_denormals, restore_denormals
+from tacit.kernels.llvm.lazy_adam import STATE, catch_up, catch_up_all, not_before, room_for, sort_out
+from tacit.kernels.local_samples import draw_local_rounds
 from tacit.kernels.losses import BCE
-from tacit.kernels.overdue import STATE, catch_up, catch_up_all, not_before, room_for, sort_out
 from tacit.kernels.products import take_products
-from tacit.kernels.sampling import GAMMA, high, lane, low, mix
+from tacit.kernels.sampling import GAMMA, high, lane, low, mix_word
 
 CANDIDATES = 100  # unseen items that each item of a weighting set is ranked against, drawn or in proportion
 CUT = 20  # a list's length when a model is judged
@@ -52,7 +52,7 @@ def learn_gmf(rows, chance, done, ptr, own_items, avoid_ptr, avoid_items, how, p
         whole[1], nobody[1] = mine.size, barred.size
         word = lane(chance[n], done[n])
         done[n] += 1
-        _, samples, _, touched, slots, _ = draw_rounds(
+        _, samples, _, touched, slots, _ = draw_local_rounds(
             np.zeros(1, np.int64), whole, mine, nobody, barred, n_items, negatives, epochs, word
         )
         own[0], own[1:] = users[n], 0
@@ -125,12 +125,12 @@ def _store(columns, touched, slots, part, state):
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def judge_gmf(rows, at, chance, done, weigh_ptr, weigh, seen_ptr, seen, own, letters, sends, samples, worths):
-    """Fill `worths` [R, 2, 2]: (own, letter's) mean (HR, NDCG) of a weighting set.
+def judge_gmf(rows, at, chance, done, weigh_ptr, weigh, seen_ptr, seen, own, peer_models, sends, samples, worths):
+    """Fill `worths` [R, 2, 2]: (own, peer model's) mean (HR, NDCG) of a weighting set.
 
     Each of its items is ranked against 100 unseen ones drawn for it (`samples`), or against all unseen ones, its place
-    taken in proportion to 100: no chance in it. `own` and `letters` are (items, layers, users). Without a weighting
-    set, or with nothing unseen, all stay -1. A letter is judged with the reader's vector unless it `sends` another.
+    taken in proportion to 100: no chance in it. `own` and `peer_models` are (items, layers, users). Without a weighting
+    set, or with nothing unseen, all stay -1. A peer model is judged with the reader's vector unless it `sends` another.
     """
     before = flush_denormals()
     n_items = own[0].shape[2]
@@ -149,8 +149,8 @@ def judge_gmf(rows, at, chance, done, weigh_ptr, weigh, seen_ptr, seen, own, let
         mine, known = weigh[weigh_ptr[n] : weigh_ptr[n + 1]], seen[seen_ptr[n] : seen_ptr[n + 1]]
         if mine.size > 0 and n_free > 0:
             _logits(own[0][n], own[1][n], own[2][n], c, scores[0])
-            theirs = letters[2][p] if sends else own[2][n]
-            _logits(letters[0][p], letters[1][p], theirs, c, scores[1])
+            theirs = peer_models[2][p] if sends else own[2][n]
+            _logits(peer_models[0][p], peer_models[1][p], theirs, c, scores[1])
             _rank(mine, scores, marks, known, n_free, samples, state, worths[r])
         for i in seen[seen_ptr[n] : seen_ptr[n + 1]]:
             marks[i] = 0
@@ -205,7 +205,7 @@ def draw_unseen(marks, state, drawn):
     k = 0
     while k < drawn.size:
         state += GAMMA
-        word = mix(state)
+        word = mix_word(state)
         drawn[k] = np.int64(high(word, n_items))
         k += marks[drawn[k]] == 0
         if k < drawn.size:

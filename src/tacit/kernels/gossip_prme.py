@@ -15,10 +15,10 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from tacit.kernels.denormals import flush_denormals, restore_denormals
-from tacit.kernels.exponential import doubt
 from tacit.kernels.gossip_gmf import CANDIDATES, add_credit, draw_unseen
-from tacit.kernels.sampling import GAMMA, high, lane, mix
+from tacit.kernels.llvm.denormals import flush_denormals, restore_denormals
+from tacit.kernels.llvm.exponential import sigmoid_complement
+from tacit.kernels.sampling import GAMMA, high, lane, mix_word
 
 EARTH = np.float32(6371.0)  # km
 
@@ -80,15 +80,15 @@ def learn_prme(rows, chance, done, ptr, steps, seen_ptr, seen, avoid_ptr, avoid,
         for _ in range(epochs if n_free > 0 else 0):
             for k in range(order.size - 1, 0, -1):
                 state += GAMMA
-                j = np.int64(high(mix(state), k + 1))
+                j = np.int64(high(mix_word(state), k + 1))
                 order[k], order[j] = order[j], order[k]
             for k in order:
                 for _ in range(negatives):
                     state += GAMMA
-                    j = np.int64(high(mix(state), n_items))
+                    j = np.int64(high(mix_word(state), n_items))
                     while marks[j]:
                         state += GAMMA
-                        j = np.int64(high(mix(state), n_items))
+                        j = np.int64(high(mix_word(state), n_items))
                     _climb(items[n], users[n], places, rates, own[k, 0], own[k, 1], j)
         for i in mine:
             marks[i] = 0
@@ -104,7 +104,7 @@ def _climb(table, vector, places, rates, c, i, j):
     rate, reg, share = rates
     width = vector.size
     z = distance(table, vector, places, share, c, j) - distance(table, vector, places, share, c, i)
-    pull = rate * np.float32(2) * doubt(z)  # the 2 of the square's derivative
+    pull = rate * np.float32(2) * sigmoid_complement(z)  # the 2 of the square's derivative
     shrink = np.float32(1) - rate * np.float32(2) * reg
     wi, wj, part = np.float32(1), np.float32(1), np.float32(1)
     if c >= 0:
@@ -124,10 +124,10 @@ def _climb(table, vector, places, rates, c, i, j):
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def judge_prme(rows, at, chance, done, weigh_ptr, weigh, seen_ptr, seen, places, share, own, letters, how, worths):
-    """Fill `worths` [R, 2, 2]: (own, letter's) mean (HR, NDCG) of the steps kept for weighing.
+def judge_prme(rows, at, chance, done, weigh_ptr, weigh, seen_ptr, seen, places, share, own, peer_models, how, worths):
+    """Fill `worths` [R, 2, 2]: (own, peer model's) mean (HR, NDCG) of the steps kept for weighing.
 
-    `own` and `letters` are (items, users), `how` is (sends, samples); see `judge_gmf`.
+    `own` and `peer_models` are (items, users), `how` is (sends, samples); see `judge_gmf`.
     """
     before = flush_denormals()
     sends, samples = how
@@ -150,8 +150,8 @@ def judge_prme(rows, at, chance, done, weigh_ptr, weigh, seen_ptr, seen, places,
                 if samples:
                     state = draw_unseen(marks, state, drawn)
                 for model in range(2):
-                    table = own[0][n] if model == 0 else letters[0][p]
-                    vector = letters[1][p] if model == 1 and sends else own[1][n]
+                    table = own[0][n] if model == 0 else peer_models[0][p]
+                    vector = peer_models[1][p] if model == 1 and sends else own[1][n]
                     far = distance(table, vector, places, share, mine[e, 0], mine[e, 1])
                     better = 0
                     if samples:

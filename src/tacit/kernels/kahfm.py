@@ -6,7 +6,7 @@ import numpy as np
 from numba import njit
 
 from tacit.kernels.bpr import draw_triples
-from tacit.kernels.exponential import doubt
+from tacit.kernels.llvm.exponential import sigmoid_complement
 from tacit.kernels.sampling import lane
 
 _BLOCK = 256  # triples drawn ahead
@@ -31,7 +31,7 @@ def long_bpr_epoch(word, n_triples, pairs, taken, people, items, bias, rate, reg
             x = np.float32(0)
             for f in range(n_factors):
                 x += p[f] * (q_i[f] - q_j[f])
-            step = rate * doubt(bias[i] - bias[j] + x)
+            step = rate * sigmoid_complement(bias[i] - bias[j] + x)
             for f in range(n_factors):
                 was = p[f]
                 p[f] = keep * was + step * (q_i[f] - q_j[f])

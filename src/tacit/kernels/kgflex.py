@@ -10,9 +10,9 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from tacit.kernels.exponential import doubt
+from tacit.kernels.llvm.exponential import sigmoid_complement
 from tacit.kernels.membership import has
-from tacit.kernels.sampling import GAMMA, U64, high, lane, mix
+from tacit.kernels.sampling import GAMMA, U64, high, lane, mix_word
 
 NO_GAIN = 1e-12  # rounding leaves about 1e-16 where the exact gain is zero
 
@@ -83,10 +83,10 @@ def choose_features(
             state = lane(word, ids[c])
             for _ in range(n_own * ratio):
                 state += GAMMA
-                other = high(mix(state), n_items)
+                other = high(mix_word(state), n_items)
                 while has(taken, U64(c), other):
                     state += GAMMA
-                    other = high(mix(state), n_items)
+                    other = high(mix_word(state), n_items)
                 if is_set and drawn_by[other] == c:
                     continue
                 drawn_by[other] = c
@@ -155,10 +155,10 @@ def pulls(word, ids, ptr, items, taken, n_items, item_ptr, item_features, featur
             state = lane(word, ids[c])
             for e in range(ptr[c], ptr[c + 1]):
                 state += GAMMA
-                other = high(mix(state), n_items)
+                other = high(mix_word(state), n_items)
                 while has(taken, U64(c), other):
                     state += GAMMA
-                    other = high(mix(state), n_items)
+                    other = high(mix_word(state), n_items)
                 i, j = np.int64(items[e]), np.int64(other)
                 x = np.float32(0)
                 for a in range(item_ptr[i], item_ptr[i + 1]):
@@ -169,7 +169,7 @@ def pulls(word, ids, ptr, items, taken, n_items, item_ptr, item_features, featur
                     s = slot[item_features[a]]
                     if s >= 0:
                         x -= affinity[c, s]
-                wrong = doubt(x)
+                wrong = sigmoid_complement(x)
                 for a in range(item_ptr[i], item_ptr[i + 1]):
                     s = slot[item_features[a]]
                     if s >= 0:

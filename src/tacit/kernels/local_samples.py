@@ -10,14 +10,14 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from tacit.kernels.sampling import GAMMA, high, lane, low, mix
+from tacit.kernels.sampling import GAMMA, high, lane, low, mix_word
 
 _MINE, _BARRED = np.uint8(1), np.uint8(2)
 SPARSE = 16  # below one free (or touched) item in so many, list them instead of trying (or passing over) all
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def draw_rounds(ids, ptr, items, avoid_ptr, avoid_items, n_items, negatives, epochs, word):
+def draw_local_rounds(ids, ptr, items, avoid_ptr, avoid_items, n_items, negatives, epochs, word):
     """Draw what each client learns from: her positives and fresh negatives of every local epoch, shuffled.
 
     Returns `starts` [C + 1] into `samples` (the epochs of a client one after the other, equally long) and `row_ptr`
@@ -49,18 +49,18 @@ def draw_rounds(ids, ptr, items, avoid_ptr, avoid_items, n_items, negatives, epo
             first = at
             for i in mine:
                 state += GAMMA
-                _insert(samples[first:], at - first, np.uint32(i) << np.uint32(1) | np.uint32(1), mix(state))
+                _insert(samples[first:], at - first, np.uint32(i) << np.uint32(1) | np.uint32(1), mix_word(state))
                 at += 1
                 for _ in range(negatives if n_free > 0 else 0):
                     state += GAMMA
-                    drawn = mix(state)
+                    drawn = mix_word(state)
                     if listed:
                         j = np.int64(free[high(drawn, n_free)])
                     else:
                         j = np.int64(high(drawn, n_items))
                         while marks[j]:
                             state += GAMMA
-                            drawn = mix(state)
+                            drawn = mix_word(state)
                             j = np.int64(high(drawn, n_items))
                     _insert(samples[first:], at - first, np.uint32(j) << np.uint32(1), drawn)
                     at += 1

@@ -14,7 +14,7 @@ import numpy as np
 from numba import njit
 
 from tacit.kernels import FAST
-from tacit.kernels.exponential import doubt, exp32
+from tacit.kernels.llvm.exponential import exp32, sigmoid_complement
 
 BCE, BPR, SOFTMAX = 0, 1, 2
 LOSSES = {"bce": BCE, "bpr": BPR, "softmax": SOFTMAX}
@@ -42,7 +42,7 @@ def residuals(loss, samples, z):
     else:
         inverse = np.float32(1.0 / n)
         for k in range(z.size):
-            z[k] = doubt(-z[k])
+            z[k] = sigmoid_complement(-z[k])
         for k in range(n):
             z[k] = (z[k] - np.float32(is_positive(samples[k]))) * inverse
             total += z[k]
@@ -70,7 +70,7 @@ def _bpr(samples, z):
         if is_positive(samples[k]):
             own, total = z[k], np.float32(0)
             for j in range(others.size):
-                wrong = doubt(own - others[j])
+                wrong = sigmoid_complement(own - others[j])
                 pulls[j] += wrong
                 total += wrong
             z[k] = -total * inverse

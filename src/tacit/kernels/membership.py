@@ -17,7 +17,7 @@ MOST_BYTES = 256 * 2**20
 _WORD, _SHIFT = np.uint64(63), np.uint64(6)
 
 
-class Taken(NamedTuple):
+class OwnedItems(NamedTuple):
     """What each person has: bits [C, words], none where they would be too many, and sorted lists without repeats."""
 
     bits: NDArray[np.uint64]
@@ -25,17 +25,17 @@ class Taken(NamedTuple):
     items: NDArray[np.int32]
 
 
-def pairs_to_learn(clients: Clients, kept_out: Taken) -> NDArray[np.uint32]:
+def pairs_to_learn(clients: Clients, kept_out: OwnedItems) -> NDArray[np.uint32]:
     """Return (row, item) of all that a negative can be drawn beside [n, 2]: who has everything has none."""
     can_pair = (np.diff(kept_out.ptr) < clients.n_items)[clients.rows]
     return np.column_stack([clients.rows, clients.items])[can_pair].astype(np.uint32)
 
 
-def taken(clients: Clients, most_bytes: int = MOST_BYTES) -> Taken:
+def owned_items(clients: Clients, most_bytes: int = MOST_BYTES) -> OwnedItems:
     """Return what negatives of each client must not hit: her history, and what `clients.avoid` adds to it."""
     rows, items = clients.rows, clients.items
     if clients.avoid is not None:
-        rows, items = _merged(clients, clients.avoid)
+        rows, items = _merge(clients, clients.avoid)
     first = np.ones(len(items), np.bool_)
     first[1:] = (rows[1:] != rows[:-1]) | (items[1:] != items[:-1])
     ptr, items = offsets(np.bincount(rows[first], minlength=len(clients))), items[first]
@@ -44,10 +44,10 @@ def taken(clients: Clients, most_bytes: int = MOST_BYTES) -> Taken:
     bits = np.zeros((len(clients), n_words) if fits else (0, 0), np.uint64)
     if fits:
         _mark(bits, ptr, items)
-    return Taken(bits, ptr, items)
+    return OwnedItems(bits, ptr, items)
 
 
-def _merged(clients: Clients, more: Clients) -> tuple[Array, Array]:
+def _merge(clients: Clients, more: Clients) -> tuple[Array, Array]:
     rows = np.concatenate([clients.rows, more.rows])
     items = np.concatenate([clients.items, more.items])
     known = items >= 0  # held-out items that left the catalogue are -1 and cannot be drawn anyway

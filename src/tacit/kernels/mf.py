@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from tacit.kernels.exponential import doubt
+from tacit.kernels.llvm.exponential import sigmoid_complement
 from tacit.kernels.membership import has
-from tacit.kernels.sampling import GAMMA, U64, high, lane, low, mix
+from tacit.kernels.sampling import GAMMA, U64, high, lane, low, mix_word
 
 
 @njit(cache=True, nogil=True, error_model="numpy", fastmath={"contract"})
@@ -24,20 +24,20 @@ def mf_epoch(word, pairs, taken, negatives, people, items, person_bias, item_bia
     draws, redraws = lane(word, 0), lane(word, 1)
     for _ in range(len(pairs) * (1 + negatives)):
         draws += GAMMA
-        which = mix(draws)
+        which = mix_word(draws)
         row = high(which, len(pairs))
         u, i = pairs[row, 0], pairs[row, 1]
         is_yes = low(which, 1 + negatives) == 0
         if not is_yes:
             redraws += GAMMA
-            i = np.uint32(high(mix(redraws), n_items))
+            i = np.uint32(high(mix_word(redraws), n_items))
             while has(taken, U64(u), U64(i)):
                 redraws += GAMMA
-                i = np.uint32(high(mix(redraws), n_items))
+                i = np.uint32(high(mix_word(redraws), n_items))
         x = offset[0] + person_bias[u] + item_bias[i]
         for f in range(factors):
             x += people[u, f] * items[i, f]
-        step = rate * (doubt(x) if is_yes else doubt(x) - one)
+        step = rate * (sigmoid_complement(x) if is_yes else sigmoid_complement(x) - one)
         for f in range(factors):
             p, q = people[u, f], items[i, f]
             people[u, f] = keep * p + step * q

@@ -17,10 +17,10 @@ from numba import njit
 
 from tacit.kernels import FAST
 from tacit.kernels.adam import adam_rows, adam_step, runs_of
-from tacit.kernels.denormals import flush_denormals, restore_denormals
+from tacit.kernels.llvm.denormals import flush_denormals, restore_denormals
 from tacit.kernels.local_samples import SPARSE, list_free, mark, unmark
 from tacit.kernels.losses import BCE, residuals
-from tacit.kernels.sampling import GAMMA, high, lane, mix
+from tacit.kernels.sampling import GAMMA, high, lane, mix_word
 
 _ONE = np.uint64(1)
 _ITEM = np.uint64(0x7FFFFFFF)
@@ -66,12 +66,12 @@ def draw_samples(ids, ptr, items, avoid_ptr, avoid_items, n_items, negatives, wo
             for _ in range(negatives if n_free > 0 else 0):
                 state += GAMMA
                 if listed:
-                    j = np.int64(free[high(mix(state), n_free)])
+                    j = np.int64(free[high(mix_word(state), n_free)])
                 else:
-                    j = np.int64(high(mix(state), n_items))
+                    j = np.int64(high(mix_word(state), n_items))
                     while marks[j]:
                         state += GAMMA
-                        j = np.int64(high(mix(state), n_items))
+                        j = np.int64(high(mix_word(state), n_items))
                 samples[n] = _pack(c, j, 0)
                 n += 1
         unmark(marks, mine, barred)
@@ -84,7 +84,7 @@ def shuffle(samples, word, group):
     state = lane(word, 0)
     for k in range(samples.size // group - 1, 0, -1):
         state += GAMMA
-        j = np.int64(high(mix(state), k + 1))
+        j = np.int64(high(mix_word(state), k + 1))
         for g in range(group):
             a, b = k * group + g, j * group + g
             samples[a], samples[b] = samples[b], samples[a]

@@ -64,7 +64,7 @@ def _best_first(values, rows, size):
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def nearest(ptr, columns, column_ptr, column_rows, sizes, skip, k, kind, shrink):
+def nearest_rows(ptr, columns, column_ptr, column_rows, sizes, skip, k, kind, shrink):
     """Return the k most similar reference rows of each query row: (rows [Q, k], -1 where there are fewer; values).
 
     `ptr, columns`: the query matrix [Q, n] by rows; `column_ptr, column_rows`: the reference matrix [R, n] by
@@ -117,7 +117,7 @@ def nearest(ptr, columns, column_ptr, column_rows, sizes, skip, k, kind, shrink)
 def sum_of_neighbours(rows, values, ptr, columns, n_columns):
     """Return [Q, n_columns]: for each query the sum of its neighbours' rows, each times its similarity.
 
-    `rows, values` as `nearest` returns them; `ptr, columns`: the reference matrix by rows.
+    `rows, values` as `nearest_rows` returns them; `ptr, columns`: the reference matrix by rows.
     """
     sums = np.zeros((len(rows), n_columns), np.float32)
     for q in range(len(rows)):

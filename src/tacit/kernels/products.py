@@ -9,8 +9,8 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
+from tacit.kernels.llvm.lazy_adam import STATE, dot_row, pair, take_product
 from tacit.kernels.losses import residuals
-from tacit.kernels.overdue import STATE, dot_row, pair, take_product
 
 
 @njit(cache=True, nogil=True, error_model="numpy")

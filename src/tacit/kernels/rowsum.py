@@ -12,7 +12,7 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from tacit.kernels.rowvec import Row, chunks, spread
+from tacit.kernels.llvm.rowvec import RowCode, broadcast, chunks
 
 _I32, _I64 = ir.IntType(32), ir.IntType(64)
 
@@ -45,7 +45,7 @@ def square_of_row(typing_context, rows, r):
     """Return |rows[r]|^2."""
 
     def generate(context, builder, signature, args):
-        row = Row(context, builder, rows, *args).load()
+        row = RowCode(context, builder, rows, *args).load()
         return _joined(builder, [builder.fmul(vector, vector) for vector in row])
 
     return types.float32(rows, types.uint64), generate
@@ -57,12 +57,12 @@ def add_row(typing_context, rows, r, by, cells, at):
     number = ir.IntType(cells.dtype.bitwidth)
 
     def generate(context, builder, signature, args):
-        row = Row(context, builder, rows, args[0], args[1]).load()
+        row = RowCode(context, builder, rows, args[0], args[1]).load()
         length = rows.dtype.size // 4
         start = context.make_array(cells)(context, builder, args[3]).data
         begin = builder.gep(start, [builder.mul(args[4], ir.Constant(_I64, length))])
         for (offset, count), vector in zip(chunks(length), row, strict=True):
-            whole = _rint(builder, builder.fmul(vector, spread(builder, args[2], count)))
+            whole = _rint(builder, builder.fmul(vector, broadcast(builder, args[2], count)))
             numbers = builder.fptosi(whole, ir.VectorType(_I32, count))
             kind = ir.VectorType(number, count)
             if number.width > 32:

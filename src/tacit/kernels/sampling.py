@@ -1,6 +1,6 @@
 """Keyed draws inside kernels: the scalar twins of `tacit.random`, plus fast streams per lane.
 
-`lane(word, l)` is where lane `l` starts; `state += GAMMA; mix(state)` is its next word, so draw t of a lane is the
+`lane(word, l)` is where lane `l` starts; `state += GAMMA; mix_word(state)` is its next word, so draw t of a lane is the
 same number as column t of `Key.bits`.
 """
 
@@ -17,7 +17,7 @@ _LOW = np.uint64(0xFFFFFFFF)
 
 
 @njit(inline="always")
-def mix(x):
+def mix_word(x):
     """SplitMix64's finaliser of one word."""
     x = (x ^ (x >> U64(30))) * _M1
     x = (x ^ (x >> U64(27))) * _M2
@@ -27,7 +27,7 @@ def mix(x):
 @njit(inline="always")
 def lane(word, index):
     """Start the stream of one lane (a client, an epoch, a held-out item)."""
-    return mix(U64(word) ^ mix(U64(index) + GAMMA))
+    return mix_word(U64(word) ^ mix_word(U64(index) + GAMMA))
 
 
 @njit(inline="always")

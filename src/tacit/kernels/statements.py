@@ -19,7 +19,7 @@ QUOTE, DASH, DOT, LESS, GREATER = np.uint8(34), np.uint8(45), np.uint8(46), np.u
 AT, BACKSLASH, CARET = np.uint8(64), np.uint8(92), np.uint8(94)
 
 
-class Known(NamedTuple):
+class LabelTable(NamedTuple):
     """Labels met so far: their hashes by number, and where each hash lies in a table of open places."""
 
     hashes: NDArray[np.uint64]  # [capacity], the first n are known
@@ -27,18 +27,18 @@ class Known(NamedTuple):
     n: NDArray[np.int64]  # [1]
 
 
-def nothing_known(capacity: int = 1024) -> Known:
+def empty_label_table(capacity: int = 1024) -> LabelTable:
     """Return an empty table."""
     size = 1 << int(2 * capacity - 1).bit_length()
-    return Known(np.zeros(capacity, np.uint64), np.full(size, -1, np.int32), np.zeros(1, np.int64))
+    return LabelTable(np.zeros(capacity, np.uint64), np.full(size, -1, np.int32), np.zeros(1, np.int64))
 
 
-def with_room(known: Known, more: int) -> Known:
+def with_room(known: LabelTable, more: int) -> LabelTable:
     """Return a table of the same labels that has room for so many more."""
     n = int(known.n[0])
     if n + more <= len(known.hashes):
         return known
-    larger = nothing_known(max(n + more, 2 * len(known.hashes)))
+    larger = empty_label_table(max(n + more, 2 * len(known.hashes)))
     larger.hashes[:n] = known.hashes[:n]
     larger.n[0] = n
     _fill(larger)
@@ -62,7 +62,7 @@ def _place(known, value):
 
 
 @njit(inline="always")
-def _hashed(text, start, end):
+def _hash(text, start, end):
     value = _OFFSET
     for i in range(start, end):
         value = (value ^ np.uint64(text[i])) * _PRIME
@@ -159,7 +159,7 @@ def _spans_tsv(text, at, span):
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def take_apart(text, is_nt, known, marks, everything, triples, new, odd):
+def parse_statements(text, is_nt, known, marks, everything, triples, new, odd):
     """Number the wanted triples of whole lines; return how many there are, how many odd lines, and how many lines.
 
     `text` [bytes] ends with a newline. `marks` [numbers]: 1 for heads that are wanted, 2 for relations that are not;
@@ -171,13 +171,13 @@ def take_apart(text, is_nt, known, marks, everything, triples, new, odd):
     while at < len(text):
         usual = _spans_nt(text, at, span) if is_nt else _spans_tsv(text, at, span)
         if usual:
-            value = _hashed(text, span[0], span[1])
+            value = _hash(text, span[0], span[1])
             head = known.slots[_place(known, value)]
             if everything or (0 <= head < len(marks) and marks[head] & 1):
-                kind = _hashed(text, span[2], span[3])
+                kind = _hash(text, span[2], span[3])
                 relation = known.slots[_place(known, kind)]
                 if not (0 <= relation < len(marks) and marks[relation] & 2):
-                    tail = _hashed(text, span[4], span[5])
+                    tail = _hash(text, span[4], span[5])
                     triples[0, n_triples] = _number(known, value, span[0], span[1], first, new)
                     triples[1, n_triples] = _number(known, kind, span[2], span[3], first, new)
                     triples[2, n_triples] = _number(known, tail, span[4], span[5], first, new)
@@ -197,12 +197,12 @@ def number_labels(text, ptr, known, new, numbers):
     """Number the labels text[ptr[i]:ptr[i + 1]]; `new` [labels, 2] notes where those stand that were not known."""
     first = known.n[0]
     for i in range(len(numbers)):
-        value = _hashed(text, ptr[i], ptr[i + 1])
+        value = _hash(text, ptr[i], ptr[i + 1])
         numbers[i] = _number(known, value, ptr[i], ptr[i + 1], first, new)
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def copied(text, spans):
+def copy_spans(text, spans):
     """Return the bytes of spans [n, 2] one after the other."""
     total = 0
     for i in range(len(spans)):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from tacit.kernels.sampling import GAMMA, lane, mix
+from tacit.kernels.sampling import GAMMA, lane, mix_word
 
 
 @njit(cache=True, nogil=True)
@@ -22,6 +22,6 @@ def thin(ids, ptr, values, keep, word):
         state = lane(word, ids[c])
         for k in range(ptr[c], ptr[c + 1]):
             state += GAMMA
-            if mix(state) < limit:
+            if mix_word(state) < limit:
                 thinned[k] = values[k] / np.float32(keep)
     return thinned

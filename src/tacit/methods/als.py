@@ -9,8 +9,8 @@ import numpy as np
 from pydantic import Field
 
 from tacit.kernels.als import solve_rows
-from tacit.methods import reasons
 from tacit.methods.base import Centralised, register
+from tacit.methods.parts import reasons
 from tacit.random import Key
 from tacit.types import Array, Catalog, Clients, Config, Floats, Model, Reason
 

@@ -34,7 +34,7 @@ from tacit.privacy.disclosure import Disclosure
 from tacit.privacy.update_sink import UpdateSink
 from tacit.random import Key
 from tacit.types import Array, Catalog, Clients, Config, Floats, Model, Reason
-from tacit.updates import Letters, Release, Ring, Total, UpdatePlan
+from tacit.updates import PeerModels, Release, Ring, Total, UpdatePlan
 
 
 class Method(ABC):
@@ -228,7 +228,7 @@ class Gossip(Method):
         """Return what peers have of their users' histories: what to learn from, what to weigh with."""
 
     @abstractmethod
-    def letters(self, nodes: Mapping[str, Array], ids: Array, own: Any) -> Letters:
+    def peer_models(self, nodes: Mapping[str, Array], ids: Array, own: Any) -> PeerModels:
         """Return what each peer would send now; it may share memory with the peer."""
 
     @abstractmethod
@@ -236,7 +236,7 @@ class Gossip(Method):
         """Return the peers after each has learnt from its own samples; inputs stay untouched."""
 
     @abstractmethod
-    def mix(self, nodes: Mapping[str, Array], letters: Letters, own: Any) -> tuple[Mapping[str, Array], Floats]:
+    def mix(self, nodes: Mapping[str, Array], peer_models: PeerModels, own: Any) -> tuple[Mapping[str, Array], Floats]:
         """Return the peers after each has mixed one model in, and its worth to each (-1: not judged)."""
 
     @abstractmethod
@@ -245,7 +245,7 @@ class Gossip(Method):
 
     @abstractmethod
     def step(
-        self, nodes: dict[str, Array], spare: Array, letters: Letters, inbox: Any, own: Any, each: Any
+        self, nodes: dict[str, Array], spare: Array, peer_models: PeerModels, inbox: Any, own: Any, each: Any
     ) -> NDArray[Any]:
         """Let every peer read what it received and learn, all of one round at once; return each model's worth."""
 

@@ -10,10 +10,10 @@ from pydantic import Field
 
 from tacit.errors import DivergedError
 from tacit.kernels.bpr import bpr_epoch
-from tacit.kernels.membership import pairs_to_learn, taken
-from tacit.kernels.rowvec import rows_of
-from tacit.methods import reasons
+from tacit.kernels.llvm.rowvec import rows_of
+from tacit.kernels.membership import owned_items, pairs_to_learn
 from tacit.methods.base import Centralised, register
+from tacit.methods.parts import reasons
 from tacit.random import Key
 from tacit.types import Array, Catalog, Clients, Config, Floats, Model, Reason
 
@@ -57,7 +57,7 @@ class BPRMF(Centralised):
         items = key.child("items").normal(np.arange(n_items), c.factors, c.init_scale)
         bias = key.child("bias").normal(np.arange(n_items), 1, c.init_scale)[:, 0].copy()
         model = Model({"items": items, "bias": bias}, {"people": people})
-        kept_out = taken(clients)
+        kept_out = owned_items(clients)
         pairs = pairs_to_learn(clients, kept_out)
         for epoch in range(c.epochs):
             word = key.child("epoch", epoch).word

@@ -18,8 +18,8 @@ from scipy.linalg import lapack
 
 from tacit.errors import MethodError
 from tacit.kernels.neighbours import count_pairs
-from tacit.methods import reasons
 from tacit.methods.base import Centralised, register
+from tacit.methods.parts import reasons
 from tacit.random import Key
 from tacit.types import Array, Catalog, Clients, Config, Floats, Model, Reason
 

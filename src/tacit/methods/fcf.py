@@ -11,8 +11,8 @@ from pydantic import Field
 from tacit.errors import MethodError
 from tacit.kernels.als import solve_rows
 from tacit.kernels.fcf import sum_for_all, weigh_all, weigh_positives
-from tacit.methods import reasons
 from tacit.methods.base import Federated, FederatedSpec, Schedule, register
+from tacit.methods.parts import reasons
 from tacit.privacy.update_sink import UpdateSink
 from tacit.random import Key
 from tacit.types import Array, Catalog, Clients, Config, Floats, Model, Reason
@@ -80,7 +80,7 @@ class FCF(Federated):
 
     def plan(self, model: Model, clients: Clients, key: Key) -> UpdatePlan:
         """A correction for each item that was taken, and a row for every item."""
-        matrix, n_items = clients.remembered("matrix", Clients.matrix), len(model.shared["items"])
+        matrix, n_items = clients.derive_once("matrix", Clients.matrix), len(model.shared["items"])
         corrections = PlannedRows("items", matrix.indptr.astype(np.int64), matrix.indices, True)
         every = PlannedRows("items", np.arange(len(clients) + 1) * n_items, None, False)
         return UpdatePlan(clients.ids, (corrections, every))
@@ -134,7 +134,7 @@ class FCF(Federated):
 
     def _solve(self, items: Floats, clients: Clients) -> Floats:
         """Return x = (Y' C Y + reg I)^-1 Y' C r of each client, [C, F]."""
-        matrix = clients.remembered("matrix", Clients.matrix)
+        matrix = clients.derive_once("matrix", Clients.matrix)
         gram = items.T @ items + np.float32(self.config.reg) * np.eye(items.shape[1], dtype=np.float32)
         people: Floats = solve_rows(matrix.indptr, matrix.indices, items, gram, np.float32(self.config.alpha))
         return people

@@ -18,18 +18,18 @@ from pydantic import Field
 
 from tacit.kernels.als import solve_rows
 from tacit.kernels.outer import normal_rows
-from tacit.methods import reasons
 from tacit.methods.base import FederatedSpec, register
-from tacit.methods.sums import (
+from tacit.methods.parts import reasons
+from tacit.methods.parts.sums import (
     LONG_HISTORY,
     WARM,
     BySums,
-    decoded,
-    disclosed,
+    disclose_histories,
     distinct,
     plan_items,
     shared_floats,
-    started,
+    start_table,
+    to_float64,
 )
 from tacit.privacy.update_sink import UpdateSink
 from tacit.random import Key
@@ -72,7 +72,7 @@ class FedALS(BySums):
         """Draw the item vectors, or take those of an earlier run."""
         c, n_items = self.config, catalog.n_items
         drawn = key.child("items").normal(np.arange(n_items), c.factors, c.init_scale)
-        items = started(drawn, c.warm_start, "items", catalog).astype(np.float64)
+        items = start_table(drawn, c.warm_start, "items", catalog).astype(np.float64)
         return Model(_with_items(items), {})
 
     def people(self, shared: Mapping[str, Array], clients: Clients) -> Floats:
@@ -105,7 +105,7 @@ class FedALS(BySums):
         self, model: Model, clients: Clients, plan: UpdatePlan, sink: UpdateSink, key: Key
     ) -> Mapping[str, Array]:
         """Put the same row for every item: the upper triangle of p p', which is the Gramian's row too, and p."""
-        shared, known = model.shared, disclosed(clients, plan.parts[0])
+        shared, known = model.shared, disclose_histories(clients, plan.parts[0])
         people = self.people(shared, known)
         shares = np.maximum(known.sizes, 1).astype(np.float32) ** np.float32(-self.config.person_weight)
         shapes = self.shapes(shared)
@@ -122,13 +122,13 @@ class FedALS(BySums):
             return shared
         c, scales = self.config, self.scales(ring).astype(np.float64)
         triangle = self.shapes(shared)["gram"][1]
-        gram = decoded(total.sums["gram"], ring) / scales[0]
+        gram = to_float64(total.sums["gram"], ring) / scales[0]
         system = _square(gram, c.factors)[0] + c.reg * np.eye(c.factors)
         items = np.zeros((len(counts), c.factors))
         spoken = np.flatnonzero(counts)
         for start in range(0, len(spoken), step := max(1, SOLVED_AT_ONCE // c.factors**2)):
             some = spoken[start : start + step]
-            sums = decoded(total.sums["normal"][some], ring)
+            sums = to_float64(total.sums["normal"][some], ring)
             own = _square(sums[:, :triangle] / scales[0], c.factors)
             right = (1.0 + c.alpha) * sums[:, triangle:] / scales[1]
             items[some] = np.linalg.solve(system + c.alpha * own, right[..., None])[..., 0]

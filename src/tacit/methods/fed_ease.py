@@ -16,19 +16,19 @@ from pydantic import Field
 from scipy import linalg
 
 from tacit.errors import MethodError
-from tacit.methods import reasons
 from tacit.methods.base import FederatedSpec, register
-from tacit.methods.sums import (
+from tacit.methods.parts import reasons
+from tacit.methods.parts.sums import (
     WARM,
     BySums,
     OuterSum,
-    decoded,
     distinct,
     orthonormal,
     plan_items,
     rounding,
     shared_floats,
-    started,
+    start_table,
+    to_float64,
 )
 from tacit.privacy.update_sink import UpdateSink
 from tacit.random import Key
@@ -72,7 +72,7 @@ class FedEASE(BySums):
             )
         start = np.linalg.qr(key.child("sketch").normal(np.arange(n_items), width).astype(np.float64))[0]
         if self.config.warm_start is not None:
-            start = np.linalg.qr(started(start, self.config.warm_start, "sketch", catalog))[0]
+            start = np.linalg.qr(start_table(start, self.config.warm_start, "sketch", catalog))[0]
         nothing = {"maps": np.zeros_like(start), "own": np.zeros(n_items), "precisions": np.ones(n_items)}
         return Model(shared_floats({"sketch": start, **nothing}), {})
 
@@ -92,13 +92,13 @@ class FedEASE(BySums):
         sums, counts = total.sums["sketch"], total.counts["sketch"]
         if not sums.any():
             return shared
-        sketch, y = shared["sketch"].astype(np.float64), decoded(sums, ring) / OUTER.unit
+        sketch, y = shared["sketch"].astype(np.float64), to_float64(sums, ring) / OUTER.unit
         noise = rounding(counts, ring) / OUTER.unit
         directions, values = nystrom(sketch, y, noise)
         rest = np.zeros(len(counts))
         if self.config.exact_diagonal:
             rest = np.maximum(counts - (directions**2) @ values, 0.0)
-        maps, diagonal = inverted(directions, values, self.config.reg + rest)
+        maps, diagonal = invert_low_rank(directions, values, self.config.reg + rest)
         own = np.einsum("im,im->i", maps, maps)
         wide = np.zeros_like(sketch)  # fewer directions may be found than the sketch has; devices know one shape
         wide[:, : maps.shape[1]] = maps
@@ -108,7 +108,7 @@ class FedEASE(BySums):
     def score(self, shared: Mapping[str, Array], private: Mapping[str, Array], clients: Clients) -> Floats:
         """Return X B."""
         alone = distinct(clients)
-        maps, own = _filled(shared["maps"]), shared["own"]
+        maps, own = _drop_zero_columns(shared["maps"]), shared["own"]
         found = OUTER.people(maps, _ones(alone), alone) @ maps.T
         found[alone.rows, alone.items] -= own[alone.items]  # no item speaks for itself
         return np.asarray(found / shared["precisions"], np.float32)
@@ -118,7 +118,7 @@ class FedEASE(BySums):
     ) -> list[Reason]:
         """Return her items by their weight towards the item: the score is their sum."""
         history = distinct(client).items
-        maps = _filled(shared["maps"])
+        maps = _drop_zero_columns(shared["maps"])
         parts = maps[history] @ maps[item] / shared["precisions"][item]
         return reasons.from_history(history, np.where(history == item, 0.0, parts))
 
@@ -139,7 +139,9 @@ def nystrom(sketch: Array, y: Array, noise: float) -> tuple[NDArray[np.float64],
     return directions[:, found > 0], found[found > 0]
 
 
-def inverted(directions: Array, values: Array, diagonal: Array) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def invert_low_rank(
+    directions: Array, values: Array, diagonal: Array
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return V and the diagonal of P, where P = (U L U' + D)^-1 = D^-1 - V V' (Woodbury)."""
     scaled = directions / diagonal[:, None]
     core = np.diag(1.0 / values) + directions.T @ scaled
@@ -148,7 +150,7 @@ def inverted(directions: Array, values: Array, diagonal: Array) -> tuple[NDArray
     return maps, 1.0 / diagonal - np.einsum("im,im->i", maps, maps)
 
 
-def _filled(maps: Floats) -> Floats:
+def _drop_zero_columns(maps: Floats) -> Floats:
     """Return the columns that hold a direction: those of zeros come last."""
     return maps if maps[:, -1].any() else np.ascontiguousarray(maps[:, maps.any(axis=0)])
 

@@ -13,20 +13,20 @@ import numpy as np
 from pydantic import Field
 
 from tacit.errors import MethodError
-from tacit.methods import reasons
 from tacit.methods.base import FederatedSpec, register
-from tacit.methods.sums import (
+from tacit.methods.parts import reasons
+from tacit.methods.parts.sums import (
     WARM,
     BySums,
     OuterSum,
-    decoded,
     distinct,
     earlier,
     orthonormal,
     plan_items,
     rounding,
     shared_floats,
-    started,
+    start_table,
+    to_float64,
 )
 from tacit.privacy.update_sink import UpdateSink
 from tacit.random import Key
@@ -74,7 +74,7 @@ class FedSVD(BySums):
         start = np.linalg.qr(key.child("basis").normal(np.arange(n_items), c.factors).astype(np.float64))[0]
         weights = np.ones(n_items)
         if c.warm_start is not None:
-            start = np.linalg.qr(started(start, c.warm_start, "basis", catalog))[0]
+            start = np.linalg.qr(start_table(start, c.warm_start, "basis", catalog))[0]
             arrays, there, here = earlier(c.warm_start, ("weights",), catalog)
             weights[here] = arrays["weights"][there]
         return Model(shared_floats({"basis": start, "weights": weights, "angles": np.zeros(0)}), {})
@@ -102,7 +102,7 @@ class FedSVD(BySums):
         counts = total.counts["basis"]
         if not total.sums["basis"].any():
             return shared
-        sums, weights = decoded(total.sums["basis"], ring), shared["weights"].astype(np.float64)
+        sums, weights = to_float64(total.sums["basis"], ring), shared["weights"].astype(np.float64)
         if not len(shared["angles"]):
             before, weights = weights, np.maximum(counts, 1) ** -self.config.item_weight
             sums *= (weights / before)[:, None]  # each row carries the old weight of its item

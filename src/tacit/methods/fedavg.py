@@ -15,10 +15,10 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from tacit.errors import MethodError
-from tacit.methods import reasons
-from tacit.methods.aggregation import AVERAGES
 from tacit.methods.base import Federated, FederatedSpec, Schedule, register
-from tacit.methods.local import NodeConfig, NodeModel, node_model
+from tacit.methods.parts import reasons
+from tacit.methods.parts.aggregation import AVERAGES
+from tacit.methods.parts.local import LocalModel, LocalModelConfig, local_model
 from tacit.privacy.update_sink import UpdateSink
 from tacit.random import Key
 from tacit.types import Array, Catalog, Clients, Floats, Model, Reason, offsets
@@ -27,7 +27,7 @@ from tacit.updates import PlannedRows, Ring, Total, UpdatePlan
 Shared = Mapping[str, Array]
 
 
-class FedAvgConfig(NodeConfig):
+class FedAvgConfig(LocalModelConfig):
     """Options of fedavg."""
 
     epochs: int = Field(30, gt=0, description="passes: in each, everybody is asked once")
@@ -39,7 +39,7 @@ class FedAvgConfig(NodeConfig):
 
 
 @dataclass(frozen=True)
-class Trained:
+class TrainedModels:
     """What the devices of a cohort have learnt: whole models, and by how much each touched row has moved."""
 
     nodes: Mapping[str, Array]
@@ -53,11 +53,11 @@ class FedAvg(Federated):
     """FedAvg: devices train GMF or PRME-G, a server averages by samples (McMahan et al., 2017)."""
 
     config: FedAvgConfig
-    model: NodeModel
+    model: LocalModel
 
     def __init__(self, config: FedAvgConfig) -> None:
         self.config = config
-        self.model = node_model(config)
+        self.model = local_model(config)
         is_gmf = config.model == "gmf"
         self.spec = FederatedSpec(
             item_tables=("items",),
@@ -118,13 +118,13 @@ class FedAvg(Federated):
             "items", offsets(np.bincount(who, minlength=len(clients))), which.astype(np.int32), is_own
         )
         layers = PlannedRows("layers", np.arange(len(clients) + 1), np.zeros(len(clients), np.int32), False)
-        return UpdatePlan(clients.ids, (touched, layers), Trained(nodes, moved[who, :, which], who, own.samples))
+        return UpdatePlan(clients.ids, (touched, layers), TrainedModels(nodes, moved[who, :, which], who, own.samples))
 
     def learn(
         self, model: Model, clients: Clients, plan: UpdatePlan, sink: UpdateSink, key: Key
     ) -> Mapping[str, Array]:
         """Put the moves of touched rows and of the layers, weighted for the average."""
-        done: Trained = plan.work
+        done: TrainedModels = plan.work
         weights = AVERAGES[self.config.aggregation].weights(done.samples, sink.ring)
         layers = done.nodes["layers"] - model.shared["layers"][:, :-1]
         layers = np.append(layers, np.ones((len(clients), 1)), axis=1)  # their weight comes last

@@ -18,7 +18,7 @@ from pydantic import Field
 from threadpoolctl import threadpool_limits
 
 from tacit.methods.base import register
-from tacit.methods.fedavg import FedAvg, FedAvgConfig, Trained, on_grid
+from tacit.methods.fedavg import FedAvg, FedAvgConfig, TrainedModels, on_grid
 from tacit.privacy.update_sink import UpdateSink
 from tacit.random import Key
 from tacit.types import Array, Catalog, Clients, Floats, Model, offsets
@@ -71,7 +71,7 @@ class FedFast(FedAvg):
     ) -> Mapping[str, Array]:
         """As FedAvg; by how much the client's vector has moved is sent too."""
         super().learn(model, clients, plan, sink, key)
-        done: Trained = plan.work
+        done: TrainedModels = plan.work
         sink.put(2, on_grid(done.nodes["users"] - model.shared["people"], sink.ring))
         return model.private
 

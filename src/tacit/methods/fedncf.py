@@ -20,15 +20,15 @@ from pydantic import Field, PositiveInt, model_validator
 from tacit.errors import MethodError
 from tacit.kernels.fedncf import Learning, learn_products
 from tacit.kernels.fedtower import learn_towers
-from tacit.kernels.leaving import Leaving, added, written
-from tacit.kernels.local_samples import draw_rounds
+from tacit.kernels.llvm.lazy_adam import adam_schedule
+from tacit.kernels.llvm.rowvec import rows_of
+from tacit.kernels.local_samples import draw_local_rounds
 from tacit.kernels.losses import LOSSES
-from tacit.kernels.overdue import pace_of
-from tacit.kernels.rowvec import rows_of
-from tacit.methods.aggregation import AVERAGES
+from tacit.kernels.move_sink import MoveSink, row_sink, total_sink
 from tacit.methods.base import Federated, FederatedSpec, Schedule, register
-from tacit.methods.neural import Neural
-from tacit.methods.server_steps import ServerConfig, remembered, stepped
+from tacit.methods.parts.aggregation import AVERAGES
+from tacit.methods.parts.neural import Neural
+from tacit.methods.parts.server_steps import ServerConfig, apply_server_step, server_state
 from tacit.models.ncf import NCF, gmf, mlp, neumf
 from tacit.privacy.update_sink import UpdateSink
 from tacit.random import Key
@@ -79,7 +79,7 @@ class FedNeuMFConfig(FedMLPConfig):
     epochs: int = Field(100, gt=0, description="global rounds, everybody asked in each; it overfits with many more")
 
 
-class _Trained(Neural, Federated):
+class _FederatedNCF(Neural, Federated):
     """What the three have in common: everything but the shape of the model."""
 
     config: FedGMFConfig
@@ -90,7 +90,7 @@ class _Trained(Neural, Federated):
             item_tables=("items",),
             other_tables=("layers",),
             downloads=("items", "layers"),
-            server_state=tuple(remembered(config, dict.fromkeys(("items", "layers"), np.zeros(0)))),
+            server_state=tuple(server_state(config, dict.fromkeys(("items", "layers"), np.zeros(0)))),
             private={"users": "float32"},
             schedule_options=("clients_per_round", "epochs"),
         )
@@ -112,7 +112,7 @@ class _Trained(Neural, Federated):
         shared = self.shape.init_shared(catalog.n_items, key, scale)
         layers = np.append(self.shape.flatten(shared), np.float32(0))[None, :]  # the last one is the weight's place
         tables = {"items": shared["items"], "layers": layers}
-        return Model({**tables, **remembered(self.config, tables)}, self.shape.init_private(clients.ids, key, scale))
+        return Model({**tables, **server_state(self.config, tables)}, self.shape.init_private(clients.ids, key, scale))
 
     def plan(self, model: Model, clients: Clients, key: Key) -> UpdatePlan:
         """Draw samples: the rows that they touch, and one for the layers."""
@@ -127,20 +127,20 @@ class _Trained(Neural, Federated):
         """Learn on each device for some local epochs; the moves of touched rows and of the layers leave."""
         total, touched = sink.direct(), plan.parts[0]
         if total is None:
-            out = written(touched.n_rows, len(clients), self.shape.width, self.shape.n_layers)
+            out = row_sink(touched.n_rows, len(clients), self.shape.width, self.shape.n_layers)
             people = self._learn_locally(model, clients, sink.ring, plan.work, out)
             sink.put(0, out.rows)
             sink.put(1, out.layers)
             return {"users": people}
         kept = np.ones(max(1, touched.n_rows), np.uint8) if touched.kept is None else touched.kept
         sums, counts = total.sums, total.counts
-        out = added(kept, (sums["items"], counts["items"]), (sums["layers"], counts["layers"]))
+        out = total_sink(kept, (sums["items"], counts["items"]), (sums["layers"], counts["layers"]))
         people = self._learn_locally(model, clients, sink.ring, plan.work, out)
         sink.check(float(out.largest[0]) / float(sink.ring.scale))
         return {"users": people}
 
     def draw(self, clients: Clients, key: Key) -> tuple[NDArray[Any], ...]:
-        """Return samples and touched rows of a round; see `draw_rounds`.
+        """Return samples and touched rows of a round; see `draw_local_rounds`.
 
         Whoever has everything has no negatives: nothing of hers can be compared, so she speaks of no row.
         """
@@ -157,16 +157,16 @@ class _Trained(Neural, Federated):
         c, barred = self.config, clients.avoid
         avoid_ptr, avoid_items = (np.zeros_like(ptr), items[:0]) if barred is None else (barred.ptr, barred.items)
         how = clients.n_items, c.negatives, c.local_epochs, key.word
-        found: tuple[NDArray[Any], ...] = draw_rounds(clients.ids, ptr, items, avoid_ptr, avoid_items, *how)
+        found: tuple[NDArray[Any], ...] = draw_local_rounds(clients.ids, ptr, items, avoid_ptr, avoid_items, *how)
         return found
 
     def _learn_locally(
-        self, model: Model, clients: Clients, ring: Ring, draws: tuple[NDArray[Any], ...], out: Leaving
+        self, model: Model, clients: Clients, ring: Ring, draws: tuple[NDArray[Any], ...], out: MoveSink
     ) -> Floats:
         """Fill `out` with moves on the grid, and return the new vectors."""
         shared, c, people = model.shared, self.config, model.private["users"].copy()
         longest = int(np.diff(draws[0]).max(initial=0)) // c.local_epochs
-        pace = pace_of(c.local_epochs * -(-longest // c.batch_size), c.learning_rate)
+        pace = adam_schedule(c.local_epochs * -(-longest // c.batch_size), c.learning_rate)
         learnt_from = np.where(np.diff(draws[0]) > 0, clients.sizes, 0)
         weights = AVERAGES[c.aggregation].weights(learnt_from, ring)
         how = Learning(c.local_epochs, c.batch_size, LOSSES[c.loss], np.float32(c.own_rate))
@@ -180,7 +180,9 @@ class _Trained(Neural, Federated):
 
     def apply(self, shared: Mapping[str, Array], total: Total, ring: Ring) -> Mapping[str, Array]:
         """Average the moves and make them; rows of which nobody spoke stay."""
-        return stepped(self.config, shared, *AVERAGES[self.config.aggregation].moves(total, ring, self.config.shrink))
+        return apply_server_step(
+            self.config, shared, *AVERAGES[self.config.aggregation].moves(total, ring, self.config.shrink)
+        )
 
     def by_name(self, shared: Mapping[str, Array]) -> Mapping[str, Array]:
         """Return the item table and the layers by name: devices send them as one row."""
@@ -188,7 +190,7 @@ class _Trained(Neural, Federated):
 
 
 @register("fed-gmf", FedGMFConfig)
-class FedGMF(_Trained):
+class FedGMF(_FederatedNCF):
     """GMF on devices: a weighted product of a private and an item's vector, item rows averaged (FedNCF)."""
 
     def __init__(self, config: FedGMFConfig) -> None:
@@ -196,7 +198,7 @@ class FedGMF(_Trained):
 
 
 @register("fed-mlp", FedMLPConfig)
-class FedMLP(_Trained):
+class FedMLP(_FederatedNCF):
     """MLP on devices: a private and an item's vector through shared ReLU layers (FedNCF)."""
 
     def __init__(self, config: FedMLPConfig) -> None:
@@ -204,7 +206,7 @@ class FedMLP(_Trained):
 
 
 @register("fed-neumf", FedNeuMFConfig)
-class FedNeuMF(_Trained):
+class FedNeuMF(_FederatedNCF):
     """NeuMF on devices: GMF and MLP joined in the last layer (FedNCF)."""
 
     def __init__(self, config: FedNeuMFConfig) -> None:

@@ -18,11 +18,11 @@ from tacit.kernels.fpl import (
     settle,
     sum_of_pairs,
 )
-from tacit.kernels.membership import Taken, taken
-from tacit.kernels.rowvec import rows_of
-from tacit.kernels.triples import empty_rows, padded, unpadded
-from tacit.methods import reasons
+from tacit.kernels.llvm.rowvec import rows_of
+from tacit.kernels.llvm.triples import empty_rows, pad_rows, unpad_rows
+from tacit.kernels.membership import OwnedItems, owned_items
 from tacit.methods.base import Federated, FederatedSpec, Schedule, register
+from tacit.methods.parts import reasons
 from tacit.privacy.disclosure import Disclosure
 from tacit.privacy.update_sink import UpdateSink, row_bytes
 from tacit.random import Key
@@ -139,7 +139,7 @@ class FPL(Federated):
         """Draw triples: a row for each positive, then one for each negative."""
         steps = int(model.shared["local_steps"])
         pairs = np.empty((2, len(clients), steps), np.uint32)
-        has = clients.remembered("taken", _taken)
+        has = clients.derive_once("taken", _owned_items)
         draw_pairs(key.word, clients.ids, clients.ptr, clients.items, has, clients.n_items, pairs[0], pairs[1])
         ptr = np.arange(len(clients) + 1) * steps
         drawn = (PlannedRows("items", ptr, rows.ravel().view(np.int32), n == 0) for n, rows in enumerate(pairs))
@@ -152,7 +152,7 @@ class FPL(Federated):
         total = sink.direct()
         if total is not None:
             return self._add(model, plan, sink, total)
-        (positives, negatives), table = plan.work, padded(model.shared["items"])
+        (positives, negatives), table = plan.work, pad_rows(model.shared["items"])
         people, moved = self._local_rows(model.private["p"])
         n_steps, width = positives.shape[1], table.shape[1]
         room = empty_rows(0, width)
@@ -165,7 +165,7 @@ class FPL(Federated):
             rows_of_pairs(*arrays, *drawn, rows_of(rows), sink.ring.scale, self._rate, self.config.regs)
             sink.put(0, rows[:n_rows])
             sink.put(1, rows[n_rows:])
-        return {"p": unpadded(moved, model.shared["items"].shape[1])}
+        return {"p": unpad_rows(moved, model.shared["items"].shape[1])}
 
     @property
     def _rate(self) -> np.float32:
@@ -173,13 +173,13 @@ class FPL(Federated):
 
     def _local_rows(self, p: Floats) -> tuple[Floats, Floats]:
         """Return, padded, the vectors gradients are taken at and those that move: one array if steps are sequential."""
-        moved = padded(p)
+        moved = pad_rows(p)
         return (moved, moved) if self.config.step == "sequential" else (moved.copy(), moved)
 
     def _add(self, model: Model, plan: UpdatePlan, sink: UpdateSink, total: Total) -> Mapping[str, Array]:
         """Add up a cohort's rows: the parts that differ by client triple by triple, the rest by counts."""
         shared, config, scale = model.shared, self.config, sink.ring.scale
-        table, n_items, (positives, negatives) = padded(shared["items"]), len(shared["items"]), plan.work
+        table, n_items, (positives, negatives) = pad_rows(shared["items"]), len(shared["items"]), plan.work
         kept = plan.parts[0].kept
         sent = np.ones(positives.shape, np.uint8) if kept is None else kept.reshape(positives.shape)
         targets, counts = np.empty_like(positives), np.zeros((2, n_items + 1), np.int32)
@@ -204,7 +204,7 @@ class FPL(Federated):
         shrunk = float(config.regs[1:].max() * max(table.max(), -table.min()) * scale)
         sink.check((largest + shrunk) / float(scale))
         settle(table, sums, counts, total.sums["items"], total.counts["items"], scale, config.regs)
-        return {"p": unpadded(moved, shared["items"].shape[1])}
+        return {"p": unpad_rows(moved, shared["items"].shape[1])}
 
     def run_rounds(
         self, model: Model, clients: Clients, ring: Ring, disclosure: Disclosure | None, key: Key, rounds: range
@@ -212,9 +212,9 @@ class FPL(Federated):
         """Run rounds of one client each without leaving the kernel."""
         shared, private = model.shared, model.private
         config, width = self.config, shared["items"].shape[1]
-        table, p = padded(shared["items"]), padded(private["p"])
+        table, p = pad_rows(shared["items"]), pad_rows(private["p"])
         words = np.array([key.child(name).word for name in ("choose", "learn", "seal")])
-        has = clients.remembered("taken", _taken)
+        has = clients.derive_once("taken", _owned_items)
         sent, peaks = np.zeros((len(clients), 2), np.uint32), np.zeros((1, table.shape[1]), np.float32)
         if disclosure is None:
             coins = np.ones(len(clients)), np.zeros(len(table), bool), False
@@ -237,8 +237,8 @@ class FPL(Federated):
             shrunk = float(config.regs[1:].max() * max(np.abs(table).max(), np.abs(shared["items"]).max()) * ring.scale)
             largest_row = float(peaks.max()) + shrunk
         ring.fits(largest_row / float(ring.scale))
-        shared["items"][:] = unpadded(table, width)
-        private["p"][:] = unpadded(p, width)
+        shared["items"][:] = unpad_rows(table, width)
+        private["p"][:] = unpad_rows(p, width)
         counted = sent.astype(np.int64)
         release = Release(counted[:, 0], counted[:, 1], counted.sum(axis=1) * row_bytes(width, ring))
         return release, release.negatives // steps  # every round sends all its negatives
@@ -266,15 +266,15 @@ class FPL(Federated):
         return reasons.from_history(history, reasons.alignment(shared["items"][:, :-1], history, item))
 
 
-def _taken(clients: Clients) -> Taken:
-    return taken(clients, most_bytes=BITMAP_BYTES * len(clients))
+def _owned_items(clients: Clients) -> OwnedItems:
+    return owned_items(clients, most_bytes=BITMAP_BYTES * len(clients))
 
 
 def _check_histories(clients: Clients) -> None:
     """Refuse people from whom no triple can be drawn."""
     if not len(clients) or clients.sizes.min() == 0:
         raise MethodError("fpl needs at least one item in every history.", "Set data.min_per_user=1 or higher.")
-    kept_out = clients.remembered("taken", _taken)
+    kept_out = clients.derive_once("taken", _owned_items)
     owner = np.repeat(np.arange(len(clients)), np.diff(kept_out.ptr))
     repeats = np.zeros(len(kept_out.items), bool)
     repeats[1:] = (kept_out.items[1:] == kept_out.items[:-1]) & (owner[1:] == owner[:-1])

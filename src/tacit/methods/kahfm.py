@@ -10,10 +10,10 @@ from pydantic import Field
 
 from tacit.errors import DivergedError, MethodError
 from tacit.kernels.kahfm import long_bpr_epoch
-from tacit.kernels.membership import pairs_to_learn, taken
-from tacit.methods import reasons
+from tacit.kernels.membership import owned_items, pairs_to_learn
 from tacit.methods.base import Centralised, register
-from tacit.methods.features import Kind, features_of, tf_idf
+from tacit.methods.parts import reasons
+from tacit.methods.parts.features import FeatureKind, features_of, tf_idf
 from tacit.random import Key
 from tacit.types import Array, Catalog, Clients, Config, Floats, Model, Reason
 
@@ -27,7 +27,7 @@ class KaHFMConfig(Config):
     epochs: int = Field(50, gt=0, description="passes; one pass draws as many triples as there are interactions")
     learning_rate: float = Field(0.05, gt=0, description="size of a step")
     reg: float = Field(0.001, ge=0, description="pull of the vectors to zero")
-    features: Kind = Field(
+    features: FeatureKind = Field(
         "any", description="what describes an item: its graph, its categories; any: the graph if there is one"
     )
 
@@ -56,7 +56,7 @@ class KaHFM(Centralised):
         people = np.ascontiguousarray((clients.matrix() @ described).toarray() / lengths[:, None], np.float32)
         bias = np.zeros(catalog.n_items, np.float32)
         model = Model({"items": items, "bias": bias, "names": np.array(known.names)}, {"people": people})
-        kept_out = taken(clients)
+        kept_out = owned_items(clients)
         pairs = pairs_to_learn(clients, kept_out)
         for epoch in range(c.epochs):
             word = key.child("epoch", epoch).word

@@ -26,10 +26,10 @@ from tacit.kernels.kgflex import (
     score_items,
     write_rows,
 )
-from tacit.kernels.membership import Taken, taken
-from tacit.methods import reasons
+from tacit.kernels.membership import OwnedItems, owned_items
 from tacit.methods.base import Centralised, Federated, FederatedSpec, Schedule, register
-from tacit.methods.features import Features, Kind, features_of
+from tacit.methods.parts import reasons
+from tacit.methods.parts.features import FeatureKind, Features, features_of
 from tacit.privacy.update_sink import UpdateSink
 from tacit.random import Key
 from tacit.types import Array, Catalog, Clients, Config, Floats, Model, Reason, offsets
@@ -45,7 +45,7 @@ class KGFlexConfig(Config):
     learning_rate: float = Field(0.1, gt=0, description="alpha, of the device and of the server; updates are summed")
     epochs: int = Field(30, gt=0, description="passes; a pass asks as many people as there are, in 1 / share rounds")
     share: float = Field(0.1, gt=0, le=1, description="q: share of the people asked in a round; 1 is centralised")
-    features: Kind = Field(
+    features: FeatureKind = Field(
         "any", description="what describes an item: its graph, its categories; any: the graph if there is one"
     )
     features_per_hop: tuple[int, ...] = Field(
@@ -112,7 +112,7 @@ class KGFlex(Federated):
         """Return each person's most telling features [C, S], -1 behind the last, and their information gain."""
         features = np.empty((len(clients), max(1, int(kept.sum()))), np.int32)
         weights = np.empty(features.shape, np.float32)
-        history = clients.ids, clients.ptr, clients.items, clients.remembered("taken", _taken), clients.n_items
+        history = clients.ids, clients.ptr, clients.items, clients.derive_once("taken", _owned_items), clients.n_items
         choices = kept, self.config.gain_ratio, self.config.gain_draws == "set"
         choose_features(key.word, *history, known.ptr, known.ids, known.hops, *choices, features, weights)
         return features, weights
@@ -134,7 +134,7 @@ class KGFlex(Federated):
         features, weights, p = private["features"], private["weights"], private["p"]
         affinity, pull = np.empty(features.shape, np.float32), np.empty(features.shape, np.float32)
         affinities(features, weights, p, shared["features"], affinity)
-        history = clients.ids, clients.ptr, clients.items, clients.remembered("taken", _taken), clients.n_items
+        history = clients.ids, clients.ptr, clients.items, clients.derive_once("taken", _owned_items), clients.n_items
         known = shared["item_ptr"], shared["item_features"]
         pulls(key.word, *history, *known, features, weights, affinity, pull)
         moved = np.empty_like(p)
@@ -261,8 +261,8 @@ class KGFlexCentral(Centralised):
         return self._steps.remarks(shared, private)
 
 
-def _taken(clients: Clients) -> Taken:
-    return taken(clients)
+def _owned_items(clients: Clients) -> OwnedItems:
+    return owned_items(clients)
 
 
 def _mention(

@@ -9,10 +9,10 @@ import numpy as np
 from pydantic import Field
 
 from tacit.errors import DivergedError
-from tacit.kernels.membership import pairs_to_learn, taken
+from tacit.kernels.membership import owned_items, pairs_to_learn
 from tacit.kernels.mf import mf_epoch
-from tacit.methods import reasons
 from tacit.methods.base import Centralised, register
+from tacit.methods.parts import reasons
 from tacit.random import Key
 from tacit.types import Array, Catalog, Clients, Config, Floats, Model, Reason
 
@@ -46,7 +46,7 @@ class MF(Centralised):
         items = key.child("items").normal(np.arange(n_items), c.factors, c.init_scale)
         own, bias, offset = (np.zeros(n, np.float32) for n in (len(clients), n_items, 1))
         model = Model({"items": items, "bias": bias, "offset": offset}, {"people": people, "own": own})
-        kept_out = taken(clients)
+        kept_out = owned_items(clients)
         pairs = pairs_to_learn(clients, kept_out)
         for epoch in range(c.epochs):
             word = key.child("epoch", epoch).word

@@ -9,12 +9,12 @@ from pydantic import Field
 from scipy import sparse
 
 from tacit.errors import DivergedError, MethodError
-from tacit.kernels.adam import adam_step, at_rest, corrections
-from tacit.kernels.denormals import flushed_denormals
+from tacit.kernels.adam import adam_step, corrections, initial_adam_state
+from tacit.kernels.llvm.denormals import flushed_denormals
 from tacit.kernels.thinning import thin
-from tacit.methods import reasons
 from tacit.methods.base import Centralised, register
-from tacit.models.multi_vae import decode, gradients, init, unit_rows
+from tacit.methods.parts import reasons
+from tacit.models.multi_vae import decode, gradients, init_parameters, unit_entries
 from tacit.random import Key
 from tacit.types import Array, Catalog, Clients, Config, Floats, Model, Reason
 
@@ -46,8 +46,11 @@ class MultiVAE(Centralised):
         if not len(people):
             raise MethodError("There is nothing to learn from: no client has any history.")
         cohort, history = clients.take(people), clients.matrix()[people]
-        whole = unit_rows(history.indptr)
-        moving = {name: at_rest(w) for name, w in init(catalog.n_items, c.hidden, c.latent, key.child("init")).items()}
+        whole = unit_entries(history.indptr)
+        moving = {
+            name: initial_adam_state(w)
+            for name, w in init_parameters(catalog.n_items, c.hidden, c.latent, key.child("init")).items()
+        }
         model = Model({name: p.w for name, p in moving.items()}, {})
         batches = -(-len(people) // c.batch_size)
         for epoch in range(c.epochs):
@@ -88,12 +91,12 @@ class MultiVAE(Centralised):
         without = ~np.eye(n + 1, n, dtype=bool)  # row k lacks item k, the last row lacks nothing
         columns = np.nonzero(without)[1]
         ptr = np.concatenate([[0], np.cumsum(without.sum(axis=1))])
-        x = sparse.csr_matrix((unit_rows(ptr), history[columns], ptr), shape=(n + 1, client.n_items))
+        x = sparse.csr_matrix((unit_entries(ptr), history[columns], ptr), shape=(n + 1, client.n_items))
         logits = decode(shared, x) @ shared["items_out"][item]
         return reasons.from_history(history, logits[-1] - logits[:-1])
 
 
 def _unit(clients: Clients) -> sparse.csr_matrix:
     x = clients.matrix()
-    x.data = unit_rows(x.indptr)
+    x.data = unit_entries(x.indptr)
     return x

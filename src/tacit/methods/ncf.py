@@ -14,11 +14,11 @@ from numpy.typing import NDArray
 from pydantic import Field, PositiveInt
 
 from tacit.errors import DivergedError, MethodError
-from tacit.kernels.adam import at_rest, corrections
+from tacit.kernels.adam import corrections, initial_adam_state
 from tacit.kernels.losses import LOSSES
 from tacit.kernels.ncf import draw_samples, ncf_epoch, shuffle
 from tacit.methods.base import Centralised, register
-from tacit.methods.neural import Neural
+from tacit.methods.parts.neural import Neural
 from tacit.models.ncf import gmf, mlp, neumf
 from tacit.random import Key
 from tacit.types import Catalog, Clients, Config, Model
@@ -51,7 +51,7 @@ class NeuMFConfig(MLPConfig):
     epochs: int = Field(10, gt=0, description="passes over all positives; it overfits with many more")
 
 
-class _Trained(Neural, Centralised):
+class _CentralNCF(Neural, Centralised):
     """What the three have in common: everything but the shape of the model."""
 
     config: GMFConfig
@@ -62,8 +62,8 @@ class _Trained(Neural, Centralised):
         if not len(clients.items):
             raise MethodError("There is nothing to learn from: no client has any history.")
         shared = self.shape.init_shared(catalog.n_items, key.child("init"), c.init_scale)
-        users = at_rest(self.shape.init_private(clients.ids, key.child("init"), c.init_scale)["users"])
-        items, layers = at_rest(shared["items"]), at_rest(self.shape.flatten(shared))
+        users = initial_adam_state(self.shape.init_private(clients.ids, key.child("init"), c.init_scale)["users"])
+        items, layers = initial_adam_state(shared["items"]), initial_adam_state(self.shape.flatten(shared))
         model = Model({"items": items.w, **self.shape.unflatten(layers.w)}, {"users": users.w})
         awake = np.zeros(len(clients), np.bool_), np.zeros(catalog.n_items, np.bool_)
         barred = clients.avoid
@@ -82,7 +82,7 @@ class _Trained(Neural, Centralised):
                 chance.child("negatives").word,
             )
             if group > 1:
-                samples = samples[~_unopposed(samples)]
+                samples = samples[~_lacks_negatives(samples)]
             if not len(samples):
                 raise MethodError(
                     f"There is nothing to learn from: everybody has every item, so loss={c.loss} can compare nothing."
@@ -111,7 +111,7 @@ class _Trained(Neural, Centralised):
             yield model
 
 
-def _unopposed(samples: NDArray[np.uint64]) -> NDArray[np.bool_]:
+def _lacks_negatives(samples: NDArray[np.uint64]) -> NDArray[np.bool_]:
     """Say which samples are positives without a negative behind them: there is nothing to compare them with."""
     is_positive = (samples & np.uint64(1)).astype(bool)
     found: NDArray[np.bool_] = is_positive & np.append(is_positive[1:], True)
@@ -119,7 +119,7 @@ def _unopposed(samples: NDArray[np.uint64]) -> NDArray[np.bool_]:
 
 
 @register("gmf", GMFConfig)
-class GMF(_Trained):
+class GMF(_CentralNCF):
     """GMF: a weighted product of a person's and an item's vector (He et al., 2017), learnt in one place."""
 
     def __init__(self, config: GMFConfig) -> None:
@@ -128,7 +128,7 @@ class GMF(_Trained):
 
 
 @register("mlp", MLPConfig)
-class MLP(_Trained):
+class MLP(_CentralNCF):
     """MLP: a person's and an item's vector through ReLU layers (He et al., 2017), learnt in one place."""
 
     def __init__(self, config: MLPConfig) -> None:
@@ -137,7 +137,7 @@ class MLP(_Trained):
 
 
 @register("neumf", NeuMFConfig)
-class NeuMF(_Trained):
+class NeuMF(_CentralNCF):
     """NeuMF: GMF and MLP joined in the last layer (He et al., 2017), learnt in one place."""
 
     def __init__(self, config: NeuMFConfig) -> None:

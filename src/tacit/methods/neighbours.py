@@ -10,8 +10,8 @@ from pydantic import Field
 from scipy import sparse
 
 from tacit.kernels import neighbours as kernel
-from tacit.methods import reasons
 from tacit.methods.base import Centralised, register
+from tacit.methods.parts import reasons
 from tacit.random import Key
 from tacit.types import Array, Catalog, Clients, Config, Floats, Model, Reason
 
@@ -90,7 +90,7 @@ class UserKNN(Centralised):
         known = (shared["people"][order[at]] == clients.ids) & (clients.ids >= 0)
         skip = np.where(known, order[at], -1)
         sizes = np.diff(shared["ptr"])
-        found, values = kernel.nearest(
+        found, values = kernel.nearest_rows(
             x.indptr,
             x.indices,
             shared["item_ptr"],
@@ -116,7 +116,7 @@ class ItemKNN(Centralised):
         c, n = self.config, catalog.n_items
         by_people = clients.matrix()
         by_items = by_people.tocsc()
-        found, values = kernel.nearest(
+        found, values = kernel.nearest_rows(
             by_items.indptr,
             by_items.indices,
             by_people.indptr,

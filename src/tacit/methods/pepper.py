@@ -17,10 +17,10 @@ import numpy as np
 from pydantic import Field
 
 from tacit.methods.base import register
-from tacit.methods.gossip import GossipConfig, Gossiping
-from tacit.methods.local import Nodes
-from tacit.methods.mixing import RULES, Weights
-from tacit.methods.peers import SAMPLERS
+from tacit.methods.parts.gossip import GossipConfig, GossipMethod
+from tacit.methods.parts.local import LocalArrays
+from tacit.methods.parts.mixing import RULES, Weights
+from tacit.methods.parts.peers import SAMPLERS
 from tacit.types import Array, Clients, Floats
 
 
@@ -44,7 +44,7 @@ class PepperConfig(GossipConfig):
 
 
 @register("pepper", PepperConfig)
-class Pepper(Gossiping):
+class Pepper(GossipMethod):
     """PEPPER: models mixed by what they earn on her own data, peers kept for it (Belal et al., 2022)."""
 
     sampler = SAMPLERS["personalised"]
@@ -67,7 +67,7 @@ class Pepper(Gossiping):
 
 
 @register("dec-fedavg", GossipConfig)
-class DecFedAvg(Gossiping):
+class DecFedAvg(GossipMethod):
     """Decentralised FedAvg: models mixed by how much their owners learn from, random peers."""
 
     rule = RULES["samples"]
@@ -75,36 +75,36 @@ class DecFedAvg(Gossiping):
 
 
 @register("model-age", GossipConfig)
-class ModelAge(Gossiping):
+class ModelAge(GossipMethod):
     """Model-age gossip: models mixed by how often they were updated, random peers (Hegedus et al., 2021)."""
 
     rule = RULES["age"]
     sampler = SAMPLERS["random"]
 
 
-class ReptileConfig(GossipConfig):
+class DecReptileConfig(GossipConfig):
     """Options of dec-reptile."""
 
     meta_rate: float = Field(0.5, gt=0, le=1, description="how far a node's model follows what it has learnt locally")
     tuning: int = Field(2, ge=0, description="local epochs on her own data before her model is used")
 
 
-@register("dec-reptile", ReptileConfig)
-class DecReptile(Gossiping):
+@register("dec-reptile", DecReptileConfig)
+class DecReptile(GossipMethod):
     """Decentralised Reptile: a gossiped model to start from, tuned on her own data before it serves."""
 
     rule = RULES["samples"]
     sampler = SAMPLERS["random"]
-    config: ReptileConfig
+    config: DecReptileConfig
 
-    def _learn(self, rows: Array, nodes: Nodes, own: Any) -> None:
+    def _learn(self, rows: Array, nodes: LocalArrays, own: Any) -> None:
         before = {name: nodes[name][rows] for name in self.model.tables}
         super()._learn(rows, nodes, own)
         rate = np.float32(self.config.meta_rate)
         for name, start in before.items():
             nodes[name][rows] = start + rate * (nodes[name][rows] - start)
 
-    def score(self, shared: Nodes, private: Nodes, clients: Clients) -> Floats:
+    def score(self, shared: LocalArrays, private: LocalArrays, clients: Clients) -> Floats:
         """Return the scores of all items, each person by her node's model tuned to her."""
         if not self.config.tuning:
             return super().score(shared, private, clients)

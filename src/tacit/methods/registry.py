@@ -81,7 +81,7 @@ def entry(name: str) -> Entry:
 
 def options(name: str, given: Mapping[str, Any]) -> Config:
     """Check the options of a method and fill in its defaults."""
-    return entry(name).config.checked(given, where=f"method '{name}'")
+    return entry(name).config.from_options(given, where=f"method '{name}'")
 
 
 def build(name: str, config: Config | None = None) -> Method:

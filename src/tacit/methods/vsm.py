@@ -9,9 +9,9 @@ import numpy as np
 from pydantic import Field
 from scipy import sparse
 
-from tacit.methods import reasons
 from tacit.methods.base import Centralised, register
-from tacit.methods.features import features_of, tf_idf, unit_rows
+from tacit.methods.parts import reasons
+from tacit.methods.parts.features import features_of, tf_idf, unit_rows
 from tacit.random import Key
 from tacit.types import Array, Catalog, Clients, Config, Floats, Model, Reason
 

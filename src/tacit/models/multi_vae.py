@@ -21,7 +21,7 @@ from tacit.types import Array, Floats
 SCALE_OF_BIASES = 0.001  # of their first values, as in the authors' code
 
 
-def init(n_items: int, hidden: int, latent: int, key: Key) -> dict[str, Floats]:
+def init_parameters(n_items: int, hidden: int, latent: int, key: Key) -> dict[str, Floats]:
     """Return the first parameters: Xavier uniform, biases near zero."""
     shapes = {
         "items_in": (n_items, hidden),
@@ -39,7 +39,7 @@ def init(n_items: int, hidden: int, latent: int, key: Key) -> dict[str, Floats]:
     return parameters
 
 
-def unit_rows(ptr: NDArray[np.int64]) -> Floats:
+def unit_entries(ptr: NDArray[np.int64]) -> Floats:
     """Return the entry of each interaction in its history of length one, [N]."""
     counts = np.diff(ptr)
     return np.repeat(1.0 / np.sqrt(np.maximum(counts, 1)), counts).astype(np.float32)

@@ -46,7 +46,7 @@ class Exposure:
 
 
 @dataclass(frozen=True)
-class Seen:
+class ObservedRows:
     """What rows in clear told so far, per item [n_items]: rounds in which one rose, rounds in which one fell."""
 
     rose: NDArray[np.int64]
@@ -62,7 +62,7 @@ def prior(popularity: Array, size: int) -> Numbers:
     return odds
 
 
-def presence(seen: Seen, size: int, pi: float, steps: int) -> Numbers:
+def presence(seen: ObservedRows, size: int, pi: float, steps: int) -> Numbers:
     """Return what being there tells of each item, for somebody with `size` items who sends a positive with chance pi.
 
     In a round of `steps` triples an item of hers is drawn with chance a, another with chance b.
@@ -77,13 +77,15 @@ def presence(seen: Seen, size: int, pi: float, steps: int) -> Numbers:
     return ratio
 
 
-def sign(seen: Seen) -> Numbers:
+def sign(seen: ObservedRows) -> Numbers:
     """Return what rising and falling tells of each item."""
     ratio: Numbers = (seen.rose - seen.fell) * np.log((1.0 - MISREAD) / MISREAD)
     return ratio
 
 
-def measured(history: Array, popularity: Array, evidence: Numbers, guessing: Exposure | None = None) -> Exposure:
+def measure_exposure(
+    history: Array, popularity: Array, evidence: Numbers, guessing: Exposure | None = None
+) -> Exposure:
     """Compare what a reader believes, prior and evidence together, with the truth.
 
     `guessing` is the same without evidence, where that was measured: it need not be measured again.

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.errors import MethodError
-from tacit.kernels.rowvec import rows_of
+from tacit.kernels.llvm.rowvec import rows_of
 from tacit.kernels.update_sink import (
     add_dense,
     add_outer,

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from pydantic import Field, field_validator
 
 from tacit.errors import ConfigError, MethodError, nearest
-from tacit.methods.features import Kind, features_of
+from tacit.methods.parts.features import FeatureKind, features_of
 from tacit.types import Array, Catalog, Clients, Config
 from tacit.updates import Update
 
@@ -58,7 +58,7 @@ class CriteriaConfig(Config):
 
 
 @dataclass(frozen=True)
-class Seen:
+class ClientFacts:
     """What the devices of some clients know when they measure themselves."""
 
     clients: Clients
@@ -75,16 +75,16 @@ class Criterion:
 
     name: str
     about: str
-    measure: Callable[[Seen], Array]
+    measure: Callable[[ClientFacts], Array]
     after_learning: bool  # it looks at the update
 
 
 CRITERIA: dict[str, Criterion] = {}
-Measure = Callable[[Seen], Array]
+Measure = Callable[[ClientFacts], Array]
 
 
 def criterion(name: str, about: str, *, after_learning: bool = False) -> Callable[[Measure], Measure]:
-    """Register a function of `Seen` that returns one number per client, [C]."""
+    """Register a function of `ClientFacts` that returns one number per client, [C]."""
 
     def keep(measure: Measure) -> Measure:
         CRITERIA[name] = Criterion(name, about, measure, after_learning)
@@ -94,32 +94,32 @@ def criterion(name: str, about: str, *, after_learning: bool = False) -> Callabl
 
 
 @criterion("size", "how much she did")
-def size(seen: Seen) -> Array:
+def size(seen: ClientFacts) -> Array:
     """Rows of her history: FedAvg's own criterion."""
     return seen.clients.sizes
 
 
 @criterion("diversity", "how many different categories, or statements of the graph, her items carry")
-def diversity(seen: Seen) -> Array:
+def diversity(seen: ClientFacts) -> Array:
     """Different labels in her history: categories, or what a knowledge graph says where there are none."""
     return np.asarray((_per_category(seen) > 0).sum(axis=1))
 
 
 @criterion("balance", "how evenly liked and other items stand in her history")
-def balance(seen: Seen) -> Array:
+def balance(seen: ClientFacts) -> Array:
     """min / max of the numbers of liked and of other rows (5.8)."""
-    liked = _liked(seen)
+    liked = _is_liked(seen)
     return class_balance(liked, seen.clients.sizes - liked)
 
 
 @criterion("liked", "share of what she did that she liked")
-def liked_share(seen: Seen) -> Array:
+def liked_share(seen: ClientFacts) -> Array:
     """A fraction of good samples, as sharp pictures are in the thesis."""
-    return _liked(seen) / np.maximum(seen.clients.sizes, 1)
+    return _is_liked(seen) / np.maximum(seen.clients.sizes, 1)
 
 
 @criterion("divergence", "how little her model moved away", after_learning=True)
-def divergence(seen: Seen) -> Array:
+def divergence(seen: ClientFacts) -> Array:
     """1 / sqrt(|d| + 1), d all that she would send."""
     if seen.update is None:
         raise MethodError("The criterion 'divergence' looks at what was learnt, and nothing was.")
@@ -132,7 +132,7 @@ def divergence(seen: Seen) -> Array:
 
 
 @criterion("freshness", "how lately she did something")
-def freshness(seen: Seen) -> Array:
+def freshness(seen: ClientFacts) -> Array:
     """Halves with every 30 days since her newest row."""
     clients = seen.clients
     if clients.times is None:
@@ -144,7 +144,7 @@ def freshness(seen: Seen) -> Array:
 
 
 @criterion("reliability", "how often she answered when asked")
-def reliability(seen: Seen) -> Array:
+def reliability(seen: ClientFacts) -> Array:
     """(1 + answered) / (1 + asked)."""
     return np.asarray((1.0 + seen.answered) / (1.0 + seen.asked))
 
@@ -164,20 +164,20 @@ def model_closeness(lengths: Array) -> Numbers:
     return np.asarray(1.0 / np.sqrt(lengths + 1.0))
 
 
-def _per_category(seen: Seen) -> Array:
+def _per_category(seen: ClientFacts) -> Array:
     catalog = seen.catalog
     if catalog.categories is None and catalog.graph is None:
         raise MethodError(
             "The criterion 'diversity' counts categories, and the data has none.",
             "Leave it out, or load a knowledge graph (data.graph).",
         )
-    kind: Kind = "graph" if catalog.categories is None else "categories"
+    kind: FeatureKind = "graph" if catalog.categories is None else "categories"
     known = features_of(catalog, kind, "the criterion 'diversity'").matrix()
     counts: Array = (seen.clients.matrix() @ known).toarray()
     return counts
 
 
-def _liked(seen: Seen) -> Array:
+def _is_liked(seen: ClientFacts) -> Array:
     clients = seen.clients
     if clients.values is None:
         raise MethodError("The criteria 'liked' and 'balance' need ratings, and the data has none.", "Leave them out.")
@@ -202,7 +202,7 @@ SCORES: dict[str, Callable[[Array], Numbers]] = {"priority": priority_score, "me
 
 
 @dataclass(frozen=True)
-class Weighed:
+class ClientWeights:
     """The clients of a round, what they measured, and what follows from it. Criteria down, clients across."""
 
     names: tuple[str, ...]
@@ -217,9 +217,9 @@ class Weighed:
         return self.weights * len(self.weights)
 
 
-def weigh(
+def weigh_clients(
     names: Sequence[str], measured: Array, score: str = "priority", scale: str = "share", who: Array | None = None
-) -> Weighed:
+) -> ClientWeights:
     """Return the weights (5.4) that follow from what clients measured, [m, C].
 
     Normalisers are sums of whole numbers, so they do not depend on the order of arrival and may be secure sums. Where
@@ -244,4 +244,4 @@ def weigh(
     shown = np.rint(scores * n_clients * STEPS)  # scores are about 1 / n: on the grid as n times as much
     total = shown.sum()
     weights = shown / total if total > 0 else np.full(n_clients, 1.0 / max(n_clients, 1))
-    return Weighed(tuple(names), measured, criteria, scores, weights)
+    return ClientWeights(tuple(names), measured, criteria, scores, weights)

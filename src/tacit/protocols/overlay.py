@@ -61,7 +61,9 @@ def _others(drawn: Views, me: int) -> Views:
     return drawn + (drawn >= me)
 
 
-def offered(key: Key, number: int, ids: NDArray[np.int64], alive: NDArray[np.int64], n: int) -> list[NDArray[np.int64]]:
+def offer_peers(
+    key: Key, number: int, ids: NDArray[np.int64], alive: NDArray[np.int64], n: int
+) -> list[NDArray[np.int64]]:
     """Return for each of `ids` up to `n` others of `alive` in random order: what a peer sampling service says.
 
     What a node is offered the `number`-th time depends on the key, its own id and who is alive, on nobody else asking.
@@ -110,7 +112,7 @@ class Overlay:
     dead_links: float  # share of all links of living nodes
 
 
-def measured(views: Views, alive: NDArray[np.bool_] | None = None) -> Overlay:
+def measure_overlay(views: Views, alive: NDArray[np.bool_] | None = None) -> Overlay:
     """Measure the graph of the living nodes' views."""
     alive = np.ones(len(views), np.bool_) if alive is None else alive
     links = _links(views, alive)

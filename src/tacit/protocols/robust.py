@@ -1,20 +1,21 @@
-"""Sums that bear with liars: the people of a round are dealt into groups, and a rule chooses among the groups' means.
+"""Sums that bear with adversaries: the people of a round are dealt into groups, and a rule chooses among the groups'
+means.
 
     trimmed-mean   the mean of what is left, coordinate by coordinate, without the largest and the smallest groups
     median         the middle one, coordinate by coordinate
     krum           all of the one group that lies closest to most others (Blanchard et al., 2017)
 
-A plain sum lets one liar move a row anywhere. A group's mean of a row is its sum over those who spoke of it; a rule
-sees only groups that did, so a rare item is judged by few. Whatever the rule finds is multiplied by the number of all
-who spoke of the row, so that a method applies it like any other sum. With secure sums every group's sum is revealed
-instead of the whole one: larger groups hide more and bear with fewer liars. One group per person is the classic form,
-which no secure sum can give.
+A plain sum lets one adversary move a row anywhere. A group's mean of a row is its sum over those who spoke of it; a
+rule sees only groups that did, so a rare item is judged by few. Whatever the rule finds is multiplied by the number of
+all who spoke of the row, so that a method applies it like any other sum. With secure sums every group's sum is revealed
+instead of the whole one: larger groups hide more and bear with fewer adversaries. One group per person is the classic
+form, which no secure sum can give.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Literal
+from collections.abc import Callable, Mapping, Sequence
+from typing import ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,18 +28,23 @@ from tacit.updates import Total
 BLOCK = 2**22  # numbers of all groups together that are sorted at a time
 
 Means = NDArray[np.float64]  # [G, n, D], NaN where a group did not speak of a row
-Rule = Callable[[Means, float], NDArray[np.float64]]  # the means of some rows and the share of liars -> [n, D]
+Rule = Callable[[Means, float], NDArray[np.float64]]  # the means of some rows and the share of adversaries -> [n, D]
 
 
 class RobustConfig(Config):
     """Which rule, over how many groups."""
 
+    former_names: ClassVar[Mapping[str, str]] = {
+        "robust.liars": "robust.adversaries",
+    }
     rule: Literal["trimmed-mean", "median", "krum"] = Field("trimmed-mean", description="how groups are combined")
     groups: int = Field(0, ge=0, description="groups that the people of a round are dealt into; 0: one per person")
-    liars: float = Field(0.1, ge=0, lt=0.5, description="share of groups that may be bad: cut at each end, or left out")
+    adversaries: float = Field(
+        0.1, ge=0, lt=0.5, description="share of groups that may be bad: cut at each end, or left out"
+    )
 
 
-def dealt(positions: NDArray[np.int64], config: RobustConfig, key: Key) -> list[NDArray[np.int64]]:
+def assign_groups(positions: NDArray[np.int64], config: RobustConfig, key: Key) -> list[NDArray[np.int64]]:
     """Deal people into groups of nearly equal size, anew in each round."""
     n_groups = min(config.groups or len(positions), len(positions))
     lots = key.uniform(positions, 1)[:, 0]
@@ -46,31 +52,31 @@ def dealt(positions: NDArray[np.int64], config: RobustConfig, key: Key) -> list[
     return [np.sort(part) for part in np.array_split(order, n_groups)]
 
 
-def combined(totals: Sequence[Total], config: RobustConfig) -> Total:
+def combine_groups(totals: Sequence[Total], config: RobustConfig) -> Total:
     """Return the sum that a rule makes of the sums of groups."""
     counts = {name: np.sum([total.counts[name] for total in totals], axis=0) for name in totals[0].counts}
     n_clients = sum(total.n_clients for total in totals)
     if config.rule == "krum":
-        chosen = totals[krum(totals, config.liars)]
-        sums = {name: _scaled(chosen.sums[name], chosen.counts[name], counts[name]) for name in counts}
+        chosen = totals[krum(totals, config.adversaries)]
+        sums = {name: _scale(chosen.sums[name], chosen.counts[name], counts[name]) for name in counts}
         there = {name: np.where(chosen.counts[name] > 0, counts[name], 0) for name in counts}
         return Total(sums, there, n_clients)
     rule = RULES[config.rule]
-    return Total({name: _by_row(totals, name, rule, config.liars) for name in counts}, counts, n_clients)
+    return Total({name: _by_row(totals, name, rule, config.adversaries) for name in counts}, counts, n_clients)
 
 
-def trimmed_mean(means: Means, liars: float) -> NDArray[np.float64]:
-    """Return, per number, the mean without the `liars` largest and smallest of the groups that spoke."""
+def trimmed_mean(means: Means, adversaries: float) -> NDArray[np.float64]:
+    """Return, per number, the mean without the `adversaries` largest and smallest of the groups that spoke."""
     ordered = np.sort(means, axis=0)  # NaN goes to the end
     n_there = (~np.isnan(means)).sum(axis=0)
-    cut = np.floor(n_there * liars).astype(np.int64)
+    cut = np.floor(n_there * adversaries).astype(np.int64)
     rank = np.arange(len(means))[:, None, None]
     kept = (rank >= cut) & (rank < n_there - cut)
     total: NDArray[np.float64] = np.where(kept, ordered, 0.0).sum(axis=0) / np.maximum(kept.sum(axis=0), 1)
     return total
 
 
-def median(means: Means, liars: float) -> NDArray[np.float64]:
+def median(means: Means, adversaries: float) -> NDArray[np.float64]:
     """Return, per number, the middle of the groups that spoke, or the mean of the middle two."""
     n_there, ordered = (~np.isnan(means)).sum(axis=0), np.sort(means, axis=0)  # NaN goes to the end
     low, high = np.maximum(n_there - 1, 0) // 2, n_there // 2
@@ -79,7 +85,7 @@ def median(means: Means, liars: float) -> NDArray[np.float64]:
     return found
 
 
-def krum(totals: Sequence[Total], liars: float) -> int:
+def krum(totals: Sequence[Total], adversaries: float) -> int:
     """Return which group is closest to its n - f - 2 nearest others; rows it did not speak of count as no move."""
     n = len(totals)
     squares = np.zeros((n, n))
@@ -88,7 +94,7 @@ def krum(totals: Sequence[Total], liars: float) -> int:
         norms = np.einsum("ij,ij->i", flat, flat)
         squares += norms[:, None] + norms[None, :] - 2.0 * flat @ flat.T
     np.fill_diagonal(squares, np.inf)
-    nearest = max(1, min(n - 1, n - int(np.ceil(liars * n)) - 2))
+    nearest = max(1, min(n - 1, n - int(np.ceil(adversaries * n)) - 2))
     scores = np.sort(squares, axis=1)[:, :nearest].sum(axis=1)
     return int(np.argmin(scores)) if n > 1 else 0
 
@@ -96,7 +102,7 @@ def krum(totals: Sequence[Total], liars: float) -> int:
 RULES: dict[str, Rule] = {"trimmed-mean": trimmed_mean, "median": median}
 
 
-def _by_row(totals: Sequence[Total], name: str, rule: Rule, liars: float) -> NDArray[np.int64]:
+def _by_row(totals: Sequence[Total], name: str, rule: Rule, adversaries: float) -> NDArray[np.int64]:
     n_rows, width = totals[0].sums[name].shape
     result = np.zeros((n_rows, width), np.int64)
     step = max(1, BLOCK // (len(totals) * max(1, width)))
@@ -104,7 +110,7 @@ def _by_row(totals: Sequence[Total], name: str, rule: Rule, liars: float) -> NDA
         cut = slice(start, start + step)
         means = np.stack([_mean(total, name, cut, missing=np.nan) for total in totals])
         spoke = np.sum([total.counts[name][cut] for total in totals], axis=0)
-        result[cut] = np.rint(rule(means, liars) * spoke[:, None]).astype(np.int64)
+        result[cut] = np.rint(rule(means, adversaries) * spoke[:, None]).astype(np.int64)
     return result
 
 
@@ -113,6 +119,6 @@ def _mean(total: Total, name: str, cut: slice = slice(None), missing: float = 0.
     return np.where(counts[:, None] > 0, sums / np.maximum(counts, 1)[:, None], missing)
 
 
-def _scaled(sums: NDArray[np.int64], counts: NDArray[np.int64], to: Array) -> NDArray[np.int64]:
+def _scale(sums: NDArray[np.int64], counts: NDArray[np.int64], to: Array) -> NDArray[np.int64]:
     by = np.where(counts > 0, to / np.maximum(counts, 1), 0.0)
     return np.rint(sums * by[:, None]).astype(np.int64)

@@ -15,7 +15,7 @@ from pydantic import Field
 from tacit.methods.base import Schedule
 from tacit.protocols.criteria import CriteriaConfig
 from tacit.protocols.robust import RobustConfig
-from tacit.protocols.selection import asked
+from tacit.protocols.selection import select_clients
 from tacit.random import Key
 from tacit.types import Config
 
@@ -28,7 +28,7 @@ class RoundsConfig(Config):
         0.0, ge=0, le=4, description="ask so many more, as a share; the round closes when enough have answered"
     )
     minimum: int = Field(1, ge=1, description="answers below which a round is abandoned")
-    robust: RobustConfig | None = Field(None, description="a rule that bears with liars, over sums of groups")
+    robust: RobustConfig | None = Field(None, description="a rule that bears with adversaries, over sums of groups")
     criteria: CriteriaConfig | None = Field(None, description="who counts how much, by criteria in order of priority")
 
     @property
@@ -46,7 +46,7 @@ class Attendance:
     answered: NDArray[np.int64]
 
 
-def attendance(
+def draw_attendance(
     schedule: Schedule,
     config: RoundsConfig,
     key: Key,
@@ -59,7 +59,7 @@ def attendance(
     `members` are asked instead of those whom the schedule would ask, where tickets have drawn them.
     """
     if members is None:
-        members = asked(schedule, key.child("choose"), number, n_clients)
+        members = select_clients(schedule, key.child("choose"), number, n_clients)
     if not config.dropout and not config.over_selection:
         return Attendance(members, np.sort(members))
     wanted = len(members)

@@ -11,21 +11,21 @@ from tacit.methods.base import Schedule
 from tacit.random import GAMMA, Key, mix
 
 
-def asked(schedule: Schedule, key: Key, number: int, n_clients: int) -> NDArray[np.int64]:
+def select_clients(schedule: Schedule, key: Key, number: int, n_clients: int) -> NDArray[np.int64]:
     """Return the positions of the clients that a schedule asks in round `number`, ascending, each at most once."""
     if schedule.partition:
         return one_of_groups(key, number, n_clients, schedule.clients_per_round, schedule.rounds_per_pass)
-    return chosen(key, number, n_clients, schedule.clients_per_round)
+    return sample_clients(key, number, n_clients, schedule.clients_per_round)
 
 
 def one_of_groups(key: Key, number: int, n_clients: int, n_asked: int, rounds_per_pass: int) -> NDArray[np.int64]:
     """Return the group of round `number`, where each pass deals everybody into random groups of `n_asked`."""
     in_pass, group = divmod(number, rounds_per_pass)
-    return np.sort(_dealt(key.child("pass", in_pass), n_clients)[group * n_asked : (group + 1) * n_asked])
+    return np.sort(_shuffle_clients(key.child("pass", in_pass), n_clients)[group * n_asked : (group + 1) * n_asked])
 
 
 @lru_cache(maxsize=2)
-def _dealt(key: Key, n_clients: int) -> NDArray[np.int64]:
+def _shuffle_clients(key: Key, n_clients: int) -> NDArray[np.int64]:
     """Everybody in a random order; the rounds of a pass share it."""
     generator = np.random.Generator(np.random.Philox(key=int(key.word)))
     order: NDArray[np.int64] = generator.permutation(n_clients)
@@ -33,7 +33,7 @@ def _dealt(key: Key, n_clients: int) -> NDArray[np.int64]:
     return order
 
 
-def chosen(key: Key, number: int, n_clients: int, n_asked: int) -> NDArray[np.int64]:
+def sample_clients(key: Key, number: int, n_clients: int, n_asked: int) -> NDArray[np.int64]:
     """Return the positions of the clients asked in round `number`, ascending, each at most once."""
     if n_asked >= n_clients:
         return np.arange(n_clients)

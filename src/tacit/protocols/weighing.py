@@ -10,13 +10,13 @@ import polars as pl
 from numpy.typing import NDArray
 
 from tacit.privacy.update_sink import Draft, Stage
-from tacit.protocols.criteria import CRITERIA, CriteriaConfig, Seen, Weighed, weigh
+from tacit.protocols.criteria import CRITERIA, ClientFacts, ClientWeights, CriteriaConfig, weigh_clients
 from tacit.random import Key
 from tacit.types import Array, Catalog, Clients, Vocabulary
 from tacit.updates import Ring, Update
 
 MOST_ROWS = 2_000_000  # of explanations that are kept
-Learnt = Callable[[], Iterator[tuple[Array, Update]]]  # positions of some clients, and what they learnt
+LearntPart = Callable[[], Iterator[tuple[Array, Update]]]  # positions of some clients, and what they learnt
 
 
 @dataclass(frozen=True)
@@ -32,14 +32,14 @@ class Weighing(Stage):
 
 
 @dataclass
-class Told:
+class WeightLog:
     """Who counted how much in which round, and why: one row per client and round, as long as they are not too many."""
 
     people: Vocabulary | None = None
     frames: list[pl.DataFrame] = field(default_factory=list)
     rows: int = 0
 
-    def note(self, number: int, ids: Array, weighed: Weighed) -> None:
+    def note(self, number: int, ids: Array, weighed: ClientWeights) -> None:
         """Keep the weights of a round."""
         self.rows += len(ids)
         if self.rows > MOST_ROWS:
@@ -58,15 +58,17 @@ class Told:
 
 
 @dataclass
-class Scales:
+class ClientWeighting:
     """Weighs the people of each round by the criteria of a configuration."""
 
     config: CriteriaConfig
     clients: Clients
     catalog: Catalog
-    told: Told | None = None
+    weight_log: WeightLog | None = None
 
-    def weigh(self, positions: NDArray[np.int64], answered: Array, lost: Array, learnt: Learnt, number: int) -> Weighed:
+    def weigh(
+        self, positions: NDArray[np.int64], answered: Array, lost: Array, learnt: LearntPart, number: int
+    ) -> ClientWeights:
         """Return the weights of the people at some positions; they learn first if a criterion asks for it.
 
         `answered` and `lost` count rounds of everybody so far.
@@ -79,16 +81,16 @@ class Scales:
         place[positions] = np.arange(len(positions))
         for part, update in learnt() if asks else [(positions, None)]:
             clients = self.clients.take(part)
-            seen = Seen(clients, self.catalog, now, answered[part], answered[part] + lost[part], update)
+            seen = ClientFacts(clients, self.catalog, now, answered[part], answered[part] + lost[part], update)
             for row, one in enumerate(chosen):
                 measured[row, place[part]] = one.measure(seen)
         ids = self.clients.ids[positions]
-        found = weigh(self.config.order, measured, self.config.score, self.config.scale, ids)
-        if self.told is not None:
-            self.told.note(number, ids, found)
+        found = weigh_clients(self.config.order, measured, self.config.score, self.config.scale, ids)
+        if self.weight_log is not None:
+            self.weight_log.note(number, ids, found)
         return found
 
-    def stage(self, positions: NDArray[np.int64], weighed: Weighed) -> Weighing:
+    def stage(self, positions: NDArray[np.int64], weighed: ClientWeights) -> Weighing:
         """Return the stage that multiplies each one's update."""
         factor = np.ones(int(self.clients.ids.max(initial=0)) + 1, np.float32)
         factor[self.clients.ids[positions]] = weighed.factors

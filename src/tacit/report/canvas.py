@@ -17,7 +17,7 @@ WIDTH = 4.5  # inches: half a page on a desk, the whole width of a phone
 
 
 @contextmanager
-def styled() -> Iterator[None]:
+def report_style() -> Iterator[None]:
     """Draw in the style of the reports; every figure is made and saved inside."""
     import matplotlib as mpl
 
@@ -27,7 +27,7 @@ def styled() -> Iterator[None]:
         yield
 
 
-def sheet(height: float, columns: int = 1, *, share_y: bool = True) -> tuple[Figure, list[Axes]]:
+def new_figure(height: float, columns: int = 1, *, share_y: bool = True) -> tuple[Figure, list[Axes]]:
     """Return an empty figure of so many inches height, and its axes side by side, by default along one scale."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
@@ -47,7 +47,7 @@ def plain_numbers(axis: Any) -> None:
     axis.set_minor_formatter(NullFormatter())
 
 
-def percent(axis: Any) -> None:
+def percent_axis(axis: Any) -> None:
     """Label an axis of shares in per cent."""
     from matplotlib.ticker import PercentFormatter
 

@@ -16,12 +16,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.evaluation.lists import short_head
-from tacit.report.canvas import percent, plain_numbers, sheet, styled
-from tacit.report.compared import Compared, Row
+from tacit.report.canvas import new_figure, percent_axis, plain_numbers, report_style
+from tacit.report.comparison import ComparisonResult, MethodRow
 from tacit.report.labels import BESIDE, legend, legend_height, name_ends, name_lines, name_points
-from tacit.report.marks import ALARM, GRID, INK, PAPER, SOFT, looks, short
+from tacit.report.marks import ALARM, GRID, INK, PAPER, SOFT, line_styles, shorten_label
 from tacit.report.overlay import overlay
-from tacit.report.table import NOT_REPORTED, decimals, number, reported
+from tacit.report.table import NOT_REPORTED, decimals, format_number, reportable_rows
 from tacit.report.weights import weights, weights_rounds
 
 if TYPE_CHECKING:  # matplotlib takes most of a second to import: only those who draw wait for it
@@ -77,10 +77,10 @@ CAPTIONS = {
 }
 
 
-def draw(compared: Compared) -> dict[str, Figure]:
+def draw(compared: ComparisonResult) -> dict[str, Figure]:
     """Draw the comparison by name: results, curves, coverage, people, tail, cost, weights, and gossip's overlay."""
     drawers = (_results, _curves, _coverage, _people, _tail, _cost, weights, weights_rounds, overlay)
-    with styled():
+    with report_style():
         drawn = {drawer.__name__.removeprefix("_"): drawer(compared) for drawer in drawers}
         figures = {name: figure for name, figure in drawn.items() if figure is not None}
         for figure in figures.values():
@@ -94,7 +94,7 @@ def save_figures(figures: Mapping[str, Figure], folder: Path) -> list[Path]:
     target = folder / "figures"
     target.mkdir(parents=True, exist_ok=True)
     paths = []
-    with styled():
+    with report_style():
         for name, figure in figures.items():
             figure.savefig(target / f"{name}.png", dpi=200, metadata={"Software": None})
             figure.savefig(target / f"{name}.svg", metadata=_NO_METADATA)
@@ -108,7 +108,7 @@ def inline_svg(name: str, figure: Figure, description: str) -> str:
     `description` must be escaped already; it is what a screen reader says.
     """
     out = io.StringIO()
-    with styled():
+    with report_style():
         figure.savefig(out, format="svg", metadata=_NO_METADATA)
     svg = out.getvalue()
     svg = re.sub(r"<!--.*?-->", "", svg[svg.index("<svg") :], flags=re.DOTALL)
@@ -133,21 +133,21 @@ def _attributes(style: re.Match[str]) -> str:
 _NO_METADATA: dict[str, Any] = dict.fromkeys(("Date", "Creator", "Format", "Type"))
 
 
-def _ranked(compared: Compared) -> list[Row]:
+def _rank(compared: ComparisonResult) -> list[MethodRow]:
     """Best first, as in the table."""
-    return sorted(reported(compared), key=lambda row: -row.metrics[compared.primary])
+    return sorted(reportable_rows(compared), key=lambda row: -row.metrics[compared.primary])
 
 
-def _looks(compared: Compared) -> dict[str, Any]:
-    return looks([row.label for row in compared.rows])
+def _looks(compared: ComparisonResult) -> dict[str, Any]:
+    return line_styles([row.label for row in compared.rows])
 
 
-def _results(compared: Compared) -> Figure:
+def _results(compared: ComparisonResult) -> Figure:
     """One dot and interval per method."""
-    rows, style, primary = _ranked(compared), _looks(compared), compared.primary
+    rows, style, primary = _rank(compared), _looks(compared), compared.primary
     leaking = [row for row in compared.rows if row.leaking]
     names = [*rows, *leaking]
-    figure, (axes,) = sheet(0.95 + 0.3 * len(names))
+    figure, (axes,) = new_figure(0.95 + 0.3 * len(names))
     values = [row.metrics[primary] for row in rows]
     places = decimals(values)
     for y, row in enumerate(rows):
@@ -157,7 +157,7 @@ def _results(compared: Compared) -> Figure:
         if len(row.runs) > 1:
             axes.plot([run.metrics[primary] for run in row.runs], [y] * len(row.runs), "|", color=INK, markersize=7)
         axes.plot(values[y], y, look.marker, color=look.colour, markersize=7.5, markeredgecolor=PAPER)
-        axes.annotate(number(values[y], places), (1.02, y), xycoords=axes.get_yaxis_transform(), va="center")
+        axes.annotate(format_number(values[y], places), (1.02, y), xycoords=axes.get_yaxis_transform(), va="center")
     for y in range(len(rows), len(names)):
         where: dict[str, Any] = {
             "xycoords": axes.get_yaxis_transform(),
@@ -174,13 +174,13 @@ def _results(compared: Compared) -> Figure:
     return figure
 
 
-def _curves(compared: Compared) -> Figure | None:
+def _curves(compared: ComparisonResult) -> Figure | None:
     """Validation over passes, the kept pass marked; names at the end of the lines."""
     primary, style = compared.primary, _looks(compared)
-    rows = [row for row in reported(compared) if any(_has_curve(run.curve.columns, primary) for run in row.runs)]
+    rows = [row for row in reportable_rows(compared) if any(_has_curve(run.curve.columns, primary) for run in row.runs)]
     if not rows:
         return None
-    figure, (axes,) = sheet(3.2)
+    figure, (axes,) = new_figure(3.2)
     ends: dict[str, tuple[float, float]] = {}
     for row in rows:
         look = style[row.label]
@@ -207,13 +207,13 @@ def _has_curve(columns: Sequence[str], primary: str) -> bool:
     return "pass" in columns and primary in columns
 
 
-def _coverage(compared: Compared) -> Figure | None:
+def _coverage(compared: ComparisonResult) -> Figure | None:
     """Accuracy against how much of the catalogue is shown to anybody."""
-    rows, style, primary = _ranked(compared), _looks(compared), compared.primary
+    rows, style, primary = _rank(compared), _looks(compared), compared.primary
     beyond = next((name for name in _beyond(primary, rows) if all(name in row.metrics for row in rows)), None)
     if beyond is None or len(rows) < 2:
         return None
-    figure, (axes,) = sheet(3.4)
+    figure, (axes,) = new_figure(3.4)
     xs, ys = [row.metrics[beyond] for row in rows], [row.metrics[primary] for row in rows]
     if min(xs) > 0 and max(xs) > 20 * min(xs):
         axes.set_xscale("log")
@@ -228,7 +228,7 @@ def _coverage(compared: Compared) -> Figure | None:
     return figure
 
 
-def _beyond(primary: str, rows: Sequence[Row]) -> list[str]:
+def _beyond(primary: str, rows: Sequence[MethodRow]) -> list[str]:
     """What accuracy is set against: coverage or evenness, at the same list length if it was measured there."""
     cut = primary.partition("@")[2]
     measured = [name for row in rows[:1] for name in row.metrics]
@@ -236,13 +236,13 @@ def _beyond(primary: str, rows: Sequence[Row]) -> list[str]:
     return wanted + [name for name in measured if name.startswith(("ItemCoverage@", "Gini@"))]
 
 
-def _people(compared: Compared) -> Figure | None:
+def _people(compared: ComparisonResult) -> Figure | None:
     """Share of people at or below each value."""
-    rows, style, primary = _ranked(compared), _looks(compared), compared.primary
+    rows, style, primary = _rank(compared), _looks(compared), compared.primary
     rows = [row for row in rows if all(primary in run.people.columns for run in row.runs)]
     if not rows:
         return None
-    figure, (axes,) = sheet(3.1 + legend_height(rows))
+    figure, (axes,) = new_figure(3.1 + legend_height(rows))
     for i, row in enumerate(rows):
         values = np.sort(np.concatenate([run.people[primary].to_numpy() for run in row.runs]))
         x = np.unique(np.append(values, 0.0))
@@ -253,12 +253,12 @@ def _people(compared: Compared) -> Figure | None:
             x,
             share,
             drawstyle="steps-post",
-            label=short(row.label),
+            label=shorten_label(row.label),
             markevery=_sparse(i, len(x)),
             **style[row.label].line,
         )
     axes.set_ylim(0, 1.02)
-    percent(axes.yaxis)
+    percent_axis(axes.yaxis)
     axes.set_xlabel(f"{primary} of a person")
     axes.set_ylabel("people with at most that")
     axes.margins(x=0.02)
@@ -266,12 +266,12 @@ def _people(compared: Compared) -> Figure | None:
     return figure
 
 
-def _tail(compared: Compared) -> Figure | None:
+def _tail(compared: ComparisonResult) -> Figure | None:
     """How much of training and of the recommendations falls on the most popular items."""
-    rows, style = _ranked(compared), _looks(compared)
+    rows, style = _rank(compared), _looks(compared)
     if not rows:
         return None
-    figure, (axes,) = sheet(3.1 + legend_height([*rows, None]))
+    figure, (axes,) = new_figure(3.1 + legend_height([*rows, None]))
     counts = rows[0].runs[0].items["train_count"].to_numpy()
     ranks, share = _cumulative(counts, counts)
     axes.plot(ranks, share, color=INK, linewidth=2.6, alpha=0.85, label="training")
@@ -279,7 +279,9 @@ def _tail(compared: Compared) -> Figure | None:
         items = row.runs[0].items
         shown = np.sum([run.items["recommended"].to_numpy() for run in row.runs], axis=0)
         ranks, share = _cumulative(items["train_count"].to_numpy(), shown)
-        axes.plot(ranks, share, label=short(row.label), markevery=_sparse(i, len(ranks)), **style[row.label].line)
+        axes.plot(
+            ranks, share, label=shorten_label(row.label), markevery=_sparse(i, len(ranks)), **style[row.label].line
+        )
     axes.set_xscale("log")
     plain_numbers(axes.xaxis)
     head = max(int(short_head(counts).sum()), 1)
@@ -287,7 +289,7 @@ def _tail(compared: Compared) -> Figure | None:
     axes.annotate("long tail →", (head, 0.02), (4, 0), textcoords="offset points", color=SOFT, fontsize=8.5)
     axes.set_ylim(0, 1.02)
     axes.set_xlim(1, len(counts))
-    percent(axes.yaxis)
+    percent_axis(axes.yaxis)
     axes.set_xlabel("items, the most popular first (log scale)")
     axes.set_ylabel("share of all places so far")
     legend(figure, [None, *rows])
@@ -301,12 +303,12 @@ def _cumulative(popularity: NDArray[Any], counts: NDArray[Any]) -> tuple[NDArray
     return ranks, share[ranks - 1]
 
 
-def _cost(compared: Compared) -> Figure | None:
+def _cost(compared: ComparisonResult) -> Figure | None:
     """Learning time and memory."""
-    rows, style = _ranked(compared), _looks(compared)
+    rows, style = _rank(compared), _looks(compared)
     if not rows:
         return None
-    figure, (time, memory) = sheet(0.95 + 0.3 * len(rows), columns=2)
+    figure, (time, memory) = new_figure(0.95 + 0.3 * len(rows), columns=2)
     colours = [style[row.label].colour for row in rows]
     seconds = [max(row.mean("train_seconds"), SHORTEST) for row in rows]
     time.barh(range(len(rows)), seconds, color=colours, height=0.62)

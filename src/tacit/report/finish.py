@@ -11,12 +11,12 @@ import polars as pl
 
 from tacit.config import Experiment
 from tacit.data import Split
-from tacit.evaluation import Evaluation, Leak
-from tacit.evaluation.communication import measured, total_cost
+from tacit.evaluation import Evaluation, LeakVerdict
+from tacit.evaluation.communication import measure_cost, total_cost
+from tacit.lab.training import TrainingResult, rounds_of
 from tacit.methods.base import Federated, Gossip
 from tacit.report.folder import Run
-from tacit.runtimes.learning import Learnt, rounds_of
-from tacit.runtimes.recommender import Recommender
+from tacit.serving.recommender import Recommender
 
 try:
     import resource
@@ -30,14 +30,14 @@ ITEM_BYTES = 4  # what a centralised method is sent for each thing a person did:
 class Findings:
     """What came of an experiment: the model and how good it is, whether held-out items leaked, what happened when."""
 
-    learnt: Learnt
+    learnt: TrainingResult
     evaluation: Evaluation
     evaluate_seconds: float
-    leak: Leak | None
+    leak: LeakVerdict | None
     log: list[str]
 
 
-def finished(
+def assemble_run(
     experiment: Experiment,
     data: str,
     about: dict[str, Any],
@@ -95,7 +95,7 @@ def finished(
         recommender,
         evaluation,
         learnt.events,
-        None if learnt.told is None else learnt.told.frame(),
+        None if learnt.weight_log is None else learnt.weight_log.frame(),
     )
 
 
@@ -116,7 +116,7 @@ def _nobody_left_out(experiment: Experiment, recommender: Recommender, parts: Sp
     return [f"runtime.secure.draw drew all {people:,} people in every round, as if there were no draw: {advice}"]
 
 
-def _communication(recommender: Recommender, learnt: Learnt) -> dict[str, Any]:
+def _communication(recommender: Recommender, learnt: TrainingResult) -> dict[str, Any]:
     """Return CCE and TCC in vectors, and bytes per client and round, of a federated run."""
     traffic = learnt.traffic
     if traffic is None:
@@ -130,7 +130,7 @@ def _communication(recommender: Recommender, learnt: Learnt) -> dict[str, Any]:
     vectors = (name for name in spec.downloads if name not in spec.client_tables and shared[name].ndim == 2)
     rows_down = sum(len(shared[name]) for name in vectors)
     rows_up, both = traffic.positives + traffic.negatives, traffic.bytes_up + traffic.bytes_down
-    cost = measured(traffic.rounds, rows_up, both, rows_down, learnt.all_passes)
+    cost = measure_cost(traffic.rounds, rows_up, both, rows_down, learnt.all_passes)
     unheard = {"answers_lost": int(traffic.lost.sum()), "updates_refused": int(traffic.refused.sum())}
     return {**cost, "tcc": total_cost(cost["cce"], learnt.passes), **unheard}
 
@@ -141,7 +141,7 @@ def _sampling(experiment: Experiment, parts: Split) -> str:
     return "legacy" if repeats else parts.sampling
 
 
-def _ledger(parts: Split, learnt: Learnt, gossiped: bool) -> pl.DataFrame:
+def _ledger(parts: Split, learnt: TrainingResult, gossiped: bool) -> pl.DataFrame:
     """Return one row per person: how often she was asked, what left her device, and what came back."""
     people, train = parts.user_ids.labels[parts.train.ids].tolist(), parts.train
     if learnt.traffic is None:

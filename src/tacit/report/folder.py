@@ -33,11 +33,11 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from tacit.config import Experiment, read, to_yaml
+from tacit.config import Experiment, read_config, to_yaml
 from tacit.errors import StorageError
 from tacit.evaluation import Evaluation
-from tacit.runtimes.events import Events
-from tacit.runtimes.recommender import Recommendation, Recommender
+from tacit.lab.events import Events
+from tacit.serving.recommender import Recommendation, Recommender
 from tacit.types import Label
 
 PACKAGES = ("tacit", "numpy", "scipy", "numba", "polars", "pydantic")
@@ -82,7 +82,7 @@ class Run:
         metrics: dict[str, float] = self.result["metrics"]
         return metrics
 
-    def remembered(self) -> Evaluation:
+    def load_evaluation(self) -> Evaluation:
         """The evaluation as the folder tells it: every metric of every person, without the lists themselves."""
         labels = [str(label) for label in self.people["user"].to_list()]
         people = np.array([zlib.crc32(label.encode()) for label in labels], np.int64)  # only ever compared for equality
@@ -133,7 +133,7 @@ class Run:
         try:
             curve = folder / "curve.parquet"
             return cls(
-                read(Experiment, folder / "experiment.yaml"),
+                read_config(Experiment, folder / "experiment.yaml"),
                 _result(json.loads((folder / "result.json").read_text(encoding="utf-8"))),
                 pl.read_parquet(folder / "people.parquet"),
                 pl.read_parquet(folder / "items.parquet"),
@@ -151,6 +151,15 @@ def _result(saved: dict[str, Any]) -> dict[str, Any]:
     if "passes" in saved or "rounds" not in saved:
         return saved
     return {**saved, "passes": saved["rounds"], "rounds": None}
+
+
+def _read_result(path: Path) -> dict[str, Any]:
+    """Read the numbers of a run; a leak verdict from before 0.2 has its former key."""
+    result: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    leak = result.get("leak")
+    if leak and "twin" in leak:
+        leak.setdefault("local_only", leak["twin"])
+    return result
 
 
 def refuse_foreign(folder: Path) -> None:

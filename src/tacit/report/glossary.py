@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
-class Measure:
+class MetricEntry:
     """A metric as a reader meets it."""
 
     name: str
@@ -19,33 +19,35 @@ class Measure:
 MEASURES = {
     measure.name: measure
     for measure in (
-        Measure(
+        MetricEntry(
             "NDCG",
             "held-out items found in the list, more for those near its top; 1 is the best possible list",
             1,
             True,
         ),
-        Measure("HR", "share of people with at least one held-out item in the list", 1, True),
-        Measure("Precision", "share of the list that was held out", 1, True),
-        Measure("Recall", "share of the held-out items that are in the list", 1, True),
-        Measure("F1", "harmonic mean of precision and recall", 1, True),
-        Measure("MAP", "precision at each held-out item found, averaged over all held-out items", 1, True),
-        Measure("MRR", "one over the position of the first held-out item; 0 if none is in the list", 1, True),
-        Measure("AUC", "share of other candidates that a held-out item is ranked above; 0.5 is chance", 1, True),
-        Measure("ItemCoverage", "how many different items are in anybody's list", 1, False),
-        Measure("ItemCoverageRatio", "the same as a share of the catalogue", 1, False),
-        Measure("Gini", "1 − Gini index: 1 if all items are recommended equally often, 0 if one takes all", 1, False),
-        Measure("ShannonEntropy", "evenness of what is recommended, in nats; 0 if one item takes all", 1, False),
-        Measure("ACLT", "long-tail items in a list, on average", 1, False),
-        Measure("PopREO", "how differently held-out popular and long-tail items are found; 0 is equal", -1, False),
-        Measure("PopRSP", "how differently popular and long-tail items are recommended; 0 is equal", -1, False),
+        MetricEntry("HR", "share of people with at least one held-out item in the list", 1, True),
+        MetricEntry("Precision", "share of the list that was held out", 1, True),
+        MetricEntry("Recall", "share of the held-out items that are in the list", 1, True),
+        MetricEntry("F1", "harmonic mean of precision and recall", 1, True),
+        MetricEntry("MAP", "precision at each held-out item found, averaged over all held-out items", 1, True),
+        MetricEntry("MRR", "one over the position of the first held-out item; 0 if none is in the list", 1, True),
+        MetricEntry("AUC", "share of other candidates that a held-out item is ranked above; 0.5 is chance", 1, True),
+        MetricEntry("ItemCoverage", "how many different items are in anybody's list", 1, False),
+        MetricEntry("ItemCoverageRatio", "the same as a share of the catalogue", 1, False),
+        MetricEntry(
+            "Gini", "1 − Gini index: 1 if all items are recommended equally often, 0 if one takes all", 1, False
+        ),
+        MetricEntry("ShannonEntropy", "evenness of what is recommended, in nats; 0 if one item takes all", 1, False),
+        MetricEntry("ACLT", "long-tail items in a list, on average", 1, False),
+        MetricEntry("PopREO", "how differently held-out popular and long-tail items are found; 0 is equal", -1, False),
+        MetricEntry("PopRSP", "how differently popular and long-tail items are recommended; 0 is equal", -1, False),
     )
 }
 
 MAIN = ("NDCG", "HR", "Precision", "Recall", "MRR", "ItemCoverage", "Gini", "ACLT", "PopREO", "PopRSP")
 
 
-def measure(metric: str) -> Measure | None:
+def metric_entry(metric: str) -> MetricEntry | None:
     """Return what is known about a metric such as `NDCG@10`; None for one that a plug-in brought."""
     return MEASURES.get(metric.partition("@")[0])
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tacit.report.compared import Row
-from tacit.report.marks import short
+from tacit.report.comparison import MethodRow
+from tacit.report.marks import shorten_label
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 BESIDE: dict[str, Any] = {"textcoords": "offset points", "va": "center", "fontsize": 8.8}
 
 
-def name_lines(axes: Axes, rows: Sequence[Row]) -> None:
+def name_lines(axes: Axes, rows: Sequence[MethodRow]) -> None:
     """Write the methods beside a horizontal chart, the first on top."""
-    axes.set_yticks(range(len(rows)), [short(row.label) for row in rows])
+    axes.set_yticks(range(len(rows)), [shorten_label(row.label) for row in rows])
     axes.set_ylim(len(rows) - 0.4, -0.6)
     axes.tick_params(axis="y", length=0)
     axes.grid(visible=False, axis="y")
@@ -34,9 +34,9 @@ def name_ends(
     height = axes.get_window_extent().height / figure.dpi * 72
     across = axes.transData + axes.transAxes.inverted()  # a log scale too
     wanted = [float(across.transform(end)[1]) for end in ends]
-    for (label, colour), end, y in zip(names, ends, spread_out(wanted, 12.5 / height, 0.0, 1.0), strict=True):
+    for (label, colour), end, y in zip(names, ends, spread_positions(wanted, 12.5 / height, 0.0, 1.0), strict=True):
         axes.annotate(
-            short(label),
+            shorten_label(label),
             end,
             (1.04, y),
             textcoords="axes fraction",
@@ -58,7 +58,7 @@ def name_points(
     taken = [Bbox.from_bounds(x - 6 * scale, y - 6 * scale, 12 * scale, 12 * scale) for x, y in points]
     frame = axes.get_window_extent()
     for (label, colour), point, x, y in zip(names, points, xs, ys, strict=True):
-        text = axes.annotate(short(label), (x, y), (0, 0), **{**BESIDE, "fontsize": 9.2})
+        text = axes.annotate(shorten_label(label), (x, y), (0, 0), **{**BESIDE, "fontsize": 9.2})
         text.set_in_layout(False)
         size = text.get_window_extent()
         best: tuple[float, float, float, Bbox] | None = None
@@ -88,25 +88,25 @@ _PLACES: Sequence[tuple[float, float]] = [(8, 0), (-8, 0), (0, 11), (0, -11)] + 
 ]
 
 
-def _legend_columns(rows: Sequence[Row | None]) -> int:
-    longest = max(len(short(row.label)) if row else 8 for row in rows)
+def _legend_columns(rows: Sequence[MethodRow | None]) -> int:
+    longest = max(len(shorten_label(row.label)) if row else 8 for row in rows)
     return max(1, min(3, len(rows), 57 // (longest + 7)))
 
 
-def legend_height(rows: Sequence[Row | None]) -> float:
+def legend_height(rows: Sequence[MethodRow | None]) -> float:
     """Return the inches that the legend of these lines needs; None stands for a line that is no method."""
     return 0.185 * -(-len(rows) // _legend_columns(rows))
 
 
-def legend(figure: Figure, rows: Sequence[Row | None]) -> None:
+def legend(figure: Figure, rows: Sequence[MethodRow | None]) -> None:
     """Name the lines below the axes: those of a distribution all end in the same corner."""
     figure.legend(loc="outside lower center", ncols=_legend_columns(rows))
 
 
-def spread_out(wanted: Sequence[float], gap: float, low: float, high: float) -> list[float]:
+def spread_positions(wanted: Sequence[float], gap: float, low: float, high: float) -> list[float]:
     """Move positions apart until neighbours are `gap` away from each other, inside [low, high], in the same order.
 
-    >>> spread_out([5.0, 5.0, 9.5], 2.0, 0.0, 10.0)
+    >>> spread_positions([5.0, 5.0, 9.5], 2.0, 0.0, 10.0)
     [4.0, 6.0, 9.5]
     """
     if not wanted:

@@ -66,7 +66,7 @@ RC: dict[Any, Any] = {
 
 
 @dataclass(frozen=True)
-class Look:
+class LineStyle:
     """How one method is drawn."""
 
     colour: str
@@ -86,18 +86,18 @@ class Look:
         }
 
 
-def looks(labels: Sequence[str]) -> dict[str, Look]:
+def line_styles(labels: Sequence[str]) -> dict[str, LineStyle]:
     """Return a look for each label, by its place among them; no two are alike up to 60 labels."""
     return {
-        label: Look(COLOURS[i % len(COLOURS)], MARKERS[i % len(MARKERS)], DASHES[i % len(DASHES)])
+        label: LineStyle(COLOURS[i % len(COLOURS)], MARKERS[i % len(MARKERS)], DASHES[i % len(DASHES)])
         for i, label in enumerate(labels)
     }
 
 
-def short(label: str) -> str:
+def shorten_label(label: str) -> str:
     """Return a label that fits a figure; the middle of a long one is left out, since grids differ at the end.
 
-    >>> short("bpr-mf factors=64 learning_rate=0.05 reg=0.001")
+    >>> shorten_label("bpr-mf factors=64 learning_rate=0.05 reg=0.001")
     'bpr-mf facto…05 reg=0.001'
     """
     printable = "".join(character if character.isprintable() else " " for character in label)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tacit.report.canvas import sheet
-from tacit.report.compared import Compared
+from tacit.report.canvas import new_figure
+from tacit.report.comparison import ComparisonResult
 from tacit.report.labels import name_ends
-from tacit.report.marks import looks
+from tacit.report.marks import line_styles
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -21,15 +21,15 @@ MEASURES = {
 SHARES = {"clustering": 0.01, "dead_links": 0.01}  # in per cent, at least so high an axis
 
 
-def overlay(compared: Compared) -> Figure | None:
+def overlay(compared: ComparisonResult) -> Figure | None:
     """Draw each measure over the rounds, for those methods that gossip; nothing if none does."""
     from matplotlib.ticker import FuncFormatter, MaxNLocator
 
     rows = [row for row in compared.rows if row.runs[0].result.get("overlay")]
     if not rows:
         return None
-    style = looks([row.label for row in compared.rows])
-    figure, _ = sheet(3.6)
+    style = line_styles([row.label for row in compared.rows])
+    figure, _ = new_figure(3.6)
     figure.clear()
     axes = figure.subplots(2, 2, sharex=True).ravel().tolist()  # each has a scale of its own
     for one, (measure, label) in zip(axes, MEASURES.items(), strict=True):

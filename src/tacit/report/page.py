@@ -18,14 +18,24 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from tacit.config import to_yaml
-from tacit.report.compared import Compared, Row
+from tacit.report.comparison import ComparisonResult, MethodRow
 from tacit.report.figures import CAPTIONS, draw, inline_svg
 from tacit.report.folder import Run, environment
-from tacit.report.glossary import measure
-from tacit.report.marks import COLOURS, looks
-from tacit.report.sent import listed, privacy, sent
-from tacit.report.table import LEGACY, NOT_REPORTED, WORSE, Line, Table, decimals, number, tabulate, titled
-from tacit.report.weights import accounts
+from tacit.report.glossary import metric_entry
+from tacit.report.marks import COLOURS, line_styles
+from tacit.report.sent import describe_sent, join_words, privacy
+from tacit.report.table import (
+    LEGACY,
+    NOT_REPORTED,
+    WORSE,
+    Table,
+    TableLine,
+    decimals,
+    format_number,
+    tabulate,
+    title_of,
+)
+from tacit.report.weights import weight_reports
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -39,7 +49,7 @@ KINDS = {
 }
 
 
-def write_report(compared: Compared, path: Path, figures: Mapping[str, Figure] | None = None) -> None:
+def write_report(compared: ComparisonResult, path: Path, figures: Mapping[str, Figure] | None = None) -> None:
     """Write the report of a comparison, or of a single run, as one self-contained HTML file.
 
     `figures` are those of `draw(compared)`, for those who have drawn them already.
@@ -48,18 +58,18 @@ def write_report(compared: Compared, path: Path, figures: Mapping[str, Figure] |
     path.write_text(render(compared, draw(compared) if figures is None else figures), encoding="utf-8")
 
 
-def render(compared: Compared, figures: Mapping[str, Figure]) -> str:
+def render(compared: ComparisonResult, figures: Mapping[str, Figure]) -> str:
     """Return the report as HTML; everything that comes from data or labels is escaped."""
-    html: str = _template().render(**told(compared, figures))
+    html: str = _template().render(**describe_comparison(compared, figures))
     return html
 
 
-def told(compared: Compared, figures: Mapping[str, Figure]) -> dict[str, Any]:
+def describe_comparison(compared: ComparisonResult, figures: Mapping[str, Figure]) -> dict[str, Any]:
     """Return everything that `sections.html` says of a comparison."""
     made = tabulate(compared)
     lines = made.lines
     honest = [line for line in lines if not line.leaking]
-    style = looks([row.label for row in compared.rows])
+    style = line_styles([row.label for row in compared.rows])
     several = len(compared.rows) > 1
     leak_metrics = _leak_metrics(compared)
     leaks = [(line, _leak(line, leak_metrics)) for line in lines]
@@ -80,14 +90,14 @@ def told(compared: Compared, figures: Mapping[str, Figure]) -> dict[str, Any]:
         leak_words={line.label: _leak_words(line.row, leak_metrics) for line in lines if line.leaking},
         leaks=leaks,
         usual_verdict=_usual([check.reason for _, check in leaks]),
-        figures=_inlined(figures),
+        figures=_inline(figures),
         tails=_tails(compared),
         tail_names=[f"{q} %" for q in TAILS],
         primary=compared.primary,
         privacy=privacy(lines),
-        ledgers=[(line, sent(line.row)) for line in lines],
+        ledgers=[(line, describe_sent(line.row)) for line in lines],
         costs=[(line, _cost(line.row)) for line in lines],
-        accounts=accounts(compared),
+        accounts=weight_reports(compared),
         notes=_notes(compared),
         **_recipe(lines),
         environments=_environments(lines),
@@ -108,28 +118,28 @@ def stylesheet() -> str:
     return files("tacit.report").joinpath("style.css").read_text(encoding="utf-8") + chips
 
 
-def _first(compared: Compared) -> Run:
+def _first(compared: ComparisonResult) -> Run:
     return compared.rows[0].runs[0]
 
 
 def _group(metric: str) -> str:
-    known = measure(metric)
+    known = metric_entry(metric)
     return "accuracy" if known is None or known.accuracy else "beyond accuracy"
 
 
-def _told(runs: Sequence[Run], field: str) -> str:
+def _state_field(runs: Sequence[Run], field: str) -> str:
     """Say a field of the results once, or all its values if the runs differ."""
     return ", ".join(dict.fromkeys(str(run.result[field]) for run in runs))
 
 
-def _lead(compared: Compared) -> str:
+def _lead(compared: ComparisonResult) -> str:
     runs = [run for row in compared.rows for run in row.runs]
     counts = runs[0].result["about_data"]["counts"]
     n = len(compared.rows)
     what = f"{n} methods were compared" if n > 1 else f"{compared.rows[0].label} was run"
     seeds = len({run.result["seed"] for run in runs})
     return (
-        f"{what} on {_told(runs, 'data')}: {counts['people']:,} people, {counts['items']:,} items, "
+        f"{what} on {_state_field(runs, 'data')}: {counts['people']:,} people, {counts['items']:,} items, "
         f"{_interactions(counts):,} interactions; {_split(runs[0])}, {_protocol(runs[0])}; "
         f"{runs[0].result['users']:,} people were evaluated, with {seeds} seed{'s' if seeds > 1 else ''}."
     )
@@ -151,23 +161,23 @@ def _protocol(run: Run) -> str:
     return f"each ranked against {protocol.rpartition('-')[2]} sampled items the person has not seen"
 
 
-def _facts(compared: Compared) -> list[tuple[str, str]]:
+def _facts(compared: ComparisonResult) -> list[tuple[str, str]]:
     runs = [run for row in compared.rows for run in row.runs]
     counts = runs[0].result["about_data"]["counts"]
     return [
-        ("data", _told(runs, "data")),
+        ("data", _state_field(runs, "data")),
         ("people", f"{counts['people']:,}"),
         ("items", f"{counts['items']:,}"),
         ("training rows", f"{counts['train']:,}"),
         ("held-out rows", f"{counts['test']:,}"),
         ("split", runs[0].experiment.split.kind),
-        ("protocol", _told(runs, "protocol")),
-        ("negatives", _told(runs, "sampling")),
-        ("seeds", _told(runs, "seed")),
+        ("protocol", _state_field(runs, "protocol")),
+        ("negatives", _state_field(runs, "sampling")),
+        ("seeds", _state_field(runs, "seed")),
     ]
 
 
-def _verdict(compared: Compared, made: Table) -> str:
+def _verdict(compared: ComparisonResult, made: Table) -> str:
     honest = [line for line in made.lines if not line.leaking]
     if not honest:
         return "No run may be reported: all of them leak."
@@ -183,17 +193,18 @@ def _verdict(compared: Compared, made: Table) -> str:
         return told + "All others are worse by more than chance explains."
     are = "is" if len(alike) == 1 else "are"
     return (
-        told + f"{listed(alike)} {are} not distinguishable from it (no {WORSE}): do not read their order as a ranking."
+        told
+        + f"{join_words(alike)} {are} not distinguishable from it (no {WORSE}): do not read their order as a ranking."
     )
 
 
-def _every_metric(honest: Sequence[Line]) -> list[tuple[str, list[str]]]:
+def _every_metric(honest: Sequence[TableLine]) -> list[tuple[str, list[str]]]:
     names = dict.fromkeys(name for line in honest for name in line.row.metrics)
     told = []
     for name in names:
         values = [line.row.metrics.get(name) for line in honest]
         places = decimals([value for value in values if value is not None])
-        told.append((titled(name), [number(value, places) for value in values]))
+        told.append((title_of(name), [format_number(value, places) for value in values]))
     return told
 
 
@@ -205,24 +216,28 @@ class _Leak:
     known: bool
 
 
-def _leak_metrics(compared: Compared) -> list[str]:
+def _leak_metrics(compared: ComparisonResult) -> list[str]:
     """The metric that decides, and AUC where the check measured it."""
     checks = [run.result["leak"] for row in compared.rows for run in row.runs if run.result["leak"] is not None]
-    also = ["AUC"] if any("AUC" in check["twin"] for check in checks) else []
+    also = ["AUC"] if any("AUC" in check["local_only"] for check in checks) else []
     return list(dict.fromkeys([compared.primary, *also]))
 
 
-def _leak_mean(row: Row, who: str, metric: str) -> float | None:
+def _leak_mean(row: MethodRow, who: str, metric: str) -> float | None:
     values = [run.result["leak"][who].get(metric) for run in row.runs if run.result["leak"] is not None]
     known = [value for value in values if value is not None]
     return float(np.mean(known)) if known else None
 
 
-def _leak(line: Line, metrics: Sequence[str]) -> _Leak:
+def _leak(line: TableLine, metrics: Sequence[str]) -> _Leak:
     checks = [run.result["leak"] for run in line.row.runs if run.result["leak"] is not None]
-    figures = [number(_leak_mean(line.row, who, metric), 4) for metric in metrics for who in ("twin", "most_popular")]
+    figures = [
+        format_number(_leak_mean(line.row, who, metric), 4)
+        for metric in metrics
+        for who in ("local_only", "most_popular")
+    ]
     if not checks:
-        return _Leak(figures, "not checked", "no twin was trained", False)
+        return _Leak(figures, "not checked", "no local-only model was trained", False)
     told = next((check for check in checks if not check["ok"]), checks[0])
     return _Leak(figures, "leaking" if line.leaking else "no leak seen", str(told.get("reason", "")), True)
 
@@ -233,15 +248,16 @@ def _usual(reasons: Sequence[str]) -> str:
     return reason if times > 1 else ""
 
 
-def _leak_words(row: Row, metrics: Sequence[str]) -> str:
+def _leak_words(row: MethodRow, metrics: Sequence[str]) -> str:
     both = [
-        (metric, *(number(_leak_mean(row, who, metric), 4) for who in ("twin", "most_popular"))) for metric in metrics
+        (metric, *(format_number(_leak_mean(row, who, metric), 4) for who in ("local_only", "most_popular")))
+        for metric in metrics
     ]
-    reached = listed([f"{metric} {twin} (Most Popular {popular})" for metric, twin, popular in both])
+    reached = join_words([f"{metric} {local_only} (Most Popular {popular})" for metric, local_only, popular in both])
     return f"Learning alone it reaches {reached}."
 
 
-def _inlined(figures: Mapping[str, Figure]) -> list[dict[str, Any]]:
+def _inline(figures: Mapping[str, Figure]) -> list[dict[str, Any]]:
     told = []
     for name, figure in figures.items():
         title, caption = CAPTIONS[name]
@@ -250,16 +266,18 @@ def _inlined(figures: Mapping[str, Figure]) -> list[dict[str, Any]]:
     return told
 
 
-def _tails(compared: Compared) -> list[tuple[str, list[str]]]:
+def _tails(compared: ComparisonResult) -> list[tuple[str, list[str]]]:
     """Return percentiles over people of the metric that decides; rows that leak or hold no people have none."""
     rows = [row for row in compared.rows if not row.leaking and compared.primary in row.runs[0].people.columns]
     each = [np.mean([run.people[compared.primary].to_numpy() for run in row.runs], axis=0) for row in rows]
     found = [np.percentile(values, TAILS).tolist() for values in each]
     places = decimals([value for values in found for value in values])
-    return [(row.label, [number(value, places) for value in values]) for row, values in zip(rows, found, strict=True)]
+    return [
+        (row.label, [format_number(value, places) for value in values]) for row, values in zip(rows, found, strict=True)
+    ]
 
 
-def _cost(row: Row) -> list[str]:
+def _cost(row: MethodRow) -> list[str]:
     learning, evaluating = (_seconds(row.mean(field)) for field in ("train_seconds", "evaluate_seconds"))
     rounds = "–" if row.rounds is None else f"{row.rounds:g}"
     return [f"{row.mean('passes'):g}", rounds, learning, evaluating, f"{row.mean('peak_mb'):,.0f} MB"]
@@ -269,14 +287,14 @@ def _seconds(time: float) -> str:
     return f"{time:,.3f} s" if time >= 0.0005 else "< 0.001 s"
 
 
-def _notes(compared: Compared) -> list[str]:
+def _notes(compared: ComparisonResult) -> list[str]:
     """What the runs remarked, each remark once with those who made it, and what a careful reader should know."""
     notes: dict[str, list[str]] = {}
     for row in compared.rows:
         for note in dict.fromkeys(note for run in row.runs for note in run.result["notes"]):
             notes.setdefault(str(note), []).append(row.label)
     everyone = len(compared.rows)
-    told = [note if len(who) == everyone else f"{listed(who)}: {note}" for note, who in notes.items()]
+    told = [note if len(who) == everyone else f"{join_words(who)}: {note}" for note, who in notes.items()]
     if all(len(row.runs) == 1 for row in compared.rows):
         told.append("Each method ran with one seed: the intervals cover the choice of people, not chance in learning.")
     if any(run.result["sampling"] == "legacy" for row in compared.rows for run in row.runs):
@@ -290,7 +308,7 @@ def _notes(compared: Compared) -> list[str]:
     return told
 
 
-def _recipe(lines: Sequence[Line]) -> dict[str, Any]:
+def _recipe(lines: Sequence[TableLine]) -> dict[str, Any]:
     """The commands; what all configurations share, said once, and what each adds. Unsaved runs are told in full."""
     saved = [run.result["run"] for line in lines for run in line.row.runs if run.result["run"]]
     if not saved:
@@ -313,14 +331,14 @@ def _yaml(told: dict[str, Any]) -> str:
     return yaml.safe_dump(told, sort_keys=False, allow_unicode=True)
 
 
-def _environments(lines: Sequence[Line]) -> list[tuple[str, list[tuple[str, str]]]]:
+def _environments(lines: Sequence[TableLine]) -> list[tuple[str, list[tuple[str, str]]]]:
     """Where the numbers were made; the methods are named only if there was more than one place."""
     places: dict[str, list[str]] = {}
     for line in lines:
         for run in line.row.runs:
             places.setdefault(json.dumps(_environment(run)), []).append(line.label)
     return [
-        (listed(list(Counter(who))) if len(places) > 1 else "", _pairs(json.loads(place)))
+        (join_words(list(Counter(who))) if len(places) > 1 else "", _pairs(json.loads(place)))
         for place, who in places.items()
     ]
 
@@ -344,9 +362,9 @@ def _pairs(told: dict[str, Any]) -> list[tuple[str, str]]:
     return pairs
 
 
-def _glossary(lines: Sequence[Line]) -> list[tuple[str, str]]:
+def _glossary(lines: Sequence[TableLine]) -> list[tuple[str, str]]:
     names = dict.fromkeys(name.partition("@")[0] for line in lines for name in line.row.metrics)
-    known = [found for name in names if (found := measure(name)) is not None]
+    known = [found for name in names if (found := metric_entry(name)) is not None]
     arrows = {1: "higher is better", -1: "lower is better"}
     told = [("@k", "counted in each person's list of the k best items")] if known else []
     return told + [(one.name, f"{one.meaning} ({arrows[one.better]})") for one in known]

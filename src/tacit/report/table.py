@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tacit.errors import ConfigError, nearest
-from tacit.report.compared import Compared, Row
-from tacit.report.glossary import main_metrics, measure
+from tacit.report.comparison import ComparisonResult, MethodRow
+from tacit.report.glossary import main_metrics, metric_entry
 
 LEVEL = 0.05  # below it, a difference from the best is marked
 WORSE = "†"
@@ -29,10 +29,10 @@ class Cell:
 
 
 @dataclass(frozen=True)
-class Line:
+class TableLine:
     """One method: either its numbers, or the reason why it has none."""
 
-    row: Row
+    row: MethodRow
     label: str
     cells: tuple[Cell, ...]  # empty for a leaking run
     p_t: str
@@ -57,7 +57,7 @@ class Table:
     """Methods by main metrics, best first, leaking runs last."""
 
     metrics: tuple[str, ...]
-    lines: tuple[Line, ...]
+    lines: tuple[TableLine, ...]
     footnotes: dict[str, str]  # what the table needs said, by the thing it explains
 
     @property
@@ -79,12 +79,12 @@ class Table:
     @property
     def titles(self) -> list[str]:
         """The metrics with an arrow towards better."""
-        return [titled(metric) for metric in self.metrics]
+        return [title_of(metric) for metric in self.metrics]
 
 
-def tabulate(compared: Compared) -> Table:
+def tabulate(compared: ComparisonResult) -> Table:
     """Lay out the comparison: main metrics, number formats, best of each column, marks against the best."""
-    honest = sorted(reported(compared), key=lambda row: -row.metrics[compared.primary])
+    honest = sorted(reportable_rows(compared), key=lambda row: -row.metrics[compared.primary])
     measured = {name for row in compared.rows for name in row.metrics}
     metrics = tuple(main_metrics(measured, compared.primary))
     columns = [_column(honest, metric) for metric in metrics]
@@ -94,14 +94,14 @@ def tabulate(compared: Compared) -> Table:
     return Table(metrics, tuple(lines), _footnotes(compared, lines, n_seeds))
 
 
-def reported(compared: Compared) -> list[Row]:
+def reportable_rows(compared: ComparisonResult) -> list[MethodRow]:
     """Return the rows that may be reported, in the order given."""
     return [row for row in compared.rows if not row.leaking]
 
 
-def titled(metric: str) -> str:
+def title_of(metric: str) -> str:
     """Return a metric with an arrow towards better."""
-    known = measure(metric)
+    known = metric_entry(metric)
     return metric if known is None else f"{metric} {'↑' if known.better > 0 else '↓'}"
 
 
@@ -114,7 +114,7 @@ def decimals(values: Sequence[float]) -> int:
     return 4 if top <= 1 else 2 if top < 100 else 0
 
 
-def number(value: float | None, places: int) -> str:
+def format_number(value: float | None, places: int) -> str:
     """Return a number with fixed decimals and thousands separated; a dash where there is none."""
     return "–" if value is None or not math.isfinite(value) else f"{value:,.{places}f}"
 
@@ -126,35 +126,35 @@ def p_value(p: float | None) -> str:
     return "< 0.001" if p < 0.001 else f"{p:.3f}"
 
 
-def _column(rows: Sequence[Row], metric: str) -> list[Cell]:
+def _column(rows: Sequence[MethodRow], metric: str) -> list[Cell]:
     values = [row.metrics.get(metric) for row in rows]
     present = [value for value in values if value is not None]
     places = decimals(present)
-    known = measure(metric)
+    known = metric_entry(metric)
     best = max(present, key=lambda value: value * known.better) if known and len(rows) > 1 and present else None
     return [
-        Cell(number(value, places), _spread(row, metric, places), value is not None and value == best)
+        Cell(format_number(value, places), _spread(row, metric, places), value is not None and value == best)
         for row, value in zip(rows, values, strict=True)
     ]
 
 
-def _spread(row: Row, metric: str, places: int) -> str:
+def _spread(row: MethodRow, metric: str, places: int) -> str:
     """Several seeds: their standard deviation. One seed: the interval over people, where there is one."""
     if len(row.runs) > 1:
-        return f"± {number(row.sd.get(metric), places)}"
+        return f"± {format_number(row.sd.get(metric), places)}"
     if metric not in row.ci:
         return ""
     low, high = row.ci[metric]
     mean = row.metrics[metric]
     if math.isclose(mean - low, high - mean, rel_tol=0.01, abs_tol=0.5 / 10**places):
-        return f"± {number((high - low) / 2, places)}"
-    return f"[{number(low, places)}, {number(high, places)}]"
+        return f"± {format_number((high - low) / 2, places)}"
+    return f"[{format_number(low, places)}, {format_number(high, places)}]"
 
 
-def _line(compared: Compared, row: Row, cells: tuple[Cell, ...]) -> Line:
+def _line(compared: ComparisonResult, row: MethodRow, cells: tuple[Cell, ...]) -> TableLine:
     honest = bool(cells)
     is_worse = honest and row.p_t is not None and row.p_t < LEVEL
-    return Line(
+    return TableLine(
         row,
         row.label,
         cells,
@@ -166,7 +166,7 @@ def _line(compared: Compared, row: Row, cells: tuple[Cell, ...]) -> Line:
     )
 
 
-def _footnotes(compared: Compared, lines: Sequence[Line], n_seeds: int) -> dict[str, str]:
+def _footnotes(compared: ComparisonResult, lines: Sequence[TableLine], n_seeds: int) -> dict[str, str]:
     said = {}
     if n_seeds > 1:
         said["spread"] = f"Means of {n_seeds} seeds ± standard deviation over the seeds."
@@ -190,7 +190,7 @@ def _footnotes(compared: Compared, lines: Sequence[Line], n_seeds: int) -> dict[
     return said
 
 
-def as_text(compared: Compared, width: int | None = None) -> str:
+def as_text(compared: ComparisonResult, width: int | None = None) -> str:
     """Return the table for a terminal: means only, aligned; a list length that all metrics share is said once.
 
     Metrics that do not fit into `width` are left out, the last ones first, and counted below.
@@ -198,7 +198,7 @@ def as_text(compared: Compared, width: int | None = None) -> str:
     made = tabulate(compared)
     head = [f"method ({made.cut})" if made.cut else "method", *made.short_titles, "p"]
     body = [
-        [_marked(line), *([cell.text for cell in line.cells] or [""] * len(made.metrics)), line.p_t]
+        [_mark(line), *([cell.text for cell in line.cells] or [""] * len(made.metrics)), line.p_t]
         for line in made.lines
     ]
     columns = [[row[i] for row in [head, *body]] for i in range(len(head))]
@@ -221,22 +221,22 @@ def as_text(compared: Compared, width: int | None = None) -> str:
     return "\n".join([rows[0].rstrip(), rule, *(row.rstrip() for row in rows[1:]), *notes]) + "\n"
 
 
-def as_markdown(compared: Compared) -> str:
+def as_markdown(compared: ComparisonResult) -> str:
     """Return the table in GitHub's Markdown."""
     made = tabulate(compared)
     head = ["method", *made.titles, "p (t)", "p (Wilcoxon)"]
     lines = [_pipes(head), _pipes([":--", *["--:"] * (len(head) - 1)])]
     for line in made.lines:
         cells = [_in_markdown(cell) for cell in line.cells] or ["–"] * len(made.metrics)
-        lines.append(_pipes([_escaped(_marked(line), _MARKDOWN), *cells, line.p_t or "–", line.p_wilcoxon or "–"]))
+        lines.append(_pipes([_escape(_mark(line), _MARKDOWN), *cells, line.p_t or "–", line.p_wilcoxon or "–"]))
     return "\n".join([*lines, "", made.footnote]) + "\n"
 
 
-def as_latex(compared: Compared) -> str:
+def as_latex(compared: ComparisonResult) -> str:
     """Return the table for LaTeX with the booktabs package."""
     made = tabulate(compared)
     arrows = {"↑": r"$\uparrow$", "↓": r"$\downarrow$"}
-    titles = [_escaped(metric, _LATEX) + _arrow(metric, arrows) for metric in made.metrics]
+    titles = [_escape(metric, _LATEX) + _arrow(metric, arrows) for metric in made.metrics]
     lines = [
         r"% needs \usepackage{booktabs}",
         rf"\begin{{tabular}}{{l{'r' * (len(made.metrics) + 1)}}}",
@@ -245,15 +245,15 @@ def as_latex(compared: Compared) -> str:
         r"\midrule",
     ]
     for line in made.lines:
-        name = _escaped(line.label, _LATEX) + (r"$^\dagger$" if line.is_worse else "")
+        name = _escape(line.label, _LATEX) + (r"$^\dagger$" if line.is_worse else "")
         name += "".join(rf" \emph{{({badge})}}" for badge in line.badges)
         cells = [_in_latex(cell) for cell in line.cells] or ["--"] * len(made.metrics)
-        lines.append(" & ".join([name, *cells, _escaped(line.p_t, _LATEX) or "--"]) + r" \\")
-    footnote = _escaped(made.footnote, _LATEX)
+        lines.append(" & ".join([name, *cells, _escape(line.p_t, _LATEX) or "--"]) + r" \\")
+    footnote = _escape(made.footnote, _LATEX)
     return "\n".join([*lines, r"\bottomrule", r"\end{tabular}", "", rf"% {footnote}"]) + "\n"
 
 
-def as_csv(compared: Compared) -> str:
+def as_csv(compared: ComparisonResult) -> str:
     """Return every metric at full precision, one row per method; the numbers of leaking runs are left empty."""
     rows = [line.row for line in tabulate(compared).lines]
     metrics = list(dict.fromkeys(name for row in rows for name in row.metrics))
@@ -275,7 +275,7 @@ def as_csv(compared: Compared) -> str:
     return out.getvalue()
 
 
-FORMATS: dict[str, Callable[[Compared], str]] = {
+FORMATS: dict[str, Callable[[ComparisonResult], str]] = {
     "text": as_text,
     "markdown": as_markdown,
     "latex": as_latex,
@@ -283,14 +283,14 @@ FORMATS: dict[str, Callable[[Compared], str]] = {
 }
 
 
-def table(compared: Compared, format: str = "text") -> str:
+def table(compared: ComparisonResult, format: str = "text") -> str:
     """Return the results table as `text`, `markdown`, `latex` or `csv`."""
     if format not in FORMATS:
         raise ConfigError(f"There is no table format '{format}'.", nearest(format, FORMATS))
     return FORMATS[format](compared)
 
 
-def write_tables(compared: Compared, folder: Path) -> list[Path]:
+def write_tables(compared: ComparisonResult, folder: Path) -> list[Path]:
     """Write results.md, results.tex and results.csv into a folder; return their paths."""
     folder.mkdir(parents=True, exist_ok=True)
     files = {"results.md": as_markdown, "results.tex": as_latex, "results.csv": as_csv}
@@ -315,7 +315,7 @@ _LATEX = {character: f"\\{character}" for character in "&%$#_{}"} | {
 }
 
 
-def _marked(line: Line) -> str:
+def _mark(line: TableLine) -> str:
     name = " ".join(line.label.splitlines()) + (f" {WORSE}" if line.is_worse else "")
     return name + "".join(f" ({badge})" for badge in line.badges)
 
@@ -330,16 +330,16 @@ def _in_markdown(cell: Cell) -> str:
 
 
 def _in_latex(cell: Cell) -> str:
-    text = _escaped(cell.text, _LATEX)
+    text = _escape(cell.text, _LATEX)
     text = rf"\textbf{{{text}}}" if cell.is_best else text
-    return text + (rf" {{\scriptsize {_escaped(cell.spread, _LATEX)}}}" if cell.spread else "")
+    return text + (rf" {{\scriptsize {_escape(cell.spread, _LATEX)}}}" if cell.spread else "")
 
 
 def _arrow(metric: str, arrows: dict[str, str]) -> str:
-    return next((f" {drawn}" for sign, drawn in arrows.items() if titled(metric).endswith(sign)), "")
+    return next((f" {drawn}" for sign, drawn in arrows.items() if title_of(metric).endswith(sign)), "")
 
 
-def _escaped(text: str, signs: dict[str, str]) -> str:
+def _escape(text: str, signs: dict[str, str]) -> str:
     return "".join(signs.get(character, character) for character in text)
 
 

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
-from tacit.report.canvas import sheet, styled
-from tacit.report.compared import Compared, Row
-from tacit.report.marks import COLOURS, SOFT, short
+from tacit.report.canvas import new_figure, report_style
+from tacit.report.comparison import ComparisonResult, MethodRow
+from tacit.report.marks import COLOURS, SOFT, shorten_label
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -27,7 +27,7 @@ def criteria_of(weights: pl.DataFrame) -> list[str]:
     return [column.removesuffix(MEASURED) for column in weights.columns if column.endswith(MEASURED)]
 
 
-def explained(weights: pl.DataFrame, number: int | None = None, most: int = 5, *, named: bool = True) -> Lines:
+def explain_weights(weights: pl.DataFrame, number: int | None = None, most: int = 5, *, named: bool = True) -> Lines:
     """Return columns and lines of a table: the heaviest and the lightest of a round, the last one if none is named.
 
     Each line says what a person measured, which share of the round's sum that is (or how it stands to the mean, 50 %
@@ -81,8 +81,8 @@ def draw_weights(weights: pl.DataFrame, number: int | None = None, whose: str = 
     rows, names = _round(weights, number), criteria_of(weights)
     parts, score = _parts(rows.select(names).to_numpy().T, rows["score"].to_numpy()), rows["score"].replace(0.0, None)
     parts *= (rows["factor"] / score).fill_null(0.0).to_numpy()
-    with styled():
-        figure, (axes,) = sheet(3.2)
+    with report_style():
+        figure, (axes,) = new_figure(3.2)
         shown = np.unique(np.linspace(0, rows.height - 1, MOST_DRAWN).astype(int))  # more cannot be told apart
         edges, bottom = np.append(shown, rows.height) + 0.5, np.zeros(len(shown))
         looks = [(name if at == 0 else f"and {name}", COLOURS[at % len(COLOURS)]) for at, name in enumerate(names)]
@@ -94,7 +94,7 @@ def draw_weights(weights: pl.DataFrame, number: int | None = None, whose: str = 
             axes.fill_between(edges, low, high, step="post", color=look, linewidth=0.3, label=label)  # one shape, not n
             bottom += part
         axes.axhline(1.0, color=SOFT, linewidth=1, linestyle=(0, (2, 2)))
-        of = f"{short(whose)}: people" if whose else "people"
+        of = f"{shorten_label(whose)}: people" if whose else "people"
         axes.set_xlabel(f"{of} of round {rows['round'][0] + 1}, heaviest first")
         axes.set_ylabel("counts so many times")
         axes.legend(loc="upper right")
@@ -118,21 +118,21 @@ def draw_rounds(weights: pl.DataFrame, whose: str = "") -> Figure:
     found = weights.group_by("round").agg(levels).sort("round")
     rounds = found["round"].to_numpy() + 1
     lightest, low, half, high, heaviest = (found[str(level)].to_numpy() for level in LEVELS)
-    with styled():
-        figure, (axes,) = sheet(3.2)
+    with report_style():
+        figure, (axes,) = new_figure(3.2)
         axes.fill_between(rounds, lightest, heaviest, color=COLOURS[0], alpha=0.15, linewidth=0, label="everybody")
         axes.fill_between(rounds, low, high, color=COLOURS[0], alpha=0.35, linewidth=0, label="eight of ten")
         axes.plot(rounds, half, color=COLOURS[0], label="half count less", marker="o" if len(rounds) == 1 else "")
         axes.axhline(1.0, color=SOFT, linewidth=1, linestyle=(0, (2, 2)))
         axes.set_ylim(bottom=0)
         axes.set_xlabel("rounds")
-        axes.set_ylabel(f"{short(whose)}: counts so many times" if whose else "counts so many times")
+        axes.set_ylabel(f"{shorten_label(whose)}: counts so many times" if whose else "counts so many times")
         axes.legend(loc="best")
         return figure
 
 
 @dataclass(frozen=True)
-class Account:
+class WeightReport:
     """What a report says of one method's weights: tables without names, which stay in the run folder."""
 
     label: str
@@ -142,33 +142,35 @@ class Account:
     rounds: Lines
 
 
-def accounts(compared: Compared) -> list[Account]:
+def weight_reports(compared: ComparisonResult) -> list[WeightReport]:
     """Return the accounts of all methods whose people counted by criteria, of each method's first run."""
     found = []
-    for row, weights in _weighed(compared):
+    for row, weights in _find_weighed(compared):
         criteria = row.runs[0].experiment.runtime.rounds.criteria
         scale = "share" if criteria is None else criteria.scale
         found.append(
-            Account(row.label, criteria_of(weights), scale, explained(weights, named=False), over_rounds(weights))
+            WeightReport(
+                row.label, criteria_of(weights), scale, explain_weights(weights, named=False), over_rounds(weights)
+            )
         )
     return found
 
 
-def weights(compared: Compared) -> Figure | None:
+def weights(compared: ComparisonResult) -> Figure | None:
     """Draw the last round of the first method that weighs people; nothing if none does."""
-    return next((draw_weights(found, None, _whose(row, compared)) for row, found in _weighed(compared)), None)
+    return next((draw_weights(found, None, _whose(row, compared)) for row, found in _find_weighed(compared)), None)
 
 
-def weights_rounds(compared: Compared) -> Figure | None:
+def weights_rounds(compared: ComparisonResult) -> Figure | None:
     """Draw all rounds of the first method that weighs people; nothing if none does."""
-    return next((draw_rounds(found, _whose(row, compared)) for row, found in _weighed(compared)), None)
+    return next((draw_rounds(found, _whose(row, compared)) for row, found in _find_weighed(compared)), None)
 
 
-def _whose(row: Row, compared: Compared) -> str:
+def _whose(row: MethodRow, compared: ComparisonResult) -> str:
     return row.label if len(compared.rows) > 1 else ""
 
 
-def _weighed(compared: Compared) -> list[tuple[Row, pl.DataFrame]]:
+def _find_weighed(compared: ComparisonResult) -> list[tuple[MethodRow, pl.DataFrame]]:
     each = [(row, row.runs[0].weights) for row in compared.rows if not row.leaking]
     return [(row, found) for row, found in each if found is not None and found.height]
 

@@ -9,25 +9,25 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from tacit.device.history import Entry
 from tacit.errors import MethodError
-from tacit.web.person import Person, Thing, Undo, doing
+from tacit.field.device.history import HistoryEntry
+from tacit.web.device_view import DeviceView, ItemView, Undo, form_handler
 
 SHOWN = 12
 
 
 @dataclass(frozen=True)
-class Pick:
+class RecommendedItem:
     """One recommendation."""
 
-    thing: Thing
+    thing: ItemView
     why: str
 
 
-def routes(person: Person) -> list[Route]:
+def routes(person: DeviceView) -> list[Route]:
     """Return the page of recommendations and its forms."""
 
-    def picks() -> list[Pick] | str:
+    def picks() -> list[RecommendedItem] | str:
         shelf = person.shelf
         if shelf is None:
             return "join"
@@ -37,10 +37,10 @@ def routes(person: Person) -> list[Route]:
             found = person.device.recommend(SHOWN)
         except MethodError:
             return "model"
-        return [Pick(shelf.thing(one.item), one.why[:1].upper() + one.why[1:]) for one in found]
+        return [RecommendedItem(shelf.thing(one.item), one.why[:1].upper() + one.why[1:]) for one in found]
 
     async def page(request: Request) -> Response:
-        return person.shown("for_you.html", "for-you", "For you", picks=person.kept("picks", picks))
+        return person.page_response("for_you.html", "for-you", "For you", picks=person.cached("picks", picks))
 
     def hide(form: dict[str, str]) -> str:
         item = person.label(form.get("item", ""))
@@ -52,7 +52,9 @@ def routes(person: Person) -> list[Route]:
         return "/"
 
     def did(form: dict[str, str]) -> str:
-        person.device.history.add([Entry(person.label(form.get("item", "")), int(time.time()))], person.device.catalog)
+        person.device.history.add(
+            [HistoryEntry(person.label(form.get("item", "")), int(time.time()))], person.device.catalog
+        )
         person.say(f"“{_title(person, form)}” is in your history.")
         return "/"
 
@@ -70,13 +72,13 @@ def routes(person: Person) -> list[Route]:
 
     return [
         Route("/", page),
-        Route("/hide", doing(hide), methods=["POST"]),
-        Route("/did", doing(did), methods=["POST"]),
-        Route("/round", doing(happen), methods=["POST"]),
+        Route("/hide", form_handler(hide), methods=["POST"]),
+        Route("/did", form_handler(did), methods=["POST"]),
+        Route("/round", form_handler(happen), methods=["POST"]),
     ]
 
 
-def _title(person: Person, form: dict[str, str]) -> str:
+def _title(person: DeviceView, form: dict[str, str]) -> str:
     shelf = person.shelf
     label = person.label(form.get("item", ""))
     return shelf.thing(label).title if shelf is not None else str(label)

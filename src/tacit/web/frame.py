@@ -16,7 +16,7 @@ from starlette.routing import BaseRoute, Route
 
 from tacit.errors import TacitError
 from tacit.report.page import stylesheet
-from tacit.report.sent import listed
+from tacit.report.sent import join_words
 from tacit.web import words
 
 NAMED = {"history": "History", "sharing": "Sharing", "sent": "Sent", "mine": "My file"}  # pages with forms
@@ -33,21 +33,27 @@ def _jinja() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    jinja.filters.update(count=words.count, bytes=words.size, day=words.day, listed=listed, percent=words.percent)
+    jinja.filters.update(
+        count=words.plural,
+        bytes=words.format_bytes,
+        day=words.format_time,
+        listed=join_words,
+        percent=words.format_percent,
+    )
     return jinja
 
 
-def rendered(template: str, /, **told: Any) -> str:
+def render_page(template: str, /, **told: Any) -> str:
     """Return a page as HTML; whatever comes from data is escaped."""
     return _jinja().get_template(f"web/{template}").render(**told)
 
 
-def shown(template: str, /, status: int = 200, **told: Any) -> Response:
+def page_response(template: str, /, status: int = 200, **told: Any) -> Response:
     """Answer with a page."""
-    return HTMLResponse(rendered(template, **told), status)
+    return HTMLResponse(render_page(template, **told), status)
 
 
-def back(to: str) -> Response:
+def redirect_back(to: str) -> Response:
     """Answer a form: look at the page again. Nothing is done twice by reloading."""
     return RedirectResponse(to, status_code=303)
 
@@ -74,12 +80,14 @@ async def _static(request: Request) -> Response:
 
 
 async def _trouble(request: Request, error: TacitError) -> Response:
-    return shown("trouble.html", 400, title="That did not work", said=error.message, hint=error.hint, **_way(request))
+    return page_response(
+        "trouble.html", 400, title="That did not work", said=error.message, hint=error.hint, **_way(request)
+    )
 
 
 async def _not_there(request: Request, error: HTTPException) -> Response:
     title = "There is no such page" if error.status_code == 404 else "That did not work"
-    return shown("trouble.html", error.status_code, title=title, said=error.detail, hint="", **_way(request))
+    return page_response("trouble.html", error.status_code, title=title, said=error.detail, hint="", **_way(request))
 
 
 def _way(request: Request) -> dict[str, str]:

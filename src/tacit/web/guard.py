@@ -87,12 +87,12 @@ class Guard:
         if scope["type"] != "http":
             return
         headers = Headers(scope=scope)
-        send = _sealed(send, scope["path"])
+        send = _seal(send, scope["path"])
         answer = self._answer(scope, headers)
         if answer is not None:
             await answer(scope, receive, send)
             return
-        await self.app(scope, _capped(receive, self.caps.get(scope["path"], SMALL), headers), send)
+        await self.app(scope, _cap(receive, self.caps.get(scope["path"], SMALL), headers), send)
 
     def _answer(self, scope: Scope, headers: Headers) -> Response | None:
         """Return an answer of the guard's own, or none to let the request in."""
@@ -107,11 +107,11 @@ class Guard:
         if path == "/" and method == "GET" and key is not None and _same(key, self.door.token):
             return self._let_in()
         if not _same(cookie_parser(headers.get("cookie", "")).get(self.door.cookie_name, ""), self.door.cookie):
-            return _refused(NO_TOKEN, 403)
+            return _refuse(NO_TOKEN, 403)
         if method == "POST" and not _is_own(headers, host):
-            return _refused("This request came from another site. Nothing was changed.", 403)
+            return _refuse("This request came from another site. Nothing was changed.", 403)
         if headers.get("sec-fetch-site", "none") == "cross-site":
-            return _refused("This request came from another site.", 403)
+            return _refuse("This request came from another site.", 403)
         return None
 
     def _let_in(self) -> Response:
@@ -132,11 +132,11 @@ def _is_own(headers: Headers, host: str) -> bool:
     return origin == f"http://{host}" if origin is not None else site == "same-origin"
 
 
-def _refused(why: str, status: int) -> Response:
+def _refuse(why: str, status: int) -> Response:
     return HTMLResponse(REFUSED.format(why=why), status)
 
 
-def _capped(receive: Receive, cap: int, headers: Headers) -> Receive:
+def _cap(receive: Receive, cap: int, headers: Headers) -> Receive:
     """Stop reading at the cap. What follows is thrown away, up to a point, so that the browser hears the answer."""
     claimed = headers.get("content-length", "0")
     seen = int(claimed) if claimed.isdigit() and int(claimed) > cap else 0
@@ -159,7 +159,7 @@ def _capped(receive: Receive, cap: int, headers: Headers) -> Receive:
     return reading
 
 
-def _sealed(send: Send, path: str) -> Send:
+def _seal(send: Send, path: str) -> Send:
     headers: dict[str, Any] = {**HEADERS, **({"cache-control": "max-age=60"} if path.startswith("/static/") else {})}
     raw = [(name.encode(), value.encode()) for name, value in headers.items()]
 

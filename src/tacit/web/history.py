@@ -9,17 +9,17 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from tacit.device.alike import plainly
-from tacit.device.history import Entry, Imported
 from tacit.errors import BadRowsError, ConsentError, DataError
-from tacit.web.frame import back
-from tacit.web.person import MOST_UPLOAD, Leaf, Person, Shelf, doing, uploaded
+from tacit.field.device.history import HistoryEntry, ImportResult
+from tacit.field.device.similar_names import normalise_text
+from tacit.web.device_view import MOST_UPLOAD, CatalogIndex, DeviceView, RowsPage, form_handler, read_upload
+from tacit.web.frame import redirect_back
 
 PAGE, FOUND, MISSED = 50, 8, 200
 NEAR = 4  # things that are offered where nothing is called so
 
 
-def routes(person: Person) -> list[Route]:
+def routes(person: DeviceView) -> list[Route]:
     """Return the page of her history and its forms."""
     last: dict[str, Any] = {}  # what the last import understood
 
@@ -28,11 +28,11 @@ def routes(person: Person) -> list[Route]:
         look, mine, shelf = asked.get("q", "")[:200], asked.get("mine", "")[:200], person.shelf
         found, total = shelf.search(look, FOUND) if shelf is not None else ([], 0)
         near = shelf.near(look, NEAR) if shelf is not None and len(look.strip()) > 2 and not found else []
-        has = person.kept("has", lambda: {entry.item for entry in person.history})
-        rows = _found(person.history, plainly(mine), shelf)
-        leaf = Leaf.of(rows, asked.get("page", "1"), PAGE)
+        has = person.cached("has", lambda: {entry.item for entry in person.history})
+        rows = _find(person.history, normalise_text(mine), shelf)
+        leaf = RowsPage.of(rows, asked.get("page", "1"), PAGE)
         sharing = person.device.sharing
-        return person.shown(
+        return person.page_response(
             "history.html",
             "history",
             "History",
@@ -53,23 +53,23 @@ def routes(person: Person) -> list[Route]:
 
     def add(form: dict[str, str]) -> str:
         item = person.label(form.get("item", ""))
-        person.device.history.add([Entry(item, int(time.time()))], person.device.catalog)
-        person.say(f"Added “{_called(person, item)}”.")
+        person.device.history.add([HistoryEntry(item, int(time.time()))], person.device.catalog)
+        person.say(f"Added “{_name_of(person, item)}”.")
         return "/history"
 
     def remove(form: dict[str, str]) -> str:
         item = person.device.history.remove(person.label(form.get("item", "")), None)
-        person.say(f"Removed “{_called(person, item)}”. What was sent about it before stays sent.")
+        person.say(f"Removed “{_name_of(person, item)}”. What was sent about it before stays sent.")
         return "/history"
 
     def unhide(form: dict[str, str]) -> str:
         item = person.label(form.get("item", ""))
         person.device.unhide(item)
-        person.say(f"“{_called(person, item)}” may be suggested again.")
+        person.say(f"“{_name_of(person, item)}” may be suggested again.")
         return "/" if form.get("from") == "for-you" else "/history"
 
     async def bring(request: Request) -> Response:
-        _, name, content = await uploaded(request)
+        _, name, content = await read_upload(request)
         if person.shelf is None:
             raise ConsentError("There is no catalogue yet to compare a file with.", "Join a federation first.")
         if not name:
@@ -80,7 +80,7 @@ def routes(person: Person) -> list[Route]:
             last.update(name=name, done=done)
         except BadRowsError as error:
             last.update(name=name, bad=error, content=content)  # until she says whether to go on without those rows
-        return back("/history/imported")
+        return redirect_back("/history/imported")
 
     def bring_rest(form: dict[str, str]) -> str:
         if "content" not in last:
@@ -93,31 +93,33 @@ def routes(person: Person) -> list[Route]:
 
     async def imported(request: Request) -> Response:
         if not last:
-            return back("/history")
+            return redirect_back("/history")
         if "content" in last:
-            return person.shown("damaged.html", "history", "Import", file=last["name"], bad=last["bad"], most=MISSED)
-        done: Imported = last["done"]
-        return person.shown("imported.html", "history", "Import", file=last["name"], done=done, most=MISSED)
+            return person.page_response(
+                "damaged.html", "history", "Import", file=last["name"], bad=last["bad"], most=MISSED
+            )
+        done: ImportResult = last["done"]
+        return person.page_response("imported.html", "history", "Import", file=last["name"], done=done, most=MISSED)
 
     return [
         Route("/history", page),
-        Route("/history/add", doing(add), methods=["POST"]),
-        Route("/history/remove", doing(remove), methods=["POST"]),
-        Route("/history/unhide", doing(unhide), methods=["POST"]),
+        Route("/history/add", form_handler(add), methods=["POST"]),
+        Route("/history/remove", form_handler(remove), methods=["POST"]),
+        Route("/history/unhide", form_handler(unhide), methods=["POST"]),
         Route("/history/import", bring, methods=["POST"]),
-        Route("/history/import/rest", doing(bring_rest), methods=["POST"]),
+        Route("/history/import/rest", form_handler(bring_rest), methods=["POST"]),
         Route("/history/imported", imported),
     ]
 
 
-def _found(history: list[Entry], text: str, shelf: Shelf | None) -> list[Entry]:
+def _find(history: list[HistoryEntry], text: str, shelf: CatalogIndex | None) -> list[HistoryEntry]:
     """Return what is called so, or everything if nothing is asked for."""
     if not text:
         return history
-    titles = (plainly(str(entry.item)) if shelf is None else shelf.searched(entry.item) for entry in history)
+    titles = (normalise_text(str(entry.item)) if shelf is None else shelf.normalise(entry.item) for entry in history)
     return [entry for entry, title in zip(history, titles, strict=True) if text in title]
 
 
-def _called(person: Person, label: Any) -> str:
+def _name_of(person: DeviceView, label: Any) -> str:
     shelf = person.shelf
     return str(label) if shelf is None else shelf.thing(label).title

@@ -15,26 +15,26 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from tacit.comparisons import side_by_side
 from tacit.errors import StorageError
-from tacit.report.compared import Compared
+from tacit.lab.comparisons import compare_runs
+from tacit.report.comparison import ComparisonResult
 from tacit.report.figures import draw, inline_svg
 from tacit.report.folder import Run
-from tacit.report.page import told
-from tacit.web.disclosed import CAPTION, disclosed
-from tacit.web.frame import application, shown
+from tacit.report.page import describe_comparison
+from tacit.web.disclosure import CAPTION, draw_disclosure
+from tacit.web.frame import application, page_response
 from tacit.web.server import Page
 
 MOST_RUNS = 200
 AT_ONCE = 0.05  # seconds that a visit waits for its figures before it shows that they are being drawn
 
 
-class Lab:
+class RunFolders:
     """Run folders, read anew when they change. A folder of runs stands for all in it, also those to come."""
 
     def __init__(self, places: Sequence[Path]) -> None:
         self.places = places
-        self._read: tuple[str, list[Compared]] = ("", [])
+        self._read: tuple[str, list[ComparisonResult]] = ("", [])
         self._told: dict[str, Future[dict[str, Any]]] = {}
         self._pencil = ThreadPoolExecutor(1, "figures")  # one: the drawing library keeps a global state
 
@@ -44,7 +44,7 @@ class Lab:
         for place in self.places:
             if not place.is_dir():
                 raise StorageError(f"There is no folder '{place}'.", "Give folders that `tacit run` printed.")
-            inside = [place] if (place / "experiment.yaml").is_file() else _compared(place) or _runs_in(place)
+            inside = [place] if (place / "experiment.yaml").is_file() else _compared_folders(place) or _runs_in(place)
             if not inside:
                 raise StorageError(f"'{place}' holds no run.", "Give a run folder, a comparison, or a folder of runs.")
             found |= dict.fromkeys(folder.resolve() for folder in inside)
@@ -55,21 +55,21 @@ class Lab:
         seen = [(str(folder), (folder / "result.json").stat().st_mtime_ns) for folder in self.folders()]
         return hashlib.sha256(json.dumps(seen).encode()).hexdigest()[:16]
 
-    def sets(self) -> list[Compared]:
+    def sets(self) -> list[ComparisonResult]:
         """Return the runs side by side, one set for each data, split and protocol."""
         state = self.state()
         if self._read[0] != state:
-            self._read = (state, side_by_side([Run.open(folder) for folder in self.folders()]))
+            self._read = (state, compare_runs([Run.open(folder) for folder in self.folders()]))
             for drawing in self._told.values():
                 drawing.cancel()
             self._told.clear()
         return self._read[1]
 
-    def told(self, compared: Compared) -> Future[dict[str, Any]]:
+    def describe(self, compared: ComparisonResult) -> Future[dict[str, Any]]:
         """Begin to say and draw what the page has of one set: it takes seconds. What failed is tried again."""
         last = self._told.get(key_of(compared))
         if last is None or (last.done() and last.exception() is not None):
-            last = self._told[key_of(compared)] = self._pencil.submit(_said, compared)
+            last = self._told[key_of(compared)] = self._pencil.submit(_describe, compared)
         return last
 
 
@@ -83,7 +83,7 @@ def _runs_in(place: Path) -> list[Path]:
     )
 
 
-def _compared(place: Path) -> list[Path]:
+def _compared_folders(place: Path) -> list[Path]:
     """Return the run folders that a comparison made; those that are gone are left out."""
     if not (place / "comparison.yaml").is_file():
         return []
@@ -93,9 +93,9 @@ def _compared(place: Path) -> list[Path]:
     return [folder for folder in beside if (folder / "experiment.yaml").is_file()]
 
 
-def _said(compared: Compared) -> dict[str, Any]:
-    said = told(compared, draw(compared))
-    traded = disclosed(compared)
+def _describe(compared: ComparisonResult) -> dict[str, Any]:
+    said = describe_comparison(compared, draw(compared))
+    traded = draw_disclosure(compared)
     if traded is not None:
         title, caption = CAPTION
         svg = Markup(inline_svg("disclosed", traded, str(escape(f"{title} {caption}"))))
@@ -103,33 +103,33 @@ def _said(compared: Compared) -> dict[str, Any]:
     return said
 
 
-def key_of(compared: Compared) -> str:
+def key_of(compared: ComparisonResult) -> str:
     """Return the word by which a set is asked for, whatever other sets there are."""
     return hashlib.sha256(compared.rows[0].conditions.encode()).hexdigest()[:8]
 
 
-def lab_page(lab: Lab) -> Page:
+def lab_page(lab: RunFolders) -> Page:
     """Return the page that shows a lab."""
-    lab.told(lab.sets()[0]).result()  # what is not there is said before a page opens, and the first set is drawn
+    lab.describe(lab.sets()[0]).result()  # what is not there is said before a page opens, and the first set is drawn
 
     async def view(request: Request) -> Response:
         sets = lab.sets()
         compared = chosen(request, sets)
         names = [(key_of(each), each.name, len(each.rows)) for each in sets]
         frame: dict[str, Any] = {"sets": names, "place": key_of(compared), "state": lab.state()}
-        drawn = asyncio.wrap_future(lab.told(compared))
+        drawn = asyncio.wrap_future(lab.describe(compared))
         await asyncio.wait([drawn], timeout=AT_ONCE)
         if not drawn.done():
-            return shown("drawing.html", title=compared.name, **frame)
-        return shown("lab.html", **frame, **drawn.result())
+            return page_response("drawing.html", title=compared.name, **frame)
+        return page_response("lab.html", **frame, **drawn.result())
 
     async def state(request: Request) -> Response:
         return JSONResponse({"state": lab.state()})
 
     async def drawing(request: Request) -> Response:
-        return JSONResponse({"state": "over" if lab.told(chosen(request, lab.sets())).done() else "waiting"})
+        return JSONResponse({"state": "over" if lab.describe(chosen(request, lab.sets())).done() else "waiting"})
 
-    def chosen(request: Request, sets: Sequence[Compared]) -> Compared:
+    def chosen(request: Request, sets: Sequence[ComparisonResult]) -> ComparisonResult:
         asked = request.query_params.get("set", "")
         return next((each for each in sets if key_of(each) == asked), sets[0])
 

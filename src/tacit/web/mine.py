@@ -20,19 +20,19 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from tacit.errors import ConfigError, FieldError, TacitError
-from tacit.web.frame import back
-from tacit.web.person import Person, doing, uploaded
-from tacit.web.sent import Sums
+from tacit.web.device_view import DeviceView, form_handler, read_upload
+from tacit.web.frame import redirect_back
+from tacit.web.sent import ReleaseSums
 
 if TYPE_CHECKING:
     from tacit.field.invitations import Invitation
 
 WORD = "erase"
-log = logging.getLogger("tacit.device")
+log = logging.getLogger("tacit.field.device")
 
 
 @dataclass
-class Joining:
+class PendingJoin:
     """An invitation that has been shown to its coordinator, and what came of it."""
 
     address: str = ""
@@ -51,12 +51,12 @@ class Joining:
         self.task = self.trouble = None
 
 
-def routes(person: Person) -> list[Route]:
+def routes(person: DeviceView) -> list[Route]:
     """Return the page of her file and its forms."""
 
     async def page(request: Request) -> Response:
-        sums = Sums.of(person.kept("ledger", lambda: person.device.ledger.list()[::-1]))
-        return person.shown("mine.html", "mine", "My file", sums=sums, word=WORD, items=len(person.history))
+        sums = ReleaseSums.of(person.cached("ledger", lambda: person.device.ledger.list()[::-1]))
+        return person.page_response("mine.html", "mine", "My file", sums=sums, word=WORD, items=len(person.history))
 
     def pause(form: dict[str, str]) -> str:
         person.device.pause()
@@ -73,25 +73,25 @@ def routes(person: Person) -> list[Route]:
         person.say("You have left. What was sent before stays in the shared model: it cannot be taken out again.")
         return "/mine"
 
-    joining = Joining()
+    joining = PendingJoin()
 
     async def join(request: Request) -> Response:
-        line, _, content = await uploaded(request, "line")
+        line, _, content = await read_upload(request, "line")
         if joining.is_waiting:
-            return back("/mine/joining")
+            return redirect_back("/mine/joining")
         if not line.strip():
-            _welcomed(person, content)
+            _welcome(person, content)
             joining.stop()
-            return back("/")
+            return redirect_back("/")
         asked = _invitation(line)
-        from tacit.field.invitations import enrolled, shown_keys
+        from tacit.field.invitations import enrol, public_keys
 
-        keys = shown_keys(person.device, asked)
+        keys = public_keys(person.device, asked)
 
         async def wait() -> None:
             try:
-                welcome = await run_in_threadpool(enrolled, asked, *keys)
-                _welcomed(person, welcome, asked.address)
+                welcome = await run_in_threadpool(enrol, asked, *keys)
+                _welcome(person, welcome, asked.address)
             except TacitError as error:
                 joining.trouble = error
             except Exception as error:  # nobody else would hear of it
@@ -100,13 +100,13 @@ def routes(person: Person) -> list[Route]:
 
         joining.address, joining.trouble = asked.address, None
         joining.task = asyncio.create_task(wait())
-        return back("/mine/joining")
+        return redirect_back("/mine/joining")
 
     async def waiting(request: Request) -> Response:
         has_joined = person.device.membership is not None
         if not joining.is_waiting and (joining.trouble is None or has_joined):
-            return back("/" if has_joined else "/mine")
-        return person.shown("joining.html", "mine", "Joining", joining=joining)
+            return redirect_back("/" if has_joined else "/mine")
+        return person.page_response("joining.html", "mine", "Joining", joining=joining)
 
     def stop(form: dict[str, str]) -> str:
         joining.stop()
@@ -136,14 +136,14 @@ def routes(person: Person) -> list[Route]:
 
     return [
         Route("/mine", page),
-        Route("/mine/pause", doing(pause), methods=["POST"]),
-        Route("/mine/resume", doing(resume), methods=["POST"]),
-        Route("/mine/leave", doing(leave), methods=["POST"]),
+        Route("/mine/pause", form_handler(pause), methods=["POST"]),
+        Route("/mine/resume", form_handler(resume), methods=["POST"]),
+        Route("/mine/leave", form_handler(leave), methods=["POST"]),
         Route("/mine/join", join, methods=["POST"]),
         Route("/mine/joining", waiting),
         Route("/mine/joining/state", state),
-        Route("/mine/joining/stop", doing(stop), methods=["POST"]),
-        Route("/mine/erase", doing(erase), methods=["POST"]),
+        Route("/mine/joining/stop", form_handler(stop), methods=["POST"]),
+        Route("/mine/erase", form_handler(erase), methods=["POST"]),
         Route("/mine/data.json", readable),
         Route("/mine/device.tacit", copy),
     ]
@@ -157,10 +157,10 @@ def _invitation(line: str) -> Invitation:
         )
     from tacit.field.invitations import Invitation
 
-    return Invitation.parsed(line)
+    return Invitation.parse(line)
 
 
-def _welcomed(person: Person, welcome: bytes, address: str = "") -> None:
+def _welcome(person: DeviceView, welcome: bytes, address: str = "") -> None:
     """Join by what a coordinator sent, or by a welcome file, which asks nobody."""
     member = person.device.join(welcome, address)
     person.say(f"You are a member of {member.federation.name}. Nothing has left by that: see Sharing first.")

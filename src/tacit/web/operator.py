@@ -1,7 +1,7 @@
 """The operator's page: rounds as they happen, in counts. Nothing about a single person can be reached from it.
 
-What the page knows is `Standing`, and that has no place for a device. It is read from the coordinator's journal, which
-holds nothing of what a single device sent.
+What the page knows is `FederationStatus`, and that has no place for a device. It is read from the coordinator's
+journal, which holds nothing of what a single device sent.
 """
 
 from __future__ import annotations
@@ -17,25 +17,25 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from tacit.coordinator import Journal, RoundRules
-from tacit.coordinator.course import Course, Quality
-from tacit.coordinator.journal import Round, Version
-from tacit.coordinator.round_policy import fewest, is_settled, needed
-from tacit.device.measuring import SHOWN
-from tacit.privacy.secure.two_stage import Care
+from tacit.field.coordinator import CoordinatorJournal, RoundRules
+from tacit.field.coordinator.journal import ModelVersion, RoundRecord
+from tacit.field.coordinator.round_policy import fewest, is_settled, needed
+from tacit.field.coordinator.round_stats import RoundStats, SummedQuality
+from tacit.field.device.quality import SHOWN
+from tacit.protocols.secure_aggregation.two_stage import SecureAggregationConfig
 from tacit.reasons import Description, ReasonCode, RoundReason, describe
-from tacit.runtimes.federation import Federation
 from tacit.web import phases
-from tacit.web.frame import application, shown
-from tacit.web.person import Leaf
+from tacit.web.device_view import RowsPage
+from tacit.web.frame import application, page_response
 from tacit.web.server import Page
-from tacit.web.words import percent
+from tacit.web.words import format_percent
+from tacit.wire.federation import Federation
 
 PAGE, DRAWN = 20, 60  # rounds in the table, rounds in the figure
 MANY_LOST, MANY_REFUSED = 0.3, 0.05  # shares of those asked in the last rounds
 MANY_SKIPPED = 0.5  # share of the last rounds
 LATELY = 10  # rounds
-NOBODYS = Quality(0, 0)
+NOBODYS = SummedQuality(0, 0)
 
 
 @dataclass(frozen=True)
@@ -47,28 +47,28 @@ class Alert:
 
 
 @dataclass(frozen=True)
-class Standing:
+class FederationStatus:
     """How a federation stands: counts and terms."""
 
     federation: Federation
     items: int
     rules: RoundRules
-    rounds: Sequence[Round]
+    rounds: Sequence[RoundRecord]
     enrolled: int
     revoked: int
     present: int
-    courses: Mapping[int, Course] = field(default_factory=dict)  # of the last rounds
-    versions: Sequence[Version] = ()
-    quality: Quality = NOBODYS  # over the last rounds that have one
+    courses: Mapping[int, RoundStats] = field(default_factory=dict)  # of the last rounds
+    versions: Sequence[ModelVersion] = ()
+    quality: SummedQuality = NOBODYS  # over the last rounds that have one
     settled: bool = False  # from now on under masks only
 
     @classmethod
-    def of(cls, journal: Journal, rules: RoundRules, present: int) -> Standing:
+    def of(cls, journal: CoordinatorJournal, rules: RoundRules, present: int) -> FederationStatus:
         """Read it from a journal; devices are counted and forgotten."""
         revoked = [device.revoked for device in journal.devices()]
         enrolled = len(revoked) - sum(revoked)
         rounds, items = [_public(happened) for happened in journal.rounds()], journal.catalog.n_items
-        courses = journal.courses(rounds[-DRAWN:][0].number if rounds else 0)
+        courses = journal.round_stats(rounds[-DRAWN:][0].number if rounds else 0)
         counts = enrolled, sum(revoked), present
         quality, settled = journal.quality(LATELY), is_settled(rules, journal)
         return cls(journal.federation, items, rules, rounds, *counts, courses, quality=quality, settled=settled)
@@ -85,7 +85,7 @@ class Standing:
         return next((happened.number for happened in reversed(self.rounds) if happened.state == "finished"), None)
 
     @property
-    def lately(self) -> list[Course]:
+    def lately(self) -> list[RoundStats]:
         """How the last rounds went."""
         return [self.courses[happened.number] for happened in self.rounds[-LATELY:] if happened.number in self.courses]
 
@@ -106,8 +106,8 @@ class Standing:
         asked = sum(happened.asked for happened in last) or 1
         lost, refused = (sum(getattr(happened, name) for happened in last) / asked for name in ("lost", "refused"))
         if lost > MANY_LOST:
-            told = f"{percent(lost)} of the devices asked in the last {len(last)} rounds did not answer."
-            worst = max(phases.told(self.lately), key=lambda told: told.phase.lost, default=None)
+            told = f"{format_percent(lost)} of the devices asked in the last {len(last)} rounds did not answer."
+            worst = max(phases.summarise_phases(self.lately), key=lambda told: told.phase.lost, default=None)
             where = (
                 "" if worst is None or not worst.stage else f" Most were lost in {worst.stage.lower()}, {worst.name}."
             )
@@ -115,7 +115,8 @@ class Standing:
             found.append(Alert(told + where, worst.remedy if worst is not None and where else usual))
         if refused > MANY_REFUSED:
             told = (
-                f"{percent(refused)} of the answers in the last {len(last)} rounds were refused as malformed or double."
+                f"{format_percent(refused)} of the answers in the last {len(last)} rounds "
+                "were refused as malformed or double."
             )
             found.append(Alert(told, "Devices of another version, or somebody who lies: see the log for reasons."))
         skipped = [happened for happened in last if happened.state == "skipped"]
@@ -128,7 +129,7 @@ class Standing:
             why = described(last[-1]) or describe(RoundReason(ReasonCode.TOO_FEW_ANSWERS, fewer))
             told = f"Round {last[-1].number} was abandoned. {why.what} {why.meaning}"
             found.append(Alert(told, why.remedy))
-        if self.rules.minimum < 2 and not isinstance(self.rules.secure, Care):
+        if self.rules.minimum < 2 and not isinstance(self.rules.secure, SecureAggregationConfig):
             told = "A round may be the sum of a single device's answer, which is no sum at all."
             found.append(Alert(told, "Raise rounds.minimum."))
         if self.quality.people and phases.interval(self.quality)[1] < self.chance:
@@ -156,7 +157,7 @@ class Standing:
             ("length of what leaves", "not bounded" if clip is None else f"bounded on the device ({_options(clip)})"),
             ("answers", _answers(self.rules)),
             ("sums", f"whole numbers of {self.federation.ring.bits} bits; the order of arrival cannot change them"),
-            ("quality", _measured(self.rules)),
+            ("quality", _describe_quality(self.rules)),
             ("robust rule", "none" if self.rules.robust is None else self.rules.robust.rule),
             ("answers wanted", "of all who are there" if not self.rules.clients_per_round else
              f"{self.rules.clients_per_round:,} per round"),
@@ -165,12 +166,12 @@ class Standing:
         ]  # fmt: skip
 
 
-def described(happened: Round) -> Description | None:
+def described(happened: RoundRecord) -> Description | None:
     """Word why a round was as it was; none for rounds of which an old journal does not say it."""
     return None if happened.reason is None else describe(happened.reason)
 
 
-def _public(happened: Round) -> Round:
+def _public(happened: RoundRecord) -> RoundRecord:
     return happened if happened.reason is None else replace(happened, reason=happened.reason.public())
 
 
@@ -182,15 +183,15 @@ def _answers(rules: RoundRules) -> str:
     least = f"at least {rules.secure.n_min} people"
     if rules.secure.two_stage:
         least += f", at least {rules.secure.k_min} behind each row"
-    corrupted, dropped = percent(rules.secure.corrupted), percent(rules.secure.dropped)
+    corrupted, dropped = format_percent(rules.secure.corrupted), format_percent(rules.secure.dropped)
     care = f"{corrupted} may work together with the server, {dropped} may drop out"
     return f"under masks: only their sum can be read ({least}; {care})"
 
 
-def _measured(rules: RoundRules) -> str:
+def _describe_quality(rules: RoundRules) -> str:
     if rules.secure == "auto" and rules.robust is None:
         return f"summed in rounds under masks, if at least {rules.guards.k_min} people have something new"
-    if not isinstance(rules.secure, Care) or not rules.secure.two_stage:
+    if not isinstance(rules.secure, SecureAggregationConfig) or not rules.secure.two_stage:
         return "not asked for: a single person's would be readable (rounds.secure with two_stage sums it)"
     return f"summed under masks, if at least {rules.secure.k_min} people have something new"
 
@@ -200,7 +201,7 @@ def _options(config: Any) -> str:
     return ", ".join(f"{name} {value}" for name, value in told.items())
 
 
-def bars(rounds: Sequence[Round]) -> Markup:
+def bars(rounds: Sequence[RoundRecord]) -> Markup:
     """Draw the last rounds: answered, refused and lost on top of each other."""
     last = rounds[-DRAWN:]
     most = max((happened.asked for happened in last), default=1) or 1
@@ -220,11 +221,11 @@ def bars(rounds: Sequence[Round]) -> Markup:
 
 def operator_page(path: Path, rules: RoundRules, present: Callable[[], int]) -> Page:
     """Return the page of a coordinator, from its journal and the number of devices that are there."""
-    journal = Journal.open(path)
-    versions: dict[int | None, list[Version]] = {}  # of the model in force: models are large
+    journal = CoordinatorJournal.open(path)
+    versions: dict[int | None, list[ModelVersion]] = {}  # of the model in force: models are large
 
-    def standing() -> Standing:
-        now = Standing.of(journal, rules, present())
+    def standing() -> FederationStatus:
+        now = FederationStatus.of(journal, rules, present())
         if now.model not in versions:
             versions.clear()
             versions[now.model] = journal.versions()
@@ -232,18 +233,18 @@ def operator_page(path: Path, rules: RoundRules, present: Callable[[], int]) -> 
 
     async def view(request: Request) -> Response:
         now = standing()
-        leaf = Leaf.of(now.rounds[::-1], request.query_params.get("page", "1"), PAGE)
+        leaf = RowsPage.of(now.rounds[::-1], request.query_params.get("page", "1"), PAGE)
         one = request.query_params.get("round", "")
         asked = int(one) if one.isdigit() and len(one) < 9 else None
-        course = None if asked is None else journal.courses(asked, asked).get(asked)
+        course = None if asked is None else journal.round_stats(asked, asked).get(asked)
         told: dict[str, Any] = {"now": now, "leaf": leaf, "bars": bars(now.rounds), "sums": _sums(now.rounds)}
         told |= {"one": None if course is None else asked, "shown": SHOWN, "curve": phases.curve(now.courses)}
-        told["phases"] = phases.by_stage(phases.told(now.lately if course is None else [course]))
+        told["phases"] = phases.by_stage(phases.summarise_phases(now.lately if course is None else [course]))
         happened = next((one for one in now.rounds if one.number == asked), None) if course is not None else None
         told |= {"described": described, "why": None if happened is None else described(happened)}
         told["asking"] = [one for one in now.rounds if one.asked]
         told["ends"] = phases.interval(now.quality) if now.quality.people else (0.0, 0.0)
-        return shown("operator.html", title=now.federation.name, **told)
+        return page_response("operator.html", title=now.federation.name, **told)
 
     async def state(request: Request) -> Response:
         return JSONResponse({"state": standing().state})
@@ -251,6 +252,6 @@ def operator_page(path: Path, rules: RoundRules, present: Callable[[], int]) -> 
     return Page(application([Route("/", view), Route("/state", state)]), {})
 
 
-def _sums(rounds: Sequence[Round]) -> dict[str, float]:
+def _sums(rounds: Sequence[RoundRecord]) -> dict[str, float]:
     names = ("asked", "answered", "refused", "lost", "called_off", "bytes_up", "bytes_down", "seconds")
     return {name: sum(getattr(happened, name) for happened in rounds) for name in names}

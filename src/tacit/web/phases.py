@@ -9,8 +9,8 @@ from itertools import groupby
 
 from markupsafe import Markup
 
-from tacit.coordinator.course import ANSWERS, APPLYING, WAITING, Course, Phase, Quality
-from tacit.web.words import percent
+from tacit.field.coordinator.round_stats import ANSWERS, APPLYING, WAITING, PhaseCounts, RoundStats, SummedQuality
+from tacit.web.words import format_percent
 
 STAGES = {0: "", 1: "counting people", 2: "adding rows"}
 WORDS = {
@@ -35,10 +35,10 @@ CONFIDENCE = 1.96  # standard deviations: 95 %
 
 
 @dataclass(frozen=True)
-class Told:
+class PhaseSummary:
     """One phase, over one round or several: how it is called, and its numbers."""
 
-    phase: Phase
+    phase: PhaseCounts
     rounds: int  # in which it happened
     share: float  # of the time of all phases, from 0 to 1
 
@@ -74,34 +74,34 @@ class Told:
         return REMEDIES.get(self.phase.name, USUAL_REMEDY)
 
 
-def told(courses: Iterable[Course]) -> list[Told]:
+def summarise_phases(courses: Iterable[RoundStats]) -> list[PhaseSummary]:
     """Add phases up over rounds, in the order in which they happen."""
-    found: dict[tuple[int, str], list[Phase]] = {}
+    found: dict[tuple[int, str], list[PhaseCounts]] = {}
     for course in courses:
         for phase in course.phases:
             found.setdefault((phase.stage, phase.name), []).append(phase)
     whole = sum(phase.seconds for phases in found.values() for phase in phases) or 1.0
     order = list(WORDS)
     places = {key: (key[1] == APPLYING, key[0], order.index(key[1]) if key[1] in order else 0) for key in found}
-    return [_added(found[key], whole) for key in sorted(found, key=places.__getitem__)]
+    return [_add(found[key], whole) for key in sorted(found, key=places.__getitem__)]
 
 
-def by_stage(phases: Iterable[Told]) -> list[tuple[str, list[Told]]]:
+def by_stage(phases: Iterable[PhaseSummary]) -> list[tuple[str, list[PhaseSummary]]]:
     """Put phases that follow each other under the name of their stage."""
     return [(stage, list(some)) for stage, some in groupby(phases, key=lambda one: one.stage)]
 
 
-def _added(phases: Sequence[Phase], whole: float) -> Told:
+def _add(phases: Sequence[PhaseCounts], whole: float) -> PhaseSummary:
     names = ("asked", "answered", "refused", "called_off", "bytes_up", "bytes_down", "seconds")
     sums = {name: sum(getattr(phase, name) for phase in phases) for name in names}
-    phase = Phase(phases[0].stage, phases[0].name, **sums)
-    return Told(phase, len(phases), phase.seconds / whole)
+    phase = PhaseCounts(phases[0].stage, phases[0].name, **sums)
+    return PhaseSummary(phase, len(phases), phase.seconds / whole)
 
 
-def interval(quality: Quality) -> tuple[float, float]:
+def interval(quality: SummedQuality) -> tuple[float, float]:
     """Return where the share of people lies with 95 % confidence (Wilson's interval).
 
-    >>> [round(end, 2) for end in interval(Quality(5, 20))]
+    >>> [round(end, 2) for end in interval(SummedQuality(5, 20))]
     [0.11, 0.47]
     """
     n, z = quality.people, CONFIDENCE
@@ -111,7 +111,7 @@ def interval(quality: Quality) -> tuple[float, float]:
     return max(0.0, middle - half), min(1.0, middle + half)
 
 
-def curve(courses: Mapping[int, Course]) -> Markup:
+def curve(courses: Mapping[int, RoundStats]) -> Markup:
     """Draw the quality of rounds that have one, each with its interval."""
     rated = [(number, course.quality) for number, course in sorted(courses.items()) if course.quality is not None]
     if len(rated) < 2:
@@ -128,7 +128,7 @@ def curve(courses: Mapping[int, Course]) -> Markup:
     parts = []
     for share in (0.0, most / 2, most):
         parts.append(f'<line class="gridline" x1="46" x2="590" y1="{y(share):.1f}" y2="{y(share):.1f}"/>')
-        parts.append(f'<text x="40" y="{y(share) + 4:.1f}" text-anchor="end">{percent(share)}</text>')
+        parts.append(f'<text x="40" y="{y(share) + 4:.1f}" text-anchor="end">{format_percent(share)}</text>')
     for number, quality in rated:
         low, high = interval(quality)
         at = f"{x(number):.1f}"

@@ -10,10 +10,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from tacit.device.exposure import MAY_HAVE_LEFT, Exposed, Reader
-from tacit.device.ledger import Release, Upcoming
+from tacit.field.device.exposure import MAY_HAVE_LEFT, ExposureReport, LedgerReader
+from tacit.field.device.ledger import LedgerEntry, UpcomingMessage
 from tacit.types import Label
-from tacit.web.person import Leaf, Person, Shelf
+from tacit.web.device_view import CatalogIndex, DeviceView, RowsPage
 
 PAGE = 20
 STATES = {
@@ -26,7 +26,7 @@ LITTLE, MUCH = 0.05, 0.5  # of the leak index
 
 
 @dataclass(frozen=True)
-class Note:
+class ItemMentions:
     """An item that a message speaks of, and how many notes in it do."""
 
     title: str
@@ -34,17 +34,17 @@ class Note:
 
 
 @dataclass(frozen=True)
-class Told:
+class ReleaseView:
     """A message as the page shows it."""
 
-    release: Release
-    mine: list[Note]
-    others: list[Note]
+    release: LedgerEntry
+    mine: list[ItemMentions]
+    others: list[ItemMentions]
     state: tuple[str, str, str]
 
 
 @dataclass(frozen=True)
-class Sums:
+class ReleaseSums:
     """All messages that may have left, together."""
 
     messages: int
@@ -53,7 +53,7 @@ class Sums:
     bytes: int
 
     @classmethod
-    def of(cls, releases: Iterable[Release]) -> Sums:
+    def of(cls, releases: Iterable[LedgerEntry]) -> ReleaseSums:
         """Add them up."""
         left = [release for release in releases if release.state in MAY_HAVE_LEFT]
         return cls(
@@ -64,46 +64,46 @@ class Sums:
         )
 
 
-def measured(person: Person) -> tuple[Upcoming | None, dict[str, Exposed]]:
+def measure_next_release(person: DeviceView) -> tuple[UpcomingMessage | None, dict[str, ExposureReport]]:
     """Return what would leave next, and what a reader can tell now and after it."""
     if person.shelf is None:
         return None, {}
     upcoming = person.device.upcoming()
     if not len(person.device.history):
         return upcoming, {}
-    reader = Reader.of(person.device)
-    found = {"now": reader.told()}
-    return upcoming, found if upcoming is None else {**found, "next": reader.told(upcoming)}
+    reader = LedgerReader.of(person.device)
+    found = {"now": reader.measure()}
+    return upcoming, found if upcoming is None else {**found, "next": reader.measure(upcoming)}
 
 
-def routes(person: Person) -> list[Route]:
+def routes(person: DeviceView) -> list[Route]:
     """Return the page of what has left."""
 
     async def page(request: Request) -> Response:
         shelf = person.shelf
-        releases = person.kept("ledger", lambda: person.device.ledger.list()[::-1])
-        leaf = Leaf.of(releases, request.query_params.get("page", "1"), PAGE)
-        upcoming, measures = person.kept("measured", lambda: measured(person))
-        return person.shown(
+        releases = person.cached("ledger", lambda: person.device.ledger.list()[::-1])
+        leaf = RowsPage.of(releases, request.query_params.get("page", "1"), PAGE)
+        upcoming, measures = person.cached("measured", lambda: measure_next_release(person))
+        return person.page_response(
             "sent.html",
             "sent",
             "Sent",
-            sums=Sums.of(releases),
+            sums=ReleaseSums.of(releases),
             leaf=leaf,
-            told=[_told(release, shelf) for release in leaf.rows],
+            told=[_view_release(release, shelf) for release in leaf.rows],
             upcoming=upcoming,
             mine=_notes(upcoming.rows.positives, shelf) if upcoming is not None else [],
             others=_notes(upcoming.rows.negatives, shelf) if upcoming is not None else [],
             now=measures.get("now"),
             after=measures.get("next"),
             named=[shelf.thing(item).title for item in measures["now"].named] if shelf is not None and measures else [],
-            verdict=verdict(measures["now"].exposure.leak_index) if measures else ("", ""),
+            verdict=describe_leak(measures["now"].exposure.leak_index) if measures else ("", ""),
         )
 
     return [Route("/sent", page)]
 
 
-def verdict(leak: float) -> tuple[str, str]:
+def describe_leak(leak: float) -> tuple[str, str]:
     """Say how well a reader does, and how alarming that is."""
     if leak < LITTLE:
         return "about as well as guessing the popular ones", "is-low"
@@ -112,11 +112,13 @@ def verdict(leak: float) -> tuple[str, str]:
     return "far better than guessing the popular ones", "is-high"
 
 
-def _told(release: Release, shelf: Shelf | None) -> Told:
-    return Told(release, _notes(release.positives, shelf), _notes(release.negatives, shelf), STATES[release.state])
+def _view_release(release: LedgerEntry, shelf: CatalogIndex | None) -> ReleaseView:
+    return ReleaseView(
+        release, _notes(release.positives, shelf), _notes(release.negatives, shelf), STATES[release.state]
+    )
 
 
-def _notes(labels: Iterable[Label], shelf: Shelf | None) -> list[Note]:
+def _notes(labels: Iterable[Label], shelf: CatalogIndex | None) -> list[ItemMentions]:
     times = Counter(labels)
-    found = [Note(str(label) if shelf is None else shelf.thing(label).title, n) for label, n in times.items()]
+    found = [ItemMentions(str(label) if shelf is None else shelf.thing(label).title, n) for label, n in times.items()]
     return sorted(found, key=lambda note: (-note.times, note.title))

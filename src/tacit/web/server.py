@@ -28,15 +28,15 @@ class Page:
     caps: Mapping[str, int]
 
 
-def serve(page: Page, port: int, say: Callable[[str], None]) -> None:
+def serve_page(page: Page, port: int, say: Callable[[str], None]) -> None:
     """Serve a page until Ctrl-C; `say` is told the link that opens it. Port 0 takes any that is free."""
     with _listening(port) as (listener, door), suppress(KeyboardInterrupt):  # the usual way to close it
         say(door.link)
-        settle()
+        freeze_loaded_objects()
         _server(page, door).run(sockets=[listener])
 
 
-def settle() -> None:
+def freeze_loaded_objects() -> None:
     """Spare what was loaded so far from being searched for garbage: that takes a tenth of a second, amid a visit."""
     gc.collect()
     gc.freeze()

@@ -12,11 +12,11 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from tacit.device import Sharing
 from tacit.errors import ConfigError
+from tacit.field.device import Sharing
 from tacit.types import ragged_rows
 from tacit.web.chart import BOX, chart
-from tacit.web.person import Person, doing
+from tacit.web.device_view import DeviceView, form_handler
 
 SAYINGS: list[tuple[float, str]] = [
     (0.0, "Nothing: no note about what you did leaves."),
@@ -37,7 +37,7 @@ def saying(pi: float) -> str:
 
 
 @cache
-def measured(data: str) -> dict[str, Any]:
+def load_curve(data: str) -> dict[str, Any]:
     """Return what the lab measured over pi on a dataset, and the command that did."""
     found: dict[str, Any] = json.loads(files("tacit.web").joinpath("measured", f"{data}.json").read_text("utf-8"))
     return found
@@ -52,14 +52,14 @@ def between(curve: list[dict[str, Any]], pi: float, what: str, after: str = "") 
     return low + (pi - start) / (end - start) * (high - low)
 
 
-def routes(person: Person) -> list[Route]:
+def routes(person: DeviceView) -> list[Route]:
     """Return the page of what she shares and its forms."""
 
     async def page(request: Request) -> Response:
-        sharing, lab, shelf = person.device.sharing, measured(person.curve), person.shelf
+        sharing, lab, shelf = person.device.sharing, load_curve(person.curve), person.shelf
         curve = lab["curve"]
         values = {"quality": between(curve, sharing.pi, "quality"), "named": between(curve, sharing.pi, "named", "10")}
-        return person.shown(
+        return person.page_response(
             "sharing.html",
             "sharing",
             "Sharing",
@@ -72,12 +72,12 @@ def routes(person: Person) -> list[Route]:
             chart=chart(curve, lab["popular"], sharing.pi, values),
             drawn=json.dumps({"curve": curve, **BOX}),
             values=values,
-            categories=person.kept("categories", lambda: _categories(person)),
+            categories=person.cached("categories", lambda: _categories(person)),
             never=[shelf.thing(item) for item in sharing.never_items] if shelf is not None else [],
         )
 
     def save(form: dict[str, str]) -> str:
-        pi, shown = _pi(form.get("pi", "")), _shown(form.get("shown", ""))
+        pi, shown = _pi(form.get("pi", "")), _show(form.get("shown", ""))
         chosen = {name for name in form.get("never[]", "").split("\n") if name}
 
         def decide(before: Sharing) -> Sharing:
@@ -109,8 +109,8 @@ def routes(person: Person) -> list[Route]:
 
     return [
         Route("/sharing", page),
-        Route("/sharing/save", doing(save), methods=["POST"]),
-        Route("/sharing/never", doing(never), methods=["POST"]),
+        Route("/sharing/save", form_handler(save), methods=["POST"]),
+        Route("/sharing/never", form_handler(never), methods=["POST"]),
     ]
 
 
@@ -124,7 +124,7 @@ def _choices(sharing: Sharing) -> dict[str, Any]:
     return {"pi": _percent(sharing), "never": sharing.never_categories} | {box: getattr(sharing, box) for box in BOXES}
 
 
-def _shown(text: str) -> dict[str, Any]:
+def _show(text: str) -> dict[str, Any]:
     try:
         found = json.loads(text)
         is_right = isinstance(found["never"], list) and all(isinstance(found[box], bool) for box in BOXES)
@@ -145,7 +145,7 @@ def _pi(text: str) -> float:
     return percent / 100
 
 
-def _categories(person: Person) -> list[tuple[str, int, bool]]:
+def _categories(person: DeviceView) -> list[tuple[str, int, bool]]:
     """Return every category, how many things of hers are in it, and whether it never leaves; hers first."""
     shelf = person.shelf
     if shelf is None or shelf.catalog.categories is None:

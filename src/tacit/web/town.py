@@ -13,18 +13,18 @@ from pathlib import Path
 import numpy as np
 
 from tacit.data import load
-from tacit.device import Cost, Device
-from tacit.device.history import Entry
 from tacit.errors import ConsentError
+from tacit.field.device import Device, ScryptCost
+from tacit.field.device.history import HistoryEntry
 from tacit.field.exchange import respond
+from tacit.numerics import one_blas_thread
 from tacit.privacy.disclosure import Disclosure, DisclosureConfig
 from tacit.protocols.federated import UpdatePath, device_round, server_round
 from tacit.random import Key
-from tacit.runtimes.federation import Federation
-from tacit.runtimes.learning import Progress, one_blas_thread
-from tacit.runtimes.wire import Request, read_update, write_request, write_welcome
-from tacit.types import Array, Catalog, Clients, Model, Vocabulary
+from tacit.types import Array, Catalog, Clients, Model, Progress, Vocabulary
 from tacit.updates import Total
+from tacit.wire.federation import Federation
+from tacit.wire.messages import Request, read_update, write_request, write_welcome
 
 METHOD = {"learning_rate": 0.05, "local_steps": 24, "reg_user": 0.05, "reg_positive": 0.05, "reg_negative": 0.005}
 BEFORE = 60  # rounds of the others before she comes
@@ -49,7 +49,7 @@ class Town:
         self._stages = (Disclosure.build(DisclosureConfig(pi=OTHERS_PI), everybody, catalog, key),)
 
     @classmethod
-    def founded(cls, path: Path, progress: Progress) -> Town:
+    def create(cls, path: Path, progress: Progress) -> Town:
         """Found a federation in the town, let it learn, and make her device at `path`."""
         data = load("town")
         log, catalog = data.interactions, data.catalog
@@ -57,17 +57,17 @@ class Town:
         sizes = np.bincount(pairs[0])
         her = int(np.flatnonzero(sizes <= MOST_HERS)[np.argmax(sizes[sizes <= MOST_HERS])])
         others = _cohort(pairs[:, pairs[0] != her], catalog.n_items)
-        federation = Federation.found(secrets.token_hex(16), "the town", "fpl", METHOD, catalog)
+        federation = Federation.create(secrets.token_hex(16), "the town", "fpl", METHOD, catalog)
         town = cls(federation, catalog, others, Key(SEED))
         for at in range(BEFORE):
             progress("the town learns", at, BEFORE)
             town.round()
-        town.device = Device.create(path, secrets.token_urlsafe(32), cost=Cost(log_n=12))
+        town.device = Device.create(path, secrets.token_urlsafe(32), cost=ScryptCost(log_n=12))
         town.device.join(write_welcome(federation, catalog), "simulated on this machine")
         mine = log.users == her
         times = log.times[mine] if log.times is not None else np.zeros(int(mine.sum()), np.int64)
         newest = dict(sorted(zip(log.items[mine].tolist(), times.tolist(), strict=True), key=lambda did: did[1]))
-        town.device.history.add([Entry(catalog.item_ids[item], when) for item, when in newest.items()], catalog)
+        town.device.history.add([HistoryEntry(catalog.item_ids[item], when) for item, when in newest.items()], catalog)
         for _ in range(WITH_HER):
             town.round()
         return town
@@ -99,7 +99,7 @@ class Town:
 
     def _request(self, learn: bool) -> bytes:
         return write_request(
-            self.federation, Request(self.number, self.federation.sent(self._shared), learn, self._counted)
+            self.federation, Request(self.number, self.federation.download(self._shared), learn, self._counted)
         )
 
 

@@ -5,19 +5,19 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 
-def count(n: int, one: str, many: str = "") -> str:
+def plural(n: int, one: str, many: str = "") -> str:
     """Return '1 item', '1,200 items'.
 
-    >>> count(1, "item"), count(1200, "item"), count(0, "category", "categories")
+    >>> plural(1, "item"), plural(1200, "item"), plural(0, "category", "categories")
     ('1 item', '1,200 items', '0 categories')
     """
     return f"{n:,} {one if n == 1 else many or one + 's'}"
 
 
-def size(n: float) -> str:
+def format_bytes(n: float) -> str:
     """Return a number of bytes.
 
-    >>> size(999), size(15_300), size(2_000_000)
+    >>> format_bytes(999), format_bytes(15_300), format_bytes(2_000_000)
     ('999 bytes', '15.3 kB', '2 MB')
     """
     if n < 1000:
@@ -29,10 +29,10 @@ def size(n: float) -> str:
     return f"{n:.3g} {unit}"
 
 
-def day(when: int | str | None) -> str:
+def format_time(when: int | str | None) -> str:
     """Return a day and time, UTC; nothing for none.
 
-    >>> day(1_700_000_000), day("2026-03-01T12:00:00+00:00"), day(None)
+    >>> format_time(1_700_000_000), format_time("2026-03-01T12:00:00+00:00"), format_time(None)
     ('14 Nov 2023, 22:13', '1 Mar 2026, 12:00', '')
     """
     if when is None:
@@ -41,10 +41,10 @@ def day(when: int | str | None) -> str:
     return f"{moment.day} {moment:%b %Y, %H:%M}"
 
 
-def percent(share: float) -> str:
+def format_percent(share: float) -> str:
     """Return a share in per cent.
 
-    >>> percent(0.414), percent(1.0), percent(0.004)
+    >>> format_percent(0.414), format_percent(1.0), format_percent(0.004)
     ('41 %', '100 %', 'under 1 %')
     """
     if 0 < share < 0.01:

@@ -89,7 +89,7 @@ def test_compare_tests_against_the_best_and_writes_a_report(tacit: Command, tmp_
 
 def test_a_sweep_runs_every_point_of_the_grid(tacit: Command) -> None:
     Path("c.yaml").write_text(
-        "name: sweep\ndata: {source: town, people: 120, places: 80}\nevaluation: {twin_people: 0}\n"
+        "name: sweep\ndata: {source: town, people: 120, places: 80}\nevaluation: {local_only_people: 0}\n"
         "methods: [{name: fpl, epochs: 2}]\ngrid: {method.pi: [0.0, 1.0], method.learning_rate: [0.01, 0.02]}\n"
     )
     labels = [row["label"] for row in document(tacit("compare", "c.yaml", "--json"))["rows"]]

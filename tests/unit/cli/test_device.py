@@ -9,9 +9,9 @@ import pytest
 
 from helpers.commands import device_document, run_command
 from helpers.small_federation import CATALOG, PASSPHRASE, founded, request
-from tacit.device import Cost, Device
 from tacit.errors import BadRowsError, DataError
-from tacit.runtimes.wire import write_welcome
+from tacit.field.device import Device, ScryptCost
+from tacit.wire.messages import write_welcome
 
 pytestmark = pytest.mark.slow
 
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.slow
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("TACIT_DEVICE", str(tmp_path / "device.db"))
     monkeypatch.setenv("TACIT_PASSPHRASE", PASSPHRASE)
-    monkeypatch.setattr("tacit.device.device.Cost", lambda: Cost(log_n=10))
+    monkeypatch.setattr("tacit.field.device.device.ScryptCost", lambda: ScryptCost(log_n=10))
     (tmp_path / "small.tacit").write_bytes(write_welcome(founded(), CATALOG))
     return tmp_path
 
@@ -55,7 +55,7 @@ def test_a_person_makes_joins_and_uses_her_device(here: Path, capsys: pytest.Cap
     assert settled["measure"]
     assert not device_document(capsys, "share", "--no-measure")["measure"]
     with Device.open(here / "device.db", PASSPHRASE) as device:
-        device.sent(device.learn(request(founded(), 0)))
+        device.mark_sent(device.learn(request(founded(), 0)))
     (entry,) = device_document(capsys, "ledger")["ledger"]
     assert entry["state"] == "sent"
     assert "place-0007-hill" not in entry["positives"]
@@ -97,7 +97,7 @@ def test_the_ledger_calls_things_by_their_titles(here: Path, capsys: pytest.Capt
         shown(capsys, *words)
     shown(capsys, "share", "--pi", "1")
     with Device.open(here / "device.db", PASSPHRASE) as device:
-        device.sent(device.learn(request(founded(), 0)))
+        device.mark_sent(device.learn(request(founded(), 0)))
     assert "spoke of 'Hill Hotel'" in " ".join(shown(capsys, "ledger")[1].split())
     assert "titles came from the federation" in " ".join(shown(capsys, "leave")[1].split())
     assert "spoke of 'place-0007-hill'" in " ".join(shown(capsys, "ledger")[1].split())

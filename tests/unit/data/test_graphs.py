@@ -13,7 +13,7 @@ from tacit.data import load
 from tacit.data.exploration import explore
 from tacit.data.graph_files import read_triples
 from tacit.errors import ConfigError, DataError
-from tacit.methods.features import features_of
+from tacit.methods.parts.features import features_of
 from tacit.types import Triples
 
 NT = """# a comment, and a blank line

@@ -127,7 +127,7 @@ def test_repeated_rows_together_are_parted_as_if_there_were_one_of_each():
     assert parted.counts["heldout_also_in_train"] == 0
     assert parted.counts["train"] + parted.counts["test"] == len(rows)
     with pytest.raises(ConfigError, match="together"):
-        SplitConfig.checked({"together": True}, "split")
+        SplitConfig.from_options({"together": True}, "split")
 
 
 def test_a_given_split_from_a_column():

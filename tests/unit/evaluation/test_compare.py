@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 
 from tacit.errors import EvaluationError
-from tacit.evaluation import Evaluation, compare, holm
+from tacit.evaluation import Evaluation, compare_methods, holm
 from tacit.evaluation.compare import t_test, wilcoxon
 
 
@@ -20,7 +20,7 @@ def found(values: np.ndarray, protocol: str = "full", first: int = 0) -> Evaluat
 def test_p_values_are_those_of_scipy(n: int) -> None:
     rng = np.random.default_rng(n)
     a, b = rng.normal(0.2, 1, n), rng.normal(0, 1, n)
-    result = compare({"a": found(a), "b": found(b)}, "HR@10").pairs[0]
+    result = compare_methods({"a": found(a), "b": found(b)}, "HR@10").pairs[0]
     first, second = (a, b) if result.first == "a" else (b, a)
     assert result.p_t == pytest.approx(stats.ttest_rel(a, b).pvalue, rel=1e-9)
     assert result.p_wilcoxon == pytest.approx(stats.wilcoxon(a, b).pvalue, rel=1e-9)
@@ -41,7 +41,7 @@ def test_families_are_corrected_apart() -> None:
     rng = np.random.default_rng(0)
     base = rng.random(60)
     methods = {"c": found(base), "a": found(base + 0.02 * rng.normal(1, 1, 60)), "b": found(base + 0.01)}
-    result = compare(methods, "HR@10")
+    result = compare_methods(methods, "HR@10")
     assert [row.method for row in result.rows] == ["a", "b", "c"]
     assert result.best == "a"
     assert result.rows[0].against_best is None
@@ -57,7 +57,7 @@ def test_families_are_corrected_apart() -> None:
 
 def test_equal_vectors_have_p_one() -> None:
     same = np.array([0.1, 0.3, 0.0, 1.0])
-    pair = compare({"a": found(same), "b": found(same + 1e-16)}, "HR@10").pairs[0]
+    pair = compare_methods({"a": found(same), "b": found(same + 1e-16)}, "HR@10").pairs[0]
     assert pair.p_t == pair.p_wilcoxon == pair.p_t_holm == pair.p_wilcoxon_holm == 1.0
     assert pair.difference == 0.0
 
@@ -71,7 +71,7 @@ def test_a_constant_difference_and_a_single_person() -> None:
 
 def test_seeds_are_averaged_per_person_first() -> None:
     one, two = np.array([0.0, 1.0, 0.5]), np.array([1.0, 1.0, 0.0])
-    rows = compare({"a": [found(one), found(two)]}, "HR@10").rows
+    rows = compare_methods({"a": [found(one), found(two)]}, "HR@10").rows
     assert rows[0].mean == pytest.approx(np.mean([0.5, 1.0, 0.25]))
     assert rows[0].ci == pytest.approx(found(np.array([0.5, 1.0, 0.25])).ci("HR@10"))
 
@@ -79,15 +79,15 @@ def test_seeds_are_averaged_per_person_first() -> None:
 def test_refusals() -> None:
     ten = np.zeros(10)
     with pytest.raises(EvaluationError, match="'a' was evaluated on 10 people and 'b' on 10 others"):
-        compare({"a": found(ten), "b": found(ten, first=1)}, "HR@10")
+        compare_methods({"a": found(ten), "b": found(ten, first=1)}, "HR@10")
     with pytest.raises(EvaluationError, match="protocol 'full' and 'b' by 'sampled-9'"):
-        compare({"a": found(ten), "b": found(ten, "sampled-9")}, "HR@10")
+        compare_methods({"a": found(ten), "b": found(ten, "sampled-9")}, "HR@10")
     with pytest.raises(EvaluationError, match="Did you mean 'HR@10'"):
-        compare({"a": found(ten)}, "HR@1")
+        compare_methods({"a": found(ten)}, "HR@1")
     with pytest.raises(EvaluationError, match="nothing to compare"):
-        compare({}, "HR@10")
+        compare_methods({}, "HR@10")
     with pytest.raises(EvaluationError, match="'a' has no evaluation"):
-        compare({"a": []}, "HR@10")
+        compare_methods({"a": []}, "HR@10")
 
 
 def test_intervals_percentiles_and_cdf() -> None:

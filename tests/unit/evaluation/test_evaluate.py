@@ -7,7 +7,7 @@ import pytest
 
 from helpers.random_rankings import World, catalog_of, make_world
 from tacit.errors import EvaluationError
-from tacit.evaluation import Evaluation, EvaluationConfig, EvaluationOptions, evaluate, narrow, sample_people
+from tacit.evaluation import Evaluation, EvaluationConfig, EvaluationOptions, evaluate, sample_people, select_heldout
 from tacit.evaluation.metrics import METRICS, Positions
 from tacit.kernels.topk import NOT_FOUND
 from tacit.random import Key
@@ -84,7 +84,7 @@ class TestWhatChangesNothing:
     def test_who_else_is_evaluated(self, world: World, key: Key, config: EvaluationConfig) -> None:
         some = sample_people(world.heldout, 20, key)
         other = world.take(some.tolist())
-        few = evaluate(other.score, narrow(world.heldout, some), world.catalog, config, key)
+        few = evaluate(other.score, select_heldout(world.heldout, some), world.catalog, config, key)
         all_of_them = evaluate(world.score, world.heldout, world.catalog, config, key)
         at = np.searchsorted(all_of_them.rows, some)
         for name in few.values:

@@ -17,15 +17,15 @@ from tacit.evaluation import (
     Evaluation,
     EvaluationConfig,
     EvaluationOptions,
-    Leak,
+    LeakVerdict,
     evaluate,
-    narrow,
+    judge_leak,
     sample_people,
+    select_heldout,
     stages,
     swap,
-    verdict,
 )
-from tacit.experiments import check_leak, prepare
+from tacit.lab.experiments import check_leak, prepare_data
 from tacit.methods.base import Centralised, entry
 from tacit.random import Key
 from tacit.testing import make_clients
@@ -46,11 +46,11 @@ def judged(world: World, scores: np.ndarray, key: Key) -> Evaluation:
     )
 
 
-def judge(world: World, scores: np.ndarray, key: Key, uses_features: bool = False) -> Leak:
+def judge(world: World, scores: np.ndarray, key: Key, uses_features: bool = False) -> LeakVerdict:
     counts = np.bincount([i for own in world.seen for i in own], minlength=world.n_items)
     popular = np.broadcast_to(counts.astype(np.float32), world.scores.shape)
     swapped = swap(scores, world.heldout, world.catalog)
-    return verdict(judged(world, scores, key), judged(world, popular, key), swapped, uses_features)
+    return judge_leak(judged(world, scores, key), judged(world, popular, key), swapped, uses_features)
 
 
 def told(world: World, by: float = 0.7) -> np.ndarray:
@@ -71,7 +71,7 @@ def test_models_that_were_told_are_a_leak(sample: World, key: Key) -> None:
 def test_a_leak_that_popularity_beats_is_seen_all_the_same(sample: World, key: Key) -> None:
     """What the comparison with Most Popular could not see."""
     leak = judge(sample, told(sample, by=0.2), key)
-    assert leak.twin["AUC"] < 0.75
+    assert leak.local_only["AUC"] < 0.75
     assert not leak.ok
 
 
@@ -94,8 +94,8 @@ def test_with_item_features_a_lead_is_shown_and_not_condemned(sample: World, key
 def test_training_that_reads_held_out_items_is_a_leak_without_chance(sample: World, key: Key) -> None:
     noise = np.random.default_rng(1).random(sample.scores.shape).astype(np.float32)
     swapped, one = swap(noise, sample.heldout, sample.catalog), judged(sample, noise, key)
-    assert verdict(one, one, swapped, uses_features=True, reads_held_out=False).ok
-    assert not verdict(one, one, swapped, uses_features=True, reads_held_out=True).ok
+    assert judge_leak(one, one, swapped, uses_features=True, reads_held_out=False).ok
+    assert not judge_leak(one, one, swapped, uses_features=True, reads_held_out=True).ok
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -163,10 +163,15 @@ def test_different_people_are_refused(sample: World, key: Key) -> None:
     one = judged(sample, told(sample), key)
     few = sample.take(list(range(20)))
     other = evaluate(
-        few.score, narrow(sample.heldout, np.arange(20)), sample.catalog, CONFIG, key, EvaluationOptions(lists=False)
+        few.score,
+        select_heldout(sample.heldout, np.arange(20)),
+        sample.catalog,
+        CONFIG,
+        key,
+        EvaluationOptions(lists=False),
     )
     with pytest.raises(EvaluationError, match=r"was evaluated on 50 people and 'Most Popular' on 20"):
-        verdict(one, other, swap(told(sample), sample.heldout, sample.catalog), uses_features=False)
+        judge_leak(one, other, swap(told(sample), sample.heldout, sample.catalog), uses_features=False)
 
 
 def test_stages_end_with_everybody() -> None:
@@ -188,7 +193,7 @@ def test_power_and_false_alarms_are_as_documented() -> None:
 def small(name: str, split: Mapping[str, Any], evaluation: Mapping[str, Any] | None = None, **data: Any) -> Experiment:
     town = {"source": "town", "people": 120, "places": 150, "visits": 15, "min_per_user": 2} | data
     given = {"seed": 2, "data": town, "split": {"kind": "leave-last-out", **split}, "method": {"name": name}}
-    return Experiment.checked(given | {"evaluation": dict(evaluation or {})}, "test")
+    return Experiment.from_options(given | {"evaluation": dict(evaluation or {})}, "test")
 
 
 @pytest.mark.parametrize("name", ["bpr-mf", "mf", "gmf"])
@@ -196,24 +201,24 @@ def small(name: str, split: Mapping[str, Any], evaluation: Mapping[str, Any] | N
 def test_legacy_negatives_are_always_seen(name: str, protocol: str) -> None:
     """bpr-mf learns so little here that no statistic would tell; that it reads held-out items is certain."""
     experiment = small(name, {"negatives": "legacy"}, {"protocol": protocol})
-    leak = check_leak(experiment.method.build(), experiment, prepare(experiment).parts, early=True)
+    leak = check_leak(experiment.method.build(), experiment, prepare_data(experiment).parts, early=True)
     assert leak is not None
     assert not leak.ok
     clean = small(name, {"negatives": "clean"}, {"protocol": protocol})
-    assert check_leak(clean.method.build(), clean, prepare(clean).parts, early=True).ok  # type: ignore[union-attr]
+    assert check_leak(clean.method.build(), clean, prepare_data(clean).parts, early=True).ok  # type: ignore[union-attr]
 
 
 @pytest.mark.parametrize("name", ["random", "most-popular", "item-knn"])
 def test_a_method_that_draws_no_negatives_is_clean_under_the_legacy_switch(name: str) -> None:
     experiment = small(name, {"negatives": "legacy"})
-    assert check_leak(experiment.method.build(), experiment, prepare(experiment).parts, early=True).ok  # type: ignore[union-attr]
+    assert check_leak(experiment.method.build(), experiment, prepare_data(experiment).parts, early=True).ok  # type: ignore[union-attr]
 
 
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("name", ["random", "mf"])
 def test_a_sparse_log_with_the_whole_catalogue_is_no_leak(name: str, seed: int) -> None:
     experiment = small(name, {"catalog": "all"}, places=900, visits=6).model_copy(update={"seed": seed})
-    assert check_leak(experiment.method.build(), experiment, prepare(experiment).parts, early=True).ok  # type: ignore[union-attr]
+    assert check_leak(experiment.method.build(), experiment, prepare_data(experiment).parts, early=True).ok  # type: ignore[union-attr]
 
 
 class Peeks(Centralised):
@@ -237,7 +242,7 @@ class Peeks(Centralised):
 def test_peeks_at_a_tenth_are_seen_whatever_the_protocol(protocol: str) -> None:
     split = {"kind": "temporal", "test": 0.4}
     experiment = small("random", split, {"protocol": protocol}, visits=40)
-    parts = prepare(experiment).parts
+    parts = prepare_data(experiment).parts
     truth, rng = parts.test.open()[0], np.random.default_rng(0)
     stolen = {
         int(who): [i for i in truth.of(u).tolist() if i >= 0 and rng.random() < 0.1] for u, who in enumerate(truth.ids)

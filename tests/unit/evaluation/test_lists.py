@@ -7,8 +7,8 @@ import pytest
 
 from helpers.random_rankings import catalog_of
 from tacit.evaluation import EvaluationConfig, evaluate
-from tacit.evaluation.heldout import opened
-from tacit.evaluation.lists import bias_disparity, gini, pop_reo, pop_rsp, shannon_entropy, short_head, unequal
+from tacit.evaluation.heldout import open_heldout
+from tacit.evaluation.lists import bias_disparity, gini, imbalance, pop_reo, pop_rsp, shannon_entropy, short_head
 from tacit.evaluation.population import measure_lists
 from tacit.random import Key
 from tacit.testing import make_clients
@@ -25,7 +25,7 @@ CATEGORIES = Labels(np.arange(7), np.array([0, 0, 0, 1, 1, 1], np.int32), ["bar"
 def measured() -> dict[str, float]:
     heldout = Heldout(make_clients(TRUTH, 6), make_clients(SEEN, 6))
     catalog = catalog_of(6)
-    return measure_lists(TOP, opened(heldout, catalog), catalog, (1, 2)).metrics
+    return measure_lists(TOP, open_heldout(heldout, catalog), catalog, (1, 2)).metrics
 
 
 def test_item_coverage(measured: dict[str, float]) -> None:
@@ -77,9 +77,9 @@ def test_pop_rsp(measured: dict[str, float]) -> None:
 
 
 def test_only_popular_items_is_one_and_equal_shares_are_zero() -> None:
-    assert unequal(np.array([0.4, 0.0])) == 1.0
-    assert unequal(np.array([0.2, 0.2])) == 0.0
-    assert unequal(np.array([0.0, 0.0])) == 0.0, "nobody found anything: no group is favoured"
+    assert imbalance(np.array([0.4, 0.0])) == 1.0
+    assert imbalance(np.array([0.2, 0.2])) == 0.0
+    assert imbalance(np.array([0.0, 0.0])) == 0.0, "nobody found anything: no group is favoured"
 
 
 def test_a_missing_group_leaves_the_metric_undefined() -> None:
@@ -100,7 +100,7 @@ def test_an_undefined_metric_is_left_out_with_a_note() -> None:
 def test_bias_disparity() -> None:
     heldout = Heldout(make_clients(TRUTH, 6), make_clients(SEEN, 6))
     catalog = Catalog(Vocabulary(np.arange(6)), categories=CATEGORIES)
-    bias = measure_lists(TOP, opened(heldout, catalog), catalog, (2,)).bias[2]
+    bias = measure_lists(TOP, open_heldout(heldout, catalog), catalog, (2,)).bias[2]
     assert bias.names == ["bar", "park"], "a category without items is left out"
     # histories: bar 8 of 10, park 2 of 10; each is half of the catalogue; lists: bar 3 of 7, park 4 of 7
     np.testing.assert_allclose(bias.source, [1.6, 0.4])

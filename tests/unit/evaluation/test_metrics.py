@@ -15,7 +15,7 @@ import pytest
 from helpers.random_rankings import World, make_world
 from helpers.waiting import LONG
 from tacit.evaluation import EvaluationConfig, evaluate
-from tacit.evaluation.metrics import Positions, accuracy
+from tacit.evaluation.metrics import Positions, accuracy_metrics
 from tacit.random import Key
 
 RANX = {
@@ -82,7 +82,7 @@ def test_metrics_agree_with_ranx(key: Key) -> None:
 
 def test_sampled_metrics_are_of_each_item_alone_then_averaged() -> None:
     better, tied = np.array([0, 1, 9, 2]), np.array([1, 2, 1, 1])  # places: 1; 2 or 3; 10; and of another person 3
-    values = accuracy(Positions(np.array([0, 3, 4]), better, tied), (2, 3), apart=True)
+    values = accuracy_metrics(Positions(np.array([0, 3, 4]), better, tied), (2, 3), apart=True)
     gain = (1 / np.log2(3) + 1 / 2) / 2
     assert values["HR@2"].tolist() == pytest.approx([1.5 / 3, 0])
     assert values["HR@3"].tolist() == pytest.approx([2 / 3, 1])

@@ -14,7 +14,7 @@ from tacit.config import Experiment
 from tacit.errors import EvaluationError
 from tacit.evaluation import EvaluationConfig, EvaluationOptions, evaluate
 from tacit.evaluation.metrics import METRICS, Positions
-from tacit.experiments import run
+from tacit.lab.experiments import run
 from tacit.random import Key
 from tacit.testing import make_clients
 from tacit.types import Heldout
@@ -159,12 +159,12 @@ def test_hits_in_lists_are_what_the_metrics_expect(key: Key) -> None:
 
 def test_what_is_recommended_is_what_was_evaluated() -> None:
     found = run(
-        Experiment.checked(
+        Experiment.from_options(
             {
                 "seed": 5,
                 "data": {"source": "town", "people": 40, "places": 60, "visits": 8},
                 "method": {"name": "item-knn"},
-                "evaluation": {"twin_people": 0},
+                "evaluation": {"local_only_people": 0},
             },
             "test",
         )

@@ -11,24 +11,24 @@ import pytest
 from prometheus_client import generate_latest
 
 from helpers.small_federation import CATALOG, first_shared, founded
-from tacit.coordinator import Journal
-from tacit.coordinator.course import Course, Phase, Quality
-from tacit.coordinator.journal import FILE, Round
 from tacit.errors import StorageError
+from tacit.field.coordinator import CoordinatorJournal
+from tacit.field.coordinator.journal import FILE, RoundRecord
+from tacit.field.coordinator.round_stats import PhaseCounts, RoundStats, SummedQuality
 from tacit.reasons import ReasonCode, RoundReason, describe
-from tacit.runtimes.database import Kind, connected
-from tacit.runtimes.wire import pack, write_welcome
+from tacit.storage.database import FileFormat, connect
+from tacit.wire.messages import pack, write_welcome
 
 pytest.importorskip("flwr", reason="the field needs Flower")
-from tacit.field.loopback import Loopback
+from tacit.field.carriers.loopback import Loopback
 from tacit.field.metrics import registry_of
 
-HAPPENED = Round(0, "finished", 5, 4, 1, 0, 1000, 5000, 1.5)
+HAPPENED = RoundRecord(0, "finished", 5, 4, 1, 0, 1000, 5000, 1.5)
 
 
 def test_rounds_of_before_there_were_phases_are_kept(tmp_path: Path) -> None:
     path = tmp_path / "journal.db"
-    journal = Journal.create(path, founded(), CATALOG, seed=1)
+    journal = CoordinatorJournal.create(path, founded(), CATALOG, seed=1)
     journal.finish(HAPPENED, first_shared(founded()), [])
     journal.close()
     with sqlite3.connect(path) as old:
@@ -38,15 +38,15 @@ def test_rounds_of_before_there_were_phases_are_kept(tmp_path: Path) -> None:
             old.execute(f"ALTER TABLE rounds DROP COLUMN {column}")
         old.execute("DELETE FROM versions WHERE version > 2")
     old.close()
-    journal = Journal.open(path)
+    journal = CoordinatorJournal.open(path)
     assert journal.rounds() == [HAPPENED]
-    assert (journal.courses(), journal.phase_sums(), journal.quality()) == ({}, [], Quality(0, 0))
-    course = Course((Phase(1, "adverts", 5, 4, 0, 0, 10, 20, 0.5),), Quality(1, 4))
-    journal.abandon(Round(1, "abandoned", 5, 4, 0, 1, 10, 20, 0.5), course)
+    assert (journal.round_stats(), journal.phase_sums(), journal.quality()) == ({}, [], SummedQuality(0, 0))
+    course = RoundStats((PhaseCounts(1, "adverts", 5, 4, 0, 0, 10, 20, 0.5),), SummedQuality(1, 4))
+    journal.abandon(RoundRecord(1, "abandoned", 5, 4, 0, 1, 10, 20, 0.5), course)
     journal.close()
-    journal = Journal.open(path)
-    assert journal.courses() == {1: course}
-    assert journal.courses(since=2) == {}
+    journal = CoordinatorJournal.open(path)
+    assert journal.round_stats() == {1: course}
+    assert journal.round_stats(since=2) == {}
     assert journal.phase_sums() == list(course.phases)
     assert [version.round for version in journal.versions()] == [0]
     journal.close()
@@ -110,7 +110,7 @@ def test_sentences_of_the_version_before_are_kept_counted_and_not_shown(tmp_path
     path = tmp_path / "journal.db"
     old_journal(path)
     for _ in range(2):  # it is brought up to date once
-        journal = Journal.open(path)
+        journal = CoordinatorJournal.open(path)
         rounds = journal.rounds()
         assert [happened.state for happened in rounds] == ["finished", "skipped", "abandoned", "abandoned"]
         texts = [happened.reason.parameters["text"] for happened in rounds if happened.reason is not None]
@@ -118,9 +118,16 @@ def test_sentences_of_the_version_before_are_kept_counted_and_not_shown(tmp_path
         assert {happened.reason.code for happened in rounds if happened.reason is not None} == {ReasonCode.LEGACY}
         assert rounds[3].reason is None
         assert (rounds[2].asked, rounds[2].seconds, rounds[2].masked) == (5, 2.5, 1)
-        assert (journal.begun, journal.tried, journal.sums(), journal.is_summed) == (2, 5, {(0, 2): {1}}, True)
+        assert (journal.last_begun_round, journal.tried, journal.sums(), journal.is_summed) == (
+            2,
+            5,
+            {(0, 2): {1}},
+            True,
+        )
         assert [(one.number, one.counted, one.identity) for one in journal.devices()] == [(1, 0, b"\2")]
-        assert journal.courses() == {0: Course((Phase(1, "adverts", 5, 4, 1, 0, 10, 20, 0.5),), Quality(1, 4))}
+        assert journal.round_stats() == {
+            0: RoundStats((PhaseCounts(1, "adverts", 5, 4, 1, 0, 10, 20, 0.5),), SummedQuality(1, 4))
+        }
         assert [version.round for version in journal.versions()] == [0]
         public = json.dumps([happened.public() for happened in rounds])
         shown = f"{public} {[str(describe(happened.reason)) for happened in rounds if happened.reason is not None]}"
@@ -133,7 +140,7 @@ def test_sentences_of_the_version_before_are_kept_counted_and_not_shown(tmp_path
 
 
 def test_a_reason_is_stored_as_code_and_counts_and_without_what_tells_of_a_device(tmp_path: Path) -> None:
-    journal = Journal.create(tmp_path / "journal.db", founded(), CATALOG, seed=1)
+    journal = CoordinatorJournal.create(tmp_path / "journal.db", founded(), CATALOG, seed=1)
     told = {"left": 2, "needed": 7, "phase": "vectors"}
     reason = RoundReason(ReasonCode.TOO_FEW_NEIGHBOURS, told | {"participant": 7_654_321})
     journal.abandon(replace(HAPPENED, state="abandoned", reason=reason))
@@ -144,13 +151,13 @@ def test_a_reason_is_stored_as_code_and_counts_and_without_what_tells_of_a_devic
 
 
 def test_two_programs_may_bring_one_file_up_to_date_at_once(tmp_path: Path) -> None:
-    kind = Kind(7, "a file", ("CREATE TABLE one (x);",), StorageError, "Restore it.")
+    kind = FileFormat(7, "a file", ("CREATE TABLE one (x);",), StorageError, "Restore it.")
     newer = replace(kind, migrations=(*kind.migrations, "ALTER TABLE one ADD COLUMN y;"))
     path = tmp_path / "file.db"
     made = kind.make(path)
     made.execute("COMMIT")
     made.close()
-    first, second = connected(path), connected(path)
+    first, second = connect(path), connect(path)
     meanwhile = [second]
 
     def other(statement: str) -> None:

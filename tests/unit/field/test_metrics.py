@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from helpers.small_federation import CATALOG, founded
-from tacit.coordinator import Journal
-from tacit.coordinator.course import Course, Phase, Quality
-from tacit.coordinator.journal import Round
 from tacit.errors import FieldError
+from tacit.field.coordinator import CoordinatorJournal
+from tacit.field.coordinator.journal import RoundRecord
+from tacit.field.coordinator.round_stats import PhaseCounts, RoundStats, SummedQuality
 
 pytest.importorskip("prometheus_client", reason="the field needs prometheus-client")
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as open_metrics
@@ -40,14 +40,14 @@ class ThreePresent:
 
 
 @pytest.fixture
-def journal(tmp_path: Path) -> Iterator[Journal]:
-    made = Journal.create(tmp_path / "journal.db", founded(), CATALOG)
+def journal(tmp_path: Path) -> Iterator[CoordinatorJournal]:
+    made = CoordinatorJournal.create(tmp_path / "journal.db", founded(), CATALOG)
     yield made
     made.close()
 
 
 @contextmanager
-def served(journal: Journal) -> Iterator[str]:
+def served(journal: CoordinatorJournal) -> Iterator[str]:
     server = MetricsServer(journal.path, ThreePresent(), "127.0.0.1", 0)
     try:
         yield f"http://127.0.0.1:{server.port}/metrics"
@@ -70,14 +70,17 @@ def samples(text: str) -> dict[tuple[str, ...], float]:
     }
 
 
-def test_metrics_are_about_rounds_and_never_about_people(journal: Journal) -> None:
+def test_metrics_are_about_rounds_and_never_about_people(journal: CoordinatorJournal) -> None:
     journal.add(b"a secret key", b"an identity")
-    course = Course((Phase(1, "shares", 5, 4, 1, 0, 600, 7, 0.5), Phase(0, "applying", seconds=0.25)), Quality(2, 4))
-    journal.finish(Round(0, "finished", 5, 4, 1, 0, UP, 5000, 1.5), {}, [1], course)
-    journal.abandon(Round(1, "abandoned", 5, 1, 0, 4, 10, 5000, 60.0))
+    course = RoundStats(
+        (PhaseCounts(1, "shares", 5, 4, 1, 0, 600, 7, 0.5), PhaseCounts(0, "applying", seconds=0.25)),
+        SummedQuality(2, 4),
+    )
+    journal.finish(RoundRecord(0, "finished", 5, 4, 1, 0, UP, 5000, 1.5), {}, [1], course)
+    journal.abandon(RoundRecord(1, "abandoned", 5, 1, 0, 4, 10, 5000, 60.0))
     cool = RoundReason(ReasonCode.COOL_DOWN, {"eligible": 2, "here": 5, "needed": 13, "cool_down": 5})
-    journal.abandon(Round(2, "skipped", 0, 0, 0, 0, 0, 0, 0.0, reason=cool))
-    journal.abandon(Round(3, "abandoned", 5, 0, 0, 0, 0, 0, 0.0, masked=1))
+    journal.abandon(RoundRecord(2, "skipped", 0, 0, 0, 0, 0, 0, 0.0, reason=cool))
+    journal.abandon(RoundRecord(3, "abandoned", 5, 0, 0, 0, 0, 0, 0.0, masked=1))
     with served(journal) as url:
         kind, text = answered(url)
     assert kind.startswith("text/plain; version=")
@@ -111,7 +114,7 @@ def test_metrics_are_about_rounds_and_never_about_people(journal: Journal) -> No
     assert not any(word in text for word in ("secret", "identity", "2 of 5", "python", "process_"))
 
 
-def test_every_metric_has_a_type_and_a_help_also_before_the_first_round(journal: Journal) -> None:
+def test_every_metric_has_a_type_and_a_help_also_before_the_first_round(journal: CoordinatorJournal) -> None:
     with served(journal) as url:
         families = {family.name: family for family in plain_text(answered(url)[1])}
     assert all(family.documentation and family.type != "unknown" for family in families.values())
@@ -122,21 +125,21 @@ def test_every_metric_has_a_type_and_a_help_also_before_the_first_round(journal:
     }
 
 
-def test_numbers_are_read_anew_each_time(journal: Journal) -> None:
+def test_numbers_are_read_anew_each_time(journal: CoordinatorJournal) -> None:
     with served(journal) as url:
         assert samples(answered(url)[1])["tacit_asked_total",] == 0
-        journal.abandon(Round(0, "abandoned", 7, 0, 0, 7, 0, 0, 1.0))
+        journal.abandon(RoundRecord(0, "abandoned", 7, 0, 0, 7, 0, 0, 1.0))
         assert samples(answered(url)[1])["tacit_asked_total",] == 7
 
 
-def test_open_metrics_is_written_where_it_is_asked_for(journal: Journal) -> None:
+def test_open_metrics_is_written_where_it_is_asked_for(journal: CoordinatorJournal) -> None:
     with served(journal) as url:
         kind, text = answered(url, "application/openmetrics-text; version=1.0.0")
     assert kind.startswith("application/openmetrics-text")
     assert {family.name for family in open_metrics(text)} >= {"tacit_rounds", "tacit_round_seconds", "tacit_devices"}
 
 
-def test_one_metric_can_be_asked_for_and_nothing_can_be_written(journal: Journal) -> None:
+def test_one_metric_can_be_asked_for_and_nothing_can_be_written(journal: CoordinatorJournal) -> None:
     with served(journal) as url:
         assert {name for name, *_ in samples(answered(f"{url}?name[]=tacit_devices")[1])} == {"tacit_devices"}
         with pytest.raises(urllib.error.HTTPError) as refused:
@@ -145,7 +148,7 @@ def test_one_metric_can_be_asked_for_and_nothing_can_be_written(journal: Journal
     assert refused.value.code == 405
 
 
-def test_a_port_that_is_taken_is_said_and_a_closed_one_is_free_again(journal: Journal) -> None:
+def test_a_port_that_is_taken_is_said_and_a_closed_one_is_free_again(journal: CoordinatorJournal) -> None:
     first = MetricsServer(journal.path, ThreePresent(), "127.0.0.1", 0)
     with pytest.raises(FieldError, match="Cannot listen"):
         MetricsServer(journal.path, ThreePresent(), "127.0.0.1", first.port)

@@ -14,31 +14,31 @@ from pathlib import Path
 import pytest
 
 from helpers.small_federation import CATALOG, CHEAP, PASSPHRASE, founded
-from tacit.config import read
-from tacit.coordinator import Journal
-from tacit.coordinator.journal import Round
-from tacit.device import Device
+from tacit.config import read_config
 from tacit.errors import ConfigError, DataError, FieldError
+from tacit.field.coordinator import CoordinatorJournal
+from tacit.field.coordinator.journal import RoundRecord
+from tacit.field.device import Device
 from tacit.reasons import ReasonCode, RoundReason, describe
 
 pytest.importorskip("flwr", reason="the field needs Flower")
 import httpx
 
 from tacit.cli.field import _in_words as told_of
-from tacit.field.certificates import given_certificates, own_certificates
+from tacit.field.carriers.superlink import SuperLink
+from tacit.field.carriers.supernode import SuperNode, _in_words
+from tacit.field.certificates import load_certificates, make_certificates
 from tacit.field.invitations import Invitation, accept
 from tacit.field.serve import (
     JsonLines,
     ServeConfig,
     _metrics_server,
-    certificates,
+    find_certificates,
     host_port,
-    invitation,
-    opened,
+    make_invitation,
+    open_federation,
     serve,
 )
-from tacit.field.superlink import SuperLink
-from tacit.field.supernode import SuperNode, _in_words
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # Flower and its servers warn of their own doings
 
@@ -49,21 +49,21 @@ def config(tmp_path: Path) -> ServeConfig:
     (tmp_path / "field.yaml").write_text(
         f"folder: {tmp_path}/state\ncatalog: {tmp_path}/items.csv\nmethod: {{name: fpl, factors: 3, local_steps: 2}}\n"
     )
-    return read(ServeConfig, tmp_path / "field.yaml")
+    return read_config(ServeConfig, tmp_path / "field.yaml")
 
 
 def test_a_federation_is_founded_once_and_its_terms_stay(config: ServeConfig, tmp_path: Path) -> None:
-    journal = opened(config)
+    journal = open_federation(config)
     assert journal.catalog.titles == ["Apple", "Bean", "Cherry"]
     assert journal.catalog.categories is not None
     assert [journal.catalog.categories.of(item) for item in range(3)] == [["fruit", "red"], [], ["fruit"]]
     journal.close()
-    again = opened(config)
+    again = open_federation(config)
     assert again.federation == journal.federation
     again.close()
-    changed = read(ServeConfig, tmp_path / "field.yaml", ["method.factors=4"])
+    changed = read_config(ServeConfig, tmp_path / "field.yaml", ["method.factors=4"])
     with pytest.raises(ConfigError, match="founded on other terms: options"):
-        opened(changed)
+        open_federation(changed)
 
 
 def test_every_wrong_configuration_is_named(config: ServeConfig, tmp_path: Path) -> None:
@@ -77,14 +77,14 @@ def test_every_wrong_configuration_is_named(config: ServeConfig, tmp_path: Path)
         ("catalog=/tmp/none.csv", "cannot be read"),
     ):
         with pytest.raises((ConfigError, DataError), match=said):
-            _tried(read(ServeConfig, path, [override]))
+            _tried(read_config(ServeConfig, path, [override]))
     for wrong in ("8443", "host:", "a:99999", ":1"):
         with pytest.raises(ConfigError, match="host:port"):
             host_port(wrong)
     assert host_port("[::1]:80") == ("::1", 80)
     both = ["rounds.secure={n_min: 3}", "rounds.robust={rule: median}"]
     with pytest.raises(ConfigError, match="take one away"):
-        read(ServeConfig, path, both)
+        read_config(ServeConfig, path, both)
 
 
 @pytest.mark.slow
@@ -92,10 +92,10 @@ def test_how_many_devices_are_waited_for_is_what_rounds_wait_for(config: ServeCo
     quick = ["listen=127.0.0.1:0", "rounds.patience=0.1"]
     heard: list[int] = []
     codes: list[ReasonCode] = []
-    opened(config).close()
+    open_federation(config).close()
 
     def tried(*settings: str) -> None:
-        given = read(ServeConfig, tmp_path / "field.yaml", [*quick, *settings])
+        given = read_config(ServeConfig, tmp_path / "field.yaml", [*quick, *settings])
         with pytest.raises(FieldError) as waited:
             serve(given, on_start=lambda devices, done: heard.append(devices))
         assert waited.value.reason is not None
@@ -104,8 +104,8 @@ def test_how_many_devices_are_waited_for_is_what_rounds_wait_for(config: ServeCo
 
     tried("rounds.quorum=3")
     tried("rounds.secure={n_min: 7}", "rounds.minimum=2")
-    journal = opened(config)
-    journal.summed(0, 2, [1, 2])
+    journal = open_federation(config)
+    journal.note_sum(0, 2, [1, 2])
     journal.close()
     tried("rounds.quorum=3")
     assert heard == [3, 7, 13]
@@ -113,30 +113,30 @@ def test_how_many_devices_are_waited_for_is_what_rounds_wait_for(config: ServeCo
 
 
 def _tried(config: ServeConfig) -> None:
-    certificates(config)
-    opened(config)
+    find_certificates(config)
+    open_federation(config)
 
 
 def test_certificates_are_made_renewed_and_refused_when_they_have_expired(tmp_path: Path) -> None:
     now = datetime.now(UTC)
-    first = own_certificates(tmp_path, "example.org", now)
+    first = make_certificates(tmp_path, "example.org", now)
     made = first.certificate.read_bytes()
-    assert own_certificates(tmp_path, "example.org", now + timedelta(days=300)).certificate.read_bytes() == made
-    renewed = own_certificates(tmp_path, "example.org", now + timedelta(days=340))
+    assert make_certificates(tmp_path, "example.org", now + timedelta(days=300)).certificate.read_bytes() == made
+    renewed = make_certificates(tmp_path, "example.org", now + timedelta(days=340))
     newer = renewed.certificate.read_bytes()
     assert newer != made
     assert renewed.roots == first.roots, "devices go on trusting the same authority"
-    assert own_certificates(tmp_path, "127.0.0.1").certificate.read_bytes() != newer, "it names another host"
+    assert make_certificates(tmp_path, "127.0.0.1").certificate.read_bytes() != newer, "it names another host"
     assert (tmp_path / "authority.key").stat().st_mode & 0o777 == 0o600
     with pytest.raises(FieldError, match="and not now"):
-        given_certificates(first.certificate, first.key, None, now + timedelta(days=800))
+        load_certificates(first.certificate, first.key, None, now + timedelta(days=800))
     with pytest.raises(FieldError, match="cannot be read"):
-        given_certificates(tmp_path / "none", first.key, None)
+        load_certificates(tmp_path / "none", first.key, None)
 
 
 def test_a_device_says_that_the_certificate_has_expired(tmp_path: Path) -> None:
-    journal = Journal.create(tmp_path / "journal.db", founded(), CATALOG)
-    old = own_certificates(tmp_path / "tls", "127.0.0.1", datetime.now(UTC) - timedelta(days=400))
+    journal = CoordinatorJournal.create(tmp_path / "journal.db", founded(), CATALOG)
+    old = make_certificates(tmp_path / "tls", "127.0.0.1", datetime.now(UTC) - timedelta(days=400))
     link = SuperLink(journal, "127.0.0.1", 0, old.certificate, old.key)
     line = Invitation(f"127.0.0.1:{link.port}", journal.invite(int(time.time()) + 3600), old.roots)
     try:
@@ -165,23 +165,34 @@ def test_a_round_is_told_in_words() -> None:
     off, broken = RoundReason(ReasonCode.SECURE_AGGREGATION_OFF), RoundReason(ReasonCode.COORDINATOR_INTERRUPTED)
     cool = RoundReason(ReasonCode.COOL_DOWN, {"eligible": 1, "here": 20, "needed": 13, "cool_down": 5})
     for happened, begins, reason in (
-        (Round(1, "finished", *counts, reason=off), "Round 1: finished, 12 of 13 answered; each answer", off),
-        (Round(2, "finished", *counts, 0, 1, enough), "Round 2: finished, 12 of 13 answered; under masks", enough),
-        (Round(3, "skipped", 0, 0, 0, 0, 0, 0, 0.0, reason=cool), "Round 3: skipped, no device was asked", cool),
-        (Round(4, "abandoned", 9, 0, 0, 0, 0, 0, 0.0, 9, 1, broken), "Round 4: abandoned, 9 were asked; under", broken),
+        (RoundRecord(1, "finished", *counts, reason=off), "Round 1: finished, 12 of 13 answered; each answer", off),
+        (
+            RoundRecord(2, "finished", *counts, 0, 1, enough),
+            "Round 2: finished, 12 of 13 answered; under masks",
+            enough,
+        ),
+        (RoundRecord(3, "skipped", 0, 0, 0, 0, 0, 0, 0.0, reason=cool), "Round 3: skipped, no device was asked", cool),
+        (
+            RoundRecord(4, "abandoned", 9, 0, 0, 0, 0, 0, 0.0, 9, 1, broken),
+            "Round 4: abandoned, 9 were asked; under",
+            broken,
+        ),
     ):
         said = describe(reason)
         assert told_of(happened).startswith(begins)
         assert f"{said.what} {said.meaning}" in told_of(happened)
         assert told_of(happened).endswith(said.remedy) == (happened.state != "finished")
-    assert told_of(Round(5, "abandoned", *counts)) == "Round 5: abandoned, 12 of 13 answered; each answer was readable."
+    assert (
+        told_of(RoundRecord(5, "abandoned", *counts))
+        == "Round 5: abandoned, 12 of 13 answered; each answer was readable."
+    )
 
 
 def test_a_log_line_is_json_and_an_invitation_names_the_address(config: ServeConfig) -> None:
-    journal = opened(config)
-    record = logging.makeLogRecord({"name": "tacit.coordinator", "msg": "round ends", "fields": {"round": 3}})
+    journal = open_federation(config)
+    record = logging.makeLogRecord({"name": "tacit.field.coordinator", "msg": "round ends", "fields": {"round": 3}})
     assert json.loads(JsonLines().format(record))["round"] == 3
-    assert Invitation.parsed(invitation(config, journal, days=1)).address == "127.0.0.1:8443"
+    assert Invitation.parse(make_invitation(config, journal, days=1)).address == "127.0.0.1:8443"
     journal.close()
 
 

@@ -15,21 +15,21 @@ from helpers.page_visitor import Visitor
 from helpers.refusals import refused
 from helpers.small_federation import CATALOG, CHEAP, PASSPHRASE, founded, request
 from helpers.waiting import LONG, wait_for_thread, wait_until
-from tacit.coordinator import Coordinator, Journal, RoundRules
-from tacit.device import Device, Sharing
-from tacit.device.history import Entry
 from tacit.errors import ConsentError
+from tacit.field.coordinator import Coordinator, CoordinatorJournal, RoundRules
+from tacit.field.device import Device, Sharing
+from tacit.field.device.history import HistoryEntry
 from tacit.reasons import ReasonCode, RoundReason, describe
+from tacit.web.device_view import DeviceView
 from tacit.web.own import person_page
-from tacit.web.person import Person
 from tacit.web.server import serving
 
 pytest.importorskip("flwr", reason="the field needs Flower")
-from tacit.cli.device_run import Teller
-from tacit.field.certificates import own_certificates
+from tacit.cli.device_run import EventMessages
+from tacit.field.carriers.superlink import SuperLink
+from tacit.field.carriers.supernode import DeviceEvent, SuperNode
+from tacit.field.certificates import make_certificates
 from tacit.field.invitations import Invitation, accept
-from tacit.field.superlink import SuperLink
-from tacit.field.supernode import News, SuperNode
 
 pytestmark = [
     pytest.mark.slow,
@@ -41,14 +41,14 @@ class Place:
     """A coordinator that listens, and one device that has joined."""
 
     def __init__(self, folder: Path) -> None:
-        self.journal = Journal.create(folder / "journal.db", founded(), CATALOG, seed=1)
-        tls = own_certificates(folder / "tls", "127.0.0.1")
+        self.journal = CoordinatorJournal.create(folder / "journal.db", founded(), CATALOG, seed=1)
+        tls = make_certificates(folder / "tls", "127.0.0.1")
         self.link = SuperLink(self.journal, "127.0.0.1", 0, tls.certificate, tls.key)
         self.file = folder / "device.db"
         line = Invitation(f"127.0.0.1:{self.link.port}", self.journal.invite(int(time.time()) + 600), tls.roots)
         with Device.create(self.file, PASSPHRASE, cost=CHEAP, seed=3) as device:
             accept(device, line)
-            device.history.add([Entry(CATALOG.item_ids[item]) for item in (1, 4, 7)], CATALOG)
+            device.history.add([HistoryEntry(CATALOG.item_ids[item]) for item in (1, 4, 7)], CATALOG)
 
     def opened(self) -> Device:
         return Device.open(self.file, PASSPHRASE)
@@ -57,7 +57,7 @@ class Place:
         """Run rounds in a thread of their own."""
 
         def work() -> None:
-            journal = Journal.open(self.journal.path)
+            journal = CoordinatorJournal.open(self.journal.path)
             Coordinator(journal, RoundRules(rounds=rounds, patience=LONG, deadline=LONG), self.link).run()
             journal.close()
 
@@ -120,11 +120,11 @@ def test_it_does_not_begin_while_she_is_paused_or_after_she_left(
 
 def test_nobody_is_there_and_she_pauses_meanwhile(place: Place) -> None:
     place.link.close()
-    heard: list[News] = []
+    heard: list[DeviceEvent] = []
     with place.opened() as device:
-        teller = Teller(device)
+        teller = EventMessages(device)
 
-        def told(news: News) -> None:
+        def told(news: DeviceEvent) -> None:
             heard.append(news)
             if len(heard) == 3:
                 device.pause()
@@ -159,11 +159,11 @@ def test_what_she_forbids_is_told_with_what_to_do(place: Place, capsys: pytest.C
 def test_another_invitation_does_not_take_a_members_line_away(place: Place) -> None:
     other = Invitation("127.0.0.1:9", "a word", "")
     with place.opened() as device:
-        before = device.line
+        before = device.connection
         with refused(ConsentError, ReasonCode.ALREADY_A_MEMBER):
             accept(device, other)
-        assert device.line == before
-        with serving(person_page(Person(device))) as door:
+        assert device.connection == before
+        with serving(person_page(DeviceView(device))) as door:
             answer = Visitor(door).post("/mine/join", {"line": other.line()})
         assert "already a member" in answer.text
-        assert device.line == before
+        assert device.connection == before

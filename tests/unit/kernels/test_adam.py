@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tacit.kernels.adam import adam_rows, adam_step, at_rest, corrections, runs_of
+from tacit.kernels.adam import adam_rows, adam_step, corrections, initial_adam_state, runs_of
 
 
 def _by_definition(w, gradients, learning_rate):
@@ -19,7 +19,7 @@ def _by_definition(w, gradients, learning_rate):
 def test_steps_follow_the_definition():
     rng = np.random.default_rng(0)
     w, gradients = rng.normal(size=37).astype(np.float32), rng.normal(size=(20, 37)).astype(np.float32)
-    p = at_rest(w.copy())
+    p = initial_adam_state(w.copy())
     for done in (0, 10):  # the corrections go on where they stopped
         rate, root = corrections(done, 10, 1e-2)
         for t in range(10):
@@ -34,7 +34,7 @@ def test_leaving_out_rows_that_never_had_a_gradient_changes_no_bit():
     w = rng.normal(size=(40, 12)).astype(np.float32)
     touched = rng.random(40) < 0.4
     touched[[0, 39]] = True
-    lazy, dense = at_rest(w.copy()), at_rest(w.copy())
+    lazy, dense = initial_adam_state(w.copy()), initial_adam_state(w.copy())
     rate, root = corrections(0, 30, 1e-3)
     for t in range(30):
         rows = np.flatnonzero(touched & (rng.random(40) < 0.3))  # a touched row moves on without a gradient, too

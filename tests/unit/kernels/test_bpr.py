@@ -7,9 +7,9 @@ import pytest
 from numba import njit
 
 from tacit.kernels.bpr import bpr_epoch, draw_triples
-from tacit.kernels.exponential import doubt, exp32
-from tacit.kernels.membership import Taken, has, taken
-from tacit.kernels.rowvec import chunks, dot_difference, rows_of, step_pair
+from tacit.kernels.llvm.exponential import exp32, sigmoid_complement
+from tacit.kernels.llvm.rowvec import chunks, dot_difference, rows_of, step_pair
+from tacit.kernels.membership import OwnedItems, has, owned_items
 from tacit.random import Key
 from tacit.testing import make_clients
 from tacit.types import Clients
@@ -60,7 +60,7 @@ def test_triples_are_the_naive_ones(crowd: Clients, most_bytes: int, legacy: boo
         avoid = [sorted(rng.choice(70, 3, replace=False).tolist()) for _ in range(len(crowd))]
         crowd = people([crowd.of(c).tolist() for c in range(len(crowd))], 70, avoid)
     key, triples = Key(3), np.zeros((3, 500), np.uint32)
-    draw_triples(state_of(key), pairs_of(crowd), taken(crowd, most_bytes), 70, triples)
+    draw_triples(state_of(key), pairs_of(crowd), owned_items(crowd, most_bytes), 70, triples)
     assert list(zip(*triples.tolist(), strict=True)) == naive_triples(key, 500, crowd)
 
 
@@ -78,7 +78,7 @@ def test_an_epoch_is_the_naive_one(crowd: Clients, factors: int) -> None:
             row += rate * step
         b64[i] += rate * (z - reg[3] * b64[i])
         b64[j] += rate * (-z - reg[3] * b64[j])
-    bpr_epoch(key.word, n, pairs_of(crowd), taken(crowd), rows_of(p), rows_of(q), b, rate, reg)
+    bpr_epoch(key.word, n, pairs_of(crowd), owned_items(crowd), rows_of(p), rows_of(q), b, rate, reg)
     for ours, naive in ((p, p64), (q, q64), (b, b64)):
         np.testing.assert_allclose(ours, naive, atol=2e-5)
 
@@ -89,7 +89,7 @@ def test_bits_or_search_make_no_difference(crowd: Clients) -> None:
         rng = np.random.default_rng(6)
         p, q = (rng.normal(0, 0.1, (n, 8)).astype(np.float32) for n in (len(crowd), 70))
         b = np.zeros(70, np.float32)
-        kept_out = taken(crowd, most_bytes)
+        kept_out = owned_items(crowd, most_bytes)
         assert (kept_out.bits.size > 0) == (most_bytes > 0)
         bpr_epoch(Key(1).word, 2000, pairs_of(crowd), kept_out, rows_of(p), rows_of(q), b, 0.05, np.zeros(4, "f"))
         results.append(np.concatenate([p.ravel(), q.ravel(), b]))
@@ -99,20 +99,20 @@ def test_bits_or_search_make_no_difference(crowd: Clients) -> None:
 def test_no_triples_change_nothing(crowd: Clients) -> None:
     p, q, b = np.ones((30, 4), np.float32), np.ones((70, 4), np.float32), np.zeros(70, np.float32)
     none = np.zeros((0, 2), np.uint32)
-    bpr_epoch(Key(1).word, 0, none, taken(crowd), rows_of(p), rows_of(q), b, 0.05, np.zeros(4, np.float32))
+    bpr_epoch(Key(1).word, 0, none, owned_items(crowd), rows_of(p), rows_of(q), b, 0.05, np.zeros(4, np.float32))
     assert (p == 1).all()
     assert (q == 1).all()
 
 
 @njit
-def ask(kept_out: Taken, client: int, item: int) -> bool:
+def ask(kept_out: OwnedItems, client: int, item: int) -> bool:
     return has(kept_out, np.uint64(client), np.uint64(item))
 
 
 @pytest.mark.parametrize("most_bytes", [2**20, 0], ids=["bits", "search"])
 def test_membership_counts_history_and_what_is_avoided_once(most_bytes: int) -> None:
     clients = people([[1, 1, 64], [], [0, 129]], 130, avoid=[[2, 64], [5], [-1]])
-    kept_out = taken(clients, most_bytes)
+    kept_out = owned_items(clients, most_bytes)
     expected = [{1, 2, 64}, {5}, {0, 129}]
     assert np.diff(kept_out.ptr).tolist() == [3, 1, 2]
     for client, items in enumerate(expected):
@@ -123,7 +123,7 @@ def test_membership_counts_history_and_what_is_avoided_once(most_bytes: int) -> 
 def exps(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     out, doubts = np.empty_like(x), np.empty_like(x)
     for k in range(len(x)):
-        out[k], doubts[k] = exp32(x[k]), doubt(x[k])
+        out[k], doubts[k] = exp32(x[k]), sigmoid_complement(x[k])
     return out, doubts
 
 

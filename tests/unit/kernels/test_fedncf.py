@@ -10,11 +10,11 @@ import pytest
 from helpers.reference_losses import finite_differences, loss_of, ncf_scores
 from tacit.kernels.fedncf import Learning, learn_products
 from tacit.kernels.fedtower import learn_towers
-from tacit.kernels.leaving import MOST_STEPS, added, written
-from tacit.kernels.local_samples import draw_rounds
+from tacit.kernels.llvm.lazy_adam import adam_schedule
+from tacit.kernels.llvm.rowvec import rows_of
+from tacit.kernels.local_samples import draw_local_rounds
 from tacit.kernels.losses import LOSSES
-from tacit.kernels.overdue import pace_of
-from tacit.kernels.rowvec import rows_of
+from tacit.kernels.move_sink import MOST_STEPS, row_sink, total_sink
 from tacit.models.ncf import gmf, mlp, neumf
 from tacit.random import Key
 from tacit.types import offsets
@@ -33,7 +33,7 @@ def _draw(*rows, avoid=None, ids=None, n_items=N_ITEMS, negatives=3, epochs=EPOC
     ptr, items = _histories(*rows)
     barred = (np.zeros_like(ptr), items[:0]) if avoid is None else _histories(*avoid)
     ids = np.arange(len(rows)) if ids is None else np.asarray(ids)
-    return draw_rounds(ids, ptr, items, *barred, n_items, negatives, epochs, np.uint64(word))
+    return draw_local_rounds(ids, ptr, items, *barred, n_items, negatives, epochs, np.uint64(word))
 
 
 def _samples_of(draws, client):
@@ -149,7 +149,7 @@ def _twin(shape, items, flat, user, draws, client, loss, batch=BATCH):
 
 def _learnt(shape, items, flat, people, draws, weights, *how):
     n_clients = len(people)
-    out = written(len(draws[3]), n_clients, shape.width, shape.n_layers)
+    out = row_sink(len(draws[3]), n_clients, shape.width, shape.n_layers)
     moved = people.copy()
     _run(shape, items, flat, moved, draws, weights, out, *how)
     return out, moved
@@ -157,7 +157,7 @@ def _learnt(shape, items, flat, people, draws, weights, *how):
 
 def _run(shape, items, flat, people, draws, weights, out, loss="bce", batch=BATCH):
     how = Learning(EPOCHS, batch, LOSSES[loss], np.float32(OWN_RATE))
-    start, pace = (draws, how, rows_of(items), flat, people), pace_of(40, RATE)
+    start, pace = (draws, how, rows_of(items), flat, people), adam_schedule(40, RATE)
     if shape.layers:
         learn_towers(*start, shape.sizes, shape.product, pace, weights, SCALE, out)
     else:
@@ -227,7 +227,7 @@ def test_sums_are_those_of_the_rows(shape):
     kept = (np.arange(len(draws[3])) % 3 > 0).astype(np.uint8)
     sums = [np.zeros(s, np.int64) for s in ((N_ITEMS, shape.width), (1, shape.n_layers + 1))]
     counts = [np.zeros(n, np.int64) for n in (N_ITEMS, 1)]
-    out = added(kept, (sums[0], counts[0]), (sums[1], counts[1]))
+    out = total_sink(kept, (sums[0], counts[0]), (sums[1], counts[1]))
     _run(shape, items, flat, people.copy(), draws, weights, out)
     expected, leaves = np.zeros_like(sums[0]), kept.astype(bool)
     np.add.at(expected, draws[3][leaves], np.rint(rows.rows[leaves] * SCALE).astype(np.int64))

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from tacit.kernels.exponential import doubt
 from tacit.kernels.fpl import count_sent, draw_pairs, rows_of_pairs, settle, sum_of_pairs
-from tacit.kernels.membership import taken
-from tacit.kernels.rowvec import rows_of
-from tacit.kernels.triples import padded, unpadded
+from tacit.kernels.llvm.exponential import sigmoid_complement
+from tacit.kernels.llvm.rowvec import rows_of
+from tacit.kernels.llvm.triples import pad_rows, unpad_rows
+from tacit.kernels.membership import owned_items
 from tacit.random import Key
 from tacit.testing import make_clients
 from tacit.types import Clients
@@ -27,7 +27,7 @@ def cohort(n: int = 6, seed: int = 0, n_items: int = N_ITEMS) -> Clients:
 
 def drawn(clients: Clients, n_triples: int, most_bytes: int = 2**20) -> np.ndarray:
     pairs = np.empty((2, len(clients), n_triples), np.uint32)
-    has = taken(clients, most_bytes)
+    has = owned_items(clients, most_bytes)
     draw_pairs(Key(3).word, clients.ids, clients.ptr, clients.items, has, clients.n_items, pairs[0], pairs[1])
     return pairs
 
@@ -60,15 +60,15 @@ def tables(n: int, width: int) -> tuple[np.ndarray, np.ndarray]:
 def test_rows_and_steps_equal_the_naive_ones(width: int, sequential: bool, n: int) -> None:
     clients, steps = cohort().take(np.arange(n) % 6), 9
     pairs, (p, q) = drawn(clients, steps), tables(n, width)
-    moved = padded(p)
+    moved = pad_rows(p)
     people = moved if sequential else moved.copy()
     rows = np.empty((2 * n * steps, moved.shape[1]), np.float32)
-    rows_of_pairs(*map(rows_of, (people, moved, padded(q))), *pairs, rows_of(rows), SCALE, RATE, REG)
+    rows_of_pairs(*map(rows_of, (people, moved, pad_rows(q))), *pairs, rows_of(rows), SCALE, RATE, REG)
     expected_rows, expected = naive(p, q, pairs, sequential)
-    found = unpadded(rows, width).reshape(2, n, steps, width)
+    found = unpad_rows(rows, width).reshape(2, n, steps, width)
     np.testing.assert_allclose(found, expected_rows, atol=4 / SCALE)
-    np.testing.assert_allclose(unpadded(moved, width), expected, atol=1e-5)
-    assert (unpadded(moved, width)[:, -1] == 1).all()
+    np.testing.assert_allclose(unpad_rows(moved, width), expected, atol=1e-5)
+    assert (unpad_rows(moved, width)[:, -1] == 1).all()
 
 
 @pytest.mark.parametrize("kind", [np.int32, np.int64])
@@ -78,10 +78,10 @@ def test_sums_at_once_are_the_sums_of_the_rows_written_out(kind: type, n: int) -
     clients = clients.take(np.arange(n) % 6)
     pairs, (p, q) = drawn(clients, steps), tables(n, width)
     is_sent = (np.arange(n * steps).reshape(n, steps) % 3 > 0).astype(np.uint8)
-    moved, table = padded(p), padded(q)
+    moved, table = pad_rows(p), pad_rows(q)
     rows = np.empty((n * 2 * steps, table.shape[1]), np.float32)
     rows_of_pairs(rows_of(moved), rows_of(moved), rows_of(table), *pairs, rows_of(rows), SCALE, RATE, REG)
-    numbers = np.rint(unpadded(rows, width).astype(np.float64) * SCALE).astype(np.int64).reshape(2, n, steps, width)
+    numbers = np.rint(unpad_rows(rows, width).astype(np.float64) * SCALE).astype(np.int64).reshape(2, n, steps, width)
     expected, touched = np.zeros((N_ITEMS, width), np.int64), np.zeros(N_ITEMS, np.int64)
     for c in range(n):
         for t in range(steps):
@@ -94,7 +94,7 @@ def test_sums_at_once_are_the_sums_of_the_rows_written_out(kind: type, n: int) -
     targets, counts = np.empty_like(pairs[0]), np.zeros((2, N_ITEMS + 1), np.int32)
     count_sent(*pairs, is_sent, targets, counts)
     totals, peaks = np.zeros((N_ITEMS + 1, table.shape[1]), kind), np.zeros((1, table.shape[1]), np.float32)
-    again = padded(p)
+    again = pad_rows(p)
     arrays = (
         rows_of(again),
         rows_of(again),
@@ -119,7 +119,7 @@ def test_the_largest_term_is_kept_even_if_it_is_nan() -> None:
     clients, width = cohort(), 11
     pairs, (p, q) = drawn(clients, 4), tables(6, width)
     p[3, 2] = np.nan
-    table, people = padded(q), padded(p)
+    table, people = pad_rows(q), pad_rows(p)
     totals, peaks = np.zeros((N_ITEMS + 1, table.shape[1]), np.int64), np.zeros((1, table.shape[1]), np.float32)
     arrays = (
         rows_of(people),
@@ -138,16 +138,16 @@ def test_the_largest_term_is_kept_even_if_it_is_nan() -> None:
 def test_padding_leads_there_and_back_and_is_aligned() -> None:
     for width in (1, 2, 8, 9, 21):
         rows = Key(1).normal(np.arange(5), width)
-        wide = padded(rows)
+        wide = pad_rows(rows)
         assert wide.shape[1] % 8 == 0
         assert wide.ctypes.data % 64 == 0
-        assert np.array_equal(unpadded(wide, width), rows)
+        assert np.array_equal(unpad_rows(wide, width), rows)
         assert not wide[:, width - 1 : -1].any()
 
 
 def test_doubt_is_one_minus_the_logistic_function() -> None:
     x = np.linspace(-90, 90, 3001).astype(np.float32)
-    found = np.array([doubt(value) for value in x])
+    found = np.array([sigmoid_complement(value) for value in x])
     np.testing.assert_allclose(found, 1 / (1 + np.exp(x.astype(np.float64))), rtol=5e-6, atol=2e-38)
 
 

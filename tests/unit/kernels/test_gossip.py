@@ -11,9 +11,9 @@ from tacit.kernels.adam import BETA1, BETA2
 from tacit.kernels.gossip import carve, distances_at, mix_at
 from tacit.kernels.gossip_gmf import CUT, judge_gmf, learn_gmf
 from tacit.kernels.gossip_prme import EARTH, distance, judge_prme, learn_prme, score_prme
-from tacit.kernels.local_samples import draw_rounds
-from tacit.kernels.overdue import pace_of
-from tacit.kernels.rowvec import rows_of
+from tacit.kernels.llvm.lazy_adam import adam_schedule
+from tacit.kernels.llvm.rowvec import rows_of
+from tacit.kernels.local_samples import draw_local_rounds
 from tacit.random import Key, _lane
 from tacit.types import offsets
 
@@ -45,7 +45,7 @@ def naive_gmf(
     word = np.uint64(_lane(int(CHANCE[n]), done))
     mine = HISTORIES[n]
     one = np.array([0, len(mine)]), mine, np.zeros(2, np.int64), mine[:0]
-    _, samples, _, rows, slots, _ = draw_rounds(np.zeros(1, np.int64), *one, N_ITEMS, 4, epochs, word)
+    _, samples, _, rows, slots, _ = draw_local_rounds(np.zeros(1, np.int64), *one, N_ITEMS, 4, epochs, word)
     item_of = np.empty(len(rows), int)
     item_of[slots] = rows
     items, labels = item_of[samples >> 1], (samples & 1).astype(float)
@@ -75,7 +75,7 @@ def test_a_node_learns_by_adam_on_its_own_samples(epochs: int, batch: int) -> No
     items, layers, users = nodes(1)
     start = tuple(array.copy() for array in (items, layers, users))
     done = np.array([0, 3, 0, 7])
-    asked = CHANCE, done, PTR, ITEMS, *NONE, (4, epochs, batch), pace_of(100, 0.02)
+    asked = CHANCE, done, PTR, ITEMS, *NONE, (4, epochs, batch), adam_schedule(100, 0.02)
     learn_gmf(ROWS[[0, 2, 3]], *asked, items, layers, users, fresh(), rows_of(users))
     assert done.tolist() == [1, 3, 1, 8]
     for n, before in ((0, 0), (2, 0), (3, 7)):
@@ -89,7 +89,7 @@ def test_kept_moments_are_those_of_one_long_run() -> None:
     """Two calls that keep their moments move further than two that begin anew, and the first call is the same."""
     kept = [np.zeros((NODES, 2, K, N_ITEMS), np.float32), np.zeros((NODES, 2, K + 1), np.float32),
             np.zeros((NODES, 2, K), np.float32), np.zeros(NODES, np.int64)]  # fmt: skip
-    one, other, pace = nodes(1), nodes(1), pace_of(100, 0.02)
+    one, other, pace = nodes(1), nodes(1), adam_schedule(100, 0.02)
     for arrays, moments in ((one, fresh()), (other, tuple(kept))):
         done = np.zeros(NODES, np.int64)
         learn_gmf(ROWS, CHANCE, done, PTR, ITEMS, *NONE, (4, 1, 64), pace, *arrays, moments, rows_of(arrays[2]))
@@ -108,42 +108,42 @@ def credit(better: float) -> np.ndarray:
 
 
 def test_a_model_is_worth_where_it_puts_what_was_spared() -> None:
-    own, letters = nodes(1), nodes(2)
+    own, peer_models = nodes(1), nodes(2)
     spared = [h[:2] for h in HISTORIES]
     weigh = offsets(np.array([len(s) for s in spared])), np.concatenate(spared)
     worths = np.empty((2, 2, 2))
     rows, at = np.array([2, 0]), np.array([1, 3])
-    judge_gmf(rows, at, CHANCE, np.zeros(NODES, np.int64), *weigh, PTR, ITEMS, own, letters, False, False, worths)
+    judge_gmf(rows, at, CHANCE, np.zeros(NODES, np.int64), *weigh, PTR, ITEMS, own, peer_models, False, False, worths)
     for r, (n, p) in enumerate(zip(rows, at, strict=True)):
         unseen = np.setdiff1d(np.arange(N_ITEMS), HISTORIES[n])
-        for model, (table, head) in enumerate(((own[0][n], own[1][n]), (letters[0][p], letters[1][p]))):
+        for model, (table, head) in enumerate(((own[0][n], own[1][n]), (peer_models[0][p], peer_models[1][p]))):
             scores = (head[:K] * own[2][n]) @ table + head[K]
             places = [100 * (scores[unseen] > scores[i]).sum() / len(unseen) for i in spared[n]]
             np.testing.assert_allclose(worths[r, model], np.mean([credit(b) for b in places], axis=0), rtol=1e-6)
 
 
 def test_drawn_candidates_agree_with_all_of_them_on_average() -> None:
-    own, letters = nodes(1), nodes(2)
+    own, peer_models = nodes(1), nodes(2)
     weigh = PTR, ITEMS
     exact, drawn, mean = np.empty((1, 2, 2)), np.empty((1, 2, 2)), np.zeros((2, 2))
     rows, at, done = np.array([2]), np.array([1]), np.zeros(NODES, np.int64)
-    judge_gmf(rows, at, CHANCE, done, *weigh, PTR, ITEMS, own, letters, False, False, exact)
+    judge_gmf(rows, at, CHANCE, done, *weigh, PTR, ITEMS, own, peer_models, False, False, exact)
     for _ in range(200):
-        judge_gmf(rows, at, CHANCE, done, *weigh, PTR, ITEMS, own, letters, False, True, drawn)
+        judge_gmf(rows, at, CHANCE, done, *weigh, PTR, ITEMS, own, peer_models, False, True, drawn)
         mean += drawn[0] / 200
     np.testing.assert_allclose(mean, exact[0], atol=0.06)
 
 
 def test_who_cannot_judge_says_so_and_what_is_no_number_earns_nothing() -> None:
-    own, letters = nodes(1), nodes(2)
-    letters[0][3] = np.nan
+    own, peer_models = nodes(1), nodes(2)
+    peer_models[0][3] = np.nan
     nothing = np.zeros(NODES + 1, np.int64), ITEMS[:0]
     worths = np.empty((1, 2, 2))
     done = np.zeros(NODES, np.int64)
-    judge_gmf(ROWS[:1], ROWS[3:], CHANCE, done, *nothing, PTR, ITEMS, own, letters, False, False, worths)
+    judge_gmf(ROWS[:1], ROWS[3:], CHANCE, done, *nothing, PTR, ITEMS, own, peer_models, False, False, worths)
     assert (worths == -1).all()
     for samples in (False, True):
-        judge_gmf(ROWS[:1], ROWS[3:], CHANCE, done, PTR, ITEMS, PTR, ITEMS, own, letters, False, samples, worths)
+        judge_gmf(ROWS[:1], ROWS[3:], CHANCE, done, PTR, ITEMS, PTR, ITEMS, own, peer_models, False, samples, worths)
         assert (worths[0, 1] == 0).all()
 
 
@@ -156,16 +156,16 @@ def test_carving_takes_the_asked_number_and_depends_on_the_node_alone() -> None:
 
 
 def test_mixing_is_a_weighted_mean_and_a_refused_letter_leaves_no_trace() -> None:
-    own, letters = nodes(1)[0], nodes(2)[0]
-    letters[0] = np.nan
+    own, peer_models = nodes(1)[0], nodes(2)[0]
+    peer_models[0] = np.nan
     weights = np.array([[0.25, 0.75], [1.0, 0.0]], np.float32)
     out = np.zeros_like(own)
-    mix_at(np.array([1, 2]), np.array([3, 0]), own, letters, weights, out)
-    np.testing.assert_allclose(out[1], 0.25 * own[1] + 0.75 * letters[3], atol=1e-6)
+    mix_at(np.array([1, 2]), np.array([3, 0]), own, peer_models, weights, out)
+    np.testing.assert_allclose(out[1], 0.25 * own[1] + 0.75 * peer_models[3], atol=1e-6)
     assert np.array_equal(out[2], own[2])
     assert not out[[0, 3]].any()
-    far = distances_at(np.array([1, 2]), np.array([3, 0]), own, letters)
-    assert far[0] == pytest.approx(np.linalg.norm(own[1] - letters[3]), rel=1e-5)
+    far = distances_at(np.array([1, 2]), np.array([3, 0]), own, peer_models)
+    assert far[0] == pytest.approx(np.linalg.norm(own[1] - peer_models[3]), rel=1e-5)
     assert np.isnan(far[1])
 
 
@@ -229,15 +229,15 @@ def test_a_step_climbs_the_gradient_and_shrinks() -> None:
 
 
 def test_judging_steps() -> None:
-    own, letters = nodes(1, 2 * K), nodes(2, 2 * K)
+    own, peer_models = nodes(1, 2 * K), nodes(2, 2 * K)
     steps = np.array([[3, HISTORIES[0][1]], [-1, HISTORIES[0][2]]], np.int32)
     weigh = np.array([0, 2, 2, 2, 2]), steps
     worths = np.empty((1, 2, 2))
-    mine, theirs = (own[0], own[2]), (letters[0], letters[2])
+    mine, theirs = (own[0], own[2]), (peer_models[0], peer_models[2])
     args = PLACES, SHARE, mine, theirs, (False, False), worths
     judge_prme(ROWS[:1], ROWS[2:3], CHANCE, np.zeros(NODES, np.int64), *weigh, PTR, ITEMS, *args)
     unseen = np.setdiff1d(np.arange(N_ITEMS), HISTORIES[0])
-    for model, table in enumerate((own[0][0], letters[0][2])):
+    for model, table in enumerate((own[0][0], peer_models[0][2])):
         earned = []
         for c, i in steps:
             far = [distance(table, own[2][0], PLACES, SHARE, c, j) for j in unseen]

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tacit.errors import DivergedError
-from tacit.kernels.membership import taken
+from tacit.kernels.membership import owned_items
 from tacit.kernels.mf import mf_epoch
 from tacit.methods.base import build, options
 from tacit.random import Key
@@ -52,7 +52,7 @@ def test_an_epoch_is_the_naive_one(crowd: Clients) -> None:
     fast = [table.astype(np.float32) for table in slow]
     pairs = np.column_stack([crowd.rows, crowd.items]).astype(np.uint32)
     naive(key, crowd, slow, 0.1, 0.02)
-    mf_epoch(key.word, pairs, taken(crowd), NEGATIVES, *fast, 0.1, 0.02)
+    mf_epoch(key.word, pairs, owned_items(crowd), NEGATIVES, *fast, 0.1, 0.02)
     for a, b in zip(slow, fast, strict=True):
         np.testing.assert_allclose(a, b, atol=2e-4)
 

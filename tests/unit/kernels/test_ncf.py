@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from helpers.reference_losses import finite_differences, loss_of, ncf_scores
-from tacit.kernels.adam import at_rest, corrections
+from tacit.kernels.adam import corrections, initial_adam_state
 from tacit.kernels.losses import LOSSES
 from tacit.kernels.ncf import draw_samples, ncf_epoch, ncf_gradients, shuffle
 from tacit.models.ncf import gmf, mlp, neumf
@@ -87,7 +87,7 @@ def test_losses_of_differences_compare_a_positive_with_its_own_negatives(shape, 
 def test_training_is_adam_on_these_gradients_batch_after_batch(shape):
     samples, batch = _samples(90, seed=1), 16
     start = _start(shape)
-    moving = [at_rest(p.copy()) for p in start]
+    moving = [initial_adam_state(p.copy()) for p in start]
     awake = np.zeros(N_PEOPLE, bool), np.zeros(N_ITEMS, bool)
     done = 0
     for _ in range(2):  # two epochs: moments and corrections carry over

@@ -44,7 +44,7 @@ def compact(x: np.ndarray, k: int, kind: int, shrink: float) -> tuple[np.ndarray
     rows, columns = sparse.csr_matrix(x), sparse.csc_matrix(x)
     sizes = np.diff(rows.indptr)
     skip = np.arange(len(x))
-    return kernel.nearest(rows.indptr, rows.indices, columns.indptr, columns.indices, sizes, skip, k, kind, shrink)
+    return kernel.nearest_rows(rows.indptr, rows.indices, columns.indptr, columns.indices, sizes, skip, k, kind, shrink)
 
 
 @pytest.mark.parametrize("kind", [kernel.COSINE, kernel.JACCARD, kernel.DICE, kernel.PEARSON])

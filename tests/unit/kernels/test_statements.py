@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tacit.data.graph_files import read_triples
-from tacit.kernels.statements import _hashed, nothing_known, number_labels, with_room
+from tacit.kernels.statements import _hash, empty_label_table, number_labels, with_room
 
 NAMES = st.text("ab>é/ ", min_size=1, max_size=4).map(lambda text: text.replace(">", ""))
 IRI = NAMES.map(lambda name: f"<{name}>")
@@ -62,14 +62,14 @@ def test_every_statement_is_read_as_the_grammar_reads_it(
 
 def test_numbers_stay_when_the_table_grows() -> None:
     labels = [str(i).encode() for i in range(5000)]
-    known, every = nothing_known(4), []
+    known, every = empty_label_table(4), []
     for label in labels + labels:
         text, number = np.frombuffer(label, np.uint8), np.empty(1, np.int32)
         known = with_room(known, 1)
         number_labels(text, np.array([0, len(label)]), known, np.empty((1, 2), np.int64), number)
         every.append(int(number[0]))
     assert every == [*range(5000), *range(5000)]
-    assert len({int(_hashed(np.frombuffer(label, np.uint8), 0, len(label))) for label in labels}) == 5000
+    assert len({int(_hash(np.frombuffer(label, np.uint8), 0, len(label))) for label in labels}) == 5000
 
 
 def test_marks_and_bytes_that_are_no_text(tmp_path: Path) -> None:

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numba import njit
 
+from tacit.kernels.llvm.rowvec import rows_of
 from tacit.kernels.rowsum import add_row, square_of_row
-from tacit.kernels.rowvec import rows_of
 from tacit.kernels.sampling import U64
 from tacit.kernels.update_sink import (
     add_dense,

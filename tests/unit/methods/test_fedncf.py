@@ -12,11 +12,11 @@ import pytest
 from helpers.one_round import add_once, learn_once
 from tacit.errors import ConfigError, DivergedError, MethodError
 from tacit.kernels.losses import LOSSES
+from tacit.lab.simulation import SimulationOptions, Traffic, simulate
 from tacit.methods.base import build_federated, options
 from tacit.privacy.disclosure import Disclosure, DisclosureConfig
 from tacit.protocols.federated import UpdatePath
 from tacit.random import Key
-from tacit.runtimes.simulation import SimulationOptions, Traffic, simulate
 from tacit.testing import two_tastes
 from tacit.types import Catalog, Clients, Model, Vocabulary
 from tacit.updates import Ring
@@ -77,7 +77,7 @@ def test_adding_cohorts_at_once_equals_writing_every_message(name: str, aggregat
     given = {"loss": "softmax", "server_optimiser": "yogi"} if aggregation == "fedavg" else {"server_momentum": 0.5}
     method = method_of(name, aggregation=aggregation, clients_per_round=7, shrink=0.5, **given)
     catalog = catalog_of(clients)
-    config = DisclosureConfig.checked({"pi": 0.4, "never_items": (3,)}, "privacy")
+    config = DisclosureConfig.from_options({"pi": 0.4, "never_items": (3,)}, "privacy")
     for stages in ([], [Disclosure.build(config, Vocabulary(clients.ids), catalog, Key(3))]):
         found = []
         for reference in (False, True):

@@ -11,12 +11,12 @@ import pytest
 from tacit.cli.app import main
 from tacit.config import Experiment
 from tacit.errors import ConfigError, DivergedError, MethodError
-from tacit.experiments import run
+from tacit.lab import training
+from tacit.lab.experiments import run
+from tacit.lab.simulation import SimulationOptions, simulate
 from tacit.methods.base import build_federated, options
 from tacit.protocols.federated import UpdatePath
 from tacit.random import Key
-from tacit.runtimes import learning
-from tacit.runtimes.simulation import SimulationOptions, simulate
 from tacit.testing import make_clients
 from tacit.types import Catalog, Clients, Vocabulary
 from tacit.updates import Ring
@@ -41,7 +41,7 @@ def forbidden(monkeypatch: pytest.MonkeyPatch) -> None:
             raise AssertionError("training began before the error")
         yield
 
-    monkeypatch.setattr(learning, "simulate", trained)
+    monkeypatch.setattr(training, "simulate", trained)
 
 
 PEOPLE = "user,item,timestamp\n" + "".join(f"u{u},i{i},{i}\n" for u in range(8) for i in range(u, u + 12))
@@ -145,7 +145,7 @@ def test_running_away_stops_with_a_hint(preset: str, reference: bool) -> None:
 
 
 def test_a_run_that_diverges_leaves_no_folder(tmp_path: Path) -> None:
-    experiment = Experiment.checked(
+    experiment = Experiment.from_options(
         {
             "data": {"source": "town", "people": 200, "places": 60},
             "method": {"name": "fpl", "preset": "pFPL+", "learning_rate": 0.5},

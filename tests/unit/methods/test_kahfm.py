@@ -9,10 +9,10 @@ from helpers.knowledge_graph import small_world
 from tacit.errors import DivergedError
 from tacit.kernels.bpr import draw_triples
 from tacit.kernels.kahfm import long_bpr_epoch
-from tacit.kernels.membership import taken
+from tacit.kernels.membership import owned_items
 from tacit.kernels.sampling import lane
-from tacit.methods.features import features_of, tf_idf
 from tacit.methods.kahfm import KaHFM, KaHFMConfig
+from tacit.methods.parts.features import features_of, tf_idf
 from tacit.random import Key
 
 
@@ -23,7 +23,7 @@ def test_an_epoch_is_that_of_the_naive_twin() -> None:
     bias = rng.normal(0, 0.3, 30).astype(np.float32)
     p, q, b = (array.astype(np.float64) for array in (people, items, bias))
     pairs = np.column_stack([clients.rows, clients.items]).astype(np.uint32)
-    word, kept_out = Key(3).word, taken(clients)
+    word, kept_out = Key(3).word, owned_items(clients)
     long_bpr_epoch(word, 50, pairs, kept_out, people, items, bias, 0.1, 0.02)
     triples = np.zeros((3, 50), np.uint32)
     state = np.array([lane(word, np.uint64(n)) for n in (0, 1)], np.uint64)

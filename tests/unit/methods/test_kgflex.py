@@ -11,12 +11,12 @@ from helpers.knowledge_graph import small_world
 from helpers.one_round import learn_once
 from tacit.data.words import entity_words, predicate_words
 from tacit.errors import MethodError
-from tacit.methods.features import features_of
+from tacit.lab.simulation import simulate
 from tacit.methods.kgflex import KGFlex, KGFlexCentral, KGFlexConfig
+from tacit.methods.parts.features import features_of
 from tacit.protocols.federated import UpdatePath
 from tacit.random import Key
-from tacit.runtimes.recommender import in_words
-from tacit.runtimes.simulation import simulate
+from tacit.serving.recommender import explain_in_words
 from tacit.types import Catalog, Clients, Labels, Reason, Vocabulary
 from tacit.updates import Ring
 
@@ -121,8 +121,10 @@ def test_a_reason_names_the_features_that_carried_the_score() -> None:
 def test_a_nameless_object_is_told_by_an_item_of_hers() -> None:
     catalog = Catalog(Vocabulary(np.arange(3)), titles=["Dune", "Emma", "Ulysses"])
     named, nameless = Reason("feature", "author: Herbert", 0.6, (0,)), Reason("feature", "subject: 141", 0.4, (1, 2))
-    assert in_words([named, nameless], catalog) == "you like “author: Herbert” and “subject: 141” (as in “Emma”)"
-    assert in_words([replace(nameless, shown_by=())], catalog) == "you like “subject: 141”"
+    assert (
+        explain_in_words([named, nameless], catalog) == "you like “author: Herbert” and “subject: 141” (as in “Emma”)"
+    )
+    assert explain_in_words([replace(nameless, shown_by=())], catalog) == "you like “subject: 141”"
 
 
 def test_items_and_people_without_features_score_zero_and_send_nothing() -> None:

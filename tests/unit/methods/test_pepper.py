@@ -9,17 +9,17 @@ import numpy as np
 import pytest
 
 from tacit.errors import ConfigError, MethodError
+from tacit.lab import synchronous
+from tacit.lab.event_driven import GossipRuntime, NetworkConfig, gossip_event_driven, simulate_gossip
+from tacit.lab.training import PassOptions, passes
 from tacit.methods.base import build, options
 from tacit.methods.fedfast import find_clusters
-from tacit.methods.mixing import Meeting, by_age, by_performance, by_samples, evenly
-from tacit.methods.peers import Acquaintance, personalised_peers, random_peers
-from tacit.protocols.overlay import first_views, measured, n_components, offered
+from tacit.methods.parts.mixing import ModelPair, by_age, by_performance, by_samples, evenly
+from tacit.methods.parts.peers import KnownPeers, personalised_peers, random_peers
+from tacit.protocols.overlay import first_views, measure_overlay, n_components, offer_peers
 from tacit.random import Key
-from tacit.runtimes import in_step
-from tacit.runtimes.learning import PassOptions, passes
-from tacit.runtimes.network import NetworkConfig, Talk, gossip_in_time, gossiped
 from tacit.types import Catalog, Clients, Vocabulary, offsets
-from tacit.updates import Letters
+from tacit.updates import PeerModels
 
 KEY = Key(5)
 
@@ -40,8 +40,8 @@ def made(name: str, **given: Any) -> Any:
     return build(name, options(name, {"epochs": 4, **given}))
 
 
-def last(method: Any, world: tuple[Clients, Catalog], talk: Talk | None = None) -> np.ndarray:
-    for model in passes(method, *world, KEY, PassOptions(gossip=talk or Talk())):
+def last(method: Any, world: tuple[Clients, Catalog], talk: GossipRuntime | None = None) -> np.ndarray:
+    for model in passes(method, *world, KEY, PassOptions(gossip=talk or GossipRuntime())):
         final = model
     scores: np.ndarray = method.score(final.shared, final.private, world[0])
     return scores
@@ -52,17 +52,17 @@ def last(method: Any, world: tuple[Clients, Catalog], talk: Talk | None = None) 
 
 def test_rules_weigh_as_they_say() -> None:
     two = np.array([[3.0, 1.0], [0.0, 0.0]])
-    meeting = Meeting(two, two, np.array([[0.2, 0.6], [0.0, 0.0]]))
+    meeting = ModelPair(two, two, np.array([[0.2, 0.6], [0.0, 0.0]]))
     assert by_samples(meeting).tolist() == [[3, 1], [0.5, 0.5]]
     assert by_age(meeting).tolist() == [[3, 1], [0.5, 0.5]]
     assert evenly(meeting).tolist() == [[0.5, 0.5], [0.5, 0.5]]
     assert by_performance(meeting).tolist() == [[0.2, 0.6], [1, 0]], "if neither earns anything, a node keeps its own"
-    unknown = Meeting(two[:1], two[:1], np.array([[-1.0, -1.0]]))
+    unknown = ModelPair(two[:1], two[:1], np.array([[-1.0, -1.0]]))
     assert by_performance(unknown).tolist() == [[0.5, 0.5]], "who cannot judge averages"
 
 
 def test_the_best_are_kept_and_the_rest_is_chance() -> None:
-    known = Acquaintance(np.array([4, 9, 7]), np.array([0.1, 0.5, 0.3], np.float32), np.array([9, 1, 2, 3]))
+    known = KnownPeers(np.array([4, 9, 7]), np.array([0.1, 0.5, 0.3], np.float32), np.array([9, 1, 2, 3]))
     never, always = np.uint64(0), np.uint64(2**64 - 1)
     assert random_peers(known, 3, 0.0, never).tolist() == [9, 1, 2]
     assert personalised_peers(known, 3, 1.2, never).tolist() == [9, 1, 2]
@@ -88,7 +88,7 @@ def test_first_views_are_full_distinct_and_connected(start: Any) -> None:
 
 
 def test_preferential_attachment_makes_hubs() -> None:
-    spread = [measured(first_views(300, 3, start, KEY)).in_degree_max for start in ("preferential", "random")]  # type: ignore[arg-type]
+    spread = [measure_overlay(first_views(300, 3, start, KEY)).in_degree_max for start in ("preferential", "random")]  # type: ignore[arg-type]
     assert spread[0] > 2 * spread[1]
 
 
@@ -101,15 +101,15 @@ def test_a_view_larger_than_the_network_and_a_torn_start_are_refused() -> None:
 
 
 def test_an_item_that_is_not_there_cannot_be_promoted() -> None:
-    network = NetworkConfig(liars=0.2, lie="promote", promoted=24)
+    network = NetworkConfig(adversaries=0.2, attack="promote", promoted=24)
     with pytest.raises(ConfigError, match="there are 24 items"):
-        gossiped(made("pepper"), *town(), KEY, Talk(network))
+        simulate_gossip(made("pepper"), *town(), KEY, GossipRuntime(network))
 
 
 def test_offers_depend_on_the_asking_node_alone() -> None:
     for alive in (np.arange(6), np.arange(0, 300, 2)):
-        everybody = offered(KEY, 3, np.arange(10), alive, 4)
-        assert np.array_equal(offered(KEY, 3, np.array([7]), alive, 4)[0], everybody[7])
+        everybody = offer_peers(KEY, 3, np.arange(10), alive, 4)
+        assert np.array_equal(offer_peers(KEY, 3, np.array([7]), alive, 4)[0], everybody[7])
         for me, offer in enumerate(everybody):
             assert me not in offer
             assert len(set(offer.tolist())) == len(offer) == 4
@@ -118,10 +118,10 @@ def test_offers_depend_on_the_asking_node_alone() -> None:
 
 def test_the_overlay_by_hand() -> None:
     views = np.array([[1, 2], [2, -1], [0, 3], [0, -1]])
-    whole = measured(views)
+    whole = measure_overlay(views)
     assert (whole.nodes, whole.in_degree_max, whole.unheard, whole.components, whole.dead_links) == (4, 2, 0, 1, 0.0)
     assert whole.clustering == pytest.approx((2 / 3 + 1 + 2 / 3 + 1) / 4)
-    without = measured(views, np.array([True, True, True, False]))
+    without = measure_overlay(views, np.array([True, True, True, False]))
     assert without.dead_links == pytest.approx(1 / 5)
     assert without.nodes == 3
 
@@ -154,8 +154,8 @@ def test_options_of_prme_have_an_effect(field: str) -> None:
 def test_events_are_rounds_for_prme_too() -> None:
     method = made("pepper", **PRME, learns="receipt")
     calm = NetworkConfig()
-    stepped = list(in_step.gossip_in_step(method, *town(), KEY))[-1]
-    timed = list(gossip_in_time(method, *town(), KEY, calm))[-1]
+    stepped = list(synchronous.gossip_synchronously(method, *town(), KEY))[-1]
+    timed = list(gossip_event_driven(method, *town(), KEY, calm))[-1]
     for name, array in stepped.private.items():
         assert np.array_equal(array, timed.private[name]), name
 
@@ -189,7 +189,7 @@ def test_people_with_fewer_than_three_interactions_average() -> None:
 
 
 def test_a_network_that_does_not_fit_is_refused_with_the_figure(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(in_step, "free_memory", lambda: 50_000.0)
+    monkeypatch.setattr(synchronous, "free_memory", lambda: 50_000.0)
     with pytest.raises(MethodError, match=r"40 nodes that hold 24 items each need 0.0 GB"):
         last(made("pepper"), town())
     assert made("pepper").memory(1083, 38333) == 2 * 1083 * 38333 * 8 * 4
@@ -198,12 +198,12 @@ def test_a_network_that_does_not_fit_is_refused_with_the_figure(monkeypatch: pyt
 
 def test_nobody_alive_learns_alone_and_the_run_ends() -> None:
     silent = NetworkConfig(leaving=0.95, away=1000.0)
-    found = last(made("pepper", epochs=6), town(), Talk(silent))
+    found = last(made("pepper", epochs=6), town(), GossipRuntime(silent))
     assert np.isfinite(found).all()
 
 
 def test_stages_and_networks_that_would_do_nothing_are_refused() -> None:
-    from tacit.runtimes.learning import RuntimeConfig, learn
+    from tacit.lab.training import RuntimeConfig, learn
 
     clients, catalog = town()
     busy = RuntimeConfig(network=NetworkConfig(loss=0.1))
@@ -212,19 +212,20 @@ def test_stages_and_networks_that_would_do_nothing_are_refused() -> None:
     assert learn(made("pepper"), clients, catalog, KEY, busy).overlay[-1]["round"] == 4
 
 
-# --- liars ----------------------------------------------------------------------------------------------------------
+# --- adversaries
+# ----------------------------------------------------------------------------------------------------------
 
 
 def test_what_is_usual_does_not_shrink_by_clipping() -> None:
     method = made("dec-fedavg", clip=1.0)
     nodes = {"items": np.zeros((1, 1, 1), np.float32), "distances": np.full((1, 16), np.nan), "met": np.zeros(1, int)}
-    letters = [
-        Letters(np.array([1]), {"items": np.full((1, 1, 1), far, np.float32)}, np.ones(1, int), np.ones(1, int))
+    peer_models = [
+        PeerModels(np.array([1]), {"items": np.full((1, 1, 1), far, np.float32)}, np.ones(1, int), np.ones(1, int))
         for far in (1.0, 3.0)
     ]
     one, even = np.zeros(1, int), np.full((1, 2), 0.5)
     for _ in range(40):
-        near, distant = (method._clipped(one, one, nodes, letter, even)[0, 1] for letter in letters)
+        near, distant = (method._clipped(one, one, nodes, peer_model, even)[0, 1] for peer_model in peer_models)
     assert near == 0.5
     assert distant == pytest.approx(0.5 * 2 / 3), "half of all lie farther than usual: they are pulled in, not shut out"
 
@@ -232,9 +233,9 @@ def test_what_is_usual_does_not_shrink_by_clipping() -> None:
 @pytest.mark.parametrize("lie", ["noise", "flip", "promote"])
 def test_lies_travel_and_clipping_holds_them_back(lie: str) -> None:
     world = town()
-    network = NetworkConfig(liars=0.25, lie=lie, promoted=5)  # type: ignore[arg-type]
+    network = NetworkConfig(adversaries=0.25, attack=lie, promoted=5)  # type: ignore[arg-type]
     honest, lied, held = (
-        last(made("dec-fedavg", epochs=12, clip=clip), world, Talk(net))
+        last(made("dec-fedavg", epochs=12, clip=clip), world, GossipRuntime(net))
         for net, clip in ((NetworkConfig(), 0.0), (network, 0.0), (network, 0.5))
     )
     assert not np.array_equal(honest, lied)

@@ -7,21 +7,21 @@ import pytest
 from scipy import sparse
 
 from helpers.reference_losses import finite_differences
-from tacit.models.multi_vae import decode, gradients, init, unit_rows
+from tacit.models.multi_vae import decode, gradients, init_parameters, unit_entries
 from tacit.random import Key
 
 
 def _batch():
     history = sparse.csr_matrix((np.random.default_rng(0).random((5, 9)) < 0.4).astype(np.float64))
     x = history.copy()
-    x.data = unit_rows(x.indptr).astype(np.float64)
+    x.data = unit_entries(x.indptr).astype(np.float64)
     x.data[::3] = 0  # what dropout leaves behind
     return x, history, Key(2).normal(np.arange(5), 3).astype(np.float64)
 
 
 def _parameters():
     key = Key(1)
-    return {name: 3.0 * w.astype(np.float64) for name, w in init(9, 4, 3, key).items()}
+    return {name: 3.0 * w.astype(np.float64) for name, w in init_parameters(9, 4, 3, key).items()}
 
 
 def test_loss_is_what_the_paper_says():
@@ -57,5 +57,5 @@ def test_scores_come_from_the_mean_of_the_code():
 
 
 def test_histories_have_length_one_and_nobody_divides_by_zero():
-    values = unit_rows(np.array([0, 4, 4, 5]))
+    values = unit_entries(np.array([0, 4, 4, 5]))
     np.testing.assert_allclose(values, [0.5, 0.5, 0.5, 0.5, 1.0])

@@ -10,7 +10,7 @@ import pytest
 
 from tacit.config import Experiment
 from tacit.errors import ConfigError
-from tacit.experiments import run
+from tacit.lab.experiments import run
 from tacit.privacy.clipping import Clipping, ClippingConfig
 from tacit.privacy.update_sink import UpdateSink
 from tacit.random import Key
@@ -95,9 +95,9 @@ def test_no_clipping_makes_a_number_of_what_is_none(value: float) -> None:
 
 def test_clip_without_a_bound_is_refused() -> None:
     with pytest.raises(ConfigError, match="row"):
-        ClippingConfig.checked({}, "privacy")
+        ClippingConfig.from_options({}, "privacy")
     with pytest.raises(ConfigError, match="row"):
-        ClippingConfig.checked({"row": 0}, "privacy")
+        ClippingConfig.from_options({"row": 0}, "privacy")
 
 
 def test_rows_that_leave_are_no_longer_than_allowed_up_to_the_grid() -> None:
@@ -110,10 +110,10 @@ def test_an_experiment_clips_any_federated_method(name: str) -> None:
     given: dict[str, Any] = {
         "data": {"source": "town", "people": 60, "places": 80, "visits": 20},
         "method": {"name": name, "epochs": 2},
-        "evaluation": {"twin_people": 0},
+        "evaluation": {"local_only_people": 0},
     }
     clip = [{"name": "disclose", "pi": 0.5}, {"name": "clip", "row": 1e-3}]
-    plain, clipped = (run(Experiment.checked({**given, "privacy": stages}, "test")) for stages in (clip[:1], clip))
+    plain, clipped = (run(Experiment.from_options({**given, "privacy": stages}, "test")) for stages in (clip[:1], clip))
     models = [result.recommender.model for result in (plain, clipped)]
     table = {"fed-svd": "basis"}.get(name, "items")
     assert not np.array_equal(models[0].shared[table], models[1].shared[table])

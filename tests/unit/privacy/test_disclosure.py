@@ -21,7 +21,7 @@ CATALOG = Catalog(ITEMS, categories=Labels(np.array([0, 1, 2, 3, 3]), np.array([
 
 
 def built(**given: object) -> Disclosure:
-    return Disclosure.build(DisclosureConfig.checked(given, "privacy"), PEOPLE, CATALOG, Key(5))
+    return Disclosure.build(DisclosureConfig.from_options(given, "privacy"), PEOPLE, CATALOG, Key(5))
 
 
 def test_one_number_is_everybodys() -> None:

@@ -8,12 +8,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import mannwhitneyu
 
-from tacit.privacy.meter import Seen, auc, measured, presence, prior, sign
+from tacit.privacy.meter import ObservedRows, auc, measure_exposure, presence, prior, sign
 
 N_ITEMS, SIZE, STEPS = 400, 20, 20
 
 
-def sends(pi: float, rounds: int, seed: int) -> tuple[np.ndarray, np.ndarray, Seen]:
+def sends(pi: float, rounds: int, seed: int) -> tuple[np.ndarray, np.ndarray, ObservedRows]:
     """Somebody who sends as FPL does: positives with chance pi, negatives always."""
     rng = np.random.default_rng(seed)
     popularity = rng.zipf(1.6, N_ITEMS).clip(0, 1000)
@@ -24,7 +24,7 @@ def sends(pi: float, rounds: int, seed: int) -> tuple[np.ndarray, np.ndarray, Se
         drawn = rng.choice(history, STEPS)
         rose[np.unique(drawn[rng.random(STEPS) < pi])] += 1
         fell[np.unique(rng.choice(others, STEPS))] += 1
-    return history, popularity, Seen(rose, fell, rounds)
+    return history, popularity, ObservedRows(rose, fell, rounds)
 
 
 def index(pi: float, rounds: int, *, signs: bool = True) -> float:
@@ -32,7 +32,7 @@ def index(pi: float, rounds: int, *, signs: bool = True) -> float:
     for seed in range(8):
         history, popularity, seen = sends(pi, rounds, seed)
         evidence = presence(seen, SIZE, pi, STEPS) + (sign(seen) if signs else 0.0)
-        found.append(measured(history, popularity, evidence).leak_index)
+        found.append(measure_exposure(history, popularity, evidence).leak_index)
     return float(np.mean(found))
 
 
@@ -53,7 +53,7 @@ def test_absence_speaks_too() -> None:
 
 def test_nothing_sent_tells_no_more_than_popularity() -> None:
     history, popularity, _ = sends(1.0, 1, 0)
-    found = measured(history, popularity, np.zeros(N_ITEMS))
+    found = measure_exposure(history, popularity, np.zeros(N_ITEMS))
     assert found.leak_index == 0.0
     assert found.auc == found.auc_popularity
     assert found.named == 0
@@ -61,7 +61,7 @@ def test_nothing_sent_tells_no_more_than_popularity() -> None:
 
 def test_what_is_named_is_counted() -> None:
     history, popularity, seen = sends(1.0, 20, 1)
-    found = measured(history, popularity, presence(seen, SIZE, 1.0, STEPS) + sign(seen))
+    found = measure_exposure(history, popularity, presence(seen, SIZE, 1.0, STEPS) + sign(seen))
     assert found.named == found.accused == found.items == SIZE
     assert found.precision == found.tpr_at_1 == 1.0
 
@@ -85,9 +85,9 @@ def test_a_prior_expects_as_many_items_as_she_has() -> None:
 
 
 def test_extremes_stay_finite() -> None:
-    everything = Seen(np.full(5, 3), np.zeros(5, np.int64), 3)
+    everything = ObservedRows(np.full(5, 3), np.zeros(5, np.int64), 3)
     assert np.isfinite(presence(everything, 5, 1.0, 10)).all()
     assert np.isfinite(prior(np.zeros(5), 5)).all()
-    found = measured(np.arange(5), np.zeros(5), sign(everything))
+    found = measure_exposure(np.arange(5), np.zeros(5), sign(everything))
     assert found.auc == 0.5
     assert found.items == 5

@@ -1,4 +1,4 @@
-"""Rules that bear with liars, beside plain definitions of them."""
+"""Rules that bear with adversaries, beside plain definitions of them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tacit.protocols.robust import RobustConfig, combined, dealt, krum, median, trimmed_mean
+from tacit.protocols.robust import RobustConfig, assign_groups, combine_groups, krum, median, trimmed_mean
 from tacit.random import Key
 from tacit.updates import Total
 
@@ -22,7 +22,7 @@ def totals_of(n_groups: int, seed: int, n_rows: int = 7, width: int = 3, each: i
     return found
 
 
-def naive(totals: list[Total], rule: str, liars: float) -> np.ndarray:
+def naive(totals: list[Total], rule: str, adversaries: float) -> np.ndarray:
     n_rows, width = totals[0].sums["items"].shape
     result = np.zeros((n_rows, width), np.int64)
     for row in range(n_rows):
@@ -35,19 +35,19 @@ def naive(totals: list[Total], rule: str, liars: float) -> np.ndarray:
             if rule == "median":
                 chosen = float(np.median(means))
             else:
-                cut = int(np.floor(len(means) * liars))
+                cut = int(np.floor(len(means) * adversaries))
                 chosen = float(np.mean(means[cut : len(means) - cut]))
             result[row, column] = round(chosen * everyone)
     return result
 
 
 @pytest.mark.parametrize("rule", ["median", "trimmed-mean"])
-@given(n_groups=st.integers(1, 9), seed=st.integers(0, 10**6), liars=st.sampled_from([0.0, 0.1, 0.25, 0.49]))
+@given(n_groups=st.integers(1, 9), seed=st.integers(0, 10**6), adversaries=st.sampled_from([0.0, 0.1, 0.25, 0.49]))
 @settings(max_examples=60, deadline=None)
-def test_rules_are_what_they_say(rule: str, n_groups: int, seed: int, liars: float) -> None:
+def test_rules_are_what_they_say(rule: str, n_groups: int, seed: int, adversaries: float) -> None:
     totals = totals_of(n_groups, seed)
-    found = combined(totals, RobustConfig(rule=rule, liars=liars))  # type: ignore[arg-type]
-    assert np.abs(found.sums["items"] - naive(totals, rule, liars)).max() <= 1  # a half may round either way
+    found = combine_groups(totals, RobustConfig(rule=rule, adversaries=adversaries))  # type: ignore[arg-type]
+    assert np.abs(found.sums["items"] - naive(totals, rule, adversaries)).max() <= 1  # a half may round either way
     assert np.array_equal(found.counts["items"], sum(t.counts["items"] for t in totals))
     assert found.n_clients == sum(t.n_clients for t in totals)
 
@@ -56,7 +56,7 @@ def test_nothing_cut_is_the_plain_mean_of_means() -> None:
     totals = totals_of(5, 1)
     for total in totals:
         total.counts["items"][:] = 2
-    found = combined(totals, RobustConfig(rule="trimmed-mean", liars=0.0))
+    found = combine_groups(totals, RobustConfig(rule="trimmed-mean", adversaries=0.0))
     assert np.abs(found.sums["items"] - sum(t.sums["items"] for t in totals)).max() <= 1
 
 
@@ -67,7 +67,7 @@ def test_a_minority_of_liars_moves_nothing_far() -> None:
         total.sums["items"][:] = 300 + np.arange(7)[:, None]
     lie = Total({"items": np.full((7, 3), 10**9)}, {"items": np.full(7, 3)}, 4)
     for rule in ("median", "trimmed-mean", "krum"):
-        found = combined([*honest, lie, lie], RobustConfig(rule=rule, liars=0.2))  # type: ignore[arg-type]
+        found = combine_groups([*honest, lie, lie], RobustConfig(rule=rule, adversaries=0.2))  # type: ignore[arg-type]
         assert found.sums["items"].max() <= 10 * 306 + 10, f"{rule} believed the liars"
 
 
@@ -79,7 +79,7 @@ def test_krum_takes_a_whole_group_near_the_others_and_scales_it_to_everybody() -
     totals[4].sums["items"][:] = -(10**6)
     chosen = krum(totals, 0.2)
     assert chosen != 4
-    found = combined(totals, RobustConfig(rule="krum", liars=0.2))
+    found = combine_groups(totals, RobustConfig(rule="krum", adversaries=0.2))
     assert (found.sums["items"] == 600).all()
     assert (found.counts["items"] == 12).all()
     assert krum(totals[:1], 0.2) == 0
@@ -96,9 +96,9 @@ def test_rows_of_which_nobody_spoke_stay() -> None:
 
 def test_everybody_is_dealt_into_one_group_anew_each_round() -> None:
     people = np.array([3, 4, 8, 11, 20, 21, 22])
-    groups = dealt(people, RobustConfig(groups=3), Key(1))
+    groups = assign_groups(people, RobustConfig(groups=3), Key(1))
     assert sorted(np.concatenate(groups).tolist()) == people.tolist()
     assert [len(g) for g in groups] == [3, 2, 2]
-    other = dealt(people, RobustConfig(groups=3), Key(2))
+    other = assign_groups(people, RobustConfig(groups=3), Key(2))
     assert any(not np.array_equal(a, b) for a, b in zip(groups, other, strict=True))
-    assert len(dealt(people, RobustConfig(), Key(1))) == 7
+    assert len(assign_groups(people, RobustConfig(), Key(1))) == 7

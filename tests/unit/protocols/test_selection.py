@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 
 from tacit.methods.base import Schedule
-from tacit.protocols.selection import asked
+from tacit.protocols.selection import select_clients
 from tacit.random import Key
 
 
 @pytest.mark.parametrize(("people", "each"), [(10, 3), (12, 4), (5, 1), (7, 7)])
 def test_a_pass_asks_everybody_once_in_random_groups(people: int, each: int) -> None:
     schedule = Schedule(2, -(-people // each), each, partition=True)
-    passes = [[asked(schedule, Key(1), n, people) for n in schedule.rounds_of(p)] for p in range(2)]
+    passes = [[select_clients(schedule, Key(1), n, people) for n in schedule.rounds_of(p)] for p in range(2)]
     for groups in passes:
         assert sorted(np.concatenate(groups)) == list(range(people))
         assert [len(g) for g in groups[:-1]] == [each] * (len(groups) - 1)
@@ -24,6 +24,6 @@ def test_a_pass_asks_everybody_once_in_random_groups(people: int, each: int) -> 
 
 def test_without_partition_rounds_draw_independently() -> None:
     schedule = Schedule(1, 50, 4)
-    times = np.bincount(np.concatenate([asked(schedule, Key(1), n, 10) for n in range(50)]), minlength=10)
+    times = np.bincount(np.concatenate([select_clients(schedule, Key(1), n, 10) for n in range(50)]), minlength=10)
     assert times.sum() == 200
     assert len(set(times)) > 1

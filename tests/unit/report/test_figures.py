@@ -16,8 +16,8 @@ from matplotlib.figure import Figure
 from helpers.report_runs import METHODS, Comparing, made_row
 from helpers.waiting import LONG
 from tacit.report.figures import draw, save_figures
-from tacit.report.labels import spread_out
-from tacit.report.marks import looks
+from tacit.report.labels import spread_positions
+from tacit.report.marks import line_styles
 
 pytestmark = pytest.mark.slow
 
@@ -104,7 +104,7 @@ def test_shares_of_the_tail_end_at_one(twelve: dict[str, Figure]) -> None:
 
 
 def test_looks_differ_for_sixty_labels() -> None:
-    made = looks([str(i) for i in range(60)])
+    made = line_styles([str(i) for i in range(60)])
     assert len({(look.colour, look.marker, str(look.dash)) for look in made.values()}) == 60
     assert len({look.colour for look in list(made.values())[:12]}) == 12
 
@@ -112,7 +112,7 @@ def test_looks_differ_for_sixty_labels() -> None:
 @given(st.lists(st.floats(0, 1), max_size=20))
 def test_spread_out_keeps_order_gap_and_bounds(wanted: list[float]) -> None:
     gap = 0.04
-    placed = spread_out(wanted, gap, 0.0, 1.0)
+    placed = spread_positions(wanted, gap, 0.0, 1.0)
     order = sorted(range(len(wanted)), key=lambda i: wanted[i])
     apart = np.diff([placed[i] for i in order])
     assert np.all(apart >= gap - 1e-9)

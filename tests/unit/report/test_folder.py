@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 import tacit
-from tacit.comparisons import side_by_side
 from tacit.errors import StorageError
+from tacit.lab.comparisons import compare_runs
 from tacit.report.folder import Run, whole_folder
 from tacit.report.page import write_report
 
@@ -62,8 +62,8 @@ def test_a_broken_run_folder_is_told(tmp_path: Path) -> None:
 def saved(method: str, folder: Path, **options: Any) -> dict[str, Any]:
     """Make a small run and return its result.json."""
     town = {"source": "town", "people": 60, "places": 40}
-    given = {"method": {"name": method, **options}, "data": town, "evaluation": {"twin_people": 0}}
-    tacit.run(tacit.Experiment.checked(given, "test"), folder=folder)
+    given = {"method": {"name": method, **options}, "data": town, "evaluation": {"local_only_people": 0}}
+    tacit.run(tacit.Experiment.from_options(given, "test"), folder=folder)
     result: dict[str, Any] = json.loads((folder / "result.json").read_text())
     return result
 
@@ -91,6 +91,6 @@ def test_a_run_saved_when_passes_were_called_rounds_still_opens(tmp_path: Path) 
     opened = Run.open(tmp_path / "run")
     assert (opened.result["passes"], opened.result["rounds"]) == (7, None)
     assert opened.metrics == now["metrics"]
-    (compared,) = side_by_side([opened])
+    (compared,) = compare_runs([opened])
     assert compared.as_json()["rows"][0]["passes"] == 7
     write_report(compared, tmp_path / "report.html")

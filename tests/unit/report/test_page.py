@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from helpers.report_runs import METHODS, Comparing, made_row
-from tacit.report.compared import Compared
+from tacit.report.comparison import ComparisonResult
 from tacit.report.page import write_report
 
 pytestmark = pytest.mark.slow
@@ -53,7 +53,7 @@ class Page(HTMLParser):
         return [value for _, key, value in self.attributes if key == name]
 
 
-def page(compared: Compared, folder: Path, figures: bool = True) -> tuple[str, Page]:
+def page(compared: ComparisonResult, folder: Path, figures: bool = True) -> tuple[str, Page]:
     write_report(compared, folder / "deep" / "report.html", None if figures else {})
     html = (folder / "deep" / "report.html").read_text(encoding="utf-8")
     return html, Page(html)

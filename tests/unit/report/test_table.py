@@ -17,7 +17,7 @@ from tacit.report.table import (
     as_markdown,
     as_text,
     decimals,
-    number,
+    format_number,
     p_value,
     table,
     tabulate,
@@ -128,7 +128,7 @@ def test_numbers() -> None:
     assert decimals([0.1, 9.87]) == 2
     assert decimals([606.5, 17.0]) == 0
     assert decimals([26.0]) == 0
-    assert number(1234.4, 0) == "1,234"
-    assert number(float("nan"), 4) == number(None, 4) == "–"
+    assert format_number(1234.4, 0) == "1,234"
+    assert format_number(float("nan"), 4) == format_number(None, 4) == "–"
     assert p_value(0.0004) == "< 0.001"
     assert p_value(None) == "–"

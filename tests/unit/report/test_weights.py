@@ -10,12 +10,12 @@ import polars as pl
 import pytest
 
 from helpers.report_runs import made_row
-from tacit.protocols.criteria import weigh
-from tacit.protocols.weighing import Told
-from tacit.report.compared import Compared
+from tacit.protocols.criteria import weigh_clients
+from tacit.protocols.weighing import WeightLog
+from tacit.report.comparison import ComparisonResult
 from tacit.report.figures import draw
 from tacit.report.page import write_report
-from tacit.report.weights import criteria_of, draw_rounds, draw_weights, explained, over_rounds
+from tacit.report.weights import criteria_of, draw_rounds, draw_weights, explain_weights, over_rounds
 
 pytestmark = pytest.mark.slow
 
@@ -24,18 +24,18 @@ N, ROUNDS = 40, 12
 
 def told(score: str = "priority", scale: str = "share") -> pl.DataFrame:
     """Weights of twelve rounds in which size decides and diversity is alike for all."""
-    kept, draws = Told(), np.random.default_rng(3)
+    kept, draws = WeightLog(), np.random.default_rng(3)
     for number in range(ROUNDS):
         measured = np.array([draws.integers(1, 90, N), np.full(N, 5)])
-        kept.note(number, 7_000_000 + np.arange(N), weigh(("size", "diversity"), measured, score, scale))
+        kept.note(number, 7_000_000 + np.arange(N), weigh_clients(("size", "diversity"), measured, score, scale))
     return kept.frame()
 
 
-def weighed(frame: pl.DataFrame) -> Compared:
+def weighed(frame: pl.DataFrame) -> ComparisonResult:
     """A comparison of two methods of which the second weighs people."""
     plain, other = made_row("ease"), made_row("bpr-mf", 1)
     runs = tuple(replace(run, weighed=frame) for run in other.runs)
-    return Compared("tour", "NDCG@10", (plain, replace(other, runs=runs)))
+    return ComparisonResult("tour", "NDCG@10", (plain, replace(other, runs=runs)))
 
 
 def test_rounds_say_how_unequally_people_counted_and_by_what() -> None:
@@ -68,7 +68,7 @@ def test_bars_reach_the_weight_whatever_the_score(score: str, scale: str) -> Non
     tops = [outline[np.isclose(outline[:, 0], place + 0.5), 1].max() for place in range(len(last))]
     np.testing.assert_allclose(tops[0], last[0], rtol=1e-4)
     np.testing.assert_allclose(tops[1:], last[:-1], rtol=1e-4)  # a step's left edge reaches up to the one before
-    assert ("of all" in explained(frame)[0]) == (scale == "share")
+    assert ("of all" in explain_weights(frame)[0]) == (scale == "share")
 
 
 def test_people_who_meet_no_criterion_are_drawn_alike() -> None:
@@ -96,7 +96,7 @@ def test_the_page_shows_weights_without_names(tmp_path: Path) -> None:
 
 
 def test_without_criteria_nothing_is_said(tmp_path: Path) -> None:
-    compared = Compared("tour", "NDCG@10", (made_row("ease"),))
+    compared = ComparisonResult("tour", "NDCG@10", (made_row("ease"),))
     assert not {"weights", "weights_rounds"} & set(draw(compared))
     write_report(compared, tmp_path / "report.html")
     assert "Who counted how much" not in (tmp_path / "report.html").read_text(encoding="utf-8")

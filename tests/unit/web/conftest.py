@@ -11,9 +11,9 @@ import pytest
 from helpers.browser import real_browser
 from helpers.page_visitor import Visitor, took_part
 from helpers.small_federation import made
-from tacit.device import Device
+from tacit.field.device import Device
+from tacit.web.device_view import DeviceView
 from tacit.web.own import person_page
-from tacit.web.person import Person
 from tacit.web.server import serving
 
 
@@ -32,5 +32,5 @@ def device(tmp_path: Path) -> Iterator[Device]:
 
 @pytest.fixture
 def visitor(device: Device) -> Iterator[Visitor]:
-    with serving(person_page(Person(device))) as door:
+    with serving(person_page(DeviceView(device))) as door:
         yield Visitor(door)

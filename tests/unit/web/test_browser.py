@@ -11,10 +11,10 @@ import pytest
 from helpers.browser import PHONE, barriers, opened
 from helpers.page_visitor import Visitor, took_part
 from helpers.small_federation import made
-from tacit.device import Device
-from tacit.device.exposure import Reader
+from tacit.field.device import Device
+from tacit.field.device.exposure import LedgerReader
+from tacit.web.device_view import DeviceView
 from tacit.web.own import person_page
-from tacit.web.person import Person
 from tacit.web.server import serving
 
 pytestmark = pytest.mark.slow
@@ -31,7 +31,7 @@ def device(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Device]:
 
 @pytest.fixture(scope="module")
 def door(device: Device) -> Iterator[Any]:
-    with serving(person_page(Person(device))) as door:
+    with serving(person_page(DeviceView(device))) as door:
         yield door
 
 
@@ -98,7 +98,7 @@ def test_the_slider_answers_at_once_by_keyboard_and_is_saved(page: Any, device: 
 
 def test_she_sees_what_left_and_what_could_be_told_from_it(page: Any, device: Device) -> None:
     page.get_by_role("link", name="Sent").click()
-    found = Reader.of(device).told()
+    found = LedgerReader.of(device).measure()
     assert page.locator("#named").inner_text() == str(found.exposure.named)
     assert page.locator("#leak").inner_text() == f"{found.exposure.leak_index:.2f}"
     last = device.ledger.list()[-1]
@@ -163,7 +163,7 @@ def test_a_foreign_site_in_the_same_browser_gets_nothing(page: Any, device: Devi
 
 
 def test_she_leaves_and_erases(browser: Any, tmp_path: Path) -> None:
-    with made(tmp_path / "device.db") as device, serving(person_page(Person(device))) as own:
+    with made(tmp_path / "device.db") as device, serving(person_page(DeviceView(device))) as own:
         page = opened(browser, own)
         page.get_by_role("link", name="My file").click()
         page.get_by_role("button", name="Leave").click()

@@ -7,12 +7,12 @@ import socket
 import pytest
 
 from helpers.page_visitor import Visitor
-from tacit.device import Device
 from tacit.errors import FieldError
+from tacit.field.device import Device
+from tacit.web.device_view import MOST_UPLOAD, DeviceView
 from tacit.web.guard import HEADERS, SMALL, Door
 from tacit.web.own import person_page
-from tacit.web.person import MOST_UPLOAD, Person
-from tacit.web.server import serve
+from tacit.web.server import serve_page
 
 pytestmark = pytest.mark.slow
 
@@ -117,4 +117,4 @@ def test_a_taken_port_is_one_clear_message(device: Device) -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]
         with pytest.raises(FieldError, match=f"Port {port} is taken"):
-            serve(person_page(Person(device)), port, print)
+            serve_page(person_page(DeviceView(device)), port, print)

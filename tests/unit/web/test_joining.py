@@ -15,19 +15,19 @@ from helpers.browser import barriers, opened
 from helpers.page_visitor import Visitor
 from helpers.small_federation import CATALOG, CHEAP, PASSPHRASE, founded
 from helpers.waiting import LONG, wait_until
-from tacit.coordinator import Journal
-from tacit.device import Device
 from tacit.errors import FieldError
-from tacit.runtimes.wire import write_welcome
+from tacit.field.coordinator import CoordinatorJournal
+from tacit.field.device import Device
+from tacit.web.device_view import DeviceView
 from tacit.web.guard import Door
 from tacit.web.own import person_page
-from tacit.web.person import Person
 from tacit.web.server import serving
+from tacit.wire.messages import write_welcome
 
 pytest.importorskip("flwr")
-from tacit.field.certificates import own_certificates
+from tacit.field.carriers.superlink import SuperLink
+from tacit.field.certificates import make_certificates
 from tacit.field.invitations import Invitation, _whole
-from tacit.field.superlink import SuperLink
 
 pytestmark = [
     pytest.mark.slow,
@@ -41,7 +41,7 @@ def alone(tmp_path: Path) -> Iterator[tuple[Device, Door]]:
     """A device that belongs to nobody, and its page."""
     with (
         Device.create(tmp_path / "device.db", PASSPHRASE, cost=CHEAP) as device,
-        serving(person_page(Person(device))) as door,
+        serving(person_page(DeviceView(device))) as door,
     ):
         yield device, door
 
@@ -65,8 +65,8 @@ def until_over(visitor: Visitor) -> None:
 
 def test_an_invitation_is_accepted_behind_the_page(alone: tuple[Device, Door], tmp_path: Path) -> None:
     device, door = alone
-    journal = Journal.create(tmp_path / "journal.db", founded(), CATALOG)
-    tls = own_certificates(tmp_path / "tls", "127.0.0.1")
+    journal = CoordinatorJournal.create(tmp_path / "journal.db", founded(), CATALOG)
+    tls = make_certificates(tmp_path / "tls", "127.0.0.1")
     link = SuperLink(journal, "127.0.0.1", 0, tls.certificate, tls.key)
     try:
         line = Invitation(f"127.0.0.1:{link.port}", journal.invite(FAR_AWAY), tls.roots).line()
@@ -146,7 +146,7 @@ def test_what_nobody_foresaw_is_told_too(alone: tuple[Device, Door], monkeypatch
     def broken(*what: object) -> bytes:
         raise ZeroDivisionError("by nothing")
 
-    monkeypatch.setattr("tacit.field.invitations.enrolled", broken)
+    monkeypatch.setattr("tacit.field.invitations.enrol", broken)
     visitor = Visitor(alone[1])
     visitor.post("/mine/join", {"line": Invitation("127.0.0.1:9", "a word", "").line()})
     until_over(visitor)

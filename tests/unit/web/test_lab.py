@@ -13,14 +13,14 @@ import pytest
 from helpers.browser import barriers, opened
 from helpers.page_visitor import Answer, Visitor
 from helpers.waiting import LONG, wait_until
-from tacit.comparisons import compare, side_by_side
 from tacit.config import Comparison, Experiment
 from tacit.errors import StorageError
-from tacit.experiments import run
-from tacit.report.compared import Compared
+from tacit.lab.comparisons import compare, compare_runs
+from tacit.lab.experiments import run
+from tacit.report.comparison import ComparisonResult
 from tacit.report.folder import Run
 from tacit.web import lab as lab_module
-from tacit.web.lab import Lab, key_of, lab_page
+from tacit.web.lab import RunFolders, key_of, lab_page
 from tacit.web.server import serving
 
 pytestmark = pytest.mark.slow
@@ -29,33 +29,33 @@ TWO = {
     "name": "two",
     "data": {"source": "town", "people": 60, "places": 50, "visits": 20},
     "runtime": {"ledger": "events"},
-    "evaluation": {"twin_people": 0},
+    "evaluation": {"local_only_people": 0},
     "methods": ["most-popular", {"name": "fpl", "epochs": 3, "learning_rate": 0.05}],
     "grid": {"method.pi": [0.2, 1.0]},
 }
 
 
 @pytest.fixture(scope="module")
-def compared(tmp_path_factory: pytest.TempPathFactory) -> Compared:
+def compared(tmp_path_factory: pytest.TempPathFactory) -> ComparisonResult:
     given = {**TWO, "methods": [TWO["methods"][1]]}  # type: ignore[index]
     out = tmp_path_factory.mktemp("runs")
-    return compare(Comparison.checked(given, "a test"), out)
+    return compare(Comparison.from_options(given, "a test"), out)
 
 
 @pytest.fixture
-def runs(compared: Compared, tmp_path: Path) -> Path:
+def runs(compared: ComparisonResult, tmp_path: Path) -> Path:
     assert compared.folder is not None
     return Path(shutil.copytree(compared.folder.parent, tmp_path / "runs"))
 
 
 @pytest.fixture
 def visitor(runs: Path) -> Iterator[Visitor]:
-    with serving(lab_page(Lab([runs]))) as door:
+    with serving(lab_page(RunFolders([runs]))) as door:
         yield Visitor(door)
 
 
-def test_runs_read_from_folders_are_compared_as_when_they_were_made(compared: Compared) -> None:
-    opened = side_by_side([Run.open(run.folder) for row in compared.rows for run in row.runs if run.folder])
+def test_runs_read_from_folders_are_compared_as_when_they_were_made(compared: ComparisonResult) -> None:
+    opened = compare_runs([Run.open(run.folder) for row in compared.rows for run in row.runs if run.folder])
     assert len(opened) == 1
     assert [row.label for row in opened[0].rows] == ["fpl pi=0.2", "fpl pi=1.0"]
     for row, before in zip(opened[0].rows, compared.rows, strict=True):
@@ -87,16 +87,16 @@ def drawn(visitor: Visitor, path: str) -> Answer:
 
 
 def test_a_set_that_takes_long_to_draw_answers_at_once_and_goes_on(runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    may_go_on, said = Event(), lab_module._said
+    may_go_on, said = Event(), lab_module._describe
 
-    def slowly(compared: Compared) -> dict[str, Any]:
+    def slowly(compared: ComparisonResult) -> dict[str, Any]:
         assert may_go_on.wait(LONG), "the test did not let it go on"
         return said(compared)
 
-    lab = Lab([runs])
+    lab = RunFolders([runs])
     with serving(lab_page(lab)) as door:
         visitor = Visitor(door)
-        monkeypatch.setattr(lab_module, "_said", slowly)
+        monkeypatch.setattr(lab_module, "_describe", slowly)
         gone = next(folder for folder in runs.iterdir() if (folder / "experiment.yaml").exists())
         gone.rename(runs.parent / gone.name)
         page = visitor.get("/")
@@ -113,10 +113,10 @@ def test_sets_that_look_alike_are_told_apart_and_every_figure_is_there(tmp_path:
     """Runs with and without a validation part are no comparison; gossip draws its overlay, looks draw a curve."""
     runs: list[tuple[Any, bool]] = [({"name": "pepper", "epochs": 2}, True), ("most-popular", False)]
     for method, validation in runs:
-        given = {"method": method, "split": {"validation": validation}, "runtime": {"look_every": int(validation)}}
+        given = {"method": method, "split": {"validation": validation}, "runtime": {"evaluate_every": int(validation)}}
         whole = {"data": TWO["data"], "evaluation": TWO["evaluation"], **given}
-        run(Experiment.checked(whole, "a test"), folder=tmp_path / str(validation))
-    lab = Lab([tmp_path])
+        run(Experiment.from_options(whole, "a test"), folder=tmp_path / str(validation))
+    lab = RunFolders([tmp_path])
     names = sorted(compared.name for compared in lab.sets())
     assert [name.rpartition(", ")[2] for name in names] == ["with validation", "without validation"]
     with serving(lab_page(lab)) as door:
@@ -142,10 +142,10 @@ def test_a_run_made_twice_counts_once_and_what_was_not_tested_is_not_called_alik
     again = Path(shutil.copytree(first, runs / "again"))
     text = (again / "experiment.yaml").read_text(encoding="utf-8")
     (again / "experiment.yaml").write_text(text.replace("name: two", "name: other", 1), encoding="utf-8")
-    (compared,) = Lab([runs]).sets()
+    (compared,) = RunFolders([runs]).sets()
     assert [len(row.runs) for row in compared.rows] == [1, 1]
     (again / "experiment.yaml").write_text(text.replace("seed: 42", "seed: 43", 1), encoding="utf-8")
-    with serving(lab_page(Lab([runs]))) as door:
+    with serving(lab_page(RunFolders([runs]))) as door:
         page = Visitor(door).get("/").text
     assert "was not tested" in page
     assert "not distinguishable" not in page
@@ -155,25 +155,25 @@ def test_groups_of_options_that_others_lack_are_named_and_not_listed(tmp_path: P
     for place, more in enumerate(({}, {"runtime": {"secure": {"n_min": 5}}})):
         given = {"data": TWO["data"], "evaluation": TWO["evaluation"], **more}
         method = {"name": "fpl", "epochs": 1, "clients_per_round": 20}
-        run(Experiment.checked({**given, "method": method}, "a test"), folder=tmp_path / str(place))
-    (compared,) = Lab([tmp_path]).sets()
+        run(Experiment.from_options({**given, "method": method}, "a test"), folder=tmp_path / str(place))
+    (compared,) = RunFolders([tmp_path]).sets()
     assert sorted(row.label for row in compared.rows) == ["fpl", "fpl with secure"]
-    with serving(lab_page(Lab([tmp_path]))) as door:
+    with serving(lab_page(RunFolders([tmp_path]))) as door:
         assert "went into secure sums" in Visitor(door).get("/").text
 
 
 def test_a_comparison_stands_for_its_runs_and_other_folders_are_refused(runs: Path, tmp_path: Path) -> None:
-    assert len(Lab([runs / "two"]).folders()) == len(Lab([runs]).folders()) == 2
+    assert len(RunFolders([runs / "two"]).folders()) == len(RunFolders([runs]).folders()) == 2
     for place in (tmp_path / "nowhere", tmp_path):
         with pytest.raises(StorageError):
-            lab_page(Lab([place]))
+            lab_page(RunFolders([place]))
 
 
 @pytest.mark.slow
 def test_the_page_has_no_barrier_and_shows_a_new_run_by_itself(browser: Any, runs: Path) -> None:
     away = next(folder for folder in runs.iterdir() if (folder / "experiment.yaml").exists())
     away.rename(runs.parent / away.name)
-    with serving(lab_page(Lab([runs]))) as door:
+    with serving(lab_page(RunFolders([runs]))) as door:
         assert barriers(browser, door, ["/"]) == []
         page = opened(browser, door)
         assert "2 methods" not in page.locator("main").inner_text()

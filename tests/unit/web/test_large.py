@@ -12,15 +12,15 @@ import pytest
 
 from helpers.page_visitor import Visitor
 from helpers.small_federation import CHEAP, PASSPHRASE
-from tacit.device import Device
-from tacit.device.history import Entry
+from tacit.field.device import Device
+from tacit.field.device.history import HistoryEntry
 from tacit.random import Key
-from tacit.runtimes.federation import Federation
-from tacit.runtimes.wire import Request, write_request, write_welcome
 from tacit.types import Catalog, Labels, Vocabulary
+from tacit.web.device_view import DeviceView
 from tacit.web.own import person_page
-from tacit.web.person import Person
 from tacit.web.server import serving
+from tacit.wire.federation import Federation
+from tacit.wire.messages import Request, write_request, write_welcome
 
 pytestmark = pytest.mark.slow
 
@@ -33,16 +33,16 @@ def visitor(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Visitor]:
     titles = [f"The {item % 977} thing number {item} of a large catalogue" for item in range(ITEMS)]
     kinds = Labels(np.arange(ITEMS + 1), (np.arange(ITEMS) % 40).astype(np.int32), [f"kind {k}" for k in range(40)])
     catalog = Catalog(Vocabulary(np.arange(ITEMS)), titles, kinds)
-    federation = Federation.found("ab" * 16, "large", "fpl", {"local_steps": 24}, catalog)
+    federation = Federation.create("ab" * 16, "large", "fpl", {"local_steps": 24}, catalog)
     with Device.create(tmp_path_factory.mktemp("large") / "d.db", PASSPHRASE, cost=CHEAP) as device:
         device.join(write_welcome(federation, catalog), "here")
-        device.history.add([Entry(5 * item, 1_700_000_000 + item) for item in range(HERS)], None)
-        shared = federation.sent(federation.first_model(catalog, Key(7)))
+        device.history.add([HistoryEntry(5 * item, 1_700_000_000 + item) for item in range(HERS)], None)
+        shared = federation.download(federation.first_model(catalog, Key(7)))
         for number in range(3):
             entry = device.learn(write_request(federation, Request(number, shared, True, number - 1)))
             device.release(entry)
-            device.sent(entry)
-        with serving(person_page(Person(device))) as door:
+            device.mark_sent(entry)
+        with serving(person_page(DeviceView(device))) as door:
             yield Visitor(door)
 
 

@@ -12,34 +12,34 @@ import pytest
 from helpers.browser import barriers, opened
 from helpers.page_visitor import Visitor
 from helpers.small_federation import CATALOG, first_shared, founded
-from tacit.coordinator import Journal, RoundRules
-from tacit.coordinator.course import Course, Phase, Quality
-from tacit.coordinator.journal import Round, Version
-from tacit.privacy.secure.two_stage import Care
+from tacit.field.coordinator import CoordinatorJournal, RoundRules
+from tacit.field.coordinator.journal import ModelVersion, RoundRecord
+from tacit.field.coordinator.round_stats import PhaseCounts, RoundStats, SummedQuality
+from tacit.protocols.secure_aggregation.two_stage import SecureAggregationConfig
 from tacit.reasons import ReasonCode, RoundReason, describe
-from tacit.web.operator import Standing, operator_page
+from tacit.web.operator import FederationStatus, operator_page
 from tacit.web.server import serving
-from tacit.web.words import size
+from tacit.web.words import format_bytes
 
 pytestmark = pytest.mark.slow
 
 RULES = RoundRules(rounds=50, minimum=2, quorum=3)
 COOL_DOWN = RoundReason(ReasonCode.COOL_DOWN, {"eligible": 3, "here": 24, "needed": 13, "cool_down": 5})
 HAPPENED = (
-    Round(0, "finished", 5, 5, 0, 0, 12_345, 67_890, 1.25),
-    Round(1, "finished", 5, 2, 1, 2, 6_000, 67_890, 2.5),
-    Round(2, "abandoned", 5, 1, 0, 4, 3_000, 67_890, 60.0),
+    RoundRecord(0, "finished", 5, 5, 0, 0, 12_345, 67_890, 1.25),
+    RoundRecord(1, "finished", 5, 2, 1, 2, 6_000, 67_890, 2.5),
+    RoundRecord(2, "abandoned", 5, 1, 0, 4, 3_000, 67_890, 60.0),
 )
 
 
 def kept(path: Path, keys: list[bytes], counted: list[int], revoked: int) -> None:
     """Write a journal of three rounds."""
-    journal = Journal.create(path, founded(), CATALOG, seed=1)
+    journal = CoordinatorJournal.create(path, founded(), CATALOG, seed=1)
     numbers = [journal.add(key) for key in keys]
     shared = first_shared(founded())
     for happened in HAPPENED:
         if happened.state == "finished":
-            course = Course((Phase(0, "answers", 5, 5, 0, 0, 1, 2, 0.5),), Quality(2, 4))
+            course = RoundStats((PhaseCounts(0, "answers", 5, 5, 0, 0, 1, 2, 0.5),), SummedQuality(2, 4))
             journal.finish(happened, shared, [numbers[at] for at in counted], course)
         else:
             journal.abandon(happened)
@@ -47,16 +47,16 @@ def kept(path: Path, keys: list[bytes], counted: list[int], revoked: int) -> Non
     journal.close()
 
 
-def masked_course(lost: int, quality: Quality | None) -> Course:
+def masked_course(lost: int, quality: SummedQuality | None) -> RoundStats:
     """A round of a secure sum of ten people, some of whom are lost when vectors are sent."""
     names = ("adverts", "shares", "vectors", "confirmations", "unmaskings")
-    found, asked = [Phase(0, "waiting", seconds=0.5)], 10
+    found, asked = [PhaseCounts(0, "waiting", seconds=0.5)], 10
     for stage in (1, 2):
         for name in names:
             gone = lost if (stage, name) == (1, "vectors") else 0
-            found.append(Phase(stage, name, asked, asked - gone, 0, 0, 1000, 2000, 0.25))
+            found.append(PhaseCounts(stage, name, asked, asked - gone, 0, 0, 1000, 2000, 0.25))
             asked -= gone
-    return Course((*found, Phase(0, "applying", seconds=0.125)), quality)
+    return RoundStats((*found, PhaseCounts(0, "applying", seconds=0.125)), quality)
 
 
 @contextmanager
@@ -81,10 +81,10 @@ def test_the_page_tells_what_the_journal_holds(tmp_path: Path) -> None:
 
 def test_phases_quality_and_versions_are_those_of_the_journal(tmp_path: Path) -> None:
     kept(tmp_path / "j.db", [b"a" * 32], [0], 0)
-    journal = Journal.open(tmp_path / "j.db")
+    journal = CoordinatorJournal.open(tmp_path / "j.db")
     for number, (lost, hits) in enumerate(((4, 3), (0, 5)), start=3):
-        happened = Round(number, "finished", 10, 10 - lost, 0, lost, 10_000, 20_000, 3.0)
-        journal.finish(happened, first_shared(founded()), [], masked_course(lost, Quality(hits, 8)))
+        happened = RoundRecord(number, "finished", 10, 10 - lost, 0, lost, 10_000, 20_000, 3.0)
+        journal.finish(happened, first_shared(founded()), [], masked_course(lost, SummedQuality(hits, 8)))
     newest = journal.versions()[0]
     journal.close()
     with looked_at(tmp_path / "j.db") as visitor:
@@ -98,14 +98,14 @@ def test_phases_quality_and_versions_are_those_of_the_journal(tmp_path: Path) ->
     assert f"after round 4 {len_of(newest)} · fingerprint {newest.digest[:16]} in force" in page.text
 
 
-def len_of(version: Version) -> str:
-    return size(version.bytes)
+def len_of(version: ModelVersion) -> str:
+    return format_bytes(version.bytes)
 
 
 def test_where_many_are_lost_is_said_with_what_to_do() -> None:
-    lost = [Round(number, "finished", 10, 4, 0, 6, 1, 1, 1.0) for number in range(3)]
+    lost = [RoundRecord(number, "finished", 10, 4, 0, 6, 1, 1, 1.0) for number in range(3)]
     courses = {number: masked_course(6, None) for number in range(3)}
-    standing = Standing(founded(), 16, RoundRules(secure=Care()), lost, 10, 0, 10, courses)
+    standing = FederationStatus(founded(), 16, RoundRules(secure=SecureAggregationConfig()), lost, 10, 0, 10, courses)
     (alert,) = standing.alerts()
     assert "Most were lost in stage 1: counting people, vectors." in alert.what
     assert "rounds.deadline" in alert.todo
@@ -113,12 +113,12 @@ def test_where_many_are_lost_is_said_with_what_to_do() -> None:
 
 def test_what_a_sum_says_of_a_single_person_is_not_passed_on(tmp_path: Path) -> None:
     kept(tmp_path / "j.db", [b"a" * 32], [0], 0)
-    journal = Journal.open(tmp_path / "j.db")
+    journal = CoordinatorJournal.open(tmp_path / "j.db")
     alone = {"left": 2, "needed": 7, "phase": "vectors", "participant": 7_654_321}
     fewer = RoundReason(ReasonCode.TOO_FEW_NEIGHBOURS, alone)
-    journal.abandon(Round(3, "abandoned", 5, 4, 0, 1, 0, 0, 60.0, masked=1, reason=fewer), masked_course(1, None))
+    journal.abandon(RoundRecord(3, "abandoned", 5, 4, 0, 1, 0, 0, 60.0, masked=1, reason=fewer), masked_course(1, None))
     broken = RoundReason(ReasonCode.BROKEN_COMMITMENT, {"sender": 7_654_321})
-    journal.abandon(Round(4, "abandoned", 5, 4, 0, 1, 0, 0, 60.0, masked=1, reason=broken))
+    journal.abandon(RoundRecord(4, "abandoned", 5, 4, 0, 1, 0, 0, 60.0, masked=1, reason=broken))
     journal.close()
     with looked_at(tmp_path / "j.db") as visitor:
         for path in ("/", "/?round=3", "/?round=4"):
@@ -129,16 +129,18 @@ def test_what_a_sum_says_of_a_single_person_is_not_passed_on(tmp_path: Path) -> 
 
 def test_a_sentence_of_an_earlier_version_is_not_shown() -> None:
     told = "nothing was unmasked: Person 7654321 gave a wrong share."
-    old = Round(0, "abandoned", 5, 4, 0, 1, 0, 0, 60.0, masked=1, reason=RoundReason(ReasonCode.LEGACY, {"text": told}))
-    standing = Standing(founded(), 16, RULES, [old], 5, 0, 5)
+    old = RoundRecord(
+        0, "abandoned", 5, 4, 0, 1, 0, 0, 60.0, masked=1, reason=RoundReason(ReasonCode.LEGACY, {"text": told})
+    )
+    standing = FederationStatus(founded(), 16, RULES, [old], 5, 0, 5)
     assert not [alert for alert in standing.alerts() if "7654321" in alert.what + alert.todo]
 
 
 def test_rounds_that_are_skipped_are_told_with_their_reason(tmp_path: Path) -> None:
     kept(tmp_path / "j.db", [b"a" * 32], [0], 0)
-    journal = Journal.open(tmp_path / "j.db")
+    journal = CoordinatorJournal.open(tmp_path / "j.db")
     for number in range(3, 9):
-        journal.abandon(Round(number, "skipped", 0, 0, 0, 0, 0, 0, 0.0, reason=COOL_DOWN))
+        journal.abandon(RoundRecord(number, "skipped", 0, 0, 0, 0, 0, 0, 0.0, reason=COOL_DOWN))
     journal.close()
     with looked_at(tmp_path / "j.db") as visitor:
         text = visitor.get("/").text
@@ -148,7 +150,7 @@ def test_rounds_that_are_skipped_are_told_with_their_reason(tmp_path: Path) -> N
 
 
 def test_lists_worse_than_lots_are_an_alert() -> None:
-    standing = Standing(founded(), 16, RULES, HAPPENED[:1], 5, 0, 5, quality=Quality(3, 40))
+    standing = FederationStatus(founded(), 16, RULES, HAPPENED[:1], 5, 0, 5, quality=SummedQuality(3, 40))
     assert "3 of 40" in standing.alerts()[0].what
 
 
@@ -180,8 +182,8 @@ def test_the_page_changes_when_a_round_is_over(tmp_path: Path) -> None:
     with looked_at(tmp_path / "j.db") as visitor:
         before = visitor.get("/state").body
         assert visitor.get("/state").body == before
-        coordinator = Journal.open(tmp_path / "j.db")
-        coordinator.abandon(Round(3, "abandoned", 5, 0, 0, 5, 0, 0, 60.0))
+        coordinator = CoordinatorJournal.open(tmp_path / "j.db")
+        coordinator.abandon(RoundRecord(3, "abandoned", 5, 0, 0, 5, 0, 0, 60.0))
         coordinator.close()
         assert visitor.get("/state").body != before
 
@@ -191,19 +193,19 @@ def test_the_page_changes_when_a_round_is_over(tmp_path: Path) -> None:
     [
         (RULES, 2, "2 of 3 devices are here"),
         (RULES, 5, "did not answer"),
-        (RoundRules(secure=Care(n_min=7)), 6, "6 of 7 devices are here"),
+        (RoundRules(secure=SecureAggregationConfig(n_min=7)), 6, "6 of 7 devices are here"),
         (RoundRules(minimum=1), 5, "single device's answer"),
     ],
 )
 def test_alerts_say_what_to_do(rules: RoundRules, present: int, said: str) -> None:
-    standing = Standing(founded(), 16, rules, HAPPENED, 5, 0, present)
+    standing = FederationStatus(founded(), 16, rules, HAPPENED, 5, 0, present)
     told = [alert for alert in standing.alerts() if said in alert.what]
     assert told
     assert all(alert.todo.endswith(".") for alert in standing.alerts())
 
 
 def test_after_a_sum_it_waits_for_those_whom_a_sum_takes() -> None:
-    standing = Standing(founded(), 16, RULES, HAPPENED, 20, 0, 12, settled=True)
+    standing = FederationStatus(founded(), 16, RULES, HAPPENED, 20, 0, 12, settled=True)
     (told,) = (alert for alert in standing.alerts() if "12 of 13 devices are here" in alert.what)
     assert "under masks" in told.todo
 
@@ -213,24 +215,24 @@ def test_after_a_sum_it_waits_for_those_whom_a_sum_takes() -> None:
     [(600, "Ask 100 of your devices"), (78, "Ask 13 of"), (40, "Ask 13 of"), (40, "from 78 devices on every round")],
 )
 def test_what_it_says_of_the_cool_down_leads_to_no_sum_that_is_too_small(devices: int, said: str) -> None:
-    skipped = [Round(number, "skipped", 0, 0, 0, 0, 0, 0, 0.0) for number in range(4)]
-    standing = Standing(founded(), 16, RULES, skipped, devices, 0, devices, settled=True)
+    skipped = [RoundRecord(number, "skipped", 0, 0, 0, 0, 0, 0, 0.0) for number in range(4)]
+    standing = FederationStatus(founded(), 16, RULES, skipped, devices, 0, devices, settled=True)
     (told,) = (alert for alert in standing.alerts() if "no device was asked" in alert.what)
     assert said in told.todo
 
 
 def test_a_secure_sum_is_said() -> None:
-    rules = RoundRules(secure=Care(n_min=12, k_min=4))
-    standing = Standing(founded(), 16, rules, HAPPENED, 5, 0, 5)
+    rules = RoundRules(secure=SecureAggregationConfig(n_min=12, k_min=4))
+    standing = FederationStatus(founded(), 16, rules, HAPPENED, 5, 0, 5)
     assert "only their sum can be read (at least 12 people, at least 4" in dict(standing.terms())["answers"]
     assert "single device" not in str(standing.alerts())
-    auto = dict(Standing(founded(), 16, RoundRules(), HAPPENED, 5, 0, 5).terms())
+    auto = dict(FederationStatus(founded(), 16, RoundRules(), HAPPENED, 5, 0, 5).terms())
     assert "once enough devices are here" in auto["answers"]
     assert "at least 3 people" in auto["quality"]
 
 
 def test_a_calm_federation_has_no_alerts() -> None:
-    assert Standing(founded(), 16, RULES, HAPPENED[:1], 5, 0, 5).alerts() == []
+    assert FederationStatus(founded(), 16, RULES, HAPPENED[:1], 5, 0, 5).alerts() == []
 
 
 @pytest.mark.slow
@@ -239,8 +241,8 @@ def test_the_page_has_no_barrier_and_follows_the_rounds(browser: Any, tmp_path: 
     with serving(operator_page(tmp_path / "j.db", RULES, lambda: 5)) as door:
         assert barriers(browser, door, ["/"]) == []
         page = opened(browser, door)
-        coordinator = Journal.open(tmp_path / "j.db")
-        coordinator.finish(Round(3, "finished", 5, 5, 0, 0, 1, 1, 1.0), first_shared(founded()), [])
+        coordinator = CoordinatorJournal.open(tmp_path / "j.db")
+        coordinator.finish(RoundRecord(3, "finished", 5, 5, 0, 0, 1, 1, 1.0), first_shared(founded()), [])
         coordinator.close()
         page.get_by_text("after round 3").first.wait_for(timeout=15_000)
         assert page.complaints == []

@@ -13,16 +13,16 @@ import pytest
 
 from helpers.page_visitor import Visitor, took_part
 from helpers.small_federation import CATALOG, CHEAP, PASSPHRASE, first_shared, founded, made, request
-from tacit.device import Device, Sharing
-from tacit.device.exposure import Reader, evidence
-from tacit.device.history import Entry
-from tacit.privacy.meter import measured
-from tacit.runtimes.federation import Federation
-from tacit.runtimes.wire import write_welcome
+from tacit.field.device import Device, Sharing
+from tacit.field.device.exposure import LedgerReader, evidence
+from tacit.field.device.history import HistoryEntry
+from tacit.privacy.meter import measure_exposure
 from tacit.types import Catalog, Labels, Vocabulary
+from tacit.web.device_view import DeviceView
 from tacit.web.own import person_page
-from tacit.web.person import Person
 from tacit.web.server import serving
+from tacit.wire.federation import Federation
+from tacit.wire.messages import write_welcome
 
 pytestmark = pytest.mark.slow
 
@@ -134,40 +134,40 @@ def test_the_numbers_are_those_of_the_ledger_and_of_the_meter(visitor: Visitor, 
     model = device.membership.model()  # type: ignore[union-attr]
     popularity = np.exp(model.shared["items"][:, -1])  # type: ignore[union-attr]
     proof = evidence([(release.positives, release.negatives) for release in releases], len(history), CATALOG)
-    meter = measured(history, popularity, proof)
+    meter = measure_exposure(history, popularity, proof)
     assert page.of("named") == str(meter.named)
     assert page.of("items") == str(meter.items) == "4"
     assert page.of("leak") == f"{meter.leak_index:.2f}"
     assert page.of("wrong") == str(meter.accused - meter.named)
-    found = Reader.of(device).told()
+    found = LedgerReader.of(device).measure()
     assert found.exposure == meter
     assert len(found.named) == meter.named
-    assert Reader.of(device).told(device.upcoming()).readable == 3
+    assert LedgerReader.of(device).measure(device.upcoming()).readable == 3
 
 
 def test_what_changes_in_the_middle_of_a_visit_is_seen_by_the_next(
     visitor: Visitor, device: Device, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    read, changes = Reader.of, [lambda: device.history.add([Entry("place-0007-hill")], CATALOG)]
+    read, changes = LedgerReader.of, [lambda: device.history.add([HistoryEntry("place-0007-hill")], CATALOG)]
 
-    def reading(one: Device) -> Reader:
+    def reading(one: Device) -> LedgerReader:
         found = read(one)
         if changes:
             changes.pop()()
         return found
 
-    monkeypatch.setattr("tacit.web.sent.Reader.of", reading)
+    monkeypatch.setattr("tacit.web.sent.LedgerReader.of", reading)
     assert visitor.get("/sent").of("items") == "4"
     assert visitor.get("/sent").of("items") == "5"
 
 
 def test_only_what_may_have_left_in_the_clear_is_held_against_her(tmp_path: Path) -> None:
     with made(tmp_path / "device.db") as device:
-        assert Reader.of(device).told().exposure.named == 0
+        assert LedgerReader.of(device).measure().exposure.named == 0
         device.learn(request(founded(), 0))
-        assert Reader.of(device).told().readable == 0, "it lies on the disk, and nothing has left"
-        took = Reader.of(device).told().exposure
-        assert took == Reader.of(device).told().guessing
+        assert LedgerReader.of(device).measure().readable == 0, "it lies on the disk, and nothing has left"
+        took = LedgerReader.of(device).measure().exposure
+        assert took == LedgerReader.of(device).measure().guessing
 
 
 def test_a_misspelt_search_offers_what_is_nearly_called_so(visitor: Visitor) -> None:
@@ -232,7 +232,7 @@ def test_a_file_is_read_and_what_was_not_understood_is_said(visitor: Visitor, de
     page = visitor.get("/history/imported")
     assert "added 1 known already 0 not understood 1" in page.text
     assert "Nowhere &lt;b&gt;Bar" in page.html
-    assert Entry("place-0007-hill", 1_714_521_600, 4.0) in device.history.list()
+    assert HistoryEntry("place-0007-hill", 1_714_521_600, 4.0) in device.history.list()
 
 
 MALFORMED = (
@@ -271,7 +271,7 @@ def test_damaged_rows_are_shown_and_the_others_added_once_she_says_so(visitor: V
     assert device.readable() == before
     assert visitor.post("/history/import/rest").headers["location"] == "/history/imported"
     assert "added 1 known already 0 not understood 2" in visitor.get("/history/imported").text
-    assert Entry("place-0007-hill", 1_714_521_600) in device.history.list()
+    assert HistoryEntry("place-0007-hill", 1_714_521_600) in device.history.list()
     after = device.readable()
     assert visitor.post("/history/import/rest").headers["location"] == "/history", "a file is added once"
     assert device.readable() == after
@@ -288,17 +288,17 @@ def hostile_device(path: Path) -> Device:
     titles = [HOSTILE + str(item) for item in range(6)]
     kinds = Labels(np.arange(7), np.zeros(6, np.int32), [HOSTILE])
     catalog = Catalog(Vocabulary(np.array([f"{HOSTILE}-{i}" for i in range(6)], dtype=object)), titles, kinds)
-    federation = Federation.found("cd" * 16, HOSTILE, "fpl", {"local_steps": 4}, catalog)
+    federation = Federation.create("cd" * 16, HOSTILE, "fpl", {"local_steps": 4}, catalog)
     device = Device.create(path, PASSPHRASE, cost=CHEAP)
     device.join(write_welcome(federation, catalog), HOSTILE)
-    device.history.add([Entry(catalog.item_ids[item]) for item in (0, 1)], catalog)
+    device.history.add([HistoryEntry(catalog.item_ids[item]) for item in (0, 1)], catalog)
     entry = device.learn(request(federation, 0, first_shared(federation, catalog)))
     device.release(entry)
     return device
 
 
 def test_script_in_a_title_is_text(tmp_path: Path) -> None:
-    with hostile_device(tmp_path / "d.db") as device, serving(person_page(Person(device))) as door:
+    with hostile_device(tmp_path / "d.db") as device, serving(person_page(DeviceView(device))) as door:
         visitor = Visitor(door)
         for path in ("/", "/history?q=script", "/sharing", "/sent", "/mine"):
             page = visitor.get(path)
@@ -313,7 +313,7 @@ def test_script_in_a_title_is_text(tmp_path: Path) -> None:
 def test_what_another_program_writes_is_seen(visitor: Visitor, device: Device, tmp_path: Path) -> None:
     assert "Hill Hotel" not in visitor.get("/history").text
     with Device.open(tmp_path / "device.db", PASSPHRASE) as other:
-        other.history.add([Entry("Hill Hotel")], other.catalog)
+        other.history.add([HistoryEntry("Hill Hotel")], other.catalog)
         other.pause()
     assert "Hill Hotel" in visitor.get("/history").text
     assert "paused" in visitor.get("/history").text
@@ -326,6 +326,6 @@ def test_what_another_program_writes_is_seen(visitor: Visitor, device: Device, t
 def test_long_lists_are_paged(tmp_path: Path) -> None:
     with made(tmp_path / "device.db") as device:
         took_part(device, 23)
-        with serving(person_page(Person(device))) as door:
+        with serving(person_page(DeviceView(device))) as door:
             first, second = (Visitor(door).get(f"/sent?page={number}") for number in (1, 2))
         assert (first.html.count("data-entry"), second.html.count("data-entry")) == (20, 3)

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from helpers.page_visitor import Visitor
-from tacit.experiments import silent
+from tacit.lab.experiments import silent
 from tacit.web import town as room
+from tacit.web.device_view import DeviceView
 from tacit.web.own import person_page
-from tacit.web.person import Person
 from tacit.web.server import serving
 
 
@@ -18,10 +18,10 @@ from tacit.web.server import serving
 def test_a_round_in_the_town(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(room, "BEFORE", 2)
     monkeypatch.setattr(room, "WITH_HER", 1)
-    town = room.Town.founded(tmp_path / "device.db", silent)
+    town = room.Town.create(tmp_path / "device.db", silent)
     device = town.device
     assert device is not None
-    with device, serving(person_page(Person(device, "town", town))) as door:
+    with device, serving(person_page(DeviceView(device, "town", town))) as door:
         visitor = Visitor(door)
         assert "999 simulated neighbours" in visitor.get("/").text
         assert len(device.recommend(5)) == 5

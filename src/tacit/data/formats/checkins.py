@@ -6,7 +6,7 @@ from pathlib import Path
 
 import polars as pl
 
-from tacit.data.archive import Member, required
+from tacit.data.archive import Member, require_member
 from tacit.data.dataset import Tables
 from tacit.data.formats.lines import columns
 from tacit.errors import DataError
@@ -26,12 +26,12 @@ def tsmc2014(source: Member) -> Tables:
         8,
         encoding="iso-8859-1",
     )
-    return _with_venues(_timed(frame, source), {"user": "column 1", "item": "column 2", "timestamp": "column 8"})
+    return _with_venues(_parse_times(frame, source), {"user": "column 1", "item": "column 2", "timestamp": "column 8"})
 
 
 def tist2015(folder: Path, country: str) -> Tables:
     """Read one country of TIST2015: its venues from the POI file, then their check-ins, block by block."""
-    venues = required(folder, "dataset_TIST2015_POIs.txt")
+    venues = require_member(folder, "dataset_TIST2015_POIs.txt")
     kinds = {"item": (0, pl.String), "lat": (1, pl.Float64), "lon": (2, pl.Float64), "category": (3, pl.String)}
     blocks = [
         columns(venues, {**kinds, "country": (4, pl.String)}, 5, block=block).filter(
@@ -42,10 +42,10 @@ def tist2015(folder: Path, country: str) -> Tables:
     items = pl.concat(blocks).drop("country")
     if items.height == 0:
         raise DataError(f"{venues}: no venue lies in the country '{country}'.")
-    checkins = required(folder, "dataset_TIST2015_Checkins.txt")
+    checkins = require_member(folder, "dataset_TIST2015_Checkins.txt")
     wanted = {"user": (0, pl.Int64), "item": (1, pl.String), "timestamp": (2, pl.String)}
     logs = [
-        _timed(columns(checkins, wanted, 4, block=block).join(items, on="item", how="semi"), checkins)
+        _parse_times(columns(checkins, wanted, 4, block=block).join(items, on="item", how="semi"), checkins)
         for block in checkins.blocks()
     ]
     names = {"user": "column 1", "item": "column 2", "timestamp": "column 3"}
@@ -54,7 +54,7 @@ def tist2015(folder: Path, country: str) -> Tables:
 
 def gowalla(folder: Path, box: tuple[float, float, float, float] = NYC) -> Tables:
     """Read Gowalla's check-ins inside a box: user, ISO time, lat, lon, location."""
-    source = required(folder, "loc-gowalla_totalCheckins.txt")
+    source = require_member(folder, "loc-gowalla_totalCheckins.txt")
     south, north, west, east = box
     kinds = {"user": (0, pl.Int64), "timestamp": (1, pl.String), "lat": (2, pl.Float64), "lon": (3, pl.Float64)}
     logs = [
@@ -67,7 +67,7 @@ def gowalla(folder: Path, box: tuple[float, float, float, float] = NYC) -> Table
     return _with_venues(pl.concat(logs), names)
 
 
-def _timed(frame: pl.DataFrame, source: Member) -> pl.DataFrame:
+def _parse_times(frame: pl.DataFrame, source: Member) -> pl.DataFrame:
     """Read times like 'Tue Apr 03 18:00:09 +0000 2012'."""
     times = frame["timestamp"].str.strip_chars().str.to_datetime(_UTC, time_unit="us", strict=False)
     if times.null_count():

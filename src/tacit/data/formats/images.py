@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.data.archive import Member, required
+from tacit.data.archive import Member, require_member
 from tacit.errors import DataError
 
 
@@ -40,7 +40,7 @@ def mnist(folder: Path) -> Digits:
         with np.load(ready) as file:
             return Digits(file["x_train"], file["y_train"], file["x_test"], file["y_test"])
     images, labels = (
-        [idx(required(folder, f"{part}-{kind}-ubyte")) for part in ("train", "t10k")]
+        [idx(require_member(folder, f"{part}-{kind}-ubyte")) for part in ("train", "t10k")]
         for kind in ("images-idx3", "labels-idx1")
     )
     return Digits(images[0], labels[0], images[1], labels[1])
@@ -67,8 +67,8 @@ def celeba(folder: Path) -> Faces:
             flags = np.unpackbits(file["attributes"], axis=1, count=40).astype(bool)
             names = [str(name) for name in file["attribute_names"]]
             return Faces(file["image"].astype(np.int64), file["identity"], flags, names)
-    names, images, flags = _attributes(required(folder, "list_attr_celeba.txt"))
-    people = _identities(required(folder, "identity_CelebA.txt"))
+    names, images, flags = _attributes(require_member(folder, "list_attr_celeba.txt"))
+    people = _identities(require_member(folder, "identity_CelebA.txt"))
     missing = [image for image in images.tolist() if image not in people]
     if missing:
         raise DataError(f"{folder}: picture {missing[0]:06d}.jpg has attributes but no identity.")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import polars as pl
 
-from tacit.data.archive import Member, find_member, required
+from tacit.data.archive import Member, find_member, require_member
 from tacit.data.dataset import Tables
 from tacit.data.formats.lines import columns
 from tacit.errors import DataError
@@ -29,7 +29,7 @@ _GENRES += ("Fantasy", "Film-Noir", "Horror", "Musical", "Mystery", "Romance", "
 
 def ml_100k(folder: Path) -> Tables:
     """Read u.data and, where present, u.item."""
-    log = columns(required(folder, "u.data"), _RATING, 4)
+    log = columns(require_member(folder, "u.data"), _RATING, 4)
     movies = find_member(folder, "u.item")
     return Tables(log, None if movies is None else movies_100k(movies), columns=_NAMES)
 
@@ -52,7 +52,7 @@ def movies_100k(source: Member) -> pl.DataFrame:
 
 def ml_1m(folder: Path) -> Tables:
     """Read ratings.dat and, where present, movies.dat."""
-    log = columns(required(folder, "ratings.dat"), _RATING, 4, separator="::")
+    log = columns(require_member(folder, "ratings.dat"), _RATING, 4, separator="::")
     movies = find_member(folder, "movies.dat")
     return Tables(log, None if movies is None else movies_1m(movies), columns=_NAMES)
 

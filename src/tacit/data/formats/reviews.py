@@ -8,7 +8,7 @@ from pathlib import Path
 
 import polars as pl
 
-from tacit.data.archive import Member, find_member, required
+from tacit.data.archive import Member, find_member, require_member
 from tacit.data.dataset import Tables
 from tacit.data.formats.lines import columns
 from tacit.errors import DataError
@@ -19,7 +19,7 @@ _NAMES = {"user": "column 1", "item": "column 2", "rating": "column 3"}
 
 def amazon(folder: Path, name: str) -> Tables:
     """Read a 'ratings only' file of 2014: user, product, rating, unix time; comma separated, no header."""
-    log = columns(required(folder, name), {**_PAIR, "timestamp": (3, pl.Int64)}, 4, separator=",")
+    log = columns(require_member(folder, name), {**_PAIR, "timestamp": (3, pl.Int64)}, 4, separator=",")
     return Tables(log, columns={**_NAMES, "timestamp": "column 4"})
 
 
@@ -30,7 +30,7 @@ def librarything(folder: Path) -> Tables:
         kinds = {"user": pl.String, "item": pl.String, "rating": pl.Float32}
         log = pl.DataFrame(list(dict.fromkeys(_ratings(ratings))), schema=kinds, orient="row")
         return Tables(log, columns=_NAMES)
-    source = find_member(folder, "reviews.txt") or required(folder, "reviews.json")
+    source = find_member(folder, "reviews.txt") or require_member(folder, "reviews.json")
     log = pl.DataFrame(
         list(_reviews(source)),
         schema={"user": pl.String, "item": pl.String, "rating": pl.Float32, "timestamp": pl.Int64},
@@ -67,10 +67,10 @@ def _reviews(source: Member) -> Iterator[tuple[str, str, float, int]]:
                 raise DataError(f"{source}, line {number}: not a review: '{line[:80]}'.") from None
 
 
-def linked(folder: Path) -> Tables:
+def sisinf_linked(folder: Path) -> Tables:
     """Read trainingset.tsv and testset.tsv (user, item, rating) as SisInf Lab's LinkedDatasets has them."""
     parts = [
-        columns(required(folder, f"{word}set.tsv"), _PAIR, 3).with_columns(split=pl.lit(part))
+        columns(require_member(folder, f"{word}set.tsv"), _PAIR, 3).with_columns(split=pl.lit(part))
         for word, part in (("training", "train"), ("test", "test"))
     ]
     return Tables(pl.concat(parts), columns=_NAMES)
@@ -79,10 +79,10 @@ def linked(folder: Path) -> Tables:
 def yahoo_movies(folder: Path) -> Tables:
     """Read Webscope R4: train and test files of user, movie, grade, rating from 1 to 5; tab separated."""
     if find_member(folder, "trainingset.tsv") is not None:
-        return linked(folder)
+        return sisinf_linked(folder)
     kinds = {**_PAIR, "rating": (3, pl.Float32)}
     parts = [
-        columns(required(folder, f"ydata-ymovies-user-movie-ratings-{part}-v1_0.txt"), kinds, 4).with_columns(
+        columns(require_member(folder, f"ydata-ymovies-user-movie-ratings-{part}-v1_0.txt"), kinds, 4).with_columns(
             split=pl.lit(part)
         )
         for part in ("train", "test")

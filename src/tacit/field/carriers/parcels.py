@@ -1,0 +1,90 @@
+"""Our messages inside Flower's, and the only door to Flower that both sides share.
+
+A parcel is one Flower message with one record that holds our bytes; Flower sees nothing of what is in them.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from typing import Any
+
+from flwr.app import ConfigRecord, Message, RecordDict
+from flwr.app.metadata import Metadata
+from flwr.supercore.inflatable.inflatable_object import (
+    get_all_nested_objects,
+    get_object_tree,
+    iterate_object_tree,
+    no_object_id_recompute,
+)
+from flwr.supercore.inflatable.inflatable_utils import inflate_object_from_contents
+
+from tacit.errors import WireError
+from tacit.wire.messages import MOST_BYTES
+
+logging.getLogger("flwr").setLevel(logging.CRITICAL)  # it would log who came and went, by public key
+
+RECORD, FIELD, KIND = "tacit", "message", "query"
+MOST_OBJECTS = 8  # a message, its records, one record
+SERVER = 1  # the node id of every SuperLink
+
+
+class FlowerMessage:
+    """A Flower message ready to be carried: its head, its tree of objects, and their contents."""
+
+    def __init__(self, message: Any) -> None:
+        with no_object_id_recompute():
+            message.metadata.__dict__["_message_id"] = message.object_id
+            self.id: str = message.object_id
+            self.tree = get_object_tree(message)
+            self.objects: dict[str, bytes] = {
+                name: item.deflate() for name, item in get_all_nested_objects(message).items()
+            }
+        self.head = Message(RecordDict(), metadata=message.metadata)
+
+
+def wrap_request(content: bytes, node: int, run: int, seconds: float) -> FlowerMessage:
+    """Wrap what the coordinator sends to a node; it may be fetched for so many seconds."""
+    metadata = Metadata(
+        run_id=run,
+        message_id="",
+        src_node_id=SERVER,
+        dst_node_id=node,
+        reply_to_message_id="",
+        group_id="",
+        created_at=time.time(),
+        ttl=seconds,
+        message_type=KIND,
+    )
+    metadata.delivered_at = ""
+    return FlowerMessage(Message(_record(content), metadata=metadata))
+
+
+def wrap_reply(content: bytes, to: Any) -> FlowerMessage:
+    """Wrap what a device answers."""
+    return FlowerMessage(Message(_record(content), reply_to=to))
+
+
+def _record(content: bytes) -> Any:
+    return RecordDict({RECORD: ConfigRecord({FIELD: content})})
+
+
+def names_in(tree: Any) -> list[str]:
+    """Return the objects of a tree; a message of ours has few."""
+    names = [node.object_id for node in iterate_object_tree(tree)]
+    if len(names) > MOST_OBJECTS:
+        raise WireError(f"A parcel of {len(names)} objects is none of ours.", "Nothing was changed.")
+    return names
+
+
+def open_parcel(root: str, contents: dict[str, bytes]) -> bytes:
+    """Return our bytes from a parcel's objects; anything else in it is a WireError."""
+    if sum(len(content) for content in contents.values()) > MOST_BYTES:
+        raise WireError("A parcel is too large.", "Nothing was changed.")
+    try:
+        content = inflate_object_from_contents(root, dict(contents)).content[RECORD][FIELD]
+    except Exception as error:  # whatever Flower finds wrong with a stranger's bytes
+        raise WireError(f"A parcel cannot be opened ({type(error).__name__}).", "Nothing was changed.") from None
+    if not isinstance(content, bytes):
+        raise WireError("A parcel holds no message.", "Nothing was changed.")
+    return content

@@ -1,0 +1,127 @@
+"""A trial round: before a federation is founded, its method runs one round of strangers through wire and masks.
+
+What cannot run is refused here, with the rule it broke, instead of in the first round on people's devices.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Mapping
+
+import numpy as np
+
+from tacit.errors import ConfigError, TacitError
+from tacit.numerics import one_blas_thread
+from tacit.protocols.federated import device_round, server_round
+from tacit.protocols.secure_aggregation import decode_sum
+from tacit.protocols.secure_aggregation.device import SecureDevice
+from tacit.protocols.secure_aggregation.device_policy import DevicePolicy
+from tacit.protocols.secure_aggregation.encoding import encode_message
+from tacit.protocols.secure_aggregation.identity import Identity
+from tacit.protocols.secure_aggregation.local_session import run_session
+from tacit.protocols.secure_aggregation.masks import Vector
+from tacit.protocols.secure_aggregation.two_stage import RoundContext, SecureAggregationConfig
+from tacit.random import Key
+from tacit.types import Array, Catalog, Clients, Model
+from tacit.updates import Message, Total
+from tacit.wire.catalogue import catalog_bytes, catalog_from, public_catalog
+from tacit.wire.federation import Federation, stranger
+from tacit.wire.messages import Request, model_in, pack, read_request, read_update, unpack, write_request, write_update
+
+STRANGERS, ITEMS = 6, 5  # clients of the trial, and things that each of them did
+
+
+def try_round(federation: Federation, catalog: Catalog) -> None:
+    """Refuse a federation whose method breaks a rule of the contract in a round of strangers."""
+    known = catalog_from(catalog_bytes(public_catalog(catalog, federation.built)))
+    try:
+        with one_blas_thread():
+            _try(federation, known)
+    except ConfigError:
+        raise
+    except (TacitError, KeyError, IndexError, ValueError, TypeError, AttributeError) as error:
+        said = error.message if isinstance(error, TacitError) else f"{type(error).__name__}: {error}"
+        raise _refusal(federation, f"a round of strangers ended with: {said}") from error
+
+
+def _try(federation: Federation, catalog: Catalog) -> None:
+    method, key = federation.built, Key(secrets.randbits(64))
+    path, spec = federation.path(), method.spec
+    first = federation.first_model(catalog, key.child("init"), STRANGERS)
+    named = {*spec.downloads, *spec.constants, *spec.server_state}
+    if first.keys() != named:
+        wrong = ", ".join(sorted(first.keys() ^ named))
+        raise _refusal(federation, f"shared arrays that its spec does not name, or names and does not have: {wrong}")
+    messages: dict[int, Message] = {}
+    shapes = method.shapes(first)
+    total = Total.zero(shapes)
+    opening = b""
+    for number in range(STRANGERS):
+        client = _client(number, catalog)
+        opening = write_request(federation, Request(0, federation.download(first, number), True))
+        request = read_request(federation, opening)
+        shared = {**request.shared, **{name: first[name] for name in spec.constants}}
+        federation.check_model(request.shared, spec.received(first, np.arange(1)))
+        private = dict(method.init(client, catalog, key.child("init")).private)
+        given = device_round(path, Model(shared, private), client, key, 0)
+        assert given.message is not None
+        _check_private(federation, private, given.private)
+        messages[number] = read_update(federation, 0, write_update(federation, 0, given.message), shapes, number)
+        total.add(messages[number])
+    if not spec.client_tables:
+        _check_masks(federation, messages, total, shapes, model_in(opening))
+    after = server_round(path, first, total)
+    for name in spec.downloads:
+        if after[name].shape != first[name].shape or not np.isfinite(after[name]).all():
+            raise _refusal(federation, f"'{name}' has another shape, or numbers that are none, after one round")
+
+
+def _client(number: int, catalog: Catalog) -> Clients:
+    """Return a stranger with other things than the one before, where the catalogue has so many."""
+    every = stranger(catalog.n_items, catalog)
+    chosen = np.sort((np.arange(min(ITEMS, max(1, catalog.n_items - 1))) + number) % catalog.n_items)
+    items = every.items[chosen]
+    return Clients(np.array([number]), np.array([0, len(items)]), items, catalog.n_items, None, chosen * 60)
+
+
+def _check_private(federation: Federation, before: Mapping[str, Array], after: Mapping[str, Array]) -> None:
+    """Refuse private arrays that are not those declared, or that a device could not keep."""
+    declared = dict(federation.built.spec.private)
+    for when, arrays in (("init", before), ("learn", after)):
+        seen = {name: str(array.dtype) for name, array in arrays.items()}
+        if seen != declared:
+            raise _refusal(federation, f"private arrays of '{when}' are {seen}, its spec declares {declared}")
+    kept = unpack(pack(after))
+    if any(not np.array_equal(kept[name], array) for name, array in after.items()):
+        raise _refusal(federation, "a private array does not survive being stored")
+
+
+def _check_masks(
+    federation: Federation,
+    messages: Mapping[int, Message],
+    total: Total,
+    shapes: Mapping[str, tuple[int, ...]],
+    model: bytes,
+) -> None:
+    """Add the messages under masks, and compare with the plain sum."""
+    secure_config = SecureAggregationConfig(two_stage=False, n_min=2, corrupted=0.0, dropped=0.0)
+    guards = DevicePolicy(n_min=2, k_min=1, corrupted=0.0, d_min=0, cool_down=0)
+    terms = RoundContext(federation.digest.hex(), 0, model, secrets.token_bytes(32)).adding_all(
+        shapes, federation.ring, len(messages), secure_config
+    )
+
+    def give(at: int) -> Vector:
+        return encode_message(messages[at], terms.layout)
+
+    done = run_session(terms, [SecureDevice(Identity.fresh(), guards) for _ in messages], give)
+    masked = decode_sum(done.total, terms.layout, shapes, len(done.survivors))
+    for name, sums in total.sums.items():
+        if not np.array_equal(masked.sums[name], sums) or not np.array_equal(masked.counts[name], total.counts[name]):
+            raise _refusal(federation, f"the sum of '{name}' under masks is not the plain sum")
+
+
+def _refusal(federation: Federation, why: str) -> ConfigError:
+    return ConfigError(
+        f"'{federation.method}' cannot run in a federation: {why}.",
+        "Check its spec and options; docs/methods/README.md has the contract.",
+    )

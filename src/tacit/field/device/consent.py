@@ -1,0 +1,31 @@
+"""What stops a message at the last moment: her settings as they are now, against those that it was made under."""
+
+from __future__ import annotations
+
+from tacit.errors import ConsentError
+from tacit.field.device.settings import Sharing
+from tacit.reasons import ReasonCode
+
+
+def refuse_if_silent(sharing: Sharing, before: Sharing | None = None) -> None:
+    """Refuse while she has paused, and where her settings are not those from `before` the message was made."""
+    if sharing.paused:
+        raise ConsentError.because(ReasonCode.PAUSED)
+    if before is not None and sharing != before:
+        raise ConsentError.because(ReasonCode.SETTINGS_CHANGED)
+
+
+def refuse_readable(sharing: Sharing) -> None:
+    """Refuse what a receiver could read, where she lets nothing leave but under masks."""
+    if sharing.masked_only:
+        raise ConsentError.because(ReasonCode.MASKED_ONLY)
+
+
+def refuse_if_narrowed(sharing: Sharing, under: str) -> None:
+    """Refuse to repeat a message that was made `under` settings, as JSON, which allowed more than those of now.
+
+    It is not made anew either: a second one, for the same round, would tell what changed. One of an older version of
+    this program does not say under which settings it was made, and is not repeated.
+    """
+    if not under or sharing.forbids_more(Sharing.model_validate_json(under)):
+        raise ConsentError.because(ReasonCode.SETTINGS_NARROWED)

@@ -1,0 +1,106 @@
+"""Copies of a device: readable ones for the person, encrypted ones for another machine; and its end."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from tacit.errors import DeviceError
+from tacit.field.device.history import History
+from tacit.field.device.keyring import forget_secret
+from tacit.field.device.ledger import Ledger
+from tacit.field.device.membership import Membership
+from tacit.field.device.settings import Sharing
+from tacit.field.device.store import Store
+from tacit.types import Catalog, Label
+
+HEAD = b"SQLite format 3\0"  # of any database
+
+
+def readable_copy(
+    history: History, sharing: Sharing, hidden: list[Label], member: Membership | None, ledger: Ledger
+) -> dict[str, Any]:
+    """Return what is hers as one JSON object; `titles` says what the items in it are called, if that is known."""
+    entries, releases = history.list(), ledger.list()
+    spoken = (label for release in releases for label in (*release.positives, *release.negatives))
+    named = dict.fromkeys([*(entry.item for entry in entries), *hidden, *sharing.never_items, *spoken])
+    titles = {} if member is None else _titles(named, member.catalog)
+    return {
+        "history": [
+            {"item": entry.item, "title": titles.get(str(entry.item)), "when": entry.when, "value": entry.value}
+            for entry in entries
+        ],
+        "sharing": sharing.model_dump(mode="json"),
+        "hidden": hidden,
+        "federation": None if member is None else member.federation.model_dump(mode="json"),
+        "ledger": [release.as_json() for release in releases],
+        "titles": titles,
+    }
+
+
+def _titles(named: Iterable[Label], catalog: Catalog) -> dict[str, str]:
+    """Return the titles of items by their ids, as JSON has them."""
+    places = ((label, catalog.item_ids.place(label)) for label in named)
+    known = catalog.titles is not None
+    return {str(label): catalog.title(place) for label, place in places if known and place is not None}
+
+
+def write_readable(path: Path, value: dict[str, Any]) -> None:
+    """Write what is hers as JSON into a new file that only she can read."""
+    try:
+        with os.fdopen(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "w", encoding="utf-8") as file:
+            json.dump(value, file, ensure_ascii=False, indent=1)
+    except FileExistsError:
+        raise DeviceError(f"'{path}' exists already.", "Choose another name.") from None
+    except OSError as error:
+        raise DeviceError(f"'{path}' cannot be written: {error.strerror}.", "Choose another place.") from None
+
+
+def write_copy(store: Store, path: Path) -> None:
+    """Write an encrypted copy that opens with the same passphrase."""
+    if Store.keeper(store.path):
+        raise DeviceError(
+            "This device opens with the keyring of this machine, and a copy would open nowhere else.",
+            "Choose a passphrase first: tacit device passphrase.",
+        )
+    store.copy_to(path)
+
+
+def erase_device(store: Store) -> None:
+    """Destroy a device's file, and then its key, where a keyring has it."""
+    name = Store.keeper(store.path)
+    store.erase()
+    if name:
+        forget_secret(name)
+
+
+def refuse_import(copy: Path, path: Path) -> None:
+    """Say why a file cannot become the device at `path`, if so; it takes no passphrase to know that."""
+    if not copy.is_file():
+        raise DeviceError(f"There is no file '{copy}'.", "Give one that `tacit device export` wrote.")
+    with copy.open("rb") as file:
+        if file.read(len(HEAD)) != HEAD:
+            raise DeviceError(
+                f"'{copy}' is not a copy of a device.",
+                f"To add what it says to your history: tacit device history import {shlex.quote(str(copy))}",
+            )
+    if path.exists():
+        raise DeviceError(
+            f"There is a device already, and it stays as it is: '{path}'.",
+            "To open the copy beside it, give that another place: tacit device --file PLACE import COPY.",
+        )
+
+
+def import_device(copy: Path, path: Path, passphrase: str) -> None:
+    """Put an exported copy at `path`, where nothing may be yet; it must open with the passphrase."""
+    refuse_import(copy, path)
+    opened = Store.open(copy, passphrase)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        opened.copy_to(path)
+    finally:
+        opened.close()

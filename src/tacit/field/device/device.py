@@ -1,0 +1,400 @@
+"""A device: one person's node. It learns as a cohort of one, shares what she allows, and notes it before it leaves.
+
+A round, as the device sees it:
+
+    learn     a request -> `device_round` -> message, private part, ledger entry and model: all on disk, or nothing
+    release   her settings are read once more, the entry is marked, and only then are there bytes to send
+    sent      or `not_sent`: what the transport says
+
+What an answer made of her private part is kept when the next message says that it counted, and undone otherwise.
+Each round is answered once: asked again, also after a crash, the device gives the very same bytes. A request for a
+round gone by, or for the last round with another model, is refused.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, replace
+from datetime import UTC
+from pathlib import Path
+from typing import Any
+
+from tacit.errors import ConsentError, DeviceError, WireError
+from tacit.field.device import copies
+from tacit.field.device.consent import refuse_if_narrowed, refuse_if_silent, refuse_readable
+from tacit.field.device.history import History
+from tacit.field.device.learning import LocalUpdate, learn_locally, recommend
+from tacit.field.device.ledger import Clock, Ledger, MentionedItems, UpcomingMessage, system_clock
+from tacit.field.device.masked_rounds import LastReply, MaskedRounds
+from tacit.field.device.membership import Answer, Membership
+from tacit.field.device.quality import measure_quality
+from tacit.field.device.settings import Sharing, find_item
+from tacit.field.device.store import Store
+from tacit.field.device.vault import ScryptCost
+from tacit.protocols.secure_aggregation import Identity, ServerPhase
+from tacit.random import Key
+from tacit.reasons import ReasonCode
+from tacit.serving.recommender import Recommendation
+from tacit.types import Catalog, Label
+from tacit.wire.messages import Request, digest_in, read_secure_request, write_secure_reply, write_update
+
+SEED_BITS = 256
+
+
+class Device:
+    """One person's device, open. `history`, `sharing` and `ledger` are hers to read at any time."""
+
+    def __init__(self, store: Store, clock: Clock = system_clock) -> None:
+        self._store, self._clock = store, clock
+        self.history, self.ledger = History(store), Ledger(store)
+        self._member = Membership.of(store)
+        self._masked = MaskedRounds(store)
+
+    @classmethod
+    def create(
+        cls,
+        path: Path,
+        passphrase: str,
+        *,
+        cost: ScryptCost | None = None,
+        clock: Clock = system_clock,
+        seed: int | None = None,
+        lane: int = 0,
+        keeper: str = "",
+    ) -> Device:
+        """Make a new device. Its root key comes from the system's entropy.
+
+        A `seed` and a `lane` (the person's number) are for tests that compare with a simulation: whoever knows the seed
+        can tell what was positive in each message. `keeper` is the name under which a keyring has the passphrase.
+        """
+        store = Store.create(path, passphrase, cost or ScryptCost(), keeper)
+        with store.transaction():
+            store.put_json("root", {"seed": secrets.randbits(SEED_BITS) if seed is None else seed, "lane": lane})
+            store.put("identity", Identity.fresh().secret)
+            store.put("sharing", Sharing().model_dump_json().encode())
+        return cls(store, clock)
+
+    @classmethod
+    def open(cls, path: Path, passphrase: str, clock: Clock = system_clock) -> Device:
+        """Open a device with its passphrase."""
+        return cls(Store.open(path, passphrase), clock)
+
+    def close(self) -> None:
+        """Let the file go."""
+        self._store.close()
+
+    def reread(self) -> None:
+        """Notice that another program joined or left a federation with this file."""
+        welcome, member = self._store.get("welcome"), self._member
+        joined = None if welcome is None else digest_in(welcome)
+        if joined != (None if member is None else member.federation.digest):
+            self._member = Membership.of(self._store)
+
+    @property
+    def moment(self) -> tuple[int, int]:
+        """Numbers that change whenever anything on this device does: what was read before them may be kept."""
+        return self._store.moment()
+
+    def __enter__(self) -> Device:
+        return self
+
+    def __exit__(self, *what: object) -> None:
+        self.close()
+
+    # --- what she decides ---------------------------------------------------------------------------------------------
+
+    @property
+    def sharing(self) -> Sharing:
+        """What may leave, as it is on disk now."""
+        stored = self._store.get("sharing")
+        if stored is None:
+            raise DeviceError("This device's file holds no settings.", "Restore a copy: tacit device import.")
+        return Sharing.model_validate_json(stored)
+
+    def share(self, sharing: Sharing) -> None:
+        """Decide what may leave, from the next message on. Every name must exist."""
+        self.change(lambda before: sharing)
+
+    def change(self, decide: Callable[[Sharing], Sharing]) -> Sharing:
+        """Decide on the grounds of what is on disk, with nothing in between; return what holds from now on."""
+        with self._store.transaction():
+            settled = decide(before := self.sharing)
+            if self._member is not None and settled != before.model_copy(update={"paused": settled.paused}):
+                settled.stage(self._root[1], self._member.catalog)
+            self._store.put("sharing", settled.model_dump_json().encode())
+        return settled
+
+    def pause(self) -> None:
+        """Let nothing leave until `resume`."""
+        self.change(lambda before: before.model_copy(update={"paused": True}))
+
+    def resume(self) -> None:
+        """Let messages leave again."""
+        self.change(lambda before: before.model_copy(update={"paused": False}))
+
+    def hide(self, named: Label) -> None:
+        """Never recommend an item again."""
+        item = self.catalog.item_ids[find_item(named, self.catalog)]
+        with self._store.transaction():
+            self._store.put_json("hidden", sorted({*self.hidden, item}, key=str))
+
+    def unhide(self, item: Label) -> None:
+        """Let an item be recommended again."""
+        with self._store.transaction():
+            self._store.put_json("hidden", [hidden for hidden in self.hidden if hidden != item])
+
+    @property
+    def hidden(self) -> list[Label]:
+        """Items that she does not want to see."""
+        found: list[Label] = self._store.get_json("hidden") or []
+        return found
+
+    # --- whom she belongs to ------------------------------------------------------------------------------------------
+
+    @property
+    def membership(self) -> Membership | None:
+        """The federation that she belongs to, if any."""
+        return self._member
+
+    @property
+    def catalog(self) -> Catalog:
+        """The catalogue of her federation."""
+        return self._joined.catalog
+
+    @property
+    def _joined(self) -> Membership:
+        if self._member is None:
+            raise ConsentError.because(ReasonCode.NOT_A_MEMBER)
+        return self._member
+
+    def join(self, welcome: bytes, address: str = "") -> Membership:
+        """Become a member of a federation; nothing leaves by that."""
+        self._member = Membership.join(self._store, welcome, address)
+        return self._member
+
+    def keep_connection(self, line: Mapping[str, str]) -> None:
+        """Keep what the carrier needs to reach the coordinator: an address, certificates, this device's key there."""
+        with self._store.transaction():
+            self._store.put_json("line", dict(line))
+
+    @property
+    def connection(self) -> dict[str, str]:
+        """What the carrier needs to reach the coordinator; empty without one."""
+        found: dict[str, str] = self._store.get_json("line") or {}
+        return found
+
+    def leave(self) -> None:
+        """Leave the federation at once. Her history, her settings and the ledger stay; what was sent stays sent."""
+        Membership.leave(self._store)
+        self._member = None
+
+    # --- a round ------------------------------------------------------------------------------------------------------
+
+    @property
+    def _root(self) -> tuple[Key, int]:
+        stored = self._store.get_json("root")
+        return Key(stored["seed"]).child("learn"), stored["lane"]
+
+    def receive(self, content: bytes) -> Request:
+        """Keep a model that was sent here, to recommend from."""
+        member = self._joined
+        request, last = member.read(content), member.model()
+        if last is not None and request.round < last.round:
+            raise WireError.because(ReasonCode.MODEL_OUTDATED, round=request.round, earlier=last.round)
+        with self._store.transaction():
+            self._refuse_if_left()
+            member.settle(request.counted)
+            member.keep_model(content)
+        return request
+
+    def learn(self, content: bytes) -> int:
+        """Answer a request: learn, and put the message on disk with its entry in the ledger; return the entry's number.
+
+        Nothing has left when this returns.
+        """
+        member, sharing = self._joined, self.sharing
+        refuse_if_silent(sharing)
+        refuse_readable(sharing)
+        request, digest = member.read(content), hashlib.sha256(content).hexdigest()
+        if not request.learn:
+            raise WireError.because(ReasonCode.NOT_A_REQUEST)
+        last = member.answer()
+        if last is not None and (last.round, last.request) == (request.round, digest) and last.content:
+            refuse_if_narrowed(sharing, last.under)
+            return last.entry
+        self._refuse_if_answered(member, request.round)
+        learnt = learn_locally(member, sharing, request, self.history, *self._root)
+        answer = write_update(member.federation, request.round, learnt.message)
+        with self._store.transaction():
+            self._refuse_if_left()
+            refuse_if_silent(self.sharing, sharing)
+            self._refuse_if_answered(member, request.round)
+            entry = self._note(member, request, learnt, answer, masked=False)
+            member.keep_model(content)
+            member.keep_answer(Answer(entry, request.round, digest, answer, sharing.model_dump_json()))
+        return entry
+
+    def turn(self, content: bytes) -> tuple[bytes, int | None]:
+        """Take one turn in a secure sum; return the bytes to send now and, where they hold what was learnt, the entry.
+
+        Everything is on disk, and the ledger says that it may have left, when this returns. The same turn again, also
+        after a crash, gives the same bytes. With her first sum under masks she sends nothing readable any more.
+        """
+        member, sharing = self._joined, self.sharing
+        refuse_if_silent(sharing)
+        turn = read_secure_request(member.federation, content)
+        again = self._masked.last_reply(content)
+        if again is not None:
+            with self._store.transaction():
+                self._refuse_if_left()
+                refuse_if_silent(self.sharing)
+                if again.entry is not None:
+                    refuse_if_narrowed(self.sharing, again.under)
+                    self.ledger.mark(again.entry, "releasing", self._now())
+            return again.answer, again.entry
+        request = learnt = entry = found = None
+        opening, under = b"", sharing.model_dump_json()
+        if turn.phase == ServerPhase.ADVERTS and turn.request:
+            request = member.read(turn.request)
+            if not request.learn or request.round != turn.round:
+                raise WireError.because(ReasonCode.OTHER_TERMS)
+            member.refuse_if_answered(request.round)
+        elif turn.phase == ServerPhase.VECTORS:
+            opening = self._masked.opening(turn.round)
+            request = member.read(opening)
+            learnt = learn_locally(member, sharing, request, self.history, *self._root)
+            found = measure_quality(member, sharing, self.history, self.hidden, request, *self._root)
+        with self._store.transaction(), self._masked.careful():
+            self._refuse_if_left()
+            refuse_if_silent(self.sharing, sharing)
+            if learnt is not None:
+                member.refuse_if_answered(turn.round, hashlib.sha256(opening).hexdigest())
+            message = None if learnt is None else learnt.message
+            body, spoke = self._masked.step(member.federation, sharing.guards, turn, message, found)
+            answer = write_secure_reply(member.federation, turn.round, body)
+            if turn.phase == ServerPhase.UNMASKINGS and self._masked.settles():
+                self._store.put("sharing", sharing.model_copy(update={"masked_only": True}).model_dump_json().encode())
+            if learnt is not None and request is not None:
+                if found is not None:
+                    member.keep_measured(asdict(found))
+                entry = self._note(member, request, learnt, answer, masked=True, spoke=spoke)
+                self.ledger.mark(entry, "releasing", self._now())
+                member.keep_model(opening)
+                member.keep_answer(Answer(entry, turn.round, hashlib.sha256(opening).hexdigest(), b"", under))
+            self._masked.keep(content, LastReply(answer, entry, under))
+        return answer, entry
+
+    def upcoming(self) -> UpcomingMessage | None:
+        """Return what would leave if she were asked in the round after the last one she knows of; none without a model.
+
+        Her draws and coins are fixed by her key and the round, so these are the very rows that leave if that round
+        asks her before history or settings change. Nothing is kept, and nothing leaves.
+        """
+        member, sharing = self._joined, self.sharing
+        model, answer = member.model(), member.answer()
+        if model is None or not len(self.history):
+            return None
+        number = 1 + max(model.round, -1 if answer is None else answer.round)
+        learnt = learn_locally(member, sharing, replace(model, round=number), self.history, *self._root)
+        content = write_update(member.federation, number, learnt.message)
+        rows = MentionedItems.of(learnt.message, member.federation.built.spec, member.catalog)
+        return UpcomingMessage(number, member.to, rows, len(content))
+
+    @property
+    def identity(self) -> bytes:
+        """The public key by which others know this device in secure sums."""
+        return self._masked.identity.public
+
+    def _note(
+        self,
+        member: Membership,
+        request: Request,
+        learnt: LocalUpdate,
+        answer: bytes,
+        *,
+        masked: bool,
+        spoke: bool = False,
+    ) -> int:
+        """Write the ledger's entry and what was learnt, inside a transaction."""
+        rows = MentionedItems.of(learnt.message, member.federation.built.spec, member.catalog, spoke)
+        entry = self.ledger.write(self._now(), member.to, request.round, rows, answer, masked)
+        member.settle(request.counted)
+        member.keep_learnt(learnt.private, self.history.clients(0, member.catalog).items)
+        return entry
+
+    def release(self, entry: int) -> bytes:
+        """Return the bytes of a message, to be sent now. From here on the ledger says that it may have left."""
+        member = self._joined
+        with self._store.transaction():
+            self._refuse_if_left()
+            refuse_if_silent(self.sharing)
+            refuse_readable(self.sharing)
+            answer = member.answer()
+            if answer is None or answer.entry != entry or not answer.content:
+                raise DeviceError(f"Entry {entry} of the ledger is not the message to be sent.", "")
+            refuse_if_narrowed(self.sharing, answer.under)
+            self.ledger.mark(entry, "releasing", self._now())
+        return answer.content
+
+    def mark_sent(self, entry: int) -> None:
+        """Note that a message arrived."""
+        with self._store.transaction():
+            self.ledger.mark(entry, "sent", self._now())
+
+    def mark_not_sent(self, entry: int, why: str) -> None:
+        """Note that a message did not arrive."""
+        with self._store.transaction():
+            self.ledger.mark(entry, "not sent", self._now(), why)
+
+    def _refuse_if_answered(self, member: Membership, number: int) -> None:
+        member.refuse_if_answered(number)
+        self._masked.refuse_if_opened(number)
+
+    def _refuse_if_left(self) -> None:
+        welcome = self._store.get("welcome")
+        if welcome is None or digest_in(welcome) != self._joined.federation.digest:
+            raise ConsentError.because(ReasonCode.LEFT_FEDERATION)
+
+    def _now(self) -> str:
+        return self._clock().astimezone(UTC).isoformat(timespec="seconds")
+
+    # --- what it is for -----------------------------------------------------------------------------------------------
+
+    def recommend(self, n: int = 10) -> list[Recommendation]:
+        """Return the best n items that she does not know yet, from what is on this device; nothing is sent."""
+        return recommend(self._joined, self.history, self.hidden, *self._root, n)
+
+    # --- her file -----------------------------------------------------------------------------------------------------
+
+    def change_passphrase(self, passphrase: str, cost: ScryptCost | None = None, keeper: str = "") -> None:
+        """Open with another passphrase from now on. Copies made before still open with the old one."""
+        self._store.change_passphrase(passphrase, cost or ScryptCost(), keeper)
+
+    def export(self, path: Path) -> None:
+        """Write an encrypted copy that opens with the same passphrase. Use one copy at a time."""
+        copies.write_copy(self._store, path)
+
+    def readable(self) -> dict[str, Any]:
+        """Return all that is hers, in the clear: history, settings, ledger; with titles where they are known."""
+        return copies.readable_copy(self.history, self.sharing, self.hidden, self._member, self.ledger)
+
+    def export_readable(self, path: Path) -> None:
+        """Write all that is hers in the clear, for her eyes."""
+        copies.write_readable(path, self.readable())
+
+    @classmethod
+    def import_copy(cls, copy: Path, path: Path, passphrase: str, clock: Clock = system_clock) -> Device:
+        """Make a device from an exported copy; one that is already at `path` is never touched."""
+        copies.import_device(copy, path, passphrase)
+        return cls.open(path, passphrase, clock)
+
+    def erase(self) -> None:
+        """Destroy everything on this device, and its key in a keyring. What was sent before stays where it is."""
+        copies.erase_device(self._store)
+
+    @property
+    def is_erased(self) -> bool:
+        """Whether its file is gone."""
+        return not self._store.path.exists()

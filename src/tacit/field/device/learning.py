@@ -1,0 +1,74 @@
+"""Learning on a device: the very round of the simulator, with a cohort of one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from tacit.errors import ConsentError, DivergedError, MethodError
+from tacit.field.device.history import History
+from tacit.field.device.membership import Membership
+from tacit.field.device.settings import Sharing
+from tacit.numerics import one_blas_thread
+from tacit.protocols.federated import device_round
+from tacit.random import Key
+from tacit.reasons import ReasonCode
+from tacit.serving.recommender import Recommendation, Recommender
+from tacit.types import Array, Clients, Label, Model, Vocabulary
+from tacit.updates import Message
+from tacit.wire.messages import Request
+
+
+@dataclass(frozen=True)
+class LocalUpdate:
+    """What a round made: a message, and her new private part."""
+
+    message: Message
+    private: dict[str, Array]
+
+
+def learn_locally(
+    member: Membership, sharing: Sharing, request: Request, history: History, key: Key, lane: int
+) -> LocalUpdate:
+    """Learn from her own history what a request asks for, and seal it as she decided; nothing is kept or sent."""
+    catalog, federation = member.catalog, member.federation
+    clients = history.clients(lane, catalog)
+    if not len(clients.items):
+        raise ConsentError.because(ReasonCode.EMPTY_HISTORY)
+    model = Model(request.shared, private_before(member, request, clients, key))
+    with one_blas_thread():
+        given = device_round(federation.path(sharing.stage(lane, catalog)), model, clients, key, request.round)
+    if given.message is None or not given.is_fit.all():
+        raise DivergedError.because(ReasonCode.UPDATE_TOO_LARGE)
+    return LocalUpdate(given.message, dict(given.private))
+
+
+def private_before(member: Membership, request: Request, clients: Clients, key: Key) -> dict[str, Array]:
+    """Return her part of the model as it is when a request arrives: that of the last answer, if it was counted."""
+    last = member.answer()
+    counts = last is not None and last.round == request.counted
+    return (member.last_private() if counts else member.private()) or first_private(member, clients, key)
+
+
+def first_private(member: Membership, clients: Clients, key: Key) -> dict[str, Array]:
+    """Return her part of the model before her first round."""
+    return dict(member.federation.built.init(clients, member.catalog, key.child("init")).private)
+
+
+def recommend(
+    member: Membership, history: History, hidden: Sequence[Label], key: Key, lane: int, n: int
+) -> list[Recommendation]:
+    """Return the best n items that she does not know yet and has not hidden, from what is on this device."""
+    last = member.model()
+    if last is None:
+        raise MethodError("No model has arrived yet.", "Let the device take part: tacit device run.")
+    clients = history.clients(lane, member.catalog)
+    if not len(clients.items):
+        raise MethodError("The history is empty: there is nothing to recommend from.", "Add to it first.")
+    model = Model(last.shared, member.last_private() or member.private() or first_private(member, clients, key))
+    clients = history.clients(0, member.catalog)  # of client tables a device has one row, its own
+    federation, herself = member.federation, Vocabulary(np.zeros(1, np.int64))
+    counter = Recommender(federation.method, federation.config, model, clients, member.catalog, herself)
+    return [found for found in counter.recommend(0, n + len(hidden)) if found.item not in hidden][:n]

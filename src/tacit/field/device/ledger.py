@@ -1,0 +1,155 @@
+"""The ledger: what left this device. An entry is on disk before anything is sent, and is never changed.
+
+    prepared    made, and nothing of it has left
+    releasing   handed to the transport: it may have left
+    sent        the transport says that it arrived
+    not sent    the transport says that it did not
+
+Marks are added to an entry, not written over it. Every entry holds the digest of the one before: an entry taken from
+the middle is noticed (one cut from the end, by somebody who restores an old copy of the file, is not).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime
+from typing import Any, Literal
+
+import numpy as np
+
+from tacit.errors import DeviceError
+from tacit.field.device.store import Store
+from tacit.methods.base import FederatedSpec
+from tacit.types import Catalog, Label
+from tacit.updates import Message
+
+State = Literal["prepared", "releasing", "sent", "not sent"]
+Clock = Callable[[], datetime]
+
+
+def system_clock() -> datetime:
+    """Return the time of the machine, UTC."""
+    return datetime.now(UTC)
+
+
+@dataclass(frozen=True)
+class LedgerEntry:
+    """One message: when, to whom, in which round, which rows, how many bytes, masked or not."""
+
+    number: int
+    when: str  # UTC
+    to: str
+    round: int
+    positives: list[Label]  # items, once for every row about something she did
+    negatives: list[Label]  # items, once for every other row
+    others: int  # rows that speak of no item: layers of a network
+    bytes: int
+    masked: bool
+    digest: str  # SHA-256 of the message
+    state: State = "prepared"
+    attempts: int = 0  # how often it was handed to the transport, the same bytes each time
+    why: str = ""  # it was not sent
+    measured: bool = False  # one yes or no is in it: whether her newest item stood in her list
+
+    def as_json(self) -> dict[str, Any]:
+        """Return it as a JSON object."""
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class MentionedItems:
+    """What the rows of a message speak of, in labels."""
+
+    positives: list[Label]
+    negatives: list[Label]
+    others: int
+    measured: bool = False
+
+    @classmethod
+    def of(cls, message: Message, spec: FederatedSpec, catalog: Catalog, measured: bool = False) -> MentionedItems:
+        """Take it from what is sent; rows of item tables are about items."""
+        positives: list[Label] = []
+        negatives: list[Label] = []
+        others = 0
+        for name, (_, ids, _) in message.tables.items():
+            if name not in spec.item_tables:
+                others += len(ids)
+                continue
+            marks = message.sensitive[name]
+            for chosen, into in ((marks, positives), (~marks, negatives)):
+                into.extend(catalog.item_ids[int(item)] for item in np.sort(ids[chosen]))
+        return cls(positives, negatives, others, measured)
+
+
+@dataclass(frozen=True)
+class UpcomingMessage:
+    """A message that has not been made: what it would hold."""
+
+    round: int
+    to: str
+    rows: MentionedItems
+    bytes: int
+
+
+class Ledger:
+    """All releases of a device."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def write(self, when: str, to: str, number: int, rows: MentionedItems, content: bytes, masked: bool) -> int:
+        """Note a message before it is sent, inside the transaction that keeps it; return the entry's number."""
+        return self._store.add(
+            "ledger",
+            {
+                "before": self._digest(),
+                "when": when,
+                "to": to,
+                "round": number,
+                "positives": rows.positives,
+                "negatives": rows.negatives,
+                "others": rows.others,
+                "bytes": len(content),
+                "masked": masked,
+                "digest": hashlib.sha256(content).hexdigest(),
+                "measured": rows.measured,
+            },
+        )
+
+    def mark(self, entry: int, state: State, when: str, why: str = "") -> None:
+        """Add what became of an entry."""
+        self._store.add("marks", {"state": state, "when": when, "why": why}, entry)
+
+    def list(self, since: int = 0) -> list[LedgerEntry]:
+        """Return the entries after number `since`, oldest first, each with what became of it."""
+        found: dict[int, LedgerEntry] = {}
+        before = ""
+        for number, value in self._store.rows("ledger"):
+            if value["before"] != before or number != len(found) + 1:
+                raise DeviceError(
+                    f"The ledger is damaged: entry {number} does not follow the one before it.",
+                    "Restore a copy: tacit device import.",
+                )
+            before = _digest_of(value)
+            del value["before"]
+            found[number] = LedgerEntry(number=number, **value)
+        for entry, mark in self._store.marks():
+            release = found[entry]
+            found[entry] = replace(
+                release,
+                state=mark["state"],
+                why=mark["why"],
+                attempts=release.attempts + (mark["state"] == "releasing"),
+            )
+        return [release for number, release in found.items() if number > since]
+
+    def _digest(self) -> str:
+        last = [value for _, value in self._store.rows("ledger", self._store.last("ledger") - 1)]
+        return _digest_of(last[0]) if last else ""
+
+
+def _digest_of(value: Any) -> str:
+    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()

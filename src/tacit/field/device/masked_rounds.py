@@ -1,0 +1,167 @@
+"""A device's turns in secure sums, remembered in its own encrypted file.
+
+The protocol's state machine (`tacit.protocols.secure_aggregation`) writes each answer down before it returns it; here
+that happens in the same transaction as the ledger's entry and what was learnt.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+
+from tacit.errors import DeviceError, WireError
+from tacit.field.device.membership import late_round_error
+from tacit.field.device.quality import QualityMeasurement, with_quality
+from tacit.field.device.store import Store
+from tacit.protocols.secure_aggregation import DevicePolicy, Identity, ServerPhase, encode_message
+from tacit.protocols.secure_aggregation import SecureDevice as Machine
+from tacit.protocols.secure_aggregation.encoding import SegmentKind
+from tacit.protocols.secure_aggregation.journal import Record
+from tacit.protocols.secure_aggregation.messages import SessionInvitation
+from tacit.protocols.secure_aggregation.two_stage import QUALITY, QUALITY_SHAPE
+from tacit.reasons import ReasonCode
+from tacit.updates import Message
+from tacit.wire.federation import Federation
+from tacit.wire.messages import SecureRequest, model_in, read_request
+
+
+@dataclass(frozen=True)
+class LastReply:
+    """The answer to the last turn, its entry if it holds what was learnt, and her settings when it was made."""
+
+    answer: bytes
+    entry: int | None
+    under: str
+
+
+class DeviceFileJournal:
+    """The machine's journal, in the device's file; records are kept when the caller's transaction is."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def records(self) -> list[Record]:
+        """Return all records, oldest first."""
+        return [(value["kind"], base64.b64decode(value["content"])) for _, value in self._store.rows("turns")]
+
+    def append(self, kind: int, content: bytes) -> None:
+        """Keep one more record."""
+        self._store.add("turns", {"kind": int(kind), "content": base64.b64encode(content).decode()})
+
+    def rewrite(self, records: Iterable[Record]) -> None:
+        """Replace all records."""
+        self._store.clear_turns()
+        for kind, content in records:
+            self.append(kind, content)
+
+
+class MaskedRounds:
+    """Where a device stands in a secure sum."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._machine: Machine | None = None
+
+    @cached_property
+    def identity(self) -> Identity:
+        """The key by which others know this device."""
+        secret = self._store.get("identity")
+        if secret is None:
+            raise DeviceError("This device's file holds no identity.", "Restore a copy: tacit device import.")
+        return Identity(secret)
+
+    @contextmanager
+    def careful(self) -> Iterator[None]:
+        """Forget what is in memory if what happens inside does not reach the disk."""
+        try:
+            yield
+        except BaseException:
+            self._machine = None
+            raise
+
+    def last_reply(self, content: bytes) -> LastReply | None:
+        """Return what was answered to the very same turn, if it was the last."""
+        last, answer = self._store.get_json("turn"), self._store.get("turned")
+        if last is None or answer is None or last["turn"] != hashlib.sha256(content).hexdigest():
+            return None
+        return LastReply(answer, last["entry"], last.get("under", ""))
+
+    def keep(self, content: bytes, said: LastReply) -> None:
+        """Remember the last turn, inside a transaction."""
+        turn = hashlib.sha256(content).hexdigest()
+        self._store.put_json("turn", {"turn": turn, "entry": said.entry, "under": said.under})
+        self._store.put("turned", said.answer)
+
+    def refuse_if_opened(self, number: int) -> None:
+        """Refuse a round in the clear if it, or a later one, was opened under masks."""
+        stored = self._store.get("opening")
+        if stored is not None and int(stored[:8].hex(), 16) >= number:
+            raise late_round_error(number, int(stored[:8].hex(), 16))
+
+    def opening(self, number: int) -> bytes:
+        """Return the request with which a round was opened."""
+        stored = self._store.get("opening")
+        if stored is None or int(stored[:8].hex(), 16) != number:
+            raise WireError.because(ReasonCode.SUM_NOT_OPENED, round=number)
+        return stored[8:]
+
+    def settles(self) -> bool:
+        """Say whether this is the first sum of a federation that she helps to open; noted inside a transaction."""
+        session = None if self._machine is None else self._machine.session
+        if session is None or session.terms.stage == 1 or self._store.get("masked") is not None:
+            return False
+        self._store.put("masked", b"since")
+        return True
+
+    def step(
+        self,
+        federation: Federation,
+        guards: DevicePolicy,
+        turn: SecureRequest,
+        message: Message | None,
+        found: QualityMeasurement | None,
+    ) -> tuple[bytes, bool]:
+        """Let the machine answer, inside a transaction; say also whether what was measured is in the answer.
+
+        `message` is what was learnt, and `found` what was measured, where they are asked for.
+        """
+        if self._machine is None or self._machine.guards != guards:
+            self._machine = Machine(self.identity, guards, DeviceFileJournal(self._store))
+        machine = self._machine
+        if turn.phase == ServerPhase.ADVERTS:
+            if turn.request:
+                self._store.put("opening", turn.round.to_bytes(8, "big") + turn.request)
+            self._check_terms(federation, turn)
+            machine.turn_to(federation.digest.hex())
+            return machine.advertise(turn.content), False
+        if turn.phase == ServerPhase.SHARES:
+            return machine.share(turn.content), False
+        if turn.phase == ServerPhase.VECTORS and message is not None and machine.session is not None:
+            terms = machine.session.terms
+            wanted = terms.k_min > 1 and any(part.table == QUALITY for part in terms.layout.segments)
+            whole = with_quality(message, found if wanted else None)
+            return machine.submit(
+                turn.content, encode_message(whole, terms.layout)
+            ), wanted and found is not None and found.item is not None
+        if turn.phase == ServerPhase.CONFIRMATIONS:
+            return machine.confirm(turn.content), False
+        if turn.phase == ServerPhase.UNMASKINGS:
+            return machine.unmask(turn.content), False
+        raise WireError.because(ReasonCode.OUT_OF_TURN)
+
+    def _check_terms(self, federation: Federation, turn: SecureRequest) -> None:
+        """Refuse a sum of something else than what this federation agreed on, in this round, from this model."""
+        terms = SessionInvitation.decode(turn.content).session.terms
+        request = self.opening(turn.round)
+        shared = read_request(federation, request).shared
+        shapes = federation.built.shapes(shared) | {QUALITY: QUALITY_SHAPE}
+        if terms.task != federation.digest.hex() or terms.round != turn.round or terms.model != model_in(request):
+            raise WireError.because(ReasonCode.OTHER_TERMS)
+        for part in terms.layout.segments:
+            wide = 1 if part.kind is not SegmentKind.NUMBERS else shapes.get(part.table, (0, 0))[1]
+            if part.table not in shapes or part.n_rows != shapes[part.table][0] or part.width != wide:
+                raise WireError.because(ReasonCode.UNKNOWN_TABLE, table=part.table)

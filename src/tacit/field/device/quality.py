@@ -1,0 +1,105 @@
+"""How good her recommendations are, measured where her history is: would the newest thing she did have been listed?
+
+It is tested first and learnt from afterwards. The model that arrives and her part of it know nothing yet of what she
+has added since she last took part, so nothing is held back from learning and nothing is measured that was learnt. The
+answer is one yes or no. It leaves only inside the two stages of a secure sum, where people are counted before anything
+is added, and only about an item that may leave at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tacit.field.device.history import History
+from tacit.field.device.learning import private_before
+from tacit.field.device.membership import Membership
+from tacit.field.device.settings import Sharing
+from tacit.numerics import one_blas_thread
+from tacit.protocols.secure_aggregation.two_stage import QUALITY
+from tacit.random import Key
+from tacit.types import Clients, Label, offsets
+from tacit.updates import Message
+from tacit.wire.messages import Request
+
+SHOWN = 10  # items in the list
+
+
+@dataclass(frozen=True)
+class QualityMeasurement:
+    """One measurement: in which round, on which item if there was one to measure, and whether it was in the list."""
+
+    round: int
+    item: Label | None = None
+    hit: bool = False
+
+
+def measure_quality(
+    member: Membership,
+    sharing: Sharing,
+    history: History,
+    hidden: Sequence[Label],
+    request: Request,
+    key: Key,
+    lane: int,
+) -> QualityMeasurement:
+    """Measure, or return what was measured in this round before; about no item where there is none to speak of."""
+    last, learnt_from, nothing = member.last_measurement(), member.learnt_from(), QualityMeasurement(request.round)
+    if last is not None and last["round"] == request.round:
+        again = QualityMeasurement(**last)
+        return again if _may_mention(again.item, sharing, history, member, lane) else nothing
+    if learnt_from is None:
+        return nothing
+    item = _newest(member, sharing, history, learnt_from, lane)
+    clients = _without_new(history.clients(lane, member.catalog), learnt_from)
+    if item is None or not len(clients.items):
+        return nothing
+    with one_blas_thread():
+        private = private_before(member, request, clients, key)
+        scores = member.federation.built.score(request.shared, private, clients)[0]
+    place, places = member.catalog.item_ids.index(item, "item"), np.arange(member.catalog.n_items)
+    is_better = (scores > scores[place]) | ((scores == scores[place]) & (places < place))
+    is_better[clients.items] = False
+    for hidden_at in map(member.catalog.item_ids.place, hidden):
+        if hidden_at is not None:  # it may have been hidden in another federation's catalogue
+            is_better[hidden_at] = False
+    return QualityMeasurement(request.round, item, int(is_better.sum()) < SHOWN)
+
+
+def with_quality(message: Message, found: QualityMeasurement | None) -> Message:
+    """Return a message with one more table: whether the item was in the list, or nothing."""
+    n = 0 if found is None or found.item is None else 1
+    number = np.full((n, 1), 0 if found is None else int(found.hit), np.int64)
+    table = np.array([0, n], np.int64), np.zeros(n, np.int32), number
+    return replace(message, tables={**message.tables, QUALITY: table})
+
+
+def _newest(
+    member: Membership, sharing: Sharing, history: History, learnt_from: NDArray[np.bool_], lane: int
+) -> Label | None:
+    """Return the last item she added that nothing was learnt from yet, and that may leave."""
+    for entry in reversed(history.list()):
+        place = member.catalog.item_ids.place(entry.item)
+        if place is not None and not learnt_from[place] and _may_mention(entry.item, sharing, history, member, lane):
+            return entry.item
+    return None
+
+
+def _may_mention(item: Label | None, sharing: Sharing, history: History, member: Membership, lane: int) -> bool:
+    """Say whether she lets an item of her history be spoken of."""
+    if item is None or not sharing.measure or sharing.pi == 0 or item not in {entry.item for entry in history.list()}:
+        return False
+    place = member.catalog.item_ids.place(item)
+    return place is not None and not sharing.stage(lane, member.catalog).is_secret[place]
+
+
+def _without_new(clients: Clients, learnt_from: NDArray[np.bool_]) -> Clients:
+    """Return her as she was when she last took part, as far as it is still in her history."""
+    old = learnt_from[clients.items]
+    values = None if clients.values is None else clients.values[old]
+    times = None if clients.times is None else clients.times[old]
+    items = clients.items[old]
+    return Clients(clients.ids, offsets(np.array([len(items)])), items, clients.n_items, values, times)

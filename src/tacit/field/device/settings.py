@@ -1,0 +1,94 @@
+"""What a person has decided about sharing, and whose federation she is a member of."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import numpy as np
+from pydantic import Field
+
+from tacit.errors import DataError, DeviceError, nearest
+from tacit.field.device.similar_names import normalise_text, rank_similar
+from tacit.privacy.disclosure import Disclosure, DisclosureConfig
+from tacit.protocols.secure_aggregation import DevicePolicy
+from tacit.random import Key
+from tacit.types import Catalog, Config, Label, Vocabulary
+
+USUAL_PI = 0.5
+ADVISED = 3  # items that are named where one was not found
+
+
+class Sharing(Config):
+    """What may leave. Nothing leaves at all while `paused`, or without a federation."""
+
+    pi: float = Field(USUAL_PI, ge=0, le=1, description="probability that a row about something she did leaves")
+    coin: Literal["row", "item"] = Field("row", description="one coin per row, or one per item and round")
+    never_items: tuple[Label, ...] = Field((), description="items whose positive rows never leave")
+    never_categories: tuple[str, ...] = Field((), description="categories whose positive rows never leave")
+    masked_only: bool = Field(False, description="nothing leaves but under the masks of a secure sum")
+    measure: bool = Field(True, description="a secure sum may hold whether her newest item was in her list")
+    guards: DevicePolicy = Field(
+        DevicePolicy(), description="what a secure sum must be like before she takes part in it"
+    )
+    paused: bool = Field(False, description="nothing leaves until she resumes")
+
+    def forbids_more(self, before: Sharing) -> bool:
+        """Say whether a message made under settings `before` could hold what these keep here."""
+        return (
+            self.pi < before.pi
+            or (self.coin, self.guards) != (before.coin, before.guards)
+            or not {*self.never_items} <= {*before.never_items}
+            or not {*self.never_categories} <= {*before.never_categories}
+            or (before.measure and not self.measure)
+        )
+
+    def stage(self, lane: int, catalog: Catalog) -> Disclosure:
+        """Return the disclosure that her updates pass; her coins are those of `lane`."""
+        config = DisclosureConfig(
+            pi=self.pi, coin=self.coin, never_items=self.never_items, never_categories=self.never_categories
+        )
+        return Disclosure.build(config, Vocabulary(np.arange(lane + 1)), catalog, Key(0))
+
+
+def find_item(named: Label, catalog: Catalog) -> int:
+    """Return the index of an item given by its id or, where only one item is called so, by its title."""
+    try:
+        return catalog.item_ids.index(named, "item")
+    except DataError:
+        titles = catalog.titles
+    text = str(named).casefold().strip()
+    if titles is not None:
+        called = [item for item, title in enumerate(titles) if title.casefold() == text]
+        if len(called) == 1:
+            return called[0]
+        if called:
+            ids = ", ".join(str(catalog.item_ids[item]) for item in called[:5])
+            raise DataError(f"'{named}' is the title of {len(called)} items.", f"Give the id of one: {ids}.")
+    raise DataError(f"There is no item '{named}' in the catalogue.", _similar_items(str(named), catalog))
+
+
+def _similar_items(text: str, catalog: Catalog) -> str:
+    """Name the nearest items, by id or title."""
+    ids = [str(label) for label in catalog.item_ids.labels.tolist()]
+    titles = list(catalog.titles or ())
+    near = rank_similar(text, [normalise_text(name) for name in (*titles, *ids)], ADVISED)
+    if not near:
+        some = ", ".join(f"'{catalog.title(item)}'" for item in range(min(3, catalog.n_items)))
+        return f"Items are called {some} and so on."
+    called = [f"'{titles[at]}' (id {ids[at]})" if at < len(titles) else f"'{ids[at - len(titles)]}'" for at in near]
+    return f"Did you mean {' or '.join([', '.join(called[:-1]), called[-1]] if len(called) > 1 else called)}?"
+
+
+def find_forbidden(never: str, catalog: Catalog) -> tuple[Label | None, str | None]:
+    """Return (item, None) or (None, category) for the name of something that must never leave."""
+    names = [] if catalog.categories is None else list(catalog.categories.names)
+    for name in names:
+        if name.casefold() == never.casefold():
+            return None, name
+    try:
+        return catalog.item_ids[find_item(never, catalog)], None
+    except DataError as error:
+        hint = nearest(never, names) if names else error.hint
+        raise DeviceError(
+            f"There is no item or category '{never}'.", hint if hint.startswith("Did") else error.hint
+        ) from None

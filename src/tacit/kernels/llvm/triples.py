@@ -1,0 +1,240 @@
+"""One triple of FPL on whole rows: how sure a person is, her step, and what the triple says about its two items.
+
+A row of the item table is [q, 0.., b] and a person's is [p, 0.., 1]: zeros fill it up to whole vectors, and the bias
+comes last. `pad_rows` and `unpad_rows` lead there and back. Every operation is elementwise or in one fixed order, so a
+triple gives the same bits wherever it is computed.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from llvmlite import ir
+from numba import types
+from numba.core import cgutils
+from numba.extending import intrinsic
+
+from tacit.kernels.llvm.rowvec import RowCode, broadcast, chunks
+from tacit.types import Array, Floats
+
+_F32 = ir.FloatType()
+_I32 = ir.IntType(32)
+_I64 = ir.IntType(64)
+_VECTOR = 8  # floats
+_LINE = 64  # bytes
+
+
+def pad_rows(rows: Floats) -> Floats:
+    """Return rows [n, F + 1] with zeros before the last column, so that they are whole vectors in aligned memory."""
+    n, width = rows.shape
+    result = empty_rows(n, -(-width // _VECTOR) * _VECTOR)
+    result[:, width - 1 : -1] = 0.0
+    result[:, : width - 1] = rows[:, :-1]
+    result[:, -1] = rows[:, -1]
+    return result
+
+
+def empty_rows(n: int, width: int) -> Floats:
+    """Return room for n rows, aligned."""
+    room = np.empty(n * width + _LINE // 4, np.float32)
+    start = -room.ctypes.data % _LINE // 4
+    return room[start : start + n * width].reshape(n, width)
+
+
+def unpad_rows(rows: Array, width: int) -> Array:
+    """Return padded rows as [n, width]."""
+    result = np.empty((len(rows), width), rows.dtype)
+    result[:, :-1] = rows[:, : width - 1]
+    result[:, -1] = rows[:, -1]
+    return result
+
+
+def _call(builder: Any, name: str, *args: Any) -> Any:
+    """Code for an LLVM intrinsic on equal vectors."""
+    kind = args[0].type
+    function = ir.FunctionType(kind, [kind] * len(args))
+    return builder.call(cgutils.get_or_insert_function(builder.module, function, f"{name}.v{kind.count}f32"), args)
+
+
+def _fma(builder: Any, a: list[Any], b: list[Any], c: list[Any]) -> list[Any]:
+    return [_call(builder, "llvm.fma", x, y, z) for x, y, z in zip(a, b, c, strict=True)]
+
+
+def _minus(builder: Any, a: list[Any], b: list[Any]) -> list[Any]:
+    return [builder.fsub(x, y) for x, y in zip(a, b, strict=True)]
+
+
+def _fill(builder: Any, scalar: Any, like: list[Any], last: float | None = None) -> list[Any]:
+    """Code for a row that holds one number everywhere, with `last` in the place of the bias."""
+    row = [broadcast(builder, scalar, vector.type.count) for vector in like]
+    if last is not None:
+        at = ir.Constant(_I32, row[-1].type.count - 1)
+        row[-1] = builder.insert_element(row[-1], ir.Constant(_F32, last), at)
+    return row
+
+
+def _dot(builder: Any, a: list[Any], b: list[Any]) -> Any:
+    """Code for a dot product in one fixed order: halves of the widest chunk, joined by the narrower ones on the way."""
+    total = builder.fmul(a[0], b[0])
+    for x, y in zip(a[1:], b[1:], strict=True):
+        while total.type.count > x.type.count:
+            total = _halve(builder, total)
+        total = _call(builder, "llvm.fma", x, y, total)
+    while total.type.count > 1:
+        total = _halve(builder, total)
+    return builder.extract_element(total, ir.Constant(_I32, 0))
+
+
+def _halve(builder: Any, vector: Any) -> Any:
+    half = vector.type.count // 2
+    kind = ir.VectorType(_I32, half)
+    lower = builder.shuffle_vector(vector, vector, ir.Constant(kind, list(range(half))))
+    upper = builder.shuffle_vector(vector, vector, ir.Constant(kind, list(range(half, 2 * half))))
+    return builder.fadd(lower, upper)
+
+
+def _on_grid(builder: Any, scalar: Any, row: list[Any], last: float | None = None) -> list[Any]:
+    """Code for round(scalar row): whole numbers, still as floats."""
+    products = zip(_fill(builder, scalar, row, last), row, strict=True)
+    return [_call(builder, "llvm.rint", builder.fmul(factor, vector)) for factor, vector in products]
+
+
+def _keep_largest(context: Any, builder: Any, peaks: Any, value: Any, row: list[Any]) -> None:
+    """Code for peaks = max(peaks, |row|), place by place.
+
+    The bits of a float without its sign are ordered as whole numbers, with NaN above all others: it is never lost.
+    """
+    store = RowCode(context, builder, peaks, value, ir.Constant(_I64, 0))
+    larger = []
+    for old, vector in zip(store.load(), row, strict=True):
+        kind = ir.VectorType(_I32, vector.type.count)
+        without_sign = ir.Constant(kind, [0x7FFFFFFF] * kind.count)
+        size = builder.and_(builder.bitcast(vector, kind), without_sign)
+        function = ir.FunctionType(kind, [kind, kind])
+        largest = cgutils.get_or_insert_function(builder.module, function, f"llvm.smax.v{kind.count}i32")
+        larger.append(builder.bitcast(builder.call(largest, [builder.bitcast(old, kind), size]), vector.type))
+    store.store(larger)
+
+
+@intrinsic
+def preference(typing_context, left, u, right, i, j):
+    """Return left[u] . (right[i] - right[j])."""
+
+    def generate(context, builder, signature, args):
+        p = RowCode(context, builder, left, args[0], args[1]).load()
+        q_i = RowCode(context, builder, right, args[2], args[3]).load()
+        q_j = RowCode(context, builder, right, args[2], args[4]).load()
+        return _dot(builder, p, _minus(builder, q_i, q_j))
+
+    return types.float32(left, types.uint64, right, types.uint64, types.uint64), generate
+
+
+class _Step:
+    """Code for one triple: the rows it reads, the person's step, and z [p, 1] on the grid."""
+
+    def __init__(self, context: Any, builder: Any, kinds: Any, args: Any) -> None:
+        moved, people, table = kinds
+        self.builder = builder
+        self.row = RowCode(context, builder, moved, args[0], args[3])
+        self.p = RowCode(context, builder, people, args[1], args[3]).load()
+        self.q_i = RowCode(context, builder, table, args[2], args[4]).load()
+        self.q_j = RowCode(context, builder, table, args[2], args[5]).load()
+
+    def advance(self, step: Any, shrink: Any) -> None:
+        """Move the person: += step (q_i - q_j) - shrink p, but for the last place, where her 1 stays."""
+        builder, p = self.builder, self.p
+        kept = _fma(builder, _fill(builder, builder.fneg(shrink), p, last=0.0), p, self.row.load())
+        self.row.store(_fma(builder, _fill(builder, step, p, last=0.0), _minus(builder, self.q_i, self.q_j), kept))
+
+    def pull(self, z: Any) -> list[Any]:
+        """Return round(z [p, 1])."""
+        return _on_grid(self.builder, z, self.p)
+
+
+_STEP = [types.uint64] * 3 + [types.float32] * 3
+
+
+@intrinsic
+def step_and_write(typing_context, moved, people, table, c, i, j, step, shrink, z, reg_i, reg_j, unit, rows, a, b):
+    """Move client c by a triple, and write its rows to rows[a] and rows[b]; z and both regs come times the scale."""
+
+    def generate(context, builder, signature, args):
+        triple = _Step(context, builder, (moved, people, table), args)
+        step, shrink, z, reg_i, reg_j, unit, target, a, b = args[6:]
+        pull = triple.pull(z)
+        push = [builder.fneg(vector) for vector in pull]
+        for at, row, reg, q in ((a, pull, reg_i, triple.q_i), (b, push, reg_j, triple.q_j)):
+            whole = _minus(builder, row, _on_grid(builder, reg, q, last=0.0))
+            value = [builder.fmul(x, y) for x, y in zip(whole, _fill(builder, unit, whole), strict=True)]
+            RowCode(context, builder, rows, target, at).store(value)
+        triple.advance(step, shrink)
+        return context.get_dummy_value()
+
+    more = [types.float32] * 3 + [rows] + [types.uint64] * 2
+    return types.void(moved, people, table, *_STEP, *more), generate
+
+
+@intrinsic
+def step_and_add(typing_context, moved, people, table, c, i, j, step, shrink, z, totals, a, peaks):
+    """Move client c by a triple; add z [p, 1] to totals[a], subtract it from totals[j], keep the largest in peaks[0].
+
+    `a` is i, or a row that nobody reads where the positive must not leave: no branch, so none is guessed wrongly.
+    Totals are whole numbers of 32 or 64 bits, or of 53 in float64.
+    """
+    bits, is_float = totals.dtype.bitwidth, isinstance(totals.dtype, types.Float)
+    number = ir.DoubleType() if is_float else ir.IntType(bits)
+
+    def generate(context, builder, signature, args):
+        triple = _Step(context, builder, (moved, people, table), args)
+        step, shrink, z, target, a, largest = args[6:]
+        length = table.dtype.size // 4
+        grid = triple.pull(z)
+        pull = []
+        for vector in grid:
+            kind = ir.VectorType(number, vector.type.count)
+            if is_float:
+                pull.append(builder.fpext(vector, kind))
+                continue
+            whole = builder.fptosi(vector, ir.VectorType(_I32, vector.type.count))
+            pull.append(builder.sext(whole, kind) if bits > 32 else whole)
+        triple.advance(step, shrink)
+        _keep_largest(context, builder, peaks, largest, grid)
+        start = context.make_array(totals)(context, builder, target).data
+        subtract, add = (builder.fsub, builder.fadd) if is_float else (builder.sub, builder.add)
+        for item, operation in ((args[5], subtract), (a, add)):
+            at = builder.gep(start, [builder.mul(item, ir.Constant(_I64, length))])
+            for (offset, width), whole in zip(chunks(length), pull, strict=True):
+                cell = builder.gep(at, [ir.Constant(_I64, offset)])
+                cell = builder.bitcast(cell, ir.VectorType(number, width).as_pointer())
+                builder.store(operation(builder.load(cell, align=bits // 8), whole), cell, align=bits // 8)
+        return context.get_dummy_value()
+
+    return types.void(moved, people, table, *_STEP, totals, types.uint64, peaks), generate
+
+
+@intrinsic
+def step_and_apply(typing_context, moved, people, table, c, i, j, step, shrink, z, reg_i, reg_j, gain, is_sent, peaks):
+    """Move client c by a triple, and the two items by gain times their rows: a whole round of one triple."""
+
+    def generate(context, builder, signature, args):
+        triple = _Step(context, builder, (moved, people, table), args)
+        step, shrink, z, reg_i, reg_j, gain, sent, largest = args[6:]
+        pull = triple.pull(z)
+        push = [builder.fneg(vector) for vector in pull]
+        triple.advance(step, shrink)
+
+        def change(item, row, reg, q):
+            whole = _minus(builder, row, _on_grid(builder, reg, q, last=0.0))
+            _keep_largest(context, builder, peaks, largest, whole)
+            moved_by = zip(_fill(builder, gain, whole), whole, q, strict=True)
+            RowCode(context, builder, table, args[2], item).store(
+                [builder.fadd(r, builder.fmul(g, w)) for g, w, r in moved_by]
+            )
+
+        change(args[5], push, reg_j, triple.q_j)
+        with builder.if_then(builder.icmp_unsigned("!=", sent, sent.type(0))):
+            change(args[4], pull, reg_i, triple.q_i)
+        return context.get_dummy_value()
+
+    return types.void(moved, people, table, *_STEP, *[types.float32] * 3, types.uint8, peaks), generate

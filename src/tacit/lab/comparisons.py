@@ -1,0 +1,186 @@
+"""Many runs under one protocol: the same people, the same held-out items, the same candidates."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+from tacit.config import Comparison, Experiment, to_yaml
+from tacit.data import Dataset
+from tacit.evaluation import Evaluation, PairedTest, average, mean_interval
+from tacit.evaluation import compare_methods as test_differences
+from tacit.lab.experiments import PreparedData, folder_name, prepare_data, run, silent
+from tacit.report.comparison import ComparisonResult, MethodRow, is_leaking
+from tacit.report.figures import draw, save_figures
+from tacit.report.folder import Run, refuse_foreign, whole_folder, write_json
+from tacit.report.page import write_report
+from tacit.report.table import write_tables
+from tacit.types import Progress
+
+
+def compare(
+    comparison: Comparison, out: Path = Path("runs"), progress: Progress = silent, data: Dataset | None = None
+) -> ComparisonResult:
+    """Run every method of a comparison and write its folder: a report, tables and figures beside the runs."""
+    refuse_foreign(out / comparison.name)
+    prepared_data: dict[str, PreparedData] = {}
+    planned = list(comparison.experiments())
+    groups: list[tuple[str, list[Run]]] = []
+    done = 0
+    for label, group in groupby(planned, key=lambda pair: pair[0]):
+        runs = []
+        for _, experiment in group:
+
+            def shown(what: str, at: int, total: int, label: str = label, done: int = done) -> None:
+                progress(f"{done + 1}/{len(planned)} {label}: {what}", at, total)
+
+            runs.append(_one(experiment, prepared_data, out, shown, data))
+            done += 1
+        groups.append((label, runs))
+    compared = _test_rows(comparison.name, comparison.evaluation.primary, groups)
+    folder = out / comparison.name
+    finished = ComparisonResult(compared.name, compared.primary, compared.rows, folder)
+    with whole_folder(folder) as partial:
+        (partial / "comparison.yaml").write_text(to_yaml(comparison), encoding="utf-8")
+        write_json(partial / "result.json", finished.as_json())
+        write_tables(finished, partial)
+        figures = draw(finished)
+        save_figures(figures, partial)
+        write_report(finished, partial / "report.html", figures)
+    return finished
+
+
+def run_repeatedly(
+    experiment: Experiment, repeat: int, out: Path, progress: Progress = silent, data: Dataset | None = None
+) -> ComparisonResult:
+    """Run one experiment with seeds s, s+1, ... and keep each in a folder of its own."""
+    prepared_data: dict[str, PreparedData] = {}
+    seeds = range(experiment.seed, experiment.seed + repeat)
+    runs = [_one(experiment.model_copy(update={"seed": s}), prepared_data, out, progress, data) for s in seeds]
+    return _test_rows(experiment.name, experiment.evaluation.primary, [(experiment.method.name, runs)])
+
+
+def _one(
+    experiment: Experiment, prepared_data: dict[str, PreparedData], out: Path, progress: Progress, data: Dataset | None
+) -> Run:
+    by_chance = str(experiment.seed) if experiment.split.kind == "random" else ""
+    cut = to_yaml(experiment.data) + to_yaml(experiment.split) + by_chance
+    if cut not in prepared_data:
+        prepared_data[cut] = prepare_data(experiment, data, progress)
+    return run(experiment, folder=out / folder_name(experiment), progress=progress, prepared=prepared_data[cut])
+
+
+def _test_rows(name: str, primary: str, groups: list[tuple[str, list[Run]]], tested: bool = True) -> ComparisonResult:
+    """Test every row against the best one under the same conditions; what leaks is not compared with.
+
+    Rows with different numbers of seeds are not `tested`.
+    """
+    against: dict[str, PairedTest] = {}  # label -> its comparison with the best
+    for prepared in dict.fromkeys(_conditions(runs) for _, runs in groups if tested):
+        peers = {label: runs for label, runs in groups if _conditions(runs) == prepared and not is_leaking(runs)}
+        if len(peers) > 1:
+            found = test_differences({label: _evaluations(runs) for label, runs in peers.items()}, primary)
+            against |= {row.method: row.against_best for row in found.rows if row.against_best is not None}
+    rows = []
+    for label, runs in groups:
+        seeds, pair = _evaluations(runs), against.get(label)
+        ci = {metric: mean_interval(average(seeds, metric)) for metric in seeds[0].values}
+        p_t, p_wilcoxon = (None, None) if pair is None else (pair.p_t_holm, pair.p_wilcoxon_holm)
+        rows.append(MethodRow(label, tuple(runs), ci, p_t, p_wilcoxon, _conditions(runs)))
+    return ComparisonResult(name, primary, tuple(rows))
+
+
+def compare_runs(runs: list[Run]) -> list[ComparisonResult]:
+    """Put runs read from folders beside each other: one comparison for each data, split and protocol among them.
+
+    Runs that differ in their seed only make one row, in which each seed counts once. Rows of one method are told apart
+    by the options that differ.
+    """
+    found, told = [], []
+    for _, group in groupby(sorted(runs, key=lambda run: _conditions([run])), key=lambda run: _conditions([run])):
+        rows: dict[str, dict[int, Run]] = {}
+        alike = list(group)
+        names = _labels(alike)
+        for one, label in zip(alike, names, strict=True):
+            rows.setdefault(label, {})[one.experiment.seed] = one
+        seeds = {len(row) for row in rows.values()}
+        primary = alike[0].experiment.evaluation.primary
+        name = f"{alike[0].result['data']}, {alike[0].experiment.split.kind}, {alike[0].result['protocol']}"
+        ordered = [(label, [*rows[label].values()]) for label in sorted(rows, key=names.index)]
+        found.append(_test_rows(name, primary, ordered, tested=len(seeds) == 1))
+        under = {"data", "split", "evaluation"}
+        told.append((name, _flat(alike[0].experiment.model_dump(mode="json", include=under))))
+    return [replace(one, name=name) for one, name in zip(found, _distinguish_names(told), strict=True)]
+
+
+def _distinguish_names(told: list[tuple[str, dict[str, Any]]]) -> list[str]:
+    """Add to names that occur twice in what they differ: 'with validation', 'k=20'."""
+    names = []
+    for name, options in told:
+        peers = [other for peer, other in told if peer == name]
+        differing = {key for other in peers for key in {*options, *other} if options.get(key) != other.get(key)}
+        words = []
+        for key in sorted(differing):
+            last, value = key.rpartition(".")[2].replace("_", " "), options.get(key)
+            yes_or_no = value is None or isinstance(value, bool)
+            words.append(f"{'with' if value else 'without'} {last}" if yes_or_no else f"{last}={value}")
+        names.append(", ".join([name, *words]))
+    return names
+
+
+def _labels(runs: list[Run]) -> list[str]:
+    """Name each run by its method and those options in which it differs from others of that method."""
+    told = [
+        (run.experiment.method.name, _flat(run.experiment.model_dump(mode="json", exclude={"seed"}))) for run in runs
+    ]
+    labels = []
+    for name, options in told:
+        peers = [other for peer, other in told if peer == name]
+        labels.append(" ".join([name, *_differences(options, peers)]))
+    return labels
+
+
+def _differences(options: dict[str, Any], peers: list[dict[str, Any]]) -> list[str]:
+    """Say in which options a run differs from its peers; of a group that others lack, what differs within it."""
+    shown: dict[str, None] = {}
+    for key in sorted(options):
+        group = next((head for head in _heads(key) if any(other.get(head, "") is None for other in peers)), None)
+        if group is not None:
+            shown[f"with {group.rpartition('.')[2]}"] = None
+        having = [other for other in peers if key in other] if group is not None else peers
+        if all(other.get(key) == options[key] for other in having):
+            continue
+        name, value = key.rpartition(".")[2], options[key]
+        if value is None:
+            shown[f"without {name}"] = None
+        else:
+            shown[f"{name}={' > '.join(map(str, value)) if isinstance(value, list) else value}"] = None
+    return [*shown]
+
+
+def _heads(key: str) -> list[str]:
+    parts = key.split(".")
+    return [".".join(parts[:n]) for n in range(1, len(parts))]
+
+
+def _flat(value: Any, path: str = "") -> dict[str, Any]:
+    """Return {"method.pi": 0.5, ...} of nested options; the name of an experiment says nothing about it."""
+    if not isinstance(value, dict):
+        return {path: value}
+    inside = {name: part for name, part in value.items() if path or name != "name"}
+    return {
+        key: leaf for name, part in inside.items() for key, leaf in _flat(part, f"{path}.{name}".strip(".")).items()
+    }
+
+
+def _evaluations(runs: list[Run]) -> list[Evaluation]:
+    return [run.evaluation or run.load_evaluation() for run in runs]
+
+
+def _conditions(runs: list[Run]) -> str:
+    """Return what must be equal for two rows to be comparable: data, split and protocol; seeds are paired anyway."""
+    experiment = runs[0].experiment
+    sections = (experiment.data, experiment.split, experiment.evaluation)
+    return "".join(to_yaml(section) for section in sections)

@@ -1,0 +1,314 @@
+"""Gossip as a network really is: every node has its own clock, peer models take time or get lost, nodes come and go.
+
+Time is a queue of events, and every draw of it is keyed, so a run is the same each time. Nodes are driven through the
+functions of `protocols.gossip` and see nothing but what is sent to them. With equal periods, no delay, no loss and
+nobody leaving, this is the round mode of the papers, adversaries or not: then `runtimes.in_step` computes the same
+numbers faster.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import count
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field, PositiveFloat
+
+from tacit.errors import ConfigError
+from tacit.lab.simulation import Traffic
+from tacit.lab.synchronous import (
+    Overlays,
+    SynchronousNetwork,
+    gossip_synchronously,
+    note_overlay,
+    peers_to_offer,
+    refuse_if_diverged,
+    refuse_too_large,
+)
+from tacit.methods.base import Gossip
+from tacit.protocols.attacks import ATTACKS
+from tacit.protocols.gossip import (
+    Peer,
+    end_period,
+    forget_peer,
+    note_acknowledgement,
+    receive_model,
+    renew_view,
+    send_model,
+)
+from tacit.protocols.overlay import first_views, offer_peers
+from tacit.random import Key
+from tacit.types import Array, Catalog, Clients, Config, Model
+from tacit.updates import PeerModels
+
+ATTACKING = 3  # the place of that draw among a node's
+COMES_OR_GOES, REST, LOOK, TICK, DELIVER = range(5)  # what happens first at equal times
+
+
+class NetworkConfig(Config):
+    """How far a network of nodes is from the calm one of equal rounds. Times are in rounds: the usual period is 1."""
+
+    former_names: ClassVar[Mapping[str, str]] = {
+        "network.liars": "network.adversaries",
+        "network.lie": "network.attack",
+    }
+    start: Literal["preferential", "random"] = Field("preferential", description="how the first views come about")
+    uneven: float = Field(0.0, ge=0, lt=1, description="periods of nodes lie within 1 - uneven and 1 + uneven")
+    staggered: bool = Field(False, description="nodes begin at any time of the first round, not all at once")
+    delay: float = Field(0.0, ge=0, description="mean time a letter travels (exponential), besides its bytes")
+    bandwidth: tuple[PositiveFloat, ...] = Field(
+        (), description="classes of links, in letters per round: each node is in one of them; none: no limit"
+    )
+    effort: tuple[PositiveFloat, ...] = Field(
+        (), description="classes of devices: the time reading a letter takes; letters wait; none: no time at all"
+    )
+    loss: float = Field(0.0, ge=0, lt=1, description="share of letters that get lost")
+    leaving: float = Field(0.0, ge=0, lt=1, description="share of nodes that go in each round")
+    crashing: float = Field(0.5, ge=0, le=1, description="share of those that go without a word")
+    away: float = Field(5.0, gt=0, description="mean time until one who went is back, with what it had learnt")
+    late: float = Field(0.0, ge=0, lt=1, description="share of nodes that join only during the first half")
+    adversaries: float = Field(0.0, ge=0, lt=1, description="share of nodes that send lies")
+    attack: Literal["noise", "flip", "promote"] = Field("noise", description="what adversaries send")
+    promoted: int = Field(0, ge=0, description="the item that adversaries promote, by its place in the catalogue")
+
+    @property
+    def is_calm(self) -> bool:
+        """Whether the rounds of the papers say the same."""
+        return not (
+            self.uneven or self.staggered or self.delay or self.bandwidth or self.effort or self.loss
+            or self.leaving or self.late
+        )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class GossipRuntime:
+    """How nodes reach each other, in how many threads they work, and where the shape of their network is noted."""
+
+    network: NetworkConfig = field(default_factory=NetworkConfig)
+    threads: int = 1
+    overlay: Overlays | None = None
+
+
+def simulate_gossip(
+    method: Gossip, clients: Clients, catalog: Catalog, key: Key, talk: GossipRuntime, traffic: Traffic | None = None
+) -> Iterator[Model]:
+    """Yield the models of all nodes after each round: in step if the network is calm, otherwise event by event."""
+    network, overlay = talk.network, talk.overlay
+    if network.promoted >= catalog.n_items:
+        raise ConfigError(
+            f"runtime.network.promoted is {network.promoted}, but there are {catalog.n_items:,} items, counted from 0.",
+            f"Name one below {catalog.n_items:,}.",
+        )
+    if network.is_calm:
+        sent = _as_sent(network, len(clients), key) if network.adversaries else None
+        in_step = SynchronousNetwork(network.start, overlay, sent)
+        return gossip_synchronously(method, clients, catalog, key, traffic, talk.threads, in_step)
+    return gossip_event_driven(method, clients, catalog, key, network, traffic, overlay)
+
+
+def gossip_event_driven(
+    method: Gossip,
+    clients: Clients,
+    catalog: Catalog,
+    key: Key,
+    config: NetworkConfig,
+    traffic: Traffic | None = None,
+    overlay: Overlays | None = None,
+) -> Iterator[Model]:
+    """Yield the models of all nodes after each round of time; somebody who is away has the model she left with."""
+    refuse_too_large(method, len(clients), catalog.n_items)
+    network = _Network(method, clients, catalog, key, config, traffic or Traffic.none(len(clients)))
+    for number in range(method.config.epochs):
+        network.run_until_look()
+        refuse_if_diverged(network.largest(), method.config.learning_rate, number)
+        note_overlay(overlay, number + 1, method.config.epochs, network.views(), network.alive)
+        yield Model(network.shared, _JoinedArrays(network.nodes))
+
+
+class _Network:
+    """The queue of events. It knows every node; no node knows it."""
+
+    def __init__(
+        self, method: Gossip, clients: Clients, catalog: Catalog, key: Key, config: NetworkConfig, traffic: Traffic
+    ) -> None:
+        self.method, self.key, self.config, self.traffic = method, key, config, traffic
+        self.n_items, n = catalog.n_items, len(clients)
+        model = method.init(clients, catalog, key.child("init"))
+        self.shared, first = model.shared, model.private
+        views = first_views(n, method.config.view, config.start, key)
+        self.nodes = []
+        for at in range(n):
+            mine = {name: array[at : at + 1].copy() for name, array in first.items()}
+            own = method.own(self.shared, mine, clients.take([at]))
+            self.nodes.append(Peer(at, mine, own, [int(peer) for peer in views[at] if peer >= 0]))
+        draws = _draw_node_traits(n, key)
+        self.period = 1.0 + config.uneven * (2.0 * draws[:, 0] - 1.0)
+        self.link = _classes(config.bandwidth, draws[:, 1], np.inf)
+        self.effort = _classes(config.effort, draws[:, 2], 0.0)
+        self.lies = _some(draws[:, ATTACKING], config.adversaries)
+        self.busy = np.zeros(n)
+        self.alive = np.ones(n, np.bool_)
+        self.session = np.zeros(n, np.int64)  # how often each has come: what was meant for an earlier one is void
+        self.pushed = count()  # tells events apart that are alike in everything else
+        self.queue: list[tuple[Any, ...]] = []
+        late = _some(draws[:, 4], config.late)
+        for at in range(n):
+            begin = draws[at, 5] * (0.5 * method.config.epochs if late[at] else float(config.staggered))
+            if late[at]:
+                self.alive[at] = False
+                self._push(begin, COMES_OR_GOES, at, 0)
+            else:
+                self._push(begin, TICK, at, 0)
+                self._next_leave(at, begin)
+        for number in range(1, method.config.epochs + 1):
+            self._push(float(number), LOOK, 0, 0)
+
+    def _push(self, time: float, kind: int, at: int, other: int, *more: Any) -> None:
+        heapq.heappush(self.queue, (time, kind, at, other, next(self.pushed), *more))
+
+    def _next_leave(self, at: int, now: float) -> None:
+        """Decide when a node will go: each round it does with the same probability."""
+        if self.config.leaving:
+            draw = float(self.key.child("leave", int(self.session[at])).uniform(np.array([at]), 1)[0, 0])
+            self._push(now + np.log1p(-draw) / np.log1p(-self.config.leaving), COMES_OR_GOES, at, int(self.session[at]))
+
+    def run_until_look(self) -> None:
+        """Let time pass until the next look."""
+        while True:
+            time, kind, at, other, _, *more = heapq.heappop(self.queue)
+            if kind == LOOK:
+                return
+            if kind == DELIVER:
+                self._deliver(time, at, other, *more)
+            elif other == self.session[at]:  # otherwise meant for somebody who has gone since
+                {COMES_OR_GOES: self._come_or_go, REST: self._rest, TICK: self._tick}[kind](time, at)
+
+    def _rest(self, time: float, at: int) -> None:
+        end_period(self.method, self.nodes[at])
+
+    def _tick(self, time: float, at: int) -> None:
+        """A node's period begins: new peers if it is time, then its peer models go out."""
+        node, method = self.nodes[at], self.method
+        if len(self.nodes) > 1 and ((node.ticks and node.ticks % method.config.renew_every == 0) or not node.view):
+            one, number = np.array([at]), node.ticks
+            offer = offer_peers(self.key, number, one, np.flatnonzero(self.alive), peers_to_offer(method))[0]
+            renew_view(method, node, offer, self.key.child("choose", number).bits(one, 1)[0, 0])
+        peer_model = send_model(method, node)
+        if self.lies[at]:
+            peer_model = attack_model(self.config, peer_model, node.ticks, at, self.key)
+        n_peer_models = len(node.view)
+        self.traffic.rounds[at] += 1
+        self.traffic.bytes_up[at] += n_peer_models * peer_model.bytes_each
+        self.traffic.negatives[at] += n_peer_models * self.n_items
+        draws = np.zeros((n_peer_models, 2))
+        if self.config.delay or self.config.loss:
+            draws = self.key.child("letter", node.ticks, at).uniform(np.arange(n_peer_models), 2)
+        for place, (peer, draw) in enumerate(zip(node.view, draws.tolist(), strict=True)):
+            arrives = (
+                time - self.config.delay * math.log1p(-draw[0]) + (place + 1) / min(self.link[at], self.link[peer])
+            )
+            self._push(float(arrives), DELIVER, peer, at, peer_model, draw[1] < self.config.loss)
+        for kind in (REST, TICK):
+            self._push(time + self.period[at], kind, at, int(self.session[at]))
+
+    def _deliver(self, time: float, at: int, sender: int, peer_model: PeerModels, lost: bool) -> None:
+        """A peer model arrives: it waits while its reader is busy, and its sender learns whether it came through."""
+        if self.alive[at] and not lost and self.busy[at] > time:
+            self._push(float(self.busy[at]), DELIVER, at, sender, peer_model, lost)
+            return
+        arrived = bool(self.alive[at]) and not lost
+        if arrived:
+            self.busy[at] = time + self.effort[at]
+            self.traffic.bytes_down[at] += peer_model.bytes_each
+            receive_model(self.method, self.nodes[at], peer_model)
+        if self.alive[sender]:
+            note_acknowledgement(self.nodes[sender], at, arrived)
+
+    def _come_or_go(self, time: float, at: int) -> None:
+        self.session[at] += 1
+        draws = self.key.child("come", int(self.session[at])).uniform(np.array([at]), 2)[0]
+        if self.alive[at]:
+            self.alive[at] = False
+            if draws[1] >= self.config.crashing:  # it says goodbye to those it knows
+                for peer in self.nodes[at].senders | set(self.nodes[at].view):
+                    forget_peer(self.nodes[peer], at)
+            self._push(time - self.config.away * np.log1p(-draws[0]), COMES_OR_GOES, at, int(self.session[at]))
+        else:
+            self.alive[at] = True
+            self._push(time, TICK, at, int(self.session[at]))
+            self._next_leave(at, time)
+
+    def views(self) -> NDArray[np.int64]:
+        """Return everybody's view, for the statistics of the overlay."""
+        widest = max(1, *(len(node.view) for node in self.nodes)) if len(self.nodes) > 1 else 0
+        table = np.full((len(self.nodes), widest), -1, np.int64)
+        for node in self.nodes:
+            table[node.id, : len(node.view)] = node.view
+        return table
+
+    def largest(self) -> NDArray[np.float32]:
+        """Return the largest and the smallest number of every node's table."""
+        tables = [node.nodes["items"] for node in self.nodes]
+        return np.array([(table.max(initial=0.0), table.min(initial=0.0)) for table in tables], np.float32)
+
+
+class _JoinedArrays(Mapping[str, Array]):
+    """What all nodes hold, brought together when it is asked for first: most rounds are not looked at."""
+
+    def __init__(self, nodes: Sequence[Peer]) -> None:
+        self.nodes, self.arrays = nodes, dict[str, Array]()
+
+    def __getitem__(self, name: str) -> Array:
+        if name not in self.arrays:
+            self.arrays[name] = np.concatenate([node.nodes[name] for node in self.nodes])
+        return self.arrays[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.nodes[0].nodes)
+
+    def __len__(self) -> int:
+        return len(self.nodes[0].nodes)
+
+
+def attack_model(config: NetworkConfig, peer_model: PeerModels, number: int, at: int, key: Key) -> PeerModels:
+    """Return what a adversary sends the `number`-th time in place of its peer model."""
+    return ATTACKS[config.attack](peer_model, config.promoted, key.child("lie", number, at))
+
+
+def _as_sent(config: NetworkConfig, n: int, key: Key) -> Callable[[PeerModels, int], PeerModels]:
+    """Return what turns everybody's peer models of a round into those that are sent: adversaries' are other ones."""
+    adversaries = np.flatnonzero(_some(_draw_node_traits(n, key)[:, ATTACKING], config.adversaries))
+
+    def sent(peer_models: PeerModels, number: int) -> PeerModels:
+        tables = {name: table.copy() for name, table in peer_models.tables.items()}
+        for at in adversaries.tolist():
+            told = attack_model(config, peer_models.take(np.array([at])), number, at, key)
+            for name, table in told.tables.items():
+                tables[name][at] = table[0]
+        return replace(peer_models, tables=tables)
+
+    return sent
+
+
+def _draw_node_traits(n: int, key: Key) -> NDArray[np.float64]:
+    """Draw for every node [n, 6]: its period, link, device, whether it lies, whether and when it joins."""
+    return key.child("network").uniform(np.arange(n), 6)
+
+
+def _classes(values: tuple[float, ...], draws: NDArray[np.float64], none: float) -> NDArray[np.float64]:
+    if not values:
+        return np.full(len(draws), none)
+    found: NDArray[np.float64] = np.array(values)[(draws * len(values)).astype(int)]
+    return found
+
+
+def _some(draws: Array, share: float) -> NDArray[np.bool_]:
+    """Return who is among a share of all: those with the smallest draws, to the nearest whole number."""
+    chosen = np.zeros(len(draws), np.bool_)
+    chosen[np.argsort(draws, kind="stable")[: int(np.floor(share * len(draws) + 0.5))]] = True
+    return chosen

@@ -1,0 +1,161 @@
+"""Gossip in step: all nodes send, then all read and learn. The calm network of the papers, as fast as it can be done.
+
+What a node computes is what `protocols.gossip` has a node compute: a law holds the two together, bit for bit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tacit.errors import DivergedError, MethodError
+from tacit.lab.simulation import Traffic
+from tacit.methods.base import Gossip
+from tacit.methods.parts.gossip import PeerInbox
+from tacit.methods.parts.peers import KnownPeers
+from tacit.numerics import DIVERGENCE_LIMIT
+from tacit.protocols.overlay import Views, first_views, measure_overlay, offer_peers
+from tacit.random import Key
+from tacit.types import Array, Catalog, Clients, Model, offsets
+from tacit.updates import PeerModels
+
+Overlays: TypeAlias = list[dict[str, float]]
+MEASUREMENTS = 10  # rounds between two looks at the overlay
+SHARE = 0.9  # of the free memory that a network may take
+
+
+@dataclass(frozen=True)
+class SynchronousNetwork:
+    """How a network in step begins, where its graph is noted, and what its nodes really send.
+
+    `sent` turns the peer models that nodes of a round mean to send into those that are sent, if some lie.
+    """
+
+    start: Literal["preferential", "random"] = "preferential"
+    overlay: Overlays | None = None
+    sent: Callable[[PeerModels, int], PeerModels] | None = None
+
+
+def gossip_synchronously(
+    method: Any,
+    clients: Clients,
+    catalog: Catalog,
+    key: Key,
+    traffic: Traffic | None = None,
+    threads: int = 1,
+    network: SynchronousNetwork = SynchronousNetwork(),  # noqa: B008 - frozen
+) -> Iterator[Model]:
+    """Yield the models of all nodes after each round; their arrays go on changing."""
+    overlay, sent = network.overlay, network.sent
+    refuse_too_large(method, len(clients), catalog.n_items)
+    first = method.init(clients, catalog, key.child("init"))
+    nodes = dict(first.private)
+    own, everybody = method.own(first.shared, nodes, clients), np.arange(len(clients))
+    views = first_views(len(clients), method.config.view, network.start, key)
+    spare = np.empty_like(nodes["items"])
+    remembers = method.n_best > 0 and len(clients) > 1
+    judged = np.zeros((len(clients), len(clients)) if remembers else (0, 0), np.float32)
+    with ThreadPoolExecutor(threads) as pool:
+        each = (lambda work, blocks: [work(b) for b in blocks]) if threads == 1 else lambda w, b: list(pool.map(w, b))
+        for number in range(method.config.epochs):
+            inbox = inbox_of(views)
+            peer_models = method.peer_models(nodes, everybody, own)
+            if sent is not None:
+                peer_models = sent(peer_models, number + 1)
+            before = nodes["items"]
+            worths = method.step(nodes, spare, peer_models, inbox, own, each)
+            spare = before
+            if remembers:
+                readers = np.repeat(everybody, np.diff(inbox.ptr))
+                judged[readers, inbox.peer_models] = worths
+            if traffic is not None:
+                count_traffic(traffic, views, inbox, peer_models.bytes_each, catalog.n_items)
+            if (number + 1) % method.config.renew_every == 0:
+                views = _renew(method, views, judged, key, number + 1)
+            note_overlay(overlay, number + 1, method.config.epochs, views)
+            refuse_if_diverged(nodes["items"], method.config.learning_rate, number)
+            yield Model(first.shared, nodes)
+
+
+def note_overlay(
+    overlay: Overlays | None, number: int, last: int, views: Views, alive: NDArray[np.bool_] | None = None
+) -> None:
+    """Measure the graph of peers now and then, and after the last round."""
+    if overlay is not None and (number % MEASUREMENTS == 0 or number == last):
+        overlay.append({"round": number, **asdict(measure_overlay(views, alive))})
+
+
+def inbox_of(views: Views) -> PeerInbox:
+    """Return who reads whose peer models when everybody sends to its view, senders in order."""
+    n_nodes, view = views.shape
+    readers, senders = views.ravel(), np.repeat(np.arange(n_nodes), view)
+    sent = readers >= 0
+    readers, senders = readers[sent], senders[sent]
+    order = np.argsort(readers, kind="stable")
+    return PeerInbox(offsets(np.bincount(readers, minlength=n_nodes)), senders[order])
+
+
+def _renew(method: Any, views: Views, judged: Array, key: Key, number: int) -> Views:
+    everybody, view = np.arange(len(views)), views.shape[1]
+    if not view:
+        return views
+    wanted, chance = peers_to_offer(method), key.child("choose", number).bits(everybody, 1)[:, 0]
+    renewed = np.full_like(views, -1)
+    nobody, nothing = everybody[:0], np.empty(0, np.float32)
+    for n, offer in enumerate(offer_peers(key, number, everybody, everybody, wanted)):
+        known = np.flatnonzero(judged[n] > 0) if len(judged) else nobody
+        worths = judged[n][known] if len(judged) else nothing
+        chosen = method.choose(KnownPeers(known, worths, offer), chance[n])
+        renewed[n, : len(chosen)] = chosen
+    return renewed
+
+
+def peers_to_offer(method: Any) -> int:
+    """Return how many others a node should hear of when it chooses anew."""
+    return int(np.ceil(method.config.view + method.n_best))
+
+
+def count_traffic(traffic: Traffic, views: Views, inbox: PeerInbox, size: int, n_items: int) -> None:
+    """Count the peer models of a round."""
+    sent, received = (views >= 0).sum(axis=1), np.diff(inbox.ptr)
+    traffic.rounds += 1
+    traffic.negatives += sent * n_items
+    traffic.bytes_up += sent * size
+    traffic.bytes_down += received * size
+
+
+def refuse_too_large(method: Gossip, n_nodes: int, n_items: int) -> None:
+    """Refuse a network whose models would not fit into memory, before anything is made."""
+    needed, free = method.memory(n_nodes, n_items), free_memory()
+    if needed > SHARE * free:
+        raise MethodError(
+            f"{n_nodes:,} nodes that hold {n_items:,} items each need {needed / 1e9:.1f} GB, but {free / 1e9:.1f} GB "
+            "are free.",
+            "Every node holds a whole model: take fewer people or items (data.min_per_item), or lower method.factors.",
+        )
+
+
+def free_memory() -> float:
+    """Return the bytes that can be had without swapping; infinity where the system does not say."""
+    try:
+        lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
+    except OSError:
+        return float("inf")
+    found = next((line for line in lines if line.startswith("MemAvailable:")), None)
+    return float("inf") if found is None else 1024.0 * int(found.split()[1])
+
+
+def refuse_if_diverged(items: NDArray[np.float32], learning_rate: float, number: int) -> None:
+    """Stop when a number of any model has run away."""
+    largest = float(max(items.max(initial=0.0), -items.min(initial=0.0)))
+    if not largest < DIVERGENCE_LIMIT:
+        raise DivergedError(
+            f"Learning diverged in round {number + 1}: a learnt number reached {largest:.3g}.",
+            f"Lower method.learning_rate (now {learning_rate:g}).",
+        )

@@ -1,0 +1,240 @@
+"""Learning in this process, whatever the method: pass after pass, with looks at the validation part; and alone."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import ClassVar, Literal
+
+import numpy as np
+from pydantic import Field
+
+from tacit.errors import ConfigError, MethodError
+from tacit.lab.adversaries import Adversaries, AdversaryConfig
+from tacit.lab.event_driven import GossipRuntime, NetworkConfig, simulate_gossip
+from tacit.lab.events import Events, refuse_too_many
+from tacit.lab.secure_rounds import SecureRoundsConfig
+from tacit.lab.simulation import SimulationOptions, Traffic, simulate
+from tacit.lab.synchronous import Overlays
+from tacit.methods.base import Centralised, Federated, Gossip, Method, score_clients
+from tacit.numerics import one_blas_thread
+from tacit.privacy.update_sink import Stage
+from tacit.protocols.federated import UpdatePath
+from tacit.protocols.rounds import RoundsConfig
+from tacit.protocols.weighing import WeightLog
+from tacit.random import Key
+from tacit.types import Array, Catalog, Clients, Config, Floats, Model, Progress, Vocabulary
+from tacit.updates import Ring
+
+Evaluator = Callable[[Model], Mapping[str, float]]
+
+
+class RuntimeConfig(Config):
+    """Where and how learning runs."""
+
+    former_names: ClassVar[Mapping[str, str]] = {
+        "runtime.look_every": "runtime.evaluate_every",
+        "runtime.liars": "runtime.adversaries",
+    }
+    name: Literal["simulation"] = "simulation"
+    threads: int = Field(
+        1, ge=1, le=256, description="threads that rank, measure and gossip; the numbers do not depend on it"
+    )
+    evaluate_every: int = Field(0, ge=0, description="passes between looks at the validation part; 0: never look")
+    patience: int = Field(0, ge=0, description="looks without a better one before stopping; 0: never stop early")
+    keep: Literal["best", "last"] = Field("best", description="the model of the best look, or of the last pass")
+    ring: Ring = Field(Ring(), description="the whole numbers that federated sums are made of")
+    rounds: RoundsConfig = Field(
+        RoundsConfig(), description="devices that drop out, and rules that bear with adversaries"
+    )
+    secure: SecureRoundsConfig | None = Field(
+        None, description="sums that hide what each person sends; none: in the clear"
+    )
+    adversaries: AdversaryConfig | None = Field(None, description="devices that lie, to see what a rule bears with")
+    ledger: Literal["people", "events"] = Field(
+        "people", description="what is kept of what was sent: totals per person, or every single release too (slower)"
+    )
+    network: NetworkConfig = Field(NetworkConfig(), description="how nodes that gossip reach each other")
+
+
+@dataclass(frozen=True)
+class TrainingResult:
+    """A model and how it came about."""
+
+    model: Model
+    passes: int  # after which the kept model was taken
+    seconds: float  # spent learning, looks left out
+    curve: list[dict[str, float]] = field(default_factory=list)  # one row per look
+    traffic: Traffic | None = None  # what was sent, if the method is federated; all of it, later passes included
+    all_passes: int = 0  # later ones included
+    events: Events | None = None  # every release, if they were asked for
+    overlay: Overlays = field(default_factory=list)  # what the graph of peers looked like on the way, if they gossip
+    weight_log: WeightLog | None = None  # who counted how much in each round, if people count by criteria
+
+
+def passes_of(method: Method, clients: Clients) -> int:
+    """Return how many passes a method makes at most."""
+    if isinstance(method, Federated):
+        return method.schedule(clients).passes
+    return int(getattr(getattr(method, "config", None), "epochs", 1))
+
+
+def rounds_of(method: Method, clients: Clients, n_passes: int) -> int | None:
+    """Return how many communication rounds so many passes take: in gossip one each; none in a centralised method."""
+    if isinstance(method, Federated):
+        schedule = method.schedule(clients)
+        return sum(len(schedule.rounds_of(number)) for number in range(n_passes))
+    return n_passes if isinstance(method, Gossip) else None
+
+
+@dataclass(frozen=True)
+class PassOptions:
+    """How passes over a cohort are made, and who is told of it."""
+
+    stages: Sequence[Stage] = ()
+    ring: Ring = field(default_factory=Ring)
+    traffic: Traffic | None = None
+    simulation: SimulationOptions = field(default_factory=SimulationOptions)
+    gossip: GossipRuntime = field(default_factory=GossipRuntime)
+
+
+def passes(
+    method: Method, clients: Clients, catalog: Catalog, key: Key, how: PassOptions | None = None
+) -> Iterator[Model]:
+    """Yield a method's model after each pass over a cohort."""
+    how = how or PassOptions()
+    stages, simulation = how.stages, how.simulation
+    if isinstance(method, Federated):
+        return simulate(UpdatePath(method, stages, how.ring), clients, catalog, key, how.traffic, simulation)
+    if simulation.secure is not None:
+        raise ConfigError("Only federated methods make sums: runtime.secure would have no effect.", "Take it away.")
+    if simulation.rounds != RoundsConfig():
+        raise ConfigError(
+            "runtime.rounds has no effect: only in federated methods a server asks clients in rounds.", "Take it away."
+        )
+    if simulation.adversaries is not None:
+        raise ConfigError(
+            "Only federated methods send updates: runtime.adversaries would have no effect.",
+            "Take it away; peers that lie are set by runtime.network.",
+        )
+    if isinstance(method, Gossip):
+        if stages:
+            raise ConfigError(
+                "Nodes that gossip send whole models: privacy stages would have no effect.",
+                "Take the privacy section away, or choose a federated method such as fpl.",
+            )
+        return simulate_gossip(method, clients, catalog, key, how.gossip, how.traffic)
+    if stages:
+        raise ConfigError(
+            "A centralised method is sent whole histories: privacy stages would have no effect.",
+            "Take the privacy section away, or choose a federated method such as fpl.",
+        )
+    if isinstance(method, Centralised):
+        return method.fit(clients, catalog, key)
+    raise ConfigError(f"'{type(method).__name__}' is neither centralised nor federated, and does not gossip.")
+
+
+@dataclass(frozen=True)
+class Observer:
+    """Who watches a method learn: at the validation part, at the ledger, at the progress."""
+
+    look: Evaluator | None = None
+    primary: str = ""  # the metric by which the best look is kept
+    people: Vocabulary | None = None  # labels that a ledger of events calls people by; none: numbers
+    progress: Progress = lambda what, done, total: None
+
+
+def learn(
+    method: Method,
+    clients: Clients,
+    catalog: Catalog,
+    key: Key,
+    config: RuntimeConfig,
+    stages: Sequence[Stage] = (),
+    observer: Observer = Observer(),  # noqa: B008 - frozen
+) -> TrainingResult:
+    """Learn from a cohort. With a `look` at the validation part, keep the best pass and stop early."""
+    look, primary, people = observer.look, observer.primary, observer.people
+    total = passes_of(method, clients)
+    adversaries = None
+    if config.adversaries is not None:
+        adversaries = Adversaries.build(config.adversaries, catalog, config.ring, key.child("liars"))
+    traffic = Traffic.none(len(clients)) if isinstance(method, Federated | Gossip) else None
+    events = _events_of(method, clients, catalog, people) if config.ledger == "events" else None
+    told = WeightLog(people) if config.rounds.criteria is not None else None
+    curve: list[dict[str, float]] = []
+    overlay: Overlays = []
+    _refuse_idle_network(method, config.network)
+    kept: Model | None = None
+    model: Model | None = None
+    kept_at, best, worse, done, spent = 0, -np.inf, 0, 0, 0.0
+    with one_blas_thread():
+        started = time.perf_counter()
+        simulation = SimulationOptions(config.rounds, config.secure, adversaries, events=events, weight_log=told)
+        talk = GossipRuntime(config.network, config.threads, overlay)
+        how = PassOptions(stages, config.ring, traffic, simulation, talk)
+        for model in passes(method, clients, catalog, key, how):
+            done += 1
+            spent += time.perf_counter() - started
+            observer.progress("learning", done, total)
+            if look is not None and config.evaluate_every and (done % config.evaluate_every == 0 or done == total):
+                seen = look(model)
+                curve.append({"pass": done, "seconds": spent, **seen})
+                if seen[primary] > best:
+                    best, worse = seen[primary], 0
+                    if config.keep == "best":
+                        kept, kept_at = model.copy(), done
+                elif config.patience:
+                    worse += 1
+                    if worse >= config.patience:
+                        break
+            started = time.perf_counter()
+    if model is None:
+        raise MethodError("The method learnt nothing: it made no pass over the data.", "Set its epochs to at least 1.")
+    return TrainingResult(kept or model, kept_at or done, spent, curve, traffic, done, events, overlay, told)
+
+
+def _refuse_idle_network(method: Method, network: NetworkConfig) -> None:
+    if network != NetworkConfig() and not isinstance(method, Gossip):
+        raise ConfigError(
+            "runtime.network has no effect: only methods that gossip have a network of nodes.",
+            "Take it away, or choose a gossip method such as pepper.",
+        )
+
+
+def _events_of(method: Method, clients: Clients, catalog: Catalog, people: Vocabulary | None) -> Events:
+    if not isinstance(method, Federated):
+        raise ConfigError(
+            "runtime.ledger=events has no effect: only federated methods release rows one by one.",
+            "Take it away, or choose a federated method such as fpl.",
+        )
+    refuse_too_many(method.schedule(clients))
+    return Events(people or Vocabulary(np.arange(int(clients.ids.max()) + 1)), catalog.item_ids)
+
+
+def score_alone(
+    method: Method,
+    clients: Clients,
+    catalog: Catalog,
+    key: Key,
+    ring: Ring,
+    progress: Progress = lambda what, done, total: None,
+) -> Callable[[Array], Floats]:
+    """Return a scorer in which every person is served by a model that learnt from her own history only.
+
+    Nothing leaves, so no stage stands in between.
+    """
+
+    def score(positions: Array) -> Floats:
+        rows = np.empty((len(positions), clients.n_items), np.float32)
+        with one_blas_thread():
+            for row, position in enumerate(positions):
+                progress("learning alone, to see that nothing leaks", row, len(positions))
+                person = clients.take([position])
+                for model in passes(method, person, catalog, key, PassOptions(ring=ring)):
+                    last = model
+                rows[row] = score_clients(method, last, person)[0]
+        return rows
+
+    return score

@@ -1,0 +1,1 @@
+"""Building blocks of methods that are no methods themselves."""

@@ -1,0 +1,217 @@
+"""What gossip methods have in common: nodes that hold whole models, learn alone, mix what peers send, choose peers.
+
+A method is a merge rule (`mixing`), a peer sampler (`peers`) and a model that lives on nodes. All functions take
+cohorts of nodes, arrays with the node axis first; a node alone is a cohort of one. A node's chance is its own: a root
+drawn from its person's id, and the number of things it has done so far.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
+
+from tacit.errors import MethodError
+from tacit.kernels.gossip import copy_at, distances_at, mix_at
+from tacit.methods.base import Gossip
+from tacit.methods.parts import reasons
+from tacit.methods.parts.local import LocalArrays, LocalModel, LocalModelConfig, local_model
+from tacit.methods.parts.mixing import MergeRule, ModelPair, Weights
+from tacit.methods.parts.peers import Ids, KnownPeers, Sampler
+from tacit.random import Key
+from tacit.types import Array, Catalog, Clients, Floats, Model, Reason
+from tacit.updates import PeerModels
+
+BLOCK = 256  # nodes that work one after the other
+REMEMBERED = 16  # distances of past peer models, by which a far one is told
+ENOUGH = 4  # of them, before anything is clipped
+Each = Callable[[Callable[[Array], None], Sequence[Array]], Any]  # runs a function on every block, perhaps in threads
+
+
+class GossipConfig(LocalModelConfig):
+    """Options of every gossip method."""
+
+    epochs: int = Field(300, gt=0, description="rounds: in each, every node sends its model to its view")
+    starts: Literal["common", "own"] = Field("common", description="nodes start from one model, or each from its own")
+    learns: Literal["round", "receipt"] = Field(
+        "round", description="a node learns once per round, or after every model that it mixes in"
+    )
+    moments: Literal["fresh", "kept"] = Field(
+        "fresh", description="Adam's state: made anew each time, or kept with the node (twice the memory)"
+    )
+    user_vector: Literal["private", "sent"] = Field(
+        "private", description="her vector stays at home, or is sent and mixed as the papers have it"
+    )
+    view: int = Field(3, gt=0, description="peers that a node sends its model to")
+    renew_every: int = Field(1, gt=0, description="rounds between two choices of peers")
+    weighting: float = Field(
+        0.0, ge=0, lt=1, description="share of her history that a node spares for weighing; it does not learn from it"
+    )
+    clip: float = Field(
+        0.0, ge=0, description="models farther than so many usual distances are pulled nearer before mixing; 0: never"
+    )
+
+
+@dataclass(frozen=True)
+class PeerInbox:
+    """Who reads which peer models in a round: node n those at `peer_models[ptr[n]:ptr[n + 1]]`, in that order."""
+
+    ptr: NDArray[np.int64]  # [nodes + 1]
+    peer_models: NDArray[np.int64]
+
+
+class GossipMethod(Gossip):
+    """A gossip method but for its rule, its sampler and how it is configured."""
+
+    rule: MergeRule
+    sampler: ClassVar[Sampler]
+    config: GossipConfig
+    model: LocalModel
+    samples: bool = False  # whether a model is judged against drawn items, not all
+
+    def __init__(self, config: GossipConfig) -> None:
+        self.config = config
+        self.model = local_model(config, config.starts, config.moments)
+
+    @property
+    def n_best(self) -> float:
+        """How many of a node's peers it keeps on average for what their models were worth."""
+        return 0.0
+
+    @property
+    def sent(self) -> tuple[str, ...]:
+        """The arrays that a peer model carries."""
+        also = (self.model.vector,) if self.config.user_vector == "sent" else ()
+        return (*self.model.tables, *also)
+
+    def memory(self, n_nodes: int, n_items: int) -> int:
+        """Return the bytes that so many nodes need: every model twice, so that all of a round read the same ones."""
+        return 4 * n_nodes * n_items * self.model.numbers_per_item
+
+    def init(self, clients: Clients, catalog: Catalog, key: Key) -> Model:
+        """Return the first model of every node; nothing is shared but what is public."""
+        if not len(clients.items):
+            raise MethodError("There is nothing to learn from: no client has any history.")
+        self.model.check(clients, catalog)
+        nodes = self.model.init(clients, catalog, key)
+        nodes["chance"] = key.child("chance").bits(clients.ids, 1)[:, 0]
+        nodes["done"], nodes["age"] = np.zeros(len(clients), np.int64), np.zeros(len(clients), np.int64)
+        if self.config.clip:
+            nodes["distances"] = np.full((len(clients), REMEMBERED), np.nan)
+            nodes["met"] = np.zeros(len(clients), np.int64)
+        return Model(self.model.constants(catalog), nodes)
+
+    def own(self, shared: Mapping[str, Array], nodes: LocalArrays, clients: Clients) -> Any:
+        """Return what nodes have of their people's histories: what to learn from, what to weigh with."""
+        return self.model.own(shared, clients, nodes["chance"], self.config.weighting)
+
+    def peer_models(self, nodes: LocalArrays, ids: Ids, own: Any) -> PeerModels:
+        """Return what each node would send now. Large tables are not copied."""
+        tables = {name: nodes[name] if name == "items" else nodes[name].copy() for name in self.sent}
+        return PeerModels(ids, tables, own.samples, nodes["age"].copy())
+
+    def learn(self, nodes: LocalArrays, own: Any) -> dict[str, Array]:
+        """Return the nodes after each has learnt from its own samples."""
+        moved = {name: array.copy() for name, array in nodes.items()}
+        self._learn(np.arange(len(nodes["age"])), moved, own)
+        return moved
+
+    def mix(
+        self, nodes: LocalArrays, peer_models: PeerModels, own: Any
+    ) -> tuple[dict[str, Array], NDArray[np.float32]]:
+        """Return the nodes after each has mixed one peer model in, and what it was worth to each; -1: not judged."""
+        moved = {name: array.copy() for name, array in nodes.items()}
+        every = np.arange(len(nodes["age"]))
+        return moved, self._meet(every, every, nodes["items"], moved, peer_models, own)
+
+    def choose(self, known: KnownPeers, chance: np.uint64) -> Ids:
+        """Return whom a node sends to next; `chance` is drawn for this choice."""
+        return type(self).sampler(known, self.config.view, self.n_best, chance)
+
+    def step(
+        self, nodes: dict[str, Array], spare: Array, peer_models: PeerModels, inbox: PeerInbox, own: Any, each: Each
+    ) -> NDArray[np.float32]:
+        """Let every node read its peer models and learn, all of one round at once: what single nodes do, only faster.
+
+        `nodes` move in place; their new item tables are written to `spare`, which changes places with the old ones.
+        Returns what each peer model was worth to its reader.
+        """
+        before, counts = nodes["items"], np.diff(inbox.ptr)
+        moved = {**nodes, "items": spare}
+        worths = np.full(len(inbox.peer_models), -1, np.float32)
+
+        def work(block: Array) -> None:
+            for q in range(int(counts[block].max(initial=0))):
+                rows = block[counts[block] > q]
+                place = inbox.ptr[rows] + q
+                at = inbox.peer_models[place]
+                worths[place] = self._meet(rows, at, spare if q else before, moved, peer_models, own)
+                if self.config.learns == "receipt":
+                    self._learn(rows, moved, own)
+            quiet = block[counts[block] == 0]
+            copy_at(quiet, before, spare)
+            self._learn(block if self.config.learns == "round" else quiet, moved, own)
+
+        every = np.arange(len(counts))
+        each(work, [every[start : start + BLOCK] for start in range(0, len(every), BLOCK)])
+        nodes["items"] = spare
+        return worths
+
+    def _meet(
+        self, rows: Array, at: Array, items: Array, moved: LocalArrays, peer_models: PeerModels, own: Any
+    ) -> NDArray[np.float32]:
+        """Mix peer models `at` into the nodes `rows`, whose item tables are in `items`; return the peer models'
+        worths."""
+        nodes = {**moved, "items": items}
+        worths = np.full((len(rows), 2), -1.0)
+        if self.rule.judges:
+            worths = self.worth(self.model.judge(rows, at, nodes, peer_models.tables, own, self.samples))
+        samples, ages = np.empty((len(rows), 2)), np.empty((len(rows), 2))
+        samples[:, 0], samples[:, 1] = own.samples[rows], peer_models.samples[at]
+        ages[:, 0], ages[:, 1] = nodes["age"][rows], peer_models.ages[at]
+        weights = self.rule.weigh(ModelPair(samples, ages, worths))
+        weights = weights / weights.sum(axis=1, keepdims=True)
+        if self.config.clip:
+            weights = self._clipped(rows, at, nodes, peer_models, weights)
+        for name in self.sent:
+            mix_at(rows, at, nodes[name], peer_models.tables[name], weights.astype(np.float32), moved[name])
+        moved["age"][rows] = np.maximum(moved["age"][rows], peer_models.ages[at])
+        return worths[:, 1].astype(np.float32)
+
+    def worth(self, judged: Weights) -> Weights:
+        """Return what models are worth, [R, 2], from their HR and NDCG; -1 where nobody could judge."""
+        return np.where(judged[:, :, 0] < 0, -1.0, judged[:, :, 0] * judged[:, :, 1])
+
+    def _clipped(
+        self, rows: Array, at: Array, nodes: LocalArrays, peer_models: PeerModels, weights: Weights
+    ) -> Weights:
+        """Believe a peer model that lies farther away than usual only as far as the usual distance reaches."""
+        far = distances_at(rows, at, nodes["items"], peer_models.tables["items"])
+        past, met = nodes["distances"], nodes["met"]
+        limit = np.full(len(rows), np.inf)
+        enough = met[rows] >= ENOUGH
+        limit[enough] = self.config.clip * np.nanmedian(past[rows[enough]], axis=1)
+        reach = np.minimum(1.0, limit / np.maximum(far, 1e-30))
+        past[rows, met[rows] % REMEMBERED] = far  # as far as it was: clipped ones would draw the limit in for good
+        met[rows] += 1
+        theirs = np.where(np.isfinite(far), weights[:, 1] * reach, 0.0)
+        return np.stack([1.0 - theirs, theirs], axis=1)
+
+    def _learn(self, rows: Array, nodes: LocalArrays, own: Any) -> None:
+        self.model.learn(rows, nodes, own)
+        nodes["age"][rows] += 1
+
+    def score(self, shared: Mapping[str, Array], private: LocalArrays, clients: Clients) -> Floats:
+        """Return the scores of all items, each person by her own node's model."""
+        return self.model.score(shared, private)
+
+    def explain(self, shared: Mapping[str, Array], private: LocalArrays, client: Clients, item: int) -> list[Reason]:
+        """Return her own items whose vectors point the same way as the item's, seen from the average item."""
+        vectors = self.model.vectors(private)
+        vectors = vectors - vectors.mean(axis=0)
+        history = np.setdiff1d(client.items, [item])
+        return reasons.from_history(history, reasons.alignment(vectors, history, item))

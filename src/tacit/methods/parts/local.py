@@ -1,0 +1,123 @@
+"""Models that a person's device trains whole, whether peers or a server bring them together: GMF and PRME-G."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar, Literal, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field, model_validator
+
+from tacit.errors import ConfigError
+from tacit.methods.parts.mixing import Weights
+from tacit.models.local_gmf import LocalGMF
+from tacit.models.local_prme import LocalPRME
+from tacit.random import Key
+from tacit.types import Array, Catalog, Clients, Config, Floats
+
+LocalArrays = Mapping[str, Array]
+
+
+class LocalModelConfig(Config):
+    """Options of what a device learns by itself."""
+
+    model: Literal["gmf", "prme-g"] = Field("gmf", description="what a device learns; prme-g needs places and times")
+    factors: int = Field(8, gt=0, description="D: length of a latent vector")
+    learning_rate: float = Field(0.01, gt=0, description="the step on the device, of Adam's (gmf) or uphill (prme-g)")
+    local_epochs: int = Field(1, gt=0, description="passes over her own positives each time a device learns")
+    batch_size: int = Field(64, gt=0, description="gmf: samples per step, positives and negatives together")
+    negatives: int = Field(4, gt=0, description="fresh negatives per positive and local epoch")
+    init_scale: float = Field(0.05, gt=0, description="standard deviation of the first latent vectors")
+    preference: float = Field(0.2, ge=0, le=1, description="prme-g: share of taste, the rest is where she is")
+    reg: float = Field(0.03, ge=0, description="prme-g: lambda, how fast points shrink")
+    lapse: float = Field(6.0, gt=0, description="prme-g: hours after which a visit does not follow from the one before")
+
+    @model_validator(mode="after")
+    def _every_option_has_an_effect(self) -> LocalModelConfig:
+        idle = ("preference", "reg", "lapse") if self.model == "gmf" else ("batch_size",)
+        for name in idle:
+            if getattr(self, name) != type(self).model_fields[name].default:
+                raise ValueError(f"'{name}' has no effect with model={self.model}")
+        return self
+
+
+class LocalModel(Protocol):
+    """A model that lives on nodes: how it starts, learns, judges and scores."""
+
+    tables: ClassVar[tuple[str, ...]]  # what a peer model carries
+    vector: ClassVar[str]  # the person's own, which may be sent too
+
+    def check(self, clients: Clients, catalog: Catalog) -> None:
+        """Refuse data that the model cannot learn from."""
+        ...
+
+    @property
+    def numbers_per_item(self) -> int:
+        """How many numbers a node holds for each item, the spare table of a round included."""
+        ...
+
+    def init(self, clients: Clients, catalog: Catalog, key: Key) -> dict[str, Array]:
+        """Return the first arrays of every node."""
+        ...
+
+    def person(self, clients: Clients, key: Key) -> dict[str, Array]:
+        """Return what is each person's own at first."""
+        ...
+
+    def constants(self, catalog: Catalog) -> dict[str, Array]:
+        """Return what everybody knows beforehand and the model needs: public, and the same for all."""
+        ...
+
+    def own(self, constants: LocalArrays, clients: Clients, chance: NDArray[np.uint64], weighting: float) -> Any:
+        """Part each history into what its node learns from and what it weighs with."""
+        ...
+
+    def learn(self, rows: Array, nodes: LocalArrays, own: Any, epochs: int | None = None) -> None:
+        """Let some nodes learn from their own samples, in place."""
+        ...
+
+    def judge(
+        self, rows: Array, at: Array, nodes: LocalArrays, peer_models: LocalArrays, own: Any, samples: bool
+    ) -> Weights:
+        """Return [R, 2, 2]: (own, peer model's) mean (HR, NDCG) on the readers' weighting sets; -1 where there is
+        none."""
+        ...
+
+    def score(self, constants: LocalArrays, nodes: LocalArrays) -> Floats:
+        """Return the scores [C, n_items], each person by her own node."""
+        ...
+
+    def vectors(self, nodes: LocalArrays) -> Floats:
+        """Return the item vectors [n_items, D] of the first node."""
+        ...
+
+
+def local_model(
+    config: LocalModelConfig, starts: Literal["common", "own"] = "common", moments: Literal["fresh", "kept"] = "fresh"
+) -> LocalModel:
+    """Return the model that a device trains."""
+    if config.model == "prme-g":
+        if moments == "kept":
+            raise ConfigError("PRME-G climbs without Adam: method.moments=kept has no effect.", "Take it away.")
+        return LocalPRME(
+            config.factors,
+            config.init_scale,
+            config.learning_rate,
+            config.negatives,
+            config.local_epochs,
+            starts,
+            config.preference,
+            config.reg,
+            config.lapse,
+        )
+    return LocalGMF(
+        config.factors,
+        config.init_scale,
+        config.learning_rate,
+        config.negatives,
+        config.local_epochs,
+        config.batch_size,
+        starts,
+        moments == "kept",
+    )

@@ -1,0 +1,176 @@
+"""What methods by sums have in common: histories without repeats, sums of outer products, an earlier run to start from.
+
+The sum over people of x_u (x_u' T), for any table T [n_items, D], needs of each person one row per item of hers:
+w_i s_u (T' x_u), where x_u holds the weights w_i of her items and s_u makes it fit the ring. Every row is made of the
+whole history, so rows are computed from the disclosed items alone: what is kept back has no part in them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from tacit.errors import MethodError
+from tacit.kernels.outer import person_sums
+from tacit.methods.base import Federated, Schedule
+from tacit.privacy.update_sink import UpdateSink
+from tacit.types import Array, Catalog, Clients, Floats, offsets
+from tacit.updates import PlannedRows, Ring, UpdatePlan
+
+LONG_HISTORY = 4096.0  # ranges are chosen for a history of this length; longer ones fit up to the ring's own limit
+WARM = "folder of an earlier run of this method to start from; items are matched by their labels"
+_ROWS = 64  # about how many rows of 64 numbers a client makes: cohorts are cut into chunks by it
+
+
+def distinct(clients: Clients) -> Clients:
+    """Return the cohort with each item at most once per person."""
+    return clients.derive_once("distinct", _distinct)
+
+
+def _distinct(clients: Clients) -> Clients:
+    again = np.zeros(len(clients.items), np.bool_)
+    again[1:] = (clients.items[1:] == clients.items[:-1]) & (clients.rows[1:] == clients.rows[:-1])
+    return keep_items(clients, ~again) if again.any() else clients
+
+
+def keep_items(clients: Clients, kept: NDArray[np.bool_]) -> Clients:
+    """Return the cohort with the kept items [N] only."""
+    counts = np.bincount(clients.rows[kept], minlength=len(clients))
+    return Clients(clients.ids, offsets(counts), clients.items[kept], clients.n_items)
+
+
+def plan_items(table: str, clients: Clients) -> PlannedRows:
+    """Return one row for every different item of each client: all of them are about something the client did."""
+    own = distinct(clients)
+    return PlannedRows(table, own.ptr, own.items, True)
+
+
+def disclose_histories(clients: Clients, rows: PlannedRows) -> Clients:
+    """Return clients with the items whose rows may leave, and no others."""
+    own = distinct(clients)
+    return own if rows.kept is None or rows.kept.all() else keep_items(own, rows.kept.astype(np.bool_))
+
+
+class HasRounds(Protocol):
+    """Options of a method by sums."""
+
+    @property
+    def epochs(self) -> int:
+        """Rounds; everybody is asked in each."""
+        ...
+
+
+class BySums(Federated):
+    """What methods by sums do alike: in every round every client sends a row for each of its items."""
+
+    def __init__(self, config: HasRounds) -> None:
+        self._rounds = config.epochs
+
+    def schedule(self, clients: Clients) -> Schedule:
+        """Everybody, every round."""
+        return Schedule(self._rounds, 1, len(clients))
+
+    def rows_per_client(self, shared: Mapping[str, Array]) -> int:
+        """Return the usual number of rows, more where they are wide."""
+        return _ROWS * max(1, int(self.shapes(shared)[self.spec.item_tables[0]][1]) // _ROWS)
+
+
+def to_float64(sums: NDArray[np.int64], ring: Ring) -> NDArray[np.float64]:
+    """Return sums as float64, which holds them exactly."""
+    return sums.astype(np.float64) / float(ring.scale)
+
+
+@dataclass(frozen=True)
+class OuterSum:
+    """The sum over people of s_u x_u (x_u' T): a person's part as rows, or a cohort's added at once.
+
+    s_u = n^-2v 4096^(v - 1/2) for n items: with |x_u|^2 <= n and orthonormal T, a person's part is at most
+    n^(1 - 2v) 4096^(v - 1/2) long (Frobenius), and no number in it above n^(1/2 - 2v) 4096^(v - 1/2).
+    """
+
+    person_weight: float = 0.0  # v
+
+    @property
+    def unit(self) -> float:
+        """What the sums are multiplied with so that they fit."""
+        return float(LONG_HISTORY ** (self.person_weight - 0.5))
+
+    def bound(self, n_items: int) -> float:
+        """Return the largest Frobenius norm of the part of a person with so many items, before rounding."""
+        return float(n_items ** (1.0 - 2.0 * self.person_weight) * self.unit)
+
+    def people(self, table: Floats, weights: Floats, clients: Clients) -> Floats:
+        """Return T' x_u of each person, [C, D]."""
+        found = np.empty((len(clients), table.shape[1]), np.float32)
+        person_sums(clients.ptr, clients.items, weights, table, found)
+        return found
+
+    def put(self, table: Floats, weights: Floats, clients: Clients, plan: UpdatePlan, sink: UpdateSink) -> None:
+        """Put a row for every item: its weight times s_u (T' x_u), made of the disclosed items alone."""
+        known = disclose_histories(clients, plan.parts[0])
+        lengths = np.maximum(known.sizes, 1).astype(np.float32)
+        scale = lengths ** np.float32(-2.0 * self.person_weight) * np.float32(self.unit)
+        sink.put_outer(0, self.people(table, weights, known) * scale[:, None], weights, by_row=True)
+
+
+def earlier(folder: str, names: tuple[str, ...], catalog: Catalog) -> tuple[dict[str, Array], Array, Array]:
+    """Read shared arrays of an earlier run: (arrays, places of known items there, the same items' places here)."""
+    model = Path(folder) / "model"
+    try:
+        with np.load(model / "model.npz", allow_pickle=False) as stored:
+            missing = [name for name in names if f"shared.{name}" not in stored]
+            arrays = {} if missing else {name: stored[f"shared.{name}"] for name in names}
+        labels = pl.read_parquet(model / "catalog.parquet")["item"].to_list()
+    except (OSError, ValueError, pl.exceptions.PolarsError) as error:
+        raise MethodError(f"warm_start: '{folder}' holds no readable run: {error}.", "Give a run's folder.") from None
+    if missing:
+        raise MethodError(f"warm_start: the run in '{folder}' has no '{missing[0]}'.", "Give a run of the same method.")
+    place = {str(label): at for at, label in enumerate(labels)}
+    there = np.array([place.get(str(label), -1) for label in catalog.item_ids.labels.tolist()], np.int64)
+    if not (there >= 0).any():
+        raise MethodError(
+            f"warm_start: no item of this catalogue occurs in '{folder}'.", "Give a run on the same data."
+        )
+    here = np.flatnonzero(there >= 0)
+    return arrays, there[here], here
+
+
+def start_table(start: Floats, folder: str | None, name: str, catalog: Catalog) -> Floats:
+    """Return a start table whose known items come from an earlier run's; what it lacks stays as drawn."""
+    if folder is None:
+        return start
+    arrays, there, here = earlier(folder, (name,), catalog)
+    before = arrays[name]
+    if before.ndim != 2:
+        raise MethodError(
+            f"warm_start: '{name}' of the run in '{folder}' is no table.", "Give a run of the same method."
+        )
+    width = min(before.shape[1], start.shape[1])
+    warm = start.copy()
+    warm[here[:, None], np.arange(width)] = before[there, :width]
+    return warm
+
+
+def orthonormal(sums: NDArray[np.float64], noise: float) -> NDArray[np.float64]:
+    """Return an orthonormal basis of the columns, signs settled; a column that adds no more than noise becomes zero."""
+    basis, r = np.linalg.qr(sums)
+    lengths = np.diag(r)
+    basis *= np.where(lengths < 0, -1.0, 1.0)  # one sign, whatever the library's habit
+    basis[:, np.abs(lengths) <= noise] = 0.0
+    return basis
+
+
+def rounding(counts: NDArray[np.int64], ring: Ring) -> float:
+    """Return how long a column of nothing but rounding errors may be: each row sent is off by half a step at most."""
+    return 4.0 * float(np.sqrt(counts.sum() / 12.0)) / float(ring.scale)
+
+
+def shared_floats(arrays: Mapping[str, Array]) -> dict[str, Array]:
+    """Return arrays as float32, the precision in which models travel."""
+    return {name: np.ascontiguousarray(array, np.float32) for name, array in arrays.items()}

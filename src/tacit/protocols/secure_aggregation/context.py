@@ -1,0 +1,118 @@
+"""What everybody in a round must agree on, and its hash, to which every derived key is bound.
+
+A server that shows two people different models, cohorts or options gives them different contexts: their masks do not
+cancel, and what it adds up is noise.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+
+from tacit.errors import GuardError, MessageError
+from tacit.protocols.secure_aggregation.bytes import MOST_PEOPLE, ByteReader, ByteWriter
+from tacit.protocols.secure_aggregation.encoding import VectorLayout
+from tacit.protocols.secure_aggregation.graph import NeighbourGraph
+from tacit.protocols.secure_aggregation.identity import KEY_BYTES
+from tacit.reasons import ReasonCode
+
+VERSION = 1
+NAME = b"tacit secure sum"
+HASH_BYTES = 32
+
+
+@dataclass(frozen=True)
+class Terms:
+    """The terms of one sum: which, of what, and with how much safety."""
+
+    task: str
+    round: int
+    stage: int  # 1: counts of people, 2: rows
+    model: bytes  # hash of the shared model that people learnt from
+    layout: VectorLayout
+    n_min: int  # people in the sum, at least
+    k_min: int  # people behind each row of it, at least
+    spare: int  # people who may be lost between the two stages
+    degree: int
+    threshold: int
+    beacon: bytes  # chance: orders the graph; where a draw is checked, nobody chose it
+    server_key: bytes  # X25519, of this sum only
+
+    def write(self, writer: ByteWriter) -> None:
+        """Add the terms to a message."""
+        writer.text(self.task).number(self.round, 8).number(self.stage, 1).raw(self.model)
+        for value in (self.n_min, self.k_min, self.spare, self.degree, self.threshold):
+            writer.number(value, 4)
+        writer.raw(self.beacon).raw(self.server_key)
+        self.layout.write(writer)
+
+    @classmethod
+    def read(cls, reader: ByteReader) -> Terms:
+        """Take terms out of a message."""
+        task, number, stage, model = reader.text(), reader.number(8), reader.number(1, 2, 1), reader.raw(HASH_BYTES)
+        n_min, k_min, spare, degree, threshold = (reader.number(4, MOST_PEOPLE) for _ in range(5))
+        beacon, server_key = reader.raw(HASH_BYTES), reader.raw(KEY_BYTES)
+        layout = VectorLayout.read(reader)
+        return cls(task, number, stage, model, layout, n_min, k_min, spare, degree, threshold, beacon, server_key)
+
+
+@dataclass(frozen=True)
+class Session:
+    """One sum: its terms and its cohort, as public identities in ascending order."""
+
+    terms: Terms
+    cohort: tuple[bytes, ...]
+
+    @classmethod
+    def of(cls, terms: Terms, identities: Sequence[bytes]) -> Session:
+        """Put a cohort into its one order."""
+        return cls(terms, tuple(sorted(identities)))
+
+    @property
+    def n_people(self) -> int:
+        """How many were invited."""
+        return len(self.cohort)
+
+    @cached_property
+    def context(self) -> bytes:
+        """The hash of version, task, round, stage, model, cohort and options."""
+        writer = ByteWriter().raw(NAME).number(VERSION, 1)
+        self.terms.write(writer)
+        return hashlib.sha256(writer.raw(cohort_root(self.cohort)).done()).digest()
+
+    @cached_property
+    def graph(self) -> NeighbourGraph:
+        """Who is whose neighbour: keyed by beacon, task, round and cohort, not by what a server may choose late."""
+        terms = self.terms
+        writer = ByteWriter().raw(b"graph").raw(terms.beacon).text(terms.task).number(terms.round, 8)
+        key = hashlib.sha256(writer.number(terms.stage, 1).raw(cohort_root(self.cohort)).done()).digest()
+        return NeighbourGraph(self.n_people, terms.degree, key)
+
+    def position(self, identity: bytes) -> int:
+        """Return where somebody stands in the cohort."""
+        try:
+            return self.cohort.index(identity)
+        except ValueError:
+            raise GuardError.because(ReasonCode.NOT_INVITED) from None
+
+    def check(self) -> None:
+        """Refuse terms that are unsafe whatever people send: done by both sides before a key is made."""
+        terms, n_people = self.terms, self.n_people
+        if any(a >= b for a, b in pairwise(self.cohort)):
+            raise MessageError("A cohort must list each identity once, in ascending order.")
+        if n_people < terms.n_min or terms.n_min < 2:
+            raise GuardError.because(ReasonCode.COHORT_TOO_SMALL, cohort=n_people, needed=max(2, terms.n_min))
+        whole = terms.degree == n_people - 1
+        if not whole and (terms.degree % 2 or not 0 < terms.degree < n_people - 1):
+            raise MessageError(f"{terms.degree} neighbours each cannot be had among {n_people} people.")
+        if not terms.degree // 2 < terms.threshold <= terms.degree:
+            raise GuardError.because(ReasonCode.UNSAFE_THRESHOLD, threshold=terms.threshold, degree=terms.degree)
+        terms.layout.check(n_people)
+
+
+def cohort_root(cohort: Sequence[bytes]) -> bytes:
+    """Return the hash of a cohort."""
+    return hashlib.sha256(b"cohort" + b"".join(cohort)).digest()

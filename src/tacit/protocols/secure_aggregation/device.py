@@ -1,0 +1,402 @@
+"""The device's side of a secure sum: bytes in, bytes out, one method per phase.
+
+    advertise(invitation)      keys of this round, signed          phase 0
+    share(roster)              secrets in pieces, for neighbours   phase 1
+    submit(inbox, vector)      the vector under its masks          phase 2
+    confirm(survivors)         "I saw these survivors"             phase 2b
+    unmask(confirmed)          of each neighbour one share         phase 3
+
+Every answer is in the journal before it is returned. After a restart the same journal gives the same device: it may
+repeat its last answer (`last_answer`) or go on, and can neither give away a second share nor mask a second vector. An
+error changes nothing. There is no clock in here: whoever carries the messages decides when to `leave`.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from enum import IntEnum
+from functools import cached_property
+
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+from tacit.errors import ForgedError, GuardError, OutOfTurnError
+from tacit.protocols.secure_aggregation import device_policy as rules
+from tacit.protocols.secure_aggregation import shamir
+from tacit.protocols.secure_aggregation.bytes import ByteReader, ByteWriter
+from tacit.protocols.secure_aggregation.context import Session
+from tacit.protocols.secure_aggregation.device_policy import DevicePolicy, ParticipationHistory
+from tacit.protocols.secure_aggregation.draw import Directory, check_draw
+from tacit.protocols.secure_aggregation.identity import KEY_BYTES, Identity, KeyPair, tag, verify
+from tacit.protocols.secure_aggregation.journal import Journal, MemoryJournal
+from tacit.protocols.secure_aggregation.masks import Vector, mask
+from tacit.protocols.secure_aggregation.messages import (
+    Advert,
+    Codes,
+    MaskedVector,
+    Roster,
+    SealedShares,
+    SecretShare,
+    SessionInvitation,
+    ShareInbox,
+    Shares,
+    Survivors,
+    Unmasking,
+)
+from tacit.protocols.secure_aggregation.pairing import (
+    PairKeys,
+    code_between,
+    commitment_to,
+    link,
+    own_mask,
+    pair_mask,
+    share_hash,
+    survivors_hash,
+)
+from tacit.reasons import ReasonCode
+
+_NONCE = bytes(12)  # each key seals one box
+
+
+class DevicePhase(IntEnum):
+    """What a device has answered last."""
+
+    IDLE = 0
+    ADVERTISED = 1
+    SHARED = 2
+    MASKED = 3
+    CONFIRMED = 4
+    UNMASKED = 5
+
+
+_HISTORY = 100  # kinds of records: this one, or a phase
+
+
+@dataclass
+class _SessionState:
+    """One session on one device."""
+
+    session: Session
+    position: int
+    mask_pair: KeyPair
+    seal_pair: KeyPair
+    seed: bytes  # of the device's own mask
+    adverts: dict[int, Advert] = field(default_factory=dict)  # of neighbours who are there
+    pair_keys: dict[int, PairKeys] = field(default_factory=dict)
+    sharing: frozenset[int] = frozenset()  # neighbours to mask with
+    kept: dict[int, tuple[bytes, bytes]] = field(default_factory=dict)  # neighbours' shares: of her mask, of her key
+    survivors: frozenset[int] = frozenset()
+
+    @property
+    def context(self) -> bytes:
+        return self.session.context
+
+    @cached_property
+    def link_key(self) -> bytes:
+        """The key of the codes that close messages to the server."""
+        return link(self.seal_pair, self.session.terms.server_key, self.position, self.context)
+
+    def agree_keys(self, adverts: Mapping[int, Advert]) -> dict[int, PairKeys]:
+        """Agree on keys with each neighbour."""
+        own, at, context = self.seal_pair, self.position, self.context
+        return {person: PairKeys.of(own, at, advert.seal_key, person, context) for person, advert in adverts.items()}
+
+    def append_code(self, body: bytes) -> bytes:
+        """Close a message with its code."""
+        return body + tag(self.link_key, body)
+
+
+class SecureDevice:
+    """One device: an identity, its limits, its memory, and at most one session at a time."""
+
+    def __init__(
+        self,
+        identity: Identity,
+        guards: DevicePolicy | None = None,
+        journal: Journal | None = None,
+        directory: Directory | None = None,
+    ) -> None:
+        """Continue from what the journal holds; without a journal, remember as long as the process lives."""
+        self.identity, self.guards = identity, guards or DevicePolicy()
+        self.directory = directory
+        self.journal: Journal = MemoryJournal() if journal is None else journal
+        self.history, self.phase = ParticipationHistory(), DevicePhase.IDLE
+        self.last_answer = b""
+        self.complaints: dict[
+            int, ReasonCode
+        ] = {}  # what was wrong with neighbours' shares; they are treated as missing
+        self._state: _SessionState | None = None
+        self._restore()
+
+    # --- the five answers ---------------------------------------------------------------------------------------
+
+    def advertise(self, invitation: bytes) -> bytes:
+        """Join a round: check its terms and cohort against this device's limits, make keys, sign them."""
+        session = self._invited(invitation)
+        state = _SessionState(
+            session,
+            session.position(self.identity.public),
+            KeyPair.fresh(),
+            KeyPair.fresh(),
+            secrets.token_bytes(KEY_BYTES),
+        )
+        commitment = commitment_to(session.context, state.position, state.seed)
+        advert = Advert(state.position, state.mask_pair.public, state.seal_pair.public, commitment)
+        signature = self.identity.sign(advert.signed_part(session.context))
+        answer = advert.signed_part(session.context) + signature
+        own = ByteWriter().raw(state.mask_pair.secret).raw(state.seal_pair.secret).raw(state.seed).done()
+        if self.phase != DevicePhase.IDLE:
+            self.leave()
+        self._keep(DevicePhase.ADVERTISED, invitation, own + answer)
+        self.history = self.history.with_session(session)
+        self._state, self.complaints = state, {}
+        return self._answer_in(DevicePhase.ADVERTISED, answer)
+
+    def share(self, roster: bytes) -> bytes:
+        """Check the neighbours' keys; send each of them shares of both secrets of this round."""
+        state = self._in(DevicePhase.ADVERTISED)
+        adverts = self._listed(state, roster)
+        keys = state.agree_keys(adverts)
+        people, threshold = sorted(adverts), state.session.terms.threshold
+        places = [person + 1 for person in people]
+        of_self = shamir.split_secret(int.from_bytes(state.seed, "little"), places, threshold)
+        of_key = shamir.split_secret(int.from_bytes(state.mask_pair.secret, "little"), places, threshold)
+        entries = []
+        for person, *both in zip(people, of_self, of_key, strict=True):
+            own, other = (share.to_bytes(shamir.SHARE_BYTES, "little") for share in both)
+            box = AESGCM(keys[person].mine).encrypt(_NONCE, own + other, state.context)
+            own_hash = share_hash(state.context, state.position, person, True, own)
+            key_hash = share_hash(state.context, state.position, person, False, other)
+            entries.append(SealedShares(person, own_hash, key_hash, box))
+        answer = state.append_code(Shares(state.position, tuple(entries)).encode(state.context))
+        self._keep(DevicePhase.SHARED, roster, answer)
+        state.adverts, state.pair_keys = adverts, keys
+        return self._answer_in(DevicePhase.SHARED, answer)
+
+    def submit(self, inbox: bytes, vector: Vector) -> bytes:
+        """Mask a vector with one stream per neighbour and one of this device's own; `vector` itself is overwritten."""
+        state = self._in(DevicePhase.SHARED)
+        if vector.sizes != state.session.terms.layout.sizes:
+            raise GuardError.because(ReasonCode.WRONG_VECTOR_SIZE)
+        sharing, kept, complaints = self._unboxed(state, inbox)
+        at, context = state.position, state.context
+        plus, minus = [own_mask(context, at, state.seed)], list[bytes]()
+        for person in sharing:
+            key = pair_mask(state.mask_pair, at, state.adverts[person].mask_key, person, context)
+            (plus if person > at else minus).append(key)
+        mask(vector, plus, minus)
+        answer = state.append_code(MaskedVector(state.position, vector.tobytes()).encode(state.context))
+        self._keep(DevicePhase.MASKED, inbox, answer)
+        state.sharing, state.kept, self.complaints = sharing, kept, complaints
+        return self._answer_in(DevicePhase.MASKED, answer)
+
+    def confirm(self, survivors: bytes) -> bytes:
+        """Check who is in the sum, and tell each neighbour so that all must have been told the same."""
+        state = self._in(DevicePhase.MASKED)
+        people = self._surviving(state, survivors)
+        said, at, keys = survivors_hash(state.context, people, state.session.n_people), state.position, state.pair_keys
+        near = sorted(people & state.sharing)
+        codes = tuple((person, code_between(keys[person].codes, at, person, said)) for person in near)
+        answer = state.append_code(Codes(codes).encode(state.context, state.position))
+        self._keep(DevicePhase.CONFIRMED, survivors, answer)
+        state.survivors = people
+        return self._answer_in(DevicePhase.CONFIRMED, answer)
+
+    def unmask(self, confirmed: bytes) -> bytes:
+        """Give away of each neighbour one share: of her own mask if she is in the sum, else of her mask key."""
+        state = self._in(DevicePhase.CONFIRMED)
+        self._check_codes(state, confirmed)
+        pieces = tuple(
+            SecretShare(person, person in state.survivors, state.kept[person][0 if person in state.survivors else 1])
+            for person in sorted(state.kept)
+        )
+        answer = state.append_code(Unmasking(state.position, state.seed, pieces).encode(state.context))
+        self._keep(DevicePhase.UNMASKED, confirmed, answer)
+        self.history = self.history.with_sum(state.session, state.survivors)
+        return self._answer_in(DevicePhase.UNMASKED, answer)
+
+    def leave(self) -> None:
+        """Forget the session and its keys; the memory of who was in which sum, and of what was joined, stays."""
+        self.journal.rewrite([(_HISTORY, self.history.encode())])
+        self._state, self.phase, self.last_answer = None, DevicePhase.IDLE, b""
+
+    def turn_to(self, task: str) -> None:
+        """Go by the memory of one task from now on; a session of another is left, the memory of it stays."""
+        if self.history.task not in ("", task):
+            self.history = self.history.of(task)
+            self.leave()
+
+    @property
+    def session(self) -> Session | None:
+        """The session that this device is in."""
+        return None if self._state is None else self._state.session
+
+    # --- checks: all of them before anything changes --------------------------------------------------------------
+
+    def _invited(self, data: bytes) -> Session:
+        invitation = SessionInvitation.decode(data)
+        session = invitation.session
+        session.check()
+        session.position(self.identity.public)
+        rules.check_invitation(self.guards, self.history, session)
+        if self.directory is not None:
+            terms = session.terms
+            check_draw(self.directory, terms.task, terms.round, terms.beacon, session.cohort, invitation.drawn)
+        return session
+
+    def _listed(self, state: _SessionState, data: bytes) -> dict[int, Advert]:
+        session = state.session
+        context, roster = Roster.decode(data, session.n_people)
+        self._same(context, state)
+        near = session.graph.neighbours(state.position)
+        _check_present(state, roster.present, "roster", "adverts")
+        if {advert.sender for advert in roster.adverts} != near & roster.present:
+            raise ForgedError.because(ReasonCode.INCONSISTENT_LIST, list="roster")
+        _check_near(state, len(roster.adverts), "adverts")
+        keys = [key for advert in roster.adverts for key in (advert.mask_key, advert.seal_key)]
+        if len({*keys, state.mask_pair.public, state.seal_pair.public}) != len(keys) + 2:
+            raise ForgedError.because(ReasonCode.REPEATED_KEY)
+        for advert in roster.adverts:
+            verify(session.cohort[advert.sender], advert.signed_part(context), advert.signature, advert.sender)
+        return {advert.sender: advert for advert in roster.adverts}
+
+    def _unboxed(
+        self, state: _SessionState, data: bytes
+    ) -> tuple[frozenset[int], dict[int, tuple[bytes, bytes]], dict[int, ReasonCode]]:
+        session = state.session
+        context, inbox = ShareInbox.decode(data, session.n_people)
+        self._same(context, state)
+        sharing = inbox.sharing & state.adverts.keys()
+        _check_present(state, inbox.sharing, "inbox", "shares")
+        _check_near(state, len(sharing), "shares")
+        if {entry.person for entry in inbox.entries} != sharing:
+            raise ForgedError.because(ReasonCode.INCONSISTENT_LIST, list="inbox")
+        kept, complaints = {}, {}
+        for entry in inbox.entries:
+            opened = _open_box(state, entry)
+            if opened is None:  # her secrets cannot be rebuilt with our help, the round may go on
+                complaints[entry.person] = ReasonCode.BAD_SHARE
+            else:
+                kept[entry.person] = opened
+        return frozenset(sharing), kept, complaints
+
+    def _surviving(self, state: _SessionState, data: bytes) -> frozenset[int]:
+        session = state.session
+        context, message = Survivors.decode(data, session.n_people)
+        self._same(context, state)
+        people, near = message.people, message.people & state.sharing
+        if state.position not in people:
+            raise GuardError.because(ReasonCode.LEFT_OUT, list="survivors")
+        if not people & session.graph.neighbours(state.position) <= state.sharing:
+            raise ForgedError.because(ReasonCode.INCONSISTENT_LIST, list="survivors")
+        _check_present(state, people, "survivors", "vectors")
+        _check_near(state, len(near), "vectors")
+        rules.check_people(self.guards, self.history, session, people)
+        rules.check_loss(self.history, session, people)
+        return people
+
+    def _check_codes(self, state: _SessionState, data: bytes) -> None:
+        context, codes = Codes.decode(data)
+        self._same(context, state)
+        said = survivors_hash(context, state.survivors, state.session.n_people)
+        for person, code in codes.entries:
+            if person not in state.survivors & state.sharing:
+                raise ForgedError.because(ReasonCode.BAD_CONFIRMATION, sender=person)
+            if code != code_between(state.pair_keys[person].codes, person, state.position, said):
+                raise ForgedError.because(ReasonCode.BAD_CONFIRMATION, sender=person)
+        if len(codes.entries) < state.session.terms.threshold:
+            raise GuardError.because(
+                ReasonCode.TOO_FEW_CONFIRMATIONS, left=len(codes.entries), needed=state.session.terms.threshold
+            )
+
+    def _in(self, phase: DevicePhase) -> _SessionState:
+        if self._state is None or self.phase != phase:
+            raise OutOfTurnError.because(ReasonCode.OUT_OF_TURN)
+        return self._state
+
+    def _same(self, context: bytes, state: _SessionState) -> None:
+        if context != state.context:
+            raise OutOfTurnError.because(ReasonCode.OTHER_SESSION)
+
+    # --- the journal ------------------------------------------------------------------------------------------------
+
+    def _keep(self, phase: DevicePhase, request: bytes, answer: bytes) -> None:
+        self.journal.append(phase, ByteWriter().block(request).block(answer).done())
+
+    def _answer_in(self, phase: DevicePhase, answer: bytes) -> bytes:
+        self.phase, self.last_answer = phase, answer
+        return answer
+
+    def _restore(self) -> None:
+        steps: dict[int, Callable[[bytes, bytes], None]] = {
+            DevicePhase.ADVERTISED: self._again_advertised,
+            DevicePhase.SHARED: self._again_shared,
+            DevicePhase.MASKED: self._again_masked,
+            DevicePhase.CONFIRMED: self._again_confirmed,
+            DevicePhase.UNMASKED: self._again_unmasked,
+        }
+        for kind, content in self.journal.records():
+            if kind == _HISTORY:
+                self.history = ParticipationHistory.decode(content)
+                continue
+            reader = ByteReader(content, "A record of the journal")
+            request, answer = reader.block(), reader.block()
+            steps[kind](request, answer)
+            self._answer_in(DevicePhase(kind), answer[3 * KEY_BYTES :] if kind == DevicePhase.ADVERTISED else answer)
+
+    def _again_advertised(self, request: bytes, answer: bytes) -> None:
+        session = SessionInvitation.decode(request).session
+        own = [answer[start : start + KEY_BYTES] for start in range(0, 3 * KEY_BYTES, KEY_BYTES)]
+        self._state = _SessionState(
+            session, session.position(self.identity.public), KeyPair(own[0]), KeyPair(own[1]), own[2]
+        )
+        self.history = self.history.with_session(session)
+
+    def _again_shared(self, request: bytes, answer: bytes) -> None:
+        state = self._in(DevicePhase.ADVERTISED)
+        state.adverts = self._listed(state, request)
+        state.pair_keys = state.agree_keys(state.adverts)
+
+    def _again_masked(self, request: bytes, answer: bytes) -> None:
+        state = self._in(DevicePhase.SHARED)
+        state.sharing, state.kept, self.complaints = self._unboxed(state, request)
+
+    def _again_confirmed(self, request: bytes, answer: bytes) -> None:
+        state = self._in(DevicePhase.MASKED)
+        state.survivors = Survivors.decode(request, state.session.n_people)[1].people
+
+    def _again_unmasked(self, request: bytes, answer: bytes) -> None:
+        state = self._in(DevicePhase.CONFIRMED)
+        self.history = self.history.with_sum(state.session, state.survivors)
+
+
+def _check_present(state: _SessionState, people: frozenset[int], named: str, phase: str) -> None:
+    """Refuse a list of participants without this device, or of too few."""
+    needed = state.session.terms.n_min
+    if state.position not in people:
+        raise GuardError.because(ReasonCode.LEFT_OUT, list=named)
+    if len(people) < needed:
+        raise GuardError.because(ReasonCode.TOO_MANY_DROPOUTS, left=len(people), needed=needed, phase=phase)
+
+
+def _check_near(state: _SessionState, n_near: int, phase: str) -> None:
+    """Refuse to go on with fewer neighbours than rebuild a secret together."""
+    needed = state.session.terms.threshold
+    if n_near < needed:
+        raise GuardError.because(ReasonCode.TOO_FEW_NEIGHBOURS, left=n_near, needed=needed, phase=phase)
+
+
+def _open_box(state: _SessionState, entry: SealedShares) -> tuple[bytes, bytes] | None:
+    """Open the box of one neighbour: shares of her own mask's seed and of her mask key; none if one is wrong."""
+    person = entry.person
+    try:
+        boxed = AESGCM(state.pair_keys[person].hers).decrypt(_NONCE, entry.box, state.context)
+    except InvalidTag:
+        return None
+    own, key = boxed[: shamir.SHARE_BYTES], boxed[shamir.SHARE_BYTES :]
+    for of_self_mask, share, seen in ((True, own, entry.self_hash), (False, key, entry.key_hash)):
+        if not shamir.is_share(share) or share_hash(state.context, person, state.position, of_self_mask, share) != seen:
+            return None
+    return own, key

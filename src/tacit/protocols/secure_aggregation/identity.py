@@ -1,0 +1,111 @@
+"""Who speaks: a long-term Ed25519 identity per device, fresh X25519 keys per round, and what is derived from them."""
+
+from __future__ import annotations
+
+import hmac
+import secrets
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+
+from tacit.errors import ForgedError
+from tacit.reasons import ReasonCode
+
+KEY_BYTES = 32
+SIGNATURE_BYTES = 64
+TAG_BYTES = 16
+
+
+@dataclass(frozen=True)
+class Identity:
+    """A device's own signing key. The public half is what other devices know it by."""
+
+    secret: bytes = field(repr=False)
+
+    @classmethod
+    def fresh(cls) -> Identity:
+        """Make one from the system's entropy."""
+        return cls(secrets.token_bytes(KEY_BYTES))
+
+    @cached_property
+    def _key(self) -> Ed25519PrivateKey:
+        return Ed25519PrivateKey.from_private_bytes(self.secret)
+
+    @cached_property
+    def public(self) -> bytes:
+        """The public key, 32 bytes."""
+        return self._key.public_key().public_bytes_raw()
+
+    def sign(self, message: bytes) -> bytes:
+        """Return the signature of a message, 64 bytes."""
+        return self._key.sign(message)
+
+
+def verify(public: bytes, message: bytes, signature: bytes, sender: int) -> None:
+    """Refuse a message that the holder of `public`, at position `sender` of the cohort, has not signed."""
+    try:
+        Ed25519PublicKey.from_public_bytes(public).verify(signature, message)
+    except (InvalidSignature, ValueError):
+        raise ForgedError.because(ReasonCode.BAD_SIGNATURE, sender=sender) from None
+
+
+@dataclass(frozen=True)
+class KeyPair:
+    """One X25519 key pair of one round."""
+
+    secret: bytes = field(repr=False)
+
+    @classmethod
+    def fresh(cls) -> KeyPair:
+        """Make one from the system's entropy."""
+        return cls(secrets.token_bytes(KEY_BYTES))
+
+    @cached_property
+    def _key(self) -> X25519PrivateKey:
+        return X25519PrivateKey.from_private_bytes(self.secret)
+
+    @cached_property
+    def public(self) -> bytes:
+        """The public key, 32 bytes."""
+        return self._key.public_key().public_bytes_raw()
+
+    def agree(self, other: bytes | X25519PublicKey, context: bytes, info: bytes, size: int, sender: int) -> bytes:
+        """Return `size` bytes that only the holders of the two secrets know, for this context and purpose only.
+
+        `other` is the public key of the person at position `sender`, or its point where that is used more than once;
+        points of low order are refused.
+        """
+        point = point_of(other, sender) if isinstance(other, bytes) else other
+        try:
+            shared = self._key.exchange(point)
+        except ValueError:
+            raise _useless(sender) from None
+        return HKDF(SHA256(), size, context, info).derive(shared)
+
+
+def point_of(public: bytes, sender: int) -> X25519PublicKey:
+    """Return the public key of the person at position `sender` in the form that keys are agreed with."""
+    try:
+        return X25519PublicKey.from_public_bytes(public)
+    except ValueError:
+        raise _useless(sender) from None
+
+
+def _useless(sender: int) -> ForgedError:
+    return ForgedError.because(ReasonCode.BAD_KEY, sender=sender)
+
+
+def tag(key: bytes, message: bytes) -> bytes:
+    """Return a short code that proves a message to whoever has the same key."""
+    return hmac.digest(key, message, "sha256")[:TAG_BYTES]
+
+
+def check_tag(key: bytes, message: bytes, seen: bytes, sender: int) -> None:
+    """Refuse a message whose code was not made with this key."""
+    if not hmac.compare_digest(tag(key, message), seen):
+        raise ForgedError.because(ReasonCode.BAD_TAG, sender=sender)

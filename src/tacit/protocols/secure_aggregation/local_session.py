@@ -1,0 +1,97 @@
+"""A whole session in one process: every message really made, carried, lost and recovered. For simulations and tests."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from tacit.errors import ForgedError, GuardError
+from tacit.protocols.secure_aggregation.context import Terms
+from tacit.protocols.secure_aggregation.device import SecureDevice
+from tacit.protocols.secure_aggregation.draw import DrawProof
+from tacit.protocols.secure_aggregation.graph import NeighbourGraph
+from tacit.protocols.secure_aggregation.masks import Vector
+from tacit.protocols.secure_aggregation.server import SecureServer, ServerPhase
+
+
+@dataclass(frozen=True)
+class SessionOutcome:
+    """What came out of a session, by position in the list of devices."""
+
+    total: Vector
+    survivors: tuple[int, ...]  # whose vectors are in the sum, ascending
+    finished: tuple[int, ...]  # who answered to the end
+    sent: list[int]  # bytes, by device
+    received: list[int]
+
+
+def run_session(
+    terms: Terms,
+    devices: Sequence[SecureDevice],
+    give: Callable[[int], Vector],
+    leaves: Mapping[int, ServerPhase] | None = None,
+    drawn: DrawProof | None = None,
+) -> SessionOutcome:
+    """Run a session; `give(device)` makes her vector, `leaves` says in which phase somebody stops answering."""
+    server = SecureServer.start(terms, [device.identity.public for device in devices], drawn=drawn)
+    order = [server.session.position(device.identity.public) for device in devices]
+    who = {position: at for at, position in enumerate(order)}
+    gone = dict(leaves or {})
+    sent, received = [0] * len(devices), [0] * len(devices)
+    messages = dict.fromkeys(order, server.invitation)
+    for phase in (
+        ServerPhase.ADVERTS,
+        ServerPhase.SHARES,
+        ServerPhase.VECTORS,
+        ServerPhase.CONFIRMATIONS,
+        ServerPhase.UNMASKINGS,
+    ):
+        for position, message in sorted(messages.items()):
+            at = who[position]
+            received[at] += len(message)
+            if gone.get(at, ServerPhase.DONE) <= phase:
+                continue
+            try:
+                answer = _answer(devices[at], phase, message, lambda at=at: give(at))  # type: ignore[misc]
+                server.receive(answer)
+            except (GuardError, ForgedError):  # she sits out, or is left out: as if she had dropped
+                gone[at] = phase
+                continue
+            sent[at] += len(answer)
+        finished = server.answered
+        messages = server.advance()
+    everybody = tuple(sorted(who[position] for position in server.survivors))
+    return SessionOutcome(server.total, everybody, tuple(sorted(who[p] for p in finished)), sent, received)
+
+
+def _answer(device: SecureDevice, phase: ServerPhase, message: bytes, give: Callable[[], Vector]) -> bytes:
+    if phase == ServerPhase.ADVERTS:
+        return device.advertise(message)
+    if phase == ServerPhase.SHARES:
+        return device.share(message)
+    if phase == ServerPhase.VECTORS:
+        return device.submit(message, give())
+    return device.confirm(message) if phase == ServerPhase.CONFIRMATIONS else device.unmask(message)
+
+
+def can_finish(graph: NeighbourGraph, n_min: int, threshold: int, leaves: Mapping[int, ServerPhase]) -> bool:
+    """Say whether a session would come to its end if these people (by position) stopped answering in these phases."""
+
+    def there(phase: ServerPhase) -> frozenset[int]:
+        return everybody - {person for person, last in leaves.items() if last <= phase}
+
+    everybody = frozenset(range(graph.n_people))
+    shared, summed = there(ServerPhase.SHARES), there(ServerPhase.VECTORS)
+    asking = {
+        ServerPhase.ADVERTS: there(ServerPhase.ADVERTS),
+        ServerPhase.SHARES: shared,
+        ServerPhase.VECTORS: shared,
+        ServerPhase.CONFIRMATIONS: there(ServerPhase.CONFIRMATIONS),
+        ServerPhase.UNMASKINGS: shared - (summed & there(ServerPhase.UNMASKINGS)),  # whose secrets must be rebuilt
+    }
+    for phase, people in asking.items():
+        here = there(phase)
+        least = n_min if phase < ServerPhase.UNMASKINGS else 0
+        if len(here) < least or any(len(graph.neighbours(person) & here) < threshold for person in people):
+            return False
+    return True

@@ -1,0 +1,73 @@
+"""What is derived in a round, each from one secret and for one purpose: keys of pairs, masks, hashes, codes."""
+
+from __future__ import annotations
+
+import hashlib
+import struct
+from dataclasses import dataclass, field
+
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PublicKey
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+
+from tacit.protocols.secure_aggregation.bytes import ByteWriter, to_bits
+from tacit.protocols.secure_aggregation.identity import KEY_BYTES, TAG_BYTES, KeyPair, tag
+
+_WHOSE = struct.Struct("<IIB")
+
+
+@dataclass(frozen=True)
+class PairKeys:
+    """What two neighbours share besides their mask: keys that seal boxes, one per direction, and one for codes."""
+
+    mine: bytes = field(repr=False)
+    hers: bytes = field(repr=False)
+    codes: bytes = field(repr=False)
+
+    @classmethod
+    def of(cls, own: KeyPair, position: int, other: bytes, person: int, context: bytes) -> PairKeys:
+        """Agree on them with the person whose public sealing key is `other`."""
+        info = b"seal" + _both(position, person)
+        cut = own.agree(other, context, info, 3 * KEY_BYTES, person)
+        up, down, codes = cut[:KEY_BYTES], cut[KEY_BYTES : 2 * KEY_BYTES], cut[2 * KEY_BYTES :]
+        return cls(up, down, codes) if position < person else cls(down, up, codes)
+
+
+def _both(one: int, other: int) -> bytes:
+    return min(one, other).to_bytes(4, "little") + max(one, other).to_bytes(4, "little")
+
+
+def pair_mask(own: KeyPair, position: int, other: bytes | X25519PublicKey, person: int, context: bytes) -> bytes:
+    """Return the key of the stream by which two neighbours hide their vectors: one adds it, the other takes it away."""
+    return own.agree(other, context, b"mask" + _both(position, person), KEY_BYTES, person)
+
+
+def own_mask(context: bytes, person: int, seed: bytes) -> bytes:
+    """Return the key of the stream that hides somebody's vector even when all pair masks are known."""
+    return HKDF(SHA256(), KEY_BYTES, context, b"own" + person.to_bytes(4, "little")).derive(seed)
+
+
+def link(own: KeyPair, other: bytes, person: int, context: bytes) -> bytes:
+    """Return the key by which one device and the server know that messages are hers."""
+    return own.agree(other, context, b"link" + person.to_bytes(4, "little"), KEY_BYTES, person)
+
+
+def commitment_to(context: bytes, person: int, seed: bytes) -> bytes:
+    """Return the hash by which the seed of somebody's own mask is known again."""
+    return hashlib.sha256(ByteWriter().raw(b"seed").raw(context).number(person, 4).raw(seed).done()).digest()
+
+
+def share_hash(context: bytes, dealer: int, holder: int, of_self_mask: bool, share: bytes) -> bytes:
+    """Return by what a share is known again: shares are uniformly random, so their hashes tell nothing of them."""
+    whose = _WHOSE.pack(dealer, holder, of_self_mask)
+    return hashlib.sha256(b"share" + context + whose + share).digest()[:TAG_BYTES]
+
+
+def survivors_hash(context: bytes, people: frozenset[int], n_people: int) -> bytes:
+    """Return the hash of who is in a sum."""
+    return hashlib.sha256(b"survivors" + context + to_bits(people, n_people)).digest()
+
+
+def code_between(key: bytes, sender: int, receiver: int, said: bytes) -> bytes:
+    """Return the code by which one neighbour tells another what she has seen."""
+    return tag(key, sender.to_bytes(4, "little") + receiver.to_bytes(4, "little") + said)

@@ -1,0 +1,319 @@
+"""The server's side of a secure sum: it carries keys and shares it cannot use, adds masked vectors, unmasks the sum.
+
+    Server.start(terms, identities)   -> invitation: the same bytes for everybody
+    receive(message)                  one message of one device; an error changes nothing; its reason holds the sender
+    advance()                         closes the phase: what each device is sent next
+    total                             the sum, once the last phase is closed
+
+A phase is closed when everybody has answered or the carrier has waited long enough: there is no clock in here. Vectors
+are added as they arrive; one that arrives later is refused unread. A server is held in memory only: one that was killed
+has lost its session, and nothing of it can be unmasked any more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from enum import IntEnum
+
+from tacit.errors import AbortedError, ForgedError, OutOfTurnError
+from tacit.protocols.secure_aggregation import shamir
+from tacit.protocols.secure_aggregation.context import Session, Terms
+from tacit.protocols.secure_aggregation.draw import DrawProof
+from tacit.protocols.secure_aggregation.identity import KEY_BYTES, KeyPair, check_tag, point_of, verify
+from tacit.protocols.secure_aggregation.masks import Vector, bytes_of, mask
+from tacit.protocols.secure_aggregation.messages import (
+    Advert,
+    Codes,
+    MaskedVector,
+    MessageType,
+    Roster,
+    SealedShares,
+    SecretShare,
+    SessionInvitation,
+    ShareInbox,
+    Shares,
+    Survivors,
+    Unmasking,
+    end_of_round,
+    message_type,
+)
+from tacit.protocols.secure_aggregation.pairing import commitment_to, link, own_mask, pair_mask, share_hash
+from tacit.reasons import ReasonCode
+
+
+class ServerPhase(IntEnum):
+    """What the server is waiting for."""
+
+    ADVERTS = 0
+    SHARES = 1
+    VECTORS = 2
+    CONFIRMATIONS = 3
+    UNMASKINGS = 4
+    DONE = 5
+    ABORTED = 6
+
+
+_EXPECTED = {
+    ServerPhase.ADVERTS: MessageType.ADVERT,
+    ServerPhase.SHARES: MessageType.SHARES,
+    ServerPhase.VECTORS: MessageType.MASKED,
+    ServerPhase.CONFIRMATIONS: MessageType.CONFIRMATION,
+    ServerPhase.UNMASKINGS: MessageType.UNMASKING,
+}
+
+
+class SecureServer:
+    """One session."""
+
+    def __init__(self, invitation: SessionInvitation, pair: KeyPair) -> None:
+        """Use `start`."""
+        self.session, self._invitation, self._pair = invitation.session, invitation, pair
+        self.context = self.session.context
+        self.stand = ServerPhase.ADVERTS
+        self.adverts: dict[int, Advert] = {}
+        self._links: dict[int, bytes] = {}
+        self._shares: dict[int, dict[int, SealedShares]] = {}  # dealer -> holder -> box
+        self.survivors: frozenset[int] = frozenset()
+        self._arrived: set[int] = set()
+        self._codes: dict[int, dict[int, bytes]] = {}  # sender -> receiver -> code
+        self._unmaskings: dict[int, Unmasking] = {}
+        self.blamed: set[int] = set()  # who gave wrong shares of people that fell silent at the very end
+        self.total = Vector(self.session.terms.layout.sizes)
+
+    @classmethod
+    def start(cls, terms: Terms, identities: Sequence[bytes], drawn: DrawProof | None = None) -> SecureServer:
+        """Open a session under some terms, whose server key is made here; unsafe terms are refused first."""
+        Session.of(terms, identities).check()
+        pair = KeyPair.fresh()
+        session = Session.of(replace(terms, server_key=pair.public), identities)
+        if drawn is not None:  # tickets are given in the order of the identities
+            tickets = dict(zip(identities, drawn.tickets, strict=True))
+            drawn = replace(drawn, tickets=tuple(tickets[identity] for identity in session.cohort))
+        return cls(SessionInvitation(session, drawn), pair)
+
+    @property
+    def invitation(self) -> bytes:
+        """What everybody in the cohort is sent first."""
+        return self._invitation.encode()
+
+    @property
+    def answered(self) -> frozenset[int]:
+        """Who has answered in this phase."""
+        here: Mapping[ServerPhase, Iterable[int]] = {
+            ServerPhase.ADVERTS: self.adverts,
+            ServerPhase.SHARES: self._shares,
+            ServerPhase.VECTORS: self._arrived,
+            ServerPhase.CONFIRMATIONS: self._codes,
+            ServerPhase.UNMASKINGS: self._unmaskings,
+        }
+        return frozenset(here.get(self.stand, ()))
+
+    def receive(self, message: bytes) -> int:
+        """Take one message of one device; return her position in the cohort."""
+        kind = message_type(message)
+        if self.stand not in _EXPECTED or kind != _EXPECTED[self.stand]:
+            raise OutOfTurnError.because(
+                ReasonCode.UNEXPECTED_MESSAGE, kind=kind.name.lower(), phase=self.stand.name.lower()
+            )
+        take = {
+            MessageType.ADVERT: self._take_advert,
+            MessageType.SHARES: self._take_shares,
+            MessageType.MASKED: self._take_vector,
+            MessageType.CONFIRMATION: self._take_codes,
+            MessageType.UNMASKING: self._take_unmasking,
+        }
+        return take[kind](message)
+
+    def advance(self) -> dict[int, bytes]:
+        """Close the phase and return what each device that is still there is sent; abort if too few are left."""
+        step = {
+            ServerPhase.ADVERTS: self._close_adverts,
+            ServerPhase.SHARES: self._close_shares,
+            ServerPhase.VECTORS: self._close_vectors,
+            ServerPhase.CONFIRMATIONS: self._close_confirmations,
+            ServerPhase.UNMASKINGS: self._close_unmaskings,
+        }.get(self.stand)
+        if step is None:
+            raise OutOfTurnError.because(ReasonCode.OUT_OF_TURN)
+        try:
+            sent = step()
+        except AbortedError:
+            self.abort()
+            raise
+        self.stand = ServerPhase(self.stand + 1)
+        return sent
+
+    def abort(self) -> bytes:
+        """Call the round off; return what everybody is told. Nothing of it will be unmasked."""
+        self.stand = ServerPhase.ABORTED
+        return end_of_round(self.context)
+
+    # --- one message ------------------------------------------------------------------------------------------------
+
+    def _known(self, context: bytes, sender: int, among: Iterable[int]) -> None:
+        if context != self.context:
+            raise OutOfTurnError.because(ReasonCode.OTHER_SESSION)
+        if sender not in among:
+            raise OutOfTurnError.because(ReasonCode.NOT_IN_PHASE, sender=sender)
+        if sender in self.answered:
+            raise OutOfTurnError.because(ReasonCode.REPEATED_ANSWER, sender=sender)
+
+    def _genuine(self, message: bytes, code: bytes, sender: int) -> None:
+        check_tag(self._links[sender], message[: -len(code)], code, sender)
+
+    def _misaddressed(self, sender: int) -> ForgedError:
+        return ForgedError.because(ReasonCode.WRONG_RECIPIENTS, phase=self.stand.name.lower(), sender=sender)
+
+    def _take_advert(self, message: bytes) -> int:
+        context, advert = Advert.decode(message)
+        self._known(context, advert.sender, range(self.session.n_people))
+        verify(self.session.cohort[advert.sender], advert.signed_part(context), advert.signature, advert.sender)
+        key = link(self._pair, advert.seal_key, advert.sender, context)
+        self._pair.agree(advert.mask_key, context, b"", KEY_BYTES, advert.sender)  # refuses points of low order
+        self.adverts[advert.sender], self._links[advert.sender] = advert, key
+        return advert.sender
+
+    def _take_shares(self, message: bytes) -> int:
+        context, shares, code = Shares.decode(message)
+        self._known(context, shares.sender, self.adverts)
+        self._genuine(message, code, shares.sender)
+        expected = self.session.graph.neighbours(shares.sender) & self.adverts.keys()
+        if {entry.person for entry in shares.entries} != expected:
+            raise self._misaddressed(shares.sender)
+        self._shares[shares.sender] = {entry.person: entry for entry in shares.entries}
+        return shares.sender
+
+    def _take_vector(self, message: bytes) -> int:
+        context, masked, code = MaskedVector.decode(message, bytes_of(self.total.sizes))
+        self._known(context, masked.sender, self._shares)
+        self._genuine(message, code, masked.sender)
+        self.total.add(masked.vector)
+        self._arrived.add(masked.sender)
+        return masked.sender
+
+    def _take_codes(self, message: bytes) -> int:
+        context, sender, codes, code = Codes.decode_sent(message)
+        self._known(context, sender, self.survivors)
+        self._genuine(message, code, sender)
+        if {person for person, _ in codes.entries} != self._near(sender) & self.survivors:
+            raise self._misaddressed(sender)
+        self._codes[sender] = dict(codes.entries)
+        return sender
+
+    def _take_unmasking(self, message: bytes) -> int:
+        context, unmasking, code = Unmasking.decode(message)
+        sender = unmasking.sender
+        self._known(context, sender, self._codes)
+        self._genuine(message, code, sender)
+        if commitment_to(context, sender, unmasking.seed) != self.adverts[sender].commitment:
+            raise ForgedError.because(ReasonCode.BROKEN_COMMITMENT, sender=sender)
+        near = self._near(sender)
+        for piece in unmasking.pieces:
+            if piece.person not in near or piece.of_self_mask != (piece.person in self.survivors):
+                raise ForgedError.because(ReasonCode.UNREQUESTED_SHARE, sender=sender, participant=piece.person)
+            if piece.person not in self._codes and not self._fits(sender, piece):
+                raise ForgedError.because(ReasonCode.BAD_SHARE, sender=sender, participant=piece.person)
+        self._unmaskings[sender] = unmasking
+        return sender
+
+    # --- the end of a phase -----------------------------------------------------------------------------------------
+
+    def _near(self, person: int) -> frozenset[int]:
+        """The neighbours of somebody who have shared with her."""
+        return self.session.graph.neighbours(person) & self._shares.keys()
+
+    def _enough(self, there: Iterable[int], whose: Iterable[int]) -> None:
+        """Abort if too few are there, or too few neighbours of anybody who needs them."""
+        people, terms, phase = frozenset(there), self.session.terms, self.stand.name.lower()
+        if len(people) < terms.n_min:
+            raise AbortedError.because(ReasonCode.TOO_MANY_DROPOUTS, left=len(people), needed=terms.n_min, phase=phase)
+        for person in whose:
+            n_near = len(self.session.graph.neighbours(person) & people)
+            if n_near < terms.threshold:
+                raise AbortedError.because(
+                    ReasonCode.TOO_FEW_NEIGHBOURS, left=n_near, needed=terms.threshold, phase=phase, participant=person
+                )
+
+    def _close_adverts(self) -> dict[int, bytes]:
+        self._enough(self.adverts, self.adverts)
+        present, near = frozenset(self.adverts), self.session.graph.neighbours
+        return {
+            person: Roster(present, tuple(self.adverts[other] for other in sorted(near(person) & present))).encode(
+                self.context, self.session.n_people
+            )
+            for person in self.adverts
+        }
+
+    def _close_shares(self) -> dict[int, bytes]:
+        self._enough(self._shares, self._shares)
+        sharing = frozenset(self._shares)
+        sent = {}
+        for person in self._shares:
+            boxes = tuple(SealedShares(other, *self._shares[other][person][1:]) for other in sorted(self._near(person)))
+            sent[person] = ShareInbox(sharing, boxes).encode(self.context, self.session.n_people)
+        return sent
+
+    def _close_vectors(self) -> dict[int, bytes]:
+        self._enough(self._arrived, self._shares)
+        self.survivors = frozenset(self._arrived)
+        message = Survivors(self.survivors).encode(self.context, self.session.n_people)
+        return dict.fromkeys(self.survivors, message)
+
+    def _close_confirmations(self) -> dict[int, bytes]:
+        self._enough(self._codes, self._codes)
+        sent = {}
+        for person in self._codes:
+            near = sorted(other for other in self._near(person) if other in self._codes)
+            sent[person] = Codes(tuple((other, self._codes[other][person]) for other in near)).encode(self.context)
+        return sent
+
+    def _close_unmaskings(self) -> dict[int, bytes]:
+        lost = self._shares.keys() - self.survivors
+        held = self._pieces((self.survivors - self._unmaskings.keys()) | lost)
+        points = {person: point_of(self.adverts[person].mask_key, person) for person in self.survivors}
+        plus: list[bytes] = []
+        minus = []
+        for person in sorted(self.survivors):
+            given = self._unmaskings.get(person)
+            seed = given.seed if given is not None else self._rebuilt(held, person)
+            if commitment_to(self.context, person, seed) != self.adverts[person].commitment:
+                raise AbortedError.because(ReasonCode.BROKEN_COMMITMENT, sender=person)
+            minus.append(own_mask(self.context, person, seed))
+        for person in sorted(lost):
+            pair = KeyPair(self._rebuilt(held, person))
+            if pair.public != self.adverts[person].mask_key:
+                raise AbortedError.because(ReasonCode.BROKEN_COMMITMENT, sender=person)
+            for other in self._near(person) & self.survivors:
+                key = pair_mask(pair, person, points[other], other, self.context)
+                (minus if person > other else plus).append(key)
+        mask(self.total, plus, minus)
+        return {}
+
+    def _pieces(self, wanted: Iterable[int]) -> dict[int, dict[int, int]]:
+        """Gather the shares given of some people, by place; whoever gave a wrong one is noted in `blamed`."""
+        held: dict[int, dict[int, int]] = {person: {} for person in wanted}
+        for sender, unmasking in sorted(self._unmaskings.items()):
+            for piece in unmasking.pieces:
+                if piece.person not in held:
+                    continue
+                if piece.person in self._codes and not self._fits(sender, piece):
+                    self.blamed.add(sender)  # she was expected to answer herself, so that it is looked at only now
+                else:
+                    held[piece.person][sender + 1] = int.from_bytes(piece.share, "little")
+        return held
+
+    def _fits(self, sender: int, piece: SecretShare) -> bool:
+        """Say whether a share is the one that its dealer told us of."""
+        box = self._shares[piece.person][sender]
+        known = box.self_hash if piece.of_self_mask else box.key_hash
+        return share_hash(self.context, piece.person, sender, piece.of_self_mask, piece.share) == known
+
+    def _rebuilt(self, held: Mapping[int, Mapping[int, int]], person: int) -> bytes:
+        shares, threshold = held[person], self.session.terms.threshold
+        if len(shares) < threshold:
+            raise AbortedError.because(
+                ReasonCode.TOO_FEW_SHARES, left=len(shares), needed=threshold, participant=person
+            )
+        found = shamir.join_shares({place: shares[place] for place in list(shares)[:threshold]})
+        return (found % 2**256).to_bytes(KEY_BYTES, "little")

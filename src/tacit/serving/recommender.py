@@ -1,0 +1,207 @@
+"""A model that serves: recommendations with reasons, saved and loaded without the training data."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from tacit.errors import MethodError, StorageError
+from tacit.evaluation.ranking import TieOrder
+from tacit.methods.base import Federated, Method, build, options, score_clients
+from tacit.numerics import one_blas_thread
+from tacit.random import Key
+from tacit.types import Array, Catalog, Clients, Config, Floats, Label, Labels, Model, Reason, Vocabulary, offsets
+
+
+@dataclass(frozen=True)
+class Recommendation:
+    """One item for one person, and why."""
+
+    item: Label
+    title: str
+    score: float
+    why: str
+
+
+@dataclass(frozen=True)
+class Recommender:
+    """A method, its model and the histories it must not recommend again."""
+
+    name: str
+    options: Config
+    model: Model
+    clients: Clients
+    catalog: Catalog
+    user_ids: Vocabulary
+    seed: int = 0  # of the run: lists break ties as its evaluation did
+
+    @cached_property
+    def ties(self) -> TieOrder:
+        """The order of tied items."""
+        return TieOrder.draw(Key(self.seed).child("candidates").child("ties"), self.catalog.n_items)
+
+    @cached_property
+    def method(self) -> Method:
+        """The method that reads the model."""
+        return build(self.name, self.options)
+
+    def score(self, positions: Array) -> Floats:
+        """Score all items for some people, by position in the cohort."""
+        return score_clients(self.method, self.model.take(positions), self.clients.take(positions))
+
+    def score_pairs(self, positions: Array, items: Array) -> Floats:
+        """Score single items for people by position, where the method can do that cheaply."""
+        model = self.model
+        scores: Floats = self.method.score_pairs(model.shared, model.private, positions, items, self.clients)
+        return scores
+
+    def recommend(self, user: Label, k: int = 10) -> list[Recommendation]:
+        """Return the k best items that are not in her history, best first, each with its reason."""
+        position = self.user_ids.index(user, "person")
+        return self._serve(self.model.take(np.array([position])), self.clients.take([position]), k)
+
+    def recommend_for(self, history: list[Label], k: int = 10) -> list[Recommendation]:
+        """Return recommendations for someone the model has never seen, from a history given now."""
+        if self.model.private:
+            raise MethodError(
+                f"'{self.name}' keeps a vector per person and cannot serve a stranger.",
+                "Use a method that scores from the history: ease, item-knn, pure-svd, multi-vae.",
+            )
+        items = np.unique([self.catalog.item_ids.index(label, "item") for label in history]).astype(np.int32)
+        stranger = Clients(np.array([-1]), offsets(np.array([len(items)])), items, self.catalog.n_items)
+        return self._serve(self.model, stranger, k)
+
+    def _serve(self, model: Model, client: Clients, k: int) -> list[Recommendation]:
+        method = self.method
+        with one_blas_thread():
+            scores = score_clients(method, model, client)[0]
+            if not np.isfinite(scores).all():
+                raise MethodError(
+                    f"'{self.name}' gave a score that is not finite.", "It has probably diverged: learn it again."
+                )
+            unseen, found = np.setdiff1d(np.arange(len(scores)), client.items), []
+            for item in self.ties.best(scores, client.ids[0], unseen, k).tolist():
+                reasons = method.explain(model.shared, model.private, client, item)
+                found.append(
+                    Recommendation(
+                        self.catalog.item_ids[item],
+                        self.catalog.title(item),
+                        float(scores[item]),
+                        explain_in_words(reasons, self.catalog),
+                    )
+                )
+        return found
+
+    def save(self, folder: Path | str) -> None:
+        """Write everything needed to serve into a folder."""
+        folder = Path(folder)
+        folder.mkdir(parents=True, exist_ok=True)
+        shared, method = self.model.shared, self.method
+        served = method.spec.received(shared) if isinstance(method, Federated) else shared
+        arrays: dict[str, Any] = {f"shared.{name}": array for name, array in served.items()}
+        arrays |= {f"private.{name}": array for name, array in self.model.private.items()}
+        arrays |= {
+            "history.ids": self.clients.ids,
+            "history.ptr": self.clients.ptr,
+            "history.items": self.clients.items,
+        }
+        np.savez(folder / "model.npz", **arrays)
+        chosen = self.options.model_dump(mode="json")
+        about = {"method": self.name, "options": chosen, "seed": self.seed, "format": 1}
+        (folder / "method.json").write_text(json.dumps(about, indent=2), encoding="utf-8")
+        pl.DataFrame({"user": self.user_ids.labels.tolist()}).write_parquet(folder / "people.parquet")
+        _catalog_frame(self.catalog).write_parquet(folder / "catalog.parquet")
+
+    @classmethod
+    def load(cls, folder: Path | str) -> Recommender:
+        """Read what `save` wrote."""
+        folder = Path(folder)
+        try:
+            about = json.loads((folder / "method.json").read_text(encoding="utf-8"))
+            with np.load(folder / "model.npz", allow_pickle=False) as stored:
+                arrays = dict(stored)
+            people = pl.read_parquet(folder / "people.parquet")["user"]
+            catalog = _read_catalog(pl.read_parquet(folder / "catalog.parquet"))
+        except (OSError, ValueError, KeyError, pl.exceptions.PolarsError) as error:
+            raise StorageError(f"'{folder}' holds no readable model: {error}.", "Run the experiment again.") from None
+        parts: dict[str, dict[str, Array]] = {"shared": {}, "private": {}, "history": {}}
+        for name, array in arrays.items():
+            part, _, field = name.partition(".")
+            parts[part][field] = array
+        history = parts["history"]
+        clients = Clients(history["ids"], history["ptr"], history["items"], catalog.n_items)
+        name = str(about["method"])
+        model = Model(parts["shared"], parts["private"])
+        seed = int(about.get("seed", 0))  # models of earlier versions have none
+        return cls(name, options(name, about["options"]), model, clients, catalog, _vocabulary(people), seed)
+
+
+def explain_in_words(reasons: list[Reason], catalog: Catalog) -> str:
+    """Say the strongest reasons in one plain sentence."""
+    if not reasons:
+        return ""
+    first = reasons[0]
+    if first.kind == "history":
+        names = [catalog.title(int(reason.about)) for reason in reasons if reason.kind == "history"][:3]
+        return f"because of {_join_names(names)}"
+    if first.kind == "feature":
+        said = [_feature(reason, catalog) for reason in reasons if reason.kind == "feature"][:3]
+        return f"you like {_join_sentences(said)}"
+    if first.kind == "people":
+        return f"{int(first.about)} people with a taste like yours chose it"
+    return f"chosen by {int(first.about)} people"
+
+
+def _feature(reason: Reason, catalog: Catalog) -> str:
+    """Say a feature; where its object has a number for a name, one of her items that carries it tells more."""
+    name = str(reason.about)
+    nameless = name.rpartition(": ")[2].isdigit() and reason.shown_by
+    return f"“{name}” (as in “{catalog.title(reason.shown_by[0])}”)" if nameless else f"“{name}”"
+
+
+def _join_names(names: list[str]) -> str:
+    return _join_sentences([f"“{name}”" for name in names])
+
+
+def _join_sentences(said: list[str]) -> str:
+    return said[0] if len(said) == 1 else f"{', '.join(said[:-1])} and {said[-1]}"
+
+
+def _vocabulary(series: pl.Series) -> Vocabulary:
+    whole = series.dtype.is_integer()
+    return Vocabulary(series.to_numpy() if whole else np.array(series.to_list(), dtype=object))
+
+
+def _catalog_frame(catalog: Catalog) -> pl.DataFrame:
+    columns: dict[str, Any] = {"item": catalog.item_ids.labels.tolist()}
+    if catalog.titles is not None:
+        columns["title"] = list(catalog.titles)
+    if catalog.categories is not None:
+        columns["categories"] = [catalog.categories.of(i) for i in range(catalog.n_items)]
+    if catalog.coordinates is not None:
+        columns["lat"], columns["lon"] = catalog.coordinates[:, 0], catalog.coordinates[:, 1]
+    return pl.DataFrame(
+        columns, schema_overrides={"categories": pl.List(pl.String)} if "categories" in columns else None
+    )
+
+
+def _read_catalog(frame: pl.DataFrame) -> Catalog:
+    categories = None
+    if "categories" in frame.columns:
+        lists = frame["categories"].to_list()
+        names = sorted({name for row in lists for name in row})
+        index = {name: i for i, name in enumerate(names)}
+        ids = np.array([index[name] for row in lists for name in row], np.int32)
+        categories = Labels(offsets(np.array([len(row) for row in lists])), ids, names)
+    return Catalog(
+        _vocabulary(frame["item"]),
+        frame["title"].to_list() if "title" in frame.columns else None,
+        categories,
+        frame.select("lat", "lon").to_numpy() if "lat" in frame.columns else None,
+    )

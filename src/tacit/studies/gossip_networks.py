@@ -1,0 +1,79 @@
+"""Gossip where the network is not calm: nodes come and go, letters get lost, clocks differ, some lie. Our own study.
+
+Same data and split as PEPPER's tables. Whoever is away when a run ends is judged with the model she left with;
+adversaries are judged too, for their own nodes learn as everybody's.
+"""
+
+from __future__ import annotations
+
+from itertools import product
+
+import numpy as np
+
+from tacit.lab.event_driven import NetworkConfig
+from tacit.studies.adversaries import unpopular_item
+from tacit.studies.base import StudyResult, reproduction
+from tacit.studies.pepper import method_options, recipe, run_with_checkpoints
+from tacit.studies.setup import StudySetup
+from tacit.studies.sheets import PublishedRow, Sheet, format_cell, value_of
+
+METHODS = ("pepper", "dec-fedavg")  # one that judges what it is sent, and one that does not
+NETWORKS = {
+    "calm": NetworkConfig(),
+    "churn": NetworkConfig(leaving=0.02, loss=0.1),  # 20 % in ten rounds
+    "uneven": NetworkConfig(uneven=0.5, staggered=True, delay=0.3, bandwidth=(2.0, 20.0), effort=(0.01, 0.1)),
+}
+LIES = {
+    "10 % liars: noise": NetworkConfig(adversaries=0.1, attack="noise"),
+    "10 % liars: flipped signs": NetworkConfig(adversaries=0.1, attack="flip"),
+    "10 % liars: an item promoted": NetworkConfig(adversaries=0.1, attack="promote"),
+}
+ROUNDS = 200  # of eighteen runs, four of them event by event: half an hour; curves still rise, so delays show
+NAMES = (*NETWORKS, *LIES)
+CLIPS = {"": 0.0, ", clipped": 1.0}
+COLUMNS = [f"{method}{clip}" for method in METHODS for clip in CLIPS]
+NOTES = (
+    "churn: in each round 2 % of the nodes leave, for five rounds on average, half of them without a word; 10 % of all "
+    "letters get lost.",
+    "uneven: periods of 0.5 to 1.5 rounds, each node beginning when it likes; letters travel 0.3 rounds and more, over "
+    "slow and fast links, to slow and fast devices.",
+)
+
+
+@reproduction("gossip-churn", "Networks that are not calm", "Our own", ("ml-100k",), recipe, seeds=1)
+def churn_study(setup: StudySetup) -> StudyResult:
+    """HR@20 in every network, judging or not, and among adversaries clipping or not."""
+    item = unpopular_item(setup)
+    lies = {name: config.model_copy(update={"promoted": item}) for name, config in LIES.items()}
+    rows: list[PublishedRow] = []
+    for method, (clip, value) in product(METHODS, CLIPS.items()):
+        length = {} if setup.quick else {"epochs": ROUNDS}
+        options = method_options(setup, method, clip=value) | length
+        for name, network in {**({"calm": NETWORKS["calm"]} if value else NETWORKS), **lies}.items():
+            label = f"{method}{clip}, {name}"
+            seen = [run_with_checkpoints(setup, label, options, seed, network, item=item) for seed in setup.seeds]
+            rows.append(PublishedRow.of(label, "HR@20", [one.last["HR@20"] for one in seen]))
+            rows.append(PublishedRow.of(label, "exposure", [one.exposure[-1] for one in seen]))
+    title = f"HR@20 after {ROUNDS} rounds, and beside the calm network unclipped"
+    shown = [
+        [name, *(format_cell(value_of(rows, f"{column}, {name}", "exposure")) for column in COLUMNS)] for name in NAMES
+    ]
+    sheets = [
+        Sheet(title, ["network", *COLUMNS], [[name, *(_beside(rows, c, name) for c in COLUMNS)] for name in NAMES]),
+        Sheet("Share of people who would see the promoted item", ["network", *COLUMNS], shown),
+    ]
+    return StudyResult(rows, sheets, notes=[*NOTES, *_promotion_rows(setup)])
+
+
+def _beside(rows: list[PublishedRow], column: str, name: str) -> str:
+    """Return an HR@20 with its distance from that of the same method where all is calm; a dash if it was not run."""
+    found = value_of(rows, f"{column}, {name}", "HR@20")
+    calm = value_of(rows, f"{column.partition(',')[0]}, calm", "HR@20")
+    return format_cell(found) if np.isnan(found) else f"{format_cell(found)} ({100 * (found / calm - 1):+.1f} %)"
+
+
+def _promotion_rows(setup: StudySetup) -> list[str]:
+    item = unpopular_item(setup)
+    people = int((setup.parts.train.items == item).sum())
+    title = setup.parts.catalog.title(item)
+    return [f"Promoted: '{title}', which {people} people have. Seen: among her first ten of all items she has not had."]

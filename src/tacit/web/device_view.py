@@ -1,0 +1,200 @@
+"""The person's page: her device, seen and steered by her. Nothing is kept here: the device's file is the truth."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from heapq import nsmallest
+from typing import Any, Protocol, TypeVar
+
+from starlette.datastructures import UploadFile
+from starlette.requests import Request
+from starlette.responses import Response
+
+from tacit.field.device import Device
+from tacit.field.device.history import HistoryEntry
+from tacit.field.device.similar_names import normalise_text, rank_similar
+from tacit.types import Catalog, Label
+from tacit.web.frame import page_response, redirect_back
+
+T = TypeVar("T")
+MOST_UPLOAD = 32 * 2**20  # bytes
+RANKED = 2000  # matches of a search that are put in order
+
+
+class Neighbours(Protocol):
+    """A federation that is simulated behind the page, for a demonstration."""
+
+    people: int
+
+    def round(self) -> None:
+        """Let one round happen."""
+        ...
+
+
+@dataclass(frozen=True)
+class ItemView:
+    """An item as the page shows it."""
+
+    label: Label
+    title: str
+    categories: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Undo:
+    """A form that takes back what she just did."""
+
+    action: str
+    item: Label
+    page: str  # where she is, to come back to
+
+
+class CatalogIndex:
+    """The catalogue, made ready to be searched."""
+
+    def __init__(self, catalog: Catalog) -> None:
+        self.catalog = catalog
+
+    @cached_property
+    def _folded(self) -> list[str]:
+        return [normalise_text(self.catalog.title(item)) for item in range(self.catalog.n_items)]
+
+    def thing(self, label: Label) -> ItemView:
+        """Return an item by its id; one that the catalogue does not know is called by its id."""
+        item = self.catalog.item_ids.place(label)
+        if item is None:
+            return ItemView(label, str(label), ())
+        of = () if self.catalog.categories is None else tuple(self.catalog.categories.of(item))
+        return ItemView(label, self.catalog.title(item), of)
+
+    def normalise(self, label: Label) -> str:
+        """Return a title as it is compared with what she types."""
+        item = self.catalog.item_ids.place(label)
+        return normalise_text(str(label)) if item is None else self._folded[item]
+
+    def search(self, text: str, most: int) -> tuple[list[ItemView], int]:
+        """Return things whose title holds all words, those that begin with the first one first, and their number."""
+        words = normalise_text(text).split()
+        if not words:
+            return [], 0
+        titles = self._folded
+        found = [item for item, title in enumerate(titles) if words[0] in title]
+        for word in words[1:]:
+            found = [item for item in found if word in titles[item]]
+        ranked = found[:RANKED]  # more cannot be told apart by one short word anyway
+        first = nsmallest(most, ranked, key=lambda item: (not titles[item].startswith(words[0]), titles[item]))
+        return [self.thing(self.catalog.item_ids[item]) for item in first], len(found)
+
+    def near(self, text: str, most: int) -> list[ItemView]:
+        """Return things that are called nearly so."""
+        return [self.thing(self.catalog.item_ids[item]) for item in rank_similar(text, self._folded, most)]
+
+
+class DeviceView:
+    """An open device and what is remembered of it as long as its file does not change."""
+
+    def __init__(self, device: Device, curve: str = "ml-100k", neighbours: Neighbours | None = None) -> None:
+        self.device, self.curve, self.neighbours = device, curve, neighbours
+        self.is_erased = False
+        self._said = ""
+        self._undo: Undo | None = None
+        self._moment: tuple[int, int] | None = None
+        self._kept: dict[str, Any] = {}
+        self._shelf: CatalogIndex | None = None
+
+    def cached(self, name: str, make: Callable[[], T]) -> T:
+        """Return what `make` reads from the device, made again only after the file changed."""
+        moment = self.device.moment
+        if moment != self._moment:
+            self.device.reread()
+            self._kept.clear()
+            self._moment = moment
+        if name not in self._kept:
+            self._kept[name] = make()
+        value: T = self._kept[name]
+        return value
+
+    @property
+    def shelf(self) -> CatalogIndex | None:
+        """The catalogue of her federation, if she belongs to one."""
+        member = self.cached("member", lambda: self.device.membership)
+        if member is None:
+            return None
+        if self._shelf is None or self._shelf.catalog is not member.catalog:
+            self._shelf = CatalogIndex(member.catalog)
+        return self._shelf
+
+    @property
+    def method(self) -> str:
+        """The method of the user's federation; fpl, with which the page's curve was measured, without one."""
+        member = self.cached("member", lambda: self.device.membership)
+        return "fpl" if member is None else member.federation.method
+
+    @property
+    def history(self) -> list[HistoryEntry]:
+        """What she did, the newest first."""
+        return self.cached("history", lambda: self.device.history.list()[::-1])
+
+    def label(self, text: str) -> Label:
+        """Return the id that a form means."""
+        shelf = self.shelf
+        if shelf is None or shelf.catalog.item_ids.place(text) is not None or not text.lstrip("-").isdigit():
+            return text
+        return text if shelf.catalog.item_ids.place(int(text)) is None else int(text)
+
+    def say(self, text: str, undo: Undo | None = None) -> None:
+        """Remember a sentence for the next page that she sees, and what would take back what it tells."""
+        self._said, self._undo = text, undo
+
+    def page_response(self, template: str, here: str, title: str, **told: Any) -> Response:
+        """Answer with a page in the frame of all her pages."""
+        said, undo, self._said, self._undo = self._said, self._undo, "", None
+        sharing = self.cached("sharing", lambda: self.device.sharing)
+        member = self.cached("member", lambda: self.device.membership)
+        frame: dict[str, Any] = {"here": here, "title": title, "said": said, "undo": undo}
+        frame |= {"sharing": sharing, "member": member}
+        return page_response(template, **frame, neighbours=self.neighbours, **told)
+
+
+Handler = Callable[[Request], Any]
+
+
+def form_handler(act: Callable[[dict[str, str]], str]) -> Handler:
+    """Return a handler for a form: `act` does it and returns where to look next."""
+
+    async def handle(request: Request) -> Response:
+        async with request.form(max_files=0, max_fields=200) as form:
+            fields = {name: value for name, value in form.items() if isinstance(value, str)}
+            fields |= {f"{name}[]": "\n".join(map(str, form.getlist(name))) for name in form}
+        return redirect_back(act(fields))
+
+    return handle
+
+
+async def read_upload(request: Request, beside: str = "") -> tuple[str, str, bytes]:
+    """Return the field `beside` a file, the file's name and its content; what was not given is empty."""
+    async with request.form(max_files=1, max_fields=4) as form:
+        text, file = form.get(beside), form.get("file")
+        said = text if isinstance(text, str) else ""
+        if not isinstance(file, UploadFile):
+            return said, "", b""
+        return said, file.filename or "", await file.read()
+
+
+@dataclass(frozen=True)
+class RowsPage:
+    """One page of a long list."""
+
+    rows: Sequence[Any]
+    number: int
+    pages: int
+    total: int
+
+    @classmethod
+    def of(cls, rows: Sequence[Any], asked: str, size: int) -> RowsPage:
+        """Return the page that was asked for, or the nearest that there is."""
+        pages = max(1, -(-len(rows) // size))
+        number = min(max(int(asked) if asked.isdigit() and len(asked) < 9 else 1, 1), pages)
+        return cls(rows[(number - 1) * size : number * size], number, pages, len(rows))

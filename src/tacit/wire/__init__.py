@@ -1,0 +1,1 @@
+"""Bytes between devices and coordinators: messages, and the terms of a federation."""

@@ -1,0 +1,169 @@
+"""A federation: what all its members agree on before the first round. It is public and holds nothing about people."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from functools import cached_property
+from typing import Any, Literal
+
+import numpy as np
+from pydantic import Field
+
+from tacit.errors import ConfigError, WireError
+from tacit.methods.base import Federated, build_federated, options
+from tacit.privacy.clipping import Clipping, ClippingConfig
+from tacit.privacy.update_sink import Stage
+from tacit.protocols.federated import UpdatePath
+from tacit.random import Key
+from tacit.types import Array, Catalog, Clients, Config
+from tacit.updates import Ring
+from tacit.wire.catalogue import canonical, catalog_bytes, digest_of, public_catalog
+
+_NOT_HERE = {
+    "pi": "users decide what leaves their devices",
+    "warm_start": "a device reads no folder that somebody else names",
+}
+LARGEST_LEARNT = 1e3  # vectors that rank well stay far below: a model beyond it has diverged, or is an attack
+
+
+class Federation(Config):
+    """Method, options, ring and catalogue of a federation. Its digest stands in every message."""
+
+    format: Literal[1] = 1
+    id: str = Field(pattern=r"^[0-9a-f]{32}$", description="drawn once, when the federation is founded")
+    name: str = Field(min_length=1, max_length=80, description="what people call it")
+    method: str
+    options: dict[str, Any] = Field({}, description="the method's options, all of them")
+    ring: Ring = Ring()
+    clip: ClippingConfig | None = Field(None, description="how long what leaves may be; stands after the disclosure")
+    catalog: str = Field(pattern=r"^[0-9a-f]{64}$", description="digest of the catalogue")
+
+    @classmethod
+    def create(
+        cls,
+        id: str,
+        name: str,
+        method: str,
+        given: dict[str, Any],
+        catalog: Catalog,
+        *,
+        ring: Ring | None = None,
+        clip: ClippingConfig | None = None,
+    ) -> Federation:
+        """Settle what members agree on; `given` are the options that were set, the others have their defaults.
+
+        The method must be one that can learn on devices; `coordinator.trial` shows by a round that this one can.
+        """
+        config = options(method, given)
+        built = build_federated(method, config)
+        for option in built.spec.schedule_options:
+            if option in config.model_fields_set:
+                raise ConfigError(
+                    f"method.{option} has no place in a federation: its coordinator decides how many rounds there are "
+                    "and whom they ask.",
+                    "Take it away; see rounds.rounds and rounds.clients_per_round.",
+                )
+        chosen = {k: v for k, v in config.model_dump(mode="json").items() if k not in built.spec.schedule_options}
+        return cls(
+            id=id,
+            name=name,
+            method=method,
+            options=chosen,
+            ring=ring or Ring(),
+            clip=clip,
+            catalog=digest_of(catalog_bytes(public_catalog(catalog, built))),
+        ).check_method()
+
+    def check_method(self) -> Federation:
+        """Refuse a method that cannot run in the field."""
+        build_federated(self.method, self.config)
+        for option, why in _NOT_HERE.items():
+            if getattr(self.config, option, None) is not None:
+                raise ConfigError(f"method.{option} has no place in a federation: {why}.", "Take it away.")
+        return self
+
+    @cached_property
+    def built(self) -> Federated:
+        """The method, ready to learn."""
+        return build_federated(self.method, self.config)
+
+    @cached_property
+    def config(self) -> Config:
+        """The method's options, checked."""
+        return options(self.method, self.options)
+
+    @property
+    def stages(self) -> tuple[Stage, ...]:
+        """The stages that everybody's updates pass, after the person's own disclosure."""
+        return () if self.clip is None else (Clipping.build(self.clip),)
+
+    def canonical(self) -> bytes:
+        """Return the one way to write it."""
+        return canonical(self.model_dump(mode="json"))
+
+    @cached_property
+    def digest(self) -> bytes:
+        """32 bytes that stand for all of it."""
+        return hashlib.sha256(self.canonical()).digest()
+
+    def path(self, *own: Stage) -> UpdatePath:
+        """Return what updates pass: the user's own stages, then those that everybody agreed on."""
+        return UpdatePath(self.built, (*own, *self.stages), self.ring)
+
+    def agrees_with(self, other: Federation) -> list[str]:
+        """Return the terms in which two federations differ; options of the schedule are none of them."""
+        mine, theirs = ({**f.model_dump(), "options": f.config.model_dump()} for f in (self, other))
+        for option in self.built.spec.schedule_options:
+            mine["options"].pop(option), theirs["options"].pop(option, None)
+        return [name for name in mine if mine[name] != theirs[name]]
+
+    def first_model(self, catalog: Catalog, key: Key, n_clients: int = 1) -> dict[str, Array]:
+        """Return the shared arrays before the first round. No history is at hand, so they must not depend on any.
+
+        Client tables have a row for each of `n_clients`.
+        """
+        one, two = (self.built.init(stranger(n, catalog, n_clients), catalog, key).shared for n in (1, 2))
+        for name, array in one.items():
+            if not np.array_equal(array, two[name]):
+                raise ConfigError(
+                    f"The first '{name}' of {self.method} depends on people's histories, which stay on their devices.",
+                    f"Set the option that stands for it: method.{name}.",
+                )
+        return dict(one)
+
+    def constants(self, catalog: Catalog) -> dict[str, Array]:
+        """Return the shared arrays that follow from options and catalogue alone, and are never sent."""
+        first = self.first_model(catalog, Key(0)) if self.built.spec.constants else {}
+        return {name: first[name] for name in self.built.spec.constants}
+
+    def check_model(self, shared: Mapping[str, Array], first: Mapping[str, Array]) -> None:
+        """Refuse a model that cannot have come from the `first` one: other arrays, shapes or types, other constants."""
+        spec = self.built.spec
+        seen = {name: (str(a.dtype), a.shape) for name, a in shared.items() if name not in spec.constants}
+        agreed = {name: (str(first[name].dtype), first[name].shape) for name in spec.downloads}
+        if seen != agreed:
+            raise WireError(
+                f"The model is of another catalogue or version: its arrays are {seen}, not {agreed}.",
+                "Join again with a new invitation.",
+            )
+        for name in spec.constants:  # earlier versions sent them
+            if name in shared and not np.array_equal(shared[name], first[name]):
+                raise WireError(
+                    f"'{name}' of the model is {shared[name]}, but the members agreed on {first[name]}.",
+                    "It comes from somebody who changed the terms: nothing was changed here.",
+                )
+
+    def download(self, shared: Mapping[str, Array], client: int = 0) -> dict[str, Array]:
+        """Return the arrays that a device receives; of client tables, the row of its number."""
+        spec = self.built.spec
+        own = {name: shared[name][client : client + 1] for name in spec.client_tables}
+        return {name: own.get(name, shared[name]) for name in spec.downloads}
+
+
+def stranger(n: int, catalog: Catalog, n_clients: int = 1) -> Clients:
+    """Return clients who did the first n things of the catalogue, one after the other, and nothing else."""
+    items = np.arange(min(n, catalog.n_items), dtype=np.int32)
+    every = np.tile(items, n_clients)
+    ptr = np.arange(n_clients + 1) * len(items)
+    return Clients(np.arange(n_clients), ptr, every, catalog.n_items, None, every.astype(np.int64) * 60)

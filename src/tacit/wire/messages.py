@@ -1,0 +1,355 @@
+"""Messages as bytes: one canonical form for each, length caps, and nothing believed that was not checked.
+
+    message   magic "TCIT" · version · kind · digest of the federation (32) · round (u32) · length (u32) · body
+    welcome   the federation and its catalogue, packed: what a device needs to join
+    request   the shared model, and the wish that a device learns from it
+    model     the shared model, to be kept; no answer is wanted
+    update    rows of one device, sorted, so that their order says nothing about how they came about
+    turn      one message of a secure sum to a device; the first of a round carries the request with it
+    turned    a device's answer to a turn
+
+All numbers are little-endian. Reading a message either gives back exactly what was written, or is a WireError; what
+a length field claims is never allocated before the bytes are there.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import struct
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tacit.errors import ConfigError, DataError, WireError
+from tacit.reasons import ReasonCode
+from tacit.types import Array, Catalog
+from tacit.updates import Message, Release, Ring
+from tacit.wire.catalogue import catalog_bytes, catalog_from, digest_of, public_catalog
+from tacit.wire.federation import Federation
+
+MAGIC, VERSION = b"TCIT", 1
+WELCOME, REQUEST, MODEL, UPDATE, TURN, TURNED = 1, 2, 3, 4, 5, 6
+KINDS = {WELCOME: "welcome", REQUEST: "request", MODEL: "model", UPDATE: "update", TURN: "turn", TURNED: "turned"}
+MOST_BYTES = 2**28  # of any message
+MOST_CATALOG = 2**27  # unpacked
+MOST_ARRAYS = 32
+MOST_AXES = 3
+_HEAD = struct.Struct("<4sBB32sII")
+HEAD_BYTES = _HEAD.size
+_DTYPES = {code: np.dtype(name) for code, name in enumerate(("<f4", "<f8", "<i4", "<i8", "<u4", "|u1", "<u8"), start=1)}
+_CODES = {dtype: code for code, dtype in _DTYPES.items()}
+
+Numbers: TypeAlias = NDArray[np.int64]
+Shared: TypeAlias = Mapping[str, Array]
+
+
+@dataclass(frozen=True)
+class Request:
+    """A shared model as it was in a round; `learn` says whether an answer is wanted.
+
+    `counted` is the last round in which an answer of the receiver was added, -1 if none was: what a device learnt for
+    an answer that came too late is undone, as if it had never been asked.
+    """
+
+    round: int
+    shared: Shared
+    learn: bool
+    counted: int = -1
+
+
+def write_welcome(federation: Federation, catalog: Catalog) -> bytes:
+    """Write what a device needs to join."""
+    terms, packed = federation.canonical(), zlib.compress(catalog_bytes(public_catalog(catalog, federation.built)), 9)
+    return _message(WELCOME, federation.digest, 0, struct.pack("<I", len(terms)) + terms + packed)
+
+
+def read_welcome(content: bytes) -> tuple[Federation, Catalog]:
+    """Read what a device needs to join; the digests must fit."""
+    _, digest, number, body = _open(content, (WELCOME,))
+    reader = _Reader(body)
+    terms = reader.take(reader.number(2**20, "federation"))
+    try:
+        federation = Federation.model_validate_json(terms)
+    except ValueError as error:
+        said = " ".join(str(error).split())[:200]
+        raise WireError(f"The welcome names no federation that this version knows: {said}.", _UPGRADE) from None
+    if federation.canonical() != terms or federation.digest != digest or number:
+        raise WireError("The welcome contradicts itself: the digest of its federation is another.", _AGAIN)
+    unpacked = _unpack(reader.rest())
+    if digest_of(unpacked) != federation.catalog:
+        raise WireError("The welcome contradicts itself: the digest of its catalogue is another.", _AGAIN)
+    try:
+        return federation.check_method(), catalog_from(unpacked)
+    except (DataError, ConfigError) as error:
+        raise WireError(error.message, _AGAIN) from None
+
+
+def write_request(federation: Federation, request: Request) -> bytes:
+    """Write a shared model, with or without the wish for an answer."""
+    kind = REQUEST if request.learn else MODEL
+    body = struct.pack("<i", request.counted) + pack(request.shared)
+    return _message(kind, federation.digest, request.round, body)
+
+
+def read_request(federation: Federation, content: bytes) -> Request:
+    """Read a shared model of this federation; whether its arrays are the expected ones is for the federation to say."""
+    kind, digest, number, body = _open(content, (REQUEST, MODEL))
+    _same(digest, federation)
+    (counted,) = struct.unpack("<i", _Reader(body).take(4))
+    if not -1 <= counted < number + (kind == MODEL):
+        raise WireError(f"Round {counted} cannot have been counted before round {number}.", _AGAIN)
+    return Request(number, unpack(body[4:]), kind == REQUEST, counted)
+
+
+def model_in(content: bytes) -> bytes:
+    """Return the hash of the model in a request: of its arrays, for whomever it was written."""
+    _, _, _, body = _open(content, (REQUEST, MODEL))
+    return hashlib.sha256(body[4:]).digest()
+
+
+def write_update(federation: Federation, number: int, message: Message) -> bytes:
+    """Write what one device may send, its rows in the order of their numbers."""
+    assert len(message.clients) == 1, "a device speaks for one person"
+    width = np.dtype(f"<i{federation.ring.bits // 8}")
+    parts = [struct.pack("<B", len(message.tables))]
+    for name in sorted(message.tables):
+        _, ids, numbers = message.tables[name]
+        if name in federation.built.spec.client_tables:
+            ids = np.zeros_like(ids)  # its own row, whatever number the coordinator has given it
+        order = np.lexsort((*numbers.T[::-1], ids))
+        parts += [_encode_name(name), struct.pack("<II", *numbers.shape)]
+        parts += [ids[order].astype("<u4").tobytes(), numbers[order].astype(width).tobytes()]
+    return _message(UPDATE, federation.digest, number, b"".join(parts))
+
+
+def read_update(
+    federation: Federation, number: int, content: bytes, shapes: Mapping[str, tuple[int, ...]], client: int = 0
+) -> Message:
+    """Read one device's rows for round `number`; tables, widths, ids and values must be possible ones.
+
+    `client` is its number, and its row in client tables.
+    """
+    _, digest, said, body = _open(content, (UPDATE,))
+    _same(digest, federation)
+    if said != number:
+        raise WireError.because(ReasonCode.LATE_ANSWER, earlier=said, round=number)
+    reader = _Reader(body)
+    names: list[str] = []
+    tables: dict[str, tuple[Numbers, NDArray[np.int32], Numbers]] = {}
+    for _ in range(reader.byte()):
+        name = reader.name()
+        if name not in shapes:
+            raise WireError(f"An update speaks of a table '{name}', which there is not.", _AGAIN)
+        names.append(name)
+        if name in federation.built.spec.client_tables:
+            ptr, ids, numbers = _rows(reader, name, (1, *shapes[name][1:]), federation.ring)
+            tables[name] = ptr, ids + np.int32(client), numbers
+        else:
+            tables[name] = _rows(reader, name, shapes[name], federation.ring)
+    reader.end()
+    if names != sorted(shapes):
+        raise WireError(
+            f"An update must speak of {sorted(shapes)}, once each and in this order, not of {names}.", _AGAIN
+        )
+    nothing = np.zeros(1, np.int64)
+    release = Release(nothing, nothing, np.array([len(content)]))  # a receiver knows sizes, not what was positive
+    return Message(np.array([client]), tables, release)
+
+
+@dataclass(frozen=True)
+class SecureRequest:
+    """A message of a secure sum to a device: in which phase, what, and with the first one the request itself."""
+
+    round: int
+    phase: int
+    content: bytes
+    request: bytes = b""
+
+
+def write_secure_request(federation: Federation, turn: SecureRequest) -> bytes:
+    """Write one message of a secure sum to a device."""
+    head = struct.pack("<BI", turn.phase, len(turn.request))
+    return _message(TURN, federation.digest, turn.round, head + turn.request + turn.content)
+
+
+def read_secure_request(federation: Federation, content: bytes) -> SecureRequest:
+    """Read one message of a secure sum to a device; the sum's own machine judges what is in it."""
+    _, digest, number, body = _open(content, (TURN,))
+    _same(digest, federation)
+    reader = _Reader(body)
+    phase = reader.byte()
+    request = reader.take(reader.number(MOST_BYTES, "request"))
+    return SecureRequest(number, phase, reader.rest(), request)
+
+
+def write_secure_reply(federation: Federation, number: int, content: bytes) -> bytes:
+    """Write a device's answer to a turn."""
+    return _message(TURNED, federation.digest, number, content)
+
+
+def read_secure_reply(federation: Federation, number: int, content: bytes) -> bytes:
+    """Read a device's answer to a turn of round `number`."""
+    _, digest, said, body = _open(content, (TURNED,))
+    _same(digest, federation)
+    if said != number:
+        raise WireError.because(ReasonCode.LATE_ANSWER, earlier=said, round=number)
+    return body
+
+
+def message_kind(content: bytes) -> str:
+    """Say what a message is: welcome, request, model, update, turn or turned."""
+    return KINDS[_open(content, tuple(KINDS))[0]]
+
+
+def digest_in(content: bytes) -> bytes:
+    """Return the digest of the federation that a message names."""
+    return _open(content, tuple(KINDS))[1]
+
+
+def _rows(reader: _Reader, name: str, shape: tuple[int, ...], ring: Ring) -> tuple[Numbers, NDArray[np.int32], Numbers]:
+    n_rows, width = reader.number(2**31 - 1, "row count"), reader.number(2**31 - 1, "row width")
+    if width != shape[1]:
+        raise WireError(f"Rows of '{name}' are {shape[1]} wide, not {width}.", _AGAIN)
+    ids = np.frombuffer(reader.take(4 * n_rows), "<u4")
+    size = ring.bits // 8
+    numbers = np.frombuffer(reader.take(size * n_rows * width), f"<i{size}").reshape(n_rows, width).astype(np.int64)
+    if n_rows and (int(ids.max()) >= shape[0] or (np.diff(ids.astype(np.int64)) < 0).any()):
+        raise WireError(f"Rows of '{name}' must lie in order between 0 and {shape[0] - 1}.", _AGAIN)
+    most = int(ring.largest * float(ring.scale))
+    if n_rows and (int(numbers.max()) > most or int(numbers.min()) < -most):
+        raise WireError(f"A row of '{name}' holds a number that the ring does not.", _AGAIN)
+    if (np.lexsort((*numbers.T[::-1], ids)) != np.arange(n_rows)).any():
+        raise WireError(f"Rows of '{name}' are not in their one order.", _AGAIN)
+    return np.array([0, n_rows], np.int64), ids.astype(np.int32), numbers
+
+
+def pack(arrays: Shared) -> bytes:
+    """Write arrays by name, in one way only."""
+    parts = [struct.pack("<B", len(arrays))]
+    for name in sorted(arrays):
+        array = np.asarray(arrays[name])
+        dtype = array.dtype.newbyteorder("<")
+        if dtype not in _CODES or array.ndim > MOST_AXES:
+            raise WireError(f"'{name}' of type {array.dtype} with {array.ndim} axes cannot be sent.", "")
+        parts += [
+            _encode_name(name),
+            struct.pack("<BB", _CODES[dtype], array.ndim),
+            struct.pack(f"<{array.ndim}I", *array.shape),
+        ]
+        parts.append(np.ascontiguousarray(array, dtype).tobytes())
+    return b"".join(parts)
+
+
+def unpack(content: bytes) -> dict[str, Array]:
+    """Read what `pack` wrote."""
+    reader = _Reader(content)
+    found: dict[str, Array] = {}
+    n_arrays, last = reader.byte(), ""
+    if n_arrays > MOST_ARRAYS:
+        raise WireError(f"A model of {n_arrays} arrays is too many.", _AGAIN)
+    for _ in range(n_arrays):
+        name = reader.name()
+        if name <= last:
+            raise WireError(f"Arrays must come in order, each once; '{name}' follows '{last}'.", _AGAIN)
+        code, n_axes = reader.byte(), reader.byte()
+        if code not in _DTYPES or n_axes > MOST_AXES:
+            raise WireError(f"'{name}' has an unknown type ({code}) or too many axes ({n_axes}).", _UPGRADE)
+        shape = tuple(reader.number(2**31 - 1, "axis") for _ in range(n_axes))
+        size = _DTYPES[code].itemsize
+        for length in shape:
+            size *= length
+        array = np.frombuffer(reader.take(size), _DTYPES[code]).reshape(shape)
+        if array.dtype.kind == "f" and not np.isfinite(array).all():
+            raise WireError(f"'{name}' holds a number that is not finite.", "The sender's learning has run away.")
+        found[name], last = array, name
+    reader.end()
+    return found
+
+
+def _message(kind: int, digest: bytes, number: int, body: bytes) -> bytes:
+    if HEAD_BYTES + len(body) > MOST_BYTES:
+        raise WireError(f"A {KINDS[kind]} of {len(body):,} bytes is too large to send ({MOST_BYTES:,} at most).", "")
+    return _HEAD.pack(MAGIC, VERSION, kind, digest, number, len(body)) + body
+
+
+def _open(content: bytes, wanted: tuple[int, ...]) -> tuple[int, bytes, int, bytes]:
+    if len(content) > MOST_BYTES:
+        raise WireError(f"A message of {len(content):,} bytes is too large ({MOST_BYTES:,} at most).", _AGAIN)
+    if len(content) < HEAD_BYTES or content[:4] != MAGIC:
+        raise WireError("This is not a message of Tacit.", _AGAIN)
+    _, version, kind, digest, number, length = _HEAD.unpack_from(content)
+    if version != VERSION:
+        raise WireError(f"This message is written in version {version}; this program reads {VERSION}.", _UPGRADE)
+    if kind not in wanted:
+        expected = " or ".join(KINDS[one] for one in wanted)
+        raise WireError(f"Expected a {expected}, but this is a {KINDS.get(kind, f'message of kind {kind}')}.", _AGAIN)
+    if length != len(content) - HEAD_BYTES:
+        raise WireError(f"A message of {length:,} bytes arrived with {len(content) - HEAD_BYTES:,}.", _AGAIN)
+    return kind, digest, number, content[HEAD_BYTES:]
+
+
+def _same(digest: bytes, federation: Federation) -> None:
+    if digest != federation.digest:
+        raise WireError(
+            f"This message belongs to another federation, method or catalogue than '{federation.name}'.",
+            "Whoever sent it has changed its terms: join again with a new invitation.",
+        )
+
+
+def _encode_name(name: str) -> bytes:
+    text = name.encode("ascii")
+    return struct.pack("<B", len(text)) + text
+
+
+def _unpack(content: bytes) -> bytes:
+    unpacker = zlib.decompressobj()
+    try:
+        result = unpacker.decompress(content, MOST_CATALOG)
+    except zlib.error:
+        raise WireError("The catalogue of the welcome cannot be unpacked.", _AGAIN) from None
+    if not unpacker.eof or unpacker.unused_data:
+        raise WireError("The catalogue of the welcome is too large or cut short.", _AGAIN)
+    return result
+
+
+class _Reader:
+    """Takes bytes from the front and never past the end."""
+
+    def __init__(self, content: bytes) -> None:
+        self._content, self._at = content, 0
+
+    def take(self, n: int) -> bytes:
+        if n > len(self._content) - self._at:
+            raise WireError(f"A message ends {n - (len(self._content) - self._at):,} bytes early.", _AGAIN)
+        self._at += n
+        return self._content[self._at - n : self._at]
+
+    def byte(self) -> int:
+        return self.take(1)[0]
+
+    def number(self, most: int, what: str) -> int:
+        found = int.from_bytes(self.take(4), "little")
+        if found > most:
+            raise WireError(f"A {what} of {found:,} is too large.", _AGAIN)
+        return found
+
+    def name(self) -> str:
+        text = self.take(self.byte())
+        if not text.isascii() or not text.decode("ascii").replace("_", "a").isalnum():
+            raise WireError(f"{text!r} is not the name of an array.", _AGAIN)
+        return text.decode("ascii")
+
+    def rest(self) -> bytes:
+        return self.take(len(self._content) - self._at)
+
+    def end(self) -> None:
+        if self._at != len(self._content):
+            raise WireError(f"A message has {len(self._content) - self._at:,} bytes too many.", _AGAIN)
+
+
+_AGAIN = "It was damaged on its way, or its sender means no good: nothing was changed."
+_UPGRADE = "Its sender uses another version of Tacit: bring both to the same one."

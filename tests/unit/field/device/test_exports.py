@@ -1,0 +1,132 @@
+"""Files that people bring along: understood where they can be, explained where they cannot."""
+
+from __future__ import annotations
+
+import io
+import json
+import zipfile
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tacit.errors import DataError
+from tacit.field.device import import_files
+from tacit.field.device.import_files import read_lines
+from tacit.field.device.names import Names, title_spellings
+from tacit.types import Catalog, Vocabulary
+
+FILMS = Catalog(
+    Vocabulary(np.arange(1, 6)),
+    ["Toy Story (1995)", "Matrix, The (1999)", "Solaris (1972)", "Solaris (2002)", "Café Luna"],
+)
+
+
+def found(lines: list[import_files.ExportLine]) -> list[Any]:
+    names = Names(FILMS)
+    told: list[Any] = []
+    for line in lines:
+        try:
+            told.append(FILMS.title(names.find(line.spellings)))
+        except DataError as error:
+            told.append(error.message)
+    return told
+
+
+def test_letterboxd_is_understood_by_name_and_year() -> None:
+    content = (
+        "Date,Name,Year,Letterboxd URI,Rating,Watched Date\n"
+        "2024-01-02,The Matrix,1999,https://boxd.it/x,4.5,2024-01-01\n"
+        "2024-01-03,Solaris,1972,https://boxd.it/y,,2024-01-02\n"
+        "2024-01-03,Solaris,,https://boxd.it/y,,\n"
+    )
+    lines = read_lines(content.encode(), "diary.csv")
+    assert found(lines) == ["Matrix, The (1999)", "Solaris (1972)", "“Solaris” is the title of 2 items."]
+    assert [(line.when, line.value) for line in lines] == [(1_704_067_200, "4.5"), (1_704_153_600, ""), (None, "")]
+
+
+def test_youtube_history_and_activity_are_understood() -> None:
+    acts = [
+        {"header": "YouTube", "title": "Watched Toy Story", "time": "2024-01-01T00:00:00.123Z"},
+        {"header": "YouTube", "title": "Watched something else", "time": "2024-01-01T00:00:01Z"},
+        {"header": "Ads"},
+    ]
+    lines = read_lines(json.dumps(acts).encode(), "watch-history.json")
+    assert found(lines) == ["Toy Story (1995)", "There is nothing called “something else” in the catalogue."]
+    assert lines[0].when == 1_704_067_200
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        {"features": [{"properties": {"date": "2024-01-01T00:00:00Z", "location": {"name": "café  luna"}}}]},
+        {"features": [{"properties": {"Title": "Café Luna", "Published": "2024-01-01T00:00:00Z"}}]},
+        {
+            "timelineObjects": [
+                {"activitySegment": {}},
+                {
+                    "placeVisit": {
+                        "location": {"name": "Café Luna"},
+                        "duration": {"startTimestamp": "2024-01-01T00:00:00.000Z"},
+                    }
+                },
+            ]
+        },
+    ],
+)
+def test_places_of_google_maps_are_understood(content: dict[str, Any]) -> None:
+    lines = read_lines(json.dumps(content).encode(), "places.json")
+    assert found(lines) == ["Café Luna"]
+    assert lines[0].when == 1_704_067_200
+
+
+def test_an_archive_is_searched_and_what_is_unknown_in_it_left_alone() -> None:
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("Takeout/a.json", json.dumps([{"title": "Watched Toy Story", "time": "2024-01-01T00:00:00Z"}]))
+        archive.writestr("b.csv", "item\n5\n")
+        archive.writestr("c.csv", '"never closed')
+        archive.writestr("../../d.json", '{"x": 1}')
+        archive.writestr("picture.jpg", b"\xff\xd8")
+    assert found(read_lines(out.getvalue(), "all.zip")) == ["Toy Story (1995)", "Café Luna"]
+
+
+def test_damaged_lines_of_a_file_in_an_archive_are_told_and_not_the_whole_file_dropped() -> None:
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w") as archive:
+        archive.writestr("diary.csv", "Name,Date\nToy Story,2024-01-01\nSolaris,soon\n")
+    lines = read_lines(out.getvalue(), "all.zip")
+    assert [(line.number, "(in diary.csv)" in line.wrong) for line in lines] == [(2, False), (3, True)]
+
+
+def test_times_in_several_usual_forms_are_read_and_of_two_kinds_the_rarer_is_no_time() -> None:
+    stamps = ["2024-01-01", "2024-01-01T00:00:00.5Z", "2024-01-01 02:00:00+02:00", "1704067200", "1969-01-01", ""]
+    content = "item,when\n" + "".join(f"5,{stamp}\n" for stamp in stamps)
+    lines = read_lines(content.encode(), "when.csv")
+    assert [line.when for line in lines] == [1_704_067_200] * 3 + [None] * 3
+    assert [bool(line.wrong) for line in lines] == [False] * 3 + [True] * 2 + [False]
+    numbers = read_lines(b"item,when\n5,1704067200\n4,1704067200000\n3,1704067201\n2,2024-01-01\n1,-1\n", "when.csv")
+    assert [line.when for line in numbers] == [1_704_067_200, None, 1_704_067_201, None, None]
+
+
+def test_an_archive_that_swells_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(import_files, "MOST_BYTES", 2**16)
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("bomb.csv", "item\n" + "5\n" * 2**17)
+    assert len(out.getvalue()) < 2**16
+    with pytest.raises(DataError, match="unpacks to more"):
+        read_lines(out.getvalue(), "bomb.zip")
+
+
+def test_odd_json_is_no_trouble() -> None:
+    for content in ([1, None, {"title": 3}], {"features": [None, 1]}, {"timelineObjects": [[]]}, "word", {}):
+        with pytest.raises(DataError):
+            read_lines(json.dumps(content).encode() if content != "word" else b"[]", "odd.json")
+
+
+def test_spellings_try_the_surest_first() -> None:
+    assert list(title_spellings("A Bug's Life", "1998"))[:2] == ["A Bug's Life (1998)", "Bug's Life, A (1998)"]
+    assert Names(FILMS).find(["2"]) == 1, "an id comes before a title"
+    with pytest.raises(DataError, match="Is it “Café Luna”"):
+        Names(FILMS).find(["Cafe Luna"])

@@ -1,0 +1,69 @@
+"""Options, results and public names of the version before: read, with one notice each."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+import tacit
+from tacit import types
+from tacit.config import read_config
+from tacit.field.coordinator import RoundRules
+
+OLD = """
+data: {source: town, people: 40, places: 60}
+split: {validation: 0.1}
+method: {name: fed-gmf, epochs: 2}
+runtime:
+  look_every: 1
+  liars: {kind: noise, share: 0.2}
+  rounds: {robust: {rule: median, groups: 4, liars: 0.25}}
+  network: {liars: 0.1, lie: flip}
+evaluation: {twin_people: 3}
+"""
+
+
+@pytest.fixture(autouse=True)
+def nothing_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(types, "_NOTICED", set())
+
+
+def test_an_old_file_is_read_with_one_notice_for_each_name(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "old.yaml").write_text(OLD)
+    experiment = read_config(tacit.Experiment, tmp_path / "old.yaml", ["runtime.look_every=2"])
+    assert (experiment.runtime.evaluate_every, experiment.evaluation.local_only_people) == (2, 3)
+    assert experiment.runtime.adversaries is not None
+    assert experiment.runtime.rounds.robust is not None
+    assert experiment.runtime.rounds.robust.adversaries == 0.25
+    assert (experiment.runtime.network.adversaries, experiment.runtime.network.attack) == (0.1, "flip")
+    notices = capsys.readouterr().err.splitlines()
+    assert "runtime.look_every is now runtime.evaluate_every; the old name goes with 0.3" in notices
+    assert len(notices) == len(set(notices)) == 6
+
+
+def test_a_coordinator_reads_its_old_rules() -> None:
+    rules = RoundRules.from_options({"secure": None, "robust": {"rule": "median", "groups": 4, "liars": 0.25}}, "here")
+    assert rules.robust is not None
+    assert rules.robust.adversaries == 0.25
+
+
+def test_a_leak_verdict_has_both_names_and_an_old_one_is_read(tmp_path: Path) -> None:
+    given = {"data": {"source": "town", "people": 40, "places": 60}, "method": "ease"}
+    made = tacit.run(
+        tacit.Experiment.from_options({**given, "evaluation": {"local_only_people": 3}}, "here"),
+        folder=tmp_path / "run",
+    )
+    leak = made.result["leak"]
+    assert leak["twin"] == leak["local_only"]
+    file = tmp_path / "run" / "result.json"
+    result = json.loads(file.read_text())
+    expected = result["leak"].pop("local_only")
+    file.write_text(json.dumps(result))
+    assert tacit.Run.open(tmp_path / "run").result["leak"]["local_only"] == expected
+
+
+def test_a_public_name_of_the_version_before_is_there(capsys: pytest.CaptureFixture[str]) -> None:
+    assert tacit.Letters is tacit.PeerModels
+    assert capsys.readouterr().err == "tacit.Letters is now tacit.PeerModels; the old name goes with 0.3\n"

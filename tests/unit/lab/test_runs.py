@@ -1,0 +1,141 @@
+"""What a run, a comparison and their options promise, each promise once broken."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+
+import tacit
+from tacit.errors import ConfigError, StorageError
+from tacit.lab.training import Observer, RuntimeConfig, learn
+from tacit.methods.base import Centralised
+from tacit.types import Catalog, Clients, Model, Vocabulary
+
+pytestmark = pytest.mark.slow
+
+TOWN: dict[str, Any] = {"people": 100, "places": 60}
+FEW: dict[str, Any] = {"local_only_people": 3, "k": [5]}
+
+
+@pytest.mark.parametrize("method", ["fpl", "fcf"])
+def test_a_method_that_asks_some_clients_is_also_checked_alone(method: str) -> None:
+    options = {"name": method, "clients_per_round": 7, "epochs": 1}
+    run = tacit.run(tacit.Experiment(method=options, data=TOWN, evaluation=FEW))
+    assert run.result["leak"]["ok"]
+
+
+@pytest.mark.parametrize(("asked", "told"), [(0, True), (60, False)])
+def test_a_draw_that_leaves_nobody_out_is_told(asked: int, told: bool) -> None:
+    options = {"name": "fpl", "clients_per_round": asked, "epochs": 1}
+    secure = {"runtime": {"secure": {"draw": True, "n_min": 3, "k_min": 2}}}
+    run = tacit.run(tacit.Experiment(method=options, data=TOWN, evaluation={**FEW, "local_only_people": 0}, **secure))
+    notes = [note for note in run.result["notes"] if "runtime.secure.draw drew all 100 people" in note]
+    assert bool(notes) == told
+    assert all("set method.clients_per_round below 100" in note for note in notes)
+
+
+class Rising(Centralised):
+    """A method whose quality is told by the pass."""
+
+    def __init__(self, values: list[float]) -> None:
+        self.values = values
+
+    def fit(self, clients: Clients, catalog: Catalog, key: tacit.Key) -> Any:
+        for value in self.values:
+            yield Model({"value": np.array(value)}, {})
+
+    def score(self, shared: Any, private: Any, clients: Clients) -> Any:
+        raise AssertionError("nothing is scored here")
+
+
+@pytest.mark.parametrize("keep", ["best", "last"])
+def test_patience_counts_only_looks_without_a_better_one(keep: str) -> None:
+    one = Clients(np.arange(1), np.array([0, 1]), np.zeros(1, np.int32), 2)
+    config = RuntimeConfig(evaluate_every=1, patience=2, keep=keep)
+    values = [0.1, 0.2, 0.3, 0.2, 0.1, 0.9]
+    catalog = Catalog(Vocabulary(np.arange(2)))
+    look = lambda model: {"m": float(model.shared["value"])}  # noqa: E731
+    learnt = learn(Rising(values), one, catalog, tacit.Key(0), config, observer=Observer(look, "m"))
+    assert len(learnt.curve) == 5, "it stops after two looks that were no better, not before"
+    assert float(learnt.model.shared["value"]) == (0.3 if keep == "best" else 0.1)
+
+
+def test_options_that_would_do_nothing_are_refused() -> None:
+    with pytest.raises(ValueError, match=r"split\.validation"):
+        tacit.Experiment(method="ease", runtime={"evaluate_every": 5})
+    with pytest.raises(ValueError, match=r"runtime\.evaluate_every"):
+        tacit.Experiment(method="ease", runtime={"patience": 5})
+
+
+def test_rows_are_tested_only_against_rows_under_the_same_conditions(tmp_path: Path) -> None:
+    comparison = tacit.Comparison(
+        name="sweep", data=TOWN, evaluation=FEW, methods=["random", "ease"], grid={"data.min_per_user": [1, 30]}
+    )
+    compared = tacit.compare(comparison, tmp_path)
+    assert compared.as_json()["best"] is None, "there is no best over different people"
+    tested = {row.label: row.p_t is not None for row in compared.rows}
+    assert tested == {
+        "random min_per_user=1": True,
+        "random min_per_user=30": True,
+        "ease min_per_user=1": False,
+        "ease min_per_user=30": False,
+    }
+
+
+def test_a_legacy_row_is_labelled_and_never_the_best(tmp_path: Path) -> None:
+    comparison = tacit.Comparison(
+        name="legacy",
+        data=TOWN,
+        evaluation={"local_only_people": 0, "k": [5]},
+        methods=[{"name": "bpr-mf", "epochs": 30, "learning_rate": 0.05}],
+        grid={"split.negatives": ["clean", "legacy"]},
+    )
+    told = tacit.compare(comparison, tmp_path)
+    assert told.best.label.endswith("negatives=clean")
+    assert [row["sampling"] for row in told.as_json()["rows"]] == ["clean", "legacy"]
+
+
+def test_something_else_in_the_way_is_told_before_anything_is_learnt(tmp_path: Path) -> None:
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "notes.txt").write_text("keep me")
+    with pytest.raises(StorageError, match="not the folder of a run"):
+        tacit.compare(tacit.Comparison(name="mine", methods=["ease"]), tmp_path)
+    assert [p.name for p in tmp_path.iterdir()] == ["mine"]
+
+
+def test_a_held_out_row_that_repeats_history_is_never_found_unless_asked() -> None:
+    rows = [(u, i, t) for u in range(30) for t, i in enumerate([*range(u % 5, u % 5 + 6), u % 5])]
+    data = tacit.load(pl.DataFrame(rows, ["user", "item", "timestamp"], orient="row"), duplicates="keep")
+    found = {}
+    for repeats in ("miss", "rank"):
+        evaluation = {"protocol": "sampled-3", "k": [1], "repeats": repeats, "local_only_people": 0}
+        experiment = tacit.Experiment(method="item-knn", split={"kind": "leave-last-out"}, evaluation=evaluation)
+        run = tacit.run(experiment, data)
+        found[repeats] = (run.metrics["HR@1"], run.result["sampling"], " ".join(run.result["notes"]))
+    assert found["miss"][:2] == (0.0, "clean")
+    assert "never found" in found["miss"][2]
+    assert found["rank"][0] > 0
+    assert found["rank"][1] == "legacy"
+    assert "a leak" in found["rank"][2]
+
+
+@pytest.mark.parametrize("method", ["most-popular", "pepper"])
+@pytest.mark.parametrize(
+    ("section", "given"),
+    [
+        ("liars", {"kind": "noise", "share": 0.2}),
+        ("rounds", {"dropout": 0.2}),
+        ("secure", {}),
+        ("ledger", "events"),
+    ],
+)
+def test_a_refusal_names_the_option_that_only_federated_methods_have(method: str, section: str, given: Any) -> None:
+    experiment = tacit.Experiment(method=method, data=TOWN, evaluation=FEW, runtime={section: given})
+    with pytest.raises(ConfigError) as refused:
+        tacit.run(experiment)
+    assert f"runtime.{section}" in refused.value.message
+    assert "in one place" not in refused.value.message

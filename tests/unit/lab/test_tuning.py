@@ -1,0 +1,138 @@
+"""A search sees the validation part and nothing else of what is held out."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tacit.config import Experiment, read_config
+from tacit.data import DataConfig, Dataset, SplitConfig, load
+from tacit.data.split import TEST, assign
+from tacit.errors import ConfigError, DivergedError
+from tacit.lab.experiments import run
+from tacit.lab.tuning import Tuning, tune
+from tacit.random import Key
+from tacit.types import Interactions
+
+SMALL = {"source": "town", "people": 120, "places": 80}
+
+
+def searching(**changes: object) -> Tuning:
+    given: dict[str, object] = {
+        "data": SMALL,
+        "split": {"validation": 0.2},
+        "method": {"name": "bpr-mf", "epochs": 6},
+        "runtime": {"evaluate_every": 2},
+        "search": {"method.learning_rate": [0.01, 0.1], "method.factors": [4, 8]},
+    }
+    return Tuning.from_options({**given, **changes}, "the test")
+
+
+def with_other_test_rows(dataset: Dataset, split: SplitConfig) -> Dataset:
+    """The same log, in which every held-out test row is about another item."""
+    log = dataset.interactions
+    is_test = assign(dataset, split, Key(42).child("split")) == TEST
+    items = np.where(is_test, (log.items + 7) % len(log.item_ids), log.items).astype(np.int32)
+    changed = Interactions(log.users, items, log.values, log.times, log.user_ids, log.item_ids)
+    return replace(dataset, interactions=changed)
+
+
+def test_other_test_rows_change_nothing_in_the_search() -> None:
+    tuning = searching()
+    town = load(DataConfig.from_options(SMALL, "data"))
+    other = with_other_test_rows(town, tuning.split)
+    assert (other.interactions.items != town.interactions.items).mean() > 0.1
+    first, second = (tune(tuning, None, data=data) for data in (town, other))
+    assert [t.metrics for t in first.trials] == [t.metrics for t in second.trials]
+    assert first.best.settings == second.best.settings
+    before, after = (run(first.experiment, data).metrics["Recall@10"] for data in (town, other))
+    assert before != after, "the rows that were changed are those the run is judged on"
+
+
+def test_the_best_configuration_runs_as_written(tmp_path: Path) -> None:
+    tuned = tune(searching(), tmp_path)
+    assert tuned.folder is not None
+    assert tuned.best.value == max(trial.value or 0 for trial in tuned.trials)
+    experiment = read_config(Experiment, tuned.folder / "best.yaml")
+    assert experiment == tuned.experiment
+    assert experiment.method.options.model_dump()["epochs"] == tuned.best.passes
+    assert not experiment.split.validation
+    assert run(experiment).metrics["NDCG@10"] > 0
+    stored = json.loads((tuned.folder / "result.json").read_text())
+    assert [trial["settings"] for trial in stored["trials"]] == [
+        {"method.learning_rate": rate, "method.factors": factors} for rate in (0.01, 0.1) for factors in (4, 8)
+    ]
+    lines = (tuned.folder / "trials.csv").read_text().splitlines()
+    assert lines[0] == "method.learning_rate,method.factors,NDCG@10,passes,seconds,problem"
+    assert len(lines) == 5
+    assert lines[1].startswith(f"{tuned.best.settings['method.learning_rate']},")
+
+
+def test_with_several_seeds_the_mean_counts() -> None:
+    grid = {"method.factors": [4, 8]}
+    both = tune(searching(search=grid, repeat=2), None)
+    alone = [tune(searching(search=grid, seed=seed, runtime={}), None).trials for seed in (42, 43)]
+    plain = tune(searching(search=grid, repeat=2, runtime={}), None)
+    for at, trial in enumerate(plain.trials):
+        assert trial.value == pytest.approx(np.mean([trials[at].value or 0 for trials in alone]))
+    assert plain.trials[0].value != alone[0][0].value
+    for trial, last in zip(both.trials, plain.trials, strict=True):
+        assert (trial.value or 0) >= (last.value or 0), "the last pass is one of those that are looked at"
+        assert trial.passes in (2, 4, 6)
+    assert both.best.value == max(trial.value or 0 for trial in both.trials)
+
+
+def test_diverged_trials_are_recorded_and_do_not_win() -> None:
+    tuned = tune(searching(search={"method.learning_rate": [500.0, 0.05]}), None)
+    assert [trial.diverged for trial in tuned.trials] == [True, False]
+    assert "diverged" in tuned.trials[0].problem
+    assert tuned.best.settings == {"method.learning_rate": 0.05}
+    assert tuned.rank()[-1].diverged
+
+
+def test_a_search_in_which_everything_diverges_says_so() -> None:
+    with pytest.raises(DivergedError, match="All 1 trials diverged"):
+        tune(searching(search={"method.learning_rate": [500.0]}), None)
+
+
+def test_some_combinations_are_drawn_from_the_seed() -> None:
+    grid = {"method.factors": list(range(1, 41))}
+    drawn = [settings["method.factors"] for settings, _ in searching(search=grid, trials=5).points()]
+    again = [settings["method.factors"] for settings, _ in searching(search=grid, trials=5).points()]
+    other = [settings["method.factors"] for settings, _ in searching(search=grid, trials=5, seed=7).points()]
+    assert drawn == again == sorted(drawn)
+    assert len(set(drawn)) == 5
+    assert drawn != other
+    assert len(searching(search=grid, trials=100).points()) == 40
+
+
+def test_a_preset_can_be_searched() -> None:
+    method = {"name": "fpl", "epochs": 2}
+    points = searching(method=method, search={"method.preset": ["sFPL", "pFPL+"]}).points()
+    assert [point[1].method.options.model_dump()["clients_per_round"] for point in points] == [1, 0]
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"split": {}}, "split.validation"),
+        ({"search": {}}, "search"),
+        ({"search": {"method.factors": []}}, "no values"),
+        ({"search": {"split.test": [0.1, 0.2]}}, "would change what is measured"),
+        ({"search": {"method.factors": [4, -1]}}, "factors"),
+        ({"search": {"method.learning_rte": [0.1]}}, "learning_rate"),
+        ({"trials": -1}, "trials"),
+        ({"repeat": 0}, "repeat"),
+    ],
+)
+def test_what_cannot_be_searched_is_refused_before_anything_runs(changes: dict[str, object], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        tune(searching(**changes), None, data=None, progress=_nothing_runs)
+
+
+def _nothing_runs(what: str, done: int, total: int) -> None:
+    raise AssertionError(f"{what}: nothing should have been started")
