@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 FLOORS = [
-    {"types", "errors", "refusals", "strict_yaml", "random", "updates", "numerics"},
+    {"types", "errors", "reasons", "refusals", "strict_yaml", "random", "updates", "numerics"},
     {"kernels"},
     {"data", "models", "privacy", "evaluation", "storage"},
     {"methods"},
@@ -21,7 +21,7 @@ FLOORS = [
     {"lab", "field.device", "field.coordinator"},
     {"config"},
     {"report", "lab.experiments", "lab.comparisons"},
-    {"lab.tuning", "field"},
+    {"lab.tuning", "field", "testing"},
     {"studies"},
     {"web"},
     {"cli"},

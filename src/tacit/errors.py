@@ -30,7 +30,7 @@ from collections.abc import Iterable
 from difflib import get_close_matches
 from typing import Any, ClassVar, Self
 
-from tacit.reasons import ReasonCode, RoundReason, Value, describe
+from tacit.reasons import ReasonCode, RoundReason, Value, describe_reason
 
 
 class TacitError(Exception):
@@ -53,7 +53,7 @@ class TacitError(Exception):
     def because(cls, code: ReasonCode, **parameters: Value) -> Self:
         """Return the error for a reason, in the words of that reason."""
         reason = RoundReason(code, parameters)
-        said = describe(reason)
+        said = describe_reason(reason)
         return cls(f"{said.what} {said.meaning}", said.remedy, reason)
 
     @property

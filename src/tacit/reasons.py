@@ -666,10 +666,10 @@ class RoundReason:
             return cls(ReasonCode.LEGACY, {"text": text})
 
 
-def describe(reason: RoundReason) -> Description:
+def describe_reason(reason: RoundReason) -> Description:
     """Word a reason: what happened, what it means, what to do. It names nobody.
 
-    >>> describe(RoundReason(ReasonCode.TOO_FEW_ANSWERS, {"answered": 1, "needed": 3})).what
+    >>> describe_reason(RoundReason(ReasonCode.TOO_FEW_ANSWERS, {"answered": 1, "needed": 3})).what
     '1 device answered, and at least 3 must answer (rounds.minimum).'
     """
     wording, told = WORDINGS[reason.code], reason.public().parameters

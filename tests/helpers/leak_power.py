@@ -10,7 +10,7 @@ import sys
 import numpy as np
 
 from helpers.random_rankings import catalog_of
-from tacit.evaluation import is_decided, select_heldout, stages, swap
+from tacit.evaluation import is_decided, sample_stages, select_heldout, swap
 from tacit.evaluation.leak import LEVEL, STAGES
 from tacit.testing import make_clients
 from tacit.types import Heldout
@@ -47,7 +47,7 @@ def flagged(kind: str, strength: float, held_out: int, seed: int) -> tuple[bool,
             scores[u, [item for item in own if rng.random() < strength]] += 10
         elif kind.startswith("all") and rng.random() < strength:
             scores[u, own] += 10
-    for n in stages(PEOPLE):
+    for n in sample_stages(PEOPLE):
         swapped = swap(scores[:n], select_heldout(heldout, np.arange(n)), catalog_of(N_ITEMS))
         if is_decided(swapped):
             break

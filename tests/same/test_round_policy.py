@@ -16,7 +16,15 @@ from tacit.errors import ConsentError, FieldError
 from tacit.field.carriers.loopback import Loopback
 from tacit.field.coordinator import Coordinator, CoordinatorJournal, RoundRules
 from tacit.field.coordinator.journal import EnrolledDevice, RoundRecord
-from tacit.field.coordinator.round_policy import Past, RoundPolicy, decide_round, enough, is_like, is_settled, needed
+from tacit.field.coordinator.round_policy import (
+    Past,
+    RoundPolicy,
+    count_needed,
+    decide_round,
+    enough,
+    is_like,
+    is_settled,
+)
 from tacit.field.device import Sharing
 from tacit.protocols.robust import RobustConfig
 from tacit.protocols.secure_aggregation import DevicePolicy
@@ -187,10 +195,10 @@ def test_rules_that_exclude_masks_and_devices_that_cannot(journal: CoordinatorJo
     journal.try_later(13)
     assert decided(journal, members, clients_per_round=13).care is None, "more would have to be asked"
     assert decided(journal, members).care is not None
-    assert needed(RoundRules(), is_settled(RoundRules(), journal)) == 1
+    assert count_needed(RoundRules(), is_settled(RoundRules(), journal)) == 1
     journal.note_sum(0, 2, [1, 2])
     assert decided(journal, members, 1).care is not None
-    assert needed(RoundRules(), is_settled(RoundRules(), journal)) == 13
+    assert count_needed(RoundRules(), is_settled(RoundRules(), journal)) == 13
     assert not decided(journal, members, 1, guards={"most_rounds": 1, "n_min": 23}).asked, "two have had enough"
 
 

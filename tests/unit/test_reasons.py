@@ -10,7 +10,7 @@ import pytest
 
 import reason_tables
 from tacit.errors import AbortedError, ConfigError, MessageError, SecureSumError, WireError
-from tacit.reasons import PARAMETERS, ROUND, WORDINGS, ReasonCode, RoundReason, Value, describe
+from tacit.reasons import PARAMETERS, ROUND, WORDINGS, ReasonCode, RoundReason, Value, describe_reason
 
 SAMPLES: dict[str, Value] = {"kind": "shares", "list": "roster", "phase": "vectors", "table": "items", "share": 0.25}
 NAMING = 7_654_321  # stands in no template and is no count
@@ -34,8 +34,8 @@ def test_what_is_personal_is_in_no_words_and_not_in_the_public_form(code: Reason
     reason, wording = sample(code), WORDINGS[code]
     assert not any(PARAMETERS[name].is_personal for name in wording.public)
     assert all(PARAMETERS[name].is_personal for name in wording.personal)
-    told = describe(reason)
-    assert told == describe(reason.public())
+    told = describe_reason(reason)
+    assert told == describe_reason(reason.public())
     for text in (str(told), json.dumps(reason.public().as_dict()), repr(reason.public())):
         assert str(NAMING) not in text
     assert reason.public().parameters.keys() == wording.public
@@ -43,7 +43,7 @@ def test_what_is_personal_is_in_no_words_and_not_in_the_public_form(code: Reason
 
 @pytest.mark.parametrize("code", ReasonCode)
 def test_words_are_whole_sentences(code: ReasonCode) -> None:
-    for text in describe(sample(code)):
+    for text in describe_reason(sample(code)):
         assert text[0].isupper() or text[0].isdigit()
         assert text.endswith(".")
         assert "{" not in text
@@ -73,12 +73,12 @@ def test_what_another_version_wrote_is_kept_and_not_shown() -> None:
 def test_counts_are_worded_with_their_nouns() -> None:
     for answered, said in ((1, "1 device answered"), (1200, "1,200 devices answered")):
         reason = RoundReason(ReasonCode.TOO_FEW_ANSWERS, {"answered": answered, "needed": 2000})
-        assert describe(reason).what.startswith(said)
+        assert describe_reason(reason).what.startswith(said)
 
 
 def test_an_error_has_the_words_of_its_reason_and_names_nobody() -> None:
     error = AbortedError.because(ReasonCode.TOO_FEW_SHARES, left=2, needed=3, participant=NAMING)
-    said = describe(RoundReason(ReasonCode.TOO_FEW_SHARES, {"left": 2, "needed": 3}))
+    said = describe_reason(RoundReason(ReasonCode.TOO_FEW_SHARES, {"left": 2, "needed": 3}))
     assert (error.message, error.hint) == (f"{said.what} {said.meaning}", said.remedy)
     assert str(NAMING) not in str(error)
     assert error.public() == {"reason": {"code": "too-few-shares", "parameters": {"left": 2, "needed": 3}}}

@@ -228,17 +228,17 @@ def methods(
     if name is None:
         known = every().values()
         if screen.as_json:  # options are imported with their methods: only who reads them waits for that
-            screen.document({"methods": [_described(method) for method in known]})
+            screen.document({"methods": [_describe_methods(method) for method in known]})
         screen.table("", ["method", "kind", "what it is"], [[one.name, one.kind, one.summary] for one in known])
         return
     found = entry(name)
     fields = found.config.model_fields
     rows = [[key, str(f.default), f.description or ""] for key, f in fields.items()]
-    screen.document(_described(found))
+    screen.document(_describe_methods(found))
     screen.table(f"{name} ({found.kind}): {found.summary}", ["option", "default", "meaning"], rows)
 
 
-def _described(method: Entry) -> dict[str, Any]:
+def _describe_methods(method: Entry) -> dict[str, Any]:
     options = method.config.model_json_schema().get("properties", {})
     return {"name": method.name, "kind": method.kind, "summary": method.summary, "options": options}
 

@@ -91,11 +91,11 @@ def _in_words(happened: RoundRecord) -> str:
 
 def _why(happened: RoundRecord) -> str:
     """Word the reason of a round; what to do only where nothing came of it."""
-    from tacit.reasons import describe
+    from tacit.reasons import describe_reason
 
     if happened.reason is None:
         return ""
-    said = describe(happened.reason)
+    said = describe_reason(happened.reason)
     return f"{said.what} {said.meaning}" if happened.state == "finished" else str(said)
 
 

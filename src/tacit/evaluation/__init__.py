@@ -4,7 +4,7 @@ from tacit.evaluation.compare import ComparedMethod, MethodComparison, PairedTes
 from tacit.evaluation.config import EvaluationConfig
 from tacit.evaluation.evaluate import evaluate
 from tacit.evaluation.heldout import sample_people, select_heldout
-from tacit.evaluation.leak import LeakVerdict, Swapped, is_decided, judge_leak, stages, swap
+from tacit.evaluation.leak import LeakVerdict, SwapTest, is_decided, judge_leak, sample_stages, swap
 from tacit.evaluation.lists import CategoryBias
 from tacit.evaluation.ranking import EvaluationOptions, PairScorer, Scorer
 from tacit.evaluation.result import Evaluation, mean_interval
@@ -20,7 +20,7 @@ __all__ = [
     "PairScorer",
     "PairedTest",
     "Scorer",
-    "Swapped",
+    "SwapTest",
     "average",
     "compare_methods",
     "evaluate",
@@ -29,7 +29,7 @@ __all__ = [
     "judge_leak",
     "mean_interval",
     "sample_people",
+    "sample_stages",
     "select_heldout",
-    "stages",
     "swap",
 ]

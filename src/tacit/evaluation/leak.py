@@ -40,7 +40,7 @@ BLIND = (
 
 
 @dataclass(frozen=True)
-class Swapped:
+class SwapTest:
     """Held-out items ranked by the person's own local-only model and by those of others: one value per person each."""
 
     own: dict[str, Values]
@@ -83,22 +83,22 @@ class LeakVerdict:
         }
 
 
-def stages(people: int) -> list[int]:
+def sample_stages(people: int) -> list[int]:
     """Return how many people are checked after each stage, ascending; the last is all of them.
 
-    >>> stages(100), stages(50), stages(8)
+    >>> sample_stages(100), sample_stages(50), sample_stages(8)
     ([12, 36, 100], [12, 18, 50], [8])
     """
     return sorted({min(people, max(LEAST, round(share * people))) for share in STAGES})
 
 
-def is_decided(swapped: Swapped) -> bool:
+def is_decided(swapped: SwapTest) -> bool:
     """Whether more people would hardly change the verdict: the evidence is clear, or there is no sign at all."""
     p_values = swapped.p_values().values()
-    return min(p_values) > NO_SIGN or _corrected(min(p_values)) < LEVEL / 5
+    return min(p_values) > NO_SIGN or _correct_p_values(min(p_values)) < LEVEL / 5
 
 
-def swap(scores: Floats, heldout: Heldout, catalog: Catalog) -> Swapped:
+def swap(scores: Floats, heldout: Heldout, catalog: Catalog) -> SwapTest:
     """Rank everybody's held-out items by their own local-only model and by those of the next people.
 
     `scores` [P, n_items] has one local-only model per row, for the people of `heldout` in the same order. Items and
@@ -129,7 +129,7 @@ def swap(scores: Floats, heldout: Heldout, catalog: Catalog) -> Swapped:
             found.append(np.mean(pairs, axis=0))  # [own or other, statistic]
     table = np.array(found).reshape(-1, 2, 2)
     own, others = ({"AUC": table[:, who, 0], "gain": table[:, who, 1]} for who in (0, 1))
-    return Swapped(own, others)
+    return SwapTest(own, others)
 
 
 def _standing(scores: Array, items: Array, is_rival: Array, gains: Values) -> tuple[float, float]:
@@ -143,7 +143,7 @@ def _standing(scores: Array, items: Array, is_rival: Array, gains: Values) -> tu
 def judge_leak(
     local_only: Evaluation,
     most_popular: Evaluation,
-    swapped: Swapped,
+    swapped: SwapTest,
     uses_features: bool,
     reads_held_out: bool = False,
 ) -> LeakVerdict:
@@ -155,7 +155,7 @@ def judge_leak(
     models and of Most Popular are for the reader.
     """
     check_same_people("the local-only model", local_only, "Most Popular", most_popular)
-    p_values = {name: _corrected(p) for name, p in swapped.p_values().items()}
+    p_values = {name: _correct_p_values(p) for name, p in swapped.p_values().items()}
     own, others = ({name: _mean(values) for name, values in part.items()} for part in (swapped.own, swapped.others))
     people, name = len(swapped), min(p_values, key=lambda name: p_values[name])
     means = f"{name} {own[name]:.3f} against {others[name]:.3f} (p = {p_values[name]:.2g}, {people} people)"
@@ -190,7 +190,7 @@ def lead_by_chance(own: Values, others: Values) -> float:
     return max(t_test(differences, "greater"), 0.5 ** int(np.count_nonzero(differences)))
 
 
-def _corrected(p: float) -> float:
+def _correct_p_values(p: float) -> float:
     return min(1.0, p * 2 * len(STAGES))
 
 

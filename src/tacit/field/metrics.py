@@ -43,7 +43,7 @@ class RoundCollector(Collector):
         finally:
             journal.close()
         states = {state: sum(r.state == state for r in rounds) for state in ROUND_STATES}
-        yield _labelled(CounterMetricFamily("tacit_rounds", "Rounds by how they ended", labels=["state"]), states)
+        yield _add_labels(CounterMetricFamily("tacit_rounds", "Rounds by how they ended", labels=["state"]), states)
         reasons = Counter((r.state, str(r.reason.code)) for r in rounds if r.reason is not None)
         coded = CounterMetricFamily("tacit_round_reasons", "Rounds by state and reason", labels=["state", "code"])
         for (state, code), n in sorted(reasons.items()):
@@ -54,7 +54,7 @@ class RoundCollector(Collector):
         for name, help_text in MEASURES.items():
             yield CounterMetricFamily(f"tacit_{name}", help_text, value=sum(getattr(r, name) for r in rounds))
         sizes = {"up": sum(r.bytes_up for r in rounds), "down": sum(r.bytes_down for r in rounds)}
-        yield _labelled(CounterMetricFamily("tacit_bytes", "Bytes from and to devices", labels=["direction"]), sizes)
+        yield _add_labels(CounterMetricFamily("tacit_bytes", "Bytes from and to devices", labels=["direction"]), sizes)
         seconds = sum(r.seconds for r in rounds)
         yield SummaryMetricFamily("tacit_round_seconds", "Seconds that rounds took", len(rounds), seconds)
         last = rounds[-1].seconds if rounds else 0.0
@@ -68,10 +68,10 @@ class RoundCollector(Collector):
         yield CounterMetricFamily("tacit_quality_people", "People for whom that was measured", quality.people)
         revoked, present = sum(device.revoked for device in devices), len(self._carrier.present())
         known = {"enrolled": len(devices) - revoked, "revoked": revoked, "present": present}
-        yield _labelled(GaugeMetricFamily("tacit_devices", "Devices by state", labels=["state"]), known)
+        yield _add_labels(GaugeMetricFamily("tacit_devices", "Devices by state", labels=["state"]), known)
 
 
-def _labelled(
+def _add_labels(
     metric: CounterMetricFamily | GaugeMetricFamily, values: Mapping[str, float]
 ) -> CounterMetricFamily | GaugeMetricFamily:
     for label, value in values.items():

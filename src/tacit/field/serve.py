@@ -22,7 +22,7 @@ from tacit.field.certificates import Certificates, load_certificates, make_certi
 from tacit.field.coordinator import Carrier, Coordinator, CoordinatorJournal, RoundRules
 from tacit.field.coordinator.coordinator import refuse_readable_only
 from tacit.field.coordinator.journal import RoundRecord
-from tacit.field.coordinator.round_policy import is_settled, needed
+from tacit.field.coordinator.round_policy import count_needed, is_settled
 from tacit.field.coordinator.trial import try_round
 from tacit.field.invitations import Invitation
 from tacit.methods.choice import MethodChoice
@@ -122,7 +122,7 @@ def serve(
     try:
         if config.metrics is not None:
             metrics = _metrics_server()(journal.path, link, *host_port(config.metrics))
-        on_start(needed(config.rounds, is_settled(config.rounds, journal)), journal.next_round)
+        on_start(count_needed(config.rounds, is_settled(config.rounds, journal)), journal.next_round)
         with beside(journal.path, link):
             Coordinator(journal, config.rounds, link).run(on_round)
     finally:

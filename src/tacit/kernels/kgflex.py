@@ -217,7 +217,7 @@ def write_rows(features, p, pull, rate, scale, rows):
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def add_rows(features, p, pull, rate, scale, kept, sums, counts):
+def add_feature_rows(features, p, pull, rate, scale, kept, sums, counts):
     """Add the kept rows, as `write_rows` makes them, to `sums` [F, m + 1] in whole steps; return the largest step."""
     n_factors, at, largest = p.shape[2], 0, np.float32(0)
     for c in range(len(features)):

@@ -23,7 +23,7 @@ def _rint(builder: Any, vector: Any) -> Any:
     return builder.call(cgutils.get_or_insert_function(builder.module, kind, name), [vector])
 
 
-def _joined(builder: Any, vectors: list[Any]) -> Any:
+def _join(builder: Any, vectors: list[Any]) -> Any:
     """Code for the sum of all numbers: equal widths are added, then halves, from the widest down."""
     total, width = None, 16
     while width >= 1:
@@ -46,7 +46,7 @@ def square_of_row(typing_context, rows, r):
 
     def generate(context, builder, signature, args):
         row = RowCode(context, builder, rows, *args).load()
-        return _joined(builder, [builder.fmul(vector, vector) for vector in row])
+        return _join(builder, [builder.fmul(vector, vector) for vector in row])
 
     return types.float32(rows, types.uint64), generate
 

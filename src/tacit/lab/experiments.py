@@ -20,8 +20,8 @@ from tacit.evaluation import (
     is_decided,
     judge_leak,
     sample_people,
+    sample_stages,
     select_heldout,
-    stages,
     swap,
 )
 from tacit.lab.training import Observer, TrainingResult, learn, score_alone
@@ -169,7 +169,7 @@ def check_leak(
         ring = experiment.runtime.ring
         return score_alone(method, clients, parts.catalog, key.child("learn"), ring, progress)(positions)
 
-    first, *more = stages(len(shuffled)) if early else [len(shuffled)]
+    first, *more = sample_stages(len(shuffled)) if early else [len(shuffled)]
     people = shuffled[:first]
     scores = learn_alone(parts.train, people)
     others = _spare_items_of_others(parts.train.take(people[:SPARED]))

@@ -17,7 +17,7 @@ from pydantic import Field
 
 from tacit.errors import MethodError
 from tacit.kernels.kgflex import (
-    add_rows,
+    add_feature_rows,
     affinities,
     choose_features,
     move_own,
@@ -166,7 +166,7 @@ class KGFlex(Federated):
         else:
             kept = np.ones(rows.n_rows, np.uint8) if rows.kept is None else rows.kept
             sums, counts = total.sums["features"], total.counts["features"]
-            sink.check(float(add_rows(features, p, pull, rate, scale, kept, sums, counts)) / float(scale))
+            sink.check(float(add_feature_rows(features, p, pull, rate, scale, kept, sums, counts)) / float(scale))
         return {**model.private, "p": moved}
 
     def apply(self, shared: Mapping[str, Array], total: Total, ring: Ring) -> Mapping[str, Array]:

@@ -68,7 +68,7 @@ def methods() -> dict[str, Entry]:
     for (module, name), (_, cls) in _REGISTERED.items():
         if not module.startswith(f"{PACKAGE}."):
             others[name] = Entry(name, cls.kind, _first_line(cls.__doc__), module)
-    return dict(sorted({**_declared(), **others}.items()))
+    return dict(sorted({**_find_declared(), **others}.items()))
 
 
 def entry(name: str) -> Entry:
@@ -102,7 +102,7 @@ def _import_plugins() -> None:
 
 
 @cache
-def _declared() -> dict[str, Entry]:
+def _find_declared() -> dict[str, Entry]:
     """Return the methods of this folder, without importing them."""
     found = {}
     for file in sorted(Path(__file__).parent.glob("*.py")):

@@ -19,11 +19,11 @@ from starlette.routing import Route
 
 from tacit.field.coordinator import CoordinatorJournal, RoundRules
 from tacit.field.coordinator.journal import ModelVersion, RoundRecord
-from tacit.field.coordinator.round_policy import fewest, is_settled, needed
+from tacit.field.coordinator.round_policy import count_needed, fewest, is_settled
 from tacit.field.coordinator.round_stats import RoundStats, SummedQuality
 from tacit.field.device.quality import SHOWN
 from tacit.protocols.secure_aggregation.two_stage import SecureAggregationConfig
-from tacit.reasons import Description, ReasonCode, RoundReason, describe
+from tacit.reasons import Description, ReasonCode, RoundReason, describe_reason
 from tacit.web import phases
 from tacit.web.device_view import RowsPage
 from tacit.web.frame import application, page_response
@@ -97,7 +97,7 @@ class FederationStatus:
     def alerts(self) -> list[Alert]:
         """Return what needs attention."""
         found, last = [], self.rounds[-LATELY:]
-        least = needed(self.rules, self.settled)
+        least = count_needed(self.rules, self.settled)
         if self.present < least:
             waiting = f"{self.present} of {least} devices are here; the next round waits for more."
             by_rules = least == max(self.rules.quorum, self.rules.minimum)
@@ -121,12 +121,12 @@ class FederationStatus:
             found.append(Alert(told, "Devices of another version, or somebody who lies: see the log for reasons."))
         skipped = [happened for happened in last if happened.state == "skipped"]
         if len(skipped) > len(last) * MANY_SKIPPED:
-            why = described(skipped[-1])
+            why = describe_round(skipped[-1])
             told = f"{len(skipped)} of the last {len(last)} rounds were skipped: no device was asked."
             found.append(Alert(told if why is None else f"{told} {why.what}", self._shifts()))
         if last and last[-1].state == "abandoned":
             fewer = {"answered": last[-1].answered, "needed": self.rules.minimum}
-            why = described(last[-1]) or describe(RoundReason(ReasonCode.TOO_FEW_ANSWERS, fewer))
+            why = describe_round(last[-1]) or describe_reason(RoundReason(ReasonCode.TOO_FEW_ANSWERS, fewer))
             told = f"Round {last[-1].number} was abandoned. {why.what} {why.meaning}"
             found.append(Alert(told, why.remedy))
         if self.rules.minimum < 2 and not isinstance(self.rules.secure, SecureAggregationConfig):
@@ -166,9 +166,9 @@ class FederationStatus:
         ]  # fmt: skip
 
 
-def described(happened: RoundRecord) -> Description | None:
+def describe_round(happened: RoundRecord) -> Description | None:
     """Word why a round was as it was; none for rounds of which an old journal does not say it."""
-    return None if happened.reason is None else describe(happened.reason)
+    return None if happened.reason is None else describe_reason(happened.reason)
 
 
 def _public(happened: RoundRecord) -> RoundRecord:
@@ -241,7 +241,7 @@ def operator_page(path: Path, rules: RoundRules, present: Callable[[], int]) -> 
         told |= {"one": None if course is None else asked, "shown": SHOWN, "curve": phases.curve(now.courses)}
         told["phases"] = phases.by_stage(phases.summarise_phases(now.lately if course is None else [course]))
         happened = next((one for one in now.rounds if one.number == asked), None) if course is not None else None
-        told |= {"described": described, "why": None if happened is None else described(happened)}
+        told |= {"describe_round": describe_round, "why": None if happened is None else describe_round(happened)}
         told["asking"] = [one for one in now.rounds if one.asked]
         told["ends"] = phases.interval(now.quality) if now.quality.people else (0.0, 0.0)
         return page_response("operator.html", title=now.federation.name, **told)

@@ -21,8 +21,8 @@ from tacit.evaluation import (
     evaluate,
     judge_leak,
     sample_people,
+    sample_stages,
     select_heldout,
-    stages,
     swap,
 )
 from tacit.lab.experiments import check_leak, prepare_data
@@ -175,7 +175,13 @@ def test_different_people_are_refused(sample: World, key: Key) -> None:
 
 
 def test_stages_end_with_everybody() -> None:
-    assert [stages(n) for n in (1, 12, 40, 100, 1000)] == [[1], [12], [12, 14, 40], [12, 36, 100], [120, 360, 1000]]
+    assert [sample_stages(n) for n in (1, 12, 40, 100, 1000)] == [
+        [1],
+        [12],
+        [12, 14, 40],
+        [12, 36, 100],
+        [120, 360, 1000],
+    ]
 
 
 @pytest.mark.slow

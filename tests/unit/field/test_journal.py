@@ -15,7 +15,7 @@ from tacit.errors import StorageError
 from tacit.field.coordinator import CoordinatorJournal
 from tacit.field.coordinator.journal import FILE, RoundRecord
 from tacit.field.coordinator.round_stats import PhaseCounts, RoundStats, SummedQuality
-from tacit.reasons import ReasonCode, RoundReason, describe
+from tacit.reasons import ReasonCode, RoundReason, describe_reason
 from tacit.storage.database import FileFormat, connect
 from tacit.wire.messages import pack, write_welcome
 
@@ -130,7 +130,9 @@ def test_sentences_of_the_version_before_are_kept_counted_and_not_shown(tmp_path
         }
         assert [version.round for version in journal.versions()] == [0]
         public = json.dumps([happened.public() for happened in rounds])
-        shown = f"{public} {[str(describe(happened.reason)) for happened in rounds if happened.reason is not None]}"
+        shown = (
+            f"{public} {[str(describe_reason(happened.reason)) for happened in rounds if happened.reason is not None]}"
+        )
         assert not any(part in shown for part in ("7654321", "rested", "Person"))
         journal.close()
     text = generate_latest(registry_of(path, Loopback({}))).decode()

@@ -19,7 +19,7 @@ from tacit.errors import ConfigError, DataError, FieldError
 from tacit.field.coordinator import CoordinatorJournal
 from tacit.field.coordinator.journal import RoundRecord
 from tacit.field.device import Device
-from tacit.reasons import ReasonCode, RoundReason, describe
+from tacit.reasons import ReasonCode, RoundReason, describe_reason
 
 pytest.importorskip("flwr", reason="the field needs Flower")
 import httpx
@@ -178,7 +178,7 @@ def test_a_round_is_told_in_words() -> None:
             broken,
         ),
     ):
-        said = describe(reason)
+        said = describe_reason(reason)
         assert told_of(happened).startswith(begins)
         assert f"{said.what} {said.meaning}" in told_of(happened)
         assert told_of(happened).endswith(said.remedy) == (happened.state != "finished")

@@ -19,7 +19,7 @@ from tacit.errors import ConsentError
 from tacit.field.coordinator import Coordinator, CoordinatorJournal, RoundRules
 from tacit.field.device import Device, Sharing
 from tacit.field.device.history import HistoryEntry
-from tacit.reasons import ReasonCode, RoundReason, describe
+from tacit.reasons import ReasonCode, RoundReason, describe_reason
 from tacit.web.device_view import DeviceView
 from tacit.web.own import person_page
 from tacit.web.server import serving
@@ -152,7 +152,7 @@ def test_what_she_forbids_is_told_with_what_to_do(place: Place, capsys: pytest.C
     thread.start()
     printed = run(capsys)
     wait_for_thread(thread)
-    assert str(describe(RoundReason(ReasonCode.MASKED_ONLY))) in printed
+    assert str(describe_reason(RoundReason(ReasonCode.MASKED_ONLY))) in printed
     assert "You took part in 0 rounds" in printed
 
 

@@ -16,7 +16,7 @@ from tacit.field.coordinator import CoordinatorJournal, RoundRules
 from tacit.field.coordinator.journal import ModelVersion, RoundRecord
 from tacit.field.coordinator.round_stats import PhaseCounts, RoundStats, SummedQuality
 from tacit.protocols.secure_aggregation.two_stage import SecureAggregationConfig
-from tacit.reasons import ReasonCode, RoundReason, describe
+from tacit.reasons import ReasonCode, RoundReason, describe_reason
 from tacit.web.operator import FederationStatus, operator_page
 from tacit.web.server import serving
 from tacit.web.words import format_bytes
@@ -123,8 +123,8 @@ def test_what_a_sum_says_of_a_single_person_is_not_passed_on(tmp_path: Path) -> 
     with looked_at(tmp_path / "j.db") as visitor:
         for path in ("/", "/?round=3", "/?round=4"):
             assert "7654321" not in visitor.get(path).body.decode().replace(",", "")
-        assert describe(fewer).what.replace("'", "&#39;") in visitor.get("/?round=3").body.decode()
-        assert describe(broken).what in visitor.get("/").text.replace("’", "'")
+        assert describe_reason(fewer).what.replace("'", "&#39;") in visitor.get("/?round=3").body.decode()
+        assert describe_reason(broken).what in visitor.get("/").text.replace("’", "'")
 
 
 def test_a_sentence_of_an_earlier_version_is_not_shown() -> None:
@@ -144,8 +144,8 @@ def test_rounds_that_are_skipped_are_told_with_their_reason(tmp_path: Path) -> N
     journal.close()
     with looked_at(tmp_path / "j.db") as visitor:
         text = visitor.get("/").text
-    assert f"8 no device was asked. {describe(COOL_DOWN).what} skipped" in text
-    assert f"6 of the last 9 rounds were skipped: no device was asked. {describe(COOL_DOWN).what}" in text
+    assert f"8 no device was asked. {describe_reason(COOL_DOWN).what} skipped" in text
+    assert f"6 of the last 9 rounds were skipped: no device was asked. {describe_reason(COOL_DOWN).what}" in text
     assert "rounds.clients_per_round" in text
 
 

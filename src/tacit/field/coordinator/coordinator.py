@@ -18,7 +18,7 @@ from tacit.field.coordinator.carrier import Carrier
 from tacit.field.coordinator.config import RoundRules
 from tacit.field.coordinator.journal import CoordinatorJournal, EnrolledDevice, RoundRecord
 from tacit.field.coordinator.masked_round import MaskedRound, MaskedRoundOptions, RoundOutcome
-from tacit.field.coordinator.round_policy import RoundPolicy, decide_round, is_settled, needed
+from tacit.field.coordinator.round_policy import RoundPolicy, count_needed, decide_round, is_settled
 from tacit.field.coordinator.round_stats import ANSWERS, APPLYING, WAITING, PhaseCounts, RoundStats
 from tacit.methods.base import FederatedSpec
 from tacit.numerics import one_blas_thread
@@ -26,7 +26,7 @@ from tacit.protocols.federated import server_round
 from tacit.protocols.robust import assign_groups, combine_groups
 from tacit.protocols.selection import sample_clients
 from tacit.random import Key
-from tacit.reasons import ReasonCode, RoundReason, describe
+from tacit.reasons import ReasonCode, RoundReason, describe_reason
 from tacit.types import Array
 from tacit.updates import Message, Total
 from tacit.wire.federation import LARGEST_LEARNT
@@ -82,7 +82,7 @@ class Coordinator:
         if not policy.asked:
             return self._closed(RoundRecord(number, "skipped", 0, 0, 0, 0, 0, 0, 0.0, reason=policy.reason))
         started, is_masked = self._clock(), policy.secure_config is not None
-        about = {"round": number, "asked": len(policy.asked), "masked": is_masked, **_logged(policy.reason)}
+        about = {"round": number, "asked": len(policy.asked), "masked": is_masked, **_log_fields(policy.reason)}
         log.info("round begins", extra={"fields": about})
         self._make_rows(policy.asked)
         requests = self._requests(number, policy.asked, learn=True)
@@ -141,7 +141,7 @@ class Coordinator:
                 if device not in requests or device in answers:
                     heard.refused += 1
                     again = RoundReason(ReasonCode.REPEATED_ANSWER)
-                    log.warning("answer refused", extra={"fields": {"round": number, **_logged(again)}})
+                    log.warning("answer refused", extra={"fields": {"round": number, **_log_fields(again)}})
                     continue
                 try:
                     shapes = self._path.method.shapes(self.shared)
@@ -202,10 +202,10 @@ class Coordinator:
                 seen, policy = members, decide_round(self.rules, self.journal, number, members, self._draw(number))
                 if policy.asked or not policy.waits:
                     return members, policy
-                about = {"round": number, "here": len(members), **_logged(policy.reason)}
+                about = {"round": number, "here": len(members), **_log_fields(policy.reason)}
                 log.info("round waits", extra={"fields": about})
             if self._clock() >= until:
-                said = describe(policy.reason)
+                said = describe_reason(policy.reason)
                 raise FieldError(
                     f"No device could be asked within {self.rules.patience:g} seconds. {said.what} {said.meaning}",
                     f"{said.remedy} Then start again: finished rounds are kept.",
@@ -215,7 +215,7 @@ class Coordinator:
 
     def _quorum(self, until: float) -> list[EnrolledDevice]:
         """Wait until enough devices are there, but not for ever."""
-        least = needed(self.rules, is_settled(self.rules, self.journal))
+        least = count_needed(self.rules, is_settled(self.rules, self.journal))
         while True:
             there = self.carrier.present()
             members = [device for device in self._members() if device.number in there]
@@ -277,6 +277,6 @@ def refuse_readable_only(spec: FederatedSpec, rules: RoundRules) -> None:
         )
 
 
-def _logged(reason: RoundReason) -> dict[str, object]:
+def _log_fields(reason: RoundReason) -> dict[str, object]:
     """Return a reason as the log holds it: without what tells of a single device."""
     return {"reason": reason.public().as_dict()}

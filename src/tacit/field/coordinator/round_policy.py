@@ -64,7 +64,7 @@ class Past:
         return self._times[device]
 
 
-def needed(rules: RoundRules, settled: bool) -> int:
+def count_needed(rules: RoundRules, settled: bool) -> int:
     """Return how many devices must be there before a round begins."""
     least = max(rules.quorum, rules.minimum)
     return max(least, fewest(rules)) if settled or isinstance(rules.secure, SecureAggregationConfig) else least
