@@ -154,7 +154,8 @@ def test_who_is_asked_is_eligible_and_drawn_alike_each_time(journal: Coordinator
     members = enrolled(journal, 80)
     first = decided(journal, members, clients_per_round=13)
     assert first.secure_config is not None
-    assert (len(first.asked), first.secure_config.n_min, first.secure_config.k_min, first.secure_config.spare) == (13, 10, 3, 1)
+    agreed = first.secure_config
+    assert (len(first.asked), agreed.n_min, agreed.k_min, agreed.spare) == (13, 10, 3, 1)
     assert numbers(first) == numbers(decided(journal, members, clients_per_round=13))
     journal.begin(0, numbers(first), cool_down=5)
     journal.note_sum(0, 2, numbers(first))
