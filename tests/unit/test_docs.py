@@ -9,13 +9,22 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+import click
 import numpy as np
 import pytest
+import typer
 
+import tacit.cli.device_history
+import tacit.cli.device_run
+import tacit.cli.field
+import tacit.cli.pages
+import tacit.cli.research  # noqa: F401 - their verbs join those of the app
 from helpers.waiting import LONG
+from tacit.cli.app import app
 from tacit.methods.base import build_federated
 from tacit.protocols.federated import UpdatePath, device_round
 from tacit.random import Key
+from tacit.studies.base import reproductions
 from tacit.testing import two_tastes
 from tacit.updates import Ring, Total
 
@@ -107,3 +116,32 @@ def test_the_quickstarts_method_runs_as_printed() -> None:
         [sys.executable, "-c", f"{block}\n{run}"], timeout=LONG, capture_output=True, text=True, check=False
     )
     assert (done.returncode, done.stdout.strip()) == (0, "0.2098"), done.stderr
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if page != HISTORY], ids=lambda page: page.name)
+def test_commands_options_and_studies_that_are_printed_exist(page: Path) -> None:
+    text = re.sub(r"\n\s+(?=--)", " ", page.read_text(encoding="utf-8"))
+    printed = re.findall(r"(?:^(?:\$ )?|`)tacit ([^`\n]*)", text, re.MULTILINE)
+    missing = {f"{line}: {name}" for line in printed for name in unknown_words(re.split(r"#|   ", line)[0].split())}
+    assert missing == set()
+
+
+def unknown_words(words: list[str]) -> list[str]:
+    """Return the command, the options and the study in a line that there are not."""
+    command, at, found = typer.main.get_command(app), 0, []
+    while at < len(words):
+        word = words[at]
+        if word.startswith("-"):
+            option = next((p for p in command.params if word in (*p.opts, *p.secondary_opts)), None)
+            found += [word] if option is None and word != "--help" else []
+            at += option is not None and not getattr(option, "is_flag", False)
+        elif isinstance(command, click.Group):
+            if word not in command.commands:
+                return [*found, word]
+            command = command.commands[word]
+        elif command.name == "reproduce" and word not in reproductions():
+            found.append(word)
+        elif word == "|":
+            return found
+        at += 1
+    return found
