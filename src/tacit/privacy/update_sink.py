@@ -131,11 +131,10 @@ class DraftRows:
         multiply_rows(self.planned.ptr, by, self.factors)
 
     def bound(self) -> float:
-        """Return a number that nothing in outer rows exceeds, cheaply; infinity where there is no cheap one."""
-        if not self.is_outer or len(self.factors):
-            return np.inf
-        most = 1.0 if self.weights is None else float(np.abs(self.weights).max(initial=0.0))
-        return most * float(np.abs(self.values).max(initial=0.0))
+        """Return a number that nothing in these rows exceeds, cheaply; it is none where one of them is none."""
+        with _any_numbers():
+            most = _largest(self.values) * (1.0 if self.weights is None else _largest(self.weights))
+            return most * _largest(self.factors) if len(self.factors) else most
 
     def raise_largest(self, largest: Floats) -> None:
         """Raise `largest` [C] to the largest number that a kept row holds."""
@@ -418,6 +417,11 @@ class UpdateSink:
 def _any_numbers() -> np.errstate:
     """Rows of clients who are withheld, and rows that do not leave, may hold anything: nobody is warned of it."""
     return np.errstate(invalid="ignore", over="ignore")
+
+
+def _largest(values: Floats) -> float:
+    """Return the largest absolute value, NaN where one is no number."""
+    return float(np.maximum(values.max(initial=0.0), -values.min(initial=0.0)))
 
 
 def row_bytes(width: int, ring: Ring) -> int:

@@ -153,7 +153,8 @@ def test_a_message_holds_what_a_plain_loop_makes(stages: list[Stage], world: Wor
                         value = value * np.float64(put.weights[row if put.by_row else r])
                 rows.append((part.table, row, bool(part.marks()[r]), value))
         fits = shorten(rows, stages, int(client))
-        if fits is not None:
+        vectors = [put.values[c] for put in world.puts if put.is_outer]
+        if fits is not None and not any(np.abs(vector).max() > 1e18 for vector in vectors):  # else squares overflow
             assert is_fit[c] == fits
         if not is_fit[c]:
             continue
