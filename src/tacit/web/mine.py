@@ -96,7 +96,7 @@ def routes(person: DeviceView) -> list[Route]:
                 joining.trouble = error
             except Exception as error:  # nobody else would hear of it
                 log.exception("joining failed")
-                joining.trouble = FieldError(f"It failed in a way that was not foreseen: {error!r}.", "Try it again.")
+                joining.trouble = FieldError(f"Joining failed with an unexpected error: {error!r}.", "Try again.")
 
         joining.address, joining.trouble = asked.address, None
         joining.task = asyncio.create_task(wait())
@@ -152,8 +152,8 @@ def routes(person: DeviceView) -> list[Route]:
 def _invitation(line: str) -> Invitation:
     if find_spec("flwr") is None:
         raise FieldError(
-            "The field needs Flower, which is not installed.",
-            "Where Tacit's source lies, run: pip install -e '.[field]'.",
+            "A deployed federation needs Flower, which is not installed.",
+            "In the folder of Tacit's source, run: pip install -e '.[field]'.",
         )
     from tacit.field.invitations import Invitation
 

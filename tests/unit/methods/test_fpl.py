@@ -60,7 +60,7 @@ COMMANDS: dict[str, tuple[str, list[str], int, str]] = {
         "this catalogue has no categories",
     ),
     "more clients than people": (PEOPLE, ["method.clients_per_round=9"], 6, "9 clients per round, but there are 8"),
-    "someone who has every item": (EVERY, ["split.test=0.1", "split.catalog=train"], 6, "has every item"),
+    "history has every item": (EVERY, ["split.test=0.1", "split.catalog=train"], 6, "has every item"),
     "someone left with nothing": (
         PEOPLE + "one,i3,4\n",
         ["split.kind=leave-last-out"],

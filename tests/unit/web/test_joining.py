@@ -99,7 +99,7 @@ def test_the_page_answers_while_it_waits_and_says_in_words_what_went_wrong(
     until_over(visitor)
     over = visitor.get("/mine/joining")
     assert "Joining did not work" in over.text
-    assert "cannot be reached, or is not who the invitation says" in over.text
+    assert "cannot be reached, or has another certificate" in over.text
     assert "Check the network and the address" in over.text
     assert "refresh" not in over.html
     assert device.membership is None
@@ -155,7 +155,7 @@ def test_what_nobody_foresaw_is_told_too(alone: tuple[Device, Door], monkeypatch
 
 def test_a_welcome_that_comes_drop_by_drop_or_has_no_end_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     assert _whole([b"a", b"b"], math.inf) == b"ab"
-    with pytest.raises(FieldError, match="takes too long"):
+    with pytest.raises(FieldError, match="answers too slowly"):
         _whole(itertools.repeat(b""), -math.inf)
     monkeypatch.setattr("tacit.field.invitations.MOST_BYTES", 10)
     with pytest.raises(FieldError, match="too large"):
