@@ -176,7 +176,7 @@ class TestMistakes:
             scores = world.scores.copy()
             scores[200, 5] = wrong
             for config in (FULL, SAMPLED):
-                with pytest.raises(EvaluationError, match=rf"person {world.ids[200]} .*must be finite"):
+                with pytest.raises(EvaluationError, match=rf"user {world.ids[200]} .*must be finite"):
                     evaluate(lambda rows, s=scores: s[rows], world.heldout, world.catalog, config, key)
 
     def test_a_pair_score_that_is_not_finite(self, world: World, key: Key) -> None:

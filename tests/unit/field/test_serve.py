@@ -168,7 +168,7 @@ def test_a_round_is_told_in_words() -> None:
         (RoundRecord(1, "finished", *counts, reason=off), "Round 1: finished, 12 of 13 answered; each answer", off),
         (
             RoundRecord(2, "finished", *counts, 0, 1, enough),
-            "Round 2: finished, 12 of 13 answered; under masks",
+            "Round 2: finished, 12 of 13 answered; masked",
             enough,
         ),
         (RoundRecord(3, "skipped", 0, 0, 0, 0, 0, 0, 0.0, reason=cool), "Round 3: skipped, no device was asked", cool),

@@ -136,7 +136,7 @@ def test_nobody_is_there_and_she_pauses_meanwhile(place: Place) -> None:
         assert waits[2] > 0.15, "ever more slowly"
         (sentence,) = teller.sentences(heard[0])
         assert "cannot be reached" in sentence
-        assert sentence.endswith("Next try in 0 seconds; recommendations work meanwhile.")
+        assert sentence.endswith("Next try in 0 seconds; recommendations still work.")
 
 
 def test_what_she_forbids_is_told_with_what_to_do(place: Place, capsys: pytest.CaptureFixture[str]) -> None:

@@ -164,7 +164,7 @@ def test_prme_refuses_data_without_places_or_order() -> None:
     clients, catalog = town()
     with pytest.raises(MethodError, match="coordinates of items"):
         last(made("pepper", **PRME), (clients, replace(catalog, coordinates=None)))
-    with pytest.raises(MethodError, match="no times"):
+    with pytest.raises(MethodError, match="times of visits"):
         last(made("fedavg", **PRME), (replace(clients, times=None), catalog))
     with pytest.raises(ConfigError, match="no effect with model=gmf"):
         made("pepper", lapse=3.0)
@@ -190,7 +190,7 @@ def test_people_with_fewer_than_three_interactions_average() -> None:
 
 def test_a_network_that_does_not_fit_is_refused_with_the_figure(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(synchronous, "free_memory", lambda: 50_000.0)
-    with pytest.raises(MethodError, match=r"40 nodes that hold 24 items each need 0.0 GB"):
+    with pytest.raises(MethodError, match=r"40 peers with 24 items each need 0.0 GB"):
         last(made("pepper"), town())
     assert made("pepper").memory(1083, 38333) == 2 * 1083 * 38333 * 8 * 4
     assert made("pepper", moments="kept").memory(10, 10) == 4 * 10 * 10 * 8 * 4
