@@ -148,7 +148,7 @@ def _advice(option: str, field: FieldInfo | None, kind: Any, seen: Any) -> str:
 
 
 def _meaning(field: FieldInfo | None) -> str:
-    return f"Its meaning: {field.description}." if field is not None and field.description else ""
+    return f"Meaning: {field.description}." if field is not None and field.description else ""
 
 
 def _describe_option(option: str, field: FieldInfo | None) -> str:

@@ -87,7 +87,7 @@ def test_nor_a_wrong_value_of_a_method(name: str) -> None:
         ),
         (
             {"seed": "one"},
-            "here: option 'seed' takes a whole number, not 'one'. Its meaning: the seed of all random draws",
+            "here: option 'seed' takes a whole number, not 'one'. Meaning: the seed of all random draws",
         ),
         ({"split": {"kind": "Temporal"}}, "not 'Temporal'. Did you mean 'temporal'?"),
         ({"split": {"test": 1.5}}, "option 'split.test' must be below 1, not 1.5."),

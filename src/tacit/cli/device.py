@@ -54,7 +54,7 @@ def _of(
         typer.Option(help=f"A file whose first line is the passphrase; default: ${PASSPHRASE}, or a prompt."),
     ] = None,
     page: Annotated[bool, typer.Option("--page", help="Open your page in the browser, on this machine only.")] = False,
-    port: Annotated[int, typer.Option("--port", min=0, max=65535, help="Port of the page; 0: any free one.")] = 0,
+    port: Annotated[int, typer.Option("--port", min=0, max=65535, help="Port of the page; 0: any free port.")] = 0,
 ) -> None:
     """Your own device: your history, what you share, what was sent. With --page: in the browser."""
     _place.file, _place.passphrase_file = file, passphrase_file

@@ -41,7 +41,7 @@ def serve(
     file: File,
     settings: Set = [],  # noqa: B006
     page: Annotated[bool, typer.Option("--page", help="Open a page that shows the rounds as they happen.")] = False,
-    port: Annotated[int, typer.Option("--port", min=0, max=65535, help="Port of the page; 0: any free one.")] = 0,
+    port: Annotated[int, typer.Option("--port", min=0, max=65535, help="Port of the page; 0: any free port.")] = 0,
     as_json: Json = False,
 ) -> None:
     """Run the coordinator of a federation: ask devices, add their answers, keep the model. A restart continues."""

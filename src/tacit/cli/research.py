@@ -61,7 +61,7 @@ def reproduce(
     out: Out = Path("runs"),
     as_json: Json = False,
 ) -> None:
-    """Reproduce a published table or figure, with the published values beside ours, on the paper's datasets here."""
+    """Reproduce a published table or figure: the published values beside ours, on the paper's datasets."""
     from tacit.config import parse_overrides
     from tacit.studies import reproduce as make
     from tacit.studies import reproductions

@@ -174,7 +174,7 @@ def test_a_round_is_told_in_words() -> None:
         (RoundRecord(3, "skipped", 0, 0, 0, 0, 0, 0, 0.0, reason=cool), "Round 3: skipped, no device was asked", cool),
         (
             RoundRecord(4, "abandoned", 9, 0, 0, 0, 0, 0, 0.0, 9, 1, broken),
-            "Round 4: abandoned, 9 were asked; under",
+            "Round 4: abandoned, 9 were asked; masked",
             broken,
         ),
     ):

@@ -113,7 +113,7 @@ def test_she_can_stop_waiting(alone: tuple[Device, Door], silence: socket.socket
     visitor.post("/mine/joining/stop")
     called.close()
     assert visitor.get("/mine/joining").headers["location"] == "/mine"
-    assert "joined nothing" in visitor.get("/mine").text
+    assert "You have not joined" in visitor.get("/mine").text
     assert device.membership is None
 
 
