@@ -24,7 +24,7 @@ class PFedRecConfig(tacit.Config):
     """Options of pfedrec."""
 
     factors: int = Field(16, gt=0, description="length of an item's embedding")
-    learning_rate: float = Field(0.5, gt=0, description="step of the score function and of the embeddings")
+    learning_rate: float = Field(10.0, gt=0, description="step of the score function and of the embeddings")
     local_steps: int = Field(5, gt=0, description="gradient steps of a device in a round")
     negatives: int = Field(4, gt=0, description="items drawn for each item of the history")
     epochs: int = Field(40, gt=0, description="rounds; every client is asked in each")

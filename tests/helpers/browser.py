@@ -35,13 +35,9 @@ def opened(browser: Any, door: Any, size: dict[str, int] = DESK, scheme: str = "
     context = browser.new_context(viewport=size, color_scheme=scheme, accept_downloads=True)
     page = context.new_page()
     page.complaints = []
-    page.from_split(
-        "console", lambda said: page.complaints.append(said.text) if said.type in ("error", "warning") else None
-    )
-    page.from_split("pageerror", lambda error: page.complaints.append(str(error)))
-    page.from_split(
-        "request", lambda asked: page.complaints.append(asked.url) if door.hosts[0] not in asked.url else None
-    )
+    page.on("console", lambda said: page.complaints.append(said.text) if said.type in ("error", "warning") else None)
+    page.on("pageerror", lambda error: page.complaints.append(str(error)))
+    page.on("request", lambda asked: page.complaints.append(asked.url) if door.hosts[0] not in asked.url else None)
     page.goto(door.link)
     page.wait_for_url(f"http://{door.hosts[0]}/")
     return page

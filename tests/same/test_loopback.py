@@ -95,6 +95,7 @@ def test_everything_restarts_between_rounds_and_a_narrow_ring(tmp_path: Path) ->
         field.reopen()
     shared = field.journal.model()
     assert shared is not None
+    shared |= field.federation.constants(field.catalog)
     assert_same(simulated(field.federation, field.clients, field.catalog, ROUNDS), shared, field.people())
 
 

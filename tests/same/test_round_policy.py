@@ -153,8 +153,9 @@ def numbers(found: RoundPolicy) -> set[int]:
 def test_who_is_asked_is_eligible_and_drawn_alike_each_time(journal: CoordinatorJournal) -> None:
     members = enrolled(journal, 80)
     first = decided(journal, members, clients_per_round=13)
-    assert first.care is not None
-    assert (len(first.asked), first.care.n_min, first.care.k_min, first.care.spare) == (13, 10, 3, 1)
+    assert first.secure_config is not None
+    agreed = first.secure_config
+    assert (len(first.asked), agreed.n_min, agreed.k_min, agreed.spare) == (13, 10, 3, 1)
     assert numbers(first) == numbers(decided(journal, members, clients_per_round=13))
     journal.begin(0, numbers(first), cool_down=5)
     journal.note_sum(0, 2, numbers(first))
@@ -186,18 +187,18 @@ def test_nearly_the_same_people_are_not_summed_twice(journal: CoordinatorJournal
 def test_rules_that_exclude_masks_and_devices_that_cannot(journal: CoordinatorJournal) -> None:
     members = enrolled(journal, 30)
     robust = decided(journal, members, robust=RobustConfig(rule="median").model_dump())
-    assert (robust.care, len(robust.asked), robust.reason.code) == (None, 30, ReasonCode.ROBUST_RULE)
+    assert (robust.secure_config, len(robust.asked), robust.reason.code) == (None, 30, ReasonCode.ROBUST_RULE)
     off = decided(journal, members, secure=None)
-    assert (off.care, off.reason.code) == (None, ReasonCode.SECURE_AGGREGATION_OFF)
-    assert decided(journal, members[:12]).care is None
+    assert (off.secure_config, off.reason.code) == (None, ReasonCode.SECURE_AGGREGATION_OFF)
+    assert decided(journal, members[:12]).secure_config is None
     journal.try_later(28)
-    assert decided(journal, members).care is None, "another try takes a quarter more"
+    assert decided(journal, members).secure_config is None, "another try takes a quarter more"
     journal.try_later(13)
-    assert decided(journal, members, clients_per_round=13).care is None, "more would have to be asked"
-    assert decided(journal, members).care is not None
+    assert decided(journal, members, clients_per_round=13).secure_config is None, "more would have to be asked"
+    assert decided(journal, members).secure_config is not None
     assert count_needed(RoundRules(), is_settled(RoundRules(), journal)) == 1
     journal.note_sum(0, 2, [1, 2])
-    assert decided(journal, members, 1).care is not None
+    assert decided(journal, members, 1).secure_config is not None
     assert count_needed(RoundRules(), is_settled(RoundRules(), journal)) == 13
     assert not decided(journal, members, 1, guards={"most_rounds": 1, "n_min": 23}).asked, "two have had enough"
 
@@ -205,11 +206,11 @@ def test_rules_that_exclude_masks_and_devices_that_cannot(journal: CoordinatorJo
 def test_a_sum_takes_its_least_where_fewer_answers_are_wanted(journal: CoordinatorJournal) -> None:
     members = enrolled(journal, 100)
     found = decided(journal, members, clients_per_round=10)
-    assert found.care is not None, "ten are wanted, and a sum of thirteen can be had"
+    assert found.secure_config is not None, "ten are wanted, and a sum of thirteen can be had"
     assert len(found.asked) == 13
     assert len(decided(journal, members, clients_per_round=10, over_selection=0.5).asked) == 15
     given = decided(journal, members, clients_per_round=5, secure={"n_min": 10})
-    assert given.care is not None
+    assert given.secure_config is not None
     assert len(given.asked) == 10
     assert len(decided(journal, members, clients_per_round=5, secure=None).asked) == 5, "readable ones are as wanted"
 

@@ -82,7 +82,7 @@ def open_federation(config: ServeConfig, seed: int | None = None) -> Coordinator
     wanted = Federation.create(
         agreed.id, config.name, config.method.name, given, catalog, ring=config.ring, clip=config.clip
     )
-    if differs := wanted.agrees_with(agreed):
+    if differs := wanted.list_differences(agreed):
         raise ConfigError(
             f"The federation in '{path}' was founded with other values of {', '.join(differs)}.",
             "Its members agreed to those. Restore them, or choose another folder for a new federation.",

@@ -134,7 +134,7 @@ class Run:
             curve = folder / "curve.parquet"
             return cls(
                 read_config(Experiment, folder / "experiment.yaml"),
-                _result(json.loads((folder / "result.json").read_text(encoding="utf-8"))),
+                _read_result(folder / "result.json"),
                 pl.read_parquet(folder / "people.parquet"),
                 pl.read_parquet(folder / "items.parquet"),
                 pl.read_parquet(curve) if curve.exists() else pl.DataFrame(),
@@ -146,16 +146,11 @@ class Run:
             raise StorageError(f"'{folder}' cannot be read: {error}.", "Run the experiment again.") from None
 
 
-def _result(saved: dict[str, Any]) -> dict[str, Any]:
-    """Return a saved summary under today's names: it once called its passes rounds, and did not say how many rounds."""
-    if "passes" in saved or "rounds" not in saved:
-        return saved
-    return {**saved, "passes": saved["rounds"], "rounds": None}
-
-
 def _read_result(path: Path) -> dict[str, Any]:
-    """Read the numbers of a run; a leak verdict from before 0.2 has its former key."""
+    """Read the summary of a run under today's names: passes were once called rounds, local-only models twins."""
     result: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    if "passes" not in result and "rounds" in result:
+        result |= {"passes": result["rounds"], "rounds": None}
     leak = result.get("leak")
     if leak and "twin" in leak:
         leak.setdefault("local_only", leak["twin"])

@@ -111,7 +111,7 @@ class Federation(Config):
         """Return what updates pass: the user's own stages, then those that everybody agreed on."""
         return UpdatePath(self.built, (*own, *self.stages), self.ring)
 
-    def agrees_with(self, other: Federation) -> list[str]:
+    def list_differences(self, other: Federation) -> list[str]:
         """Return the terms in which two federations differ; options of the schedule are none of them."""
         mine, theirs = ({**f.model_dump(), "options": f.config.model_dump()} for f in (self, other))
         for option in self.built.spec.schedule_options:

@@ -127,7 +127,7 @@ def test_a_held_out_row_that_repeats_history_is_never_found_unless_asked() -> No
 @pytest.mark.parametrize(
     ("section", "given"),
     [
-        ("liars", {"kind": "noise", "share": 0.2}),
+        ("adversaries", {"kind": "noise", "share": 0.2}),
         ("rounds", {"dropout": 0.2}),
         ("secure", {}),
         ("ledger", "events"),

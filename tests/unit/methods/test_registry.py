@@ -43,7 +43,7 @@ def test_what_is_read_is_what_modules_register() -> None:
     for file in Path(registry.__file__).parent.glob("*.py"):
         import_module(f"tacit.methods.{file.stem}")
     registered = {name: module for module, name in registry._REGISTERED if module.startswith("tacit.methods.")}
-    assert {name: found.module for name, found in registry._declared().items()} == registered
+    assert {name: found.module for name, found in registry._find_declared().items()} == registered
 
 
 @pytest.mark.parametrize("name", registry.methods())

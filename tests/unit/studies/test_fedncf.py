@@ -93,7 +93,7 @@ def test_a_seed_that_diverges_late_ends_with_what_was_seen_of_it_and_one_that_ne
         "town", fedncf.recipe("town"), TINY, seeds=1, quick=False, choices=tmp_path, progress=lambda *_: None
     )
     runaway = fedncf.paper_options(
-        setup, "fed-gmf", epochs=40, server_rate=120, server_momentum=0.999, learning_rate=0.05
+        setup, "fed-gmf", epochs=40, server_rate=300, server_momentum=0.999, learning_rate=0.05
     )
     trace = trace_method(setup, "runaway", runaway, 40)
     assert 0 < len(trace.lines[0]) < 40
