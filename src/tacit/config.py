@@ -36,15 +36,17 @@ StageConfig = Annotated[
 
 
 class _RunSettings(Config):
-    """What one run and a comparison share: the data, how it is cut, where it is learnt, how it is judged."""
+    """The options that a run and a comparison share: data, split, runtime, evaluation."""
 
     name: str = Field(
         "run", pattern=r"^[\w.@+-]+$", description="names the run's folder, with letters, digits and . _ @ + - only"
     )
-    seed: int = Field(42, ge=0, description="every draw of the run follows from it")
+    seed: int = Field(42, ge=0, description="the seed of all random draws of the run")
     data: DataConfig = DataConfig()
     split: SplitConfig = SplitConfig()
-    privacy: tuple[StageConfig, ...] = Field((), description="stages that updates pass before they leave")
+    privacy: tuple[StageConfig, ...] = Field(
+        (), description="privacy stages between an update and the message that leaves a device"
+    )
     runtime: RuntimeConfig = RuntimeConfig()
     evaluation: EvaluationConfig = EvaluationConfig()
 
@@ -57,9 +59,9 @@ class Experiment(_RunSettings):
     @model_validator(mode="after")
     def _every_option_has_an_effect(self) -> Experiment:
         if self.runtime.evaluate_every and not self.split.validation:
-            raise ValueError("runtime.evaluate_every looks at a validation part; set split.validation too")
+            raise ValueError("runtime.evaluate_every needs a validation part; set split.validation too")
         if self.runtime.patience and not self.runtime.evaluate_every:
-            raise ValueError("runtime.patience counts looks; set runtime.evaluate_every too")
+            raise ValueError("runtime.patience counts checkpoints; set runtime.evaluate_every too")
         return self
 
     @property
@@ -69,7 +71,9 @@ class Experiment(_RunSettings):
         if pi is None:
             return self.privacy
         if self.privacy:
-            raise ConfigError("Both method.pi and the privacy section say what may leave.", "Keep one of them.")
+            raise ConfigError(
+                "method.pi and the privacy section both set what may leave a device.", "Keep one of them."
+            )
         return (DisclosureConfig.from_options({"pi": pi}, "method"),)
 
 
@@ -111,7 +115,7 @@ def read_config(kind: type[T], path: Path, overrides: Iterable[str] = ()) -> T:
     try:
         given = read_yaml(path.read_text(encoding="utf-8"), f"'{path}'")
     except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"'{path}' cannot be read: {error}.") from None
+        raise ConfigError(f"'{path}' cannot be read: {error}.", "Give a text file in UTF-8.") from None
     if not isinstance(given, dict):
         raise ConfigError(f"'{path}' holds no options.", "It should start with keys such as 'data:' and 'method:'.")
     if issubclass(kind, Experiment) and "methods" in given:
@@ -146,7 +150,7 @@ def apply_overrides(given: Mapping[str, Any], settings: Mapping[str, Any]) -> di
             if inner is None or isinstance(inner, str):
                 inner = {} if inner is None else {"name" if section == "method" else "source": inner}
             if not isinstance(inner, dict):
-                raise ConfigError(f"'{path}' cannot be set: '{section}' holds no options.")
+                raise ConfigError(f"'{path}' cannot be set: '{section}' has no options of its own.")
             here[section] = inner
             here = inner
         here[last] = value

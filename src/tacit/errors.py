@@ -1,27 +1,27 @@
-"""The tree of errors. Each says what is wrong, what was seen and what to do, and has an exit number of its own.
+"""The tree of errors. Each says what is wrong, where, and what to do, and has an exit number of its own.
 
 TacitError                 1   anything below
-├── ConfigError            3   an option that does not exist or cannot be
-├── DataError              4   input that cannot be read as what it should be
+├── ConfigError            3   an option that does not exist or has a value that is not allowed
+├── DataError              4   input that cannot be read
 │   ├── DownloadError      5   no network, wrong checksum, no disk
-│   └── BadRowsError      16   some rows of a person's file cannot be read; names them
+│   └── BadRowsError      16   some rows of a user's file cannot be read; names them
 ├── MethodError            6   a method cannot work with this data
-│   └── DivergedError      7   learning left the finite numbers
-├── EvaluationError        8   nothing to evaluate, or a protocol that cannot be kept
+│   └── DivergedError      7   learning diverged
+├── EvaluationError        8   nothing to evaluate, or evaluations that do not match
 ├── StorageError           9   a run folder that cannot be written or read
 ├── WireError             12   a message that is malformed, too large, or meant for others
 ├── DeviceError           13   a device's file that cannot be opened or written; a wrong passphrase
-├── ConsentError          14   something that the person has not allowed
-├── FieldError            15   a coordinator or a device that cannot do its part now
-└── SecureSumError        20   a secure sum that cannot be made
-    ├── MessageError      21   bytes that are no message of the protocol
+├── ConsentError          14   something that the user has not allowed
+├── FieldError            15   a coordinator or a device that cannot take part now
+└── SecureSumError        20   a secure aggregation that failed
+    ├── MessageError      21   bytes that are not a message of the protocol
     ├── OutOfTurnError    22   a message that is late, repeated, or of another round, task or phase
-    ├── GuardError        23   a device refuses: too few people, or too like an earlier cohort
-    ├── ForgedError       24   a signature, key, tag or share that does not check
-    ├── AbortedError      25   too few people remained; nothing was unmasked
+    ├── GuardError        23   a device refuses: too few participants, or a cohort too similar to an earlier one
+    ├── ForgedError       24   a signature, key, tag or share that fails its check
+    ├── AbortedError      25   too few participants remained; nothing was unmasked
     └── RangeError        26   numbers that could overflow the ring
 
-Exit numbers are never reused; 2 is the shell's word for wrong usage and 130 for Ctrl-C.
+Exit numbers are never reused. In a shell, 2 means wrong usage and 130 means Ctrl-C.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ from tacit.reasons import ReasonCode, RoundReason, Value, describe_reason
 
 
 class TacitError(Exception):
-    """Base of all errors a user can cause or mend; `hint` says what to do.
+    """Base of all errors that a user can cause or fix; `hint` says what to do.
 
-    Where the fate of a round depends on an error, `reason` says why in a code with parameters. What such an error says
-    in words names nobody; who it is about is in the parameters alone.
+    If an error decides the outcome of a round, `reason` has a code with parameters. The text of such an error names
+    no user and no device; only the parameters do.
     """
 
     exit_code = 1
-    usual: ClassVar[ReasonCode | None] = None  # the code where none is given
+    usual: ClassVar[ReasonCode | None] = None  # the code if none is given
 
     def __init__(self, message: str, hint: str = "", reason: RoundReason | None = None) -> None:
         super().__init__(message)
@@ -51,18 +51,18 @@ class TacitError(Exception):
 
     @classmethod
     def because(cls, code: ReasonCode, **parameters: Value) -> Self:
-        """Return the error for a reason, in the words of that reason."""
+        """Return the error for a reason, with its wording."""
         reason = RoundReason(code, parameters)
         said = describe_reason(reason)
         return cls(f"{said.what} {said.meaning}", said.remedy, reason)
 
     @property
     def code(self) -> ReasonCode | None:
-        """The code of the reason, none where no round depends on it."""
+        """The code of the reason; none if the error decides no round."""
         return None if self.reason is None else self.reason.code
 
     def public(self) -> dict[str, Any]:
-        """Return what a log may hold of it: the reason without what tells of somebody, else the kind of error."""
+        """Return what a log may hold: the reason without personal parameters, or else the kind of error."""
         return {"error": type(self).__name__} if self.reason is None else {"reason": self.reason.public().as_dict()}
 
     def __str__(self) -> str:
@@ -76,7 +76,7 @@ class ConfigError(TacitError):
 
 
 class DataError(TacitError):
-    """Input data that cannot be read as what it should be."""
+    """Input data that cannot be read."""
 
     exit_code = 4
 
@@ -88,7 +88,7 @@ class DownloadError(DataError):
 
 
 class BadRowsError(DataError):
-    """Some rows of a file cannot be read; `rows` are (line, what stands there, why), and `good` the others' number."""
+    """Some rows of a file cannot be read; `rows` are (line, its text, why), and `good` counts the other rows."""
 
     exit_code = 16
 
@@ -104,14 +104,14 @@ class MethodError(TacitError):
 
 
 class DivergedError(MethodError):
-    """Learning produced NaN or exploding numbers and was stopped."""
+    """Learning diverged: it produced NaN or numbers that are too large, and was stopped."""
 
     exit_code = 7
     usual = ReasonCode.DIVERGED
 
 
 class EvaluationError(TacitError):
-    """Nothing to evaluate, or a protocol that cannot be kept."""
+    """Nothing to evaluate, or evaluations that do not match."""
 
     exit_code = 8
 
@@ -136,26 +136,26 @@ class DeviceError(TacitError):
 
 
 class ConsentError(TacitError):
-    """Something that the person whose device it is has not allowed."""
+    """Something that the user of this device has not allowed."""
 
     exit_code = 14
 
 
 class FieldError(TacitError):
-    """A coordinator or a device that cannot do its part now: unreachable, not enrolled, port taken."""
+    """A coordinator or a device that cannot take part now: unreachable, not enrolled, port taken."""
 
     exit_code = 15
 
 
 class SecureSumError(TacitError):
-    """A secure sum that cannot be made, or a message of one that is refused. Nothing has changed."""
+    """A secure aggregation that failed, or a message of one that was refused. Nothing has changed."""
 
     exit_code = 20
     usual = ReasonCode.SECURE_AGGREGATION_FAILED
 
 
 class MessageError(SecureSumError):
-    """Bytes that are no message of the protocol: wrong version, kind, length or content."""
+    """Bytes that are not a message of the protocol: wrong version, kind, length or content."""
 
     exit_code = 21
     usual = ReasonCode.MALFORMED_MESSAGE
@@ -169,25 +169,25 @@ class OutOfTurnError(SecureSumError):
 
 
 class GuardError(SecureSumError):
-    """A device refuses to take part: too few people, too like an earlier cohort, too soon, or not drawn."""
+    """A device refuses to take part: too few participants, a cohort too similar, cool-down, or not drawn."""
 
     exit_code = 23
 
 
 class ForgedError(SecureSumError):
-    """A signature, key, tag or share that does not check; `reason` holds the position of its sender, if it has one."""
+    """A signature, key, tag or share that fails its check; `reason` holds the sender's position, if it has one."""
 
     exit_code = 24
 
 
 class AbortedError(SecureSumError):
-    """Too few people remained: the round is over, and nothing of it was unmasked."""
+    """Too few participants remained: the round is over, and nothing of it was unmasked."""
 
     exit_code = 25
 
 
 class RangeError(SecureSumError):
-    """Numbers, or options, with which a sum could leave the ring."""
+    """Numbers, or options, with which a sum could overflow the ring."""
 
     exit_code = 26
 

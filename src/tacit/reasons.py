@@ -1,7 +1,7 @@
-"""Why a round was decided, skipped, abandoned or refused as it was: a stable code, its parameters, and their wording.
+"""Reasons of decided, skipped, abandoned and refused rounds: a stable code, its parameters, and their wording.
 
-Code that decides names a code; only this module has sentences. A parameter says by its declaration whether it tells of
-a single person or device. `public()` drops those that do. No sentence uses one, so that no wording can name anybody.
+Code that decides names a reason code; only this module has sentences. A parameter declares whether it is personal, that
+is, about a single user or device. `public()` drops personal parameters. No sentence uses one or names anybody.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ class ReasonCode(StrEnum):
 
 
 class Parameter(NamedTuple):
-    """What a parameter means, and whether it tells of a single person or device."""
+    """The meaning of a parameter, and whether it is about a single user or device."""
 
     meaning: str
     is_personal: bool = False
@@ -116,14 +116,14 @@ PARAMETERS: Mapping[str, Parameter] = {
     "answered": Parameter("devices that answered"),
     "asked": Parameter("devices that would be asked"),
     "bits": Parameter("bits of a number in the sum"),
-    "bound": Parameter("largest number that a participant may send"),
+    "bound": Parameter("largest number of a message"),
     "capable": Parameter("devices that can take part in secure aggregation at all"),
     "cohort": Parameter("participants in the cohort"),
     "cool_down": Parameter("rounds that a device sits out between two"),
-    "corrupted": Parameter("participants that may work with the server"),
+    "corrupted": Parameter("participants that may collude with the server"),
     "degree": Parameter("neighbours of each participant"),
-    "device_k_min": Parameter("participants behind each row that the device wants"),
-    "device_n_min": Parameter("participants in a sum that the device wants"),
+    "device_k_min": Parameter("participants behind each row that the device demands"),
+    "device_n_min": Parameter("participants in a sum that the device demands"),
     "differ": Parameter("participants by which two cohorts differ"),
     "dropped": Parameter("participants that may drop out"),
     "earlier": Parameter("an earlier round"),
@@ -131,13 +131,13 @@ PARAMETERS: Mapping[str, Parameter] = {
     "here": Parameter("devices that are connected"),
     "k_min": Parameter("participants behind each row that the server offers"),
     "kind": Parameter("kind of message or number"),
-    "largest": Parameter("largest number of one participant", is_personal=True),
+    "largest": Parameter("largest number of one participant's message", is_personal=True),
     "left": Parameter("participants or neighbours that are left"),
     "list": Parameter("list of participants that the server sent"),
     "lost": Parameter("participants lost between the stages"),
     "n_min": Parameter("participants in a sum that the server offers"),
     "needed": Parameter("how many are needed"),
-    "participant": Parameter("position of whom it is about", is_personal=True),
+    "participant": Parameter("position of the participant concerned", is_personal=True),
     "phase": Parameter("phase of the secure aggregation"),
     "round": Parameter("a round"),
     "rounds": Parameter("rounds in which the device took part"),
@@ -174,7 +174,7 @@ class Description(NamedTuple):
 
 
 ROUND, ANSWER, DEVICE = "a round", "one answer", "a device"
-"""What a reason is about: the fate of a round, one answer that the coordinator refused, what a device refused."""
+"""What a reason is about: the outcome of a round, one answer that the coordinator refused, what a device refused."""
 
 
 @dataclass(frozen=True)
@@ -196,33 +196,33 @@ class Wording:
 
 _NOTHING = "There is nothing to do."
 _DROPPED = "The answer was dropped, and the round went on without it."
-_LIES = "If this goes on, a device runs another version or lies."
+_LIES = "If this happens often, a device runs another version, is faulty or is an adversary."
 _NOT_UNMASKED = "Nothing was unmasked, and the model is unchanged."
 _LONGER = "Give devices longer (rounds.deadline), or ask more of them (rounds.over_selection)."
-_MORE = "Enrol more devices, or bring back those that are away."
+_MORE = "Enrol more devices, or reconnect those that are offline."
 _NO_SUM = "A secure aggregation is not possible now."
 _NO_PART = "The device takes no part in this sum."
-_DISTRUST = "The server is faulty or lies. If this goes on, leave the federation: tacit device leave."
-_ASK_OPERATOR = "If this goes on, ask who runs the federation."
+_DISTRUST = "The server is faulty or dishonest. If this happens again, leave the federation: tacit device leave."
+_ASK_OPERATOR = "If this happens again, ask the operator of the federation."
 
 WORDINGS: Mapping[ReasonCode, Wording] = {
     ReasonCode.ENOUGH_DEVICES: Wording(
         (ROUND,),
         "{eligible} eligible devices are here, and secure aggregation needs {needed}.",
-        "The coordinator can read the sum only.",
+        "The coordinator can read only the sum.",
         _NOTHING,
     ),
     ReasonCode.SECURE_AGGREGATION_OFF: Wording(
         (ROUND,),
         "The option rounds.secure is off.",
         "The coordinator can read each answer.",
-        "Set rounds.secure to auto to let it read sums only.",
+        "To hide single answers from it, set rounds.secure to auto.",
     ),
     ReasonCode.ROBUST_RULE: Wording(
         (ROUND,),
         "A robust rule is set (rounds.robust), and it needs the sums of small groups.",
         "The coordinator can read each answer.",
-        "Remove rounds.robust to let it read sums only.",
+        "To hide single answers from it, remove rounds.robust.",
     ),
     ReasonCode.TOO_FEW_DEVICES: Wording(
         (ROUND,),
@@ -232,7 +232,7 @@ WORDINGS: Mapping[ReasonCode, Wording] = {
     ),
     ReasonCode.THIN_SUM_BEFORE: Wording(
         (ROUND,),
-        "An earlier sum would have shown too little, and {asked} devices would be asked now.",
+        "An earlier sum had too few rows that enough devices mention, and {asked} devices would be asked now.",
         "Secure aggregation is tried again when {needed} are asked. The coordinator can read each answer until then.",
         "Enrol more devices, or ask more of them per round (rounds.clients_per_round).",
     ),
@@ -256,13 +256,13 @@ WORDINGS: Mapping[ReasonCode, Wording] = {
     ),
     ReasonCode.QUORUM_MISSED: Wording(
         (ROUND,),
-        "Only {here} of {needed} devices came within {seconds:g} seconds.",
+        "Only {here} of {needed} devices connected within {seconds:g} seconds.",
         "No round began. Finished rounds are kept.",
         "Enrol more devices, lower rounds.quorum or rounds.minimum, or start again later.",
     ),
     ReasonCode.SECURE_QUORUM_MISSED: Wording(
         (ROUND,),
-        "Only {here} of the {needed} devices that secure aggregation needs came within {seconds:g} seconds.",
+        "Only {here} of the {needed} devices that secure aggregation needs connected within {seconds:g} seconds.",
         "No round began. Finished rounds are kept.",
         "Enrol more devices, or start again later.",
     ),
@@ -276,12 +276,12 @@ WORDINGS: Mapping[ReasonCode, Wording] = {
         (ROUND,),
         "The coordinator stopped in the middle of this secure aggregation.",
         "No device joins one twice, so the round ended without a sum.",
-        "There is nothing to do: the next round follows.",
+        "There is nothing to do: the next round begins by itself.",
     ),
     ReasonCode.THIN_SUM: Wording(
         (ROUND,),
         "Rows that at least {needed} participants mention hold {share:.0%} of all mentions.",
-        "The sum would show too little. It was not unmasked, and the model is unchanged.",
+        "The rest of the sum would be too small to learn from. It was not unmasked, and the model is unchanged.",
         "Enrol more devices.",
     ),
     ReasonCode.TOO_MANY_DROPOUTS: Wording(
@@ -299,7 +299,7 @@ WORDINGS: Mapping[ReasonCode, Wording] = {
     ),
     ReasonCode.TOO_FEW_SHARES: Wording(
         (ROUND,),
-        "{left:neighbour} gave a share of a participant's secret, and at least {needed} must give one.",
+        "{left:neighbour} sent a share of a participant's secret, and at least {needed} must send one.",
         _NOT_UNMASKED,
         _LONGER,
         personal=("participant",),
@@ -313,18 +313,18 @@ WORDINGS: Mapping[ReasonCode, Wording] = {
     ReasonCode.COHORT_TOO_SMALL: Wording(
         (ROUND, DEVICE),
         "The cohort has {cohort:participant}, and it must have at least {needed}.",
-        "A sum of so few hides nobody well enough, and it was not begun.",
+        "A sum of so few participants hides single messages too badly. It was not begun.",
         "Ask more participants per round, or lower n_min of the secure aggregation.",
     ),
     ReasonCode.UNSAFE_THRESHOLD: Wording(
         (ROUND, DEVICE),
         "The threshold is {threshold} among {degree:neighbour}.",
-        "The server could tell two halves of a neighbourhood different things, or nobody could meet the threshold.",
-        "Set a threshold above half of the neighbours, with room for those who may work with the server.",
+        "The server could send two halves of a neighbourhood different lists, or no share could be rebuilt.",
+        "Set a threshold above half of the neighbours plus those who may collude with the server.",
     ),
     ReasonCode.NO_SAFE_THRESHOLD: Wording(
         (ROUND,),
-        "No threshold serves {cohort:participant} of whom {corrupted} may cheat and {dropped} may drop out.",
+        "No threshold is safe for {cohort:participant} of whom {corrupted} may collude and {dropped} may drop out.",
         "The sum was not begun.",
         "Lower corrupted or dropped of the secure aggregation, or ask more participants.",
     ),
@@ -335,12 +335,12 @@ WORDINGS: Mapping[ReasonCode, Wording] = {
         "Use ring.bits=64, or ask fewer participants per round.",
     ),
     ReasonCode.SECURE_AGGREGATION_FAILED: Wording(
-        (ROUND,), "The secure aggregation failed.", _NOT_UNMASKED, "If this goes on, report it with the log."
+        (ROUND,), "The secure aggregation failed.", _NOT_UNMASKED, "If this happens again, report it with the log."
     ),
     ReasonCode.DIVERGED: Wording(
         (ROUND,),
-        "Learning left the finite numbers.",
-        "The model of the round before is kept.",
+        "Learning diverged.",
+        "The model of the round before stays in force.",
         "Found a new federation with a lower learning_rate.",
     ),
     ReasonCode.LEGACY: Wording(
@@ -361,8 +361,8 @@ WORDINGS: Mapping[ReasonCode, Wording] = {
     ),
     ReasonCode.REPEATED_ANSWER: Wording(
         (ANSWER,),
-        "A device answered twice, or was not asked.",
-        "The first answer of each device that was asked counts.",
+        "A device answered twice, or answered without being asked.",
+        "Only the first answer of each device that was asked counts.",
         _LIES,
         ("sender",),
     ),
@@ -379,10 +379,10 @@ WORDINGS: Mapping[ReasonCode, Wording] = {
         _LIES,
     ),
     ReasonCode.NOT_IN_PHASE: Wording(
-        (ANSWER,), "A message came from a participant who is not in this phase.", _DROPPED, _LIES, ("sender",)
+        (ANSWER,), "A message came from a participant that is not in this phase.", _DROPPED, _LIES, ("sender",)
     ),
     ReasonCode.BAD_SIGNATURE: Wording(
-        (ANSWER, DEVICE), "A signature does not fit the identity of its sender.", _DROPPED, _LIES, ("sender",)
+        (ANSWER, DEVICE), "A signature does not match the identity of its sender.", _DROPPED, _LIES, ("sender",)
     ),
     ReasonCode.BAD_KEY: Wording(
         (ANSWER, DEVICE), "No key can be agreed with a participant's public key.", _DROPPED, _LIES, ("sender",)
@@ -405,7 +405,7 @@ WORDINGS: Mapping[ReasonCode, Wording] = {
         ("sender",),
     ),
     ReasonCode.UNREQUESTED_SHARE: Wording(
-        (ANSWER,), "A participant gave a share that was not asked for.", _DROPPED, _LIES, ("sender", "participant")
+        (ANSWER,), "A participant sent a share that was not requested.", _DROPPED, _LIES, ("sender", "participant")
     ),
     ReasonCode.BAD_SHARE: Wording(
         (ANSWER, DEVICE),
@@ -424,7 +424,7 @@ WORDINGS: Mapping[ReasonCode, Wording] = {
         (DEVICE,),
         "The device took part in {rounds:round} of this federation, as many as its settings allow.",
         _NO_PART,
-        "Raise most_rounds of its guards to go on.",
+        "To continue, raise most_rounds of its guards.",
     ),
     ReasonCode.DEVICE_COHORT_TOO_SIMILAR: Wording(
         (DEVICE,),
@@ -435,11 +435,11 @@ WORDINGS: Mapping[ReasonCode, Wording] = {
     ReasonCode.WEAK_TERMS: Wording(
         (DEVICE,),
         "The server offers sums of {n_min:participant} with {k_min} behind each row; "
-        "the device wants {device_n_min} and {device_k_min}.",
+        "the device demands {device_n_min} and {device_k_min}.",
         _NO_PART,
-        "Ask who runs the federation, or lower the device's limits: tacit device share --least.",
+        "Ask the operator of the federation, or lower the device's limits: tacit device share --least.",
     ),
-    ReasonCode.NOT_INVITED: Wording((DEVICE,), "The invited cohort does not hold this device.", _NO_PART, _DISTRUST),
+    ReasonCode.NOT_INVITED: Wording((DEVICE,), "The invited cohort does not include this device.", _NO_PART, _DISTRUST),
     ReasonCode.OUT_OF_TURN: Wording(
         (ROUND, ANSWER, DEVICE),
         "A message came that the secure aggregation does not expect now.",
@@ -449,30 +449,30 @@ WORDINGS: Mapping[ReasonCode, Wording] = {
     ReasonCode.ROUND_REPEATED: Wording(
         (DEVICE,),
         "The device has joined stage {stage} of round {round}, or a later one, before.",
-        "It joins none twice. " + _NO_PART,
+        "It joins no stage twice. " + _NO_PART,
         "There is nothing to do: it takes part in later rounds.",
     ),
     ReasonCode.OTHER_FEDERATION: Wording(
         (DEVICE,),
-        "The device's memory of secure aggregations is of another federation.",
+        "The device's record of secure aggregations belongs to another federation.",
         _NO_PART,
         _ASK_OPERATOR,
     ),
     ReasonCode.OTHER_TERMS: Wording(
         (DEVICE,),
-        "A secure aggregation is offered for another federation, round or model than the request.",
+        "The secure aggregation is for another federation, round or model than the request.",
         _NO_PART,
         _DISTRUST,
     ),
     ReasonCode.UNKNOWN_TABLE: Wording(
         (DEVICE,),
-        "A secure aggregation is offered of a table '{table}' that the model does not have in this form.",
+        "The secure aggregation is for a table '{table}' that the model does not have in this form.",
         _NO_PART,
         _DISTRUST,
     ),
     ReasonCode.SUM_NOT_OPENED: Wording(
         (DEVICE,),
-        "The secure aggregation of round {round} began before this device came.",
+        "The secure aggregation of round {round} began before this device connected.",
         _NO_PART,
         "There is nothing to do: it takes part in later rounds.",
     ),
@@ -484,74 +484,74 @@ WORDINGS: Mapping[ReasonCode, Wording] = {
     ),
     ReasonCode.VALUE_OUT_OF_RANGE: Wording(
         (DEVICE,),
-        "A number of the update in '{table}' is larger than {bound}, which the sum can bear.",
+        "A number of the update in '{table}' is larger than {bound}, the bound of the sum.",
         _NO_PART,
         "Lower learning_rate, clip updates (clip), or use ring.bits=64.",
         ("largest",),
     ),
     ReasonCode.UNCOUNTED_ROWS: Wording(
         (DEVICE,),
-        "Rows are asked for whose participants this device has not helped to count.",
+        "The server asks for rows that the first stage did not count.",
         _NO_PART,
         _DISTRUST,
     ),
     ReasonCode.NEW_PARTICIPANTS: Wording(
-        (DEVICE,), "The second stage invites participants who were not in the first.", _NO_PART, _DISTRUST
+        (DEVICE,), "The second stage invites participants that were not in the first.", _NO_PART, _DISTRUST
     ),
     ReasonCode.WRONG_STAGE_CONTENT: Wording(
         (DEVICE,),
-        "Stage {stage} is to add {kind} of '{table}' in a way that belongs to another stage.",
+        "Stage {stage} asks for {kind} of '{table}' in the form of another stage.",
         _NO_PART,
         _DISTRUST,
     ),
     ReasonCode.INCONSISTENT_LIST: Wording(
-        (DEVICE,), "The server's list '{list}' contradicts what it said before.", _NO_PART, _DISTRUST
+        (DEVICE,), "The server's list '{list}' contradicts an earlier list.", _NO_PART, _DISTRUST
     ),
     ReasonCode.REPEATED_KEY: Wording((DEVICE,), "Two public keys of one round are the same.", _NO_PART, _DISTRUST),
     ReasonCode.LEFT_OUT: Wording(
         (DEVICE,),
-        "The server's list '{list}' leaves this device out.",
-        "The device has nothing to unmask, and it gave no share.",
+        "The server's list '{list}' does not include this device.",
+        "The device sent no share.",
         "There is nothing to do: it takes part in later rounds.",
     ),
     ReasonCode.BAD_CONFIRMATION: Wording(
         (DEVICE,),
-        "A neighbour did not confirm the list of participants that this device was told.",
-        "The server may have told them different lists. The device gave no share.",
+        "A neighbour did not confirm the list of participants that this device received.",
+        "The server may have sent them different lists. The device sent no share.",
         _DISTRUST,
         ("sender",),
     ),
     ReasonCode.TOO_FEW_CONFIRMATIONS: Wording(
         (DEVICE,),
         "{left:neighbour} confirmed the same list of participants, and at least {needed} must confirm it.",
-        "The device gave no share.",
+        "The device sent no share.",
         "There is nothing to do: it takes part in later rounds.",
     ),
     ReasonCode.NO_TICKET: Wording(
-        (DEVICE,), "The device's chain of tickets has none for round {round}.", _NO_PART, "Enrol it anew."
+        (DEVICE,), "The device's chain of tickets has none for round {round}.", _NO_PART, "Enrol it again."
     ),
     ReasonCode.MISSING_TICKETS: Wording(
-        (DEVICE,), "The invitation shows no tickets, so that the draw cannot be checked.", _NO_PART, _DISTRUST
+        (DEVICE,), "The invitation has no tickets, so the device cannot verify the draw.", _NO_PART, _DISTRUST
     ),
     ReasonCode.BAD_TICKET: Wording(
-        (DEVICE,), "A participant's ticket is not the one they promised.", _NO_PART, _DISTRUST, ("sender",)
+        (DEVICE,), "A participant's ticket does not match their commitment.", _NO_PART, _DISTRUST, ("sender",)
     ),
     ReasonCode.BAD_BEACON: Wording(
-        (DEVICE,), "The beacon of this round is not made of what was promised for it.", _NO_PART, _DISTRUST
+        (DEVICE,), "The beacon of this round does not match its commitments.", _NO_PART, _DISTRUST
     ),
     ReasonCode.UNKNOWN_BOARD: Wording(
-        (DEVICE,), "The device does not know what was promised for round {round}.", _NO_PART, _ASK_OPERATOR
+        (DEVICE,), "The device does not have the commitments for round {round}.", _NO_PART, _ASK_OPERATOR
     ),
     ReasonCode.NOT_ENROLLED: Wording(
         (DEVICE,),
-        "The cohort holds somebody who has not enrolled or is not there.",
+        "The cohort includes a participant that has not enrolled or is not connected.",
         _NO_PART,
         _DISTRUST,
         ("participant",),
     ),
     ReasonCode.NOT_DRAWN: Wording(
         (DEVICE,),
-        "The cohort of round {round} holds somebody who was not drawn.",
+        "The cohort of round {round} includes a participant that was not drawn.",
         _NO_PART,
         _DISTRUST,
         ("participant",),
@@ -561,35 +561,35 @@ WORDINGS: Mapping[ReasonCode, Wording] = {
     ),
     ReasonCode.SETTINGS_CHANGED: Wording(
         (DEVICE,),
-        "The settings changed while the message was made.",
-        "The message was not kept.",
+        "Your settings changed while the message was made.",
+        "The message was discarded.",
         "There is nothing to do: the next request is answered under the new settings.",
     ),
     ReasonCode.SETTINGS_NARROWED: Wording(
         (DEVICE,),
-        "What was made for this round may hold what the settings forbid by now.",
-        "It does not leave.",
-        "There is nothing to do: the device takes part again in a later round.",
+        "The message for this round may contain what your settings now forbid.",
+        "It was not sent.",
+        "There is nothing to do: the device takes part in later rounds.",
     ),
     ReasonCode.MASKED_ONLY: Wording(
         (DEVICE,),
-        "This device sends nothing but under masks, and the coordinator asks for something it can read.",
-        "Nothing readable leaves it.",
-        "If they may read you: tacit device share --also-readable.",
+        "This device takes part in masked rounds only, and the coordinator asked for a readable message.",
+        "It sent nothing.",
+        "To allow readable messages: tacit device share --also-readable.",
     ),
     ReasonCode.EMPTY_HISTORY: Wording(
         (DEVICE,), "The history is empty.", "There is nothing to learn from.", "Add to it: tacit device history."
     ),
     ReasonCode.UPDATE_TOO_LARGE: Wording(
         (DEVICE,),
-        "What was learnt does not fit into the numbers of the sum.",
-        "The device does not send it.",
+        "The update has numbers that are too large for the sum.",
+        "The device did not send it.",
         "The model may have diverged. " + _ASK_OPERATOR,
     ),
     ReasonCode.NOT_A_MEMBER: Wording(
         (DEVICE,),
         "This device belongs to no federation.",
-        "There is nobody to answer.",
+        "It cannot answer requests.",
         "Join one: tacit device join INVITATION.",
     ),
     ReasonCode.LEFT_FEDERATION: Wording(
@@ -607,24 +607,24 @@ WORDINGS: Mapping[ReasonCode, Wording] = {
     ReasonCode.ROUND_ANSWERED: Wording(
         (DEVICE,),
         "Round {round} was answered already or is over; the last one was {earlier}.",
-        "Its sender repeats an old message, or asks twice with different models. The device does not answer it.",
+        "The sender repeated an old message, or asked twice with different models. The device did not answer.",
         "There is nothing to do: the device answers later rounds.",
     ),
     ReasonCode.MODEL_OUTDATED: Wording(
         (DEVICE,),
-        "A model of round {round} arrived, and that of round {earlier} is here already.",
-        "Its sender repeats an old message. Nothing was changed.",
+        "A model of round {round} arrived, and the device already has that of round {earlier}.",
+        "The sender repeated an old message. Nothing was changed.",
         _NOTHING,
     ),
     ReasonCode.NOT_A_REQUEST: Wording(
-        (DEVICE,), "A model arrived that is to be kept, not to be answered.", "The device did not answer it.", _NOTHING
+        (DEVICE,), "A model arrived that needs no answer.", "The device did not answer it.", _NOTHING
     ),
 }
 
 
 @dataclass(frozen=True)
 class RoundReason:
-    """Why a round, or one message of it, ended as it did."""
+    """The reason for the outcome of a round, or of one message of it."""
 
     code: ReasonCode
     parameters: Mapping[str, Value] = field(default_factory=dict, hash=False)
@@ -638,12 +638,12 @@ class RoundReason:
             )
 
     def public(self) -> RoundReason:
-        """Return it without the parameters that tell of a single person or device."""
+        """Return it without personal parameters."""
         kept = {name: value for name, value in self.parameters.items() if not PARAMETERS[name].is_personal}
         return RoundReason(self.code, kept)
 
     def as_dict(self) -> dict[str, Any]:
-        """Return it for JSON, with everything it holds; take `public()` first for whoever may not know it."""
+        """Return it for JSON, personal parameters included; call `public()` first to drop them."""
         return {"code": str(self.code), "parameters": dict(self.parameters)}
 
     def to_json(self) -> str:
@@ -652,7 +652,7 @@ class RoundReason:
 
     @classmethod
     def from_json(cls, text: str) -> RoundReason:
-        """Read what `to_json` wrote; a code that this version does not know is `legacy`, and nothing is lost.
+        """Read what `to_json` wrote; an unknown code becomes `legacy`, with the text as its parameter.
 
         >>> RoundReason.from_json('{"code": "thin-sum", "parameters": {"needed": 4, "share": 0.25}}').code
         <ReasonCode.THIN_SUM: 'thin-sum'>
@@ -667,7 +667,7 @@ class RoundReason:
 
 
 def describe_reason(reason: RoundReason) -> Description:
-    """Word a reason: what happened, what it means, what to do. It names nobody.
+    """Return the sentences of a reason: what happened, what it means, what to do. They name nobody.
 
     >>> describe_reason(RoundReason(ReasonCode.TOO_FEW_ANSWERS, {"answered": 1, "needed": 3})).what
     '1 device answered, and at least 3 must answer (rounds.minimum).'

@@ -1,4 +1,4 @@
-"""Why options were refused, in one sentence: which option, what was seen, and what it takes instead."""
+"""Messages about refused options: which option, its value, and what it takes instead."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from pydantic.fields import FieldInfo
 
 from tacit.errors import ConfigError, nearest
 
-SHOWN = 60  # characters of what was seen: enough to find it again
-_OURS = ("value_error", "no_such_stage")  # their messages are written here
+SHOWN = 60  # characters of a value that a message repeats
+_OURS = ("value_error", "no_such_stage")  # the code of this package writes their messages
 _WORDS: dict[Any, str] = {bool: "true or false", int: "a whole number", float: "a number", str: "text"}
 _MANY: dict[Any, str] = {int: "a list of whole numbers", float: "a list of numbers", str: "a list of names"}
 _BOUNDS = {
@@ -24,15 +24,15 @@ _BOUNDS = {
     "less_than_equal": ("le", "must be at most"),
 }
 _LENGTHS = {
-    "too_short": ("min_length", "needs at least", "in its list"),
-    "too_long": ("max_length", "takes at most", "in its list"),
-    "string_too_short": ("min_length", "needs at least", "of text"),
-    "string_too_long": ("max_length", "takes at most", "of text"),
+    "too_short": ("min_length", "needs", "or more values"),
+    "too_long": ("max_length", "takes", "or fewer values"),
+    "string_too_short": ("min_length", "needs", "or more characters"),
+    "string_too_long": ("max_length", "takes", "or fewer characters"),
 }
 
 
 def refusal(options: type[BaseModel], error: ValidationError, where: str) -> ConfigError:
-    """Say the first problem of some options in one sentence, with what to do about it."""
+    """Describe the first problem of some options, with what to do about it."""
     problems = [(_place(options, problem["loc"]), problem) for problem in error.errors()]
     first = problems[0][0][0]
     same = [(place, problem) for place, problem in problems if place[0][: len(first)] == first]
@@ -55,10 +55,12 @@ def refusal(options: type[BaseModel], error: ValidationError, where: str) -> Con
     if what in _OURS:
         message = problem["msg"].removeprefix("Value error, ").rstrip(".")
         end = "" if message.endswith("?") else "."
-        if len(_arms(kind)) == 1 and _is_section(_bare(_arms(kind)[0])):  # it weighs several options, and names them
+        if len(_arms(kind)) == 1 and _is_section(
+            _bare(_arms(kind)[0])
+        ):  # the message is about several options, and names them
             return ConfigError(f"{where}{f', section {show_value(option)}' if option else ''}: {message}{end}")
         is_said = show_value(seen).strip("'") in message
-        return ConfigError(f"{named}: {message}{end if is_said else f' (seen: {show_value(seen)}).'}")
+        return ConfigError(f"{named}: {message}{end if is_said else f' (given: {show_value(seen)}).'}")
     return ConfigError(
         f"{named} takes {_describe_kind(kind)}, not {show_value(seen)}.", _advice(option, field, kind, seen)
     )
@@ -68,7 +70,7 @@ _Place = tuple[list[str], type[BaseModel] | None, FieldInfo | None, Any]  # path
 
 
 def _place(options: type[BaseModel], loc: Sequence[str | int]) -> _Place:
-    """Find an option by where pydantic saw the problem; the marks that it sets for the arms of a union fall away."""
+    """Find an option by the location that pydantic reports, without the parts that name the arms of a union."""
     path: list[str] = []
     holder: type[BaseModel] | None = None
     field: FieldInfo | None = None
@@ -120,7 +122,7 @@ def _word(kind: Any) -> str:
     if origin in (tuple, list):
         return _MANY.get(get_args(kind)[0], "a list")
     if origin is dict or _is_section(kind):
-        return "options of its own"
+        return "a group of options"
     return _WORDS.get(kind, "another kind of value")
 
 
@@ -141,12 +143,12 @@ def _advice(option: str, field: FieldInfo | None, kind: Any, seen: Any) -> str:
             needed = [name for name, inner in arm.model_fields.items() if inner.is_required()]
             if len(needed) == 1:
                 return _describe_option(f"{option}.{needed[0]}", arm.model_fields[needed[0]])
-            return f"They are {', '.join(needed or arm.model_fields)}."
+            return f"Its options are {', '.join(needed or arm.model_fields)}."
     return _meaning(field)
 
 
 def _meaning(field: FieldInfo | None) -> str:
-    return f"Its meaning: {field.description}." if field is not None and field.description else ""
+    return f"Meaning: {field.description}." if field is not None and field.description else ""
 
 
 def _describe_option(option: str, field: FieldInfo | None) -> str:

@@ -1,4 +1,4 @@
-"""YAML as people write it: read strictly, and what is wrong with it said by line and in plain words."""
+"""Reads YAML strictly. Errors name the line, the problem and what to write instead."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ import yaml
 
 from tacit.errors import ConfigError
 
-MERGE = "tag:yaml.org,2002:merge"  # of the key '<<', which names another group and has no value of its own
-SHOWN = 60  # characters of a line that are repeated: enough to find it
+MERGE = "tag:yaml.org,2002:merge"  # tag of the key '<<', which merges another group
+SHOWN = 60  # characters of a line that a message repeats
 
 
 def read_yaml(text: str, where: str) -> Any:
-    """Return what some YAML says; a key that stands twice is an error, not a silent overwrite."""
+    """Return the content of some YAML; a key that occurs twice is an error, not a silent overwrite."""
     try:
         return yaml.load(text, Loader=_StrictLoader)
     except yaml.reader.ReaderError as error:
         line = text.count("\n", 0, error.position) + 1
-        what = f"it holds a character that no text has (number {ord(text[error.position])})"
+        what = f"it has a control character (number {ord(text[error.position])})"
         raise ConfigError(f"{where}, line {line}: {what}.", "Save the file as plain text in UTF-8.") from None
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
@@ -34,13 +34,13 @@ def read_yaml(text: str, where: str) -> Any:
 
 
 def refuse_missing(path: Path) -> None:
-    """Refuse the path of a YAML file where there is nothing."""
+    """Refuse the path of a YAML file that does not exist."""
     if not path.exists():
         raise ConfigError(f"There is no file '{path}'.", "Give the path of a YAML file; see examples/.")
 
 
 def _explain(error: yaml.MarkedYAMLError, line: str) -> tuple[str, str]:
-    """Say what a parser's complaint means for whoever wrote the line, and what to write instead."""
+    """Return what the parser's error means for this line, and what to write instead."""
     problem = error.problem or ""
     opened = error.context_mark.line + 1 if error.context_mark is not None else 0
     found = re.search(r"'(.*)'", problem)
@@ -50,7 +50,7 @@ def _explain(error: yaml.MarkedYAMLError, line: str) -> tuple[str, str]:
     if "cannot start any token" in problem:
         return f"a value cannot begin with '{seen}'", "Put the value in quotes."
     if "mapping values are not allowed" in problem and len(re.findall(r":(?=\s|$)", line)) > 1:
-        return "two options stand on one line", "Give each a line of its own, or put a value with ':' in quotes."
+        return "two options are on one line", "Give each a line of its own, or put a value with ':' in quotes."
     if "mapping values are not allowed" in problem:
         why = "it does not fit the line above: it is indented too far, or a space is missing after the ':' above"
         return why, "Write 'name: value', and begin options of one group at the same column."
@@ -64,18 +64,18 @@ def _explain(error: yaml.MarkedYAMLError, line: str) -> tuple[str, str]:
     if "unknown escape" in problem:
         return f"'\\{seen}' means nothing inside double quotes", "Use single quotes."
     if "undefined alias" in problem:
-        return f"'*{seen}' refers to a name that nothing has", "Put a value that begins with '*' in quotes."
+        return f"'*{seen}' refers to an anchor that does not exist", "Put a value that begins with '*' in quotes."
     if "tag" in problem:
-        return "a value that begins with '!' asks for a kind that is not read here", "Put it in quotes."
+        return "a value that begins with '!' is a YAML tag, and tags are not supported", "Put it in quotes."
     if "another document" in problem:
-        return "a second document begins here", "One file is one experiment: take the '---' away, or make two files."
+        return "a second document begins here", "One file is one experiment: remove the '---', or make two files."
     if "sequence entries" in problem:
-        return "a list begins behind its option", "Write it as [a, b], or begin each '- ' on a line of its own."
+        return "a list begins on the line of its option", "Write it as [a, b], or begin each '- ' on a line of its own."
     if "unhashable" in problem:
         return "an option's name cannot be a list or a group", "Write 'name: value'."
     if "for merging" in problem:
-        return "'<<' takes over a group, and this is none", "Write '<<: *name', and '&name' where the group begins."
-    if "stands twice" in problem:
+        return "'<<' merges a group, and its value is not one", "Write '<<: *name', and '&name' where the group begins."
+    if "occurs twice" in problem:
         return problem, "Keep one of them."
     return problem or "it cannot be read", "See examples/ for how a file looks."
 
@@ -91,7 +91,7 @@ def _mapping(loader: _StrictLoader, node: yaml.MappingNode) -> dict[Any, Any]:
         if isinstance(name, dict | list):
             raise yaml.constructor.ConstructorError(None, None, "found unhashable key", key.start_mark)
         if name in lines:
-            said = f"'{name}' stands twice, first in line {lines[name]}"
+            said = f"'{name}' occurs twice, first in line {lines[name]}"
             raise yaml.constructor.ConstructorError(None, None, said, key.start_mark)
         lines[name] = key.start_mark.line + 1
     return loader.construct_mapping(node, deep=True)

@@ -94,7 +94,7 @@ class Vocabulary:
         if found is None:
             some = [str(x) for x in self.labels[:1000].tolist()]
             hint = nearest(str(label), some) if len(some) < 30 else f"Ids look like {', '.join(some[:3])}."
-            raise DataError(f"There is no {what} '{label}' among the {len(self)} known ones.", hint)
+            raise DataError(f"There is no {what} '{label}' among the {len(self)} in the data.", hint)
         return found
 
     def take(self, rows: Array) -> Vocabulary:

@@ -27,8 +27,8 @@ MentionsItems: TypeAlias = Callable[[NDArray[np.bool_]], NDArray[np.bool_]]
 class Ring(Config):
     """Fixed-point numbers modulo 2^bits, the same in simulation and in the field."""
 
-    bits: Literal[32, 64] = Field(64, description="width of the ring that sums live in")
-    fraction: int = Field(20, ge=4, le=23, description="bits behind the point: the grid is 2^-fraction")
+    bits: Literal[32, 64] = Field(64, description="bits of the ring: sums are taken modulo 2^bits")
+    fraction: int = Field(20, ge=4, le=23, description="bits behind the binary point: the grid is 2^-fraction")
 
     @property
     def scale(self) -> np.float32:
@@ -56,7 +56,7 @@ class Ring(Config):
         """Refuse a value that the grid cannot hold; NaN is none that it can."""
         if not largest <= self.largest:
             raise DivergedError(
-                f"Learning has run away: a value of {largest:.3g} does not fit the ring, which holds {self.largest:g}.",
+                f"Learning diverged: {largest:.3g} does not fit the ring, whose largest value is {self.largest:g}.",
                 "Lower method.learning_rate (updates are summed over clients), or use fewer bits behind the point "
                 "(runtime.ring.fraction).",
             )

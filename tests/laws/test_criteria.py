@@ -87,7 +87,7 @@ def test_a_measure_that_is_none_is_refused_by_name(value: float) -> None:
 def test_orders_name_criteria_that_exist_once() -> None:
     with pytest.raises(ConfigError, match=r"no criterion 'sise'.*Did you mean 'size'"):
         CriteriaConfig.from_options({"order": ["sise"]}, "rounds")
-    with pytest.raises(ConfigError, match="stands twice"):
+    with pytest.raises(ConfigError, match="occurs twice"):
         CriteriaConfig.from_options({"order": ["size", "size"]}, "rounds")
 
 

@@ -1,4 +1,4 @@
-"""Whatever is wrong with an option, a person is told in words of ours: which option, what was seen, what it takes."""
+"""A refusal of an option says in our own words which option it is, which value it has, and what it takes."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_nor_a_wrong_value_of_a_method(name: str) -> None:
     [
         (
             {"runtime": {"rounds": {"criteria": "size"}}},
-            "here: option 'runtime.rounds.criteria' takes options of its own, not 'size'. "
+            "here: option 'runtime.rounds.criteria' takes a group of options, not 'size'. "
             "Set runtime.rounds.criteria.order: names of criteria, the most important first.",
         ),
         (
@@ -87,7 +87,7 @@ def test_nor_a_wrong_value_of_a_method(name: str) -> None:
         ),
         (
             {"seed": "one"},
-            "here: option 'seed' takes a whole number, not 'one'. Its meaning: every draw of the run follows from it.",
+            "here: option 'seed' takes a whole number, not 'one'. Meaning: the seed of all random draws",
         ),
         ({"split": {"kind": "Temporal"}}, "not 'Temporal'. Did you mean 'temporal'?"),
         ({"split": {"test": 1.5}}, "option 'split.test' must be below 1, not 1.5."),
@@ -109,7 +109,7 @@ def test_where_a_value_fits_no_way_of_an_option_the_innermost_problem_is_told() 
     with pytest.raises(ConfigError, match=r"has no option 'secure\.fooo'"):
         RoundRules.from_options({"secure": {"fooo": 1}}, "here")
     with pytest.raises(
-        ConfigError, match=r"'secure' takes options of its own or 'auto', not 'aut'\. Did you mean 'auto'"
+        ConfigError, match=r"'secure' takes a group of options or 'auto', not 'aut'\. Did you mean 'auto'"
     ):
         RoundRules.from_options({"secure": "aut"}, "here")
 

@@ -18,17 +18,17 @@ BROKEN = {
     "too far in": ("method:\n  name: ease\n   reg: 3\n", 3, "it is indented too far"),
     "between": ("data:\n  source: town\n method: ease\n", 3, "begins at a column at which no line above begins"),
     "no space": ("method:ease\nseed: 3\n", 2, "a space is missing after the ':' above"),
-    "two on a line": ("seed: 3\nmethod: name: ease\n", 2, "two options stand on one line"),
-    "twice": ("method: ease\nseed: 3\nmethod: fpl\n", 3, "'method' stands twice, first in line 1"),
+    "two on a line": ("seed: 3\nmethod: name: ease\n", 2, "two options are on one line"),
+    "twice": ("method: ease\nseed: 3\nmethod: fpl\n", 3, "'method' occurs twice, first in line 1"),
     "sign": ("method: ease\nname: @home\n", 2, "a value cannot begin with '@'"),
-    "alias": ("name: *x\n", 1, "'*x' refers to a name that nothing has"),
-    "tag": ("name: !!python/object:os.system x\n", 1, "asks for a kind that is not read here"),
+    "alias": ("name: *x\n", 1, "'*x' refers to an anchor that does not exist"),
+    "tag": ("name: !!python/object:os.system x\n", 1, "tags are not supported"),
     "second": ("method: ease\n---\nmethod: fpl\n", 2, "a second document begins here"),
-    "dash": ("method: ease\nseed: - 3\n", 2, "a list begins behind its option"),
+    "dash": ("method: ease\nseed: - 3\n", 2, "a list begins on the line of its option"),
     "escape": ('name: "a\\q"\n', 1, "means nothing inside double quotes"),
-    "not text": ("method: ease\nname: a\x00b\n", 2, "a character that no text has"),
-    "twice merged": ("a: &a {x: 1}\nb:\n  <<: *a\n  <<: *a\n", 4, "'<<' stands twice, first in line 3"),
-    "merges no group": ("b:\n  <<: 3\n", 2, "'<<' takes over a group, and this is none"),
+    "not text": ("method: ease\nname: a\x00b\n", 2, "a control character"),
+    "twice merged": ("a: &a {x: 1}\nb:\n  <<: *a\n  <<: *a\n", 4, "'<<' occurs twice, first in line 3"),
+    "merges no group": ("b:\n  <<: 3\n", 2, "'<<' merges a group, and its value is not one"),
     "no name": ("? [1, 2]\n: 3\n", 1, "an option's name cannot be a list"),
 }
 THEIRS = ("token", "scalar", "mapping", "unicode string", "block end", "stream", "constructor")
@@ -51,7 +51,7 @@ def test_a_broken_file(text: str, line: int, said: str, tmp_path: Path) -> None:
 def test_a_forgotten_colon_is_noticed_although_it_is_yaml(tmp_path: Path) -> None:
     file = tmp_path / "mine.yaml"
     file.write_text("data:\n  source town\nmethod: ease\n", encoding="utf-8")
-    with pytest.raises(ConfigError, match=r"option 'data' takes options of its own.* Did you mean 'source: town'"):
+    with pytest.raises(ConfigError, match=r"option 'data' takes a group of options.* Did you mean 'source: town'"):
         read_config(Experiment, file)
 
 

@@ -24,7 +24,7 @@ def test_numbers_on_the_grid_come_back_as_they_were(steps: list[int], fraction: 
 
 @pytest.mark.parametrize("value", [16.5, -17.0, np.inf, np.nan])
 def test_a_value_that_does_not_fit_is_an_error_with_a_hint(value: float) -> None:
-    with pytest.raises(DivergedError, match=r"does not fit the ring, which holds 16.*method.learning_rate"):
+    with pytest.raises(DivergedError, match=r"does not fit the ring, whose largest value is 16.*method.learning_rate"):
         Ring().encode(np.array([[0.0, value]], np.float32))
 
 

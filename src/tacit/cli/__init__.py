@@ -1,4 +1,4 @@
-"""The command line: each verb one screen at most."""
+"""The command line: each command fits on one screen."""
 
 from tacit.cli.app import main
 

@@ -1,4 +1,4 @@
-"""The verbs: demo, data, run, compare, recommend, methods, doctor; `research`, `device` and `field` add theirs."""
+"""The commands demo, data, run, compare, recommend, methods, doctor; `research`, `device` and `field` add others."""
 
 from __future__ import annotations
 
@@ -30,18 +30,18 @@ app = typer.Typer(
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
 )
-data_app = typer.Typer(no_args_is_help=True, help="The datasets: which there are, get one, look into one.")
+data_app = typer.Typer(no_args_is_help=True, help="List, download and describe datasets.")
 app.add_typer(data_app, name="data")
 
 screen = Screen()
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document and nothing else.")]
-Out = Annotated[Path, typer.Option("--out", help="Folder that receives the run folders.")]
+Out = Annotated[Path, typer.Option("--out", help="Folder for the run folders.")]
 Set = Annotated[list[str], typer.Option("--set", help="Override an option, e.g. --set method.reg=300.")]
 Threads = Annotated[
-    int | None, typer.Option("--threads", min=1, help="Threads that rank and measure; the numbers do not depend on it.")
+    int | None, typer.Option("--threads", min=1, help="Threads for ranking and metrics; results do not depend on it.")
 ]
-STOPPED = 130  # as a shell counts a command that Ctrl-C ended; typer turns the interrupt into it too
+STOPPED = 130  # exit number of a command that Ctrl-C ended
 DEMO = Path(__file__).parent / "demo.yaml"
 
 
@@ -56,7 +56,7 @@ def _say_version(wanted: bool) -> None:
 @app.callback()
 def _whole(
     version_wanted: Annotated[
-        bool, typer.Option("--version", callback=_say_version, is_eager=True, help="Say the version and exit.")
+        bool, typer.Option("--version", callback=_say_version, is_eager=True, help="Show the version and exit.")
     ] = False,
 ) -> None:
     """Recommendations that learn from people without collecting what they did."""
@@ -65,29 +65,29 @@ def _whole(
 @app.command(epilog="Example: tacit demo")
 def demo(
     out: Out = Path("runs"),
-    page: Annotated[bool, typer.Option("--page", help="Open a person's page in the town instead.")] = False,
-    port: Annotated[int, typer.Option("--port", min=0, max=65535, help="Port of the page; 0: any free one.")] = 0,
+    page: Annotated[bool, typer.Option("--page", help="Open the page of one user of the town instead.")] = False,
+    port: Annotated[int, typer.Option("--port", min=0, max=65535, help="Port of the page; 0: any free port.")] = 0,
     as_json: Json = False,
 ) -> None:
-    """Take the tour: several methods on the built-in town, a table and a report. No download."""
+    """Compare several methods on the built-in dataset 'town': a table and a report. No download."""
     if page:
         from tacit.cli.pages import town_page
 
         town_page(port)
         return
-    screen.say("A town of 1,000 people and 800 places, generated from a seed. Who recommends the next place best?\n")
+    screen.say(
+        "Which method recommends a person's next place best? Data: a generated town, 1,000 people and 800 places.\n"
+    )
     best = _compare(DEMO, [], out, None).best.runs[0].folder
     called = "tacit" if shutil.which("tacit") else os.path.relpath(sys.argv[0])
-    screen.say(
-        "\nNext: open the report in a browser, then try (a run also learns from the validation part set aside above)"
-    )
+    screen.say("\nNext: open the report in a browser, then try these (`run` trains on the validation part too)")
     for line in ("data list", "run --method ease --data town", f"recommend {best} --user 7"):
         screen.say(f"  {called} {line}")
 
 
 @dataclass(frozen=True)
 class RunOptions:
-    """What `tacit run` is given."""
+    """The arguments of `tacit run`."""
 
     file: Annotated[
         Path | None, typer.Argument(callback=existing, help="An experiment in YAML; options below override it.")
@@ -95,16 +95,16 @@ class RunOptions:
     method: Annotated[str | None, typer.Option("--method", "-m", callback=known_method, help="A method by name.")] = (
         None
     )
-    data: Annotated[str | None, typer.Option("--data", "-d", help="A dataset by name, or a file of your own.")] = None
+    data: Annotated[str | None, typer.Option("--data", "-d", help="A dataset by name, or your own file.")] = None
     settings: Set = field(default_factory=list)
     seed: Annotated[int | None, typer.Option(help="The first seed.")] = None
-    repeat: Annotated[int, typer.Option(min=1, help="How many seeds, one after the other.")] = 1
+    repeat: Annotated[int, typer.Option(min=1, help="Number of runs, with consecutive seeds.")] = 1
     threads: Threads = None
     out: Out = Path("runs")
     as_json: Json = False
 
     def experiment(self) -> Experiment:
-        """Return the experiment that the file and the options stand for."""
+        """Return the experiment that the file and the options describe."""
         from tacit.config import Experiment, apply_overrides, parse_overrides, read_config
 
         given = {} if self.file is None else read_config(Experiment, self.file).model_dump(mode="json")
@@ -121,9 +121,11 @@ class RunOptions:
 @app.command(epilog="Example: tacit run --method ease --data ml-1m --set method.reg=500 --repeat 3")
 @takes(RunOptions)
 def run(options: RunOptions) -> None:
-    """Run one experiment and write its folder."""
+    """Run one experiment: train a method, evaluate it, write a run folder."""
     if options.file is None and options.method is None:
-        raise ConfigError("There is nothing to run.", "Give a YAML file, or --method NAME (and --data NAME).")
+        raise ConfigError(
+            "Neither a file nor a method is given.", "Give a YAML file, or --method NAME (and --data NAME)."
+        )
     from tacit.lab.comparisons import run_repeatedly
     from tacit.report.page import write_report
 
@@ -150,25 +152,25 @@ def run(options: RunOptions) -> None:
 @app.command(epilog="Example: tacit compare examples/baselines.yaml --set data.source=ml-100k")
 def compare(
     file: Annotated[
-        Path, typer.Argument(callback=existing, help="A comparison in YAML: the methods, the data, the protocol.")
+        Path, typer.Argument(callback=existing, help="A comparison in YAML: methods, data, split, evaluation.")
     ],
     settings: Set = [],  # noqa: B006
     threads: Threads = None,
     out: Out = Path("runs"),
     as_json: Json = False,
 ) -> None:
-    """Run many methods under one protocol: table, significance, figures and an HTML report."""
+    """Compare methods on the same data and split: table, significance tests, figures, HTML report."""
     _compare(file, settings, out, threads)
 
 
 @app.command(epilog="Example: tacit recommend runs/town-ease-42-1a2b3c4d --user 7 -k 5")
 def recommend(
     folder: Annotated[Path, typer.Argument(metavar="RUN", help="A run folder.")],
-    user: Annotated[str, typer.Option(help="The person, by the id in the data.")],
-    k: Annotated[int, typer.Option("-k", min=1, max=1000, help="How many.")] = 10,
+    user: Annotated[str, typer.Option(help="The id of a user in the data.")],
+    k: Annotated[int, typer.Option("-k", min=1, max=1000, help="Length of the list.")] = 10,
     as_json: Json = False,
 ) -> None:
-    """Show the top of a person's list, with reasons."""
+    """Show the best recommendations for a user, with explanations."""
     from tacit.report.folder import Run
 
     found = Run.open(folder).recommend(user, k)
@@ -180,7 +182,7 @@ def recommend(
 
 @data_app.command("list", epilog="Example: tacit data list")
 def data_list(as_json: Json = False) -> None:
-    """List the named datasets: at hand, to be downloaded, or to be asked for."""
+    """List the named datasets: present, downloadable, or available on request."""
     from tacit.data import datasets
 
     known = datasets()
@@ -191,7 +193,7 @@ def data_list(as_json: Json = False) -> None:
 
 @data_app.command("get", epilog="Example: tacit data get ml-100k")
 def data_get(name: str, as_json: Json = False) -> None:
-    """Download a dataset from its official home, check it and keep it."""
+    """Download a dataset from its official site, check it and store it."""
     from tacit.data import fetch
 
     place = fetch(name, lambda done, total: screen.progress(f"getting {name}", done, total or 0))
@@ -206,7 +208,7 @@ def data_info(
     settings: Set = [],  # noqa: B006
     as_json: Json = False,
 ) -> None:
-    """Say what is in a dataset, and what its columns were taken for."""
+    """Describe a dataset: its size, and the role of each column."""
     from tacit.config import apply_overrides, parse_overrides
     from tacit.data import DataConfig, describe, load
     from tacit.data.describe import describe_in_words
@@ -219,7 +221,7 @@ def data_info(
 
 @app.command(epilog="Example: tacit methods ease")
 def methods(
-    name: Annotated[str | None, typer.Argument(help="One method: its options.")] = None, as_json: Json = False
+    name: Annotated[str | None, typer.Argument(help="A method; its options are shown.")] = None, as_json: Json = False
 ) -> None:
     """List the methods, or the options of one."""
     from tacit.methods.registry import entry
@@ -227,7 +229,7 @@ def methods(
 
     if name is None:
         known = every().values()
-        if screen.as_json:  # options are imported with their methods: only who reads them waits for that
+        if screen.as_json:  # options are imported with their methods, which takes time: only JSON shows them
             screen.document({"methods": [_describe_methods(method) for method in known]})
         screen.table("", ["method", "kind", "what it is"], [[one.name, one.kind, one.summary] for one in known])
         return
@@ -245,16 +247,16 @@ def _describe_methods(method: Entry) -> dict[str, Any]:
 
 @app.command(epilog="Example: tacit doctor")
 def doctor(as_json: Json = False) -> None:
-    """Say what is missing on this machine and how to mend it."""
+    """Check this machine: what is missing, and how to fix it."""
     from tacit.cli.doctor import examine
     from tacit.data import cache_folder, datasets
 
     findings = list(examine(cache_folder(), lambda: [d.name for d in datasets() if d.state in ("here", "cached")]))
     healthy = all(finding.ok for finding in findings)
     screen.document({"ok": healthy, "findings": [finding.as_json() for finding in findings]})
-    rows = [["ok" if f.ok else "MEND", f.what, f.seen if f.ok else f"{f.seen}. {f.mend}"] for f in findings]
+    rows = [["ok" if f.ok else "FIX", f.what, f.seen if f.ok else f"{f.seen}. {f.mend}"] for f in findings]
     screen.table("", ["", "what", "seen"], rows)
-    screen.say("Everything is in order." if healthy else "Some things need mending: see above.")
+    screen.say("Everything is in order." if healthy else "Some checks failed. The rows marked FIX say what to do.")
     if not healthy:
         raise typer.Exit(1)
 
@@ -273,7 +275,7 @@ def _compare(file: Path, settings: list[str], out: Path, threads: int | None) ->
 
 
 def with_threads(settings: list[str], threads: int | None) -> list[str]:
-    """Add what --threads stands for to the settings."""
+    """Add the option --threads to the settings."""
     return settings if threads is None else [*settings, f"runtime.threads={threads}"]
 
 
@@ -284,7 +286,7 @@ def _show(compared: ComparisonResult) -> None:
 
 
 def _wrong_usage(error: click.ClickException) -> ConfigError:
-    """Say in our words what the parser of arguments refuses."""
+    """Return the error for arguments that the parser refuses."""
     if isinstance(error, click.NoSuchOption):
         close = f"Did you mean {error.possibilities[0]}? " if error.possibilities else ""
         return ConfigError(f"There is no option {error.option_name}.", f"{close}See --help.")
@@ -298,7 +300,7 @@ def main(arguments: list[str] | None = None) -> None:
     import tacit.cli.device_run
     import tacit.cli.field
     import tacit.cli.pages
-    import tacit.cli.research  # noqa: F401 - their verbs join the others
+    import tacit.cli.research  # noqa: F401 - importing them registers their commands
 
     arguments = sys.argv[1:] if arguments is None else arguments
     command = typer.main.get_command(app)
@@ -317,18 +319,25 @@ def main(arguments: list[str] | None = None) -> None:
         code = STOPPED
     except (OSError, MemoryError) as error:
         if not isinstance(error, BrokenPipeError):
-            problem = StorageError(f"The machine refused: {error or 'not enough memory'}.", "See `tacit doctor`.")
+            problem = StorageError(
+                f"The operating system refused: {error or 'not enough memory'}.",
+                "Check this machine with `tacit doctor`.",
+            )
             screen.fail(problem)
             sys.exit(problem.exit_code)
-        # the reader of a pipe went away, as `head` does
+        # the reader of a pipe has closed it, as `head` does
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         code = 141
-    except Exception as error:  # a bug: its trace goes to standard error
+    except Exception as error:  # a bug: its traceback goes to standard error
         if screen.as_json:
-            screen.refuse(type(error).__name__, str(error), "This is a bug of Tacit, or of a package that adds to it.")
+            screen.refuse(
+                type(error).__name__,
+                str(error),
+                "This is a bug in Tacit or in a package that extends it. Please report it.",
+            )
         raise
     finally:
         screen.close()
     if code == STOPPED:
-        screen.fail(TacitError("Stopped.", "Nothing of the unfinished run was kept; finished ones are."))
+        screen.fail(TacitError("Stopped.", "The unfinished run was discarded. Finished runs are kept."))
     sys.exit(code if isinstance(code, int) else 0)

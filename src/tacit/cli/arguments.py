@@ -1,4 +1,4 @@
-"""What commands are given: files and methods that exist, options as one object, and whether --json is among them."""
+"""Arguments of commands: checks of files and methods, options as one object, and the search for --json."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 
 def existing(path: Path | None) -> Path | None:
-    """Refuse a path that leads nowhere while arguments are parsed, before anything large is imported."""
+    """Refuse a path that does not exist while arguments are parsed, before anything large is imported."""
     if path is not None:
         from tacit.strict_yaml import refuse_missing
 
@@ -23,7 +23,7 @@ def existing(path: Path | None) -> Path | None:
 
 
 def known_method(name: str | None) -> str | None:
-    """Refuse the name of no method, before anything large is imported."""
+    """Refuse an unknown method, before anything large is imported."""
     if name is not None:
         from tacit.methods.registry import entry
 
@@ -32,7 +32,7 @@ def known_method(name: str | None) -> str | None:
 
 
 def takes(options: type[T]) -> Callable[[Callable[[T], None]], Callable[..., None]]:
-    """Make a command of a function of one dataclass: each field is an option, declared as typer declares parameters."""
+    """Turn a function of one dataclass into a command: each field is an option, declared as typer parameters are."""
 
     def made(function: Callable[[T], None]) -> Callable[..., None]:
         def command(**given: Any) -> None:
@@ -53,10 +53,10 @@ def takes(options: type[T]) -> Callable[[Callable[[T], None]], Callable[..., Non
 
 
 def asks_for_json(command: click.Command, arguments: Sequence[str]) -> bool:
-    """Say whether --json is among the options that a command is given.
+    """Return whether --json is among the options of a command.
 
-    The command's own parser reads them, so a value or a title that happens to be '--json' is not taken for the option.
-    It goes on past mistakes, which are reported as JSON too when the command parses its arguments itself.
+    The command's own parser reads them, so a value or a title '--json' is not mistaken for the option.
+    It ignores mistakes; the command reports them as JSON when it parses its arguments.
     """
     context = click.Context(
         command,
@@ -73,5 +73,5 @@ def asks_for_json(command: click.Command, arguments: Sequence[str]) -> bool:
 
 
 def _unknown() -> click.Command:
-    """Stand for a command that does not exist: of its options only --json is known."""
+    """Return a stand-in for a command that does not exist; it knows only --json."""
     return click.Command("unknown", params=[click.Option(["--json", "as_json"], is_flag=True)])

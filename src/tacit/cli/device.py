@@ -1,4 +1,4 @@
-"""The verbs of a person whose device this is: `tacit device ...`."""
+"""The commands of the user of a device: `tacit device ...`."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ if TYPE_CHECKING:
     from tacit.field.device import Device, Sharing
 
 device_app = typer.Typer(
-    invoke_without_command=True, help="Your own device: your history, what you share, what has left."
+    invoke_without_command=True, help="Your own device: your history, what you share, what was sent."
 )
 app.add_typer(device_app, name="device")
 
-Keyring = Annotated[bool, typer.Option("--keyring", help="Let this machine's keyring hold the key.")]
+Keyring = Annotated[bool, typer.Option("--keyring", help="Keep the key in this machine's keyring.")]
 PASSPHRASE = "TACIT_PASSPHRASE"
 FILE = "TACIT_DEVICE"
 
 
 @dataclass
 class _DevicePath:
-    """Which file the verbs speak of, and where its passphrase comes from."""
+    """The file of the device, and the source of its passphrase."""
 
     file: Path | None = None
     passphrase_file: Path | None = None
@@ -39,7 +39,7 @@ _place = _DevicePath()
 
 
 def usual_file() -> Path:
-    """Return where a person's device usually lies."""
+    """Return the default path of a device."""
     given = os.environ.get(FILE)
     root = os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share"
     return Path(given) if given else Path(root) / "tacit" / "device.db"
@@ -48,14 +48,15 @@ def usual_file() -> Path:
 @device_app.callback()
 def _of(
     context: typer.Context,
-    file: Annotated[Path | None, typer.Option("--file", help=f"The device's file; otherwise ${FILE}.")] = None,
+    file: Annotated[Path | None, typer.Option("--file", help=f"The device's file; default: ${FILE}.")] = None,
     passphrase_file: Annotated[
-        Path | None, typer.Option(help=f"A file whose first line is the passphrase; otherwise ${PASSPHRASE}, or asked.")
+        Path | None,
+        typer.Option(help=f"A file whose first line is the passphrase; default: ${PASSPHRASE}, or a prompt."),
     ] = None,
     page: Annotated[bool, typer.Option("--page", help="Open your page in the browser, on this machine only.")] = False,
-    port: Annotated[int, typer.Option("--port", min=0, max=65535, help="Port of the page; 0: any free one.")] = 0,
+    port: Annotated[int, typer.Option("--port", min=0, max=65535, help="Port of the page; 0: any free port.")] = 0,
 ) -> None:
-    """Your own device: your history, what you share, what has left. With --page in the browser."""
+    """Your own device: your history, what you share, what was sent. With --page: in the browser."""
     _place.file, _place.passphrase_file = file, passphrase_file
     if context.invoked_subcommand is not None:
         return
@@ -74,13 +75,13 @@ def _path() -> Path:
 
 
 def _passphrase(new: bool = False) -> str:
-    """Take the passphrase from the keyring, if it is there, or from the file, the environment or the terminal."""
+    """Return the passphrase: from the keyring if it is there, or from the file, the environment or a prompt."""
     from tacit.field.device.vault import SHORTEST
 
     keeper = "" if new else _keeper()
     if keeper:
         if _place.passphrase_file is not None:
-            raise DeviceError("This device's key is in the keyring, not in a file.", "Leave --passphrase-file out.")
+            raise DeviceError("This device's key is in the keyring, not in a file.", "Omit --passphrase-file.")
         from tacit.field.device.keyring import load_secret
 
         return load_secret(keeper)
@@ -93,20 +94,23 @@ def _passphrase(new: bool = False) -> str:
     if given is not None:
         return given
     if not sys.stdin.isatty():
-        raise DeviceError("There is nobody to ask for the passphrase.", f"Set {PASSPHRASE} or give --passphrase-file.")
+        raise DeviceError(
+            "The passphrase is missing, and there is no terminal to ask for it.",
+            f"Set {PASSPHRASE} or give --passphrase-file.",
+        )
     asked = f"Passphrase ({SHORTEST} characters or more, best several words)" if new else "Passphrase"
     return str(typer.prompt(asked, hide_input=True, confirmation_prompt=new, err=True))
 
 
 def _keeper() -> str:
-    """Return under which name the keyring has the key of the device; nothing where a person knows it."""
+    """Return the name of the device's key in the keyring; empty if the device has a passphrase."""
     from tacit.field.device.store import Store
 
     return Store.keeper(_path())
 
 
 def open_device() -> Device:
-    """Open the device that the command speaks of."""
+    """Open the device of this command."""
     from tacit.field.device import Device
     from tacit.field.device.store import refuse_if_missing
 
@@ -116,7 +120,7 @@ def open_device() -> Device:
 
 @device_app.command(epilog="Example: tacit device init")
 def init(keyring: Keyring = False, as_json: Json = False) -> None:
-    """Make your device: one encrypted file. Remember the passphrase; nobody can restore it."""
+    """Create your device: one encrypted file. Remember the passphrase; nobody can restore it."""
     from tacit.field.device import Device
     from tacit.field.device.keyring import forget_secret, store_secret
     from tacit.field.device.store import refuse_if_there
@@ -130,27 +134,31 @@ def init(keyring: Keyring = False, as_json: Json = False) -> None:
             forget_secret(name)
         raise
     shell.screen.document({"file": str(_path())})
-    shell.screen.say(f"Your device is {_path()}. Nothing leaves it before you join a federation.")
+    shell.screen.say(f"Your device is {_path()}. It sends nothing before you join a federation.")
     if keyring:
-        shell.screen.say("Its key is in this machine's keyring: it opens for you here, and nowhere else.")
+        shell.screen.say("Its key is in this machine's keyring: you can open it only on this machine.")
 
 
 @device_app.command(epilog='Example: tacit device share --pi 0.3 --never Bakery --never "Café Luna"')
 def share(
-    pi: Annotated[float | None, typer.Option(min=0, max=1, help="How often a row about what you did leaves.")] = None,
-    never: Annotated[list[str], typer.Option(help="An item or a category that never leaves.")] = [],  # noqa: B006
-    again: Annotated[list[str], typer.Option(help="Take an item or a category off the never list.")] = [],  # noqa: B006
-    masked_only: Annotated[
-        bool | None, typer.Option("--masked-only/--also-readable", help="Take part in secure sums only.")
+    pi: Annotated[
+        float | None, typer.Option(min=0, max=1, help="Probability that a row about an item of your history is sent.")
     ] = None,
-    least: Annotated[int | None, typer.Option(min=2, help="People that a secure sum must have, at least.")] = None,
+    never: Annotated[list[str], typer.Option(help="An item or a category that is never sent as yours.")] = [],  # noqa: B006
+    again: Annotated[list[str], typer.Option(help="Remove an item or a category from the never list.")] = [],  # noqa: B006
+    masked_only: Annotated[
+        bool | None, typer.Option("--masked-only/--also-readable", help="Take part in masked rounds only.")
+    ] = None,
+    least: Annotated[int | None, typer.Option(min=2, help="Least number of participants in a masked round.")] = None,
     measure: Annotated[
         bool | None,
-        typer.Option("--measure/--no-measure", help="Add to secure sums whether your newest item was in your list."),
+        typer.Option(
+            "--measure/--no-measure", help="Report, in masked rounds only, whether your newest item was in your list."
+        ),
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Decide what may leave, from the next message on; without options, show it."""
+    """Set what may be sent, from the next message on; without options, show the settings."""
     from tacit.field.device.settings import find_forbidden
 
     def decide(sharing: Sharing) -> Sharing:
@@ -178,24 +186,26 @@ def share(
         settled = device.change(decide)
     shell.screen.document(settled.model_dump(mode="json"))
     shell.screen.say(
-        f"pi = {settled.pi:g}: a row about something you did leaves {settled.pi:.0%} of the time. A round draws"
-        " many: of a short history nearly everything leaves within a few rounds. --never keeps things back for good."
+        f"pi = {settled.pi:g}: a row about an item of your history is sent with a probability of {settled.pi:.0%}. A"
+        " round draws many rows, so a few rounds send nearly all of a short history. --never excludes items for good."
     )
     named = [f"'{name}'" for name in (*settled.never_items, *settled.never_categories)]
-    shell.screen.say(f"Never: {', '.join(named) or 'nothing named'}")
-    masks = "only under masks" if settled.masked_only else "under masks, or readable where the federation has none"
-    shell.screen.say(f"Sent {masks}; a secure sum must have {settled.guards.n_min} people.")
+    shell.screen.say(f"Never: {', '.join(named) or 'no item and no category'}")
+    masks = "only in masked rounds" if settled.masked_only else "masked, or readable in rounds without masks"
+    shell.screen.say(f"Messages are sent {masks}; a masked round must have {settled.guards.n_min} participants.")
     helps = "helps" if settled.measure and settled.pi else "does not help"
-    shell.screen.say(f"This device {helps} to measure how good recommendations are, inside secure sums only.")
-    shell.screen.say("Paused: nothing leaves." if settled.paused else "Not paused.")
-    shell.screen.say("This is control, not a guarantee: over many rounds a reader can still guess.")
+    shell.screen.say(f"This device {helps} to measure the quality of recommendations, in masked rounds only.")
+    shell.screen.say("Paused: nothing is sent." if settled.paused else "Not paused.")
+    shell.screen.say(
+        "These settings limit what is sent; they are no guarantee. Over many rounds a reader can still guess."
+    )
 
 
 @device_app.command(epilog="Example: tacit device recommend -k 5")
 def recommend(
-    k: Annotated[int, typer.Option("-k", min=1, max=1000, help="How many.")] = 10, as_json: Json = False
+    k: Annotated[int, typer.Option("-k", min=1, max=1000, help="Length of the list.")] = 10, as_json: Json = False
 ) -> None:
-    """Show what to do next, from what is on this device. Nothing is sent."""
+    """Show recommendations, computed on this device. Nothing is sent."""
     with open_device() as device:
         found = device.recommend(k)
     rows = [{"item": r.item, "title": r.title, "score": r.score, "why": r.why} for r in found]
@@ -206,7 +216,7 @@ def recommend(
 
 @device_app.command(epilog="Example: tacit device hide 17")
 def hide(item: Annotated[str, typer.Argument(help="An id or a title.")], as_json: Json = False) -> None:
-    """Say "not for me": never recommend this again. It changes nothing of what you share."""
+    """Never recommend this item again. What you share stays the same."""
     with open_device() as device:
         device.hide(item)
         hidden = device.hidden
@@ -216,9 +226,9 @@ def hide(item: Annotated[str, typer.Argument(help="An id or a title.")], as_json
 
 @device_app.command(epilog="Example: tacit device ledger")
 def ledger(
-    since: Annotated[int, typer.Option(min=0, help="Entries after this number.")] = 0, as_json: Json = False
+    since: Annotated[int, typer.Option(min=0, help="Show entries after this number.")] = 0, as_json: Json = False
 ) -> None:
-    """Show what has left this device: when, to whom, which items, how many bytes, masked or not."""
+    """Show what this device has sent: when, to whom, which items, how many bytes, masked or not."""
     with open_device() as device:
         entries, member = device.ledger.list(since), device.membership
     shell.screen.document({"ledger": [entry.as_json() for entry in entries]})
@@ -240,38 +250,38 @@ def ledger(
         labels = dict.fromkeys(entry.positives)
         titles = [str(label) if member is None else member.catalog.called(label) for label in labels]
         yours = ", ".join(f"'{title}'" for title in titles) or "none of yours"
-        shell.screen.say(f"Entry {entry.number} spoke of {yours}. Every item of every entry: --json.")
+        shell.screen.say(f"Entry {entry.number} is about {yours}. To see all items of all entries, use --json.")
 
 
 @device_app.command(epilog="Example: tacit device pause")
 def pause(as_json: Json = False) -> None:
-    """Let nothing leave until you resume. Recommendations go on working."""
+    """Send nothing until you resume. Recommendations still work."""
     with open_device() as device:
         device.pause()
     shell.screen.document({"paused": True})
-    shell.screen.say("Paused: nothing leaves this device.")
+    shell.screen.say("Paused: this device sends nothing.")
 
 
 @device_app.command(epilog="Example: tacit device resume")
 def resume(as_json: Json = False) -> None:
-    """Let messages leave again, as you decided with `share`."""
+    """Send messages again, as you set with `share`."""
     with open_device() as device:
         device.resume()
     shell.screen.document({"paused": False})
-    shell.screen.say("Resumed.")
+    shell.screen.say("Resumed: this device takes part again.")
 
 
 @device_app.command(epilog="Example: tacit device leave")
 def leave(as_json: Json = False) -> None:
-    """Leave the federation. History, settings and ledger stay; recommendations end; what was sent stays sent."""
+    """Leave the federation. History, settings and ledger stay; recommendations end; sent messages stay sent."""
     with open_device() as device:
         if device.membership is None:
-            raise ConsentError("This device is in no federation: there is nothing to leave.")
+            raise ConsentError("This device is not a member of a federation.", "There is nothing to leave.")
         device.leave()
     shell.screen.document({"left": True})
     shell.screen.say(
-        "You have left. Recommendations and titles came from the federation and went with it; your history, settings "
-        "and ledger are still here. What was sent before stays in the shared model: it cannot be taken out again."
+        "You have left. Your history, settings and ledger are still here; its model and titles are deleted. "
+        "What you sent before stays in the shared model and cannot be removed from it."
     )
 
 
@@ -281,7 +291,7 @@ def passphrase(
     keyring: Keyring = False,
     as_json: Json = False,
 ) -> None:
-    """Choose another passphrase. Copies made before still open with the old one."""
+    """Change the passphrase. Earlier copies still open with the old one."""
     from tacit.field.device.keyring import forget_secret, store_secret
 
     with open_device() as device:
@@ -291,7 +301,10 @@ def passphrase(
         elif new_file is not None:
             chosen = new_file.read_text(encoding="utf-8").partition("\n")[0]
         elif not sys.stdin.isatty():
-            raise DeviceError("There is nobody to ask for the new passphrase.", "Give --new-file or --keyring.")
+            raise DeviceError(
+                "The new passphrase is missing, and there is no terminal to ask for it.",
+                "Give --new-file or --keyring.",
+            )
         else:
             chosen = str(typer.prompt("New passphrase", hide_input=True, confirmation_prompt=True, err=True))
         try:
@@ -308,8 +321,8 @@ def passphrase(
 
 @device_app.command(epilog="Example: tacit device export my-device.copy")
 def export(
-    file: Annotated[Path, typer.Argument(help="The file to be written.")],
-    readable: Annotated[bool, typer.Option("--readable", help="As JSON that anybody can read, you too.")] = False,
+    file: Annotated[Path, typer.Argument(help="The file to write.")],
+    readable: Annotated[bool, typer.Option("--readable", help="As JSON, without encryption.")] = False,
     as_json: Json = False,
 ) -> None:
     """Write a copy of your device, encrypted with the same passphrase."""
@@ -319,14 +332,16 @@ def export(
         else:
             device.export(file)
     shell.screen.document({"file": str(file), "encrypted": not readable})
-    shell.screen.say(f"Written to {file}." + (" Anybody who has it can read it." if readable else ""))
+    shell.screen.say(
+        f"Written to {file}." + (" It is not encrypted: anybody who has it can read it." if readable else "")
+    )
 
 
 @device_app.command("import", epilog="Example: tacit device import my-device.copy")
 def import_copy(
     copy: Annotated[Path, typer.Argument(help="A file that `export` wrote.")], as_json: Json = False
 ) -> None:
-    """Make this machine's device from a copy. Use one copy at a time: two would answer the same round."""
+    """Restore your device from a copy. Use only one copy at a time: two would answer the same round."""
     from tacit.field.device import Device
     from tacit.field.device.copies import refuse_import
 
@@ -337,16 +352,18 @@ def import_copy(
 
 
 @device_app.command(epilog="Example: tacit device erase --yes")
-def erase(yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False, as_json: Json = False) -> None:
-    """Destroy everything on this device. It cannot undo what was sent: that stays in the shared model."""
+def erase(
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")] = False, as_json: Json = False
+) -> None:
+    """Delete everything on this device. What was sent stays in the shared model."""
     from tacit.field.device.store import refuse_if_missing
 
     refuse_if_missing(_path())
     if not yes:
         if not sys.stdin.isatty():
-            raise ConfigError("Erasing asks first, and there is nobody to answer.", "Give --yes.")
-        typer.confirm(f"Destroy {_path()} and everything in it?", abort=True, err=True)
+            raise ConfigError("Erasing needs a confirmation, and there is no terminal to ask for it.", "Give --yes.")
+        typer.confirm(f"Delete {_path()} and everything in it?", abort=True, err=True)
     with open_device() as device:
         device.erase()
     shell.screen.document({"erased": str(_path())})
-    shell.screen.say("Erased. What was sent before stays in the shared model; exported copies are still copies.")
+    shell.screen.say("Erased. What was sent before stays in the shared model. Exported copies still exist.")

@@ -1,4 +1,4 @@
-"""`tacit device history ...`: what a person did, as her device knows it."""
+"""`tacit device history ...`: the history on the user's device."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from tacit.cli.app import Json
 from tacit.cli.device import device_app, open_device
 from tacit.errors import BadRowsError, DataError
 
-history_app = typer.Typer(no_args_is_help=True, help="What you did. It never leaves this device.")
+history_app = typer.Typer(no_args_is_help=True, help="Your history. It never leaves this device.")
 device_app.add_typer(history_app, name="history")
 
 
 @history_app.command("add", epilog='Example: tacit device history add "Café Luna" 17')
 def history_add(
     items: Annotated[list[str], typer.Argument(help="Ids or titles.")],
-    when: Annotated[datetime | None, typer.Option(help="When it was (UTC); otherwise now.")] = None,
+    when: Annotated[datetime | None, typer.Option(help="Time of the interaction (UTC); default: now.")] = None,
     as_json: Json = False,
 ) -> None:
-    """Add things you did."""
+    """Add items to your history."""
     from tacit.field.device.history import HistoryEntry
 
     moment = int((when or datetime.now(UTC)).replace(tzinfo=UTC).timestamp())
@@ -33,12 +33,12 @@ def history_add(
     shell.screen.document({"added": new, "history": total})
     shell.screen.say(f"Added {new}; your history has {total} items.")
     if new < len(set(items)):
-        shell.screen.say(f"What was there already is now of {_day(moment)} UTC.")
+        shell.screen.say(f"Items that were already there now have the time {_day(moment)} UTC.")
 
 
 @history_app.command("remove", epilog='Example: tacit device history remove "Café Luna"')
 def history_remove(item: Annotated[str, typer.Argument(help="An id or a title.")], as_json: Json = False) -> None:
-    """Take something away. What was sent about it before stays sent."""
+    """Remove an item from your history. What was sent about it before stays sent."""
     with open_device() as device:
         removed = device.history.remove(item, device.catalog)
         total = len(device.history)
@@ -48,11 +48,11 @@ def history_remove(item: Annotated[str, typer.Argument(help="An id or a title.")
 
 @history_app.command("import", epilog="Example: tacit device history import watched.csv")
 def history_import(
-    file: Annotated[Path, typer.Argument(help="A table, a Letterboxd export or Google Takeout.")],
-    skip_bad: Annotated[bool, typer.Option("--skip-bad", help="Leave damaged rows out and add the others.")] = False,
+    file: Annotated[Path, typer.Argument(help="A CSV table, a Letterboxd export or Google Takeout.")],
+    skip_bad: Annotated[bool, typer.Option("--skip-bad", help="Skip damaged rows and add the others.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Add what a table says, and tell what was not understood."""
+    """Add items from a file, and list the rows that were not understood."""
     with open_device() as device:
         try:
             done = device.history.import_file(file, device.catalog, skip_bad=skip_bad)
@@ -61,19 +61,19 @@ def history_import(
             raise
     missed = [{"line": line, "text": text, "why": why} for line, text, why in done.not_understood]
     shell.screen.document({"added": done.added, "known_already": done.known_already, "not_understood": missed})
-    shell.screen.say(f"Added {done.added}; {done.known_already} were known already.")
+    shell.screen.say(f"Added {done.added} items; {done.known_already} were already in your history.")
     if missed:
         _show_skipped_rows("were not understood" if len(missed) > 1 else "was not understood", done.not_understood)
     if missed and not done.added and not done.known_already:
         shell.screen.say(
-            "Nothing was understood. A table wants a column 'item' or 'title'; a title with a comma stands in quotes."
+            "No row was understood. A table needs a column 'item' or 'title'; put a title with a comma in quotes."
         )
         raise typer.Exit(DataError.exit_code)
 
 
 @history_app.command("list", epilog="Example: tacit device history list")
 def history_list(as_json: Json = False) -> None:
-    """Show what you did, as this device knows it."""
+    """Show your history."""
     with open_device() as device:
         entries, member = device.history.list(), device.membership
     titles = {} if member is None else {member.catalog.item_ids[i]: i for i in range(member.catalog.n_items)}
@@ -87,11 +87,9 @@ def history_list(as_json: Json = False) -> None:
 
 
 def _show_skipped_rows(what: str, rows: list[tuple[int, str, str]]) -> None:
-    """Show rows of a file that were left out, and why."""
+    """Show the rows of a file that were skipped, and why."""
     title = f"{len(rows)} row{'s' if len(rows) > 1 else ''} {what}"
-    shell.screen.table(
-        title, ["line", "what stands there", "why"], [[str(line), text, why] for line, text, why in rows[:50]]
-    )
+    shell.screen.table(title, ["line", "text", "why"], [[str(line), text, why] for line, text, why in rows[:50]])
 
 
 def _day(seconds: int) -> str:

@@ -1,4 +1,4 @@
-"""`tacit device run`: taking part, told in a person's words."""
+"""`tacit device run`: takes part in rounds and prints what happens."""
 
 from __future__ import annotations
 
@@ -22,27 +22,27 @@ if TYPE_CHECKING:
     from tacit.field.device.ledger import LedgerEntry
 
 ENDINGS = {
-    "done": "The federation has finished its rounds, and the last model is here: tacit device recommend.",
-    "paused": "You are paused: nothing leaves. To go on: tacit device resume, then tacit device run.",
-    "left": "You have left the federation: nothing leaves, and there is nobody to wait for.",
-    "stopped": "Stopped: nothing leaves. To go on: tacit device run.",
+    "done": "The federation has finished its rounds, and this device has the last model. Next: tacit device recommend.",
+    "paused": "You are paused: nothing is sent. To continue: tacit device resume, then tacit device run.",
+    "left": "You have left the federation: nothing is sent.",
+    "stopped": "Stopped: nothing is sent. To continue: tacit device run.",
 }
 
 
 @device_app.command("run", epilog="Example: tacit device run")
 def run_device(
-    poll: Annotated[float, typer.Option(min=0.05, max=3600, help="Seconds between looks for messages.")] = 1.0,
-    stay: Annotated[bool, typer.Option("--stay", help="Wait for more rounds when those agreed on are done.")] = False,
+    poll: Annotated[float, typer.Option(min=0.05, max=3600, help="Seconds between two checks for messages.")] = 1.0,
+    stay: Annotated[bool, typer.Option("--stay", help="Wait for more rounds after the agreed ones are done.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Take part: fetch models, learn here, send what you allow. Ends with the rounds, or when you pause or leave."""
+    """Take part in rounds: fetch models, learn here, send what you allow. Ends after the last round, pause or leave."""
     needs_flower()
     from tacit.field.carriers.supernode import SuperNode
     from tacit.field.serve import log_to_stderr
 
     if shell.screen.as_json:
         log_to_stderr()
-    else:  # what happens is told in sentences
+    else:  # sentences say what happens, in place of the log
         logging.getLogger("tacit").addHandler(logging.NullHandler())
     stop = threading.Event()
     with open_device() as device, _stop_on_signals(stop):
@@ -60,11 +60,11 @@ def run_device(
         ending = "done"
     shell.screen.document({"answered": len(teller.rounds), "models": teller.models, "ended": ending})
     shell.screen.say(ENDINGS[ending])
-    shell.screen.say(f"You took part in {len(teller.rounds)} rounds; what left: tacit device ledger.")
+    shell.screen.say(f"You took part in {len(teller.rounds)} rounds. What was sent: tacit device ledger.")
 
 
 class EventMessages:
-    """Turns what happens into sentences."""
+    """Turns events of the device into sentences."""
 
     def __init__(self, device: Device) -> None:
         self._device, self._last = device, len(device.ledger.list())
@@ -73,46 +73,46 @@ class EventMessages:
         self.models = 0
 
     def beginning(self) -> str:
-        """Say with whom, and how much is shared."""
+        """Return the first sentence: the federation, and what is shared."""
         member, sharing = self._device.membership, self._device.sharing
         whose = "a federation" if member is None else member.to
-        masks = ", only under masks" if sharing.masked_only else ""
+        masks = ", in masked rounds only" if sharing.masked_only else ""
         return f"Taking part in {whose}; you share with pi = {sharing.pi:g}{masks}. Ctrl-C stops it."
 
     def sentences(self, news: DeviceEvent) -> Iterator[str]:
-        """Say what happened."""
+        """Yield the sentences about an event."""
         if news.what == "connected":
-            yield "Connected; waiting to be asked."
+            yield "Connected; waiting for a round."
         elif news.what == "away":
-            yield f"{news.why} Next try in {_duration(news.again_in)}; recommendations work meanwhile."
+            yield f"{news.why} Next try in {_duration(news.again_in)}; recommendations still work."
         elif news.what == "model":
             self.models += 1
         elif news.what == "nothing sent":
-            yield f"You were asked, and nothing was sent. {news.why} {news.hint}".rstrip()
+            yield f"The coordinator asked, and this device sent nothing. {news.why} {news.hint}".rstrip()
         elif news.what == "refused":
-            yield f"A message was refused, and nothing was sent. {news.why}"
+            yield f"This device refused a message and sent nothing. {news.why}"
         else:
             yield from self._left()
 
     def _left(self) -> Iterator[str]:
-        """Say what left since the last time."""
+        """Yield a sentence for each message since the last call."""
         for entry in self._device.ledger.list(self._last):
             self._last = entry.number
             self.rounds.add(entry.round)
             yield _in_words(entry)
         if self._device.sharing.masked_only and not self._masked_only:
-            yield "From now on nothing readable leaves this device; tacit device share --also-readable allows it again."
+            yield "From now on this device joins masked rounds only. To undo: tacit device share --also-readable."
         self._masked_only = self._device.sharing.masked_only
 
 
 def _in_words(entry: LedgerEntry) -> str:
     if entry.state != "sent":
-        return f"Round {entry.round}: the line broke while {entry.bytes:,} bytes were on their way; they may have left."
+        return f"Round {entry.round}: the connection broke. {entry.bytes:,} bytes may have been sent."
     if entry.masked:
-        return f"Round {entry.round}: {entry.bytes:,} bytes left under masks; only the sum of many can be read."
-    things = f"{len(set(entry.positives))} of the things you did"
-    rows = f"{len(entry.positives)} rows about {things} and {len(entry.negatives)} about other things"
-    return f"Round {entry.round}: {rows} left, {entry.bytes:,} bytes, and the coordinator can read them."
+        return f"Round {entry.round}: sent {entry.bytes:,} masked bytes; the coordinator can read only the sum of many."
+    items = f"{len(set(entry.positives))} items of your history"
+    rows = f"{len(entry.positives)} rows about {items} and {len(entry.negatives)} about other items"
+    return f"Round {entry.round}: sent {rows}, {entry.bytes:,} bytes. The coordinator can read them."
 
 
 def _duration(seconds: float) -> str:
@@ -121,7 +121,7 @@ def _duration(seconds: float) -> str:
 
 @contextmanager
 def _stop_on_signals(stop: threading.Event) -> Iterator[None]:
-    """Let Ctrl-C and a polite request to end set `stop`, for as long as this lasts."""
+    """Let SIGINT (Ctrl-C) and SIGTERM set `stop` inside the block."""
     before = {name: signal.signal(name, lambda *_: stop.set()) for name in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield

@@ -1,4 +1,4 @@
-"""`tacit doctor`: says what is missing and how to mend it."""
+"""`tacit doctor`: checks what is missing on this machine and how to fix it."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ LEAST_FREE_GB = 1.0
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing looked at: in order or not, what was seen, how to mend it."""
+    """One check: whether it passed, what was found, how to fix it."""
 
     what: str
     ok: bool
@@ -45,7 +45,7 @@ class Finding:
 
 
 def examine(cache: Path, present: Callable[[], list[str]]) -> Iterator[Finding]:
-    """Look at Python, packages, the compiler, folders, disk, memory and data; `present` names the datasets at hand."""
+    """Check Python, packages, the compiler, folders, disk and data; `present` names the datasets on this machine."""
     yield Finding(
         "Python", sys.version_info >= (3, 11), sys.version.split()[0], "Install Python 3.11 or newer and run `make`."
     )
@@ -58,7 +58,7 @@ def examine(cache: Path, present: Callable[[], list[str]]) -> Iterator[Finding]:
         try:
             seen = version(name)
         except PackageNotFoundError:
-            seen = f"not installed; where Tacit's source lies: pip install -e '.[{extra}]'"
+            seen = f"not installed; to install it, in the folder of Tacit's source: pip install -e '.[{extra}]'"
         yield Finding(f"{name} (optional: {extra})", True, seen)
     yield _compiler()
     for what, folder in (("cache folder", cache), ("this folder", Path.cwd())):
@@ -71,7 +71,7 @@ def examine(cache: Path, present: Callable[[], list[str]]) -> Iterator[Finding]:
         return
     yield Finding("TACIT_DATA", True, root or "not set: datasets are downloaded when first used")
     names = present()
-    yield Finding("datasets at hand", True, ", ".join(names) or "only town, the built-in one")
+    yield Finding("datasets here", True, ", ".join(names) or "only town, the built-in one")
 
 
 def _compiler() -> Finding:

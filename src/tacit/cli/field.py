@@ -1,4 +1,4 @@
-"""The verbs of the field: serve and enroll for an operator, `device join` for a person."""
+"""The commands of a deployed federation: serve and enroll for the operator, `device join` for a user."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ File = Annotated[Path, typer.Argument(callback=existing, help="A federation in Y
 
 
 def needs_flower() -> None:
-    """Refuse what cannot be done without Flower."""
+    """Refuse the command if Flower is not installed."""
     if find_spec("flwr") is None or find_spec("httpx") is None:
         raise FieldError(
-            "The field needs Flower, which is not installed.",
-            "Where Tacit's source lies, run: pip install -e '.[field]'.",
+            "A deployed federation needs Flower, which is not installed.",
+            "In the folder of Tacit's source, run: pip install -e '.[field]'.",
         )
 
 
@@ -41,10 +41,10 @@ def serve(
     file: File,
     settings: Set = [],  # noqa: B006
     page: Annotated[bool, typer.Option("--page", help="Open a page that shows the rounds as they happen.")] = False,
-    port: Annotated[int, typer.Option("--port", min=0, max=65535, help="Port of the page; 0: any free one.")] = 0,
+    port: Annotated[int, typer.Option("--port", min=0, max=65535, help="Port of the page; 0: any free port.")] = 0,
     as_json: Json = False,
 ) -> None:
-    """Coordinate a federation: ask devices, add what they answer, keep the model. Killed, it goes on where it was."""
+    """Run the coordinator of a federation: ask devices, add their answers, keep the model. A restart continues."""
     needs_flower()
     from tacit.config import read_config
     from tacit.field.serve import ServeConfig, log_to_stderr
@@ -57,10 +57,10 @@ def serve(
     def started(devices: int, done: int) -> None:
         where = f"'{config.name}' at {config.listen}"
         if done >= config.rounds.rounds:
-            shell.screen.say(f"{where}: all {done} rounds are done. To learn more, or to reach devices that missed the")
-            shell.screen.say("last model, raise rounds.rounds: whoever takes part in a further round has it.")
+            shell.screen.say(f"{where}: all {done} rounds are done. To train on, or to reach devices that missed the")
+            shell.screen.say("last model, raise rounds.rounds: every device of a further round receives it.")
         else:
-            shell.screen.say(f"{where}: rounds begin when {devices} devices are there.")
+            shell.screen.say(f"{where}: rounds begin when {devices} devices are connected.")
 
     def told(happened: RoundRecord) -> None:
         rounds.append(happened)
@@ -74,23 +74,23 @@ def serve(
     states = [happened.state for happened in rounds]
     masked = sum(happened.masked and happened.state == "finished" for happened in rounds)
     shell.screen.say(
-        f"{states.count('finished')} rounds finished, {masked} of them under masks; {states.count('abandoned')} "
-        f"abandoned, {states.count('skipped')} skipped. Devices that were there have the model."
+        f"{states.count('finished')} rounds finished, {masked} of them masked; {states.count('abandoned')} "
+        f"abandoned, {states.count('skipped')} skipped. All connected devices have the model."
     )
 
 
 def _in_words(happened: RoundRecord) -> str:
-    """Say what became of a round, whether answers could be read, and why."""
+    """Return a sentence about a round: its outcome, whether the coordinator could read answers, and why."""
     if not happened.asked:
         return f"Round {happened.number}: {happened.state}, no device was asked. {_why(happened)}".rstrip()
-    seen = "under masks" if happened.masked else "each answer was readable"
+    seen = "masked" if happened.masked else "each answer was readable"
     is_cut_off = happened.called_off == happened.asked
     answers = f"{happened.asked} were asked" if is_cut_off else f"{happened.answered} of {happened.asked} answered"
     return f"Round {happened.number}: {happened.state}, {answers}; {seen}. {_why(happened)}".rstrip()
 
 
 def _why(happened: RoundRecord) -> str:
-    """Word the reason of a round; what to do only where nothing came of it."""
+    """Return the reason of a round in words; with what to do only if the round did not finish."""
     from tacit.reasons import describe_reason
 
     if happened.reason is None:
@@ -100,7 +100,7 @@ def _why(happened: RoundRecord) -> str:
 
 
 def _beside(config: ServeConfig, port: int) -> Callable[[Path, Carrier], AbstractContextManager[object]]:
-    """Return what opens the operator's page while the coordinator runs."""
+    """Return a function that opens the operator's page while the coordinator runs."""
     from tacit.cli.pages import need_page, open_meanwhile
 
     need_page()
@@ -116,13 +116,13 @@ def _beside(config: ServeConfig, port: int) -> Callable[[Path, Carrier], Abstrac
 @app.command(epilog="Example: tacit enroll examples/field.yaml")
 def enroll(
     file: File,
-    days: Annotated[float, typer.Option(min=0.001, max=365, help="How long the invitation is good.")] = 7.0,
-    revoke: Annotated[int | None, typer.Option(help="Ask this device no more, by its number.")] = None,
+    days: Annotated[float, typer.Option(min=0.001, max=365, help="Days that the invitation is valid.")] = 7.0,
+    revoke: Annotated[int | None, typer.Option(help="Number of a device that is not asked again.")] = None,
     listed: Annotated[bool, typer.Option("--list", help="Show the numbers of the enrolled devices.")] = False,
     settings: Set = [],  # noqa: B006
     as_json: Json = False,
 ) -> None:
-    """Make a one-line invitation for one device, or revoke one."""
+    """Make a one-line invitation for one device, or revoke a device."""
     needs_flower()
     from tacit.config import read_config
     from tacit.field.serve import ServeConfig, make_invitation
@@ -133,9 +133,9 @@ def enroll(
     try:
         if revoke is not None:
             if not journal.revoke(revoke):
-                raise FieldError(f"There is no device {revoke}.", "See --list.")
+                raise FieldError(f"There is no device {revoke}.", "List the devices with --list.")
             shell.screen.document({"revoked": revoke})
-            shell.screen.say(f"Device {revoke} is asked no more.")
+            shell.screen.say(f"Device {revoke} is revoked: it is not asked again.")
         elif listed:
             known = [{"device": device.number, "revoked": device.revoked} for device in journal.devices()]
             shell.screen.document({"devices": known})
@@ -151,10 +151,10 @@ def enroll(
 
 @device_app.command(epilog="Example: tacit device join tacit1:eyJh...")
 def join(
-    invitation: Annotated[str, typer.Argument(help="The line you were given, or a file that holds it.")],
+    invitation: Annotated[str, typer.Argument(help="The invitation that you received, or a file with it.")],
     as_json: Json = False,
 ) -> None:
-    """Become a member of a federation. Nothing about you leaves by that; look at what you share first."""
+    """Become a member of a federation. Joining sends nothing of your history; check `share` first."""
     with open_device() as device:
         path = Path(invitation)
         if len(invitation) < 200 and path.is_file():
@@ -164,7 +164,9 @@ def join(
             else:
                 member = _accept_invitation(device, content.decode(errors="replace"))
         elif not invitation.startswith("tacit1:"):
-            raise DeviceError(f"'{invitation[:60]}' is no invitation and no file.", "Copy the whole line.")
+            raise DeviceError(
+                f"'{invitation[:60]}' is neither an invitation nor a file.", "Copy the whole line, from 'tacit1:' on."
+            )
         else:
             member = _accept_invitation(device, invitation)
         federation, pi = member.federation, device.sharing.pi

@@ -1,4 +1,4 @@
-"""The verbs that open a page in the browser: view; `demo` and `device` have their own with --page."""
+"""The command `view`, and the pages that `demo` and `device` open with --page."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from tacit.field.device import Device
     from tacit.web.server import Page
 
-Port = Annotated[int, typer.Option("--port", min=0, max=65535, help="Port on 127.0.0.1; 0 takes any that is free.")]
+Port = Annotated[int, typer.Option("--port", min=0, max=65535, help="Port on 127.0.0.1; 0: any free port.")]
 
 
 @app.command(epilog="Example: tacit view runs/town-ease-42-1a2b3c4d runs/town-fpl-42-5e6f7a8b")
@@ -29,15 +29,15 @@ def view(
     ],
     port: Port = 0,
 ) -> None:
-    """Show runs side by side in the browser, live: a run that is made while you look appears by itself."""
+    """Show runs side by side in the browser. New runs appear by themselves."""
     need_page()
     from tacit.web.lab import RunFolders, lab_page
 
-    show(lab_page(RunFolders(folders)), port, "The lab's page")
+    show(lab_page(RunFolders(folders)), port, "The page of the runs")
 
 
 def town_page(port: int) -> None:
-    """Open the page of one person in the generated town, with everybody else simulated behind it."""
+    """Open the page of one user of the generated town; the other users are simulated."""
     need_page()
     import tempfile
 
@@ -50,7 +50,7 @@ def town_page(port: int) -> None:
         shell.screen.close()
         assert town.device is not None
         with town.device as device:
-            show(person_page(DeviceView(device, "town", town)), port, "A person's page in the town")
+            show(person_page(DeviceView(device, "town", town)), port, "The page of one user of the town")
 
 
 def device_page(device: Device, port: int) -> None:
@@ -63,14 +63,15 @@ def device_page(device: Device, port: int) -> None:
 
 
 def need_page() -> None:
-    """Refuse in one sentence where the packages of the pages are missing."""
+    """Refuse the command if the packages of the pages are missing."""
     try:
         import python_multipart  # noqa: F401
         import starlette  # noqa: F401
         import uvicorn  # noqa: F401
     except ImportError as error:
         raise ConfigError(
-            f"The pages need the package '{error.name}'.", "Where Tacit's source lies, run: pip install -e '.[page]'"
+            f"The pages need the package '{error.name}'.",
+            "In the folder of Tacit's source, run: pip install -e '.[page]'.",
         ) from None
 
 
@@ -88,7 +89,7 @@ def show(page: Page, port: int, what: str) -> None:
 
 @contextmanager
 def stop_on_sigterm() -> Iterator[None]:
-    """Let SIGTERM end a program as Ctrl-C does: what it opened is closed, and what it made for a while is removed."""
+    """Let SIGTERM end the program as Ctrl-C does: it closes open files and removes temporary ones."""
     before = signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
     try:
         yield
@@ -98,7 +99,7 @@ def stop_on_sigterm() -> Iterator[None]:
 
 @contextmanager
 def open_meanwhile(page: Page, port: int, what: str) -> Iterator[None]:
-    """Serve a page while something else runs; the link goes to standard error, where the log goes."""
+    """Serve a page while something else runs; the link goes to standard error, like the log."""
     from tacit.web.server import serving
 
     with serving(page, port) as door:

@@ -1,4 +1,4 @@
-"""The verbs of those who search and reproduce: tune, reproduce."""
+"""The commands for research: tune, reproduce."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def tune(
     out: Out = Path("runs"),
     as_json: Json = False,
 ) -> None:
-    """Search for good options on the validation part, never on the test part, and write the best as best.yaml."""
+    """Tune options on the validation part, never on the test part, and write the best to best.yaml."""
     from tacit.config import read_config
     from tacit.lab.tuning import Tuning
     from tacit.lab.tuning import tune as search
@@ -48,20 +48,20 @@ def tune(
     columns = [*(name.split(".")[-1] for name in names), f"{tuned.primary} on validation", "passes", "seconds"]
     shell.screen.table(f"{tuned.data}: {len(tuned.trials)} trials", columns, rows)
     assert tuned.folder is not None
-    shell.screen.say(f"\nThe best learns from the validation part too: tacit run {tuned.folder / 'best.yaml'}")
+    shell.screen.say(f"\nTo train the best on the validation part too: tacit run {tuned.folder / 'best.yaml'}")
 
 
 @app.command(epilog="Example: tacit reproduce fpl-accuracy --data ml-1m --seeds 3")
 def reproduce(
-    name: Annotated[str | None, typer.Argument(help="Which table or figure; without it, the list.")] = None,
-    data: Annotated[str | None, typer.Option("--data", "-d", help="A dataset by name, or a file of your own.")] = None,
-    seeds: Annotated[int | None, typer.Option(min=1, help="Runs of each method; otherwise as the recipe says.")] = None,
-    quick: Annotated[bool, typer.Option("--quick", help="Fixed options, few passes: only to see it run.")] = False,
+    name: Annotated[str | None, typer.Argument(help="Name of a table or figure; without it, all are listed.")] = None,
+    data: Annotated[str | None, typer.Option("--data", "-d", help="A dataset by name, or your own file.")] = None,
+    seeds: Annotated[int | None, typer.Option(min=1, help="Runs of each method; default: as in the recipe.")] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="Fixed options and few passes: a trial run.")] = False,
     settings: Set = [],  # noqa: B006
     out: Out = Path("runs"),
     as_json: Json = False,
 ) -> None:
-    """Make a published table or figure again: published beside ours, on the paper's datasets that are at hand."""
+    """Reproduce a published table or figure: the published values beside ours, on the paper's datasets."""
     from tacit.config import parse_overrides
     from tacit.studies import reproduce as make
     from tacit.studies import reproductions
@@ -88,7 +88,7 @@ def reproduce(
 
 
 def _together(name: str, made: list[ReproductionResult]) -> dict[str, Any]:
-    """Return one document, whether it was made on one dataset or on several."""
+    """Return one document for the results on one dataset or on several."""
     documents = [one.as_json() for one in made]
     return {
         "name": name,

@@ -1,4 +1,4 @@
-"""What a command shows: one JSON document or text for people, progress with time left, errors that help."""
+"""The output of a command: one JSON document or text, progress with time left, errors with hints."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from tacit.errors import TacitError
 if TYPE_CHECKING:
     from rich.progress import Progress
 
-WIDE = 200  # of tables in a file or a pipe, where nobody sees an edge
+WIDE = 200  # columns of tables in a file or a pipe
 QUIET_SECONDS = 2.0  # anything shorter needs no progress bar
 
 
 class Screen:
-    """Standard output for results, standard error for everything else; `as_json` prints one document and no text."""
+    """Prints results to standard output, everything else to standard error; with `as_json` one document and no text."""
 
     def __init__(self, as_json: bool = False) -> None:
         self.as_json = as_json
@@ -37,11 +37,11 @@ class Screen:
 
     @property
     def width(self) -> int | None:
-        """Columns of the terminal; none where the output goes into a file or a pipe."""
+        """Columns of the terminal; none if the output goes into a file or a pipe."""
         return self.out.width if self.out.is_terminal else None
 
     def say(self, text: str = "") -> None:
-        """Print a line for people."""
+        """Print a line of text, unless JSON was asked for."""
         if not self.as_json:
             self.out.print(text, markup=False)
 
@@ -54,7 +54,7 @@ class Screen:
             )  # a page's address is read while it is served
 
     def table(self, title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], notes: str = "") -> None:
-        """Print a table: words to the left, numbers to the right."""
+        """Print a table: text aligned left, numbers aligned right."""
         if self.as_json:
             return
         from rich.table import Table
@@ -70,7 +70,7 @@ class Screen:
             is_number = all(row[i].replace(",", "").replace(".", "").lstrip("-").isdigit() for row in rows)
             table.add_column(Text(column), justify="right" if is_number else "left", no_wrap=i == 0, overflow="fold")
         for row in rows:
-            table.add_row(*map(Text, row))  # as it stands: brackets in a title are no markup
+            table.add_row(*map(Text, row))  # verbatim: brackets in a title are not markup
         self.out.print(table)
 
     def progress(self, what: str, done: int, total: int) -> None:
@@ -99,7 +99,7 @@ class Screen:
                 transient=True,
             )
             self._bar.start()
-        if what != self._what:  # a new task, because a task whose end was known cannot forget it
+        if what != self._what:  # a new task, because a task with a known total cannot become one without
             if self._task is not None:
                 self._bar.remove_task(self._task)
             self._task = self._bar.add_task(what, total=total or None)
@@ -107,13 +107,13 @@ class Screen:
         self._bar.update(self._task, completed=done, total=total or None)
 
     def close(self) -> None:
-        """Take the progress bar away."""
+        """Remove the progress bar."""
         if self._bar is not None:
             self._bar.stop()
             self._bar, self._task, self._what = None, None, ""
 
     def fail(self, error: TacitError) -> None:
-        """Say what went wrong and what to do about it; on standard error if the one document is printed already."""
+        """Print an error and its hint: as the JSON document, or on standard error if that is printed already."""
         self.close()
         kind = type(error).__name__
         if self.as_json and not self._printed:
@@ -131,7 +131,7 @@ class Screen:
 
 
 def finite(value: Any) -> Any:
-    """Replace NaN and infinities by null, which is all that JSON knows."""
+    """Replace NaN and infinities by null, because JSON has neither."""
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, dict):

@@ -165,7 +165,7 @@ def _parts(column: pl.Series, where: Where) -> NDArray[np.int8]:
     codes = column.cast(pl.String).str.to_lowercase().replace_strict(words, default=-1, return_dtype=pl.Int8)
     if (codes < 0).any():
         row = int((codes < 0).arg_true()[0])
-        raise DataError(f"{where(row)}: '{column[row]}' is no part of a split.", "Use train, validation or test.")
+        raise DataError(f"{where(row)}: '{column[row]}' is not a part of a split.", "Use train, validation or test.")
     return codes.to_numpy()
 
 

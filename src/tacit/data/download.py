@@ -71,11 +71,11 @@ def download(
             part.unlink(missing_ok=True)
             free = shutil.disk_usage(folder).free if folder.exists() else 0
             raise DownloadError(
-                f"The disk is full: {remote.name} cannot be kept in {folder} ({_megabytes(free)} free).",
-                "Make room, or set TACIT_CACHE to a folder on a larger disk.",
+                f"The disk is full: {remote.name} cannot be stored in {folder} ({_megabytes(free)} free).",
+                "Free some space, or set TACIT_CACHE to a folder on a larger disk.",
             ) from None
         raise DownloadError(
-            f"{remote.name} cannot be kept in {folder} ({error.strerror or error}).",
+            f"{remote.name} cannot be stored in {folder} ({error.strerror or error}).",
             "Set TACIT_CACHE to a folder you may write to.",
         ) from None
     return target
@@ -104,7 +104,7 @@ def _fetch(remote: Remote, part: Path, progress: DownloadProgress | None, timeou
                 break  # not even a first byte: no network, so trying again at once is of no use
     raise DownloadError(
         f"{remote.url} cannot be fetched: {trouble}.",
-        "Check the network and run it again: it goes on where it stopped. Or put the file into the folder "
+        "Check the network and run it again: the download continues. Or put the file into the folder "
         "that TACIT_DATA names.",
     )
 
@@ -155,7 +155,7 @@ def _check(remote: Remote, part: Path) -> None:
         if not _is_archive(part, remote.name):
             part.unlink()
             raise DownloadError(
-                f"{remote.url} did not send an archive, probably a page that asks something. It was removed.",
+                f"{remote.url} did not send an archive, probably a web page. It was removed.",
                 "Fetch it with a browser and put it into the folder that TACIT_DATA names.",
             )
         kept.write_text(seen + "\n")
@@ -185,7 +185,9 @@ def _alone(part: Path, remote: Remote) -> Iterator[None]:
         except ImportError:
             pass
         except BlockingIOError:
-            raise DownloadError(f"{remote.name} is being fetched by another process.", "Wait for it.") from None
+            raise DownloadError(
+                f"{remote.name} is being fetched by another process.", "Wait until it has finished."
+            ) from None
         try:
             yield
         finally:

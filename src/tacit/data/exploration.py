@@ -87,8 +87,8 @@ def explore(
         counts = np.diff(ptr)[node]
         if int(counts.sum()) > MOST_STATEMENTS:
             raise DataError(
-                f"Exploring the graph to {hops} hops would make {int(counts.sum()):,} statements at once.",
-                "Take fewer hops (data.hops), or leave more predicates out (data.skip_predicates).",
+                f"Exploring the graph to {hops} hops needs {int(counts.sum()):,} statements at once: too many.",
+                "Lower data.hops, or leave out more predicates (data.skip_predicates).",
             )
         rows = by_head[ragged_rows(ptr, node)]
         at, path = np.repeat(at, counts), np.repeat(path, counts)
@@ -146,14 +146,14 @@ def _refuse_if_silent(
     rows = by_head[ragged_rows(ptr, starts)]
     if not len(rows):
         raise DataError(
-            f"The knowledge graph says nothing of the items: {len(starts)} entities are linked to one, and none of "
-            f"them heads any of the {len(graph):,} triples.",
+            f"The knowledge graph has no statement about any item: {len(starts)} entities are linked, and none of "
+            f"them is the head of any of the {len(graph):,} triples.",
             "Check that item_entity names entities exactly as the triples do.",
         )
     if not begins[graph.relations[rows]].any():
         seen = sorted({shorten_predicate(graph.relation_names[r]) for r in np.unique(graph.relations[rows])})
         raise DataError(
-            f"The filters of predicates leave nothing: the items' own are {', '.join(seen[:12])}.",
+            f"The filters of predicates remove every statement. Predicates of the items: {', '.join(seen[:12])}.",
             "Change data.skip_predicates or data.only_predicates.",
         )
 

@@ -61,7 +61,7 @@ def fetch(name: str, progress: DownloadProgress | None = None) -> DatasetLocatio
     found = locate(source)
     if found is None:
         raise DownloadError(
-            f"What was fetched for '{name}' does not hold {' or '.join(source.signs)}.", f"See {source.home}."
+            f"The download of '{name}' does not contain {' or '.join(source.signs)}.", f"See {source.home}."
         )
     return found
 

@@ -62,7 +62,7 @@ def is_readable(path: Path) -> bool:
 def read_file(path: Path, mapping: Mapping[str, str]) -> tuple[Tables, Where]:
     """Read one file of one's own into labelled columns, and say where each row stands in it."""
     if not path.is_file():
-        raise DataError(f"There is no file {path}.")
+        raise DataError(f"There is no file {path}.", "Check the path.")
     if suffix(path) == ".parquet":
         try:
             frame = pl.read_parquet(path)
@@ -123,7 +123,7 @@ def sniff(path: Path, mapping: Mapping[str, str]) -> TextLayout:
             has_header = True  # words that we do not know: the caller lists them
         elif names is None:
             raise DataError(
-                f"{path.name}, line 1: no header, and {len(first)} columns whose meaning cannot be told: {rows[0]}.",
+                f"{path.name}, line 1: no header, and {len(first)} columns with unknown meaning: {rows[0]}.",
                 "Say which is which, by number: data.columns={user: 1, item: 2}.",
             )
         else:
@@ -265,15 +265,17 @@ def _find_wrong_line(layout: TextLayout, roles: Mapping[str, int]) -> None:
 def _check_row(layout: TextLayout, roles: Mapping[str, int], numeric: set[str], row: list[str], line: int) -> None:
     where = f"{layout.path.name}, line {line}"
     if len(row) != len(layout.names):
-        raise DataError(f"{where}: {len(layout.names)} columns expected, {len(row)} seen: {row[:8]}.", "Mend this row.")
+        raise DataError(
+            f"{where}: {len(layout.names)} columns expected, {len(row)} seen: {row[:8]}.", "Correct this row."
+        )
     for role, at in roles.items():
         field = row[at].strip()
         if role in ("user", "item") and not field:
-            raise DataError(f"{where}: the {role} is missing in {row[:8]}.", "Mend or drop this row.")
+            raise DataError(f"{where}: the {role} is missing in {row[:8]}.", "Correct or remove this row.")
         if role in numeric and role not in _ITEM_FACTS and not (_is_number(field) and np.isfinite(float(field))):
-            raise DataError(f"{where}: cannot read the {role} '{row[at]}' as a number.", "Mend or drop this row.")
+            raise DataError(f"{where}: cannot read the {role} '{row[at]}' as a number.", "Correct or remove this row.")
         if role in numeric and role in _ITEM_FACTS and field and not _is_number(field):
-            raise DataError(f"{where}: cannot read the {role} '{row[at]}' as a number.", "Mend or drop this row.")
+            raise DataError(f"{where}: cannot read the {role} '{row[at]}' as a number.", "Correct or remove this row.")
 
 
 def from_frame(frame: Any, mapping: Mapping[str, str], name: str = "the frame") -> Tables:

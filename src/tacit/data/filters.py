@@ -22,19 +22,19 @@ from tacit.types import Array, Config, Interactions
 class FilterConfig(Config):
     """What of the log is kept."""
 
-    min_rating: float | None = Field(None, description="keep only rows rated at least so high (binarisation)")
+    min_rating: float | None = Field(None, description="keep only rows with at least this rating (binarisation)")
     duplicates: Literal["latest", "keep", "latest-after"] = Field(
         "latest",
-        description="a person's repeated rows of one item: keep the latest, or all of them; latest-after: keep the "
-        "latest once the other filters have counted all",
+        description="repeated rows of a user and an item: keep the latest, or all of them; latest-after: keep the "
+        "latest, after the other filters have counted all",
     )
     described: bool = Field(
         False,
-        description="keep only items about which something is known: by the graph if it is loaded, else a category",
+        description="keep only items that have statements in the graph if it is loaded, or else a category",
     )
-    min_per_item: int = Field(0, ge=0, description="keep items that at least so many different people had")
-    min_per_user: int = Field(0, ge=0, description="keep people with at least so many rows")
-    core: int = Field(0, ge=0, description="k of the k-core: repeat both filters until nobody and nothing falls out")
+    min_per_item: int = Field(0, ge=0, description="keep items with interactions of at least this many users")
+    min_per_user: int = Field(0, ge=0, description="keep users with at least this many rows")
+    core: int = Field(0, ge=0, description="k of the k-core: repeat both filters until they remove no user and no item")
 
 
 def apply_filters(dataset: Dataset, config: FilterConfig) -> Dataset:
@@ -48,8 +48,8 @@ def apply_filters(dataset: Dataset, config: FilterConfig) -> Dataset:
             steps.append(_step(what, log.take(kept)))
         if len(kept) == 0:
             raise DataError(
-                f"The filters of '{dataset.name}' leave nothing: {_describe_steps(steps)}.",
-                "Ask for less, or take more data.",
+                f"The filters of '{dataset.name}' remove every row: {_describe_steps(steps)}.",
+                "Lower the limits of the filters, or use a larger dataset.",
             )
     return compact(dataset, kept, tuple(steps))
 

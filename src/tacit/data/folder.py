@@ -183,7 +183,7 @@ def _ready_split(folder: Path) -> dict[str, Path]:
         if path.is_file() and words and is_readable(path):
             part = _PARTS[words[0]]
             if part in parts:
-                raise DataError(f"{folder}: both {parts[part].name} and {path.name} look like the {part} part.")
+                raise DataError(f"{folder}: both {parts[part].name} and {path.name} seem to be the {part} part.")
             parts[part] = path
     return parts
 

@@ -28,30 +28,34 @@ _PEPPER = {"foursquare-nyc": {"user": "1", "item": "2", "rating": "3", "lat": "5
 class DataConfig(FilterConfig):
     """Which data, and what of it."""
 
-    source: str = Field("town", description="name of a dataset, or path of a file or folder of one's own")
+    source: str = Field("town", description="name of a dataset, or path of your own file or folder")
     columns: dict[str, str] = Field(
         default_factory=dict,
-        description="role -> column for files of one's own, where names are unusual; or its number",
+        description="for your own files: role -> name or number of its column, where the name is not recognised",
     )
-    table: str | None = Field(None, description="which log, for datasets with several (lastfm-2k: tags or listens)")
+    table: str | None = Field(
+        None, description="which log of interactions, for datasets with several (lastfm-2k: tags or listens)"
+    )
     graph: bool | str = Field(
         False,
         description="load the knowledge graph of the items too: the dataset's own (true), or a file of triples (.nt, "
         ".tsv) or of ready item features",
     )
-    links: str | None = Field(None, description="table (item, entity) that links items to a graph of one's own")
+    links: str | None = Field(None, description="table (item, entity) that links items to your own graph")
     hops: int = Field(
-        0, ge=0, le=4, description="explore the graph so many steps from the items; 0: leave it as it is written"
+        0, ge=0, le=4, description="hops that the graph is explored from each item; 0: use its statements as they are"
     )
-    min_per_feature: int = Field(0, ge=0, description="explored features must describe at least so many items")
+    min_per_feature: int = Field(0, ge=0, description="least number of items that an explored feature must describe")
     skip_predicates: tuple[str, ...] = Field(
-        NOISE, description="an explored path must not begin with these, in full or with the usual prefix"
+        NOISE, description="predicates with which an explored path must not begin, in full or with the usual prefix"
     )
-    only_predicates: tuple[str, ...] = Field((), description="if any, an explored path must begin with one of these")
-    people: int = Field(1000, ge=2, description="town: how many people live there")
-    places: int = Field(800, ge=2, description="town: how many places there are")
-    visits: int = Field(60, ge=2, description="town: mean number of visits of a person in a year")
-    seed: int = Field(0, ge=0, description="town: which town")
+    only_predicates: tuple[str, ...] = Field(
+        (), description="predicates with one of which an explored path must begin; empty: any"
+    )
+    people: int = Field(1000, ge=2, description="town: number of users")
+    places: int = Field(800, ge=2, description="town: number of items (places)")
+    visits: int = Field(60, ge=2, description="town: mean number of visits of a user in a year")
+    seed: int = Field(0, ge=0, description="town: seed of the generator")
 
     @model_validator(mode="before")
     @classmethod
@@ -68,9 +72,9 @@ class DataConfig(FilterConfig):
                 if getattr(self, option) != type(self).model_fields[option].default:
                     raise ValueError(f"'{option}' belongs to source 'town', not to '{self.source}'")
         if self.columns and (is_named or self.source == "town"):
-            raise ValueError(f"'columns' is for files of one's own; the columns of '{self.source}' are known")
+            raise ValueError(f"'columns' is for your own files; the columns of '{self.source}' are known")
         if self.links is not None and not isinstance(self.graph, str):
-            raise ValueError("'links' belongs to a graph of one's own; name its file as 'graph'")
+            raise ValueError("'links' belongs to your own graph; name its file as 'graph'")
         if self.hops == 0 or self.graph is False:
             for option in ("min_per_feature", "skip_predicates", "only_predicates", "hops"):
                 if getattr(self, option) != type(self).model_fields[option].default:
@@ -145,7 +149,7 @@ def _read(config: DataConfig, progress: DownloadProgress | None) -> Dataset:
         if wish is not None:
             tables = replace(tables, graph=read_graph(None, wish))
     elif path.suffix or len(path.parts) > 1:
-        raise DataError(f"There is no file or folder {path}.", "Paths are taken from where the command runs.")
+        raise DataError(f"There is no file or folder {path}.", "Relative paths start in the current folder.")
     else:
         raise unknown_dataset(config.source)
     return assemble(path.name, tables, str(path), where)
@@ -154,7 +158,7 @@ def _read(config: DataConfig, progress: DownloadProgress | None) -> Dataset:
 def _read_named(source: Source, config: DataConfig, progress: DownloadProgress | None) -> Dataset:
     if source.name in _IMAGES:
         raise DataError(
-            f"'{source.name}' holds pictures, not what people did with items.",
+            f"'{source.name}' holds pictures, not interactions of users with items.",
             f"Use tacit.data.load_images('{source.name}').",
         )
     place = locate(source) or fetch(source.name, progress)

@@ -26,17 +26,18 @@ class SplitConfig(Config):
     """How each person's rows are parted."""
 
     kind: Literal["temporal", "leave-last-out", "random", "given"] = Field(
-        "temporal", description="newest share, newest one, random share, or the split that came with the data"
+        "temporal",
+        description="which rows are held out: newest share, newest one, random share, or the split of the data itself",
     )
-    test: float = Field(0.2, gt=0, lt=1, description="share of a person's rows held out")
+    test: float = Field(0.2, gt=0, lt=1, description="share of each history that is held out for the test")
     rounding: Literal["down", "up"] = Field(
-        "down", description="a share that is no whole number of rows is rounded down, or up as Elliot does"
+        "down", description="how the number of held-out rows is rounded: down, or up as Elliot does"
     )
     together: bool = Field(
-        False, description="random: a person's repeated rows of one item fall into the same part, and count as one"
+        False, description="random: repeated rows of a user and an item fall into the same part and count as one"
     )
     validation: bool | float = Field(
-        False, description="carve a validation part from train in the same way; or its share"
+        False, description="hold out a validation part of train in the same way; or its share"
     )
     ties: Literal["smaller-item", "larger-item", "file-order"] = Field(
         "smaller-item", description="at equal times, which row counts as later: smaller or larger item id, or lower row"
@@ -45,7 +46,7 @@ class SplitConfig(Config):
         "all", description="'train': items without a training row cannot be ranked"
     )
     negatives: Literal["clean", "legacy"] = Field(
-        "clean", description="'legacy' tells training which items are held out, as much published code does: a leak"
+        "clean", description="'legacy' lets training see which items are held out, as much published code does: a leak"
     )
 
     @model_validator(mode="after")
@@ -74,7 +75,7 @@ def split(dataset: Dataset, config: SplitConfig, key: Key) -> Split:
     if not (parts == TEST).any():
         longest = int(np.bincount(dataset.interactions.users).max())
         raise DataError(
-            f"Nobody in '{dataset.name}' has anything to hold out: the longest history has {longest} rows, "
+            f"No user in '{dataset.name}' has enough rows to hold one out: the longest history has {longest} rows, "
             f"split.kind is {config.kind} with test={config.test:g}.",
             "Raise split.test, or take split.kind=leave-last-out.",
         )
@@ -161,7 +162,7 @@ def _long_enough(dataset: Dataset, n: NDArray[np.int64], needed: int) -> None:
     short = int((n < needed).sum())
     if short:
         raise DataError(
-            f"leave-last-out needs at least {needed} rows per person, but {short} of {len(n)} people in "
+            f"leave-last-out needs at least {needed} rows per user, but {short} of {len(n)} users in "
             f"'{dataset.name}' have fewer.",
             f"Set data.min_per_user={needed}.",
         )

@@ -96,8 +96,8 @@ def check_same_people(a: str, first: Evaluation, b: str, second: Evaluation) -> 
     """Refuse to pair evaluations of different people or protocols."""
     if not np.array_equal(first.people, second.people):
         raise EvaluationError(
-            f"'{a}' was evaluated on {len(first)} people and '{b}' on {len(second)} others.",
-            "Paired comparisons need the same people in the same order: use the same data and split.",
+            f"'{a}' and '{b}' were evaluated on different users ({len(first)} and {len(second)}).",
+            "Paired comparisons need the same users in the same order: use the same data and split.",
         )
     if first.protocol != second.protocol:
         raise EvaluationError(

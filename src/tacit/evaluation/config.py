@@ -24,17 +24,19 @@ class EvaluationConfig(Config):
     }
     protocol: str = Field(
         "full",
-        description="full: rank every item not seen by the person; sampled-N (or uniN): each held-out item against N",
+        description="full: rank every item outside the history; sampled-N (or uniN): each held-out item against N",
     )
     k: tuple[int, ...] = Field((10,), description=f"lengths of the lists, 1 to {MAX_K}")
-    primary: str = Field("NDCG@10", description="the metric that selects, compares and judges leaks")
+    primary: str = Field("NDCG@10", description="metric for early stopping, comparisons and the leak verdict")
     repeats: Literal["miss", "rank"] = Field(
         "miss",
-        description="a held-out item that is in the history too is never found; or, under the sampled protocol, it is "
+        description="a held-out item of the history is never recommended; or, under the sampled protocol, it is "
         "ranked, as published code with repeated rows does: a leak",
     )
     local_only_people: int = Field(
-        100, ge=0, description="people who learn alone for the leak verdict, at most; fewer if it is clear; 0: none"
+        100,
+        ge=0,
+        description="most clients with a local-only model for the leak verdict; fewer if it is clear; 0: no verdict",
     )
 
     @model_validator(mode="before")

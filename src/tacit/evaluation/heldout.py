@@ -44,8 +44,8 @@ def open_heldout(heldout: Heldout, catalog: Catalog) -> HeldoutItems:
     truth, seen = heldout.open()
     if len(truth) != len(seen) or not np.array_equal(truth.ids, seen.ids):
         raise EvaluationError(
-            f"Held-out items of {len(truth)} people do not match the histories of {len(seen)}.",
-            "Both must list the same people in the same order.",
+            f"Held-out items of {len(truth)} users do not match the histories of {len(seen)} users.",
+            "Both must list the same users in the same order.",
         )
     for what, clients in (("held-out", truth), ("seen", seen)):
         least = -1 if what == "held-out" else 0
@@ -56,8 +56,8 @@ def open_heldout(heldout: Heldout, catalog: Catalog) -> HeldoutItems:
             )
     if len(truth.items) == 0:
         raise EvaluationError(
-            f"Nothing to evaluate: none of the {len(truth)} people has an item held out.",
-            "Hold out more (split.test), or keep people with longer histories.",
+            f"There is nothing to evaluate: none of the {len(truth)} users has a held-out item.",
+            "Hold out more (split.test), or keep users with longer histories.",
         )
     truth_ptr, truth_items = _distinct(truth)
     seen_ptr, seen_items = _distinct(seen)

@@ -124,8 +124,8 @@ class Ranking:
         scores = np.ascontiguousarray(self.score(rows), np.float32)
         if scores.shape != (len(rows), self.n_items):
             raise EvaluationError(
-                f"The method scored {len(rows)} people as an array {scores.shape}, not {(len(rows), self.n_items)}.",
-                "score must return one row per person and one column per item of the catalogue.",
+                f"The scores of {len(rows)} users have the shape {scores.shape}, not {(len(rows), self.n_items)}.",
+                "score must return one row per user and one column per item of the catalogue.",
             )
         return scores
 
@@ -178,6 +178,6 @@ class Ranking:
 def _not_finite(data: HeldoutItems, row: int, scores: Array) -> EvaluationError:
     seen = scores[~np.isfinite(scores)][0]
     return EvaluationError(
-        f"The method gave the score {seen} to an item for person {data.ids[row]} (row {row}); scores must be finite.",
+        f"The method gave the score {seen} to an item for user {data.ids[row]} (row {row}); scores must be finite.",
         "It has probably diverged: lower its learning rate.",
     )

@@ -34,7 +34,7 @@ class Evaluation:
     def of(self, name: str) -> Values:
         """Return one metric of all people."""
         if name not in self.values:
-            raise EvaluationError(f"'{name}' has no value per person here.", nearest(name, self.values))
+            raise EvaluationError(f"There is no value per user for '{name}'.", nearest(name, self.values))
         return self.values[name]
 
     def mean(self, name: str) -> float:

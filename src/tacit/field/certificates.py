@@ -58,9 +58,9 @@ def load_certificates(certificate: Path, key: Path, roots: Path | None, now: dat
         raise FieldError(f"The certificate '{certificate}' cannot be read: {error}.", "Give PEM files.") from None
     if not found.not_valid_before_utc <= moment <= found.not_valid_after_utc:
         raise FieldError(
-            f"The certificate '{certificate}' is valid from {found.not_valid_before_utc:%Y-%m-%d} to "
-            f"{found.not_valid_after_utc:%Y-%m-%d}, and not now.",
-            "Renew it, or set this machine's clock.",
+            f"The certificate '{certificate}' is valid only from {found.not_valid_before_utc:%Y-%m-%d} to "
+            f"{found.not_valid_after_utc:%Y-%m-%d}.",
+            "Renew it, or correct this machine's clock.",
         )
     return Certificates(certificate, key, trusted)
 

@@ -99,7 +99,9 @@ def enrol(invitation: Invitation, public: bytes, identity: bytes) -> bytes:
             if response.status_code == 403:
                 raise FieldError("The invitation was used already, or has expired.", "Ask for another one.")
             if response.status_code != 200:
-                raise FieldError(f"{invitation.address} refuses (HTTP {response.status_code}).", "Ask its operator.")
+                raise FieldError(
+                    f"{invitation.address} refused the invitation (HTTP {response.status_code}).", "Ask the operator."
+                )
             return _whole(response.iter_bytes(), time.monotonic() + WHOLE_SECONDS)
     except (httpx.InvalidURL, UnicodeError):
         raise FieldError(
@@ -107,8 +109,8 @@ def enrol(invitation: Invitation, public: bytes, identity: bytes) -> bytes:
         ) from None
     except httpx.HTTPError as error:
         raise FieldError(
-            f"{invitation.address} cannot be reached, or is not who the invitation says: {error}.",
-            "Check the network and the address; the invitation stays good.",
+            f"{invitation.address} cannot be reached, or has another certificate than the invitation says: {error}.",
+            "Check the network and the address; the invitation stays valid.",
         ) from None
 
 
@@ -118,7 +120,7 @@ def _whole(parts: Iterable[bytes], until: float) -> bytes:
     for part in parts:
         content += part
         if len(content) > MOST_BYTES:
-            raise FieldError("The welcome is too large.", "Ask its operator.")
+            raise FieldError("The answer of the coordinator is too large.", "Ask the operator.")
         if time.monotonic() > until:
-            raise FieldError("The welcome takes too long to arrive.", "Try again; the invitation stays good.")
+            raise FieldError("The coordinator answers too slowly.", "Try again; the invitation stays valid.")
     return bytes(content)

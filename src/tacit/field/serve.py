@@ -38,21 +38,23 @@ if TYPE_CHECKING:
 class ServeConfig(Config):
     """A federation and where its coordinator listens."""
 
-    name: str = Field("federation", min_length=1, max_length=80, description="what people call it")
-    folder: Path = Field(Path("coordinator"), description="receives the journal and, if none are given, certificates")
+    name: str = Field("federation", min_length=1, max_length=80, description="name of the federation")
+    folder: Path = Field(
+        Path("coordinator"), description="folder for the journal and, if none are given, the certificates"
+    )
     catalog: str = Field("town", description="a dataset by name, or a table with columns item[, title, category]")
     graph: bool | str = Field(False, description="for methods that need features: the dataset's graph, or a file")
-    hops: int = Field(0, ge=0, le=4, description="explore the graph so many steps from the items")
+    hops: int = Field(0, ge=0, le=4, description="hops that the graph is explored from each item")
     method: MethodChoice
     ring: Ring = Ring()
-    clip: ClippingConfig | None = Field(None, description="how long what leaves may be")
+    clip: ClippingConfig | None = Field(None, description="bounds on the norm of messages")
     rounds: RoundRules = RoundRules()
-    listen: str = Field("127.0.0.1:8443", description="host:port")
-    address: str | None = Field(None, description="host:port for invitations, where it is not the one listened on")
+    listen: str = Field("127.0.0.1:8443", description="host:port to listen on")
+    address: str | None = Field(None, description="host:port that invitations name, if it differs from listen")
     certificate: Path | None = Field(None, description="PEM file; without one, the coordinator makes its own")
     key: Path | None = Field(None, description="PEM file of the certificate's key")
     roots: Path | None = Field(None, description="PEM file that devices must trust, if their machines do not")
-    metrics: str | None = Field(None, description="host:port for Prometheus; keep it inside")
+    metrics: str | None = Field(None, description="host:port for Prometheus; keep it inside your own network")
 
     @property
     def public(self) -> str:
@@ -82,8 +84,8 @@ def open_federation(config: ServeConfig, seed: int | None = None) -> Coordinator
     )
     if differs := wanted.list_differences(agreed):
         raise ConfigError(
-            f"The federation in '{path}' was founded on other terms: {', '.join(differs)}.",
-            "Its members agreed to those. Choose another folder for a new federation.",
+            f"The federation in '{path}' was founded with other values of {', '.join(differs)}.",
+            "Its members agreed to those. Restore them, or choose another folder for a new federation.",
         )
     return journal
 
@@ -93,7 +95,7 @@ def find_certificates(config: ServeConfig) -> Certificates:
     if config.certificate is not None and config.key is not None:
         return load_certificates(config.certificate, config.key, config.roots)
     if config.certificate is not None or config.key is not None:
-        raise ConfigError("Of certificate and key only one is given.", "Give both, or none of them.")
+        raise ConfigError("Only one of certificate and key is given.", "Give both, or neither.")
     return make_certificates(config.folder / "tls", host_port(config.public)[0])
 
 
@@ -139,7 +141,7 @@ def _metrics_server() -> type[MetricsServer]:
     except ModuleNotFoundError as error:
         raise FieldError(
             f"The metrics need the package '{error.name}', which is not installed.",
-            "Where Tacit's source lies, run: pip install -e '.[field]'. Or leave the option 'metrics' out.",
+            "In the folder of Tacit's source, run: pip install -e '.[field]'. Or leave the option 'metrics' out.",
         ) from None
     return MetricsServer
 
@@ -165,10 +167,12 @@ def _catalog(config: ServeConfig) -> Catalog:
     except (OSError, pl.exceptions.PolarsError) as error:
         raise DataError(f"The catalogue '{path}' cannot be read: {str(error).splitlines()[0]}.") from None
     if "item" not in frame.columns:
-        raise DataError(f"The catalogue '{path}' has no column 'item'.", f"Seen: {', '.join(frame.columns)}.")
+        raise DataError(f"The catalogue '{path}' has no column 'item'.", f"Its columns: {', '.join(frame.columns)}.")
     items = frame["item"].to_list()
     if len(set(items)) < len(items) or any(item is None for item in items):
-        raise DataError(f"The catalogue '{path}' names an item twice, or not at all.")
+        raise DataError(
+            f"The catalogue '{path}' has an item twice, or a row without an item.", "Give each item one row."
+        )
     titles = [str(title or "") for title in frame["title"].to_list()] if "title" in frame.columns else None
     return Catalog(Vocabulary(pl.Series(items).to_numpy().astype(object)), titles, _categories(frame))
 

@@ -27,10 +27,16 @@ from tacit.updates import Message, Release, Ring, Rows, Update
 class AdversaryConfig(Config):
     """Who lies, and how."""
 
-    kind: Literal["sign-flip", "noise", "promote", "nan"] = Field(description="what they send instead")
-    share: float = Field(0.05, ge=0, le=1, description="share of people who lie, the same ones in every round")
-    strength: float = Field(5.0, gt=0, description="by how much their rows are multiplied; noise: its deviation")
-    item: str | int | None = Field(None, description="promote: the item")
+    kind: Literal["sign-flip", "noise", "promote", "nan"] = Field(
+        description="attack: what adversaries send instead of their update"
+    )
+    share: float = Field(
+        0.05, ge=0, le=1, description="share of clients that are adversaries, the same ones in every round"
+    )
+    strength: float = Field(
+        5.0, gt=0, description="factor by which their rows are multiplied; noise: its standard deviation"
+    )
+    item: str | int | None = Field(None, description="promote: the item to promote")
 
     @model_validator(mode="after")
     def _item_belongs_to_promote(self) -> AdversaryConfig:

@@ -57,24 +57,26 @@ class NetworkConfig(Config):
         "network.liars": "network.adversaries",
         "network.lie": "network.attack",
     }
-    start: Literal["preferential", "random"] = Field("preferential", description="how the first views come about")
-    uneven: float = Field(0.0, ge=0, lt=1, description="periods of nodes lie within 1 - uneven and 1 + uneven")
-    staggered: bool = Field(False, description="nodes begin at any time of the first round, not all at once")
-    delay: float = Field(0.0, ge=0, description="mean time a letter travels (exponential), besides its bytes")
+    start: Literal["preferential", "random"] = Field("preferential", description="how the first views are drawn")
+    uneven: float = Field(0.0, ge=0, lt=1, description="periods of peers lie between 1 - uneven and 1 + uneven")
+    staggered: bool = Field(False, description="peers start at random times of the first round, not all at once")
+    delay: float = Field(
+        0.0, ge=0, description="mean latency of a peer model (exponential), besides the time for its bytes"
+    )
     bandwidth: tuple[PositiveFloat, ...] = Field(
-        (), description="classes of links, in letters per round: each node is in one of them; none: no limit"
+        (), description="classes of links, in peer models per round; each peer is in one of them; none: no limit"
     )
     effort: tuple[PositiveFloat, ...] = Field(
-        (), description="classes of devices: the time reading a letter takes; letters wait; none: no time at all"
+        (), description="classes of devices: time to process a peer model, while others wait; none: no time"
     )
-    loss: float = Field(0.0, ge=0, lt=1, description="share of letters that get lost")
-    leaving: float = Field(0.0, ge=0, lt=1, description="share of nodes that go in each round")
-    crashing: float = Field(0.5, ge=0, le=1, description="share of those that go without a word")
-    away: float = Field(5.0, gt=0, description="mean time until one who went is back, with what it had learnt")
-    late: float = Field(0.0, ge=0, lt=1, description="share of nodes that join only during the first half")
-    adversaries: float = Field(0.0, ge=0, lt=1, description="share of nodes that send lies")
-    attack: Literal["noise", "flip", "promote"] = Field("noise", description="what adversaries send")
-    promoted: int = Field(0, ge=0, description="the item that adversaries promote, by its place in the catalogue")
+    loss: float = Field(0.0, ge=0, lt=1, description="share of peer models that get lost")
+    leaving: float = Field(0.0, ge=0, lt=1, description="share of peers that leave in each round")
+    crashing: float = Field(0.5, ge=0, le=1, description="share of the leaving peers that crash without notice")
+    away: float = Field(5.0, gt=0, description="mean time until a peer that left returns, with the model it had")
+    late: float = Field(0.0, ge=0, lt=1, description="share of peers that join late, during the first half")
+    adversaries: float = Field(0.0, ge=0, lt=1, description="share of peers that are adversaries")
+    attack: Literal["noise", "flip", "promote"] = Field("noise", description="attack: what adversaries send")
+    promoted: int = Field(0, ge=0, description="the item that adversaries promote, by its index in the catalogue")
 
     @property
     def is_calm(self) -> bool:

@@ -62,11 +62,11 @@ class SecureRoundsConfig(SecureAggregationConfig):
     """Whether and how sums hide what each person sends."""
 
     mode: Literal["exact", "protocol"] = Field(
-        "exact", description="the sum without its masks, at full speed, or every message really made; the same bits"
+        "exact", description="only the sum, without masks, or every message of the protocol; both give the same bits"
     )
     draw: bool = Field(
         False,
-        description="tickets draw who takes part, clients_per_round on average, and every device checks it",
+        description="participant lottery: tickets draw clients_per_round on average, and every device verifies it",
     )
 
 
@@ -150,7 +150,7 @@ class SecureSums:
         """Refuse, before a key is made, rounds that ask too few people for these options."""
         if n_asked < config.n_min:
             raise ConfigError(
-                f"Each round asks {n_asked} people, fewer than the {config.n_min} that a secure sum must have.",
+                f"Each round asks {n_asked} clients, fewer than the {config.n_min} that a masked round must have.",
                 "Raise method.clients_per_round, or lower runtime.secure.n_min.",
             )
         plan_masking(n_asked, config.corrupted, config.dropped)
@@ -165,13 +165,13 @@ class SecureSums:
         if config.draw:
             if rules.over_selection:
                 raise ConfigError(
-                    "Tickets draw who takes part: nobody can be asked besides (runtime.rounds.over_selection).",
+                    "The participant lottery allows no over-selection (runtime.rounds.over_selection).",
                     "Set it to 0, and raise method.clients_per_round instead.",
                 )
             if rules.robust is not None:
                 raise ConfigError(
-                    "Tickets draw one cohort: devices cannot check groups of it (runtime.rounds.robust).",
-                    "Leave the groups or runtime.secure.draw away.",
+                    "The participant lottery allows no groups, which robust rules need (runtime.rounds.robust).",
+                    "Remove runtime.rounds.robust or runtime.secure.draw.",
                 )
             lots = ParticipantLottery(key.child("lots"), n_clients, schedule.rounds, min(1.0, wanted / n_clients))
         return cls(config, ring, rules.dropout, wanted, lots)
@@ -283,7 +283,7 @@ class SecureSums:
         chosen = plan_masking(len(cohort), secure_config.corrupted, secure_config.dropped)
         graph = NeighbourGraph(len(cohort), chosen.degree, bytes(32))
         if not can_finish(graph, secure_config.n_min, chosen.threshold, self._leaves(cohort.tolist(), stage, fates)):
-            raise AbortedError(f"Too many of {len(cohort)} people dropped out.")
+            raise AbortedError(f"Too many of {len(cohort)} participants dropped out.")
 
     def _refuse_if_few(self, cohort: Sequence[int] | NDArray[np.int64]) -> None:
         least = max(self.config.n_min, 0 if self.lots is None else self.lots.least)

@@ -106,7 +106,7 @@ def refuse_unmaskable(method: Federated, secure: object) -> None:
         raise ConfigError(
             f"This method cannot run under secure aggregation: its server reads a row of "
             f"'{method.spec.client_tables[0]}' from every client.",
-            "Take runtime.secure away, or choose another method.",
+            "Remove runtime.secure, or choose another method.",
         )
 
 
@@ -167,8 +167,8 @@ class _Federation:
         refused, heard = int(self.traffic.refused.sum() - before[0]), int(self.traffic.rounds.sum() - before[1])
         if refused > UNFIT * (refused + heard):
             raise DivergedError(
-                f"Learning has run away: {refused} of {refused + heard} updates in rounds {rounds.start + 1} to "
-                f"{rounds.stop} do not fit the ring, which holds {self.ring.largest:g}.",
+                f"Learning diverged: {refused} of {refused + heard} updates in rounds {rounds.start + 1} to "
+                f"{rounds.stop} do not fit the ring, whose largest value is {self.ring.largest:g}.",
                 "Lower method.learning_rate (updates are summed over clients), or use fewer bits behind the point "
                 "(runtime.ring.fraction).",
             )

@@ -135,9 +135,9 @@ def refuse_too_large(method: Gossip, n_nodes: int, n_items: int) -> None:
     needed, free = method.memory(n_nodes, n_items), free_memory()
     if needed > SHARE * free:
         raise MethodError(
-            f"{n_nodes:,} nodes that hold {n_items:,} items each need {needed / 1e9:.1f} GB, but {free / 1e9:.1f} GB "
+            f"{n_nodes:,} peers with {n_items:,} items each need {needed / 1e9:.1f} GB, but {free / 1e9:.1f} GB "
             "are free.",
-            "Every node holds a whole model: take fewer people or items (data.min_per_item), or lower method.factors.",
+            "Use fewer users or items (data.min_per_item), or lower method.factors: every peer holds a whole model.",
         )
 
 

@@ -39,23 +39,31 @@ class RuntimeConfig(Config):
     }
     name: Literal["simulation"] = "simulation"
     threads: int = Field(
-        1, ge=1, le=256, description="threads that rank, measure and gossip; the numbers do not depend on it"
+        1, ge=1, le=256, description="threads for ranking, metrics and gossip; results do not depend on it"
     )
-    evaluate_every: int = Field(0, ge=0, description="passes between looks at the validation part; 0: never look")
-    patience: int = Field(0, ge=0, description="looks without a better one before stopping; 0: never stop early")
-    keep: Literal["best", "last"] = Field("best", description="the model of the best look, or of the last pass")
-    ring: Ring = Field(Ring(), description="the whole numbers that federated sums are made of")
-    rounds: RoundsConfig = Field(
-        RoundsConfig(), description="devices that drop out, and rules that bear with adversaries"
+    evaluate_every: int = Field(
+        0, ge=0, description="passes between checkpoints, which measure the validation metrics; 0: no checkpoints"
     )
+    patience: int = Field(
+        0, ge=0, description="early stopping: checkpoints without a better one before training ends; 0: never"
+    )
+    keep: Literal["best", "last"] = Field(
+        "best", description="keep the model of the best checkpoint, or of the last pass"
+    )
+    ring: Ring = Field(Ring(), description="fixed-point numbers of federated sums")
+    rounds: RoundsConfig = Field(RoundsConfig(), description="dropouts, over-selection and robust aggregation rules")
     secure: SecureRoundsConfig | None = Field(
-        None, description="sums that hide what each person sends; none: in the clear"
+        None, description="secure aggregation of updates; none: the server reads each update"
     )
-    adversaries: AdversaryConfig | None = Field(None, description="devices that lie, to see what a rule bears with")
+    adversaries: AdversaryConfig | None = Field(
+        None, description="clients that are adversaries, to test an aggregation rule"
+    )
     ledger: Literal["people", "events"] = Field(
-        "people", description="what is kept of what was sent: totals per person, or every single release too (slower)"
+        "people", description="what the ledger keeps: totals per client, or every single release too (slower)"
     )
-    network: NetworkConfig = Field(NetworkConfig(), description="how nodes that gossip reach each other")
+    network: NetworkConfig = Field(
+        NetworkConfig(), description="network of gossip peers: latency, loss, leaving and joining"
+    )
 
 
 @dataclass(frozen=True)
@@ -108,31 +116,31 @@ def passes(
     if isinstance(method, Federated):
         return simulate(UpdatePath(method, stages, how.ring), clients, catalog, key, how.traffic, simulation)
     if simulation.secure is not None:
-        raise ConfigError("Only federated methods make sums: runtime.secure would have no effect.", "Take it away.")
+        raise ConfigError("runtime.secure has no effect: only federated methods sum updates.", "Remove it.")
     if simulation.rounds != RoundsConfig():
         raise ConfigError(
-            "runtime.rounds has no effect: only in federated methods a server asks clients in rounds.", "Take it away."
+            "runtime.rounds has no effect: only federated methods have rounds of a server with clients.", "Remove it."
         )
     if simulation.adversaries is not None:
         raise ConfigError(
-            "Only federated methods send updates: runtime.adversaries would have no effect.",
-            "Take it away; peers that lie are set by runtime.network.",
+            "runtime.adversaries has no effect: only federated methods send updates.",
+            "Remove it; runtime.network sets adversaries among gossip peers.",
         )
     if isinstance(method, Gossip):
         if stages:
             raise ConfigError(
-                "Nodes that gossip send whole models: privacy stages would have no effect.",
-                "Take the privacy section away, or choose a federated method such as fpl.",
+                "Privacy stages have no effect here: gossip peers send whole models.",
+                "Remove the privacy section, or choose a federated method such as fpl.",
             )
         return simulate_gossip(method, clients, catalog, key, how.gossip, how.traffic)
     if stages:
         raise ConfigError(
-            "A centralised method is sent whole histories: privacy stages would have no effect.",
-            "Take the privacy section away, or choose a federated method such as fpl.",
+            "Privacy stages have no effect here: a centralised method reads whole histories.",
+            "Remove the privacy section, or choose a federated method such as fpl.",
         )
     if isinstance(method, Centralised):
         return method.fit(clients, catalog, key)
-    raise ConfigError(f"'{type(method).__name__}' is neither centralised nor federated, and does not gossip.")
+    raise ConfigError(f"'{type(method).__name__}' is neither centralised, federated nor gossip-based.")
 
 
 @dataclass(frozen=True)
@@ -198,8 +206,8 @@ def learn(
 def _refuse_idle_network(method: Method, network: NetworkConfig) -> None:
     if network != NetworkConfig() and not isinstance(method, Gossip):
         raise ConfigError(
-            "runtime.network has no effect: only methods that gossip have a network of nodes.",
-            "Take it away, or choose a gossip method such as pepper.",
+            "runtime.network has no effect: only gossip methods have a network of peers.",
+            "Remove it, or choose a gossip method such as pepper.",
         )
 
 
@@ -207,7 +215,7 @@ def _events_of(method: Method, clients: Clients, catalog: Catalog, people: Vocab
     if not isinstance(method, Federated):
         raise ConfigError(
             "runtime.ledger=events has no effect: only federated methods release rows one by one.",
-            "Take it away, or choose a federated method such as fpl.",
+            "Remove it, or choose a federated method such as fpl.",
         )
     refuse_too_many(method.schedule(clients))
     return Events(people or Vocabulary(np.arange(int(clients.ids.max()) + 1)), catalog.item_ids)

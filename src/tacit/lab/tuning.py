@@ -29,8 +29,8 @@ class Tuning(Experiment):
     """An experiment, and the values of its options to try: every combination, or some of them drawn by chance."""
 
     search: dict[str, tuple[Any, ...]] = Field(min_length=1, description="option path -> values to try")
-    trials: int = Field(0, ge=0, description="how many combinations are tried, drawn from the seed; 0: all")
-    repeat: int = Field(1, ge=1, description="seeds s, s+1, ... that each combination learns with; their mean counts")
+    trials: int = Field(0, ge=0, description="number of combinations to try, drawn at random; 0: all")
+    repeat: int = Field(1, ge=1, description="seeds s, s+1, ... per combination; their mean is compared")
 
     @field_validator("search")
     @classmethod
@@ -48,7 +48,7 @@ class Tuning(Experiment):
         if not self.split.validation:
             raise ConfigError(
                 "A search needs a validation part, but split.validation is not set.",
-                "Set split.validation to true, or to a share such as 0.2: it is carved from the training part.",
+                "Set split.validation to true, or to a share such as 0.2 of the training part.",
             )
         base = {
             **self.model_dump(mode="json", exclude={"search", "trials", "repeat"}),
@@ -132,7 +132,9 @@ def tune(
     trials = tuple(_count_progress(jobs, progress))
     finite = [i for i, trial in enumerate(trials) if not trial.diverged]
     if not finite:
-        raise DivergedError(f"All {len(trials)} trials diverged. {trials[0].problem}", "Search among smaller steps.")
+        raise DivergedError(
+            f"All {len(trials)} trials diverged. {trials[0].problem}", "Try smaller values of the learning rate."
+        )
     at = max(finite, key=lambda i: trials[i].value or 0.0)
     best, experiment = trials[at], final_experiment(points[at][1], trials[at].passes)
     folder = None if out is None else out / _folder_name(tuning)
@@ -151,7 +153,7 @@ def run_trial(jobs: Sequence[TrainingJob], settings: Mapping[str, Any], progress
     learnt, judged = [], []
     for job in jobs:
         if job.validation is None:
-            raise DataError("Nobody has anything in the validation part.", "Raise split.validation.")
+            raise DataError("No user has an item in the validation part.", "Raise split.validation.")
         try:
             learnt.append(job.learn(progress))
         except DivergedError as error:

@@ -19,10 +19,10 @@ class ALSConfig(Config):
     """Options of als."""
 
     factors: int = Field(32, gt=0, le=1024, description="F: length of a latent vector")
-    epochs: int = Field(15, gt=0, description="times both sides are solved")
-    alpha: float = Field(2.0, gt=0, description="an item she has counts 1 + alpha times as much as one she has not")
-    reg: float = Field(20.0, gt=0, description="lambda: pull of all vectors to zero")
-    init_scale: float = Field(0.1, gt=0, description="standard deviation of the people's first vectors")
+    epochs: int = Field(15, gt=0, description="iterations; each solves for all users, then for all items")
+    alpha: float = Field(2.0, gt=0, description="weight of an item of the history is 1 + alpha, of any other item 1")
+    reg: float = Field(20.0, gt=0, description="lambda: L2 regularisation of all vectors")
+    init_scale: float = Field(0.1, gt=0, description="standard deviation of the users' initial vectors")
 
 
 @register("als", ALSConfig)

@@ -282,9 +282,9 @@ def _check_class(name: str, cls: type) -> None:
         )
     missing = sorted(getattr(cls, "__abstractmethods__", ()))
     if missing:
-        raise ConfigError(f"Method '{name}': {cls.__name__} has no {', '.join(missing)}.", "Write what is missing.")
+        raise ConfigError(f"Method '{name}': {cls.__name__} has no {', '.join(missing)}.", "Define what is missing.")
     if not (cls.__doc__ or "").strip():
-        raise ConfigError(f"Method '{name}': {cls.__name__} has no docstring.", "Its first line is what lists show.")
+        raise ConfigError(f"Method '{name}': {cls.__name__} has no docstring.", "Add one: lists show its first line.")
 
 
 def build_federated(name: str, config: Config | None = None) -> Federated:

@@ -25,12 +25,18 @@ class BPRMFConfig(Config):
 
     factors: int = Field(20, gt=0, le=1024, description="F: length of a latent vector")
     epochs: int = Field(50, gt=0, description="passes; one pass draws as many triples as there are interactions")
-    learning_rate: float = Field(0.005, gt=0, description="alpha: size of a step")
-    reg_user: float | None = Field(None, ge=0, description="pull of a person's vector to zero; alpha/20 if left out")
-    reg_positive: float | None = Field(None, ge=0, description="pull of the item she has; alpha/20 if left out")
-    reg_negative: float | None = Field(None, ge=0, description="pull of the item she has not; alpha/200 if left out")
-    reg_bias: float = Field(0.0, ge=0, description="pull of both items' biases to zero")
-    init_scale: float = Field(0.1, gt=0, description="standard deviation of the first vectors and biases")
+    learning_rate: float = Field(0.005, gt=0, description="alpha: learning rate")
+    reg_user: float | None = Field(
+        None, ge=0, description="L2 regularisation of the user's vector; alpha/20 if left out"
+    )
+    reg_positive: float | None = Field(
+        None, ge=0, description="L2 regularisation of the positive item; alpha/20 if left out"
+    )
+    reg_negative: float | None = Field(
+        None, ge=0, description="L2 regularisation of the negative item; alpha/200 if left out"
+    )
+    reg_bias: float = Field(0.0, ge=0, description="L2 regularisation of item biases")
+    init_scale: float = Field(0.1, gt=0, description="standard deviation of the initial vectors and biases")
 
     def regs(self) -> Floats:
         """Return the four pulls: person, positive, negative, bias."""

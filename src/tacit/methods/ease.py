@@ -30,7 +30,7 @@ _BYTES_PER_CELL = 12  # float64 to invert in, float32 to keep
 class EASEConfig(Config):
     """Options of EASE."""
 
-    reg: float = Field(300.0, gt=0, description="lambda: how strongly item-to-item weights are held near zero")
+    reg: float = Field(300.0, gt=0, description="lambda: L2 regularisation of the item-to-item weights")
 
 
 @register("ease", EASEConfig)
@@ -93,7 +93,7 @@ def _primal(x: Any, reg: float) -> Floats:
     if not failed:
         inverse, failed = lapack.dpotri(factor, lower=1, overwrite_c=1)
     if failed:
-        raise MethodError("ease cannot invert its matrix: the pull to zero is too weak.", "Raise method.reg.")
+        raise MethodError("ease cannot invert its matrix: the regularisation is too weak.", "Raise method.reg.")
     for column in range(n):
         inverse[column, column + 1 :] = inverse[column + 1 :, column]
     weights = np.empty((n, n), np.float32)
@@ -121,7 +121,7 @@ def _refuse_if_too_large(n_people: int, n_items: int) -> None:
     size = _BYTES_PER_CELL * n_items * min(n_people, n_items)
     if size > MOST_BYTES:
         raise MethodError(
-            f"ease needs about {size / 1e9:.0f} GB for {n_people:,} people and {n_items:,} items that occur "
+            f"ease needs about {size / 1e9:.0f} GB for {n_people:,} users and {n_items:,} items that occur "
             f"(limit {MOST_BYTES / 1e9:.0f} GB).",
             "Use item-knn, als or bpr-mf, or keep fewer items (data.min_per_item).",
         )

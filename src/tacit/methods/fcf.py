@@ -23,14 +23,14 @@ class FCFConfig(Config):
     """Options of FCF."""
 
     factors: int = Field(20, gt=0, le=1024, description="F: length of a latent vector")
-    alpha: float = Field(1.0, ge=0, description="an item she took counts 1 + alpha times as much as one she did not")
-    reg: float = Field(1.0, gt=0, description="lambda: pull of all vectors to zero")
-    learning_rate: float = Field(0.05, gt=0, description="gamma of the server's steps")
-    optimiser: Literal["adam", "sgd"] = Field("adam", description="how the server steps along the summed gradient")
-    epochs: int = Field(20, gt=0, description="times everybody's vector is solved for anew in the mean")
-    steps_per_epoch: int = Field(5, gt=0, description="gradient steps of the server, each a round, in an epoch")
+    alpha: float = Field(1.0, ge=0, description="weight of an item of the history is 1 + alpha, of any other item 1")
+    reg: float = Field(1.0, gt=0, description="lambda: L2 regularisation of all vectors")
+    learning_rate: float = Field(0.05, gt=0, description="gamma: learning rate of the server")
+    optimiser: Literal["adam", "sgd"] = Field("adam", description="optimiser of the server on the summed gradient")
+    epochs: int = Field(20, gt=0, description="passes; in each, every client's vector is solved for once on average")
+    steps_per_epoch: int = Field(5, gt=0, description="gradient steps of the server in an epoch; each is a round")
     clients_per_round: int = Field(0, ge=0, description="clients asked in a round; 0: all of them")
-    init_scale: float = Field(0.1, gt=0, description="standard deviation of the first item vectors")
+    init_scale: float = Field(0.1, gt=0, description="standard deviation of the initial item vectors")
 
 
 BETA_1, BETA_2, TINY = np.float32(0.9), np.float32(0.999), np.float32(1e-8)

@@ -42,16 +42,18 @@ SOLVED_AT_ONCE = 2**22  # numbers in the systems that are solved together
 class FedALSConfig(Config):
     """Options of fed-als."""
 
-    factors: int = Field(16, gt=0, le=128, description="F: length of a latent vector; a row sent has F(F+3)/2 numbers")
-    epochs: int = Field(10, gt=0, description="rounds; everybody is asked in each")
-    alpha: float = Field(2.0, gt=0, description="an item she has counts 1 + alpha times as much as one she has not")
-    reg: float = Field(20.0, gt=0, description="lambda: pull of all vectors to zero")
-    init_scale: float = Field(0.1, gt=0, description="standard deviation of the items' first vectors")
+    factors: int = Field(
+        16, gt=0, le=128, description="F: length of a latent vector; each row of a message has F(F+3)/2 numbers"
+    )
+    epochs: int = Field(10, gt=0, description="rounds; every client is asked in each")
+    alpha: float = Field(2.0, gt=0, description="weight of an item of the history is 1 + alpha, of any other item 1")
+    reg: float = Field(20.0, gt=0, description="lambda: L2 regularisation of all vectors")
+    init_scale: float = Field(0.1, gt=0, description="standard deviation of the initial item vectors")
     person_weight: float = Field(
         0.0,
         ge=0,
         le=1.5,
-        description="a person of n items counts n^-v for the item side; at 1.5 her contribution is bounded",
+        description="weight of a client with n items is n^-v on the item side; at 1.5 its contribution is bounded",
     )
     warm_start: str | None = Field(None, description=WARM)
 

@@ -43,11 +43,15 @@ class FedEASEConfig(Config):
     """Options of fed-ease."""
 
     sketch: int = Field(
-        128, gt=0, description="m: width of the sketch, at most the catalogue; a row sent has m numbers"
+        128,
+        gt=0,
+        description="m: width of the sketch, at most the number of items; each row of a message has m numbers",
     )
-    epochs: int = Field(2, gt=0, description="rounds: each sketches with the directions that the one before has found")
-    reg: float = Field(300.0, gt=0, description="lambda: how strongly item-to-item weights are held near zero")
-    exact_diagonal: bool = Field(True, description="mend the sketch by the items' counts, which the sums also tell")
+    epochs: int = Field(2, gt=0, description="rounds; each sketches with the directions that the round before found")
+    reg: float = Field(300.0, gt=0, description="lambda: L2 regularisation of the item-to-item weights")
+    exact_diagonal: bool = Field(
+        True, description="correct the diagonal of the sketch by the counts of items, which the sums also give"
+    )
     warm_start: str | None = Field(None, description=WARM)
 
 

@@ -37,16 +37,16 @@ from tacit.updates import Ring, Total, UpdatePlan
 class FedSVDConfig(Config):
     """Options of fed-svd."""
 
-    factors: int = Field(32, gt=0, description="k: how many directions are kept")
-    epochs: int = Field(6, gt=0, description="rounds; everybody is asked in each")
+    factors: int = Field(32, gt=0, description="k: number of singular directions that are kept")
+    epochs: int = Field(6, gt=0, description="rounds; every client is asked in each")
     item_weight: float = Field(
-        0.25, ge=0, le=1, description="an item that n people have counts n^-w: popular ones speak less loudly"
+        0.25, ge=0, le=1, description="weight of an item in n histories is n^-w: popular items count less"
     )
     person_weight: float = Field(
         0.0,
         ge=0,
         le=0.5,
-        description="a history of n items counts n^-v; at 0.5 everybody's contribution is bounded by 1",
+        description="weight of a history of n items is n^-v; at 0.5 each client's contribution is bounded by 1",
     )
     warm_start: str | None = Field(None, description=WARM)
 
@@ -69,7 +69,7 @@ class FedSVD(BySums):
         c, n_items = self.config, catalog.n_items
         if c.factors > n_items:
             raise MethodError(
-                f"fed-svd is asked for {c.factors} directions among {n_items} items.", "Lower method.factors."
+                f"fed-svd cannot find {c.factors} directions among {n_items} items.", "Lower method.factors."
             )
         start = np.linalg.qr(key.child("basis").normal(np.arange(n_items), c.factors).astype(np.float64))[0]
         weights = np.ones(n_items)

@@ -30,12 +30,13 @@ Shared = Mapping[str, Array]
 class FedAvgConfig(LocalModelConfig):
     """Options of fedavg."""
 
-    epochs: int = Field(30, gt=0, description="passes: in each, everybody is asked once")
-    clients_per_round: int = Field(20, ge=0, description="clients whose moves are averaged at a time; 0: all")
+    epochs: int = Field(30, gt=0, description="passes; in each, every client is asked once")
+    clients_per_round: int = Field(20, ge=0, description="clients per round, whose updates are averaged; 0: all")
     aggregation: Literal["fedavg", "mf-fedavg", "simple-avg"] = Field(
-        "fedavg", description="rows averaged over all samples, over those who learnt them, or over all who were asked"
+        "fedavg",
+        description="rows averaged over all samples, over the clients that trained them, or over the cohort",
     )
-    server_rate: float = Field(1.0, gt=0, description="the average move is multiplied by it before it is made")
+    server_rate: float = Field(1.0, gt=0, description="server learning rate: factor of the averaged update")
 
 
 @dataclass(frozen=True)

@@ -31,8 +31,10 @@ ITERATIONS = 5  # of k-means, in every round: vectors hardly move between two
 class FedFastConfig(FedAvgConfig):
     """Options of fedfast."""
 
-    clusters: int = Field(10, gt=0, description="groups of people whose vectors move together")
-    spread: float = Field(0.2, ge=0, le=1, description="how far those who were not asked follow their cluster")
+    clusters: int = Field(10, gt=0, description="number of clusters of clients")
+    spread: float = Field(
+        0.2, ge=0, le=1, description="share of its cluster's step that a client outside the round makes"
+    )
 
 
 @register("fedfast", FedFastConfig)

@@ -40,23 +40,24 @@ class FedGMFConfig(ServerConfig):
     """Options of fed-gmf."""
 
     factors: int = Field(12, gt=0, description="D: length of a latent vector")
-    learning_rate: float = Field(1e-3, gt=0, description="Adam's step on the device")
-    epochs: int = Field(400, gt=0, description="global rounds: in each, everybody is asked once")
-    own_rate: float = Field(1.0, gt=0, description="the step of a person's own vector, in multiples of learning_rate")
-    local_epochs: int = Field(2, gt=0, description="E: passes over her own positives each time")
-    clients_per_round: int = Field(20, ge=0, description="|c|: clients whose moves are averaged at a time; 0: all")
+    learning_rate: float = Field(1e-3, gt=0, description="learning rate of Adam on the device")
+    epochs: int = Field(400, gt=0, description="passes; in each, every client is asked once")
+    own_rate: float = Field(
+        1.0, gt=0, description="learning rate of the user's own vector, in multiples of learning_rate"
+    )
+    local_epochs: int = Field(2, gt=0, description="E: local epochs over the client's positives")
+    clients_per_round: int = Field(20, ge=0, description="|c|: clients per round, whose updates are averaged; 0: all")
     batch_size: int = Field(256, gt=0, description="samples per step, positives and negatives together")
     negatives: int = Field(4, gt=0, description="fresh negatives per positive and local epoch")
-    init_scale: float = Field(0.01, gt=0, description="standard deviation of the first latent vectors")
+    init_scale: float = Field(0.01, gt=0, description="standard deviation of the initial latent vectors")
     aggregation: Literal["mf-fedavg", "fedavg", "simple-avg"] = Field(
-        "mf-fedavg", description="rows averaged over those who learnt them, over samples, or over all who were asked"
+        "mf-fedavg",
+        description="rows averaged over the clients that trained them, over samples, or over all clients of the round",
     )
-    shrink: float = Field(
-        0.0, ge=0, description="people who would leave each row as it is, added to those who moved it"
-    )
+    shrink: float = Field(0.0, ge=0, description="virtual clients with a zero update, added to the average of each row")
     loss: Literal["bce", "bpr", "softmax"] = Field(
         "bce",
-        description="each sample for itself, or a batch's positives against its negatives: in pairs, or each to all",
+        description="loss per sample, or over the positives and negatives of a batch: in pairs, or each against all",
     )
 
     @model_validator(mode="after")
@@ -69,14 +70,16 @@ class FedGMFConfig(ServerConfig):
 class FedMLPConfig(FedGMFConfig):
     """Options of fed-mlp."""
 
-    epochs: int = Field(60, gt=0, description="global rounds: in each, everybody is asked once")
+    epochs: int = Field(60, gt=0, description="passes; in each, every client is asked once")
     layers: tuple[PositiveInt, ...] = Field((48, 24, 12, 6), min_length=1, description="widths of the ReLU layers")
 
 
 class FedNeuMFConfig(FedMLPConfig):
     """Options of fed-neumf."""
 
-    epochs: int = Field(100, gt=0, description="global rounds, everybody asked in each; it overfits with many more")
+    epochs: int = Field(
+        100, gt=0, description="passes; in each, every client is asked once; it overfits with many more"
+    )
 
 
 class _FederatedNCF(Neural, Federated):

@@ -37,18 +37,24 @@ class FPLConfig(Config):
     """Options of FPL. `preset: sFPL | sFPL+ | pFPL | pFPL+` sets clients_per_round and local_steps together."""
 
     factors: int = Field(20, gt=0, description="F: length of a latent vector")
-    learning_rate: float = Field(0.005, gt=0, description="alpha, of the device and of the server")
+    learning_rate: float = Field(0.005, gt=0, description="alpha: learning rate of devices and server")
     clients_per_round: int = Field(0, ge=0, description="|U-|: clients asked in a round; 0: all of them")
-    local_steps: int = Field(0, ge=0, description="T: triples per client and round; 0: X+ / |U|, a person's even share")
-    epochs: int = Field(50, gt=0, description="an epoch is X+ triples in all")
-    rounds: int = Field(0, ge=0, description="stop after so many rounds instead of epochs; 0: epochs decide")
-    step: Literal["sequential", "batch"] = Field(
-        "sequential", description="p moves after every triple, or once a round with all gradients at the old p"
+    local_steps: int = Field(
+        0, ge=0, description="T: triples per client and round; 0: X+ / |U|, the mean number of positives"
     )
-    reg_user: float | None = Field(None, ge=0, description="lambda of p; none: learning_rate / 20")
-    reg_positive: float | None = Field(None, ge=0, description="lambda of the positive item; none: learning_rate / 20")
-    reg_negative: float | None = Field(None, ge=0, description="lambda of the negative item; none: learning_rate / 200")
-    init_scale: float = Field(0.1, gt=0, description="standard deviation of the first p, q and b")
+    epochs: int = Field(50, gt=0, description="epochs; an epoch has X+ triples over all clients")
+    rounds: int = Field(0, ge=0, description="number of rounds, in place of epochs; 0: as epochs says")
+    step: Literal["sequential", "batch"] = Field(
+        "sequential", description="p is updated after every triple, or once a round with all gradients at the old p"
+    )
+    reg_user: float | None = Field(None, ge=0, description="lambda: L2 regularisation of p; none: learning_rate / 20")
+    reg_positive: float | None = Field(
+        None, ge=0, description="lambda: L2 regularisation of the positive item; none: learning_rate / 20"
+    )
+    reg_negative: float | None = Field(
+        None, ge=0, description="lambda: L2 regularisation of the negative item; none: learning_rate / 200"
+    )
+    init_scale: float = Field(0.1, gt=0, description="standard deviation of the initial p, q and b")
     pi: float | str | None = Field(
         None,
         description="shorthand for the privacy stage {name: disclose, pi: ...}: probability that a positive leaves",
@@ -279,4 +285,6 @@ def _check_histories(clients: Clients) -> None:
     repeats = np.zeros(len(kept_out.items), bool)
     repeats[1:] = (kept_out.items[1:] == kept_out.items[:-1]) & (owner[1:] == owner[:-1])
     if int(np.bincount(owner[~repeats], minlength=len(clients)).max()) >= clients.n_items:
-        raise MethodError("fpl cannot draw a negative for someone who has every item.", "Leave such people out.")
+        raise MethodError(
+            "fpl cannot draw a negative for a client whose history has every item.", "Remove such users from the data."
+        )

@@ -25,10 +25,10 @@ class KaHFMConfig(Config):
     """Options of kahfm."""
 
     epochs: int = Field(50, gt=0, description="passes; one pass draws as many triples as there are interactions")
-    learning_rate: float = Field(0.05, gt=0, description="size of a step")
-    reg: float = Field(0.001, ge=0, description="pull of the vectors to zero")
+    learning_rate: float = Field(0.05, gt=0, description="learning rate")
+    reg: float = Field(0.001, ge=0, description="L2 regularisation of the vectors")
     features: FeatureKind = Field(
-        "any", description="what describes an item: its graph, its categories; any: the graph if there is one"
+        "any", description="features of an item: its graph, its categories; any: the graph if there is one"
     )
 
 
@@ -47,8 +47,8 @@ class KaHFM(Centralised):
         size = 4 * (len(clients) + catalog.n_items) * len(known)
         if size > MOST_BYTES:
             raise MethodError(
-                f"kahfm keeps a number for every person and feature: {size / 2**30:.1f} GB, {len(known):,} features.",
-                "Raise data.min_per_feature, or take kgflex, which is sparse.",
+                f"kahfm keeps a number for every user and feature: {size / 2**30:.1f} GB, {len(known):,} features.",
+                "Raise data.min_per_feature, or use kgflex, which is sparse.",
             )
         described = tf_idf(known)
         items = np.ascontiguousarray(described.toarray(), np.float32)

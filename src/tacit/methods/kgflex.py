@@ -42,20 +42,24 @@ class KGFlexConfig(Config):
     """Options of kgflex."""
 
     factors: int = Field(10, gt=0, description="m: length of a feature's vectors")
-    learning_rate: float = Field(0.1, gt=0, description="alpha, of the device and of the server; updates are summed")
-    epochs: int = Field(30, gt=0, description="passes; a pass asks as many people as there are, in 1 / share rounds")
-    share: float = Field(0.1, gt=0, le=1, description="q: share of the people asked in a round; 1 is centralised")
+    learning_rate: float = Field(
+        0.1, gt=0, description="alpha: learning rate of devices and server; updates are summed"
+    )
+    epochs: int = Field(
+        30, gt=0, description="passes; a pass has 1 / share rounds and asks as many clients as there are"
+    )
+    share: float = Field(0.1, gt=0, le=1, description="q: share of the clients asked in a round; 1 is centralised")
     features: FeatureKind = Field(
-        "any", description="what describes an item: its graph, its categories; any: the graph if there is one"
+        "any", description="features of an item: its graph, its categories; any: the graph if there is one"
     )
     features_per_hop: tuple[int, ...] = Field(
-        (100, 100), min_length=1, description="most telling features a person keeps of 1 hop, of 2 hops, ..."
+        (100, 100), min_length=1, description="most informative features that a client keeps of 1 hop, of 2 hops, ..."
     )
     gain_draws: Literal["list", "set"] = Field(
-        "list", description="items to compare hers with: every draw counts, or what is drawn twice counts once"
+        "list", description="negatives for the information gain: every draw counts, or each distinct item counts once"
     )
-    gain_ratio: int = Field(1, gt=0, description="how many such items are drawn for each of hers")
-    init_scale: float = Field(0.1, gt=0, description="standard deviation of the first p, g and b")
+    gain_ratio: int = Field(1, gt=0, description="negatives drawn for each item of the history")
+    init_scale: float = Field(0.1, gt=0, description="standard deviation of the initial p, g and b")
 
 
 @register("kgflex", KGFlexConfig)
@@ -93,7 +97,7 @@ class KGFlex(Federated):
         known = features_of(catalog, c.features, "kgflex")
         kept = np.array([min(most, int((known.hops == h + 1).sum())) for h, most in enumerate(c.features_per_hop)])
         if kept.min() < 0:
-            raise MethodError("method.features_per_hop counts features: none of its numbers may be below 0.")
+            raise MethodError("method.features_per_hop has a number below 0.", "Give numbers of features, 0 or more.")
         carriers = known.carriers()
         shared: dict[str, Array] = {
             "features": key.child("features").normal(np.arange(len(known)), c.factors + 1, c.init_scale),

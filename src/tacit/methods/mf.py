@@ -23,11 +23,11 @@ class MFConfig(Config):
     """Options of mf; the names are those of bpr-mf."""
 
     factors: int = Field(20, gt=0, le=1024, description="F: length of a latent vector")
-    epochs: int = Field(50, gt=0, description="passes; one takes (1 + negatives) steps per interaction")
-    learning_rate: float = Field(0.01, gt=0, description="size of a step")
-    reg: float = Field(0.005, ge=0, description="pull of vectors and biases to zero")
-    negatives: int = Field(8, gt=0, description="m: items she has not for each one she has")
-    init_scale: float = Field(0.1, gt=0, description="standard deviation of the first vectors; biases start at 0")
+    epochs: int = Field(50, gt=0, description="passes; a pass makes (1 + negatives) steps per interaction")
+    learning_rate: float = Field(0.01, gt=0, description="learning rate")
+    reg: float = Field(0.005, ge=0, description="L2 regularisation of vectors and biases")
+    negatives: int = Field(8, gt=0, description="m: negatives per item of the history")
+    init_scale: float = Field(0.1, gt=0, description="standard deviation of the initial vectors; biases start at 0")
 
 
 @register("mf", MFConfig)

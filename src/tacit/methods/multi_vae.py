@@ -24,11 +24,11 @@ class MultiVAEConfig(Config):
 
     hidden: int = Field(200, gt=0, description="width of the layer on either side of the code")
     latent: int = Field(64, gt=0, description="length of the code z")
-    learning_rate: float = Field(1e-3, gt=0, description="Adam's step")
-    epochs: int = Field(100, gt=0, description="passes over all people")
-    batch_size: int = Field(50, gt=0, description="people per step")
-    dropout: float = Field(0.5, ge=0, lt=1, description="share of a history that is hidden from the encoder")
-    beta: float = Field(0.2, ge=0, description="weight of the KL term once it is fully there")
+    learning_rate: float = Field(1e-3, gt=0, description="learning rate of Adam")
+    epochs: int = Field(100, gt=0, description="passes over all users")
+    batch_size: int = Field(50, gt=0, description="users per batch")
+    dropout: float = Field(0.5, ge=0, lt=1, description="dropout: share of a history that is hidden from the encoder")
+    beta: float = Field(0.2, ge=0, description="final weight of the KL term")
     anneal_epochs: int = Field(100, ge=0, description="epochs in which that weight grows from 0 to beta")
 
 

@@ -28,13 +28,14 @@ class GMFConfig(Config):
     """Options of GMF."""
 
     factors: int = Field(12, gt=0, description="D: length of a latent vector")
-    learning_rate: float = Field(1e-3, gt=0, description="Adam's step")
+    learning_rate: float = Field(1e-3, gt=0, description="learning rate of Adam")
     epochs: int = Field(30, gt=0, description="passes over all positives")
     batch_size: int = Field(256, gt=0, description="samples per step, positives and negatives together")
     negatives: int = Field(4, gt=0, description="fresh negatives per positive and epoch")
-    init_scale: float = Field(0.01, gt=0, description="standard deviation of the first latent vectors")
+    init_scale: float = Field(0.01, gt=0, description="standard deviation of the initial latent vectors")
     loss: Literal["bce", "bpr", "softmax"] = Field(
-        "bce", description="each sample for itself, a positive against its negatives one by one, or against all of them"
+        "bce",
+        description="loss per sample, per pair of a positive and a negative, or per positive against all its negatives",
     )
 
 
@@ -85,7 +86,7 @@ class _CentralNCF(Neural, Centralised):
                 samples = samples[~_lacks_negatives(samples)]
             if not len(samples):
                 raise MethodError(
-                    f"There is nothing to learn from: everybody has every item, so loss={c.loss} can compare nothing."
+                    f"There is nothing to learn from: every history has every item, so loss={c.loss} has no negatives."
                 )
             shuffle(samples, chance.child("order").word, group)
             batches = -(-len(samples) // batch)

@@ -27,15 +27,15 @@ _KINDS: dict[str, int] = {
 class NeighbourConfig(Config):
     """Options both neighbourhood methods share."""
 
-    neighbours: int = Field(80, gt=0, description="k: how many nearest neighbours count")
-    similarity: Similarity = Field("cosine", description="how alike two histories are, from what they share")
+    neighbours: int = Field(80, gt=0, description="k: number of nearest neighbours")
+    similarity: Similarity = Field("cosine", description="similarity of two histories")
     shrink: float = Field(0.0, ge=0, description="a similarity on c shared entries is multiplied by c / (c + shrink)")
 
 
 class UserKNNConfig(NeighbourConfig):
     """Options of user-knn."""
 
-    amplify: float = Field(1.0, gt=0, description="exponent of the similarity: above 1 the nearest people count more")
+    amplify: float = Field(1.0, gt=0, description="exponent of the similarity: above 1 the nearest users count more")
 
 
 class ItemKNNConfig(NeighbourConfig):

@@ -28,18 +28,18 @@ class PepperConfig(GossipConfig):
     """Options of pepper."""
 
     weighting: float = Field(
-        0.1765, gt=0, lt=1, description="share of her history kept for weighing: 15 of the 85 % she learns from"
+        0.1765, gt=0, lt=1, description="share of the history held out to weigh models: 15 of the 85 % for training"
     )
-    alpha: float = Field(0.4, ge=0, le=1, description="share of the view")
+    alpha: float = Field(0.4, ge=0, le=1, description="share of the view of one kind; alpha_means says which")
     alpha_means: Literal["best", "random"] = Field(
         "best", description="alpha is the share of the best peers (the text), or of the random ones (algorithm 3)"
     )
     judges_by: Literal["hr-ndcg", "hr"] = Field("hr-ndcg", description="HR@20 times NDCG@20, or HR@20 alone")
     worthless: Literal["own", "average"] = Field(
-        "own", description="what a node does when neither model earns anything: keep its own, or average them"
+        "own", description="what a peer does when neither model scores a hit: keep its own, or average both"
     )
     judges_among: Literal["sampled", "all"] = Field(
-        "sampled", description="each spared item among 100 unseen ones drawn for it, or all, in proportion to 100"
+        "sampled", description="rank each held-out item among 100 sampled negatives, or among all items, scaled to 100"
     )
 
 
@@ -85,8 +85,8 @@ class ModelAge(GossipMethod):
 class DecReptileConfig(GossipConfig):
     """Options of dec-reptile."""
 
-    meta_rate: float = Field(0.5, gt=0, le=1, description="how far a node's model follows what it has learnt locally")
-    tuning: int = Field(2, ge=0, description="local epochs on her own data before her model is used")
+    meta_rate: float = Field(0.5, gt=0, le=1, description="share of the local update that a peer's model makes")
+    tuning: int = Field(2, ge=0, description="local epochs of fine-tuning before the model recommends")
 
 
 @register("dec-reptile", DecReptileConfig)

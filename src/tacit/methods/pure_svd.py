@@ -20,7 +20,9 @@ _ZERO = 1e-6  # singular values below this part of the largest are rounding
 class PureSVDConfig(Config):
     """Options of pure-svd."""
 
-    factors: int = Field(50, gt=0, description="F: how many directions are kept; fewer where the data has fewer")
+    factors: int = Field(
+        50, gt=0, description="F: number of singular directions that are kept; fewer if the data has fewer"
+    )
 
 
 @register("pure-svd", PureSVDConfig)

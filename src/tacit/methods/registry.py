@@ -116,7 +116,7 @@ def _find_declared() -> dict[str, Entry]:
                 if kind is None:
                     raise ConfigError(
                         f"Method '{name}': {node.name} in {module} derives from none of {', '.join(BASES)}.",
-                        "Name its base classes as they are imported from tacit.",
+                        "Name the base class as it is imported from tacit.",
                     )
                 found[name] = Entry(name, kind, _first_line(ast.get_docstring(node)), module)
     return found

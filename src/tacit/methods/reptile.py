@@ -17,8 +17,10 @@ Shared = Mapping[str, Array]
 class ReptileConfig(FedAvgConfig):
     """Options of reptile."""
 
-    server_rate: float = Field(0.5, gt=0, description="how far the server's model follows what was learnt locally")
-    tuning: int = Field(2, ge=0, description="local epochs on her own data before the model is used")
+    server_rate: float = Field(
+        0.5, gt=0, description="share of the averaged local update that the server's model makes"
+    )
+    tuning: int = Field(2, ge=0, description="local epochs of fine-tuning before the model recommends")
 
 
 @register("reptile", ReptileConfig)

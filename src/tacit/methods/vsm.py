@@ -20,7 +20,7 @@ class VSMConfig(Config):
     """Options of vsm."""
 
     features: Literal["categories", "graph"] = Field(
-        "categories", description="what describes an item: its categories, or its statements in the knowledge graph"
+        "categories", description="features of an item: its categories, or its statements in the knowledge graph"
     )
     weighting: Literal["tf-idf", "binary"] = Field("tf-idf", description="tf-idf: rare features count more")
 

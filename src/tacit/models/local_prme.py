@@ -62,13 +62,13 @@ class LocalPRME:
         """Refuse data without coordinates or order."""
         if catalog.coordinates is None or np.isnan(catalog.coordinates).all():
             raise MethodError(
-                "PRME-G needs to know where places are, but the data has no coordinates.",
-                "Take data with latitude and longitude (foursquare-nyc, gowalla-1k, town), or method.model=gmf.",
+                "PRME-G needs the coordinates of items, but the data has none.",
+                "Use data with latitude and longitude (foursquare-nyc, gowalla-1k, town), or method.model=gmf.",
             )
         if clients.times is None:
             raise MethodError(
-                "PRME-G learns from the order of visits, but the data has no times.",
-                "Name the column of times with data.columns, or take method.model=gmf.",
+                "PRME-G needs the times of visits, but the data has none.",
+                "Name the column of times with data.columns, or use method.model=gmf.",
             )
 
     @property

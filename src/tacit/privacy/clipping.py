@@ -21,15 +21,17 @@ class ClippingConfig(Config):
     """How long what leaves may be."""
 
     name: Literal["clip"] = "clip"
-    row: float | None = Field(None, gt=0, description="longest row, as Euclidean norm; none: any")
+    row: float | None = Field(None, gt=0, description="largest Euclidean norm of a row; none: no bound")
     person: float | None = Field(
-        None, gt=0, description="longest update of one person, all rows of all tables together"
+        None,
+        gt=0,
+        description="largest Euclidean norm of a client's update, over all rows of all tables; none: no bound",
     )
 
     @model_validator(mode="after")
     def _has_an_effect(self) -> ClippingConfig:
         if self.row is None and self.person is None:
-            raise ValueError("clip shortens nothing without 'row' or 'person'; give at least one of them")
+            raise ValueError("clip has no effect without 'row' or 'person'; give at least one of them")
         return self
 
 

@@ -37,7 +37,7 @@ class DisclosureConfig(Config):
     pi: float | str = Field(
         1.0,
         description="probability that a positive row leaves: a number; 'uniform(a,b)' or 'beta(a,b)' drawn once per "
-        "person; or a file with columns user and pi",
+        "client; or a file with columns user and pi",
     )
     coin: Literal["row", "item"] = Field("row", description="one coin per row, or one per item and round")
     never_items: tuple[str | int, ...] = Field((), description="items whose positive rows never leave")
@@ -72,7 +72,9 @@ class Disclosure(Stage):
         if part.sensitive is False or not part.n_rows or is_open:
             return part
         if part.ids is None:
-            raise MethodError(f"Every row of '{part.table}' is sent, so that none of them can be sensitive.")
+            raise MethodError(
+                f"The method sends every row of '{part.table}', so it cannot mark some of them as sensitive."
+            )
         secret = self.is_secret[part.ids] if part.mentions is None else part.mentions(self.is_secret)
         kept = np.empty(part.n_rows, np.uint8)
         pi = self.pi[plan.clients]
@@ -119,7 +121,7 @@ def _pi_from(path: Path, user_ids: Vocabulary) -> NDArray[np.float64]:
         raise ConfigError(f"pi: '{path}' is not a table with columns user and pi: {said}.") from None
     twice = frame["user"].filter(frame["user"].is_duplicated())
     if len(twice):
-        raise ConfigError(f"pi: '{path}' names '{twice[0]}' more than once.", "Give everybody one value.")
+        raise ConfigError(f"pi: '{path}' names '{twice[0]}' more than once.", "Give each user one value.")
     place = {str(label): position for position, label in enumerate(user_ids.labels.tolist())}
     result = np.full(len(user_ids), np.nan)
     for user, pi in frame.iter_rows():
@@ -128,7 +130,9 @@ def _pi_from(path: Path, user_ids: Vocabulary) -> NDArray[np.float64]:
     missing = np.flatnonzero(np.isnan(result))
     if len(missing):
         who = user_ids[int(missing[0])]
-        raise ConfigError(f"pi: '{path}' misses {len(missing)} people, '{who}' among them.", "Give everybody a value.")
+        raise ConfigError(
+            f"pi: '{path}' has no value for {len(missing)} users, such as '{who}'.", "Give each user a value."
+        )
     if result.min() < 0 or result.max() > 1:
         bad = int(np.flatnonzero((result < 0) | (result > 1))[0])
         raise ConfigError(f"pi: '{path}' gives '{user_ids[bad]}' {result[bad]:g}, which is not between 0 and 1.")

@@ -320,7 +320,9 @@ class UpdateSink:
             raise MethodError(f"'learn' put part {part} of its plan twice.")
         n_rows, ids = self._shapes[planned.table][0], planned.ids
         if self._total is not None and ids is not None and len(ids) and not 0 <= ids.min() <= ids.max() < n_rows:
-            raise MethodError(f"The plan names rows of '{planned.table}' that there are not: it has {n_rows}.")
+            raise MethodError(
+                f"The plan names rows of '{planned.table}' that do not exist: the table has {n_rows} rows."
+            )
         self._drafts[part] = rows
 
     def _draft(self) -> Draft:

@@ -39,11 +39,11 @@ class CriteriaConfig(Config):
     order: tuple[str, ...] = Field(min_length=1, description="names of criteria, the most important first")
     scale: Literal["share", "relative"] = Field(
         "share",
-        description="what enters the score: x / sum over the round, or x / (x + mean), which is 1/2 for the average "
-        "and lets later criteria matter however many are asked",
+        description="scaling of a criterion x: x / sum over the round, or x / (x + mean), which is 1/2 for the average "
+        "and gives later criteria weight in rounds of any size",
     )
     score: Literal["priority", "mean"] = Field(
-        "priority", description="x1 + x1 x2 + ..., in which an unmet criterion silences all after it; or their mean"
+        "priority", description="x1 + x1 x2 + ..., in which a criterion of 0 cancels all after it; or their mean"
     )
 
     @field_validator("order")
@@ -53,7 +53,7 @@ class CriteriaConfig(Config):
             if name not in CRITERIA:
                 raise ConfigError(f"There is no criterion '{name}'.", nearest(name, CRITERIA))
         if len(set(order)) < len(order):
-            raise ValueError("a criterion stands twice in the order")
+            raise ValueError("a criterion occurs twice in the order")
         return order
 
 
@@ -122,7 +122,7 @@ def liked_share(seen: ClientFacts) -> Array:
 def divergence(seen: ClientFacts) -> Array:
     """1 / sqrt(|d| + 1), d all that she would send."""
     if seen.update is None:
-        raise MethodError("The criterion 'divergence' looks at what was learnt, and nothing was.")
+        raise MethodError("The criterion 'divergence' compares updates, and this round has none.")
     squares = np.zeros(len(seen.clients))
     for rows in seen.update.tables.values():
         owner = np.repeat(np.arange(len(squares)), np.diff(rows.ptr))

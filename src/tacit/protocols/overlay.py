@@ -33,7 +33,7 @@ def first_views(n_nodes: int, view: int, start: Literal["preferential", "random"
         return np.empty((1, 0), np.int64)
     if view >= n_nodes:
         raise ConfigError(
-            f"A view of {view} peers is larger than the network: there are {n_nodes} nodes, {n_nodes - 1} to know.",
+            f"A view of {view} peers is too large for a network of {n_nodes} peers.",
             f"Set method.view to {n_nodes - 1} or less.",
         )
     draws = key.child("start").generator()
@@ -50,8 +50,8 @@ def first_views(n_nodes: int, view: int, start: Literal["preferential", "random"
     parts = n_components(views)
     if parts > 1:
         raise MethodError(
-            f"The network starts in {parts} parts that know nothing of each other (view={view}, {n_nodes} nodes).",
-            "Raise method.view, or take runtime.network.start=preferential, which is always connected.",
+            f"The overlay starts with {parts} unconnected parts (view={view}, {n_nodes} peers).",
+            "Raise method.view, or set runtime.network.start=preferential, which is always connected.",
         )
     return views
 

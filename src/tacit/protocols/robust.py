@@ -37,10 +37,12 @@ class RobustConfig(Config):
     former_names: ClassVar[Mapping[str, str]] = {
         "robust.liars": "robust.adversaries",
     }
-    rule: Literal["trimmed-mean", "median", "krum"] = Field("trimmed-mean", description="how groups are combined")
-    groups: int = Field(0, ge=0, description="groups that the people of a round are dealt into; 0: one per person")
+    rule: Literal["trimmed-mean", "median", "krum"] = Field(
+        "trimmed-mean", description="how the sums of groups are combined"
+    )
+    groups: int = Field(0, ge=0, description="number of random groups of clients in a round; 0: one per client")
     adversaries: float = Field(
-        0.1, ge=0, lt=0.5, description="share of groups that may be bad: cut at each end, or left out"
+        0.1, ge=0, lt=0.5, description="share of groups that may hold adversaries: trimmed at each end, or left out"
     )
 
 

@@ -23,13 +23,18 @@ from tacit.types import Config
 class RoundsConfig(Config):
     """How rounds bear with devices that drop out or lie."""
 
-    dropout: float = Field(0.0, ge=0, lt=1, description="share of asked devices that never answer, drawn each round")
+    dropout: float = Field(0.0, ge=0, lt=1, description="share of asked clients that drop out, drawn in each round")
     over_selection: float = Field(
-        0.0, ge=0, le=4, description="ask so many more, as a share; the round closes when enough have answered"
+        0.0,
+        ge=0,
+        le=4,
+        description="clients asked beyond those wanted, as a share; the round ends when enough have answered",
     )
-    minimum: int = Field(1, ge=1, description="answers below which a round is abandoned")
-    robust: RobustConfig | None = Field(None, description="a rule that bears with adversaries, over sums of groups")
-    criteria: CriteriaConfig | None = Field(None, description="who counts how much, by criteria in order of priority")
+    minimum: int = Field(1, ge=1, description="least number of answers; with fewer, the round is abandoned")
+    robust: RobustConfig | None = Field(
+        None, description="robust aggregation rule over the sums of groups; none: the plain sum"
+    )
+    criteria: CriteriaConfig | None = Field(None, description="weights of clients, by criteria in order of priority")
 
     @property
     def is_calm(self) -> bool:

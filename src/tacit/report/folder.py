@@ -161,7 +161,7 @@ def refuse_foreign(folder: Path) -> None:
     """Refuse to put a run where something else is: only what an earlier run left is ever replaced."""
     if folder.exists() and not (folder / "result.json").is_file() and (not folder.is_dir() or any(folder.iterdir())):
         hint = "Give another name, or another folder with --out."
-        raise StorageError(f"'{folder}' is there already and is not the folder of a run.", hint)
+        raise StorageError(f"'{folder}' already exists and is not a run folder.", hint)
 
 
 @contextmanager

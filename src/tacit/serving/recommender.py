@@ -70,7 +70,7 @@ class Recommender:
         """Return recommendations for someone the model has never seen, from a history given now."""
         if self.model.private:
             raise MethodError(
-                f"'{self.name}' keeps a vector per person and cannot serve a stranger.",
+                f"'{self.name}' keeps a vector per user and cannot recommend to a user it was not trained on.",
                 "Use a method that scores from the history: ease, item-knn, pure-svd, multi-vae.",
             )
         items = np.unique([self.catalog.item_ids.index(label, "item") for label in history]).astype(np.int32)
@@ -83,7 +83,8 @@ class Recommender:
             scores = score_clients(method, model, client)[0]
             if not np.isfinite(scores).all():
                 raise MethodError(
-                    f"'{self.name}' gave a score that is not finite.", "It has probably diverged: learn it again."
+                    f"'{self.name}' gave a score that is not finite.",
+                    "It has probably diverged: train it again with a lower learning rate.",
                 )
             unseen, found = np.setdiff1d(np.arange(len(scores)), client.items), []
             for item in self.ties.best(scores, client.ids[0], unseen, k).tolist():
@@ -129,7 +130,7 @@ class Recommender:
             people = pl.read_parquet(folder / "people.parquet")["user"]
             catalog = _read_catalog(pl.read_parquet(folder / "catalog.parquet"))
         except (OSError, ValueError, KeyError, pl.exceptions.PolarsError) as error:
-            raise StorageError(f"'{folder}' holds no readable model: {error}.", "Run the experiment again.") from None
+            raise StorageError(f"'{folder}' has no readable model: {error}.", "Run the experiment again.") from None
         parts: dict[str, dict[str, Array]] = {"shared": {}, "private": {}, "history": {}}
         for name, array in arrays.items():
             part, _, field = name.partition(".")

@@ -1,4 +1,4 @@
-"""The curve that the lab measured, drawn as SVG that follows the page's colours; no library, no style attributes."""
+"""The measured curve over pi, drawn as SVG in the page's colours; no library, no style attributes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def _y(value: float) -> float:
 
 
 def chart(curve: Sequence[Mapping[str, Any]], popular: float, pi: float, values: Mapping[str, float]) -> Markup:
-    """Draw quality and the share of items named over pi, with a marker where she stands."""
+    """Draw quality and the share of items named over pi, with a marker at the user's pi."""
     parts = []
     for share in (0, 0.25, 0.5, 0.75, 1):
         parts.append(
@@ -28,7 +28,9 @@ def chart(curve: Sequence[Mapping[str, Any]], popular: float, pi: float, values:
         parts.append(f'<text x="{BOX["left"] - 8}" y="{_y(share) + 4}" text-anchor="end">{share:.0%}</text>')
         parts.append(f'<text x="{_x(share)}" y="{BOX["bottom"] + 18}" text-anchor="middle">{100 * share:.0f}</text>')
     middle = (BOX["left"] + BOX["right"]) / 2
-    parts.append(f'<text x="{middle}" y="{BOX["bottom"] + 36}" text-anchor="middle">notes in 100 that may leave</text>')
+    parts.append(
+        f'<text x="{middle}" y="{BOX["bottom"] + 36}" text-anchor="middle">notes in 100 that may be sent</text>'
+    )
     parts.append(
         f'<line class="popular" x1="{BOX["left"]}" x2="{BOX["right"]}" y1="{_y(popular)}" y2="{_y(popular)}"/>'
     )

@@ -1,4 +1,4 @@
-"""The person's page: her device, seen and steered by her. Nothing is kept here: the device's file is the truth."""
+"""The user's view of their device. It stores nothing: the device's file has all state."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ RANKED = 2000  # matches of a search that are put in order
 
 
 class Neighbours(Protocol):
-    """A federation that is simulated behind the page, for a demonstration."""
+    """A simulated federation for a demonstration."""
 
     people: int
 
     def round(self) -> None:
-        """Let one round happen."""
+        """Run one round."""
         ...
 
 
@@ -44,7 +44,7 @@ class ItemView:
 
 @dataclass(frozen=True)
 class Undo:
-    """A form that takes back what she just did."""
+    """A form that undoes the user's last action."""
 
     action: str
     item: Label
@@ -52,7 +52,7 @@ class Undo:
 
 
 class CatalogIndex:
-    """The catalogue, made ready to be searched."""
+    """The catalogue, prepared for search."""
 
     def __init__(self, catalog: Catalog) -> None:
         self.catalog = catalog
@@ -62,7 +62,7 @@ class CatalogIndex:
         return [normalise_text(self.catalog.title(item)) for item in range(self.catalog.n_items)]
 
     def thing(self, label: Label) -> ItemView:
-        """Return an item by its id; one that the catalogue does not know is called by its id."""
+        """Return an item by its id; an item outside the catalogue has its id as title."""
         item = self.catalog.item_ids.place(label)
         if item is None:
             return ItemView(label, str(label), ())
@@ -70,12 +70,12 @@ class CatalogIndex:
         return ItemView(label, self.catalog.title(item), of)
 
     def normalise(self, label: Label) -> str:
-        """Return a title as it is compared with what she types."""
+        """Return a title as it is compared with the user's input."""
         item = self.catalog.item_ids.place(label)
         return normalise_text(str(label)) if item is None else self._folded[item]
 
     def search(self, text: str, most: int) -> tuple[list[ItemView], int]:
-        """Return things whose title holds all words, those that begin with the first one first, and their number."""
+        """Return items whose title has all words, those that begin with the first word first, and their number."""
         words = normalise_text(text).split()
         if not words:
             return [], 0
@@ -88,12 +88,12 @@ class CatalogIndex:
         return [self.thing(self.catalog.item_ids[item]) for item in first], len(found)
 
     def near(self, text: str, most: int) -> list[ItemView]:
-        """Return things that are called nearly so."""
+        """Return items with a similar title."""
         return [self.thing(self.catalog.item_ids[item]) for item in rank_similar(text, self._folded, most)]
 
 
 class DeviceView:
-    """An open device and what is remembered of it as long as its file does not change."""
+    """An open device, and cached values that are valid until its file changes."""
 
     def __init__(self, device: Device, curve: str = "ml-100k", neighbours: Neighbours | None = None) -> None:
         self.device, self.curve, self.neighbours = device, curve, neighbours
@@ -105,7 +105,7 @@ class DeviceView:
         self._shelf: CatalogIndex | None = None
 
     def cached(self, name: str, make: Callable[[], T]) -> T:
-        """Return what `make` reads from the device, made again only after the file changed."""
+        """Return what `make` reads from the device, cached until the file changes."""
         moment = self.device.moment
         if moment != self._moment:
             self.device.reread()
@@ -118,7 +118,7 @@ class DeviceView:
 
     @property
     def shelf(self) -> CatalogIndex | None:
-        """The catalogue of her federation, if she belongs to one."""
+        """The catalogue of the user's federation, if there is one."""
         member = self.cached("member", lambda: self.device.membership)
         if member is None:
             return None
@@ -134,22 +134,22 @@ class DeviceView:
 
     @property
     def history(self) -> list[HistoryEntry]:
-        """What she did, the newest first."""
+        """The user's history, newest first."""
         return self.cached("history", lambda: self.device.history.list()[::-1])
 
     def label(self, text: str) -> Label:
-        """Return the id that a form means."""
+        """Return the id that a form field names."""
         shelf = self.shelf
         if shelf is None or shelf.catalog.item_ids.place(text) is not None or not text.lstrip("-").isdigit():
             return text
         return text if shelf.catalog.item_ids.place(int(text)) is None else int(text)
 
     def say(self, text: str, undo: Undo | None = None) -> None:
-        """Remember a sentence for the next page that she sees, and what would take back what it tells."""
+        """Store a sentence for the next page that the user sees, and a form that undoes the action."""
         self._said, self._undo = text, undo
 
     def page_response(self, template: str, here: str, title: str, **told: Any) -> Response:
-        """Answer with a page in the frame of all her pages."""
+        """Answer with a page in the common frame of the user's pages."""
         said, undo, self._said, self._undo = self._said, self._undo, "", None
         sharing = self.cached("sharing", lambda: self.device.sharing)
         member = self.cached("member", lambda: self.device.membership)
@@ -162,7 +162,7 @@ Handler = Callable[[Request], Any]
 
 
 def form_handler(act: Callable[[dict[str, str]], str]) -> Handler:
-    """Return a handler for a form: `act` does it and returns where to look next."""
+    """Return a handler for a form: `act` does the work and returns the address of the next page."""
 
     async def handle(request: Request) -> Response:
         async with request.form(max_files=0, max_fields=200) as form:
@@ -174,7 +174,7 @@ def form_handler(act: Callable[[dict[str, str]], str]) -> Handler:
 
 
 async def read_upload(request: Request, beside: str = "") -> tuple[str, str, bytes]:
-    """Return the field `beside` a file, the file's name and its content; what was not given is empty."""
+    """Return the field `beside` a file, the file's name and its content; missing parts are empty."""
     async with request.form(max_files=1, max_fields=4) as form:
         text, file = form.get(beside), form.get("file")
         said = text if isinstance(text, str) else ""
@@ -194,7 +194,7 @@ class RowsPage:
 
     @classmethod
     def of(cls, rows: Sequence[Any], asked: str, size: int) -> RowsPage:
-        """Return the page that was asked for, or the nearest that there is."""
+        """Return the requested page, or the nearest that exists."""
         pages = max(1, -(-len(rows) // size))
         number = min(max(int(asked) if asked.isdigit() and len(asked) < 9 else 1, 1), pages)
         return cls(rows[(number - 1) * size : number * size], number, pages, len(rows))

@@ -1,4 +1,4 @@
-"""The figure that only a row of runs can show: pi against accuracy against exposure."""
+"""The figure over several runs: accuracy and exposure against pi."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 CAPTION = (
-    "What sharing less costs, and what it hides.",
-    "Each point is a row of runs with its own pi. Quality is given as a share of the best of them. Where releases were "
-    "kept (runtime.ledger=events), the other line is the share of a person's items that a server without secure sum "
-    "would name with nine tenths' certainty from everything that was sent.",
+    "Quality and exposure against pi.",
+    "Each point is a row of runs with its own pi. Quality is relative to the best of them. If releases were kept "
+    "(runtime.ledger=events), the other line is the share of a user's items that a server without secure aggregation "
+    "would name with 90 % certainty from everything that was sent.",
 )
 
 
@@ -27,7 +27,7 @@ EVER = 2**31  # rounds: all of them
 
 
 def draw_disclosure(compared: ComparisonResult) -> Figure | None:
-    """Draw quality and the share of items named over pi; none where fewer than two values of pi were run."""
+    """Draw quality and the share of items named over pi; none if fewer than two values of pi were run."""
     points = sorted(
         ((pi, row) for row in compared.rows if not row.leaking and (pi := _pi(row)) is not None), key=lambda at: at[0]
     )
@@ -45,8 +45,8 @@ def draw_disclosure(compared: ComparisonResult) -> Figure | None:
             axes.plot(*zip(*named, strict=True), label=names[1], **style[names[1]].line)
         axes.set_ylim(0, 1.08)
         percent_axis(axes.yaxis)
-        axes.set_xlabel("pi: share of her positives that a person lets go")
-        axes.set_ylabel("of the best; of her items")
+        axes.set_xlabel("pi: probability that a positive is sent")
+        axes.set_ylabel("share of the best; share of a user's items")
         axes.legend(loc="lower right", fontsize=8, frameon=False)
         figure.draw_without_rendering()
         figure.set_layout_engine("none")
@@ -54,14 +54,14 @@ def draw_disclosure(compared: ComparisonResult) -> Figure | None:
 
 
 def _pi(row: MethodRow) -> float | None:
-    """Return the pi of everybody in these runs, if there is one."""
+    """Return the pi of all clients in these runs, if there is one."""
     stated = [getattr(stage, "pi", None) for stage in row.runs[0].experiment.stages]
     numbers = [pi for pi in stated if isinstance(pi, float)]
     return numbers[0] if len(numbers) == 1 else None
 
 
 def _share_named(row: MethodRow, pi: float) -> float | None:
-    """Return the share of their items that people were named for, if these runs kept their releases."""
+    """Return the share of users' items that a server would name, if these runs kept their releases."""
     run = row.runs[0]
     if run.events is None or "local_steps" not in run.recommender.model.shared:
         return None

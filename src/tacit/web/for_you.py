@@ -46,7 +46,7 @@ def routes(person: DeviceView) -> list[Route]:
         item = person.label(form.get("item", ""))
         person.device.hide(item)
         person.say(
-            f"“{_title(person, form)}” will not be suggested again. Later you can undo that under History.",
+            f"“{_title(person, form)}” will not be suggested again. You can undo this later under History.",
             Undo("/history/unhide", item, "for-you"),
         )
         return "/"
@@ -64,9 +64,9 @@ def routes(person: DeviceView) -> list[Route]:
             person.neighbours.round()
             took_part = len(person.device.ledger.list()) > before
             person.say(
-                "A round happened, and you took part. Sent shows what left."
+                "A round has run, and you took part. The page Sent shows what was sent."
                 if took_part
-                else "A round happened without you, as you decided: nothing left this device."
+                else "A round has run without you, as you decided: this device sent nothing."
             )
         return "/sent" if form.get("from") == "sent" else "/"
 

@@ -1,4 +1,4 @@
-"""What all pages share: the frame, the style, and how an error looks."""
+"""The common frame of all pages: layout, style and errors."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def _jinja() -> Environment:
 
 
 def render_page(template: str, /, **told: Any) -> str:
-    """Return a page as HTML; whatever comes from data is escaped."""
+    """Return a page as HTML; data is escaped."""
     return _jinja().get_template(f"web/{template}").render(**told)
 
 
@@ -54,12 +54,12 @@ def page_response(template: str, /, status: int = 200, **told: Any) -> Response:
 
 
 def redirect_back(to: str) -> Response:
-    """Answer a form: look at the page again. Nothing is done twice by reloading."""
+    """Answer a form with a redirect to its page, so that reloading does not repeat the action."""
     return RedirectResponse(to, status_code=303)
 
 
 def application(routes: Sequence[BaseRoute]) -> Starlette:
-    """Return a page with its routes, the static files and errors in the house's form."""
+    """Return an application with its routes, the static files and pages for errors."""
     static = [Route("/static/{name}", _static)]
     handlers: dict[Any, Any] = {TacitError: _trouble, HTTPException: _not_there}
     return Starlette(routes=[*routes, *static], exception_handlers=handlers)
@@ -67,7 +67,7 @@ def application(routes: Sequence[BaseRoute]) -> Starlette:
 
 @cache
 def static(name: str) -> str:
-    """Return a static file; the style is that of the report and what the pages add to it."""
+    """Return a static file; the style is that of the report, with additions for the pages."""
     own = files("tacit.web").joinpath("static", "page.css" if name == "style.css" else name).read_text(encoding="utf-8")
     return f"{stylesheet()}\n{own}" if name == "style.css" else own
 
@@ -91,7 +91,7 @@ async def _not_there(request: Request, error: HTTPException) -> Response:
 
 
 def _way(request: Request) -> dict[str, str]:
-    """Say where a way back leads: to the page that the form was on."""
+    """Return the address and title of the page that the form was on."""
     page = request.url.path.split("/")[1]
     is_there = page in NAMED and any(getattr(route, "path", "") == f"/{page}" for route in request.app.routes)
     return {"back": f"/{page}", "back_to": NAMED[page]} if is_there else {"back": "/", "back_to": "the start"}

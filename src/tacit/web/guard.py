@@ -1,4 +1,4 @@
-"""The guard: who may speak to a page, how much, and what the browser must not do with the answer.
+"""The guard: which requests a page accepts, their size, and what the browser must not do with the answer.
 
 A page listens on 127.0.0.1 only. That is not enough: any site that is open in the same browser can send requests there,
 and another user of the machine can too. So
@@ -49,12 +49,12 @@ WELCOME = f"""{_HEAD}<title>Tacit</title><meta http-equiv="refresh" content="0;u
 REFUSED = f"""{_HEAD}<title>Not open · Tacit</title></head>
 <body><main class="narrow"><p class="kicker">Tacit</p><h1>This page is not open to you</h1>
 <p class="lead">{{why}}</p></main></body></html>"""
-NO_TOKEN = "Open the link that the program printed in its terminal: it holds the key to this page."
+NO_TOKEN = "Open the link that the program printed in its terminal: it contains the key of this page."
 
 
 @dataclass(frozen=True)
 class Door:
-    """Where a page listens, and the secrets that open it; new ones for each start."""
+    """The address of a page, and its secrets, which are new for each start."""
 
     port: int
     token: str = field(default_factory=lambda: secrets.token_urlsafe(32), repr=False)
@@ -62,7 +62,7 @@ class Door:
 
     @property
     def hosts(self) -> tuple[str, str]:
-        """The names under which the page may be called."""
+        """The host names of the page."""
         return f"127.0.0.1:{self.port}", f"localhost:{self.port}"
 
     @property
@@ -72,18 +72,18 @@ class Door:
 
     @property
     def cookie_name(self) -> str:
-        """Cookies know no ports, so the name does."""
+        """The name of the cookie; it has the port, because cookies are shared between ports."""
         return f"tacit-{self.port}"
 
 
 class Guard:
-    """Stands before a page: refuses, cuts off, and seals the answers."""
+    """Wraps a page: refuses requests, bounds their size, and sets headers of answers."""
 
     def __init__(self, app: ASGIApp, door: Door, caps: Mapping[str, int]) -> None:
         self.app, self.door, self.caps = app, door, caps
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request, or hand it on."""
+        """Answer a request, or pass it on."""
         if scope["type"] != "http":
             return
         headers = Headers(scope=scope)
@@ -95,12 +95,12 @@ class Guard:
         await self.app(scope, _cap(receive, self.caps.get(scope["path"], SMALL), headers), send)
 
     def _answer(self, scope: Scope, headers: Headers) -> Response | None:
-        """Return an answer of the guard's own, or none to let the request in."""
+        """Return a refusal or the first page, or none to accept the request."""
         host, method, path = headers.get("host", ""), scope["method"], scope["path"]
         if host not in self.door.hosts:
-            return PlainTextResponse("This page answers to its own address only.", 421)
+            return PlainTextResponse("This page can be opened at its own address only.", 421)
         if method not in ("GET", "HEAD", "POST"):
-            return PlainTextResponse("This page knows GET and POST.", 405)
+            return PlainTextResponse("This page accepts GET and POST only.", 405)
         if path.startswith("/static/"):
             return None
         key = QueryParams(scope["query_string"]).get("key")
@@ -126,7 +126,7 @@ def _same(given: str, secret: str) -> bool:
 
 
 def _is_own(headers: Headers, host: str) -> bool:
-    """Return whether a browser says that a request comes from the page itself; silence counts as no."""
+    """Return whether the headers say that a request comes from the page itself; without headers: no."""
     origin: str | None = headers.get("origin")
     site: str | None = headers.get("sec-fetch-site")
     return origin == f"http://{host}" if origin is not None else site == "same-origin"
@@ -137,7 +137,7 @@ def _refuse(why: str, status: int) -> Response:
 
 
 def _cap(receive: Receive, cap: int, headers: Headers) -> Receive:
-    """Stop reading at the cap. What follows is thrown away, up to a point, so that the browser hears the answer."""
+    """Stop reading at the cap. Some of the rest is read and discarded, so that the browser receives the answer."""
     claimed = headers.get("content-length", "0")
     seen = int(claimed) if claimed.isdigit() and int(claimed) > cap else 0
 
@@ -154,7 +154,7 @@ def _cap(receive: Receive, cap: int, headers: Headers) -> Receive:
             message = await receive()
             drained += len(message.get("body", b""))
         size = f"{cap / 2**20:.3g} MB" if cap >= 2**20 else f"{cap // 1024} kB"
-        raise HTTPException(413, f"That was more than the {size} that this page takes. Nothing was changed.")
+        raise HTTPException(413, f"The request is larger than {size}, the limit of this page. Nothing was changed.")
 
     return reading
 

@@ -1,4 +1,4 @@
-"""Her history: search and add, remove, import, and what is hidden."""
+"""The user's history: search and add, remove, import, hidden items."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ NEAR = 4  # things that are offered where nothing is called so
 
 
 def routes(person: DeviceView) -> list[Route]:
-    """Return the page of her history and its forms."""
+    """Return the page of the user's history and its forms."""
     last: dict[str, Any] = {}  # what the last import understood
 
     async def page(request: Request) -> Response:
@@ -71,7 +71,7 @@ def routes(person: DeviceView) -> list[Route]:
     async def bring(request: Request) -> Response:
         _, name, content = await read_upload(request)
         if person.shelf is None:
-            raise ConsentError("There is no catalogue yet to compare a file with.", "Join a federation first.")
+            raise ConsentError("There is no catalogue yet, which an import needs.", "Join a federation first.")
         if not name:
             raise DataError("No file was chosen.", "Choose one and try again.")
         last.clear()
@@ -113,7 +113,7 @@ def routes(person: DeviceView) -> list[Route]:
 
 
 def _find(history: list[HistoryEntry], text: str, shelf: CatalogIndex | None) -> list[HistoryEntry]:
-    """Return what is called so, or everything if nothing is asked for."""
+    """Return the entries that match a search, or all entries without one."""
     if not text:
         return history
     titles = (normalise_text(str(entry.item)) if shelf is None else shelf.normalise(entry.item) for entry in history)

@@ -1,4 +1,4 @@
-"""The lab's page: run folders side by side, the same figures as the report, live."""
+"""The page of runs: run folders side by side, with the figures of the report; new runs appear by themselves."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ AT_ONCE = 0.05  # seconds that a visit waits for its figures before it shows tha
 
 
 class RunFolders:
-    """Run folders, read anew when they change. A folder of runs stands for all in it, also those to come."""
+    """Run folders, read again when they change. A folder of runs means all runs in it, later ones too."""
 
     def __init__(self, places: Sequence[Path]) -> None:
         self.places = places
@@ -39,7 +39,7 @@ class RunFolders:
         self._pencil = ThreadPoolExecutor(1, "figures")  # one: the drawing library keeps a global state
 
     def folders(self) -> list[Path]:
-        """Return the run folders that there are now, each once."""
+        """Return the current run folders, each once."""
         found: dict[Path, None] = {}
         for place in self.places:
             if not place.is_dir():
@@ -51,7 +51,7 @@ class RunFolders:
         return list(found)[:MOST_RUNS]
 
     def state(self) -> str:
-        """Return a word that changes when a folder does."""
+        """Return a string that changes when a folder changes."""
         seen = [(str(folder), (folder / "result.json").stat().st_mtime_ns) for folder in self.folders()]
         return hashlib.sha256(json.dumps(seen).encode()).hexdigest()[:16]
 
@@ -66,7 +66,7 @@ class RunFolders:
         return self._read[1]
 
     def describe(self, compared: ComparisonResult) -> Future[dict[str, Any]]:
-        """Begin to say and draw what the page has of one set: it takes seconds. What failed is tried again."""
+        """Start to draw the figures of one set, which takes seconds. A failed attempt is repeated."""
         last = self._told.get(key_of(compared))
         if last is None or (last.done() and last.exception() is not None):
             last = self._told[key_of(compared)] = self._pencil.submit(_describe, compared)
@@ -84,7 +84,7 @@ def _runs_in(place: Path) -> list[Path]:
 
 
 def _compared_folders(place: Path) -> list[Path]:
-    """Return the run folders that a comparison made; those that are gone are left out."""
+    """Return the run folders that a comparison made; deleted ones are left out."""
     if not (place / "comparison.yaml").is_file():
         return []
     rows = json.loads((place / "result.json").read_text(encoding="utf-8"))["rows"]
@@ -104,12 +104,12 @@ def _describe(compared: ComparisonResult) -> dict[str, Any]:
 
 
 def key_of(compared: ComparisonResult) -> str:
-    """Return the word by which a set is asked for, whatever other sets there are."""
+    """Return the name of a set in addresses; it does not depend on the other sets."""
     return hashlib.sha256(compared.rows[0].conditions.encode()).hexdigest()[:8]
 
 
 def lab_page(lab: RunFolders) -> Page:
-    """Return the page that shows a lab."""
+    """Return the page that shows runs."""
     lab.describe(lab.sets()[0]).result()  # what is not there is said before a page opens, and the first set is drawn
 
     async def view(request: Request) -> Response:

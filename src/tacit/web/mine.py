@@ -1,4 +1,4 @@
-"""Her file: pause, leave, take along, erase, and the honest sentence on what erasing cannot undo.
+"""The page of the user's file: pause, leave, copy, erase, and what erasing cannot undo.
 
 A coordinator may take half a minute to answer an invitation. Meanwhile there is a page that waits, and all the others.
 """
@@ -33,7 +33,7 @@ log = logging.getLogger("tacit.field.device")
 
 @dataclass
 class PendingJoin:
-    """An invitation that has been shown to its coordinator, and what came of it."""
+    """An invitation that was sent to its coordinator, and the result."""
 
     address: str = ""
     trouble: TacitError | None = None
@@ -45,14 +45,14 @@ class PendingJoin:
         return self.task is not None and not self.task.done()
 
     def stop(self) -> None:
-        """Wait no longer; an answer that comes later changes nothing."""
+        """Stop waiting; a later answer has no effect."""
         if self.task is not None:
             self.task.cancel()
         self.task = self.trouble = None
 
 
 def routes(person: DeviceView) -> list[Route]:
-    """Return the page of her file and its forms."""
+    """Return the page of the user's file and its forms."""
 
     async def page(request: Request) -> Response:
         sums = ReleaseSums.of(person.cached("ledger", lambda: person.device.ledger.list()[::-1]))
@@ -60,17 +60,17 @@ def routes(person: DeviceView) -> list[Route]:
 
     def pause(form: dict[str, str]) -> str:
         person.device.pause()
-        person.say("Paused: nothing leaves this device until you resume. Suggestions go on working.")
+        person.say("Paused: this device sends nothing until you resume. Suggestions still work.")
         return _from(form)
 
     def resume(form: dict[str, str]) -> str:
         person.device.resume()
-        person.say("Resumed: messages may leave again, as you decided under Sharing.")
+        person.say("Resumed: this device sends messages again, as you set under Sharing.")
         return _from(form)
 
     def leave(form: dict[str, str]) -> str:
         person.device.leave()
-        person.say("You have left. What was sent before stays in the shared model: it cannot be taken out again.")
+        person.say("You have left. What you sent before stays in the shared model and cannot be removed from it.")
         return "/mine"
 
     joining = PendingJoin()
@@ -96,7 +96,7 @@ def routes(person: DeviceView) -> list[Route]:
                 joining.trouble = error
             except Exception as error:  # nobody else would hear of it
                 log.exception("joining failed")
-                joining.trouble = FieldError(f"It failed in a way that was not foreseen: {error!r}.", "Try it again.")
+                joining.trouble = FieldError(f"Joining failed with an unexpected error: {error!r}.", "Try again.")
 
         joining.address, joining.trouble = asked.address, None
         joining.task = asyncio.create_task(wait())
@@ -110,7 +110,7 @@ def routes(person: DeviceView) -> list[Route]:
 
     def stop(form: dict[str, str]) -> str:
         joining.stop()
-        person.say("Stopped. You have joined nothing; the invitation can be tried again.")
+        person.say("Stopped. You have not joined; you can use the invitation again.")
         return "/mine"
 
     async def state(request: Request) -> Response:
@@ -152,8 +152,8 @@ def routes(person: DeviceView) -> list[Route]:
 def _invitation(line: str) -> Invitation:
     if find_spec("flwr") is None:
         raise FieldError(
-            "The field needs Flower, which is not installed.",
-            "Where Tacit's source lies, run: pip install -e '.[field]'.",
+            "A deployed federation needs Flower, which is not installed.",
+            "In the folder of Tacit's source, run: pip install -e '.[field]'.",
         )
     from tacit.field.invitations import Invitation
 
@@ -161,13 +161,13 @@ def _invitation(line: str) -> Invitation:
 
 
 def _welcome(person: DeviceView, welcome: bytes, address: str = "") -> None:
-    """Join by what a coordinator sent, or by a welcome file, which asks nobody."""
+    """Join with the welcome that a coordinator sent, or with a welcome file."""
     member = person.device.join(welcome, address)
-    person.say(f"You are a member of {member.federation.name}. Nothing has left by that: see Sharing first.")
+    person.say(f"You are a member of {member.federation.name}. Nothing of your history was sent. Check Sharing next.")
 
 
 def _from(form: dict[str, str]) -> str:
-    """Return the page that a form was on: one of ours, never what a form makes up."""
+    """Return the page that a form was on: one of our own pages, whatever the form says."""
     asked = form.get("from", "")
     return {"for-you": "/", "history": "/history", "sharing": "/sharing", "sent": "/sent"}.get(asked, "/mine")
 

@@ -1,4 +1,4 @@
-"""The operator's page: rounds as they happen, in counts. Nothing about a single person can be reached from it.
+"""The operator's page: rounds as they happen, as counts. It has nothing about a single user or device.
 
 What the page knows is `FederationStatus`, and that has no place for a device. It is read from the coordinator's
 journal, which holds nothing of what a single device sent.
@@ -40,7 +40,7 @@ NOBODYS = SummedQuality(0, 0)
 
 @dataclass(frozen=True)
 class Alert:
-    """Something that an operator should look at, and what to do."""
+    """A problem that needs the operator's attention, and what to do."""
 
     what: str
     todo: str
@@ -48,7 +48,7 @@ class Alert:
 
 @dataclass(frozen=True)
 class FederationStatus:
-    """How a federation stands: counts and terms."""
+    """The state of a federation: counts and terms."""
 
     federation: Federation
     items: int
@@ -64,7 +64,7 @@ class FederationStatus:
 
     @classmethod
     def of(cls, journal: CoordinatorJournal, rules: RoundRules, present: int) -> FederationStatus:
-        """Read it from a journal; devices are counted and forgotten."""
+        """Read it from a journal; of devices only counts are kept."""
         revoked = [device.revoked for device in journal.devices()]
         enrolled = len(revoked) - sum(revoked)
         rounds, items = [_public(happened) for happened in journal.rounds()], journal.catalog.n_items
@@ -75,7 +75,7 @@ class FederationStatus:
 
     @property
     def state(self) -> str:
-        """A word that changes when anything here does."""
+        """A string that changes when any field changes."""
         seen = repr((self.rounds[-1:], len(self.rounds), self.enrolled, self.revoked, self.present))
         return hashlib.sha256(seen.encode()).hexdigest()[:16]
 
@@ -86,12 +86,12 @@ class FederationStatus:
 
     @property
     def lately(self) -> list[RoundStats]:
-        """How the last rounds went."""
+        """The last rounds."""
         return [self.courses[happened.number] for happened in self.rounds[-LATELY:] if happened.number in self.courses]
 
     @property
     def chance(self) -> float:
-        """What quality would be if lists were drawn by lot."""
+        """The expected quality of random lists."""
         return min(1.0, SHOWN / max(1, self.items))
 
     def alerts(self) -> list[Alert]:
@@ -101,7 +101,7 @@ class FederationStatus:
         if self.present < least:
             waiting = f"{self.present} of {least} devices are here; the next round waits for more."
             by_rules = least == max(self.rules.quorum, self.rules.minimum)
-            todo = ", or lower rounds.quorum." if by_rules else ": a sum under masks takes so many."
+            todo = ", or lower rounds.quorum." if by_rules else ": secure aggregation needs this many."
             found.append(Alert(waiting, "Enrol more (tacit enroll)" + todo))
         asked = sum(happened.asked for happened in last) or 1
         lost, refused = (sum(getattr(happened, name) for happened in last) / asked for name in ("lost", "refused"))
@@ -116,9 +116,11 @@ class FederationStatus:
         if refused > MANY_REFUSED:
             told = (
                 f"{format_percent(refused)} of the answers in the last {len(last)} rounds "
-                "were refused as malformed or double."
+                "were refused as malformed or repeated."
             )
-            found.append(Alert(told, "Devices of another version, or somebody who lies: see the log for reasons."))
+            found.append(
+                Alert(told, "Some devices run another version, are faulty or are adversaries. The log has the reasons.")
+            )
         skipped = [happened for happened in last if happened.state == "skipped"]
         if len(skipped) > len(last) * MANY_SKIPPED:
             why = describe_round(skipped[-1])
@@ -130,15 +132,15 @@ class FederationStatus:
             told = f"Round {last[-1].number} was abandoned. {why.what} {why.meaning}"
             found.append(Alert(told, why.remedy))
         if self.rules.minimum < 2 and not isinstance(self.rules.secure, SecureAggregationConfig):
-            told = "A round may be the sum of a single device's answer, which is no sum at all."
+            told = "A round may have a single answer, which the coordinator can then read in the sum."
             found.append(Alert(told, "Raise rounds.minimum."))
         if self.quality.people and phases.interval(self.quality)[1] < self.chance:
-            told = f"Only {self.quality.hits} of {self.quality.people} people found their newest item in their list."
-            found.append(Alert(told, "That is worse than lists drawn by lot: look at the method's options."))
+            told = f"Only {self.quality.hits} of {self.quality.people} people had their newest item in their list."
+            found.append(Alert(told, "That is worse than random lists: check the method's options."))
         return found
 
     def _shifts(self) -> str:
-        """Say how many to ask in a round, so that others are eligible in the next."""
+        """Return advice on how many devices to ask in a round, so that others are eligible in the next."""
         least, shifts = fewest(self.rules), self.rules.guards.cool_down + 1
         size = max(least, self.enrolled // shifts)
         todo = f"Ask {size} of your devices per round (rounds.clients_per_round={size})"
@@ -148,26 +150,26 @@ class FederationStatus:
         return f"{todo}; {enough}, with fewer some rounds are skipped."
 
     def terms(self) -> list[tuple[str, str]]:
-        """Return the settings in force that privacy depends on, in words."""
+        """Return the settings in force that matter for privacy, in words."""
         clip = self.federation.clip
         return [
             ("method", self.federation.method),
             ("catalogue", f"{self.items:,} items"),
-            ("what a person shares", "her own decision, on her device; not known here"),
-            ("length of what leaves", "not bounded" if clip is None else f"bounded on the device ({_options(clip)})"),
+            ("what a user shares", "set by each user on their device; not known here"),
+            ("norm of messages", "not bounded" if clip is None else f"bounded on the device ({_options(clip)})"),
             ("answers", _answers(self.rules)),
-            ("sums", f"whole numbers of {self.federation.ring.bits} bits; the order of arrival cannot change them"),
+            ("sums", f"whole numbers of {self.federation.ring.bits} bits; independent of the order of arrival"),
             ("quality", _describe_quality(self.rules)),
             ("robust rule", "none" if self.rules.robust is None else self.rules.robust.rule),
-            ("answers wanted", "of all who are there" if not self.rules.clients_per_round else
+            ("answers wanted", "from all connected devices" if not self.rules.clients_per_round else
              f"{self.rules.clients_per_round:,} per round"),
             ("fewest answers", f"{self.rules.minimum:,}"),
-            ("waits for answers", f"{self.rules.deadline:g} s in every phase"),
+            ("deadline for answers",  f"{self.rules.deadline:g} s in every phase"),
         ]  # fmt: skip
 
 
 def describe_round(happened: RoundRecord) -> Description | None:
-    """Word why a round was as it was; none for rounds of which an old journal does not say it."""
+    """Return the reason of a round in words; none if an old journal does not have it."""
     return None if happened.reason is None else describe_reason(happened.reason)
 
 
@@ -177,23 +179,23 @@ def _public(happened: RoundRecord) -> RoundRecord:
 
 def _answers(rules: RoundRules) -> str:
     if rules.secure is None:
-        return "read one by one, added, and forgotten when the round is over"
+        return "readable one by one; added, and deleted after the round"
     if rules.secure == "auto":
-        return "under masks once enough devices are here; until then read one by one, added, and forgotten"
-    least = f"at least {rules.secure.n_min} people"
+        return "masked when enough devices are connected; until then readable one by one, added, and deleted"
+    least = f"at least {rules.secure.n_min} participants"
     if rules.secure.two_stage:
         least += f", at least {rules.secure.k_min} behind each row"
     corrupted, dropped = format_percent(rules.secure.corrupted), format_percent(rules.secure.dropped)
-    care = f"{corrupted} may work together with the server, {dropped} may drop out"
-    return f"under masks: only their sum can be read ({least}; {care})"
+    care = f"{corrupted} may collude with the server, {dropped} may drop out"
+    return f"masked: only their sum can be read ({least}; {care})"
 
 
 def _describe_quality(rules: RoundRules) -> str:
     if rules.secure == "auto" and rules.robust is None:
-        return f"summed in rounds under masks, if at least {rules.guards.k_min} people have something new"
+        return f"summed in masked rounds, if at least {rules.guards.k_min} users have a new item"
     if not isinstance(rules.secure, SecureAggregationConfig) or not rules.secure.two_stage:
-        return "not asked for: a single person's would be readable (rounds.secure with two_stage sums it)"
-    return f"summed under masks, if at least {rules.secure.k_min} people have something new"
+        return "not measured: a single answer would be readable (rounds.secure with two_stage sums it)"
+    return f"summed in masked rounds, if at least {rules.secure.k_min} users have a new item"
 
 
 def _options(config: Any) -> str:
@@ -220,7 +222,7 @@ def bars(rounds: Sequence[RoundRecord]) -> Markup:
 
 
 def operator_page(path: Path, rules: RoundRules, present: Callable[[], int]) -> Page:
-    """Return the page of a coordinator, from its journal and the number of devices that are there."""
+    """Return the page of a coordinator, from its journal and the number of connected devices."""
     journal = CoordinatorJournal.open(path)
     versions: dict[int | None, list[ModelVersion]] = {}  # of the model in force: models are large
 

@@ -1,4 +1,4 @@
-"""The person's page, put together."""
+"""The user's pages as one application."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from tacit.web.server import Page
 
 
 class ErasedPages:
-    """Once everything is erased there is nothing left to ask."""
+    """Answers every request with one page after the device was erased."""
 
     def __init__(self, app: ASGIApp, person: DeviceView) -> None:
         self.app, self.person = app, person
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Say so, or hand the request on."""
+        """Answer with that page, or pass the request on."""
         over = self.person.is_erased and not scope["path"].startswith("/static/")
         answer = page_response("erased.html", title="Everything is erased") if over else self.app
         await answer(scope, receive, send)

@@ -1,4 +1,4 @@
-"""The phases of rounds as an operator reads them, and the quality that was summed in them; counts, nothing else."""
+"""The phases of rounds on the operator's page, and the quality that was summed in them; only counts."""
 
 from __future__ import annotations
 
@@ -12,31 +12,31 @@ from markupsafe import Markup
 from tacit.field.coordinator.round_stats import ANSWERS, APPLYING, WAITING, PhaseCounts, RoundStats, SummedQuality
 from tacit.web.words import format_percent
 
-STAGES = {0: "", 1: "counting people", 2: "adding rows"}
+STAGES = {0: "", 1: "counting participants", 2: "adding rows"}
 WORDS = {
-    WAITING: ("waiting", "until enough devices are here"),
-    ANSWERS: ("answers", "devices learn, and what they send is added"),
-    "adverts": ("adverts", "the model goes out; every device shows its keys"),
-    "shares": ("shares", "every device deals out shares of its keys"),
-    "vectors": ("vectors", "devices learn, and send it under masks"),
-    "confirmations": ("confirmations", "devices confirm whose vectors arrived"),
-    "unmaskings": ("unmaskings", "masks of the sum are taken off"),
+    WAITING: ("waiting", "until enough devices are connected"),
+    ANSWERS: ("answers", "devices learn, and their answers are added"),
+    "adverts": ("adverts", "the model is sent; every device sends its public keys"),
+    "shares": ("shares", "every device sends shares of its secrets"),
+    "vectors": ("vectors", "devices learn and send masked vectors"),
+    "confirmations": ("confirmations", "devices confirm the list of participants whose vectors arrived"),
+    "unmaskings": ("unmaskings", "the masks are removed from the sum"),
     APPLYING: ("applying", "the sum is applied to the model"),
 }
 REMEDIES = {
-    "adverts": "They were away, or sat the round out as their guards say (cool-down, people in a sum). Ask more of "
+    "adverts": "They were offline, or their policy excluded the round (cool-down, least participants). Ask more of "
     "them (rounds.over_selection) or pause longer between rounds (rounds.pause).",
-    "vectors": "Learning takes them too long: give them longer (rounds.deadline).",
+    "vectors": "Learning takes longer than the deadline: raise rounds.deadline.",
 }
 USUAL_REMEDY = (
-    "Their connections do not last for a whole round: give them longer (rounds.deadline) or ask more of them."
+    "Their connections break during a round: raise rounds.deadline, or ask more devices (rounds.over_selection)."
 )
 CONFIDENCE = 1.96  # standard deviations: 95 %
 
 
 @dataclass(frozen=True)
 class PhaseSummary:
-    """One phase, over one round or several: how it is called, and its numbers."""
+    """One phase, over one round or several: its name and its numbers."""
 
     phase: PhaseCounts
     rounds: int  # in which it happened
@@ -44,17 +44,17 @@ class PhaseSummary:
 
     @property
     def name(self) -> str:
-        """What it is called."""
+        """The name of the phase."""
         return WORDS.get(self.phase.name, (self.phase.name, ""))[0]
 
     @property
     def meaning(self) -> str:
-        """What happens in it."""
+        """What happens in the phase."""
         return WORDS.get(self.phase.name, ("", ""))[1]
 
     @property
     def stage(self) -> str:
-        """The stage of a secure sum that it belongs to."""
+        """The stage of secure aggregation that the phase belongs to."""
         said = STAGES.get(self.phase.stage, "")
         return f"Stage {self.phase.stage}: {said}" if said else ""
 
@@ -65,12 +65,12 @@ class PhaseSummary:
 
     @property
     def lost_share(self) -> float:
-        """The share of those asked that gave no answer in time."""
+        """The share of the asked devices that did not answer in time."""
         return self.phase.lost / self.phase.asked if self.phase.asked else 0.0
 
     @property
     def remedy(self) -> str:
-        """What to do if many are lost in it."""
+        """What to do if many devices are lost in the phase."""
         return REMEDIES.get(self.phase.name, USUAL_REMEDY)
 
 

@@ -1,4 +1,4 @@
-"""What leaves: the next message before it does, every one that did, and what a curious server could tell from them."""
+"""The page of messages: the next one, all that were sent, and what a curious server could infer from them."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from tacit.web.device_view import CatalogIndex, DeviceView, RowsPage
 
 PAGE = 20
 STATES = {
-    "prepared": ("waiting", "Made, and nothing of it has left.", ""),
-    "releasing": ("on its way", "Handed to the network: it may have left.", "warn"),
+    "prepared": ("waiting", "It is ready, and nothing of it was sent.", ""),
+    "releasing": ("on its way", "It was given to the network and may have arrived.", "warn"),
     "sent": ("sent", "It arrived.", "good"),
-    "not sent": ("not sent", "The network says that it did not arrive.", ""),
+    "not sent": ("not sent", "The network reports that it did not arrive.", ""),
 }
 LITTLE, MUCH = 0.05, 0.5  # of the leak index
 
 
 @dataclass(frozen=True)
 class ItemMentions:
-    """An item that a message speaks of, and how many notes in it do."""
+    """An item that a message mentions, and the number of its notes."""
 
     title: str
     times: int
@@ -45,7 +45,7 @@ class ReleaseView:
 
 @dataclass(frozen=True)
 class ReleaseSums:
-    """All messages that may have left, together."""
+    """Sums over all messages that may have been sent."""
 
     messages: int
     mine: int
@@ -65,7 +65,7 @@ class ReleaseSums:
 
 
 def measure_next_release(person: DeviceView) -> tuple[UpcomingMessage | None, dict[str, ExposureReport]]:
-    """Return what would leave next, and what a reader can tell now and after it."""
+    """Return the next message, and what a reader can infer now and after it."""
     if person.shelf is None:
         return None, {}
     upcoming = person.device.upcoming()
@@ -77,7 +77,7 @@ def measure_next_release(person: DeviceView) -> tuple[UpcomingMessage | None, di
 
 
 def routes(person: DeviceView) -> list[Route]:
-    """Return the page of what has left."""
+    """Return the page of messages."""
 
     async def page(request: Request) -> Response:
         shelf = person.shelf
@@ -104,7 +104,7 @@ def routes(person: DeviceView) -> list[Route]:
 
 
 def describe_leak(leak: float) -> tuple[str, str]:
-    """Say how well a reader does, and how alarming that is."""
+    """Return how well a reader does, in words, and a class of severity."""
     if leak < LITTLE:
         return "about as well as guessing the popular ones", "is-low"
     if leak < MUCH:

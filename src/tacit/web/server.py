@@ -1,4 +1,4 @@
-"""Start a page on this machine and stop it again: one socket on 127.0.0.1, one link, one message if it cannot be."""
+"""Start a page on this machine and stop it again: one socket on 127.0.0.1, one link."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Page:
 
 
 def serve_page(page: Page, port: int, say: Callable[[str], None]) -> None:
-    """Serve a page until Ctrl-C; `say` is told the link that opens it. Port 0 takes any that is free."""
+    """Serve a page until Ctrl-C; `say` receives the link that opens it. Port 0 takes any free port."""
     with _listening(port) as (listener, door), suppress(KeyboardInterrupt):  # the usual way to close it
         say(door.link)
         freeze_loaded_objects()
@@ -37,7 +37,7 @@ def serve_page(page: Page, port: int, say: Callable[[str], None]) -> None:
 
 
 def freeze_loaded_objects() -> None:
-    """Spare what was loaded so far from being searched for garbage: that takes a tenth of a second, amid a visit."""
+    """Exclude the objects so far from garbage collection, which would pause a request for a tenth of a second."""
     gc.collect()
     gc.freeze()
 

@@ -1,4 +1,4 @@
-"""How much she shares: in words, with a slider, per category and per item, and what the lab measured of it."""
+"""The page of sharing: in words, with a slider, per category and per item, with measured quality and exposure."""
 
 from __future__ import annotations
 
@@ -19,32 +19,32 @@ from tacit.web.chart import BOX, chart
 from tacit.web.device_view import DeviceView, form_handler
 
 SAYINGS: list[tuple[float, str]] = [
-    (0.0, "Nothing: no note about what you did leaves."),
-    (0.005, "A little: {pi} in 100 notes about what you did may leave."),
-    (0.25, "Some: {pi} in 100 notes about what you did may leave."),
-    (0.45, "About half: {pi} in 100 notes about what you did may leave."),
-    (0.6, "Most: {pi} in 100 notes about what you did may leave."),
-    (0.95, "Nearly all: {pi} in 100 notes about what you did may leave."),
-    (1.0, "All: every note about what you did may leave."),
+    (0.0, "Nothing: no note about what you did is sent."),
+    (0.005, "A little: {pi} in 100 notes about what you did may be sent."),
+    (0.25, "Some: {pi} in 100 notes about what you did may be sent."),
+    (0.45, "About half: {pi} in 100 notes about what you did may be sent."),
+    (0.6, "Most: {pi} in 100 notes about what you did may be sent."),
+    (0.95, "Nearly all: {pi} in 100 notes about what you did may be sent."),
+    (1.0, "All: every note about what you did may be sent."),
 ]
-BOXES = ("masked_only", "measure")  # what is ticked or not
+BOXES = ("masked_only", "measure")  # check boxes of the form
 
 
 def saying(pi: float) -> str:
-    """Say in words how much is shared."""
+    """Return in words how much is shared."""
     words = [text for least, text in SAYINGS if pi >= least][-1]
     return words.replace("{pi}", f"{100 * pi:.0f}")
 
 
 @cache
 def load_curve(data: str) -> dict[str, Any]:
-    """Return what the lab measured over pi on a dataset, and the command that did."""
+    """Return what was measured over pi on a dataset, and by which command."""
     found: dict[str, Any] = json.loads(files("tacit.web").joinpath("measured", f"{data}.json").read_text("utf-8"))
     return found
 
 
 def between(curve: list[dict[str, Any]], pi: float, what: str, after: str = "") -> float:
-    """Return a value at pi: measured, or on the straight line between two measured ones."""
+    """Return a value at pi: measured, or interpolated linearly between two measured ones."""
     right = next(place for place, point in enumerate(curve) if place and point["pi"] >= pi)
     points = curve[right - 1 : right + 1]
     low, high = (float(point[what][after] if after else point[what]) for point in points)
@@ -53,7 +53,7 @@ def between(curve: list[dict[str, Any]], pi: float, what: str, after: str = "") 
 
 
 def routes(person: DeviceView) -> list[Route]:
-    """Return the page of what she shares and its forms."""
+    """Return the page of sharing and its forms."""
 
     async def page(request: Request) -> Response:
         sharing, lab, shelf = person.device.sharing, load_curve(person.curve), person.shelf
@@ -91,7 +91,7 @@ def routes(person: DeviceView) -> list[Route]:
             return before.model_copy(update=update)
 
         person.device.change(decide)
-        person.say("Saved. It holds from the next message on; what has left before stays as it was.")
+        person.say("Saved. It is valid from the next message on. Earlier messages stay as they were.")
         return "/sharing"
 
     def never(form: dict[str, str]) -> str:
@@ -104,7 +104,7 @@ def routes(person: DeviceView) -> list[Route]:
 
         person.device.change(decide)
         title = person.shelf.thing(item).title if person.shelf is not None else str(item)
-        person.say(f"Notes about “{title}” {'may leave again, as your slider says' if again else 'never leave'}.")
+        person.say(f"Notes about “{title}” {'may be sent again, as your slider says' if again else 'are never sent'}.")
         return "/sharing" if form.get("from") == "sharing" else "/history"
 
     return [
@@ -115,12 +115,12 @@ def routes(person: DeviceView) -> list[Route]:
 
 
 def _percent(sharing: Sharing) -> int:
-    """Return where the slider stands."""
+    """Return the position of the slider."""
     return round(100 * sharing.pi)
 
 
 def _choices(sharing: Sharing) -> dict[str, Any]:
-    """Return what a form shows as chosen: only what she changes against it is changed, however old the page is."""
+    """Return what a form shows as chosen: only differences from it are changes, however old the page is."""
     return {"pi": _percent(sharing), "never": sharing.never_categories} | {box: getattr(sharing, box) for box in BOXES}
 
 
@@ -132,7 +132,7 @@ def _show(text: str) -> dict[str, Any]:
             return dict(found)
     except (ValueError, KeyError, TypeError):
         pass
-    raise ConfigError("This form does not say what it showed; nothing was changed.", "Open Sharing again and save.")
+    raise ConfigError("This form is incomplete; nothing was changed.", "Open Sharing again and save.")
 
 
 def _pi(text: str) -> float:
@@ -146,7 +146,7 @@ def _pi(text: str) -> float:
 
 
 def _categories(person: DeviceView) -> list[tuple[str, int, bool]]:
-    """Return every category, how many things of hers are in it, and whether it never leaves; hers first."""
+    """Return every category, its number of history items, and whether it is never sent; the user's own first."""
     shelf = person.shelf
     if shelf is None or shelf.catalog.categories is None:
         return []

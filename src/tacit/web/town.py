@@ -1,4 +1,4 @@
-"""The demonstration: one real device in the generated town, and everybody else simulated behind it.
+"""The demonstration: one real device in the generated town; all other users are simulated.
 
 The device is the one that a person has: an encrypted file, a ledger, messages in bytes. Only the others and the
 coordinator live in this process; a round is the same two functions as everywhere.
@@ -35,7 +35,7 @@ MOST_HERS = 45  # things in the history of whom she plays: enough to be known by
 
 
 class Town:
-    """A federation of simulated neighbours, and one device that is real."""
+    """A federation of simulated users, and one real device."""
 
     def __init__(self, federation: Federation, catalog: Catalog, others: Clients, key: Key) -> None:
         self.federation, self.catalog, self.others, self._key = federation, catalog, others, key
@@ -50,7 +50,7 @@ class Town:
 
     @classmethod
     def create(cls, path: Path, progress: Progress) -> Town:
-        """Found a federation in the town, let it learn, and make her device at `path`."""
+        """Found a federation in the town, train it, and create the user's device at `path`."""
         data = load("town")
         log, catalog = data.interactions, data.catalog
         pairs = np.unique(np.stack([log.users, log.items]), axis=1)
@@ -73,7 +73,7 @@ class Town:
         return town
 
     def round(self) -> None:
-        """Let one round happen: everybody learns, she too unless she paused, left or has nothing to learn from."""
+        """Run one round: all learn; the device too, unless it is paused, has left or has an empty history."""
         method, ring, shared = self.federation.built, self.federation.ring, self._shared
         path, shapes = UpdatePath(method, self._stages, ring), method.shapes(shared)
         total = Total.zero(shapes)
@@ -89,7 +89,7 @@ class Town:
         self.number += 1
 
     def _hers(self) -> list[bytes]:
-        """Ask her device; return her message, if there is one."""
+        """Ask the device; return its message, if there is one."""
         device = self.device
         answers: list[bytes] = []
         if device is not None and device.membership is not None and not device.sharing.paused and len(device.history):
@@ -104,7 +104,7 @@ class Town:
 
 
 def _cohort(pairs: Array, n_items: int) -> Clients:
-    """Return people, numbered from 1, from (person, item) pairs in order; 0 is hers."""
+    """Return clients, numbered from 1, from (user, item) pairs in order; 0 is the real device."""
     people, ptr = np.unique(pairs[0], return_index=True)
     ends = np.append(ptr, pairs.shape[1]).astype(np.int64)
     return Clients(np.arange(1, len(people) + 1), ends, pairs[1].astype(np.int32), n_items)

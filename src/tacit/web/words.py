@@ -1,4 +1,4 @@
-"""Numbers as people say them."""
+"""Numbers in words: counts, bytes, times, shares."""
 
 from __future__ import annotations
 

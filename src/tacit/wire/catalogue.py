@@ -89,7 +89,7 @@ def catalog_from(content: bytes) -> Catalog:
         if not n_items:
             raise ValueError("it has no items")
         if titles is not None and (len(titles) != n_items or any(type(title) is not str for title in titles)):
-            raise ValueError("it has not one title for each item")
+            raise ValueError("the number of titles is not the number of items")
         return Catalog(
             items,
             titles,
@@ -104,7 +104,7 @@ def catalog_from(content: bytes) -> Catalog:
 def _vocabulary(labels: list[Any]) -> Vocabulary:
     whole = all(type(label) is int and abs(label) < 2**63 for label in labels)
     if not (whole or all(type(label) is str for label in labels)) or len(set(labels)) < len(labels):
-        raise ValueError("its ids are not unique numbers or unique words")
+        raise ValueError("its ids are not unique numbers or unique strings")
     return Vocabulary(np.array(labels, np.int64 if whole else object))
 
 
@@ -113,7 +113,7 @@ def _coordinates(about: Any, n_items: int) -> NDArray[np.float64] | None:
         return None
     found = np.array([[np.nan, np.nan] if pair is None else pair for pair in about], np.float64)
     if found.shape != (n_items, 2) or np.isinf(found).any():
-        raise ValueError("it has not one pair of coordinates for each item")
+        raise ValueError("the number of coordinates is not the number of items")
     return found
 
 
@@ -126,13 +126,13 @@ def _graph(about: Any, n_items: int) -> Triples | None:
     columns = [np.array(about[name], np.int32) for name in ("heads", "relations", "tails", "item_entity")]
     heads, relations, tails, item_entity = columns
     if any(column.ndim != 1 for column in columns) or not len(heads) == len(relations) == len(tails):
-        raise ValueError("its statements are not whole")
+        raise ValueError("its statements are incomplete")
     for column, most in ((heads, len(entities)), (relations, len(names)), (tails, len(entities))):
         if len(column) and not 0 <= column.min() <= column.max() < most:
-            raise ValueError("a statement names an entity or relation that there is not")
+            raise ValueError("a statement names an entity or relation that does not exist")
     is_known = (item_entity >= -1) & (item_entity < len(entities))
     if item_entity.shape != (n_items,) or not is_known.all():
-        raise ValueError("its items are linked to entities that there are not")
+        raise ValueError("its items are linked to entities that do not exist")
     return Triples(heads, relations, tails, entities, names, item_entity)
 
 

@@ -32,11 +32,11 @@ class Federation(Config):
 
     format: Literal[1] = 1
     id: str = Field(pattern=r"^[0-9a-f]{32}$", description="drawn once, when the federation is founded")
-    name: str = Field(min_length=1, max_length=80, description="what people call it")
+    name: str = Field(min_length=1, max_length=80, description="name of the federation")
     method: str
     options: dict[str, Any] = Field({}, description="the method's options, all of them")
     ring: Ring = Ring()
-    clip: ClippingConfig | None = Field(None, description="how long what leaves may be; stands after the disclosure")
+    clip: ClippingConfig | None = Field(None, description="bounds on the norm of messages; applied after disclosure")
     catalog: str = Field(pattern=r"^[0-9a-f]{64}$", description="digest of the catalogue")
 
     @classmethod
@@ -60,9 +60,9 @@ class Federation(Config):
         for option in built.spec.schedule_options:
             if option in config.model_fields_set:
                 raise ConfigError(
-                    f"method.{option} has no place in a federation: its coordinator decides how many rounds there are "
-                    "and whom they ask.",
-                    "Take it away; see rounds.rounds and rounds.clients_per_round.",
+                    f"method.{option} has no effect in a federation: its coordinator decides how many rounds there are "
+                    "and which devices they ask.",
+                    "Remove it; see rounds.rounds and rounds.clients_per_round.",
                 )
         chosen = {k: v for k, v in config.model_dump(mode="json").items() if k not in built.spec.schedule_options}
         return cls(
@@ -80,7 +80,7 @@ class Federation(Config):
         build_federated(self.method, self.config)
         for option, why in _NOT_HERE.items():
             if getattr(self.config, option, None) is not None:
-                raise ConfigError(f"method.{option} has no place in a federation: {why}.", "Take it away.")
+                raise ConfigError(f"method.{option} has no effect in a federation: {why}.", "Remove it.")
         return self
 
     @cached_property
@@ -127,8 +127,8 @@ class Federation(Config):
         for name, array in one.items():
             if not np.array_equal(array, two[name]):
                 raise ConfigError(
-                    f"The first '{name}' of {self.method} depends on people's histories, which stay on their devices.",
-                    f"Set the option that stands for it: method.{name}.",
+                    f"The first '{name}' of {self.method} depends on the histories, which stay on the devices.",
+                    f"Set its value: method.{name}.",
                 )
         return dict(one)
 
@@ -151,7 +151,7 @@ class Federation(Config):
             if name in shared and not np.array_equal(shared[name], first[name]):
                 raise WireError(
                     f"'{name}' of the model is {shared[name]}, but the members agreed on {first[name]}.",
-                    "It comes from somebody who changed the terms: nothing was changed here.",
+                    "The sender has changed the terms of the federation. The model was not taken over.",
                 )
 
     def download(self, shared: Mapping[str, Array], client: int = 0) -> dict[str, Array]:

@@ -76,12 +76,12 @@ def read_welcome(content: bytes) -> tuple[Federation, Catalog]:
         federation = Federation.model_validate_json(terms)
     except ValueError as error:
         said = " ".join(str(error).split())[:200]
-        raise WireError(f"The welcome names no federation that this version knows: {said}.", _UPGRADE) from None
+        raise WireError(f"This version cannot read the federation in the welcome: {said}.", _UPGRADE) from None
     if federation.canonical() != terms or federation.digest != digest or number:
-        raise WireError("The welcome contradicts itself: the digest of its federation is another.", _AGAIN)
+        raise WireError("The federation in the welcome does not match its digest.", _AGAIN)
     unpacked = _unpack(reader.rest())
     if digest_of(unpacked) != federation.catalog:
-        raise WireError("The welcome contradicts itself: the digest of its catalogue is another.", _AGAIN)
+        raise WireError("The catalogue in the welcome does not match its digest.", _AGAIN)
     try:
         return federation.check_method(), catalog_from(unpacked)
     except (DataError, ConfigError) as error:
@@ -143,7 +143,7 @@ def read_update(
     for _ in range(reader.byte()):
         name = reader.name()
         if name not in shapes:
-            raise WireError(f"An update speaks of a table '{name}', which there is not.", _AGAIN)
+            raise WireError(f"An update has a table '{name}', which the model does not have.", _AGAIN)
         names.append(name)
         if name in federation.built.spec.client_tables:
             ptr, ids, numbers = _rows(reader, name, (1, *shapes[name][1:]), federation.ring)
@@ -152,9 +152,7 @@ def read_update(
             tables[name] = _rows(reader, name, shapes[name], federation.ring)
     reader.end()
     if names != sorted(shapes):
-        raise WireError(
-            f"An update must speak of {sorted(shapes)}, once each and in this order, not of {names}.", _AGAIN
-        )
+        raise WireError(f"An update must have {sorted(shapes)}, once each and in this order, not {names}.", _AGAIN)
     nothing = np.zeros(1, np.int64)
     release = Release(nothing, nothing, np.array([len(content)]))  # a receiver knows sizes, not what was positive
     return Message(np.array([client]), tables, release)
@@ -221,9 +219,9 @@ def _rows(reader: _Reader, name: str, shape: tuple[int, ...], ring: Ring) -> tup
         raise WireError(f"Rows of '{name}' must lie in order between 0 and {shape[0] - 1}.", _AGAIN)
     most = int(ring.largest * float(ring.scale))
     if n_rows and (int(numbers.max()) > most or int(numbers.min()) < -most):
-        raise WireError(f"A row of '{name}' holds a number that the ring does not.", _AGAIN)
+        raise WireError(f"A row of '{name}' has a number outside the ring.", _AGAIN)
     if (np.lexsort((*numbers.T[::-1], ids)) != np.arange(n_rows)).any():
-        raise WireError(f"Rows of '{name}' are not in their one order.", _AGAIN)
+        raise WireError(f"Rows of '{name}' are not in canonical order.", _AGAIN)
     return np.array([0, n_rows], np.int64), ids.astype(np.int32), numbers
 
 
@@ -250,7 +248,7 @@ def unpack(content: bytes) -> dict[str, Array]:
     found: dict[str, Array] = {}
     n_arrays, last = reader.byte(), ""
     if n_arrays > MOST_ARRAYS:
-        raise WireError(f"A model of {n_arrays} arrays is too many.", _AGAIN)
+        raise WireError(f"A model of {n_arrays} arrays has too many.", _AGAIN)
     for _ in range(n_arrays):
         name = reader.name()
         if name <= last:
@@ -264,7 +262,7 @@ def unpack(content: bytes) -> dict[str, Array]:
             size *= length
         array = np.frombuffer(reader.take(size), _DTYPES[code]).reshape(shape)
         if array.dtype.kind == "f" and not np.isfinite(array).all():
-            raise WireError(f"'{name}' holds a number that is not finite.", "The sender's learning has run away.")
+            raise WireError(f"'{name}' has a number that is not finite.", "Learning at the sender has diverged.")
         found[name], last = array, name
     reader.end()
     return found
@@ -296,7 +294,7 @@ def _same(digest: bytes, federation: Federation) -> None:
     if digest != federation.digest:
         raise WireError(
             f"This message belongs to another federation, method or catalogue than '{federation.name}'.",
-            "Whoever sent it has changed its terms: join again with a new invitation.",
+            "The sender has changed the terms: join again with a new invitation.",
         )
 
 

@@ -167,7 +167,7 @@ BAD = {
     "wrong type": (["run", "--method", "ease", "--set", "method.reg=much"], 3, "option 'reg'"),
     "unknown data": (["run", "--method", "ease", "--data", "m1-1m"], 4, "ml-1m"),
     "no such file": (["run", "no.yaml"], 3, "no.yaml"),
-    "nothing to run": (["run"], 3, "--method"),
+    "--method NAME": (["run"], 3, "--method"),
     "a core of nothing": (["run", "--method", "ease", *TOWN, "--set", "data.core=79"], 4, "core=79"),
     "not a run": (["recommend", "nowhere", "--user", "1"], 9, "nowhere"),
     "unknown command": (["frobnicate"], 2, "frobnicate"),
@@ -204,4 +204,4 @@ def test_keys_that_stand_twice_are_refused(tacit: Command) -> None:
     Path("twice.yaml").write_text("seed: 1\nseed: 2\nmethod: ease\n")
     code, _, err = tacit("run", "twice.yaml")
     assert code == 3
-    assert "stands twice" in err.replace("\n", " ")
+    assert "occurs twice" in err.replace("\n", " ")

@@ -78,13 +78,13 @@ def test_a_person_makes_joins_and_uses_her_device(here: Path, capsys: pytest.Cap
 
 def test_people_read_sentences_and_tables(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for words, expected in (
-        (["init"], "Nothing leaves it before you join"),
+        (["init"], "sends nothing before you join"),
         (["join", str(here / "small.tacit")], "pi = 0.5"),
         (["history", "add", "Hill Hotel"], "your history has 1 items"),
         (["history", "list"], "Hill Hotel"),
-        (["share"], "control, not a guarantee"),
+        (["share"], "no guarantee"),
         (["ledger"], "when"),
-        (["leave"], "cannot be taken out again"),
+        (["leave"], "stays in the shared model"),
         (["erase", "--yes"], "stays in the shared model"),
     ):
         code, text = shown(capsys, *words)
@@ -98,9 +98,9 @@ def test_the_ledger_calls_things_by_their_titles(here: Path, capsys: pytest.Capt
     shown(capsys, "share", "--pi", "1")
     with Device.open(here / "device.db", PASSPHRASE) as device:
         device.mark_sent(device.learn(request(founded(), 0)))
-    assert "spoke of 'Hill Hotel'" in " ".join(shown(capsys, "ledger")[1].split())
-    assert "titles came from the federation" in " ".join(shown(capsys, "leave")[1].split())
-    assert "spoke of 'place-0007-hill'" in " ".join(shown(capsys, "ledger")[1].split())
+    assert "is about 'Hill Hotel'" in " ".join(shown(capsys, "ledger")[1].split())
+    assert "titles are deleted" in " ".join(shown(capsys, "leave")[1].split())
+    assert "is about 'place-0007-hill'" in " ".join(shown(capsys, "ledger")[1].split())
     assert "nothing to leave" in shown(capsys, "leave")[1]
 
 
@@ -121,10 +121,10 @@ def test_errors_help(here: Path, capsys: pytest.CaptureFixture[str], monkeypatch
     assert "'Kiosk Aurora', 'Bar Benedetta'" in device_document(capsys, "history", "add", "xyz")["error"]["hint"]
     (here / "watched.csv").write_text("title\nHill Hotel\n")
     refused = device_document(capsys, "import", str(here / "watched.csv"))["error"]
-    assert refused["hint"].startswith("To add what it says to your history: tacit device history import")
-    assert "stays as it is" in device_document(capsys, "import", str(here / "device.db"))["error"]["message"]
+    assert refused["hint"].startswith("To add its rows to your history: tacit device history import")
+    assert "not changed" in device_document(capsys, "import", str(here / "device.db"))["error"]["message"]
     assert "Did you mean 'drinks'?" in device_document(capsys, "share", "--never", "drink")["error"]["hint"]
-    assert device_document(capsys, "recommend")["error"]["message"].startswith("No model")
+    assert device_document(capsys, "recommend")["error"]["kind"] == "MethodError"
     assert device_document(capsys, "erase")["error"]["hint"] == "Give --yes."
     monkeypatch.setenv("TACIT_PASSPHRASE", "wrong")
     code, text = shown(capsys, "ledger")
@@ -148,7 +148,7 @@ def test_nobody_is_asked_for_a_passphrase_that_opens_or_makes_nothing(
         assert device_document(capsys, *words)["error"]["message"].startswith("There is no device")
     assert device_document(capsys, "import", str(here / "none"))["error"]["message"].startswith("There is no file")
     (here / "device.db").touch()
-    assert device_document(capsys, "init")["error"]["message"].startswith("There is a device already")
+    assert device_document(capsys, "init")["error"]["message"].startswith("There is already a device")
 
 
 def test_a_history_that_was_not_understood_or_known_is_told(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -171,4 +171,4 @@ def test_a_history_that_was_not_understood_or_known_is_told(here: Path, capsys: 
     code, told = shown(capsys, "history", "add", "Hill Hotel", "--when", "2026-01-03")
     assert code == 0
     assert "Added 0" in told
-    assert "now of 2026-01-03" in told
+    assert "the time 2026-01-03" in told

@@ -189,7 +189,7 @@ def test_too_little_room_is_noticed_before_anything_is_written(server, tmp_path,
 
 def test_a_folder_one_may_not_write_to(server, tmp_path):
     (tmp_path / "file").write_text("in the way")
-    with pytest.raises(DownloadError, match="cannot be kept"):
+    with pytest.raises(DownloadError, match="cannot be stored"):
         download(Remote(f"{server.url}/file.bin", "file.bin", MD5), tmp_path / "file")
 
 

@@ -169,7 +169,7 @@ def test_a_folder_with_items_and_a_graph(tmp_path):
         ("user,item,timestamp\n1,2,sometime\n", ("line 2", "sometime")),
         ("user,item,timestamp\n1,2,12\n1,3,\n", ("line 3", "timestamp ''")),
         ("1,a,b,c,d\n2,a,b,c,d\n", ("line 1", "no header, and 5 columns")),
-        ("user,item,split\n1,2,train\n1,3,holdout\n", ("line 3", "'holdout' is no part")),
+        ("user,item,split\n1,2,train\n1,3,holdout\n", ("line 3", "'holdout' is not a part")),
     ],
 )
 def test_bad_files_are_refused_with_file_line_and_value(tmp_path, text, words):
@@ -226,7 +226,7 @@ def test_frames_with_bad_values():
 
 
 def test_options_of_named_data_are_not_silently_ignored():
-    with pytest.raises(ConfigError, match="files of one's own"):
+    with pytest.raises(ConfigError, match="your own files"):
         load("town", columns={"user": "x"})
     with pytest.raises(ConfigError, match="tags, listens"):
         load("lastfm-2k", table="tracks")

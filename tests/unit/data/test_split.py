@@ -144,7 +144,7 @@ def test_a_given_split_from_a_column():
 @pytest.mark.parametrize(
     ("rows", "config", "words"),
     [
-        ([(1, 1, 1), (1, 2, 2), (2, 1, 1)], SplitConfig(kind="leave-last-out"), ("1 of 2 people", "min_per_user=2")),
+        ([(1, 1, 1), (1, 2, 2), (2, 1, 1)], SplitConfig(kind="leave-last-out"), ("1 of 2 users", "min_per_user=2")),
         ([(1, 1, 1), (1, 2, 2)], SplitConfig(kind="leave-last-out", validation=True), ("min_per_user=3",)),
         ([(1, 1, 1), (1, 2, 2)], SplitConfig(test=0.2), ("longest history has 2 rows", "split.test")),
         ([(1, 1, 1), (1, 2, 2)], SplitConfig(kind="given"), ("came without a split",)),

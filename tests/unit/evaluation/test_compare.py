@@ -78,7 +78,7 @@ def test_seeds_are_averaged_per_person_first() -> None:
 
 def test_refusals() -> None:
     ten = np.zeros(10)
-    with pytest.raises(EvaluationError, match="'a' was evaluated on 10 people and 'b' on 10 others"):
+    with pytest.raises(EvaluationError, match="'a' and 'b' were evaluated on different users"):
         compare_methods({"a": found(ten), "b": found(ten, first=1)}, "HR@10")
     with pytest.raises(EvaluationError, match="protocol 'full' and 'b' by 'sampled-9'"):
         compare_methods({"a": found(ten), "b": found(ten, "sampled-9")}, "HR@10")

@@ -176,7 +176,7 @@ class TestMistakes:
             scores = world.scores.copy()
             scores[200, 5] = wrong
             for config in (FULL, SAMPLED):
-                with pytest.raises(EvaluationError, match=rf"person {world.ids[200]} .*must be finite"):
+                with pytest.raises(EvaluationError, match=rf"user {world.ids[200]} .*must be finite"):
                     evaluate(lambda rows, s=scores: s[rows], world.heldout, world.catalog, config, key)
 
     def test_a_pair_score_that_is_not_finite(self, world: World, key: Key) -> None:
@@ -196,7 +196,7 @@ class TestMistakes:
 
     def test_nothing_held_out(self, key: Key) -> None:
         heldout = Heldout(make_clients([[], []], 4), make_clients([[1], [2]], 4))
-        with pytest.raises(EvaluationError, match="none of the 2 people has an item held out"):
+        with pytest.raises(EvaluationError, match="none of the 2 users has a held-out item"):
             evaluate(lambda rows: np.zeros((len(rows), 4), np.float32), heldout, catalog_of(4), FULL, key)
 
     def test_a_catalogue_that_does_not_fit(self, world: World, key: Key) -> None:
@@ -205,7 +205,7 @@ class TestMistakes:
 
     def test_people_that_do_not_match(self, key: Key) -> None:
         heldout = Heldout(make_clients([[1]], 4), make_clients([[2], [3]], 4))
-        with pytest.raises(EvaluationError, match="1 people do not match the histories of 2"):
+        with pytest.raises(EvaluationError, match="1 users do not match the histories of 2"):
             evaluate(lambda rows: np.zeros((len(rows), 4), np.float32), heldout, catalog_of(4), FULL, key)
 
 

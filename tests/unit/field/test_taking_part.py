@@ -89,14 +89,14 @@ def test_she_hears_what_left_and_it_ends_with_the_rounds(place: Place, capsys: p
     wait_for_thread(thread)
     lines = printed.splitlines()
     assert lines[0].startswith("Taking part in the small field (127.0.0.1:")
-    assert lines[1] == "Connected; waiting to be asked."
+    assert lines[1] == "Connected; waiting for a round."
     with place.opened() as device:
         entries = device.ledger.list()
     for entry, line in zip(entries, lines[2:4], strict=True):
         things = len(set(entry.positives))
-        told = f"Round {entry.round}: {len(entry.positives)} rows about {things} of the things you did and "
+        told = f"Round {entry.round}: sent {len(entry.positives)} rows about {things} items of your history and "
         assert line.startswith(told)
-        assert line.endswith(f"{entry.bytes:,} bytes, and the coordinator can read them.")
+        assert line.endswith(f"{entry.bytes:,} bytes. The coordinator can read them.")
     assert lines[4].startswith("The federation has finished its rounds")
     assert lines[5].startswith("You took part in 2 rounds")
     thread = place.rounds(3)
@@ -109,7 +109,7 @@ def test_it_does_not_begin_while_she_is_paused_or_after_she_left(
 ) -> None:
     with place.opened() as device:
         device.pause()
-    assert "You are paused: nothing leaves." in run(capsys)
+    assert "You are paused: nothing is sent." in run(capsys)
     with place.opened() as device:
         device.resume()
         node = SuperNode(device)
@@ -136,7 +136,7 @@ def test_nobody_is_there_and_she_pauses_meanwhile(place: Place) -> None:
         assert waits[2] > 0.15, "ever more slowly"
         (sentence,) = teller.sentences(heard[0])
         assert "cannot be reached" in sentence
-        assert sentence.endswith("Next try in 0 seconds; recommendations work meanwhile.")
+        assert sentence.endswith("Next try in 0 seconds; recommendations still work.")
 
 
 def test_what_she_forbids_is_told_with_what_to_do(place: Place, capsys: pytest.CaptureFixture[str]) -> None:

@@ -102,7 +102,7 @@ def test_a_legacy_row_is_labelled_and_never_the_best(tmp_path: Path) -> None:
 def test_something_else_in_the_way_is_told_before_anything_is_learnt(tmp_path: Path) -> None:
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "notes.txt").write_text("keep me")
-    with pytest.raises(StorageError, match="not the folder of a run"):
+    with pytest.raises(StorageError, match="not a run folder"):
         tacit.compare(tacit.Comparison(name="mine", methods=["ease"]), tmp_path)
     assert [p.name for p in tmp_path.iterdir()] == ["mine"]
 

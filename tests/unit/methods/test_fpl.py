@@ -50,7 +50,7 @@ COMMANDS: dict[str, tuple[str, list[str], int, str]] = {
     "pi above 1": (PEOPLE, ["method.pi=1.5"], 3, "from 0 to 1"),
     "pi of a stage below 0": (PEOPLE, ["privacy=[{name: disclose, pi: -1}]"], 3, "from 0 to 1"),
     "pi as a missing file": (PEOPLE, ["method.pi=nowhere.csv"], 3, "no file 'nowhere.csv'"),
-    "a pi file that misses people": (PEOPLE, ["method.pi={pi}"], 3, "misses 7 people, 'u1'"),
+    "a pi file that misses people": (PEOPLE, ["method.pi={pi}"], 3, "no value for 7 users, such as 'u1'"),
     "a pi file beyond 1": (PEOPLE, ["method.pi={beyond}"], 3, "'u0' 7"),
     "a never-share item": (PEOPLE, ["privacy=[{name: disclose, never_items: [i99]}]"], 4, "never_items 'i99'"),
     "a never-share category": (
@@ -60,12 +60,12 @@ COMMANDS: dict[str, tuple[str, list[str], int, str]] = {
         "this catalogue has no categories",
     ),
     "more clients than people": (PEOPLE, ["method.clients_per_round=9"], 6, "9 clients per round, but there are 8"),
-    "someone who has every item": (EVERY, ["split.test=0.1", "split.catalog=train"], 6, "has every item"),
+    "history has every item": (EVERY, ["split.test=0.1", "split.catalog=train"], 6, "has every item"),
     "someone left with nothing": (
         PEOPLE + "one,i3,4\n",
         ["split.kind=leave-last-out"],
         4,
-        "at least 2 rows per person",
+        "at least 2 rows per user",
     ),
     "zero triples": (PEOPLE, ["method.local_steps=-1"], 3, "local_steps"),
     "zero epochs": (PEOPLE, ["method.epochs=0"], 3, "epochs"),

@@ -163,11 +163,11 @@ def test_a_graph_that_says_nothing_of_the_items_is_refused() -> None:
     clients, catalog = small_world()
     assert catalog.graph is not None
     lost = replace(catalog, graph=replace(catalog.graph, item_entity=np.full(30, -1, np.int32)))
-    with pytest.raises(MethodError, match=r"says nothing about any item \(0 of 30 items are linked"):
+    with pytest.raises(MethodError, match=r"has no statement about any item \(0 of 30 items are linked"):
         KGFlex(KGFlexConfig()).init(clients, lost, KEY)
     nothing = np.zeros(0, np.int32)
     empty = replace(catalog, graph=replace(catalog.graph, heads=nothing, relations=nothing, tails=nothing))
-    with pytest.raises(MethodError, match="the knowledge graph holds no statement about any"):
+    with pytest.raises(MethodError, match="the knowledge graph has no statement about any"):
         KGFlex(KGFlexConfig()).init(clients, empty, KEY)
     with pytest.raises(MethodError, match="no categories"):
         KGFlex(KGFlexConfig()).init(clients, Catalog(catalog.item_ids), KEY)

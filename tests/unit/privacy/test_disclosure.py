@@ -49,12 +49,15 @@ def test_a_file_gives_each_person_her_own(tmp_path: Path, suffix: str) -> None:
 
 
 FILES = {
-    "misses people": ("user,pi\n10,0.5\n", "misses 1999 people, '11' among them"),
+    "misses people": ("user,pi\n10,0.5\n", "no value for 1999 users, such as '11'"),
     "out of range": ("user,pi\n" + "\n".join(f"{u},{1.5 if u == 12 else 0.5}" for u in PEOPLE.labels), "'12' 1.5"),
     "no number": ("user,pi\n10,much\n", "not a table with columns user and pi"),
     "no column": ("who,pi\n10,0.5\n", "not a table with columns user and pi"),
     "twice": ("user,pi\n10,0.5\n10,0.6\n", "'10' more than once"),
-    "empty value": ("user,pi\n" + "\n".join(f"{u},{'' if u == 12 else 0.5}" for u in PEOPLE.labels), "misses 1 people"),
+    "empty value": (
+        "user,pi\n" + "\n".join(f"{u},{'' if u == 12 else 0.5}" for u in PEOPLE.labels),
+        "no value for 1 users",
+    ),
 }
 
 
@@ -140,7 +143,7 @@ def test_secret_items_never_leave_as_positives() -> None:
     sent = released(plan_of(), stage, Key(1), Ring(bits=32))
     assert (sent.positives == 2).all()
     assert (sent.bytes == 12 * row_bytes(3, Ring(bits=32))).all()
-    with pytest.raises(MethodError, match="none of them can be sensitive"):
+    with pytest.raises(MethodError, match="cannot mark some of them as sensitive"):
         stage.narrow(UpdatePlan(np.arange(2), (PlannedRows("items", np.arange(3) * 4, None, True),)), Key(1))
 
 

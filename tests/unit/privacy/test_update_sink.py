@@ -218,7 +218,7 @@ def test_values_that_do_not_fit_the_plan_are_refused() -> None:
     with pytest.raises(MethodError, match="no values for part 0"):
         sink_of(one_part()).finish()
     beyond = one_part(ids=np.array([1, 5, 0], np.int32))
-    with pytest.raises(MethodError, match="rows of 'items' that there are not"):
+    with pytest.raises(MethodError, match="rows of 'items' that do not exist"):
         sink_of(beyond, Total.zero({"items": (5, 2)})).put(0, np.zeros((3, 2), np.float32))
 
 

@@ -44,10 +44,10 @@ def test_nothing_but_a_run_is_ever_replaced(tmp_path: Path) -> None:
     precious = tmp_path / "thesis"
     precious.mkdir()
     (precious / "chapter1.tex").write_text("...")
-    with pytest.raises(StorageError, match="not the folder of a run"), whole_folder(precious):
+    with pytest.raises(StorageError, match="not a run folder"), whole_folder(precious):
         pytest.fail("the folder was handed out")
     (tmp_path / "file").write_text("...")
-    with pytest.raises(StorageError, match="not the folder of a run"), whole_folder(tmp_path / "file"):
+    with pytest.raises(StorageError, match="not a run folder"), whole_folder(tmp_path / "file"):
         pytest.fail("the file was handed out")
     assert (precious / "chapter1.tex").exists()
 

@@ -81,7 +81,7 @@ def test_the_slider_answers_at_once_by_keyboard_and_is_saved(page: Any, device: 
     slider = page.get_by_role("slider")
     slider.focus()
     page.keyboard.press("Home")
-    assert page.locator("#saying").inner_text() == "Nothing: no note about what you did leaves."
+    assert page.locator("#saying").inner_text() == "Nothing: no note about what you did is sent."
     assert page.locator("[data-read=named]").inner_text() == "0 %"
     for _ in range(3):
         page.keyboard.press("PageUp")

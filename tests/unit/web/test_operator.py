@@ -76,7 +76,7 @@ def test_the_page_tells_what_the_journal_holds(tmp_path: Path) -> None:
     assert "2 enrolled, 1 revoked" in page.text
     assert "8 of 15 asked for" in page.text
     assert "Round 2 was abandoned" in page.text
-    assert "her own decision" in page.text
+    assert "set by each user" in page.text
 
 
 def test_phases_quality_and_versions_are_those_of_the_journal(tmp_path: Path) -> None:
@@ -194,7 +194,7 @@ def test_the_page_changes_when_a_round_is_over(tmp_path: Path) -> None:
         (RULES, 2, "2 of 3 devices are here"),
         (RULES, 5, "did not answer"),
         (RoundRules(secure=SecureAggregationConfig(n_min=7)), 6, "6 of 7 devices are here"),
-        (RoundRules(minimum=1), 5, "single device's answer"),
+        (RoundRules(minimum=1), 5, "single answer"),
     ],
 )
 def test_alerts_say_what_to_do(rules: RoundRules, present: int, said: str) -> None:
@@ -224,11 +224,11 @@ def test_what_it_says_of_the_cool_down_leads_to_no_sum_that_is_too_small(devices
 def test_a_secure_sum_is_said() -> None:
     rules = RoundRules(secure=SecureAggregationConfig(n_min=12, k_min=4))
     standing = FederationStatus(founded(), 16, rules, HAPPENED, 5, 0, 5)
-    assert "only their sum can be read (at least 12 people, at least 4" in dict(standing.terms())["answers"]
-    assert "single device" not in str(standing.alerts())
+    assert "only their sum can be read (at least 12 participants, at least 4" in dict(standing.terms())["answers"]
+    assert "single answer" not in str(standing.alerts())
     auto = dict(FederationStatus(founded(), 16, RoundRules(), HAPPENED, 5, 0, 5).terms())
-    assert "once enough devices are here" in auto["answers"]
-    assert "at least 3 people" in auto["quality"]
+    assert "when enough devices are connected" in auto["answers"]
+    assert "at least 3 users" in auto["quality"]
 
 
 def test_a_calm_federation_has_no_alerts() -> None:

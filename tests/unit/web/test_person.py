@@ -75,7 +75,7 @@ def test_sharing_is_saved_whole_and_refused_whole(visitor: Visitor, device: Devi
     assert not device.sharing.measure, "a box that is not ticked"
     visitor.save_sharing(pi="30", never=["drinks", "food"], masked_only="yes", measure="yes")
     assert device.sharing.measure
-    assert "only under the masks" in visitor.get("/sent").text
+    assert "only in a masked round" in visitor.get("/sent").text
     visitor.save_sharing(pi="30", never=["drinks", "food"])
     assert not device.sharing.masked_only
     visitor.post("/sharing/never", {"item": "place-0001-bar"})
@@ -174,8 +174,8 @@ def test_a_misspelt_search_offers_what_is_nearly_called_so(visitor: Visitor) -> 
     for asked in ("kite+shpo", "K%C3%8FTE", "shop%20kite"):
         page = visitor.get(f"/history?q={asked}")
         assert 'aria-label="Add Kite Shop"' in page.html
-    assert "Is it one of these?" in visitor.get("/history?q=kite+shpo").text
-    assert "Nothing in the catalogue" in visitor.get("/history?q=zzzzzz").text
+    assert "Did you mean one of these?" in visitor.get("/history?q=kite+shpo").text
+    assert "No title in the catalogue" in visitor.get("/history?q=zzzzzz").text
 
 
 def test_pause_leave_and_join_again(visitor: Visitor, device: Device) -> None:
@@ -207,7 +207,7 @@ def test_everything_can_be_taken_along(visitor: Visitor, device: Device, tmp_pat
 def test_erasing_asks_says_what_it_cannot_undo_and_does_it(visitor: Visitor, tmp_path: Path) -> None:
     page = visitor.get("/mine")
     assert "2 messages with" in page.text
-    assert "whoever kept them has them still" in page.text
+    assert "a server may have kept them" in page.text
     assert visitor.post("/mine/erase", {"word": "yes"}).status == 400
     assert (tmp_path / "device.db").exists()
     visitor.post("/mine/erase", {"word": " Erase "})

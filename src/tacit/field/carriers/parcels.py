@@ -73,18 +73,22 @@ def names_in(tree: Any) -> list[str]:
     """Return the objects of a tree; a message of ours has few."""
     names = [node.object_id for node in iterate_object_tree(tree)]
     if len(names) > MOST_OBJECTS:
-        raise WireError(f"A parcel of {len(names)} objects is none of ours.", "Nothing was changed.")
+        raise WireError(
+            f"A parcel of {len(names)} objects is not from Tacit.", "It was dropped, and nothing was changed."
+        )
     return names
 
 
 def open_parcel(root: str, contents: dict[str, bytes]) -> bytes:
     """Return our bytes from a parcel's objects; anything else in it is a WireError."""
     if sum(len(content) for content in contents.values()) > MOST_BYTES:
-        raise WireError("A parcel is too large.", "Nothing was changed.")
+        raise WireError("A parcel is too large.", "It was dropped, and nothing was changed.")
     try:
         content = inflate_object_from_contents(root, dict(contents)).content[RECORD][FIELD]
     except Exception as error:  # whatever Flower finds wrong with a stranger's bytes
-        raise WireError(f"A parcel cannot be opened ({type(error).__name__}).", "Nothing was changed.") from None
+        raise WireError(
+            f"A parcel cannot be opened ({type(error).__name__}).", "It was dropped, and nothing was changed."
+        ) from None
     if not isinstance(content, bytes):
-        raise WireError("A parcel holds no message.", "Nothing was changed.")
+        raise WireError("A parcel has no message.", "It was dropped, and nothing was changed.")
     return content

@@ -57,7 +57,8 @@ class SuperLink:
             listener = socket.create_server((host, port))
         except OSError as error:
             raise FieldError(
-                f"Cannot listen on {host}:{port}: {error.strerror}.", "Another program has it, or it is not allowed."
+                f"Cannot listen on {host}:{port}: {error.strerror}.",
+                "Another program uses it, or you may not. Choose another port.",
             ) from None
         self.port = int(listener.getsockname()[1])
         try:
@@ -73,7 +74,10 @@ class SuperLink:
             config.load()
         except (OSError, ssl.SSLError) as error:
             listener.close()
-            raise FieldError(f"The certificate '{certificate}' cannot be used: {error}.", "Make a new one.") from None
+            raise FieldError(
+                f"The certificate '{certificate}' cannot be used: {error}.",
+                "Give another certificate, or delete it to let the coordinator make one.",
+            ) from None
         self._server = uvicorn.Server(config)
         self._thread = threading.Thread(target=self._server.run, kwargs={"sockets": [listener]}, daemon=True)
         self._thread.start()
@@ -119,7 +123,7 @@ class SuperLink:
             word = str(given["word"])
             key, identity = (base64.b64decode(given[name], validate=True) for name in ("key", "identity"))
             if len(key) > 1000 or len(identity) != IDENTITY_BYTES:
-                raise ValueError("these are no keys")
+                raise ValueError("these are not keys")
         except (ValueError, KeyError, TypeError):
             return Response(status_code=400)
         welcome = await run_in_threadpool(self._enrolled, word, key, identity)

@@ -63,7 +63,9 @@ class SuperNode:
         self._beats = min(LONGEST_BEAT, max(BEAT, poll))
         line = device.connection
         if not line:
-            raise FieldError("This device knows no coordinator.", "Join with an invitation: tacit device join.")
+            raise FieldError(
+                "This device has no coordinator.", "Join a federation with an invitation: tacit device join."
+            )
         self._address = line["address"]
         key = serialization.load_pem_private_key(line["key"].encode(), None)
         self._roots = line["roots"].encode() or None
@@ -190,7 +192,7 @@ class SuperNode:
                     )
                 )
                 if not stored.stored:
-                    raise FieldError("The coordinator took only a part of the answer.", "")
+                    raise FieldError("The coordinator accepted only a part of the answer.", "")
 
         return self._respond(open_parcel(root, contents), send)
 

@@ -15,31 +15,38 @@ from tacit.types import Config
 class RoundRules(Config):
     """How many are asked, how long is waited, and when a round is given up. Every wait is finite."""
 
-    rounds: int = Field(10, ge=1, description="rounds in all")
+    rounds: int = Field(10, ge=1, description="number of rounds")
     clients_per_round: int = Field(
-        0, ge=0, description="answers wanted in a round, more if a sum takes more; 0: of all who are there"
+        0, ge=0, description="answers wanted in a round, more if a masked sum needs more; 0: from all connected devices"
     )
-    quorum: int = Field(1, ge=1, description="devices that must be there before a round begins")
-    minimum: int = Field(1, ge=1, description="answers below which a round is abandoned")
-    over_selection: float = Field(0.0, ge=0, le=4, description="ask so many more, as a share of those wanted")
+    quorum: int = Field(1, ge=1, description="devices that must be connected before a round begins")
+    minimum: int = Field(1, ge=1, description="least number of answers; with fewer, the round is abandoned")
+    over_selection: float = Field(
+        0.0, ge=0, le=4, description="devices asked beyond those wanted, as a share of those wanted"
+    )
     deadline: float = Field(60.0, gt=0, le=86_400, description="seconds that a round waits for answers")
     patience: float = Field(
         600.0,
         gt=0,
         le=604_800,
-        description="seconds that the coordinator waits for a quorum, or for people who may be asked",
+        description="seconds that the coordinator waits for a quorum, or for eligible devices",
     )
     pause: float = Field(0.0, ge=0, le=604_800, description="seconds between rounds")
     secure: SecureAggregationConfig | Literal["auto"] | None = Field(
-        "auto", description="sums under masks; auto: once enough devices are there; none: each answer is read"
+        "auto",
+        description="secure aggregation; auto: when enough devices are here; none: the coordinator reads each answer",
     )
-    guards: DevicePolicy = Field(DevicePolicy(), description="what devices are taken to insist on in sums under masks")
-    robust: RobustConfig | None = Field(None, description="a rule that bears with adversaries, over sums of groups")
+    guards: DevicePolicy = Field(
+        DevicePolicy(), description="the device policies that the coordinator expects in masked rounds"
+    )
+    robust: RobustConfig | None = Field(
+        None, description="robust aggregation rule over the sums of groups; none: the plain sum"
+    )
 
     @model_validator(mode="after")
     def _possible_together(self) -> Self:
         if isinstance(self.secure, SecureAggregationConfig) and self.robust is not None:
             raise ValueError(
-                "a robust rule must see sums of groups, and one secure sum shows only the whole; take one away"
+                "a robust rule needs the sums of groups, and secure aggregation shows one sum; remove one of the two"
             )
         return self

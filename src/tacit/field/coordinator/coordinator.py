@@ -262,7 +262,7 @@ class Coordinator:
             if not largest < LARGEST_LEARNT:
                 raise DivergedError(
                     f"Learning diverged in round {number}: '{name}' reached {largest:.3g}.",
-                    "The model of the round before is kept. Found a new federation with a lower learning_rate.",
+                    "The model of the round before stays in force. Found a new federation with a lower learning_rate.",
                 )
         return shared
 

@@ -64,8 +64,8 @@ def write_copy(store: Store, path: Path) -> None:
     """Write an encrypted copy that opens with the same passphrase."""
     if Store.keeper(store.path):
         raise DeviceError(
-            "This device opens with the keyring of this machine, and a copy would open nowhere else.",
-            "Choose a passphrase first: tacit device passphrase.",
+            "This device's key is in the keyring of this machine, so a copy could not be opened elsewhere.",
+            "Set a passphrase first: tacit device passphrase.",
         )
     store.copy_to(path)
 
@@ -86,12 +86,12 @@ def refuse_import(copy: Path, path: Path) -> None:
         if file.read(len(HEAD)) != HEAD:
             raise DeviceError(
                 f"'{copy}' is not a copy of a device.",
-                f"To add what it says to your history: tacit device history import {shlex.quote(str(copy))}",
+                f"To add its rows to your history: tacit device history import {shlex.quote(str(copy))}",
             )
     if path.exists():
         raise DeviceError(
-            f"There is a device already, and it stays as it is: '{path}'.",
-            "To open the copy beside it, give that another place: tacit device --file PLACE import COPY.",
+            f"There is already a device, which was not changed: '{path}'.",
+            "To restore the copy elsewhere: tacit device --file PATH import COPY.",
         )
 
 

@@ -110,7 +110,7 @@ class Device:
         """What may leave, as it is on disk now."""
         stored = self._store.get("sharing")
         if stored is None:
-            raise DeviceError("This device's file holds no settings.", "Restore a copy: tacit device import.")
+            raise DeviceError("This device's file has no settings.", "Restore a copy: tacit device import.")
         return Sharing.model_validate_json(stored)
 
     def share(self, sharing: Sharing) -> None:
@@ -333,7 +333,10 @@ class Device:
             refuse_readable(self.sharing)
             answer = member.answer()
             if answer is None or answer.entry != entry or not answer.content:
-                raise DeviceError(f"Entry {entry} of the ledger is not the message to be sent.", "")
+                raise DeviceError(
+                    f"Entry {entry} of the ledger is not the message that was about to be sent.",
+                    "The message was not sent.",
+                )
             refuse_if_narrowed(self.sharing, answer.under)
             self.ledger.mark(entry, "releasing", self._now())
         return answer.content

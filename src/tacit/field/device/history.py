@@ -78,7 +78,9 @@ class History:
                 value = {"item": entry.item, "when": entry.when, "value": entry.value}
                 rows[entry.item] = self._store.add("history", value)
             if len(rows) > MOST_ROWS:
-                raise DataError(f"A history of {len(rows):,} rows is too long ({MOST_ROWS:,} at most).")
+                raise DataError(
+                    f"A history of {len(rows):,} rows is too long ({MOST_ROWS:,} at most).", "Give fewer rows."
+                )
         return len(rows) - before
 
     def remove(self, named: Label, catalog: Catalog | None) -> Label:
@@ -97,7 +99,7 @@ class History:
         """Add what a file says: a table, or what another service handed out (see `tacit.field.device.import_files`)."""
         try:
             if path.stat().st_size > MOST_BYTES:
-                raise DataError(f"'{path}' is too large to be one person's history.", "Give a smaller file.")
+                raise DataError(f"'{path}' is too large for one user's history.", "Give a smaller file.")
             content = path.read_bytes()
         except OSError as error:
             raise DataError(f"'{path}' cannot be read: {error.strerror}.") from None
@@ -138,7 +140,7 @@ def _damage_error(name: str, rows: Sequence[tuple[int, str, str]], good: int) ->
     more = f"; and {len(rows) - NAMED} more" if len(rows) > NAMED else ""
     return BadRowsError(
         f"'{name}' has {len(rows)} row{'s' if len(rows) > 1 else ''} that cannot be read ({told}{more}).",
-        f"Nothing was added. Mend the file, or add the {good} other{'s' if good > 1 else ''} with --skip-bad.",
+        f"Nothing was added. Correct the file, or add the {good} other{'s' if good > 1 else ''} with --skip-bad.",
         rows,
         good,
     )
@@ -171,7 +173,7 @@ def _find_known(entry: HistoryEntry, catalog: Catalog) -> HistoryEntry:
 
 def _find_item(line: ExportLine, names: Names) -> HistoryEntry:
     if not line.spellings:
-        raise DataError("No item is named.")
+        raise DataError("The row names no item.")
     item = names.find(line.spellings)
     try:
         value = float(line.value) if line.value else None

@@ -49,7 +49,7 @@ class ExportLine:
 def read_lines(content: bytes, name: str) -> list[ExportLine]:
     """Return what a file says, whatever kind it is; a file that says nothing of the kind is a DataError."""
     if len(content) > MOST_BYTES:
-        raise DataError(f"'{name}' is too large to be one person's history.", "Give a smaller file.")
+        raise DataError(f"'{name}' is too large for one user's history.", "Give a smaller file.")
     if content[:4] == b"PK\x03\x04":
         return _archive(content, name)
     try:
@@ -128,7 +128,7 @@ def _times(column: list[str]) -> list[_Time]:
 def _some_good(lines: list[ExportLine], name: str) -> list[ExportLine]:
     """Return the lines of a file, unless not one of them can be read."""
     if lines and all(line.wrong for line in lines):
-        raise DataError(f"'{name}', line {lines[0].number}: {lines[0].wrong}.", "Not one row of it can be read.")
+        raise DataError(f"'{name}', line {lines[0].number}: {lines[0].wrong}.", "No row of the file can be read.")
     return lines
 
 
@@ -143,7 +143,7 @@ def _json(text: str, name: str) -> list[ExportLine]:
     found = list(_acts(content))
     if not found:
         raise DataError(
-            f"'{name}' is JSON, but of no kind that is known here.",
+            f"'{name}' is JSON of an unknown kind.",
             "Known are Google Takeout's activity, YouTube history, saved places, reviews and visits.",
         )
     stamps = [when or "" for _, when, _ in found]
@@ -219,7 +219,5 @@ def _archive(content: bytes, name: str) -> list[ExportLine]:
             f"'{name}' is an archive that cannot be read: {error}.", "Unpack it and give its files."
         ) from None
     if not known:
-        raise DataError(
-            f"'{name}' holds no file that is known here.", "Known are CSV tables and Google Takeout's JSON."
-        )
+        raise DataError(f"'{name}' has no file of a known kind.", "Known are CSV tables and Google Takeout's JSON.")
     return found

@@ -23,11 +23,11 @@ def store_secret() -> tuple[str, str]:
     name, secret = secrets.token_hex(16), secrets.token_urlsafe(32)
     with _complaints() as keyring:
         if 0 < keyring.get_keyring().priority < 1:  # as a file in the clear has; none at all has 0 or less
-            raise DeviceError("This machine's keyring is not one that protects what it is given.", INSTEAD)
+            raise DeviceError("This machine's keyring does not protect its content.", INSTEAD)
         keyring.set_password(SERVICE, name, secret)
         is_kept = keyring.get_password(SERVICE, name) == secret
     if not is_kept:
-        raise DeviceError("This machine's keyring does not keep what it is given.", INSTEAD)
+        raise DeviceError("This machine's keyring does not store its content.", INSTEAD)
     return name, secret
 
 
@@ -38,7 +38,7 @@ def load_secret(name: str) -> str:
     if found is None:
         raise DeviceError(
             "This machine's keyring does not hold the key of this device.",
-            "Open it where it was made, by the same person; without the key nobody can.",
+            "Open the device on the machine and account where it was made. Without the key nobody can open it.",
         )
     return str(found)
 
@@ -59,7 +59,7 @@ def _complaints(instead: str = INSTEAD) -> Iterator[Any]:
     except ImportError:
         raise DeviceError(
             "The keyring needs a package that is not installed.",
-            f"Where Tacit's source lies, run: pip install -e '.[field]'. {instead}",
+            f"In the folder of Tacit's source, run: pip install -e '.[field]'. {instead}",
         ) from None
     try:
         yield keyring

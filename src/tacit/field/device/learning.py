@@ -63,10 +63,12 @@ def recommend(
     """Return the best n items that she does not know yet and has not hidden, from what is on this device."""
     last = member.model()
     if last is None:
-        raise MethodError("No model has arrived yet.", "Let the device take part: tacit device run.")
+        raise MethodError("This device has no model yet.", "Take part in a round: tacit device run.")
     clients = history.clients(lane, member.catalog)
     if not len(clients.items):
-        raise MethodError("The history is empty: there is nothing to recommend from.", "Add to it first.")
+        raise MethodError(
+            "Your history is empty, and recommendations need one.", "Add items: tacit device history add."
+        )
     model = Model(last.shared, member.last_private() or member.private() or first_private(member, clients, key))
     clients = history.clients(0, member.catalog)  # of client tables a device has one row, its own
     federation, herself = member.federation, Vocabulary(np.zeros(1, np.int64))

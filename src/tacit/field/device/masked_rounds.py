@@ -71,7 +71,7 @@ class MaskedRounds:
         """The key by which others know this device."""
         secret = self._store.get("identity")
         if secret is None:
-            raise DeviceError("This device's file holds no identity.", "Restore a copy: tacit device import.")
+            raise DeviceError("This device's file has no identity.", "Restore a copy: tacit device import.")
         return Identity(secret)
 
     @contextmanager

@@ -46,7 +46,7 @@ class Names:
             several = several or found
         if several:
             raise DataError(f"“{spellings[-1]}” is the title of {len(several)} items.", "Give the id of one.")
-        raise DataError(f"There is nothing called “{spellings[-1]}” in the catalogue.{self._advice(spellings[-1])}")
+        raise DataError(f"The catalogue has no item “{spellings[-1]}”.{self._advice(spellings[-1])}")
 
     def _advice(self, spelling: str) -> str:
         if self._advised >= MOST_ADVICE:

@@ -21,16 +21,18 @@ ADVISED = 3  # items that are named where one was not found
 class Sharing(Config):
     """What may leave. Nothing leaves at all while `paused`, or without a federation."""
 
-    pi: float = Field(USUAL_PI, ge=0, le=1, description="probability that a row about something she did leaves")
+    pi: float = Field(USUAL_PI, ge=0, le=1, description="probability that a row about an item of the history leaves")
     coin: Literal["row", "item"] = Field("row", description="one coin per row, or one per item and round")
     never_items: tuple[Label, ...] = Field((), description="items whose positive rows never leave")
     never_categories: tuple[str, ...] = Field((), description="categories whose positive rows never leave")
-    masked_only: bool = Field(False, description="nothing leaves but under the masks of a secure sum")
-    measure: bool = Field(True, description="a secure sum may hold whether her newest item was in her list")
-    guards: DevicePolicy = Field(
-        DevicePolicy(), description="what a secure sum must be like before she takes part in it"
+    masked_only: bool = Field(False, description="messages leave in masked rounds only")
+    measure: bool = Field(
+        True, description="a masked sum may include whether the newest item was in the recommended list"
     )
-    paused: bool = Field(False, description="nothing leaves until she resumes")
+    guards: DevicePolicy = Field(
+        DevicePolicy(), description="what the device demands of a masked round before it takes part"
+    )
+    paused: bool = Field(False, description="nothing leaves until the user resumes")
 
     def forbids_more(self, before: Sharing) -> bool:
         """Say whether a message made under settings `before` could hold what these keep here."""
@@ -64,7 +66,7 @@ def find_item(named: Label, catalog: Catalog) -> int:
         if called:
             ids = ", ".join(str(catalog.item_ids[item]) for item in called[:5])
             raise DataError(f"'{named}' is the title of {len(called)} items.", f"Give the id of one: {ids}.")
-    raise DataError(f"There is no item '{named}' in the catalogue.", _similar_items(str(named), catalog))
+    raise DataError(f"The catalogue has no item '{named}'.", _similar_items(str(named), catalog))
 
 
 def _similar_items(text: str, catalog: Catalog) -> str:
@@ -90,5 +92,5 @@ def find_forbidden(never: str, catalog: Catalog) -> tuple[Label | None, str | No
     except DataError as error:
         hint = nearest(never, names) if names else error.hint
         raise DeviceError(
-            f"There is no item or category '{never}'.", hint if hint.startswith("Did") else error.hint
+            f"The catalogue has no item or category '{never}'.", hint if hint.startswith("Did") else error.hint
         ) from None

@@ -233,6 +233,6 @@ def refuse_if_there(path: Path) -> None:
 
 def _already(path: Path) -> DeviceError:
     return DeviceError(
-        f"There is a device already: '{path}'.",
+        f"There is already a device: '{path}'.",
         "Use it, erase it first, or choose another: tacit device --file OTHER init.",
     )

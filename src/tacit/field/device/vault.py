@@ -75,17 +75,17 @@ class Vault:
             return cls(cipher.decrypt(wrapped[:NONCE_BYTES], wrapped[NONCE_BYTES:], _bind(file_id, lock.cost)), file_id)
         except InvalidTag:
             raise DeviceError(
-                "The passphrase is wrong.", "Try again; nothing was changed. Without it the file cannot be opened."
+                "The passphrase is wrong.", "Try again; nothing was changed. The file cannot be opened without it."
             ) from None
 
     def lock(self, passphrase: str, cost: ScryptCost) -> Lock:
         """Wrap the data key with a passphrase. Short ones are refused only here: old files open as they did."""
         if not passphrase:
-            raise DeviceError("An empty passphrase protects nothing.", "Choose one of several words.")
+            raise DeviceError("The passphrase is empty.", "Choose one of several words.")
         length = len(passphrase.strip())
         if length < SHORTEST:
             raise DeviceError(
-                f"A passphrase of {length} character{'' if length == 1 else 's'} is too short: whoever has the file "
+                f"A passphrase of {length} character{'' if length == 1 else 's'} is too short: somebody with the file "
                 "can try them all.",
                 f"Choose at least {SHORTEST} characters, best several words.",
             )

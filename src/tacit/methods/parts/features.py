@@ -51,8 +51,8 @@ def features_of(catalog: Catalog, kind: FeatureKind, who: str) -> Features:
     has_categories = catalog.categories is not None and len(catalog.categories.ids) > 0
     if catalog.graph is not None and not has_graph and (kind == "graph" or (kind == "any" and not has_categories)):
         raise MethodError(
-            f"{who} needs to know what the items are, but the knowledge graph holds no statement about any.",
-            "Check its file and data.links; a path that leads back to its own item is none.",
+            f"{who} needs features of items, but the knowledge graph has no statement about any item.",
+            "Check its file and data.links. A path that leads back to its own item does not count.",
         )
     if kind == "graph" or (kind == "any" and has_graph):
         if catalog.graph is None or not has_graph:
@@ -64,7 +64,7 @@ def features_of(catalog: Catalog, kind: FeatureKind, who: str) -> Features:
     if catalog.categories is None or not has_categories:
         other = "set method.features=graph" if has_graph else "set data.graph=true where the dataset has a graph"
         raise MethodError(
-            f"{who} needs to know what the items are, but this catalogue has no categories.",
+            f"{who} needs features of items, but this catalogue has no categories.",
             f"Map a category column (data.columns) or {other}, or use item-knn, which needs histories only.",
         )
     counts = catalog.categories.matrix()
@@ -98,7 +98,7 @@ def _statements(graph: Triples, who: str) -> Features:
     if not len(rows):
         linked = f"{len(known)} of {len(graph.item_entity)} items are linked to an entity"
         raise MethodError(
-            f"{who}: the knowledge graph says nothing about any item ({linked}, none of which heads a statement).",
+            f"{who}: the knowledge graph has no statement about any item ({linked}, none of which heads a statement).",
             "Check that item_entity names entities as the triples do, and that data.skip_predicates leaves some.",
         )
     items = np.repeat(known, np.diff(ptr)[entities])

@@ -35,24 +35,29 @@ Each = Callable[[Callable[[Array], None], Sequence[Array]], Any]  # runs a funct
 class GossipConfig(LocalModelConfig):
     """Options of every gossip method."""
 
-    epochs: int = Field(300, gt=0, description="rounds: in each, every node sends its model to its view")
-    starts: Literal["common", "own"] = Field("common", description="nodes start from one model, or each from its own")
+    epochs: int = Field(300, gt=0, description="rounds; in each, every peer sends its model to its view")
+    starts: Literal["common", "own"] = Field(
+        "common", description="peers start from one common model, or each from its own"
+    )
     learns: Literal["round", "receipt"] = Field(
-        "round", description="a node learns once per round, or after every model that it mixes in"
+        "round", description="a peer trains once per round, or after every model that it merges"
     )
     moments: Literal["fresh", "kept"] = Field(
-        "fresh", description="Adam's state: made anew each time, or kept with the node (twice the memory)"
+        "fresh", description="Adam's moments: reset at each training, or kept by the peer (twice the memory)"
     )
     user_vector: Literal["private", "sent"] = Field(
-        "private", description="her vector stays at home, or is sent and mixed as the papers have it"
+        "private", description="the user's vector stays on the device, or is sent and merged as in the papers"
     )
-    view: int = Field(3, gt=0, description="peers that a node sends its model to")
-    renew_every: int = Field(1, gt=0, description="rounds between two choices of peers")
+    view: int = Field(3, gt=0, description="number of peers that a peer sends its model to")
+    renew_every: int = Field(1, gt=0, description="rounds between two peer samplings")
     weighting: float = Field(
-        0.0, ge=0, lt=1, description="share of her history that a node spares for weighing; it does not learn from it"
+        0.0,
+        ge=0,
+        lt=1,
+        description="share of the history that a peer holds out to weigh models; it does not train on it",
     )
     clip: float = Field(
-        0.0, ge=0, description="models farther than so many usual distances are pulled nearer before mixing; 0: never"
+        0.0, ge=0, description="clip the distance of an arriving model to this multiple of the usual distance; 0: never"
     )
 
 

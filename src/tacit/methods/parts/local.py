@@ -22,16 +22,20 @@ LocalArrays = Mapping[str, Array]
 class LocalModelConfig(Config):
     """Options of what a device learns by itself."""
 
-    model: Literal["gmf", "prme-g"] = Field("gmf", description="what a device learns; prme-g needs places and times")
+    model: Literal["gmf", "prme-g"] = Field("gmf", description="the local model; prme-g needs coordinates and times")
     factors: int = Field(8, gt=0, description="D: length of a latent vector")
-    learning_rate: float = Field(0.01, gt=0, description="the step on the device, of Adam's (gmf) or uphill (prme-g)")
-    local_epochs: int = Field(1, gt=0, description="passes over her own positives each time a device learns")
+    learning_rate: float = Field(
+        0.01, gt=0, description="learning rate on the device: of Adam (gmf) or of gradient ascent (prme-g)"
+    )
+    local_epochs: int = Field(1, gt=0, description="local epochs over the client's positives at each training")
     batch_size: int = Field(64, gt=0, description="gmf: samples per step, positives and negatives together")
     negatives: int = Field(4, gt=0, description="fresh negatives per positive and local epoch")
-    init_scale: float = Field(0.05, gt=0, description="standard deviation of the first latent vectors")
-    preference: float = Field(0.2, ge=0, le=1, description="prme-g: share of taste, the rest is where she is")
-    reg: float = Field(0.03, ge=0, description="prme-g: lambda, how fast points shrink")
-    lapse: float = Field(6.0, gt=0, description="prme-g: hours after which a visit does not follow from the one before")
+    init_scale: float = Field(0.05, gt=0, description="standard deviation of the initial latent vectors")
+    preference: float = Field(
+        0.2, ge=0, le=1, description="prme-g: weight of preference; the rest is the weight of the current place"
+    )
+    reg: float = Field(0.03, ge=0, description="prme-g: lambda, L2 regularisation")
+    lapse: float = Field(6.0, gt=0, description="prme-g: hours after which a visit does not depend on the visit before")
 
     @model_validator(mode="after")
     def _every_option_has_an_effect(self) -> LocalModelConfig:
@@ -99,7 +103,7 @@ def local_model(
     """Return the model that a device trains."""
     if config.model == "prme-g":
         if moments == "kept":
-            raise ConfigError("PRME-G climbs without Adam: method.moments=kept has no effect.", "Take it away.")
+            raise ConfigError("method.moments=kept has no effect: PRME-G does not use Adam.", "Remove it.")
         return LocalPRME(
             config.factors,
             config.init_scale,

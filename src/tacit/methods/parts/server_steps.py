@@ -30,10 +30,12 @@ class ServerConfig(Config):
     """Options of a server's steps."""
 
     server_optimiser: Literal["sgd", "adam", "yogi"] = Field(
-        "sgd", description="how the average move is made: as it is, or each number by its own usual size"
+        "sgd", description="optimiser of the server on the averaged update: plain, or adaptive for each number"
     )
-    server_rate: float = Field(1.0, gt=0, description="the move is multiplied by it before it is made")
-    server_momentum: float = Field(0.0, ge=0, le=0.999, description="how much of earlier moves goes on; 0: none")
+    server_rate: float = Field(1.0, gt=0, description="server learning rate: factor of the averaged update")
+    server_momentum: float = Field(
+        0.0, ge=0, le=0.999, description="momentum: share of earlier updates that is carried on; 0: none"
+    )
 
 
 def server_state(config: ServerConfig, tables: Mapping[str, Array]) -> dict[str, Array]:

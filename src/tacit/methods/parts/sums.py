@@ -149,7 +149,7 @@ def start_table(start: Floats, folder: str | None, name: str, catalog: Catalog) 
     before = arrays[name]
     if before.ndim != 2:
         raise MethodError(
-            f"warm_start: '{name}' of the run in '{folder}' is no table.", "Give a run of the same method."
+            f"warm_start: '{name}' of the run in '{folder}' is not a table.", "Give a run of the same method."
         )
     width = min(before.shape[1], start.shape[1])
     warm = start.copy()

@@ -122,10 +122,10 @@ def to_bits(members: Iterable[int], n_people: int) -> bytes:
 def from_bits(bits: bytes, n_people: int) -> frozenset[int]:
     """Return the positions that `to_bits` wrote; bits beyond the cohort are refused."""
     if len(bits) != (n_people + 7) // 8:
-        raise MessageError(f"A set of {n_people} people takes {(n_people + 7) // 8} bytes, not {len(bits)}.")
+        raise MessageError(f"A set of {n_people} participants takes {(n_people + 7) // 8} bytes, not {len(bits)}.")
     members = frozenset(_ones(bits))
     if members and max(members) >= n_people:
-        raise MessageError(f"A set names somebody beyond a cohort of {n_people}.")
+        raise MessageError(f"A set names a position outside a cohort of {n_people}.")
     return members
 
 

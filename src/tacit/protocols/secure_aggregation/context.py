@@ -107,7 +107,7 @@ class Session:
             raise GuardError.because(ReasonCode.COHORT_TOO_SMALL, cohort=n_people, needed=max(2, terms.n_min))
         whole = terms.degree == n_people - 1
         if not whole and (terms.degree % 2 or not 0 < terms.degree < n_people - 1):
-            raise MessageError(f"{terms.degree} neighbours each cannot be had among {n_people} people.")
+            raise MessageError(f"{n_people} participants cannot have {terms.degree} neighbours each.")
         if not terms.degree // 2 < terms.threshold <= terms.degree:
             raise GuardError.because(ReasonCode.UNSAFE_THRESHOLD, threshold=terms.threshold, degree=terms.degree)
         terms.layout.check(n_people)

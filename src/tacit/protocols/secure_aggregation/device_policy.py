@@ -31,14 +31,16 @@ MOST_SUMS = 100_000
 class DevicePolicy(Config):
     """A device's own limits."""
 
-    n_min: int = Field(10, ge=2, description="people in a sum, at least")
-    k_min: int = Field(3, ge=1, description="people behind each row of a two-stage sum, at least")
+    n_min: int = Field(10, ge=2, description="least number of participants in a sum")
+    k_min: int = Field(3, ge=1, description="least number of participants behind each row of a two-stage sum")
     d_min: int | None = Field(
-        None, ge=0, description="people by which two sums must differ, if they do; none: a quarter, at least k_min"
+        None,
+        ge=0,
+        description="least participants by which two cohorts differ, if they do; none: a quarter, at least k_min",
     )
-    corrupted: float = Field(0.2, ge=0, lt=1, description="share of people whose help must not let the server lie")
-    cool_down: int = Field(5, ge=0, description="rounds to sit out between two")
-    most_rounds: int = Field(1000, ge=1, description="rounds in a lifetime, for one task")
+    corrupted: float = Field(0.2, ge=0, lt=1, description="share of participants that may collude with the server")
+    cool_down: int = Field(5, ge=0, description="cool-down: rounds that the device sits out after a masked round")
+    most_rounds: int = Field(1000, ge=1, description="most masked rounds that the device takes part in, per federation")
 
     def differ_by(self, n_people: int) -> int:
         """Return d_min for a sum of so many."""

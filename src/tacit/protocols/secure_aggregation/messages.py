@@ -76,7 +76,7 @@ def open_message(data: bytes, kind: MessageType) -> tuple[bytes, ByteReader]:
 def message_type(data: bytes) -> MessageType:
     """Return the kind of a message."""
     if len(data) < HEAD_BYTES or data[0] != VERSION or data[1] not in set(MessageType):
-        raise MessageError(f"{len(data):,} bytes are no message of this protocol.")
+        raise MessageError(f"{len(data):,} bytes are not a message of this protocol.")
     return MessageType(data[1])
 
 

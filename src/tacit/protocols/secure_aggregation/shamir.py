@@ -26,7 +26,7 @@ def split_additively(secret: int, n_parts: int, modulus: int) -> list[int]:
     (3, 1000)
     """
     if n_parts < 1:
-        raise SecureSumError("A secret cannot be split into no parts.")
+        raise SecureSumError("A secret cannot be split into zero parts.")
     parts = [secrets.randbelow(modulus) for _ in range(n_parts - 1)]
     return [*parts, (secret - sum(parts)) % modulus]
 

@@ -37,14 +37,20 @@ QUALITY_SHAPE = (1, 1)
 class SecureAggregationConfig(Config):
     """How careful sums are; server and devices go by the same."""
 
-    two_stage: bool = Field(True, description="count people first, then add the rows of which enough speak")
-    n_min: int = Field(10, ge=2, description="people in a sum, at least; smaller rounds are abandoned")
-    k_min: int = Field(3, ge=1, description="people behind each row of a two-stage sum, at least")
-    spare: int | None = Field(
-        None, ge=0, description="people who may be lost between the stages; none: as many as drop out on average"
+    two_stage: bool = Field(
+        True, description="two stages: count participants per row first, then add the rows that enough of them mention"
     )
-    corrupted: float = Field(0.2, ge=0, lt=1, description="share of people who may work together with the server")
-    dropped: float = Field(0.2, ge=0, lt=1, description="share of people whose loss a round survives")
+    n_min: int = Field(10, ge=2, description="least number of participants in a sum; smaller rounds are abandoned")
+    k_min: int = Field(3, ge=1, description="least number of participants behind each row of a two-stage sum")
+    spare: int | None = Field(
+        None,
+        ge=0,
+        description="participants that may drop out between the stages; none: as many as drop out on average",
+    )
+    corrupted: float = Field(0.2, ge=0, lt=1, description="share of participants that may collude with the server")
+    dropped: float = Field(
+        0.2, ge=0, lt=1, description="share of participants that may drop out without ending the round"
+    )
 
     @property
     def behind_rows(self) -> int:

@@ -67,7 +67,7 @@ def test_a_wrong_passphrase_opens_nothing_and_changes_nothing(path: Path) -> Non
 def test_a_passphrase_can_be_changed(path: Path) -> None:
     with made(path) as device:
         device.change_passphrase("a longer walk", CHEAP)
-        with pytest.raises(DeviceError, match="empty passphrase"):
+        with pytest.raises(DeviceError, match="passphrase is empty"):
             device.change_passphrase("", CHEAP)
         with pytest.raises(DeviceError, match=r"of 7 characters is too short.* at least 8"):
             device.change_passphrase(" cuckoo1 ", CHEAP)

@@ -244,7 +244,7 @@ def test_a_model_of_another_catalogue_version_or_form_is_refused_and_changes_not
         with refused(WireError, ReasonCode.NOT_A_REQUEST):
             device.learn(request(federation, 0, learn=False))
         assert device.readable() == before
-        with pytest.raises(MethodError, match="No model"):
+        with pytest.raises(MethodError, match="no model"):
             device.recommend()
 
 

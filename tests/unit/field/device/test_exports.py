@@ -52,7 +52,7 @@ def test_youtube_history_and_activity_are_understood() -> None:
         {"header": "Ads"},
     ]
     lines = read_lines(json.dumps(acts).encode(), "watch-history.json")
-    assert found(lines) == ["Toy Story (1995)", "There is nothing called “something else” in the catalogue."]
+    assert found(lines) == ["Toy Story (1995)", "The catalogue has no item “something else”."]
     assert lines[0].when == 1_704_067_200
 
 

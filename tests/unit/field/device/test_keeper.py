@@ -74,8 +74,8 @@ def test_a_device_opens_with_the_keyring_until_she_chooses_a_passphrase(
     assert device_document(capsys, "share")["pi"] == 0.5, "nobody is asked"
     with pytest.raises(DeviceError, match="passphrase is wrong"):
         Device.open(file, PASSPHRASE)
-    assert "would open nowhere else" in device_document(capsys, "export", str(tmp_path / "copy"))["error"]["message"]
-    assert "There is a device already" in device_document(capsys, "init", "--keyring")["error"]["message"]
+    assert "not be opened elsewhere" in device_document(capsys, "export", str(tmp_path / "copy"))["error"]["message"]
+    assert "There is already a device" in device_document(capsys, "init", "--keyring")["error"]["message"]
     assert list(ring.held) == [(service, name)], "a secret for nothing is taken back"
     (tmp_path / "words").write_text(PASSPHRASE + "\n")
     assert device_document(capsys, "passphrase", "--new-file", str(tmp_path / "words"))["changed"]
@@ -106,7 +106,7 @@ def test_a_keyring_that_is_locked_or_has_lost_the_key(
     assert file.exists()
 
 
-@pytest.mark.parametrize(("backend", "why"), [(fail.Keyring, "cannot be used"), (null.Keyring, "does not keep")])
+@pytest.mark.parametrize(("backend", "why"), [(fail.Keyring, "cannot be used"), (null.Keyring, "does not store")])
 def test_a_machine_without_a_keyring_says_so_and_makes_nothing(
     ring: InMemory, file: Path, capsys: pytest.CaptureFixture[str], backend: type[KeyringBackend], why: str
 ) -> None:
@@ -130,7 +130,7 @@ def test_a_keyring_in_the_clear_is_refused(ring: InMemory, file: Path, capsys: p
         priority = 0.5  # type: ignore[assignment]
 
     keyring.set_keyring(in_the_clear := InTheClear())
-    assert "not one that protects" in device_document(capsys, "init", "--keyring")["error"]["message"]
+    assert "does not protect" in device_document(capsys, "init", "--keyring")["error"]["message"]
     assert not in_the_clear.held
     assert not file.exists()
 
