@@ -219,7 +219,7 @@ class Total:
 
 @dataclass(frozen=True)
 class PeerModels:
-    """Whole models on their way from node to node, one per sender: all that a reader learns of her.
+    """Whole models on their way from peer to peer, one per sender: all that a reader learns of the sender.
 
     `samples` and `ages` are what senders say of themselves: how much they have learnt from, and how often.
     """

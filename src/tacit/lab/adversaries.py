@@ -101,7 +101,9 @@ class Adversaries:
         elif self.config.kind == "sign-flip":
             values[false] = np.clip(-self.config.strength * values[false], -most, most)
         elif self.config.kind == "noise":
-            place = np.arange(len(owner)) - rows.ptr[owner]  # a draw depends on the person and the place in her message
+            place = (
+                np.arange(len(owner)) - rows.ptr[owner]
+            )  # a draw depends on the client and the position in its message
             drawn = key.normal((update.clients[owner] << 20 | place)[false], values.shape[1], self.config.strength)
             values[false] = np.clip(drawn, -most, most)
         elif marks.any():  # a table of items: layers have no row that speaks of one
@@ -111,7 +113,7 @@ class Adversaries:
     def _promote_rows(
         self, rows: Rows, positive: NDArray[np.bool_], lies: NDArray[np.bool_], owner: NDArray[np.int64]
     ) -> tuple[Rows, NDArray[np.bool_]]:
-        """Turn all rows of a adversary into one: the promoted item, moved as her own items are on average."""
+        """Turn all rows of an adversary into one: the promoted item, with the mean change of its own items."""
         mine, width, most = positive & lies[owner], rows.values.shape[1], self.ring.largest
         size = np.bincount(owner[mine], minlength=len(lies))
         said = np.zeros((len(lies), width))

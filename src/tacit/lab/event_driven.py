@@ -89,7 +89,7 @@ class NetworkConfig(Config):
 
 @dataclass(frozen=True)
 class GossipRuntime:
-    """How nodes reach each other, in how many threads they work, and where the shape of their network is noted."""
+    """The network of peers, the number of threads, and the log of the overlay's measures."""
 
     network: NetworkConfig = field(default_factory=NetworkConfig)
     threads: int = 1
@@ -122,7 +122,7 @@ def gossip_event_driven(
     traffic: Traffic | None = None,
     overlay: Overlays | None = None,
 ) -> Iterator[Model]:
-    """Yield the models of all nodes after each round of time; somebody who is away has the model she left with."""
+    """Yield the models of all peers after each round of time; a peer that is away has the model it left with."""
     refuse_too_large(method, len(clients), catalog.n_items)
     network = _Network(method, clients, catalog, key, config, traffic or Traffic.none(len(clients)))
     for number in range(method.config.epochs):

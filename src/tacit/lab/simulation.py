@@ -35,14 +35,14 @@ Part = tuple[Array | slice, Clients]  # where some clients stand in the cohort, 
 class Traffic:
     """What each client was asked for and sent, summed over rounds, by position in the cohort."""
 
-    rounds: NDArray[np.int64]  # in which her answer counted
+    rounds: NDArray[np.int64]  # in which the client's answer counted
     positives: NDArray[np.int64]
     negatives: NDArray[np.int64]
     bytes_up: NDArray[np.int64]
     bytes_down: NDArray[np.int64]
-    lost: NDArray[np.int64]  # rounds in which she was asked and her answer did not count
-    refused: NDArray[np.int64]  # rounds in which what she learnt did not fit the ring
-    masked: NDArray[np.int64]  # rounds in which her answer left under masks
+    lost: NDArray[np.int64]  # rounds in which the client was asked and its answer did not count
+    refused: NDArray[np.int64]  # rounds in which the client's update did not fit the ring
+    masked: NDArray[np.int64]  # rounds in which the client's answer was masked
 
     @classmethod
     def none(cls, n_clients: int) -> Traffic:

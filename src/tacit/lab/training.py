@@ -229,7 +229,7 @@ def score_alone(
     ring: Ring,
     progress: Progress = lambda what, done, total: None,
 ) -> Callable[[Array], Floats]:
-    """Return a scorer in which every person is served by a model that learnt from her own history only.
+    """Return a scorer in which every client has a local-only model.
 
     Nothing leaves, so no stage stands in between.
     """

@@ -70,7 +70,7 @@ class EASE(Centralised):
     def explain(
         self, shared: Mapping[str, Array], private: Mapping[str, Array], client: Clients, item: int
     ) -> list[Reason]:
-        """Return her items by their weight towards the item: the score is their sum."""
+        """Return items of the history by their weight towards the item: the score is their sum."""
         known = shared["items"]
         history = np.intersect1d(client.items, known)
         at, target = np.searchsorted(known, history), int(np.searchsorted(known, item))

@@ -140,11 +140,11 @@ class FedAvg(Federated):
         return {**shared, **{name: shared[name] + rate * by for name, by in moves.items()}}
 
     def score(self, shared: Shared, private: Shared, clients: Clients) -> Floats:
-        """Return the scores of all items: the server's tables, her own vector."""
+        """Return the scores of all items, from the server's tables and the client's own vector."""
         return self.model.score(shared, self._nodes(shared, private, clients, private["chance"]))
 
     def explain(self, shared: Shared, private: Shared, client: Clients, item: int) -> list[Reason]:
-        """Return her own items whose vectors point the same way as the item's, seen from the average item."""
+        """Return items of the history whose vectors are aligned with the item's, relative to the average item."""
         vectors = shared["items"] - shared["items"].mean(axis=0)
         history = np.setdiff1d(client.items, [item])
         return reasons.from_history(history, reasons.alignment(vectors, history, item))

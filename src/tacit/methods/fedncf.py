@@ -145,7 +145,7 @@ class _FederatedNCF(Neural, Federated):
     def draw(self, clients: Clients, key: Key) -> tuple[NDArray[Any], ...]:
         """Return samples and touched rows of a round; see `draw_local_rounds`.
 
-        Whoever has everything has no negatives: nothing of hers can be compared, so she speaks of no row.
+        A client with every item has no negatives: it has no pairs to compare, so its update has no rows.
         """
         draws = self._drawn(clients, clients.ptr, clients.items, key)
         if self.config.loss == "bce":

@@ -83,7 +83,7 @@ class MultiVAE(Centralised):
     def explain(
         self, shared: Mapping[str, Array], private: Mapping[str, Array], client: Clients, item: int
     ) -> list[Reason]:
-        """Return her own items by how much the score falls when one is taken out of her history."""
+        """Return items of the history by how much the score falls without them."""
         history = np.setdiff1d(client.items, [item])
         n = len(history)
         if n < 2:

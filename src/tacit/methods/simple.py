@@ -17,7 +17,7 @@ class RandomConfig(Config):
 
 @register("random", RandomConfig)
 class Random(Centralised):
-    """Random order: every person gets a shuffle of the catalogue that depends on the seed and on who she is."""
+    """Random order: every user gets a shuffle of the catalogue that depends on the seed and the user's id."""
 
     def __init__(self, config: RandomConfig) -> None:
         self.config = config

@@ -211,11 +211,11 @@ class GossipMethod(Gossip):
         nodes["age"][rows] += 1
 
     def score(self, shared: Mapping[str, Array], private: LocalArrays, clients: Clients) -> Floats:
-        """Return the scores of all items, each person by her own node's model."""
+        """Return the scores of all items, each client by its own peer's model."""
         return self.model.score(shared, private)
 
     def explain(self, shared: Mapping[str, Array], private: LocalArrays, client: Clients, item: int) -> list[Reason]:
-        """Return her own items whose vectors point the same way as the item's, seen from the average item."""
+        """Return items of the history whose vectors are aligned with the item's, relative to the average item."""
         vectors = self.model.vectors(private)
         vectors = vectors - vectors.mean(axis=0)
         history = np.setdiff1d(client.items, [item])

@@ -89,7 +89,7 @@ class LocalModel(Protocol):
         ...
 
     def score(self, constants: LocalArrays, nodes: LocalArrays) -> Floats:
-        """Return the scores [C, n_items], each person by her own node."""
+        """Return the scores [C, n_items], each client by its own peer's model."""
         ...
 
     def vectors(self, nodes: LocalArrays) -> Floats:
