@@ -54,7 +54,7 @@ class EASE(Centralised):
             yield Model({**model, "weights": _primal(x, self.config.reg)}, {})
 
     def score(self, shared: Mapping[str, Array], private: Mapping[str, Array], clients: Clients) -> Floats:
-        """Return X B; items that nobody had score 0."""
+        """Return X B; items without interactions score 0."""
         x = clients.matrix()[:, shared["items"]]
         if "weights" in shared:
             found = x @ shared["weights"]

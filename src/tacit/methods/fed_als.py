@@ -118,7 +118,7 @@ class FedALS(BySums):
         return {}
 
     def apply(self, shared: Mapping[str, Array], total: Total, ring: Ring) -> Mapping[str, Array]:
-        """Solve every item; one that nobody speaks of becomes zero, and no rows at all move nothing."""
+        """Solve for every item; an item that no client mentions becomes zero. Without any rows, nothing changes."""
         counts = total.counts["normal"]
         if not counts.any():
             return shared

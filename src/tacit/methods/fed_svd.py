@@ -1,4 +1,4 @@
-"""fed-svd: the leading item directions of everybody's histories, found by sums alone.
+"""fed-svd: the leading item directions of all histories, found by sums alone.
 
 Subspace iteration on X'X needs only the sum over clients of x_u (x_u' Q): each client multiplies its history with the
 basis on its device and sends one row per item it has; the server adds and orthonormalises. A handful of rounds gives

@@ -76,7 +76,7 @@ class FedAvg(Federated):
         return Schedule(self.config.epochs, -(-len(clients) // asked), asked, partition=True)
 
     def init(self, clients: Clients, catalog: Catalog, key: Key) -> Model:
-        """Draw the first tables as a node would, and everybody's vector and chance."""
+        """Draw the first tables as a peer would, and every client's vector and random state."""
         if not len(clients.items):
             raise MethodError("There is nothing to learn from: no client has any history.")
         self.model.check(clients, catalog)
@@ -134,7 +134,7 @@ class FedAvg(Federated):
         return {**model.private, "users": done.nodes["users"]}
 
     def apply(self, shared: Shared, total: Total, ring: Ring) -> dict[str, Array]:
-        """Average the moves and make them; rows of which nobody spoke stay."""
+        """Apply the averaged updates; rows that no client mentions stay."""
         rate = np.float32(self.config.server_rate)
         moves, _ = AVERAGES[self.config.aggregation].moves(total, ring)
         return {**shared, **{name: shared[name] + rate * by for name, by in moves.items()}}

@@ -182,7 +182,7 @@ class _FederatedNCF(Neural, Federated):
         return people
 
     def apply(self, shared: Mapping[str, Array], total: Total, ring: Ring) -> Mapping[str, Array]:
-        """Average the moves and make them; rows of which nobody spoke stay."""
+        """Apply the averaged updates; rows that no client mentions stay."""
         return apply_server_step(
             self.config, shared, *AVERAGES[self.config.aggregation].moves(total, ring, self.config.shrink)
         )

@@ -92,7 +92,7 @@ class KGFlex(Federated):
         return max(1, int(shared["kept"].sum()))
 
     def init(self, clients: Clients, catalog: Catalog, key: Key) -> Model:
-        """Weigh everybody's features, and draw g, b and p."""
+        """Weigh every client's features, and draw g, b and p."""
         c = self.config
         known = features_of(catalog, c.features, "kgflex")
         kept = np.array([min(most, int((known.hops == h + 1).sum())) for h, most in enumerate(c.features_per_hop)])
@@ -230,7 +230,7 @@ class KGFlexCentral(Centralised):
         self._steps = KGFlex(config)
 
     def fit(self, clients: Clients, catalog: Catalog, key: Key) -> Iterator[Model]:
-        """Yield the model after each pass; in a pass everybody is in one batch."""
+        """Yield the model after each pass; in a pass every client is in one batch."""
         steps, ring = self._steps, Ring()
         model = steps.init(clients, catalog, key.child("init"))
         shared, private = dict(model.shared), dict(model.private)

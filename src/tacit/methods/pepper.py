@@ -62,7 +62,7 @@ class Pepper(GossipMethod):
         return share * self.config.view
 
     def worth(self, judged: Weights) -> Weights:
-        """Return HR times NDCG, or HR alone; -1 where nobody could judge."""
+        """Return HR times NDCG, or HR alone; -1 if the peer could not measure it."""
         return judged[:, :, 0] if self.config.judges_by == "hr" else super().worth(judged)
 
 

@@ -35,7 +35,7 @@ class VSM(Centralised):
         self.config = config
 
     def fit(self, clients: Clients, catalog: Catalog, key: Key) -> Iterator[Model]:
-        """Weigh the features of every item; people are not looked at."""
+        """Weigh the features of every item; histories are not used."""
         known = features_of(catalog, self.config.features, "vsm")
         vectors = tf_idf(known) if self.config.weighting == "tf-idf" else unit_rows(known.matrix())
         shared = {

@@ -62,7 +62,7 @@ class HasRounds(Protocol):
 
     @property
     def epochs(self) -> int:
-        """Rounds; everybody is asked in each."""
+        """Rounds; every client is asked in each."""
         ...
 
 
