@@ -589,7 +589,7 @@ WORDINGS: Mapping[ReasonCode, Wording] = {
     ReasonCode.NOT_A_MEMBER: Wording(
         (DEVICE,),
         "This device belongs to no federation.",
-        "It cannot answer requests.",
+        "It has no catalogue and no model.",
         "Join one: tacit device join INVITATION.",
     ),
     ReasonCode.LEFT_FEDERATION: Wording(

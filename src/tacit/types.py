@@ -290,7 +290,7 @@ class Heldout:
     __slots__ = ("__seen", "__truth")
 
     def __init__(self, truth: Clients, seen: Clients) -> None:
-        """`truth`: held-out items per person, -1 where an item is not in the catalogue; `seen`: what she did before."""
+        """`truth`: held-out items per person, -1 if an item is not in the catalogue; `seen`: their earlier history."""
         self.__truth = truth
         self.__seen = seen
 
@@ -328,10 +328,10 @@ class Model:
 class Reason:
     """One reason for a recommendation: what carried the score, and how much of it (0 to 1)."""
 
-    kind: str  # "history": about is an item of hers; "people": a count; "feature": a name; "popularity": a count
+    kind: str  # "history": about is an item of the history; "people": a count; "feature": a name; "popularity": a count
     about: int | str
     weight: float
-    shown_by: tuple[int, ...] = ()  # items of hers that carry a feature
+    shown_by: tuple[int, ...] = ()  # items of the history that have the feature
 
 
 def offsets(counts: Array) -> NDArray[np.int64]:

@@ -41,7 +41,7 @@ class Ring(Config):
         return float(2.0 ** (24 - self.fraction))
 
     def encode(self, values: Floats) -> NDArray[np.int64]:
-        """Return values as whole numbers; too large ones mean that learning has run away."""
+        """Return values as whole numbers; values that are too large mean that learning diverged."""
         if len(values):
             self.fits(float(np.abs(values).max()))
         numbers: NDArray[np.int64] = np.rint(values * self.scale).astype(np.int64)
@@ -141,7 +141,7 @@ class Rows:
 
 @dataclass(frozen=True)
 class Update:
-    """A message read as numbers: what criteria measure, and what attacks look at or put in its place."""
+    """A message read as numbers: the input of criteria and of attacks."""
 
     clients: NDArray[np.int64]  # [C] ids
     tables: Mapping[str, Rows]
@@ -187,7 +187,7 @@ class Total:
 
     @classmethod
     def zero(cls, shapes: Mapping[str, tuple[int, ...]]) -> Total:
-        """Return the sum of nobody."""
+        """Return the empty sum."""
         return cls(
             {name: np.zeros(shape, np.int64) for name, shape in shapes.items()},
             {name: np.zeros(shape[0], np.int64) for name, shape in shapes.items()},
@@ -219,7 +219,7 @@ class Total:
 
 @dataclass(frozen=True)
 class PeerModels:
-    """Whole models on their way from node to node, one per sender: all that a reader learns of her.
+    """Whole models on their way from peer to peer, one per sender: all that a reader learns of the sender.
 
     `samples` and `ages` are what senders say of themselves: how much they have learnt from, and how often.
     """

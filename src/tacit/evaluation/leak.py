@@ -99,7 +99,7 @@ def is_decided(swapped: SwapTest) -> bool:
 
 
 def swap(scores: Floats, heldout: Heldout, catalog: Catalog) -> SwapTest:
-    """Rank everybody's held-out items by their own local-only model and by those of the next people.
+    """Rank every client's held-out items by its own local-only model and by those of the next clients.
 
     `scores` [P, n_items] has one local-only model per row, for the people of `heldout` in the same order. Items and
     rivals are those that neither of the two has seen, so both models rank the same. Tied items have the mean of the

@@ -66,7 +66,7 @@ def accept(device: Device, invitation: Invitation) -> Membership:
 def public_keys(device: Device, invitation: Invitation) -> tuple[bytes, bytes]:
     """Return the public keys that a device shows to a coordinator; its own for that line is made and kept first.
 
-    A member is refused here: the line to her federation must not be lost to an invitation that she cannot accept.
+    A member is refused here: an invitation that it cannot accept must not replace the connection to its federation.
     """
     if device.membership is not None:
         raise ConsentError.because(ReasonCode.ALREADY_A_MEMBER)

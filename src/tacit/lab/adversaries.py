@@ -25,7 +25,7 @@ from tacit.updates import Message, Release, Ring, Rows, Update
 
 
 class AdversaryConfig(Config):
-    """Who lies, and how."""
+    """Which clients are adversaries, and their attack."""
 
     kind: Literal["sign-flip", "noise", "promote", "nan"] = Field(
         description="attack: what adversaries send instead of their update"
@@ -61,12 +61,12 @@ class Adversaries:
         return cls(config, item, ring, key)
 
     def among(self, ids: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Say who lies, [C]."""
+        """Return which clients are adversaries, [C]."""
         found: NDArray[np.bool_] = self.key.uniform(ids, 1)[:, 0] < self.config.share
         return found
 
     def tamper(self, message: Message, key: Key) -> Message:
-        """Replace what adversaries send; what the ring cannot hold is withheld, as everybody's."""
+        """Replace what adversaries send; updates that do not fit the ring are withheld, as for all clients."""
         update = message.read(self.ring)
         lies = self.among(update.clients)
         if not lies.any():
@@ -101,17 +101,19 @@ class Adversaries:
         elif self.config.kind == "sign-flip":
             values[false] = np.clip(-self.config.strength * values[false], -most, most)
         elif self.config.kind == "noise":
-            place = np.arange(len(owner)) - rows.ptr[owner]  # a draw depends on the person and the place in her message
+            place = (
+                np.arange(len(owner)) - rows.ptr[owner]
+            )  # a draw depends on the client and the position in its message
             drawn = key.normal((update.clients[owner] << 20 | place)[false], values.shape[1], self.config.strength)
             values[false] = np.clip(drawn, -most, most)
-        elif marks.any():  # a table of items: layers have no row that speaks of one
+        elif marks.any():  # a table of items: layers have no rows about items
             return self._promote_rows(rows, marks, lies, owner)
         return replace(rows, values=values), marks
 
     def _promote_rows(
         self, rows: Rows, positive: NDArray[np.bool_], lies: NDArray[np.bool_], owner: NDArray[np.int64]
     ) -> tuple[Rows, NDArray[np.bool_]]:
-        """Turn all rows of a adversary into one: the promoted item, moved as her own items are on average."""
+        """Turn all rows of an adversary into one: the promoted item, with the mean change of its own items."""
         mine, width, most = positive & lies[owner], rows.values.shape[1], self.ring.largest
         size = np.bincount(owner[mine], minlength=len(lies))
         said = np.zeros((len(lies), width))

@@ -89,7 +89,7 @@ class NetworkConfig(Config):
 
 @dataclass(frozen=True)
 class GossipRuntime:
-    """How nodes reach each other, in how many threads they work, and where the shape of their network is noted."""
+    """The network of peers, the number of threads, and the log of the overlay's measures."""
 
     network: NetworkConfig = field(default_factory=NetworkConfig)
     threads: int = 1
@@ -122,7 +122,7 @@ def gossip_event_driven(
     traffic: Traffic | None = None,
     overlay: Overlays | None = None,
 ) -> Iterator[Model]:
-    """Yield the models of all nodes after each round of time; somebody who is away has the model she left with."""
+    """Yield the models of all peers after each round of time; a peer that is away has the model it left with."""
     refuse_too_large(method, len(clients), catalog.n_items)
     network = _Network(method, clients, catalog, key, config, traffic or Traffic.none(len(clients)))
     for number in range(method.config.epochs):
@@ -187,7 +187,7 @@ class _Network:
                 return
             if kind == DELIVER:
                 self._deliver(time, at, other, *more)
-            elif other == self.session[at]:  # otherwise meant for somebody who has gone since
+            elif other == self.session[at]:  # otherwise the event is for a peer that has left since
                 {COMES_OR_GOES: self._come_or_go, REST: self._rest, TICK: self._tick}[kind](time, at)
 
     def _rest(self, time: float, at: int) -> None:
@@ -246,7 +246,7 @@ class _Network:
             self._next_leave(at, time)
 
     def views(self) -> NDArray[np.int64]:
-        """Return everybody's view, for the statistics of the overlay."""
+        """Return all views, for the statistics of the overlay."""
         widest = max(1, *(len(node.view) for node in self.nodes)) if len(self.nodes) > 1 else 0
         table = np.full((len(self.nodes), widest), -1, np.int64)
         for node in self.nodes:
@@ -260,7 +260,7 @@ class _Network:
 
 
 class _JoinedArrays(Mapping[str, Array]):
-    """What all nodes hold, brought together when it is asked for first: most rounds are not looked at."""
+    """The models of all peers, collected on first use: most rounds are not evaluated."""
 
     def __init__(self, nodes: Sequence[Peer]) -> None:
         self.nodes, self.arrays = nodes, dict[str, Array]()
@@ -283,7 +283,7 @@ def attack_model(config: NetworkConfig, peer_model: PeerModels, number: int, at:
 
 
 def _as_sent(config: NetworkConfig, n: int, key: Key) -> Callable[[PeerModels, int], PeerModels]:
-    """Return what turns everybody's peer models of a round into those that are sent: adversaries' are other ones."""
+    """Return a function from the peer models of a round to those that are sent; adversaries replace theirs."""
     adversaries = np.flatnonzero(_some(_draw_node_traits(n, key)[:, ATTACKING], config.adversaries))
 
     def sent(peer_models: PeerModels, number: int) -> PeerModels:
@@ -298,7 +298,7 @@ def _as_sent(config: NetworkConfig, n: int, key: Key) -> Callable[[PeerModels, i
 
 
 def _draw_node_traits(n: int, key: Key) -> NDArray[np.float64]:
-    """Draw for every node [n, 6]: its period, link, device, whether it lies, whether and when it joins."""
+    """Draw for every peer [n, 6]: period, link, device, whether it is an adversary, whether and when it joins."""
     return key.child("network").uniform(np.arange(n), 6)
 
 

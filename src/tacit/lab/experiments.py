@@ -64,7 +64,7 @@ def prepare_data(experiment: Experiment, data: Dataset | None = None, progress: 
 
 @dataclass(frozen=True)
 class TrainingJob:
-    """An experiment with all that it may learn from, and the part it may look at on the way. It holds no test items."""
+    """An experiment with its training and validation parts. It holds no test items."""
 
     experiment: Experiment
     train: Clients
@@ -78,7 +78,7 @@ class TrainingJob:
         return cls(experiment, parts.train, parts.validation, parts.catalog, parts.user_ids)
 
     def learn(self, progress: Progress = silent) -> TrainingResult:
-        """Learn, with looks at the validation part as the runtime says."""
+        """Train, with checkpoints as the runtime says."""
         experiment, key, validation = self.experiment, Key(self.experiment.seed), self.validation
         look = None if validation is None else lambda model: self.evaluate(model, validation, lists=False).overall
         return learn(

@@ -1,4 +1,4 @@
-"""Whom tickets draw, in a simulation: everybody's chain, and the beacon of each round, keyed so that runs repeat.
+"""The participant lottery in a simulation: every client's chain, and each round's beacon, keyed so that runs repeat.
 
 In the field chains come from the system's entropy on each device, and the server's secrets from its own.
 """
@@ -40,7 +40,7 @@ class ParticipantLottery:
         return hashlib.sha256(int(self.key.child(*names).word).to_bytes(8, "little")).digest()
 
     def _round(self, number: int) -> tuple[list[bytes], bytes]:
-        """Return everybody's ticket of a round, and its beacon."""
+        """Return all tickets of a round, and its beacon."""
         if self._last is None or self._last[0] != number:
             tickets, secret = [chain.ticket(number) for chain in self._chains], self._secret("server", number)
             self._last = (number, tickets, beacon_of(secret, commitment(secret), map(nonce_of, tickets)))
@@ -52,7 +52,7 @@ class ParticipantLottery:
         return least_drawn(self.share, self.n_people)
 
     def beacon(self, number: int) -> bytes:
-        """Return the beacon of a round, to which everybody adds a nonce."""
+        """Return the beacon of a round, to which every client adds a nonce."""
         return self._round(number)[1]
 
     def draw_participants(self, number: int) -> NDArray[np.int64]:

@@ -88,7 +88,7 @@ class DropoutPlan:
         dropout: float,
         key: Key,
     ) -> DropoutPlan:
-        """Draw in which phase those leave whose answers do not count, and who leaves after her answer counted."""
+        """Draw the phase in which clients without a counted answer drop out, and who drops out after a counted one."""
         leaves: dict[int, tuple[int, ServerPhase]] = {}
         lost = np.setdiff1d(asked, answered, assume_unique=True)
         chance = key.child("phase").uniform(lost, 2)
@@ -292,6 +292,6 @@ class SecureSums:
 
 
 def bytes_sent(degree: int, layout: VectorLayout) -> int:
-    """Return how many bytes a person sends for one stage, if all of her neighbours answer."""
+    """Return the bytes that a participant sends for one stage, if all its neighbours answer."""
     heads = 198 + 38 + 4 + 16 + 38 + 16 + 38 + 4 + 16 + 38 + 32 + 4 + 16
     return heads + degree * (118 + 20 + 38) + bytes_of(layout.sizes)

@@ -35,14 +35,14 @@ Part = tuple[Array | slice, Clients]  # where some clients stand in the cohort, 
 class Traffic:
     """What each client was asked for and sent, summed over rounds, by position in the cohort."""
 
-    rounds: NDArray[np.int64]  # in which her answer counted
+    rounds: NDArray[np.int64]  # in which the client's answer counted
     positives: NDArray[np.int64]
     negatives: NDArray[np.int64]
     bytes_up: NDArray[np.int64]
     bytes_down: NDArray[np.int64]
-    lost: NDArray[np.int64]  # rounds in which she was asked and her answer did not count
-    refused: NDArray[np.int64]  # rounds in which what she learnt did not fit the ring
-    masked: NDArray[np.int64]  # rounds in which her answer left under masks
+    lost: NDArray[np.int64]  # rounds in which the client was asked and its answer did not count
+    refused: NDArray[np.int64]  # rounds in which the client's update did not fit the ring
+    masked: NDArray[np.int64]  # rounds in which the client's answer was masked
 
     @classmethod
     def none(cls, n_clients: int) -> Traffic:
@@ -118,7 +118,7 @@ class _Answers:
     learnt: list[tuple[Array | slice, Mapping[str, Array]]] = field(default_factory=list)
     sent: list[tuple[Array | slice, Release]] = field(default_factory=list)
     refused: list[NDArray[np.int64]] = field(default_factory=list)  # positions
-    people: dict[str, NDArray[np.int64]] = field(default_factory=dict)  # who speak of each row, if asked for
+    people: dict[str, NDArray[np.int64]] = field(default_factory=dict)  # clients that mention each row, if asked for
     messages: PendingMessages = field(default_factory=PendingMessages)  # message by message, if asked for
 
 
@@ -152,7 +152,7 @@ class _Federation:
             None if secure is None else SecureSums.of(secure, self.ring, self.rules, schedule, len(clients), key)
         )
         self.needs_messages = self._needs_messages()
-        self.whole: list[Part] = []  # the chunks of everybody, cut once
+        self.whole: list[Part] = []  # the chunks of all clients, cut once
         self.scales: ClientWeighting | None = None  # where clients count by criteria
 
     def run(self, shared: dict[str, Array], private: dict[str, Array], rounds: range) -> dict[str, Array]:
@@ -266,7 +266,7 @@ class _Federation:
         return replace(answers, total=outcome.total, sent=sent)
 
     def _needs_messages(self) -> bool:
-        """Whether sums of cohorts do not say enough: events, adversaries, or who speaks of which row."""
+        """Whether sums of cohorts do not suffice: events, adversaries, or counts of clients per row are needed."""
         options = self.options
         if options.reference or options.events is not None or options.adversaries is not None:
             return True
@@ -293,7 +293,7 @@ class _Federation:
         return scales.stage(who, weighed)
 
     def _answers(self, here: _Round, who: NDArray[np.int64] | None) -> _Answers:
-        """Let clients learn and add them up at once; where somebody's numbers do not fit, message by message."""
+        """Let clients learn and add their updates at once; message by message if a client's numbers do not fit."""
         if not self.needs_messages:
             try:
                 return self._learn(here, who, by_message=False)
@@ -351,7 +351,7 @@ class _Federation:
             self.traffic.bytes_down[positions] += self._down(shared)
 
     def _parts(self, shared: Mapping[str, Array], who: NDArray[np.int64] | None) -> Iterator[Part]:
-        """Cut clients, or everybody, into chunks that are worth their while."""
+        """Cut a cohort, or all clients, into chunks of a useful size."""
         n_clients, method = len(self.clients), self.method
         every = sum(shape[0] for name, shape in method.shapes(shared).items() if name not in method.spec.client_tables)
         size = max(1, max(CHUNK_ROWS, ROWS_PER_ITEM * every) // max(1, method.rows_per_client(shared)))

@@ -26,7 +26,7 @@ from tacit.types import Array, Catalog, Clients, Model, offsets
 from tacit.updates import PeerModels
 
 Overlays: TypeAlias = list[dict[str, float]]
-MEASUREMENTS = 10  # rounds between two looks at the overlay
+MEASUREMENTS = 10  # rounds between two measurements of the overlay
 SHARE = 0.9  # of the free memory that a network may take
 
 
@@ -92,7 +92,7 @@ def note_overlay(
 
 
 def inbox_of(views: Views) -> PeerInbox:
-    """Return who reads whose peer models when everybody sends to its view, senders in order."""
+    """Return which peers receive which peer models when all send to their views, senders in order."""
     n_nodes, view = views.shape
     readers, senders = views.ravel(), np.repeat(np.arange(n_nodes), view)
     sent = readers >= 0
@@ -152,7 +152,7 @@ def free_memory() -> float:
 
 
 def refuse_if_diverged(items: NDArray[np.float32], learning_rate: float, number: int) -> None:
-    """Stop when a number of any model has run away."""
+    """Stop when any model has diverged."""
     largest = float(max(items.max(initial=0.0), -items.min(initial=0.0)))
     if not largest < DIVERGENCE_LIMIT:
         raise DivergedError(

@@ -1,4 +1,4 @@
-"""Learning in this process, whatever the method: pass after pass, with looks at the validation part; and alone."""
+"""Training of any method in this process: pass after pass, with checkpoints; and local-only models."""
 
 from __future__ import annotations
 
@@ -72,12 +72,12 @@ class TrainingResult:
 
     model: Model
     passes: int  # after which the kept model was taken
-    seconds: float  # spent learning, looks left out
+    seconds: float  # of learning, without checkpoints
     curve: list[dict[str, float]] = field(default_factory=list)  # one row per look
     traffic: Traffic | None = None  # what was sent, if the method is federated; all of it, later passes included
     all_passes: int = 0  # later ones included
     events: Events | None = None  # every release, if they were asked for
-    overlay: Overlays = field(default_factory=list)  # what the graph of peers looked like on the way, if they gossip
+    overlay: Overlays = field(default_factory=list)  # measures of the overlay during training, for gossip
     weight_log: WeightLog | None = None  # who counted how much in each round, if people count by criteria
 
 
@@ -98,7 +98,7 @@ def rounds_of(method: Method, clients: Clients, n_passes: int) -> int | None:
 
 @dataclass(frozen=True)
 class PassOptions:
-    """How passes over a cohort are made, and who is told of it."""
+    """How passes over a cohort are made, and the callback for progress."""
 
     stages: Sequence[Stage] = ()
     ring: Ring = field(default_factory=Ring)
@@ -148,7 +148,7 @@ class Observer:
     """Who watches a method learn: at the validation part, at the ledger, at the progress."""
 
     look: Evaluator | None = None
-    primary: str = ""  # the metric by which the best look is kept
+    primary: str = ""  # the metric by which the best checkpoint is kept
     people: Vocabulary | None = None  # labels that a ledger of events calls people by; none: numbers
     progress: Progress = lambda what, done, total: None
 
@@ -229,7 +229,7 @@ def score_alone(
     ring: Ring,
     progress: Progress = lambda what, done, total: None,
 ) -> Callable[[Array], Floats]:
-    """Return a scorer in which every person is served by a model that learnt from her own history only.
+    """Return a scorer in which every client has a local-only model.
 
     Nothing leaves, so no stage stands in between.
     """

@@ -1,4 +1,4 @@
-"""Search for good options on the validation part; the test part is not handed over, so it cannot be looked at."""
+"""Search for good options on the validation part; the test part is not passed on, so no trial can use it."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class Trial:
 
     settings: dict[str, Any]
     value: float | None
-    passes: int  # after which the best look was taken; 0 if learning diverged
+    passes: int  # of the best checkpoint; 0 if learning diverged
     seconds: float  # of all seeds
     metrics: dict[str, float]
     problem: str = ""

@@ -27,7 +27,7 @@ class ALSConfig(Config):
 
 @register("als", ALSConfig)
 class ALS(Centralised):
-    """Alternating least squares on implicit feedback: all cells count, what she did counts more."""
+    """Alternating least squares on implicit feedback: all cells count, those of the history count more."""
 
     scores_pairs: ClassVar[bool] = True
 
@@ -46,7 +46,7 @@ class ALS(Centralised):
             yield Model({"items": items}, {"people": people})
 
     def score(self, shared: Mapping[str, Array], private: Mapping[str, Array], clients: Clients) -> Floats:
-        """Return P Q'; a person without a vector of her own gets it from her history."""
+        """Return P Q'; a user without a vector gets one from their history."""
         people = private["people"] if "people" in private else self._solve(clients.matrix(), shared["items"])
         return np.asarray(people @ shared["items"].T)
 
@@ -60,7 +60,7 @@ class ALS(Centralised):
     def explain(
         self, shared: Mapping[str, Array], private: Mapping[str, Array], client: Clients, item: int
     ) -> list[Reason]:
-        """Return her items by their part of the score: it is a sum over her history (section 5 of the paper)."""
+        """Return items of the history by their part of the score, which is a sum over the history (section 5)."""
         vectors = shared["items"]
         history = np.unique(client.items)
         chosen = vectors[history]

@@ -91,7 +91,7 @@ class Schedule:
     rounds_per_pass: int
     clients_per_round: int
     most_rounds: int | None = None  # the last pass may be cut short
-    partition: bool = False  # a pass asks everybody once, in random groups; otherwise each round draws anew
+    partition: bool = False  # a pass asks every client once, in random groups; otherwise each round draws again
 
     @property
     def rounds(self) -> int:

@@ -1,4 +1,4 @@
-"""BPR-MF (Rendle et al., 2009): vectors for people and items such that what she did outranks what she did not."""
+"""BPR-MF (Rendle et al., 2009): vectors of users and items such that positives outrank negatives."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class BPRMFConfig(Config):
 
 @register("bpr-mf", BPRMFConfig)
 class BPRMF(Centralised):
-    """Matrix factorisation learnt from pairs: an item she has against one she has not (BPR, SGD)."""
+    """Matrix factorisation learnt from pairs of a positive and a negative item (BPR, SGD)."""
 
     scores_pairs: ClassVar[bool] = True
 
@@ -88,7 +88,7 @@ class BPRMF(Centralised):
     def explain(
         self, shared: Mapping[str, Array], private: Mapping[str, Array], client: Clients, item: int
     ) -> list[Reason]:
-        """Return her items whose vectors point the same way as the item's."""
+        """Return items of the history whose vectors are aligned with the item's."""
         history = np.setdiff1d(client.items, [item])
         return reasons.from_history(history, reasons.alignment(shared["items"], history, item))
 

@@ -54,7 +54,7 @@ class EASE(Centralised):
             yield Model({**model, "weights": _primal(x, self.config.reg)}, {})
 
     def score(self, shared: Mapping[str, Array], private: Mapping[str, Array], clients: Clients) -> Floats:
-        """Return X B; items that nobody had score 0."""
+        """Return X B; items without interactions score 0."""
         x = clients.matrix()[:, shared["items"]]
         if "weights" in shared:
             found = x @ shared["weights"]
@@ -70,7 +70,7 @@ class EASE(Centralised):
     def explain(
         self, shared: Mapping[str, Array], private: Mapping[str, Array], client: Clients, item: int
     ) -> list[Reason]:
-        """Return her items by their weight towards the item: the score is their sum."""
+        """Return items of the history by their weight towards the item: the score is their sum."""
         known = shared["items"]
         history = np.intersect1d(client.items, known)
         at, target = np.searchsorted(known, history), int(np.searchsorted(known, item))

@@ -40,9 +40,9 @@ BETA_1, BETA_2, TINY = np.float32(0.9), np.float32(0.999), np.float32(1e-8)
 class FCF(Federated):
     """Federated collaborative filtering: devices solve for their own vector, the server follows summed gradients.
 
-    A device speaks of every item. Its message is what it would be had she taken nothing, for all items, and a
-    correction for each item she took. Corrections are the sensitive rows: disclosure drops them and leaves the rest,
-    so that a dropped one looks like an item that she did not take, and not like a gap. What a row says besides is her
+    A device mentions every item. Its message has the rows of an empty history, for all items, and a correction for
+    each item of the history. Corrections are the sensitive rows: disclosure drops some of them and keeps the rest,
+    so that a dropped one is like an item outside the history, and not like a gap. What a row says besides is her
     vector, up to its length: FCF in the clear shows that to its server, whatever pi is.
 
     The vector is solved for whenever it is needed and never kept, so there is no private part.
@@ -121,14 +121,14 @@ class FCF(Federated):
         return {"items": moved, "mean": mean, "square": square, "steps": np.array(steps)}
 
     def score(self, shared: Mapping[str, Array], private: Mapping[str, Array], clients: Clients) -> Floats:
-        """Return X Y', each person's vector solved for from her own history."""
+        """Return X Y'; each client's vector is solved for from its own history."""
         scores: Floats = self._solve(shared["items"], clients) @ shared["items"].T
         return scores
 
     def explain(
         self, shared: Mapping[str, Array], private: Mapping[str, Array], client: Clients, item: int
     ) -> list[Reason]:
-        """Name her items whose vectors are most aligned with the item's."""
+        """Return items of the history whose vectors are most aligned with the item's."""
         history = np.setdiff1d(client.items, [item])
         return reasons.from_history(history, reasons.alignment(shared["items"], history, item))
 

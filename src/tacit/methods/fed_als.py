@@ -4,7 +4,7 @@ A device solves its own vector p from the item table and its Gramian, then sends
 triangle of p p' and p itself, and one row more for the Gramian of all people. The server solves every item:
 (P'P + reg I + alpha sum p p') q = (1 + alpha) sum p. The objective, and its minimum, are those of `als`.
 
-Range: p minimises (1 + alpha) sum over her items of (1 - p.q)^2 + sum over others of (p.q)^2 + reg |p|^2, from which
+Range: p minimises (1 + alpha) sum over own items of (1 - p.q)^2 + sum over others of (p.q)^2 + reg |p|^2, from which
 |p|^2 <= (1 + alpha) n / (4 reg) for n items, whatever the item table is. Rows are scaled so that 4,096 items fit.
 """
 
@@ -118,7 +118,7 @@ class FedALS(BySums):
         return {}
 
     def apply(self, shared: Mapping[str, Array], total: Total, ring: Ring) -> Mapping[str, Array]:
-        """Solve every item; one that nobody speaks of becomes zero, and no rows at all move nothing."""
+        """Solve for every item; an item that no client mentions becomes zero. Without any rows, nothing changes."""
         counts = total.counts["normal"]
         if not counts.any():
             return shared
@@ -143,7 +143,7 @@ class FedALS(BySums):
     def explain(
         self, shared: Mapping[str, Array], private: Mapping[str, Array], client: Clients, item: int
     ) -> list[Reason]:
-        """Return her items by their part of the score: it is a sum over her history (section 5 of the paper)."""
+        """Return items of the history by their part of the score, which is a sum over the history (section 5)."""
         vectors, history = shared["items"], distinct(client).items
         chosen = vectors[history].astype(np.float64)
         system = (

@@ -120,7 +120,7 @@ class FedEASE(BySums):
     def explain(
         self, shared: Mapping[str, Array], private: Mapping[str, Array], client: Clients, item: int
     ) -> list[Reason]:
-        """Return her items by their weight towards the item: the score is their sum."""
+        """Return items of the history by their weight towards the item: the score is their sum."""
         history = distinct(client).items
         maps = _drop_zero_columns(shared["maps"])
         parts = maps[history] @ maps[item] / shared["precisions"][item]

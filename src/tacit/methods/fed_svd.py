@@ -1,7 +1,7 @@
-"""fed-svd: the leading item directions of everybody's histories, found by sums alone.
+"""fed-svd: the leading item directions of all histories, found by sums alone.
 
-Subspace iteration on X'X needs only the sum over people of x_u (x_u' Q): each person multiplies her history with the
-basis on her device and sends one row per item of hers; the server adds and orthonormalises. A handful of rounds gives
+Subspace iteration on X'X needs only the sum over clients of x_u (x_u' Q): each client multiplies its history with the
+basis on its device and sends one row per item it has; the server adds and orthonormalises. A handful of rounds gives
 the subspace that a centralised SVD has. In each row stands Q' x_u: only a secure sum hides it from the server.
 """
 
@@ -111,14 +111,14 @@ class FedSVD(BySums):
         return {**shared, **shared_floats({"basis": basis, "weights": weights, "angles": angles})}
 
     def score(self, shared: Mapping[str, Array], private: Mapping[str, Array], clients: Clients) -> Floats:
-        """Return (x W) Q Q' W^-1: her weighted history, seen through the kept directions, unweighted again."""
+        """Return (x W) Q Q' W^-1: the weighted history, projected on the kept directions, unweighted again."""
         through = shared["basis"] / shared["weights"][:, None]
         return np.asarray(self.people(shared, clients) @ through.T, np.float32)
 
     def explain(
         self, shared: Mapping[str, Array], private: Mapping[str, Array], client: Clients, item: int
     ) -> list[Reason]:
-        """Return the part of each of her items in the score."""
+        """Return the part of each item of the history in the score."""
         history = distinct(client).items
         parts = shared["weights"][history] * (shared["basis"][history] @ shared["basis"][item])
         return reasons.from_history(history, parts)

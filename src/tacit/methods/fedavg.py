@@ -76,7 +76,7 @@ class FedAvg(Federated):
         return Schedule(self.config.epochs, -(-len(clients) // asked), asked, partition=True)
 
     def init(self, clients: Clients, catalog: Catalog, key: Key) -> Model:
-        """Draw the first tables as a node would, and everybody's vector and chance."""
+        """Draw the first tables as a peer would, and every client's vector and random state."""
         if not len(clients.items):
             raise MethodError("There is nothing to learn from: no client has any history.")
         self.model.check(clients, catalog)
@@ -134,17 +134,17 @@ class FedAvg(Federated):
         return {**model.private, "users": done.nodes["users"]}
 
     def apply(self, shared: Shared, total: Total, ring: Ring) -> dict[str, Array]:
-        """Average the moves and make them; rows of which nobody spoke stay."""
+        """Apply the averaged updates; rows that no client mentions stay."""
         rate = np.float32(self.config.server_rate)
         moves, _ = AVERAGES[self.config.aggregation].moves(total, ring)
         return {**shared, **{name: shared[name] + rate * by for name, by in moves.items()}}
 
     def score(self, shared: Shared, private: Shared, clients: Clients) -> Floats:
-        """Return the scores of all items: the server's tables, her own vector."""
+        """Return the scores of all items, from the server's tables and the client's own vector."""
         return self.model.score(shared, self._nodes(shared, private, clients, private["chance"]))
 
     def explain(self, shared: Shared, private: Shared, client: Clients, item: int) -> list[Reason]:
-        """Return her own items whose vectors point the same way as the item's, seen from the average item."""
+        """Return items of the history whose vectors are aligned with the item's, relative to the average item."""
         vectors = shared["items"] - shared["items"].mean(axis=0)
         history = np.setdiff1d(client.items, [item])
         return reasons.from_history(history, reasons.alignment(vectors, history, item))

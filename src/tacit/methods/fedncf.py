@@ -145,7 +145,7 @@ class _FederatedNCF(Neural, Federated):
     def draw(self, clients: Clients, key: Key) -> tuple[NDArray[Any], ...]:
         """Return samples and touched rows of a round; see `draw_local_rounds`.
 
-        Whoever has everything has no negatives: nothing of hers can be compared, so she speaks of no row.
+        A client with every item has no negatives: it has no pairs to compare, so its update has no rows.
         """
         draws = self._drawn(clients, clients.ptr, clients.items, key)
         if self.config.loss == "bce":
@@ -182,7 +182,7 @@ class _FederatedNCF(Neural, Federated):
         return people
 
     def apply(self, shared: Mapping[str, Array], total: Total, ring: Ring) -> Mapping[str, Array]:
-        """Average the moves and make them; rows of which nobody spoke stay."""
+        """Apply the averaged updates; rows that no client mentions stay."""
         return apply_server_step(
             self.config, shared, *AVERAGES[self.config.aggregation].moves(total, ring, self.config.shrink)
         )

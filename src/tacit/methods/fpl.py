@@ -267,7 +267,7 @@ class FPL(Federated):
     def explain(
         self, shared: Mapping[str, Array], private: Mapping[str, Array], client: Clients, item: int
     ) -> list[Reason]:
-        """Name her items whose vectors are most aligned with the item's."""
+        """Return items of the history whose vectors are most aligned with the item's."""
         history = np.setdiff1d(client.items, [item])
         return reasons.from_history(history, reasons.alignment(shared["items"][:, :-1], history, item))
 

@@ -1,6 +1,6 @@
 """KGFlex: a sparse factorisation of features from a knowledge graph (Ferrara's thesis, chapter 6; RecSys 2021).
 
-A person is described by the features that tell what she likes from what she does not, weighed by information gain; an
+A client is described by the features that separate its items from others, weighed by information gain; an
 item by what is known of it. The server keeps a vector and a bias of every feature, a device its own view of the
 features that matter to it: r_ui = sum over shared features of k_uf (p_f^u . g_f + b_f), learnt by BPR.
 """
@@ -66,7 +66,7 @@ class KGFlexConfig(Config):
 class KGFlex(Federated):
     """Knowledge-aware federated learning: features weighed by what they tell about a person; it says why.
 
-    Every row sent is about a feature of something she did, so all of them pass the disclosure.
+    Every row is about a feature of an item of the history, so all rows pass the disclosure.
     """
 
     uses_features: ClassVar[bool] = True
@@ -88,11 +88,11 @@ class KGFlex(Federated):
         return Schedule(self.config.epochs, max(1, round(len(clients) / asked)), asked)
 
     def rows_per_client(self, shared: Mapping[str, Array]) -> int:
-        """One for each feature of hers."""
+        """One for each feature of the client."""
         return max(1, int(shared["kept"].sum()))
 
     def init(self, clients: Clients, catalog: Catalog, key: Key) -> Model:
-        """Weigh everybody's features, and draw g, b and p."""
+        """Weigh every client's features, and draw g, b and p."""
         c = self.config
         known = features_of(catalog, c.features, "kgflex")
         kept = np.array([min(most, int((known.hops == h + 1).sum())) for h, most in enumerate(c.features_per_hop)])
@@ -192,7 +192,7 @@ class KGFlex(Federated):
     def explain(
         self, shared: Mapping[str, Array], private: Mapping[str, Array], client: Clients, item: int
     ) -> list[Reason]:
-        """Return the features that she and the item share, by their part of the score."""
+        """Return the features that the client and the item share, by their part of the score."""
         own, affinity = private["features"][0], self._affinities(shared, private)[0]
         carried = shared["item_features"][shared["item_ptr"][item] : shared["item_ptr"][item + 1]]
         common = np.flatnonzero(np.isin(own, carried))
@@ -230,7 +230,7 @@ class KGFlexCentral(Centralised):
         self._steps = KGFlex(config)
 
     def fit(self, clients: Clients, catalog: Catalog, key: Key) -> Iterator[Model]:
-        """Yield the model after each pass; in a pass everybody is in one batch."""
+        """Yield the model after each pass; in a pass every client is in one batch."""
         steps, ring = self._steps, Ring()
         model = steps.init(clients, catalog, key.child("init"))
         shared, private = dict(model.shared), dict(model.private)
@@ -257,7 +257,7 @@ class KGFlexCentral(Centralised):
     def explain(
         self, shared: Mapping[str, Array], private: Mapping[str, Array], client: Clients, item: int
     ) -> list[Reason]:
-        """Return the features that she and the item share, by their part of the score."""
+        """Return the features that the client and the item share, by their part of the score."""
         return self._steps.explain(shared, private, client, item)
 
     def remarks(self, shared: Mapping[str, Array], private: Mapping[str, Array]) -> list[str]:
@@ -272,7 +272,7 @@ def _owned_items(clients: Clients) -> OwnedItems:
 def _mention(
     shared: Mapping[str, Array], features: Array, clients: Clients, is_meant: NDArray[np.bool_]
 ) -> NDArray[np.bool_]:
-    """Return which rows [R] are about a feature that a meant item of hers carries."""
+    """Return which rows [R] are about a feature of one of the given items of the client."""
     out = np.empty(int((features >= 0).sum()), np.bool_)
     known = shared["item_ptr"], shared["item_features"]
     rows_that_mention(clients.ptr, clients.items, *known, features, is_meant, out)

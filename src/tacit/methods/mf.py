@@ -32,7 +32,7 @@ class MFConfig(Config):
 
 @register("mf", MFConfig)
 class MF(Centralised):
-    """Matrix factorisation that says how likely she takes an item: biases, dot product, logistic loss (SGD)."""
+    """Matrix factorisation for the probability of an interaction: biases, dot product, logistic loss (SGD)."""
 
     scores_pairs: ClassVar[bool] = True
 
@@ -71,7 +71,7 @@ class MF(Centralised):
     def explain(
         self, shared: Mapping[str, Array], private: Mapping[str, Array], client: Clients, item: int
     ) -> list[Reason]:
-        """Return her items whose vectors point the same way as the item's."""
+        """Return items of the history whose vectors are aligned with the item's."""
         history = np.setdiff1d(client.items, [item])
         return reasons.from_history(history, reasons.alignment(shared["items"], history, item))
 

@@ -64,7 +64,7 @@ class MultiVAE(Centralised):
                 chosen = order[t * c.batch_size : (t + 1) * c.batch_size]
                 grown = (epoch + t / batches) / c.anneal_epochs if c.anneal_epochs else 1.0
                 beta = c.beta * min(1.0, grown)
-                with flushed_denormals(), np.errstate(over="ignore", invalid="ignore"):  # divergence is told below
+                with flushed_denormals(), np.errstate(over="ignore", invalid="ignore"):  # divergence is checked below
                     _, g = gradients(model.shared, x[chosen], history[chosen], noise[chosen], beta)
                     for name, p in moving.items():
                         adam_step(p.w.ravel(), p.m.ravel(), p.v.ravel(), g[name].ravel(), rate[t], root[t])
@@ -83,7 +83,7 @@ class MultiVAE(Centralised):
     def explain(
         self, shared: Mapping[str, Array], private: Mapping[str, Array], client: Clients, item: int
     ) -> list[Reason]:
-        """Return her own items by how much the score falls when one is taken out of her history."""
+        """Return items of the history by how much the score falls without them."""
         history = np.setdiff1d(client.items, [item])
         n = len(history)
         if n < 2:

@@ -1,4 +1,4 @@
-"""Neural collaborative filtering in one place: GMF, MLP and NeuMF learnt from everybody's history at once.
+"""Centralised neural collaborative filtering: GMF, MLP and NeuMF learnt from all histories.
 
 Cross-entropy (or another loss) on positives and fresh negatives of every epoch, shuffled batches, Adam. These are the
 centralised references of FedNCF; the definitions of the models are shared with its federated versions.

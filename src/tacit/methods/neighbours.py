@@ -1,4 +1,4 @@
-"""Neighbourhood methods: what similar people did (user-knn), what is like her own items (item-knn)."""
+"""Neighbourhood methods: items of similar users (user-knn), items similar to those of the history (item-knn)."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class UserKNN(Centralised):
     def explain(
         self, shared: Mapping[str, Array], private: Mapping[str, Array], client: Clients, item: int
     ) -> list[Reason]:
-        """Say how many of the people like her did it, and what part of the similarity they carry."""
+        """Return how many of the similar users have the item, and their part of the similarity."""
         found, values = self._nearest(shared, client)
         had = shared["item_people"][shared["item_ptr"][item] : shared["item_ptr"][item + 1]]
         did = np.isin(found[0], had)
@@ -83,7 +83,7 @@ class UserKNN(Centralised):
         return [Reason("people", int(did.sum()), float(values[0][did].sum()) / total)] if did.any() else []
 
     def _nearest(self, shared: Mapping[str, Array], clients: Clients) -> tuple[Array, Floats]:
-        """Return the neighbours of each client among the people learnt from, herself left out."""
+        """Return the neighbours of each client among the training users, without the client itself."""
         c, x = self.config, clients.matrix()
         order = np.argsort(shared["people"], kind="stable")
         at = np.minimum(np.searchsorted(shared["people"], clients.ids, sorter=order), len(order) - 1)
@@ -106,7 +106,7 @@ class UserKNN(Centralised):
 
 @register("item-knn", ItemKNNConfig)
 class ItemKNN(Centralised):
-    """Similar items: an item scores by the similarity of its k nearest items that are in her history."""
+    """Similar items: an item scores by the similarity of its k nearest items that are in the history."""
 
     def __init__(self, config: ItemKNNConfig) -> None:
         self.config = config
@@ -134,7 +134,7 @@ class ItemKNN(Centralised):
         yield Model({"ptr": towards.indptr, "items": towards.indices, "weights": towards.data}, {})
 
     def score(self, shared: Mapping[str, Array], private: Mapping[str, Array], clients: Clients) -> Floats:
-        """Return for each item the sum of weights from the items of her history."""
+        """Return for each item the sum of weights from the items of the history."""
         x = clients.matrix()
         n_items = len(shared["ptr"]) - 1
         sums = kernel.sum_of_rows(x.indptr, x.indices, shared["ptr"], shared["items"], shared["weights"], n_items)
@@ -143,7 +143,7 @@ class ItemKNN(Centralised):
     def explain(
         self, shared: Mapping[str, Array], private: Mapping[str, Array], client: Clients, item: int
     ) -> list[Reason]:
-        """Return her items that are neighbours of the item: the score is their sum."""
+        """Return items of the history that are neighbours of the item: the score is their sum."""
         n = len(shared["ptr"]) - 1
         weights = sparse.csr_matrix((shared["weights"], shared["items"], shared["ptr"]), shape=(n, n))
         history = np.unique(client.items)

@@ -6,7 +6,7 @@ samples (decentralised FedAvg) or by age (Hegedus et al.), and choose peers at r
 
 Text and algorithm 3 of the paper contradict each other on alpha: 40 % of the view from the best, or 60 %. The text is
 our default, `alpha_means` has both. A model is worth HR@20 times NDCG@20, as in the authors' code; their text says
-HR@20. A person with fewer than three interactions spares none: her node cannot judge, and averages.
+HR@20. A peer with fewer than three interactions holds none out: it cannot weigh models, and averages.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class PepperConfig(GossipConfig):
 
 @register("pepper", PepperConfig)
 class Pepper(GossipMethod):
-    """PEPPER: models mixed by what they earn on her own data, peers kept for it (Belal et al., 2022)."""
+    """PEPPER: models merged by their performance on the peer's own data, best peers kept (Belal et al., 2022)."""
 
     sampler = SAMPLERS["personalised"]
     config: PepperConfig
@@ -62,7 +62,7 @@ class Pepper(GossipMethod):
         return share * self.config.view
 
     def worth(self, judged: Weights) -> Weights:
-        """Return HR times NDCG, or HR alone; -1 where nobody could judge."""
+        """Return HR times NDCG, or HR alone; -1 if the peer could not measure it."""
         return judged[:, :, 0] if self.config.judges_by == "hr" else super().worth(judged)
 
 
@@ -91,7 +91,7 @@ class DecReptileConfig(GossipConfig):
 
 @register("dec-reptile", DecReptileConfig)
 class DecReptile(GossipMethod):
-    """Decentralised Reptile: a gossiped model to start from, tuned on her own data before it serves."""
+    """Decentralised Reptile: a gossiped initial model, fine-tuned on the client's own data before it recommends."""
 
     rule = RULES["samples"]
     sampler = SAMPLERS["random"]
@@ -105,7 +105,7 @@ class DecReptile(GossipMethod):
             nodes[name][rows] = start + rate * (nodes[name][rows] - start)
 
     def score(self, shared: LocalArrays, private: LocalArrays, clients: Clients) -> Floats:
-        """Return the scores of all items, each person by her node's model tuned to her."""
+        """Return the scores of all items, each client by its peer's model after fine-tuning."""
         if not self.config.tuning:
             return super().score(shared, private, clients)
         tuned = {name: array.copy() for name, array in private.items()}

@@ -33,7 +33,7 @@ class PureSVD(Centralised):
         self.config = config
 
     def fit(self, clients: Clients, catalog: Catalog, key: Key) -> Iterator[Model]:
-        """Find the right singular vectors; a person needs only her history and these."""
+        """Find the right singular vectors; to score a user, these and the history suffice."""
         x = clients.matrix()
         seen = np.flatnonzero(x.getnnz(axis=0))
         directions = _directions(x[:, seen].astype(np.float64), self.config.factors, key.child("start"))
@@ -48,7 +48,7 @@ class PureSVD(Centralised):
     def explain(
         self, shared: Mapping[str, Array], private: Mapping[str, Array], client: Clients, item: int
     ) -> list[Reason]:
-        """Return her items by their part of the score: v_i . v_item, summed over her history."""
+        """Return items of the history by their part of the score: v_i . v_item, summed over the history."""
         history = np.setdiff1d(client.items, [item])
         return reasons.from_history(history, shared["items"][history] @ shared["items"][item])
 

@@ -25,12 +25,12 @@ class ReptileConfig(FedAvgConfig):
 
 @register("reptile", ReptileConfig)
 class Reptile(FedAvg):
-    """Reptile: a server's model to start from, tuned on her own data before it serves (Nichol et al., 2018)."""
+    """Reptile: an initial model from the server, fine-tuned on the client's own data (Nichol et al., 2018)."""
 
     config: ReptileConfig
 
     def score(self, shared: Shared, private: Shared, clients: Clients) -> Floats:
-        """Return the scores of all items by the server's model tuned to her."""
+        """Return the scores of all items by the server's model after fine-tuning."""
         nodes = self._nodes(shared, private, clients, private["chance"])
         if self.config.tuning:
             own = self.model.own(shared, clients, nodes["chance"], 0.0)

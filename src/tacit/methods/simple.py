@@ -1,4 +1,4 @@
-"""The two yardsticks that learn nothing about anyone: chance, and what everybody does."""
+"""The two baselines without personalisation: random order and Most Popular."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class RandomConfig(Config):
 
 @register("random", RandomConfig)
 class Random(Centralised):
-    """Random order: every person gets a shuffle of the catalogue that depends on the seed and on who she is."""
+    """Random order: every user gets a shuffle of the catalogue that depends on the seed and the user's id."""
 
     def __init__(self, config: RandomConfig) -> None:
         self.config = config
@@ -45,7 +45,7 @@ class MostPopularConfig(Config):
 
 @register("most-popular", MostPopularConfig)
 class MostPopular(Centralised):
-    """Most popular first: the same list for everybody; at equal counts the catalogue's order decides."""
+    """Most popular first: the same list for all users; at equal counts the catalogue's order decides."""
 
     def __init__(self, config: MostPopularConfig) -> None:
         self.config = config
@@ -58,7 +58,7 @@ class MostPopular(Centralised):
         yield Model({"people": people, "places": places}, {})
 
     def score(self, shared: Mapping[str, Array], private: Mapping[str, Array], clients: Clients) -> Floats:
-        """Return each item's place in the list counted from its end, for everybody the same."""
+        """Return each item's place in the list counted from its end, the same for all users."""
         return np.tile(shared["places"], (len(clients), 1))
 
     def explain(

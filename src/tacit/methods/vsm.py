@@ -1,4 +1,4 @@
-"""Vector space model: items as weighted vectors of what is known about them, a person as the mean of hers."""
+"""Vector space model: items as weighted vectors of their features, a user as the mean of the items of the history."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class VSMConfig(Config):
 
 @register("vsm", VSMConfig)
 class VSM(Centralised):
-    """Items like her own by what they are: cosine between features of items and the mean of her items."""
+    """Content-based: cosine between the features of an item and the mean features of the history."""
 
     uses_features: ClassVar[bool] = True
 
@@ -35,7 +35,7 @@ class VSM(Centralised):
         self.config = config
 
     def fit(self, clients: Clients, catalog: Catalog, key: Key) -> Iterator[Model]:
-        """Weigh the features of every item; people are not looked at."""
+        """Weigh the features of every item; histories are not used."""
         known = features_of(catalog, self.config.features, "vsm")
         vectors = tf_idf(known) if self.config.weighting == "tf-idf" else unit_rows(known.matrix())
         shared = {
@@ -55,7 +55,7 @@ class VSM(Centralised):
     def explain(
         self, shared: Mapping[str, Array], private: Mapping[str, Array], client: Clients, item: int
     ) -> list[Reason]:
-        """Return the features she and the item share, by their part of the cosine."""
+        """Return the features that the history and the item share, by their part of the cosine."""
         vectors = _vectors(shared)
         profile = (client.matrix() @ vectors).toarray()[0]
         target = vectors[[item]]

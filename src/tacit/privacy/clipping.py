@@ -1,4 +1,4 @@
-"""Clipping: nobody moves a row, or everything together, further than a given length.
+"""Clipping: bounds the norm of each row, or of all rows of a client.
 
 It bounds what one person, honest or not, can do to a sum, and it is the first half of differential privacy. Too long
 vectors are shortened, their direction stays. Alone it hides nothing.

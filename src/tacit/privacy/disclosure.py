@@ -83,7 +83,7 @@ class Disclosure(Stage):
 
     @classmethod
     def build(cls, config: DisclosureConfig, user_ids: Vocabulary, catalog: Catalog, key: Key) -> Disclosure:
-        """Settle everybody's pi and what is secret; every name must exist."""
+        """Set every client's pi and the items that are never sent; every name must exist."""
         secret = np.zeros(catalog.n_items, bool)
         for label in config.never_items:
             secret[catalog.item_ids.index(label, "item for never_items")] = True

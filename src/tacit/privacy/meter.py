@@ -1,13 +1,13 @@
 """The privacy meter: what a reader of everything that left a device could tell of its owner.
 
-The reader knows the catalogue and how popular each item is. From rows sent in clear it also knows, for each item, in
-how many rounds a row of it was there (*presence*) and whether it moved up or down (*sign*: in pair-wise learning the
-bias of an item she has always rises, that of another always falls). Each gives a log-likelihood ratio per item; prior
-and evidence add up to a posterior. Rows inside a secure sum tell nothing of one person beyond the sum, so they are not
-counted here; what sums may still tell is the subject of the threat model.
+The reader knows the catalogue and the popularity of each item. From readable rows it also knows, for each item, in how
+many rounds it had a row (*presence*) and whether it moved up or down (*sign*: in pair-wise learning the bias of an item
+of the history always rises, that of another always falls). Each gives a log-likelihood ratio per item; prior and
+evidence add up to a posterior. Masked rows reveal nothing about one client beyond the sum, so they are not counted
+here; the threat model says what sums may still reveal.
 
     Exposure.leak_index   0: no better than guessing the popular items; 1: the whole history, in order
-    Exposure.named        items of hers that the reader would name and be at least nine tenths sure of
+    Exposure.named        items of the history that the reader would name with at least 90 % certainty
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ class Exposure:
 
     auc: float
     auc_popularity: float  # of a reader who saw nothing and guesses the popular items
-    precision: float  # share of hers among the so many items that the reader thinks most likely
-    tpr_at_1: float  # share of hers found while one other item in a hundred is wrongly accused
-    named: int  # items of hers with a posterior of at least SURE
-    accused: int  # items with such a posterior, hers or not
-    items: int  # how many she has
+    precision: float  # share of true items among as many items that the reader thinks most likely
+    tpr_at_1: float  # share of true items found while one other item in a hundred is wrongly named
+    named: int  # true items with a posterior of at least SURE
+    accused: int  # items with such a posterior, true or not
+    items: int  # length of the history
 
     @property
     def leak_index(self) -> float:
@@ -47,7 +47,7 @@ class Exposure:
 
 @dataclass(frozen=True)
 class ObservedRows:
-    """What rows in clear told so far, per item [n_items]: rounds in which one rose, rounds in which one fell."""
+    """The evidence of readable rows so far, per item [n_items]: rounds in which it rose, rounds in which it fell."""
 
     rose: NDArray[np.int64]
     fell: NDArray[np.int64]
@@ -56,16 +56,16 @@ class ObservedRows:
 
 def prior(popularity: Array, size: int) -> Numbers:
     """Return the log-odds that a person with so many items has each: as popular, so likely."""
-    counts = np.asarray(popularity, np.float64) + 0.5  # an item that nobody has yet is not impossible
+    counts = np.asarray(popularity, np.float64) + 0.5  # an item without interactions is not impossible
     chance = np.clip(counts * size / counts.sum(), MOST, 0.5)
     odds: Numbers = np.log(chance / (1.0 - chance))
     return odds
 
 
 def presence(seen: ObservedRows, size: int, pi: float, steps: int) -> Numbers:
-    """Return what being there tells of each item, for somebody with `size` items who sends a positive with chance pi.
+    """Return the evidence of each item's presence, for a client with `size` items that sends a positive with chance pi.
 
-    In a round of `steps` triples an item of hers is drawn with chance a, another with chance b.
+    In a round of `steps` triples an item of the history is drawn with chance a, another with chance b.
     """
     n_items = len(seen.rose)
     size = min(max(size, 1), n_items - 1)
@@ -111,12 +111,12 @@ def measure_exposure(
 
 
 def auc(belief: Numbers, hers: NDArray[np.bool_]) -> float:
-    """Return the chance that one of hers is believed more than one of the others; a tie counts half."""
+    """Return the chance that an item of the history has a higher belief than another; a tie counts half."""
     return _auc(*_apart(belief, hers))
 
 
 def _apart(belief: Numbers, hers: NDArray[np.bool_]) -> tuple[Numbers, Numbers]:
-    """Return beliefs in her items and in the others, each in rising order."""
+    """Return the beliefs in items of the history and in the others, each in ascending order."""
     return np.sort(belief[hers]), np.sort(belief[~hers])
 
 
@@ -128,7 +128,7 @@ def _auc(mine: Numbers, others: Numbers) -> float:
 
 
 def _precision(belief: Numbers, hers: NDArray[np.bool_], size: int) -> float:
-    """Return the share of hers among the `size` items believed most; of those believed alike, the first ones count."""
+    """Return the share of true items among the `size` items with the highest belief; ties count by position."""
     if not size:
         return 0.0
     level = np.partition(belief, len(belief) - size)[len(belief) - size]
@@ -138,7 +138,7 @@ def _precision(belief: Numbers, hers: NDArray[np.bool_], size: int) -> float:
 
 
 def _true_positives(mine: Numbers, others: Numbers, rate: float) -> float:
-    """Return the share of hers above the level that `rate` of the others exceed."""
+    """Return the share of true items above the level that `rate` of the others exceed."""
     if not len(mine) or not len(others):
         return 0.0
     level = others[math.ceil((len(others) - 1) * (1.0 - rate))]

@@ -417,7 +417,7 @@ class UpdateSink:
 
 
 def _any_numbers() -> np.errstate:
-    """Rows of clients who are withheld, and rows that do not leave, may hold anything: nobody is warned of it."""
+    """Withheld clients and rows that are not sent may have any values: suppress warnings about them."""
     return np.errstate(invalid="ignore", over="ignore")
 
 

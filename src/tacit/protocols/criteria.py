@@ -1,13 +1,13 @@
 """Client-aware aggregation: who counts how much in a round, and why (Ferrara's thesis, chapter 5).
 
-Criteria measure what a person's device can say without showing her history: how much she did, how diverse it is, how
-far her model has moved. In priority order they make a score, f(x) = x1 + x1 x2 + x1 x2 x3 + ... (5.5): a criterion that
+Criteria measure what a device can report without showing the history: how long it is, how diverse it is, how
+far the model has moved. In priority order they make a score, f(x) = x1 + x1 x2 + x1 x2 x3 + ... (5.5): a criterion that
 is not met silences all after it (5.7). A device multiplies what it learnt by its weight before it leaves, so sums,
 secure ones too, work as they are. All it needs from others are two sums, of the criteria and of the scores.
 
 A criterion of one's own is one function:
 
-    @criterion("night-owl", "share of what she did after ten in the evening")
+    @criterion("night-owl", "share of interactions after ten in the evening")
     def night_owl(seen):
         return shares_after(seen.clients, hour=22)
 """
@@ -64,8 +64,8 @@ class ClientFacts:
     clients: Clients
     catalog: Catalog
     now: int  # unix seconds; 0 where the data has no times
-    answered: NDArray[np.int64]  # [C] rounds in which her answer counted so far
-    asked: NDArray[np.int64]  # [C] rounds she was asked in so far
+    answered: NDArray[np.int64]  # [C] rounds in which the client's answer counted so far
+    asked: NDArray[np.int64]  # [C] rounds in which the client was asked so far
     update: Update | None = None  # what was learnt in this round, where a criterion asks for it
 
 
@@ -76,7 +76,7 @@ class Criterion:
     name: str
     about: str
     measure: Callable[[ClientFacts], Array]
-    after_learning: bool  # it looks at the update
+    after_learning: bool  # it needs the update
 
 
 CRITERIA: dict[str, Criterion] = {}
@@ -93,34 +93,34 @@ def criterion(name: str, about: str, *, after_learning: bool = False) -> Callabl
     return keep
 
 
-@criterion("size", "how much she did")
+@criterion("size", "length of the history")
 def size(seen: ClientFacts) -> Array:
-    """Rows of her history: FedAvg's own criterion."""
+    """Rows of the history: FedAvg's own criterion."""
     return seen.clients.sizes
 
 
-@criterion("diversity", "how many different categories, or statements of the graph, her items carry")
+@criterion("diversity", "number of different categories, or statements of the graph, of the client's items")
 def diversity(seen: ClientFacts) -> Array:
-    """Different labels in her history: categories, or what a knowledge graph says where there are none."""
+    """Different labels in the history: categories, or statements of a knowledge graph if there are none."""
     return np.asarray((_per_category(seen) > 0).sum(axis=1))
 
 
-@criterion("balance", "how evenly liked and other items stand in her history")
+@criterion("balance", "balance of liked and other items in the history")
 def balance(seen: ClientFacts) -> Array:
     """min / max of the numbers of liked and of other rows (5.8)."""
     liked = _is_liked(seen)
     return class_balance(liked, seen.clients.sizes - liked)
 
 
-@criterion("liked", "share of what she did that she liked")
+@criterion("liked", "share of the history that the user liked")
 def liked_share(seen: ClientFacts) -> Array:
     """A fraction of good samples, as sharp pictures are in the thesis."""
     return _is_liked(seen) / np.maximum(seen.clients.sizes, 1)
 
 
-@criterion("divergence", "how little her model moved away", after_learning=True)
+@criterion("divergence", "how little the client's model changed", after_learning=True)
 def divergence(seen: ClientFacts) -> Array:
-    """1 / sqrt(|d| + 1), d all that she would send."""
+    """1 / sqrt(|d| + 1), d all that the client would send."""
     if seen.update is None:
         raise MethodError("The criterion 'divergence' compares updates, and this round has none.")
     squares = np.zeros(len(seen.clients))
@@ -131,9 +131,9 @@ def divergence(seen: ClientFacts) -> Array:
     return model_closeness(np.sqrt(squares))
 
 
-@criterion("freshness", "how lately she did something")
+@criterion("freshness", "how recent the newest interaction is")
 def freshness(seen: ClientFacts) -> Array:
-    """Halves with every 30 days since her newest row."""
+    """Halves with every 30 days since the newest row."""
     clients = seen.clients
     if clients.times is None:
         raise MethodError("The criterion 'freshness' needs times, and the data has none.", "Leave it out.")
@@ -143,7 +143,7 @@ def freshness(seen: ClientFacts) -> Array:
     return np.asarray(np.exp2(-np.maximum(seen.now - newest, 0.0) / HALF_LIFE))
 
 
-@criterion("reliability", "how often she answered when asked")
+@criterion("reliability", "how often the client answered when asked")
 def reliability(seen: ClientFacts) -> Array:
     """(1 + answered) / (1 + asked)."""
     return np.asarray((1.0 + seen.answered) / (1.0 + seen.asked))
@@ -213,7 +213,7 @@ class ClientWeights:
 
     @property
     def factors(self) -> Numbers:
-        """What each multiplies her update by: 1 on average, so that a rule that adds or averages stays in scale."""
+        """The factor of each client's update: 1 on average, so that a rule that adds or averages stays in scale."""
         return self.weights * len(self.weights)
 
 

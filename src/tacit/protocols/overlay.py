@@ -1,4 +1,4 @@
-"""Who knows whom: the first views, who is on offer for the next ones, and what the graph of all views looks like.
+"""The overlay of gossip: the first views, the candidates for later views, and measures of the graph of all views.
 
 A view lists the peers a node sends to. Views of a network are an array [nodes, view] of positions, -1 where a view is
 not full.
@@ -57,7 +57,7 @@ def first_views(n_nodes: int, view: int, start: Literal["preferential", "random"
 
 
 def _others(drawn: Views, me: int) -> Views:
-    """Numbers below n - 1 as everybody but oneself."""
+    """Turn numbers below n - 1 into the ids of all other peers."""
     return drawn + (drawn >= me)
 
 
@@ -66,7 +66,7 @@ def offer_peers(
 ) -> list[NDArray[np.int64]]:
     """Return for each of `ids` up to `n` others of `alive` in random order: what a peer sampling service says.
 
-    What a node is offered the `number`-th time depends on the key, its own id and who is alive, on nobody else asking.
+    The candidates of a peer at its `number`-th request depend on the key, its id and the living peers only.
     """
     chance = key.child("offer", number)
     if len(alive) <= 2 * (n + SPARE):
@@ -106,7 +106,7 @@ class Overlay:
     in_degree_mean: float
     in_degree_sd: float
     in_degree_max: int
-    unheard: int  # living nodes that nobody sends to
+    unheard: int  # living peers to which no peer sends
     clustering: float  # mean over nodes: how many of its neighbours know each other, links taken both ways
     components: int
     dead_links: float  # share of all links of living nodes

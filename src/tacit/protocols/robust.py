@@ -27,7 +27,7 @@ from tacit.updates import Total
 
 BLOCK = 2**22  # numbers of all groups together that are sorted at a time
 
-Means = NDArray[np.float64]  # [G, n, D], NaN where a group did not speak of a row
+Means = NDArray[np.float64]  # [G, n, D], NaN if a group did not mention a row
 Rule = Callable[[Means, float], NDArray[np.float64]]  # the means of some rows and the share of adversaries -> [n, D]
 
 
@@ -88,7 +88,7 @@ def median(means: Means, adversaries: float) -> NDArray[np.float64]:
 
 
 def krum(totals: Sequence[Total], adversaries: float) -> int:
-    """Return which group is closest to its n - f - 2 nearest others; rows it did not speak of count as no move."""
+    """Return which group is closest to its n - f - 2 nearest others; rows it did not mention count as no change."""
     n = len(totals)
     squares = np.zeros((n, n))
     for name in totals[0].sums:

@@ -38,7 +38,7 @@ class RoundsConfig(Config):
 
     @property
     def is_calm(self) -> bool:
-        """Whether everybody who is asked answers and is simply added."""
+        """Whether all asked clients answer, and their messages are just added."""
         plain = self.robust is None and self.criteria is None
         return not self.dropout and not self.over_selection and plain and self.minimum == 1
 

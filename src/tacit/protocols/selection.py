@@ -1,4 +1,4 @@
-"""Who is asked in a round: keyed by the round, or by the pass where a pass asks everybody once."""
+"""Which clients are asked in a round: keyed by the round, or by the pass if a pass asks every client once."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def select_clients(schedule: Schedule, key: Key, number: int, n_clients: int) ->
 
 
 def one_of_groups(key: Key, number: int, n_clients: int, n_asked: int, rounds_per_pass: int) -> NDArray[np.int64]:
-    """Return the group of round `number`, where each pass deals everybody into random groups of `n_asked`."""
+    """Return the group of round `number`, where each pass divides all clients into random groups of `n_asked`."""
     in_pass, group = divmod(number, rounds_per_pass)
     return np.sort(_shuffle_clients(key.child("pass", in_pass), n_clients)[group * n_asked : (group + 1) * n_asked])
 

@@ -1,4 +1,4 @@
-"""People of a round on the scales: they measure themselves, two sums are made, and each multiplies what she sends."""
+"""Weighing of clients: they measure criteria, two sums are made, and each multiplies its update by its weight."""
 
 from __future__ import annotations
 
@@ -97,5 +97,5 @@ class ClientWeighting:
         return Weighing(factor)
 
     def bytes_each(self, ring: Ring) -> int:
-        """Return what a person sends, and receives, for it: her criteria and her score, as numbers of the ring."""
+        """Return the bytes that a client sends and receives for it: criteria and score, as numbers of the ring."""
         return (len(self.config.order) + 1) * ring.bits // 8

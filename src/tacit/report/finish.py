@@ -28,7 +28,7 @@ ITEM_BYTES = 4  # what a centralised method is sent for each thing a person did:
 
 @dataclass(frozen=True)
 class Findings:
-    """What came of an experiment: the model and how good it is, whether held-out items leaked, what happened when."""
+    """The results of an experiment: the model, its evaluation, the leak verdict, times."""
 
     learnt: TrainingResult
     evaluation: Evaluation
@@ -105,15 +105,15 @@ def _remarks(recommender: Recommender) -> list[str]:
 
 
 def _nobody_left_out(experiment: Experiment, recommender: Recommender, parts: Split) -> list[str]:
-    """Say where a draw of who takes part had nobody to leave out."""
+    """Return a note if the participant lottery drew all clients."""
     secure, method, people = experiment.runtime.secure, recommender.method, len(parts.train)
     if secure is None or not secure.draw or not isinstance(method, Federated):
         return []
     if method.schedule(parts.train).clients_per_round < people:
         return []
     can_ask_fewer = hasattr(experiment.method.options, "clients_per_round")
-    advice = f"set method.clients_per_round below {people:,}" if can_ask_fewer else "this method asks everybody"
-    return [f"runtime.secure.draw drew all {people:,} people in every round, as if there were no draw: {advice}"]
+    advice = f"set method.clients_per_round below {people:,}" if can_ask_fewer else "this method asks every client"
+    return [f"runtime.secure.draw drew all {people:,} clients in every round, so it had no effect: {advice}"]
 
 
 def _communication(recommender: Recommender, learnt: TrainingResult) -> dict[str, Any]:
@@ -136,13 +136,13 @@ def _communication(recommender: Recommender, learnt: TrainingResult) -> dict[str
 
 
 def _sampling(experiment: Experiment, parts: Split) -> str:
-    """Return 'legacy' where training was told what is held out, or held-out rows that repeat history were ranked."""
+    """Return 'legacy' if training knew the held-out items, or if held-out rows that repeat the history were ranked."""
     repeats = experiment.evaluation.repeats == "rank" and parts.counts["heldout_also_in_train"] > 0
     return "legacy" if repeats else parts.sampling
 
 
 def _ledger(parts: Split, learnt: TrainingResult, gossiped: bool) -> pl.DataFrame:
-    """Return one row per person: how often she was asked, what left her device, and what came back."""
+    """Return one row per client: how often it was asked, what it sent, and what it received."""
     people, train = parts.user_ids.labels[parts.train.ids].tolist(), parts.train
     if learnt.traffic is None:
         nothing = np.zeros(len(train), np.int64)

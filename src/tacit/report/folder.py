@@ -2,7 +2,7 @@
 
 experiment.yaml    run it again and get the same numbers
 result.json        the summary that `tacit run --json` prints, with confidence intervals and data statistics
-people.parquet     one row per person with held-out items: her label and every metric
+people.parquet     one row per user with held-out items: the user's label and every metric
 items.parquet      one row per item: label, title, how often it occurs in training, how often it is recommended
 curve.parquet      one row per look at the validation part (present when there were looks)
 ledger.parquet     what left people's devices

@@ -21,26 +21,33 @@ MEASURES = {
     for measure in (
         MetricEntry(
             "NDCG",
-            "held-out items found in the list, more for those near its top; 1 is the best possible list",
+            "discounted gain: held-out items in the list, weighted more near its top; 1 is the best possible list",
             1,
             True,
         ),
-        MetricEntry("HR", "share of people with at least one held-out item in the list", 1, True),
+        MetricEntry("HR", "share of users with at least one held-out item in the list", 1, True),
         MetricEntry("Precision", "share of the list that was held out", 1, True),
         MetricEntry("Recall", "share of the held-out items that are in the list", 1, True),
         MetricEntry("F1", "harmonic mean of precision and recall", 1, True),
         MetricEntry("MAP", "precision at each held-out item found, averaged over all held-out items", 1, True),
         MetricEntry("MRR", "one over the position of the first held-out item; 0 if none is in the list", 1, True),
         MetricEntry("AUC", "share of other candidates that a held-out item is ranked above; 0.5 is chance", 1, True),
-        MetricEntry("ItemCoverage", "how many different items are in anybody's list", 1, False),
-        MetricEntry("ItemCoverageRatio", "the same as a share of the catalogue", 1, False),
+        MetricEntry("ItemCoverage", "number of different items over all lists", 1, False),
+        MetricEntry("ItemCoverageRatio", "ItemCoverage as a share of the catalogue", 1, False),
         MetricEntry(
-            "Gini", "1 − Gini index: 1 if all items are recommended equally often, 0 if one takes all", 1, False
+            "Gini",
+            "1 − Gini index: 1 if all items are recommended equally often, 0 if only one item is recommended",
+            1,
+            False,
         ),
-        MetricEntry("ShannonEntropy", "evenness of what is recommended, in nats; 0 if one item takes all", 1, False),
-        MetricEntry("ACLT", "long-tail items in a list, on average", 1, False),
-        MetricEntry("PopREO", "how differently held-out popular and long-tail items are found; 0 is equal", -1, False),
-        MetricEntry("PopRSP", "how differently popular and long-tail items are recommended; 0 is equal", -1, False),
+        MetricEntry(
+            "ShannonEntropy", "entropy of the recommended items, in nats; 0 if only one item is recommended", 1, False
+        ),
+        MetricEntry("ACLT", "mean number of long-tail items in a list", 1, False),
+        MetricEntry("PopREO", "difference in recall between popular and long-tail items; 0 is equal", -1, False),
+        MetricEntry(
+            "PopRSP", "difference in recommendation rate between popular and long-tail items; 0 is equal", -1, False
+        ),
     )
 }
 

@@ -1,4 +1,4 @@
-"""The network behind a gossip run, drawn: how evenly nodes are known, how cliquish they are, its parts, dead links."""
+"""Figures of the overlay of a gossip run: in-degree, clustering, components, dead links."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 MEASURES = {
-    "in_degree_max": "letters of the busiest",
-    "clustering": "peers that know each other",
-    "components": "parts",
+    "in_degree_max": "largest in-degree",
+    "clustering": "clustering coefficient",
+    "components": "components",
     "dead_links": "dead links",
 }
 SHARES = {"clustering": 0.01, "dead_links": 0.01}  # in per cent, at least so high an axis

@@ -1,4 +1,4 @@
-"""The report: one HTML file that opens offline, on a phone, on a desk, in the dark and on paper."""
+"""The report: one HTML file that opens offline, on a phone, on a desktop, in dark mode and on paper."""
 
 from __future__ import annotations
 
@@ -42,9 +42,9 @@ if TYPE_CHECKING:
 
 TAILS = (5, 25, 50, 75, 95)  # percentiles over people
 KINDS = {
-    "temporal": "the newest {share} of each person's history held out",
-    "leave-last-out": "each person's newest interaction held out",
-    "random": "a random {share} of each person's history held out",
+    "temporal": "the newest {share} of each history held out",
+    "leave-last-out": "each user's newest interaction held out",
+    "random": "a random {share} of each history held out",
     "given": "held-out part as given with the data",
 }
 
@@ -157,8 +157,8 @@ def _split(run: Run) -> str:
 def _protocol(run: Run) -> str:
     protocol = str(run.result["protocol"])
     if protocol == "full":
-        return "ranked among all items the person has not seen"
-    return f"each ranked against {protocol.rpartition('-')[2]} sampled items the person has not seen"
+        return "ranked among all items outside the history"
+    return f"each ranked against {protocol.rpartition('-')[2]} sampled items outside the history"
 
 
 def _facts(compared: ComparisonResult) -> list[tuple[str, str]]:
@@ -180,21 +180,21 @@ def _facts(compared: ComparisonResult) -> list[tuple[str, str]]:
 def _verdict(compared: ComparisonResult, made: Table) -> str:
     honest = [line for line in made.lines if not line.leaking]
     if not honest:
-        return "No run may be reported: all of them leak."
+        return "No run is reported: all of them leak."
     first = honest[0].cells[0]
     value = f"{first.text} {first.spread}".strip()
     if len(honest) == 1:
         return f"{honest[0].label} reaches {compared.primary} {value}."
     told = f"{honest[0].label} has the highest {compared.primary}, {value}. "
     if all(line.row.p_t is None for line in honest):
-        return told + "Whether that is more than chance was not tested: rows differ in seeds, or in what they are of."
+        return told + "Significance was not tested: the rows differ in seeds or in data."
     alike = [line.label for line in honest[1:] if not line.is_worse]
     if not alike:
-        return told + "All others are worse by more than chance explains."
+        return told + "All others are significantly worse."
     are = "is" if len(alike) == 1 else "are"
     return (
         told
-        + f"{join_words(alike)} {are} not distinguishable from it (no {WORSE}): do not read their order as a ranking."
+        + f"{join_words(alike)} {are} not significantly different from it (no {WORSE}): their order is not a ranking."
     )
 
 
@@ -254,7 +254,7 @@ def _leak_words(row: MethodRow, metrics: Sequence[str]) -> str:
         for metric in metrics
     ]
     reached = join_words([f"{metric} {local_only} (Most Popular {popular})" for metric, local_only, popular in both])
-    return f"Learning alone it reaches {reached}."
+    return f"Its local-only models reach {reached}."
 
 
 def _inline(figures: Mapping[str, Figure]) -> list[dict[str, Any]]:
@@ -296,10 +296,12 @@ def _notes(compared: ComparisonResult) -> list[str]:
     everyone = len(compared.rows)
     told = [note if len(who) == everyone else f"{join_words(who)}: {note}" for note, who in notes.items()]
     if all(len(row.runs) == 1 for row in compared.rows):
-        told.append("Each method ran with one seed: the intervals cover the choice of people, not chance in learning.")
+        told.append(
+            "Each method ran with one seed: the intervals cover the sampling of users, not the randomness of learning."
+        )
     if any(run.result["sampling"] == "legacy" for row in compared.rows for run in row.runs):
         told.append(
-            "Legacy sampling tells training which items are held out. Do not compare its figures with clean ones."
+            "Legacy sampling lets training see which items are held out. Do not compare its figures with others."
         )
     if str(_first(compared).result["protocol"]) != "full":
         told.append(
@@ -366,5 +368,5 @@ def _glossary(lines: Sequence[TableLine]) -> list[tuple[str, str]]:
     names = dict.fromkeys(name.partition("@")[0] for line in lines for name in line.row.metrics)
     known = [found for name in names if (found := metric_entry(name)) is not None]
     arrows = {1: "higher is better", -1: "lower is better"}
-    told = [("@k", "counted in each person's list of the k best items")] if known else []
+    told = [("@k", "measured on each user's list of the k best items")] if known else []
     return told + [(one.name, f"{one.meaning} ({arrows[one.better]})") for one in known]

@@ -1,4 +1,4 @@
-"""What left people's devices, as the report says it."""
+"""What devices sent, in the words of the report."""
 
 from __future__ import annotations
 
@@ -20,27 +20,27 @@ def join_words(names: Sequence[str]) -> str:
 
 
 def privacy(lines: Sequence[TableLine]) -> str:
-    """Say whether histories were handed over, and if not, what whoever received the rest could read."""
+    """Return whether histories were sent whole, and otherwise what a receiver could read."""
     whole = [line.label for line in lines if _is_whole(line.row)]
     if not whole:
-        return f"No history left a device whole. The table says what did; {_describe_masking(lines)}"
+        return f"No device sent a whole history. The table shows what was sent; {_describe_masking(lines)}"
     whose = "Every method here" if len(whole) == len(lines) > 1 else join_words(whole)
     return (
-        f"{whose} learnt in one place: the whole history of every person was handed over. There is no privacy in these "
-        "runs, and no figure here should be read as if there were; they show what is possible when everything is known."
+        f"{whose} learnt centrally, from the whole history of every user. These runs have no privacy. They show "
+        "what is possible when a server knows everything."
     )
 
 
 def _describe_masking(lines: Sequence[TableLine]) -> str:
-    """Say what whoever received it could read."""
+    """Return what a receiver could read."""
     masked = [line.label for line in lines if line.row.runs[0].experiment.runtime.secure is not None]
     if not masked:
-        return "whoever received it may still infer from it."
+        return "a receiver may infer more from it."
     whose = "all of it" if len(masked) == len(lines) else f"that of {join_words(masked)}"
     return (
-        f"{whose} went into secure sums, of which a server reads the sum and no single message. Bytes hold keys, "
-        "shares and whole masked vectors, as the protocol sends them. What is not masked can still be inferred from, "
-        "and so can sums: see the threat model."
+        f"{whose} was masked: a server reads sums and no single message. Bytes include keys, shares and whole masked "
+        "vectors, as the protocol sends them. A server may infer more from readable messages and from sums: see the "
+        "threat model."
     )
 
 
@@ -49,7 +49,7 @@ def _is_whole(row: MethodRow) -> bool:
 
 
 def describe_sent(row: MethodRow) -> dict[str, str]:
-    """Return what one method's people sent, in words and sums."""
+    """Return what the clients of one method sent, in words and sums."""
     ledger = row.runs[0].ledger
     kinds = [str(what) for what in sorted(ledger["what"].unique().to_list())]
     return {

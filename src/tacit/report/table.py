@@ -171,21 +171,19 @@ def _footnotes(compared: ComparisonResult, lines: Sequence[TableLine], n_seeds: 
     if n_seeds > 1:
         said["spread"] = f"Means of {n_seeds} seeds ± standard deviation over the seeds."
     else:
-        said["spread"] = "Means over people ± half the 95 % confidence interval."
+        said["spread"] = "Means over users ± half the 95 % confidence interval."
     if sum(not line.leaking for line in lines) > 1:
         said["bold"] = "Bold: best of the column."
         said["mark"] = (
             f"{WORSE}: differs from the best in {compared.primary} "
-            f"(paired t-test over people, Holm-corrected, p < {LEVEL:g})."
+            f"(paired t-test over users, Holm-corrected, p < {LEVEL:g})."
         )
     if any(line.leaking for line in lines):
-        said["leaking"] = (
-            "Leaking: a model that learnt from one person alone beat Most Popular, so the run is not reported."
-        )
+        said["leaking"] = "Leaking: the run failed the leak check, so it is not reported."
     if any(line.is_legacy for line in lines):
         said["legacy"] = (
             "Legacy sampling: training negatives avoid the held-out items, as in much published code; "
-            "these figures are only for standing beside published ones."
+            "compare these figures only with published ones of the same kind."
         )
     return said
 
@@ -216,7 +214,7 @@ def as_text(compared: ComparisonResult, width: int | None = None) -> str:
     ]
     notes = [note for about, note in made.footnotes.items() if about not in ("spread", "bold")]
     if left_out:
-        notes.append(f"{left_out} more metrics are in the report and in a wider window.")
+        notes.append(f"{left_out} more metrics are in the report; a wider terminal shows them too.")
     rule = "  ".join("─" * size for size in widths)
     return "\n".join([rows[0].rstrip(), rule, *(row.rstrip() for row in rows[1:]), *notes]) + "\n"
 

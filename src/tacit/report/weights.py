@@ -1,4 +1,4 @@
-"""Who counted how much in a round, and why: tables and figures from `weights.parquet`."""
+"""The weights of clients in rounds, and their criteria: tables and figures from `weights.parquet`."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ def draw_rounds(weights: pl.DataFrame, whose: str = "") -> Figure:
 
 @dataclass(frozen=True)
 class WeightReport:
-    """What a report says of one method's weights: tables without names, which stay in the run folder."""
+    """The weights of one method in a report: tables without ids, which stay in the run folder."""
 
     label: str
     order: list[str]

@@ -62,7 +62,7 @@ class Recommender:
         return scores
 
     def recommend(self, user: Label, k: int = 10) -> list[Recommendation]:
-        """Return the k best items that are not in her history, best first, each with its reason."""
+        """Return the k best items that are not in the history, best first, each with its reason."""
         position = self.user_ids.index(user, "person")
         return self._serve(self.model.take(np.array([position])), self.clients.take([position]), k)
 
@@ -160,7 +160,7 @@ def explain_in_words(reasons: list[Reason], catalog: Catalog) -> str:
 
 
 def _feature(reason: Reason, catalog: Catalog) -> str:
-    """Say a feature; where its object has a number for a name, one of her items that carries it tells more."""
+    """Return a feature in words; if its object has a number for a name, with an item of the history that has it."""
     name = str(reason.about)
     nameless = name.rpartition(": ")[2].isdigit() and reason.shown_by
     return f"“{name}” (as in “{catalog.title(reason.shown_by[0])}”)" if nameless else f"“{name}”"

@@ -95,7 +95,7 @@ class Federation(Config):
 
     @property
     def stages(self) -> tuple[Stage, ...]:
-        """The stages that everybody's updates pass, after the person's own disclosure."""
+        """The stages of all updates, after the user's own disclosure."""
         return () if self.clip is None else (Clipping.build(self.clip),)
 
     def canonical(self) -> bytes:
@@ -108,7 +108,7 @@ class Federation(Config):
         return hashlib.sha256(self.canonical()).digest()
 
     def path(self, *own: Stage) -> UpdatePath:
-        """Return what updates pass: the user's own stages, then those that everybody agreed on."""
+        """Return the stages of updates: the user's own, then those that all members agreed on."""
         return UpdatePath(self.built, (*own, *self.stages), self.ring)
 
     def list_differences(self, other: Federation) -> list[str]:

@@ -88,7 +88,7 @@ def test_the_page_shows_weights_without_names(tmp_path: Path) -> None:
     assert {"weights", "weights_rounds"} <= set(draw(compared))
     write_report(compared, tmp_path / "report.html")
     html = (tmp_path / "report.html").read_text(encoding="utf-8")
-    assert "bpr-mf weighed people by size, then diversity" in html
+    assert "bpr-mf weighed clients by size, then diversity" in html
     assert f"1 of {N}" in html
     assert 'id="figure-weights"' in html
     assert 'id="figure-weights_rounds"' in html
@@ -99,4 +99,4 @@ def test_without_criteria_nothing_is_said(tmp_path: Path) -> None:
     compared = ComparisonResult("tour", "NDCG@10", (made_row("ease"),))
     assert not {"weights", "weights_rounds"} & set(draw(compared))
     write_report(compared, tmp_path / "report.html")
-    assert "Who counted how much" not in (tmp_path / "report.html").read_text(encoding="utf-8")
+    assert 'id="weights"' not in (tmp_path / "report.html").read_text(encoding="utf-8")

@@ -70,7 +70,7 @@ def test_she_brings_a_file_and_reads_what_was_not_understood(page: Any, device: 
     file.write_text("Name,Date\nPine Park,2024-05-01\nNowhere,2024-05-02\n")
     page.goto(page.url + "history")
     page.get_by_label("File").set_input_files(file)
-    page.get_by_role("button", name="Read it").click()
+    page.get_by_role("button", name="Import").click()
     assert page.get_by_role("heading", level=1).inner_text() == "What was understood"
     assert "Nowhere" in page.get_by_role("region").inner_text()
     device.history.remove("Pine Park", device.catalog)
@@ -85,7 +85,7 @@ def test_the_slider_answers_at_once_by_keyboard_and_is_saved(page: Any, device: 
     assert page.locator("[data-read=named]").inner_text() == "0 %"
     for _ in range(3):
         page.keyboard.press("PageUp")
-    assert slider.get_attribute("aria-valuetext") == "Some: 30 in 100 notes about what you did may leave."
+    assert slider.get_attribute("aria-valuetext") == "Some: 30 in 100 notes about what you did may be sent."
     assert page.locator("[data-read=named]").inner_text() == "91 %", "as measured at pi = 0.3"
     assert device.sharing.pi == 0.5, "nothing is saved yet"
     page.get_by_label("drinks").check()

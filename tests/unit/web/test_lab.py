@@ -70,7 +70,7 @@ def test_the_page_has_the_figures_of_the_report_and_pi_against_exposure(visitor:
     for name in ("results", "people", "tail", "disclosed"):
         assert f'id="figure-{name}"' in page.html
     assert "style=" not in page.html, "the policy forbids it"
-    assert "Tails over people" in page.text
+    assert "Percentiles over users" in page.text
     assert visitor.get("/?set=99").status == visitor.get("/?set=x").status == 200
 
 
@@ -159,7 +159,7 @@ def test_groups_of_options_that_others_lack_are_named_and_not_listed(tmp_path: P
     (compared,) = RunFolders([tmp_path]).sets()
     assert sorted(row.label for row in compared.rows) == ["fpl", "fpl with secure"]
     with serving(lab_page(RunFolders([tmp_path]))) as door:
-        assert "went into secure sums" in Visitor(door).get("/").text
+        assert "was masked" in Visitor(door).get("/").text
 
 
 def test_a_comparison_stands_for_its_runs_and_other_folders_are_refused(runs: Path, tmp_path: Path) -> None:

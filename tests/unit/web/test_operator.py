@@ -90,11 +90,11 @@ def test_phases_quality_and_versions_are_those_of_the_journal(tmp_path: Path) ->
     with looked_at(tmp_path / "j.db") as visitor:
         page, third = visitor.get("/"), visitor.get("/?round=3")
         assert visitor.get("/?round=99").body == page.body, "there is no such round"
-    assert "vectors devices learn, and send it under masks 20 16 0 4 20 %" in page.text
-    assert "vectors devices learn, and send it under masks 10 6 0 4 40 %" in third.text
-    assert "Stage 2: adding rows adverts the model goes out" in page.text
+    assert "vectors devices learn and send masked vectors 20 16 0 4 20 %" in page.text
+    assert "vectors devices learn and send masked vectors 10 6 0 4 40 %" in third.text
+    assert "Stage 2: adding rows adverts the model is sent" in page.text
     assert "The phases of round 3" in third.text
-    assert "12 of 24 times" in page.text
+    assert "12 of 24 cases" in page.text
     assert f"after round 4 {len_of(newest)} · fingerprint {newest.digest[:16]} in force" in page.text
 
 
@@ -107,7 +107,7 @@ def test_where_many_are_lost_is_said_with_what_to_do() -> None:
     courses = {number: masked_course(6, None) for number in range(3)}
     standing = FederationStatus(founded(), 16, RoundRules(secure=SecureAggregationConfig()), lost, 10, 0, 10, courses)
     (alert,) = standing.alerts()
-    assert "Most were lost in stage 1: counting people, vectors." in alert.what
+    assert "Most were lost in stage 1: counting participants, vectors." in alert.what
     assert "rounds.deadline" in alert.todo
 
 
@@ -207,7 +207,7 @@ def test_alerts_say_what_to_do(rules: RoundRules, present: int, said: str) -> No
 def test_after_a_sum_it_waits_for_those_whom_a_sum_takes() -> None:
     standing = FederationStatus(founded(), 16, RULES, HAPPENED, 20, 0, 12, settled=True)
     (told,) = (alert for alert in standing.alerts() if "12 of 13 devices are here" in alert.what)
-    assert "under masks" in told.todo
+    assert "secure aggregation needs" in told.todo
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,7 @@ def test_a_round_in_the_town(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     assert device is not None
     with device, serving(person_page(DeviceView(device, "town", town))) as door:
         visitor = Visitor(door)
-        assert "999 simulated neighbours" in visitor.get("/").text
+        assert "999 simulated people" in visitor.get("/").text
         assert len(device.recommend(5)) == 5
         announced = device.upcoming()
         assert announced is not None

@@ -34,12 +34,12 @@ log = logging.getLogger("tacit.field.device")
 BEAT = 10.0  # seconds between signs of life, unless a device looks for messages more rarely
 LONGEST_BEAT = 600.0  # a SuperLink takes three times as much at most
 LONGEST_BACKOFF = 300.0
-LOOK = 1.0  # seconds between looks at her settings while nobody is there
+LOOK = 1.0  # seconds between checks of the settings while the coordinator is unreachable
 
 
 @dataclass(frozen=True)
 class DeviceEvent:
-    """Something that a person may want to hear of while her device takes part."""
+    """An event that a user may want to know of while their device takes part."""
 
     what: Literal["connected", "model", "request", "turn", "nothing sent", "refused", "away"]
     why: str = ""
@@ -73,7 +73,7 @@ class SuperNode:
         self.problem = ""  # what is wrong now, in words
 
     def run(self, stop: threading.Event, told: EventListener = _ignore) -> Ending:
-        """Take part until `stop` is set or she pauses or leaves; a server that is away is awaited."""
+        """Take part until `stop` is set or the user pauses or leaves; wait for a server that is unreachable."""
         backoff = self.poll
         while self._goes_on(stop):
             try:

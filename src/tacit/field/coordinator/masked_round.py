@@ -149,7 +149,7 @@ class MaskedRound:
         return server, [device for device in devices if at[device.number] in finished]
 
     def _carry(self, server: SecureServer, stage: int, turns: Mapping[int, bytes]) -> None:
-        """Bring everybody her turn, and the answers back."""
+        """Send every device its message, and return the answers."""
         name, started, bytes_up, refused = server.stand.name.lower(), self._clock(), 0, 0
         bytes_down = sum(len(content) for content in turns.values())
         try:

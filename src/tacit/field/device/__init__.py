@@ -1,4 +1,4 @@
-"""One person's device: her history, settings, private model and ledger, in one encrypted file."""
+"""A user's device: history, settings, private model and ledger, in one encrypted file."""
 
 from tacit.field.device.device import Device
 from tacit.field.device.settings import Sharing

@@ -1,4 +1,4 @@
-"""What stops a message at the last moment: her settings as they are now, against those that it was made under."""
+"""The last check of a message: the settings now against those under which it was made."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tacit.reasons import ReasonCode
 
 
 def refuse_if_silent(sharing: Sharing, before: Sharing | None = None) -> None:
-    """Refuse while she has paused, and where her settings are not those from `before` the message was made."""
+    """Refuse while the device is paused, and if the settings are not those from `before` the message was made."""
     if sharing.paused:
         raise ConsentError.because(ReasonCode.PAUSED)
     if before is not None and sharing != before:
@@ -16,7 +16,7 @@ def refuse_if_silent(sharing: Sharing, before: Sharing | None = None) -> None:
 
 
 def refuse_readable(sharing: Sharing) -> None:
-    """Refuse what a receiver could read, where she lets nothing leave but under masks."""
+    """Refuse a readable message if the settings allow masked rounds only."""
     if sharing.masked_only:
         raise ConsentError.because(ReasonCode.MASKED_ONLY)
 

@@ -24,7 +24,7 @@ HEAD = b"SQLite format 3\0"  # of any database
 def readable_copy(
     history: History, sharing: Sharing, hidden: list[Label], member: Membership | None, ledger: Ledger
 ) -> dict[str, Any]:
-    """Return what is hers as one JSON object; `titles` says what the items in it are called, if that is known."""
+    """Return the user's data as one JSON object; `titles` has the titles of items, if known."""
     entries, releases = history.list(), ledger.list()
     spoken = (label for release in releases for label in (*release.positives, *release.negatives))
     named = dict.fromkeys([*(entry.item for entry in entries), *hidden, *sharing.never_items, *spoken])
@@ -50,7 +50,7 @@ def _titles(named: Iterable[Label], catalog: Catalog) -> dict[str, str]:
 
 
 def write_readable(path: Path, value: dict[str, Any]) -> None:
-    """Write what is hers as JSON into a new file that only she can read."""
+    """Write the user's data as JSON into a new file that only its owner can read."""
     try:
         with os.fdopen(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "w", encoding="utf-8") as file:
             json.dump(value, file, ensure_ascii=False, indent=1)

@@ -1,12 +1,12 @@
-"""A device: one person's node. It learns as a cohort of one, shares what she allows, and notes it before it leaves.
+"""A device: it learns as a cohort of one, sends what its user allows, and records every message before sending it.
 
 A round, as the device sees it:
 
     learn     a request -> `device_round` -> message, private part, ledger entry and model: all on disk, or nothing
-    release   her settings are read once more, the entry is marked, and only then are there bytes to send
+    release   the settings are read again, the entry is marked, and only then are there bytes to send
     sent      or `not_sent`: what the transport says
 
-What an answer made of her private part is kept when the next message says that it counted, and undone otherwise.
+The new private part of an answer is kept when the next message says that the answer counted, and undone otherwise.
 Each round is answered once: asked again, also after a crash, the device gives the very same bytes. A request for a
 round gone by, or for the last round with another model, is refused.
 """
@@ -44,7 +44,7 @@ SEED_BITS = 256
 
 
 class Device:
-    """One person's device, open. `history`, `sharing` and `ledger` are hers to read at any time."""
+    """An open device. Its user can read `history`, `sharing` and `ledger` at any time."""
 
     def __init__(self, store: Store, clock: Clock = system_clock) -> None:
         self._store, self._clock = store, clock
@@ -103,7 +103,7 @@ class Device:
     def __exit__(self, *what: object) -> None:
         self.close()
 
-    # --- what she decides ---------------------------------------------------------------------------------------------
+    # --- user's settings ----------------------------------------------------------------------------------------------
 
     @property
     def sharing(self) -> Sharing:
@@ -147,20 +147,20 @@ class Device:
 
     @property
     def hidden(self) -> list[Label]:
-        """Items that she does not want to see."""
+        """Items that the user has hidden."""
         found: list[Label] = self._store.get_json("hidden") or []
         return found
 
-    # --- whom she belongs to ------------------------------------------------------------------------------------------
+    # --- federation ---------------------------------------------------------------------------------------------------
 
     @property
     def membership(self) -> Membership | None:
-        """The federation that she belongs to, if any."""
+        """The federation of this device, if any."""
         return self._member
 
     @property
     def catalog(self) -> Catalog:
-        """The catalogue of her federation."""
+        """The catalogue of the federation."""
         return self._joined.catalog
 
     @property
@@ -186,7 +186,7 @@ class Device:
         return found
 
     def leave(self) -> None:
-        """Leave the federation at once. Her history, her settings and the ledger stay; what was sent stays sent."""
+        """Leave the federation at once. History, settings and ledger stay; what was sent stays sent."""
         Membership.leave(self._store)
         self._member = None
 
@@ -240,7 +240,7 @@ class Device:
         """Take one turn in a secure sum; return the bytes to send now and, where they hold what was learnt, the entry.
 
         Everything is on disk, and the ledger says that it may have left, when this returns. The same turn again, also
-        after a crash, gives the same bytes. With her first sum under masks she sends nothing readable any more.
+        after a crash, gives the same bytes. After its first masked sum the device sends nothing readable any more.
         """
         member, sharing = self._joined, self.sharing
         refuse_if_silent(sharing)
@@ -287,10 +287,10 @@ class Device:
         return answer, entry
 
     def upcoming(self) -> UpcomingMessage | None:
-        """Return what would leave if she were asked in the round after the last one she knows of; none without a model.
+        """Return the message that the device would send in the round after the last one it knows; none without a model.
 
-        Her draws and coins are fixed by her key and the round, so these are the very rows that leave if that round
-        asks her before history or settings change. Nothing is kept, and nothing leaves.
+        The device's key and the round fix all draws, so that round sends exactly these rows, unless history or settings
+        change before. Nothing is stored, and nothing is sent.
         """
         member, sharing = self._joined, self.sharing
         model, answer = member.model(), member.answer()
@@ -366,10 +366,10 @@ class Device:
     # --- what it is for -----------------------------------------------------------------------------------------------
 
     def recommend(self, n: int = 10) -> list[Recommendation]:
-        """Return the best n items that she does not know yet, from what is on this device; nothing is sent."""
+        """Return the best n items outside the history, from the model on this device; nothing is sent."""
         return recommend(self._joined, self.history, self.hidden, *self._root, n)
 
-    # --- her file -----------------------------------------------------------------------------------------------------
+    # --- the file -----------------------------------------------------------------------------------------------------
 
     def change_passphrase(self, passphrase: str, cost: ScryptCost | None = None, keeper: str = "") -> None:
         """Open with another passphrase from now on. Copies made before still open with the old one."""
@@ -380,11 +380,11 @@ class Device:
         copies.write_copy(self._store, path)
 
     def readable(self) -> dict[str, Any]:
-        """Return all that is hers, in the clear: history, settings, ledger; with titles where they are known."""
+        """Return all data of the user, readable: history, settings, ledger; with titles if they are known."""
         return copies.readable_copy(self.history, self.sharing, self.hidden, self._member, self.ledger)
 
     def export_readable(self, path: Path) -> None:
-        """Write all that is hers in the clear, for her eyes."""
+        """Write all data of the user into a readable file."""
         copies.write_readable(path, self.readable())
 
     @classmethod

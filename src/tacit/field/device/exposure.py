@@ -1,4 +1,4 @@
-"""What a reader of everything that left this device could tell of its owner: the privacy meter on her own ledger."""
+"""What a reader of all sent messages could infer about the user: the privacy meter on the device's own ledger."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class ExposureReport:
 
     exposure: Exposure
     guessing: Exposure  # of a reader who saw nothing and knows what is popular
-    named: list[Label]  # items of hers that the reader would name
+    named: list[Label]  # items of the history that the reader would name
     readable: int  # messages whose rows could be read
     masked: int  # messages inside a secure sum
     is_modelled: bool = True  # whether the meter knows how to read messages of this method
@@ -32,7 +32,7 @@ class LedgerReader:
     """Somebody who keeps all that left a device: what was known before the first message, and every message."""
 
     catalog: Catalog
-    history: Array  # what she really has: only to say how often the reader is right
+    history: Array  # the true history: only to count how often the reader is right
     popularity: Array
     left: list[LedgerEntry]
     guessing: Exposure

@@ -1,4 +1,4 @@
-"""A person's history, as she keeps it: what she did, when, and how she liked it. It never leaves her device."""
+"""A user's history: items, times and ratings. It never leaves the device."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ NAMED = 5  # damaged rows that a message repeats
 
 @dataclass(frozen=True)
 class HistoryEntry:
-    """One thing she did."""
+    """One interaction of the user."""
 
     item: Label
     when: int | None = None  # unix seconds
@@ -40,7 +40,7 @@ class ImportResult:
 
 
 class History:
-    """Things she did, one row per item; adding an item again renews its row."""
+    """The user's interactions, one row per item; adding an item again renews its row."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -67,7 +67,7 @@ class History:
         return entries
 
     def add(self, entries: Iterable[HistoryEntry], catalog: Catalog | None) -> int:
-        """Add things she did; return how many are new. With a catalogue, each must be in it, by id or by title."""
+        """Add interactions; return how many are new. With a catalogue, each must be in it, by id or by title."""
         chosen = [entry if catalog is None else _find_known(entry, catalog) for entry in entries]
         with self._store.transaction():
             rows = {value["item"]: row for row, value in self._store.rows("history")}
@@ -128,7 +128,7 @@ class History:
         return ImportResult(added, len({entry.item for entry in entries} & before), sorted(missed))
 
     def clients(self, lane: int, catalog: Catalog) -> Clients:
-        """Return her as a cohort of one. What she did that the catalogue no longer knows is left out."""
+        """Return the history as a cohort of one, without items that the catalogue no longer has."""
         everything, last = self._entries(), self._cohort
         if last is None or last[0] is not everything or last[1] is not catalog:
             last = self._cohort = (everything, catalog, _cohort(everything, catalog))

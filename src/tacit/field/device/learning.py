@@ -23,7 +23,7 @@ from tacit.wire.messages import Request
 
 @dataclass(frozen=True)
 class LocalUpdate:
-    """What a round made: a message, and her new private part."""
+    """The result of a round: a message, and the new private part."""
 
     message: Message
     private: dict[str, Array]
@@ -32,7 +32,7 @@ class LocalUpdate:
 def learn_locally(
     member: Membership, sharing: Sharing, request: Request, history: History, key: Key, lane: int
 ) -> LocalUpdate:
-    """Learn from her own history what a request asks for, and seal it as she decided; nothing is kept or sent."""
+    """Learn from the history what a request asks for, and seal it under the user's settings; store and send nothing."""
     catalog, federation = member.catalog, member.federation
     clients = history.clients(lane, catalog)
     if not len(clients.items):
@@ -46,21 +46,21 @@ def learn_locally(
 
 
 def private_before(member: Membership, request: Request, clients: Clients, key: Key) -> dict[str, Array]:
-    """Return her part of the model as it is when a request arrives: that of the last answer, if it was counted."""
+    """Return the private part when a request arrives: that of the last answer, if it was counted."""
     last = member.answer()
     counts = last is not None and last.round == request.counted
     return (member.last_private() if counts else member.private()) or first_private(member, clients, key)
 
 
 def first_private(member: Membership, clients: Clients, key: Key) -> dict[str, Array]:
-    """Return her part of the model before her first round."""
+    """Return the private part before the first round."""
     return dict(member.federation.built.init(clients, member.catalog, key.child("init")).private)
 
 
 def recommend(
     member: Membership, history: History, hidden: Sequence[Label], key: Key, lane: int, n: int
 ) -> list[Recommendation]:
-    """Return the best n items that she does not know yet and has not hidden, from what is on this device."""
+    """Return the best n items that are neither in the history nor hidden, from the model on this device."""
     last = member.model()
     if last is None:
         raise MethodError("This device has no model yet.", "Take part in a round: tacit device run.")

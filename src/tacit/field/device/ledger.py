@@ -43,7 +43,7 @@ class LedgerEntry:
     when: str  # UTC
     to: str
     round: int
-    positives: list[Label]  # items, once for every row about something she did
+    positives: list[Label]  # items, once for every row about an item of the history
     negatives: list[Label]  # items, once for every other row
     others: int  # rows that speak of no item: layers of a network
     bytes: int
@@ -52,7 +52,7 @@ class LedgerEntry:
     state: State = "prepared"
     attempts: int = 0  # how often it was handed to the transport, the same bytes each time
     why: str = ""  # it was not sent
-    measured: bool = False  # one yes or no is in it: whether her newest item stood in her list
+    measured: bool = False  # whether it has one yes or no: was the newest item in the recommended list?
 
     def as_json(self) -> dict[str, Any]:
         """Return it as a JSON object."""

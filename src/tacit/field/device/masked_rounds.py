@@ -31,7 +31,7 @@ from tacit.wire.messages import SecureRequest, model_in, read_request
 
 @dataclass(frozen=True)
 class LastReply:
-    """The answer to the last turn, its entry if it holds what was learnt, and her settings when it was made."""
+    """The last answer, its ledger entry if it has an update, and the settings when it was made."""
 
     answer: bytes
     entry: int | None
@@ -110,7 +110,7 @@ class MaskedRounds:
         return stored[8:]
 
     def settles(self) -> bool:
-        """Say whether this is the first sum of a federation that she helps to open; noted inside a transaction."""
+        """Return whether this is the device's first masked sum of the federation; recorded inside a transaction."""
         session = None if self._machine is None else self._machine.session
         if session is None or session.terms.stage == 1 or self._store.get("masked") is not None:
             return False

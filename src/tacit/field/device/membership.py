@@ -1,4 +1,4 @@
-"""Membership of a federation: its terms and catalogue, the last model received, and her private part of it."""
+"""Membership of a federation: its terms and catalogue, the last model received, and the private part."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Answer:
     round: int
     request: str  # SHA-256 of the request
     content: bytes  # nothing, if it left under masks
-    under: str = ""  # her settings when it was made, as JSON
+    under: str = ""  # the settings when it was made, as JSON
 
     def pack(self) -> bytes:
         """Write it for the store."""
@@ -82,7 +82,7 @@ class Membership:
 
     @staticmethod
     def leave(store: Store) -> None:
-        """Forget the federation, its model and her part of it; history, settings and ledger stay."""
+        """Delete the federation, its model and the private part; history, settings and ledger stay."""
         with store.transaction():
             for place in PLACES:
                 store.drop(place)
@@ -123,11 +123,11 @@ class Membership:
         self._store.put("model", content)
 
     def private(self) -> dict[str, Array] | None:
-        """Return her part of the model as the answers that counted made it."""
+        """Return the private part after the answers that counted."""
         return self._arrays("private")
 
     def last_private(self) -> dict[str, Array] | None:
-        """Return her part of the model as the last answer made it, whether it counts or not."""
+        """Return the private part after the last answer, whether it counts or not."""
         return self._arrays("learnt")
 
     def settle(self, counted: int) -> None:

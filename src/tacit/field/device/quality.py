@@ -1,7 +1,7 @@
-"""How good her recommendations are, measured where her history is: would the newest thing she did have been listed?
+"""The quality of recommendations, measured on the device: would the newest item have been in the list?
 
-It is tested first and learnt from afterwards. The model that arrives and her part of it know nothing yet of what she
-has added since she last took part, so nothing is held back from learning and nothing is measured that was learnt. The
+An item is tested first and learnt from afterwards. The arriving model and the private part have not learnt from items
+added since the last round, so no item is held back from learning, and no learnt item is tested. The
 answer is one yes or no. It leaves only inside the two stages of a secure sum, where people are counted before anything
 is added, and only about an item that may leave at all.
 """
@@ -80,7 +80,7 @@ def with_quality(message: Message, found: QualityMeasurement | None) -> Message:
 def _newest(
     member: Membership, sharing: Sharing, history: History, learnt_from: NDArray[np.bool_], lane: int
 ) -> Label | None:
-    """Return the last item she added that nothing was learnt from yet, and that may leave."""
+    """Return the last added item that was not learnt from yet and that may be sent."""
     for entry in reversed(history.list()):
         place = member.catalog.item_ids.place(entry.item)
         if place is not None and not learnt_from[place] and _may_mention(entry.item, sharing, history, member, lane):
@@ -89,7 +89,7 @@ def _newest(
 
 
 def _may_mention(item: Label | None, sharing: Sharing, history: History, member: Membership, lane: int) -> bool:
-    """Say whether she lets an item of her history be spoken of."""
+    """Return whether the settings allow messages about an item of the history."""
     if item is None or not sharing.measure or sharing.pi == 0 or item not in {entry.item for entry in history.list()}:
         return False
     place = member.catalog.item_ids.place(item)
@@ -97,7 +97,7 @@ def _may_mention(item: Label | None, sharing: Sharing, history: History, member:
 
 
 def _without_new(clients: Clients, learnt_from: NDArray[np.bool_]) -> Clients:
-    """Return her as she was when she last took part, as far as it is still in her history."""
+    """Return the history of the last round, without items removed since."""
     old = learnt_from[clients.items]
     values = None if clients.values is None else clients.values[old]
     times = None if clients.times is None else clients.times[old]

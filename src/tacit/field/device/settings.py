@@ -1,4 +1,4 @@
-"""What a person has decided about sharing, and whose federation she is a member of."""
+"""A user's settings of sharing, and items and categories by name."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Sharing(Config):
         )
 
     def stage(self, lane: int, catalog: Catalog) -> Disclosure:
-        """Return the disclosure that her updates pass; her coins are those of `lane`."""
+        """Return the disclosure stage of the user's updates; its draws are those of `lane`."""
         config = DisclosureConfig(
             pi=self.pi, coin=self.coin, never_items=self.never_items, never_categories=self.never_categories
         )

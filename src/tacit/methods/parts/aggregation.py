@@ -43,7 +43,7 @@ class Average:
     def rows(
         self, sums: Floats, counts: NDArray[np.int64], n_clients: int, weight: float, shrink: float = 0.0
     ) -> Floats:
-        """Return the average move of each row of a table [n, D]; nobody's is zero.
+        """Return the averaged update of each row of a table [n, D]; zero for rows that no client mentions.
 
         `counts` says who spoke of each row, `weight` is the sum of the layers' weights. `shrink` adds so many people
         who would leave every row as it is: a row that few have learnt is then believed less.

@@ -27,7 +27,7 @@ from tacit.types import Array, Catalog, Clients, Floats, Model, Reason
 from tacit.updates import PeerModels
 
 BLOCK = 256  # nodes that work one after the other
-REMEMBERED = 16  # distances of past peer models, by which a far one is told
+REMEMBERED = 16  # distances of past peer models, by which a far one is recognised
 ENOUGH = 4  # of them, before anything is clipped
 Each = Callable[[Callable[[Array], None], Sequence[Array]], Any]  # runs a function on every block, perhaps in threads
 
@@ -188,13 +188,13 @@ class GossipMethod(Gossip):
         return worths[:, 1].astype(np.float32)
 
     def worth(self, judged: Weights) -> Weights:
-        """Return what models are worth, [R, 2], from their HR and NDCG; -1 where nobody could judge."""
+        """Return the performance of models, [R, 2], from their HR and NDCG; -1 if the peer could not measure it."""
         return np.where(judged[:, :, 0] < 0, -1.0, judged[:, :, 0] * judged[:, :, 1])
 
     def _clipped(
         self, rows: Array, at: Array, nodes: LocalArrays, peer_models: PeerModels, weights: Weights
     ) -> Weights:
-        """Believe a peer model that lies farther away than usual only as far as the usual distance reaches."""
+        """Clip a peer model that is farther away than usual to the usual distance."""
         far = distances_at(rows, at, nodes["items"], peer_models.tables["items"])
         past, met = nodes["distances"], nodes["met"]
         limit = np.full(len(rows), np.inf)
@@ -211,11 +211,11 @@ class GossipMethod(Gossip):
         nodes["age"][rows] += 1
 
     def score(self, shared: Mapping[str, Array], private: LocalArrays, clients: Clients) -> Floats:
-        """Return the scores of all items, each person by her own node's model."""
+        """Return the scores of all items, each client by its own peer's model."""
         return self.model.score(shared, private)
 
     def explain(self, shared: Mapping[str, Array], private: LocalArrays, client: Clients, item: int) -> list[Reason]:
-        """Return her own items whose vectors point the same way as the item's, seen from the average item."""
+        """Return items of the history whose vectors are aligned with the item's, relative to the average item."""
         vectors = self.model.vectors(private)
         vectors = vectors - vectors.mean(axis=0)
         history = np.setdiff1d(client.items, [item])

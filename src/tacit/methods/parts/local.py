@@ -70,7 +70,7 @@ class LocalModel(Protocol):
         ...
 
     def constants(self, catalog: Catalog) -> dict[str, Array]:
-        """Return what everybody knows beforehand and the model needs: public, and the same for all."""
+        """Return the public inputs of the model, the same for all clients."""
         ...
 
     def own(self, constants: LocalArrays, clients: Clients, chance: NDArray[np.uint64], weighting: float) -> Any:
@@ -89,7 +89,7 @@ class LocalModel(Protocol):
         ...
 
     def score(self, constants: LocalArrays, nodes: LocalArrays) -> Floats:
-        """Return the scores [C, n_items], each person by her own node."""
+        """Return the scores [C, n_items], each client by its own peer's model."""
         ...
 
     def vectors(self, nodes: LocalArrays) -> Floats:

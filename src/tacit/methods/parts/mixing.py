@@ -27,7 +27,7 @@ class ModelPair:
 
     samples: Weights
     ages: Weights
-    worths: Weights  # on the reader's weighting set; -1 where she has none
+    worths: Weights  # on the receiver's weighting set; -1 if it has none
 
 
 @dataclass(frozen=True)

@@ -35,7 +35,7 @@ class Neural:
     def explain(
         self, shared: Mapping[str, Array], private: Mapping[str, Array], client: Clients, item: int
     ) -> list[Reason]:
-        """Return her own items whose vectors point the same way as the item's, seen from the average item."""
+        """Return items of the history whose vectors are aligned with the item's, relative to the average item."""
         vectors = shared["items"] - shared["items"].mean(axis=0)
         history = np.setdiff1d(client.items, [item])
         return reasons.from_history(history, reasons.alignment(vectors, history, item))

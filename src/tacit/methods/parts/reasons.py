@@ -10,7 +10,7 @@ MOST = 5  # reasons: more than a person reads
 
 
 def from_history(items: Array, parts: Array) -> list[Reason]:
-    """Return her own items that carried a score, strongest first; only what spoke for the item counts."""
+    """Return the items of the history that contributed to a score, strongest first; only positive parts count."""
     return [Reason("history", int(items[at]), weight) for at, weight in strongest(parts)]
 
 

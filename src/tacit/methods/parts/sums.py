@@ -1,7 +1,7 @@
 """What methods by sums have in common: histories without repeats, sums of outer products, an earlier run to start from.
 
-The sum over people of x_u (x_u' T), for any table T [n_items, D], needs of each person one row per item of hers:
-w_i s_u (T' x_u), where x_u holds the weights w_i of her items and s_u makes it fit the ring. Every row is made of the
+The sum over clients of x_u (x_u' T), for any table T [n_items, D], needs of each client one row per item it has:
+w_i s_u (T' x_u), where x_u holds the weights w_i of its items and s_u makes it fit the ring. Every row is made of the
 whole history, so rows are computed from the disclosed items alone: what is kept back has no part in them.
 """
 
@@ -29,7 +29,7 @@ _ROWS = 64  # about how many rows of 64 numbers a client makes: cohorts are cut 
 
 
 def distinct(clients: Clients) -> Clients:
-    """Return the cohort with each item at most once per person."""
+    """Return the cohort with each item at most once per client."""
     return clients.derive_once("distinct", _distinct)
 
 
@@ -62,7 +62,7 @@ class HasRounds(Protocol):
 
     @property
     def epochs(self) -> int:
-        """Rounds; everybody is asked in each."""
+        """Rounds; every client is asked in each."""
         ...
 
 

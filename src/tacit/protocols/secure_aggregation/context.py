@@ -1,4 +1,4 @@
-"""What everybody in a round must agree on, and its hash, to which every derived key is bound.
+"""What all participants of a round must agree on, and its hash, to which every derived key is bound.
 
 A server that shows two people different models, cohorts or options gives them different contexts: their masks do not
 cancel, and what it adds up is noise.
@@ -38,7 +38,7 @@ class Terms:
     spare: int  # people who may be lost between the two stages
     degree: int
     threshold: int
-    beacon: bytes  # chance: orders the graph; where a draw is checked, nobody chose it
+    beacon: bytes  # randomness that orders the graph; with a verified draw, no participant chose it
     server_key: bytes  # X25519, of this sum only
 
     def write(self, writer: ByteWriter) -> None:
@@ -92,7 +92,7 @@ class Session:
         return NeighbourGraph(self.n_people, terms.degree, key)
 
     def position(self, identity: bytes) -> int:
-        """Return where somebody stands in the cohort."""
+        """Return the position of an identity in the cohort."""
         try:
             return self.cohort.index(identity)
         except ValueError:

@@ -86,7 +86,9 @@ class _SessionState:
     adverts: dict[int, Advert] = field(default_factory=dict)  # of neighbours who are there
     pair_keys: dict[int, PairKeys] = field(default_factory=dict)
     sharing: frozenset[int] = frozenset()  # neighbours to mask with
-    kept: dict[int, tuple[bytes, bytes]] = field(default_factory=dict)  # neighbours' shares: of her mask, of her key
+    kept: dict[int, tuple[bytes, bytes]] = field(
+        default_factory=dict
+    )  # neighbours' shares: of the self mask, of the mask key
     survivors: frozenset[int] = frozenset()
 
     @property
@@ -193,7 +195,7 @@ class SecureDevice:
         return self._answer_in(DevicePhase.MASKED, answer)
 
     def confirm(self, survivors: bytes) -> bytes:
-        """Check who is in the sum, and tell each neighbour so that all must have been told the same."""
+        """Check who is in the sum, and confirm the list to each neighbour, so that all must have the same list."""
         state = self._in(DevicePhase.MASKED)
         people = self._surviving(state, survivors)
         said, at, keys = survivors_hash(state.context, people, state.session.n_people), state.position, state.pair_keys
@@ -205,7 +207,7 @@ class SecureDevice:
         return self._answer_in(DevicePhase.CONFIRMED, answer)
 
     def unmask(self, confirmed: bytes) -> bytes:
-        """Give away of each neighbour one share: of her own mask if she is in the sum, else of her mask key."""
+        """Reveal one share of each neighbour: of its self mask if it is in the sum, else of its mask key."""
         state = self._in(DevicePhase.CONFIRMED)
         self._check_codes(state, confirmed)
         pieces = tuple(
@@ -276,7 +278,7 @@ class SecureDevice:
         kept, complaints = {}, {}
         for entry in inbox.entries:
             opened = _open_box(state, entry)
-            if opened is None:  # her secrets cannot be rebuilt with our help, the round may go on
+            if opened is None:  # we cannot help to rebuild its secrets; the round may go on
                 complaints[entry.person] = ReasonCode.BAD_SHARE
             else:
                 kept[entry.person] = opened
@@ -389,7 +391,7 @@ def _check_near(state: _SessionState, n_near: int, phase: str) -> None:
 
 
 def _open_box(state: _SessionState, entry: SealedShares) -> tuple[bytes, bytes] | None:
-    """Open the box of one neighbour: shares of her own mask's seed and of her mask key; none if one is wrong."""
+    """Open the box of one neighbour: shares of its self mask's seed and of its mask key; none if one is wrong."""
     person = entry.person
     try:
         boxed = AESGCM(state.pair_keys[person].hers).decrypt(_NONCE, entry.box, state.context)

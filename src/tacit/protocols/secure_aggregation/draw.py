@@ -78,7 +78,7 @@ class Chain:
 
 @dataclass(frozen=True)
 class Link:
-    """The last link of somebody's chain that is known: a ticket that she showed, or the anchor, of round -1."""
+    """The last known link of a participant's chain: a ticket that it showed, or the anchor, of round -1."""
 
     value: bytes
     round: int = -1
@@ -135,10 +135,10 @@ class DrawProof:
 
 @dataclass(frozen=True)
 class Board:
-    """What everybody could read before the server showed its secret for a round."""
+    """What was public before the server revealed its secret for a round."""
 
     promise: bytes  # the server's commitment, of a round earlier
-    nonces: Mapping[bytes, bytes]  # of everybody who is there, by identity
+    nonces: Mapping[bytes, bytes]  # of all connected devices, by identity
 
 
 @dataclass(frozen=True)
@@ -146,7 +146,7 @@ class Directory:
     """What a device knows of a task from elsewhere than its server."""
 
     task: str
-    links: Mapping[bytes, Link]  # of everybody who has enrolled, by identity
+    links: Mapping[bytes, Link]  # of all enrolled devices, by identity
     boards: Mapping[int, Board]  # by round
     share: float = 1.0  # of the people who are there, in each round
 

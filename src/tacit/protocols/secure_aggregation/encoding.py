@@ -1,12 +1,12 @@
-"""What a person adds to the sum: her rows as one dense vector of whole numbers, and the sum as a `Total` again.
+"""A participant's rows as one dense vector of whole numbers, and the sum as a `Total` again.
 
 `Message` already holds whole numbers on the ring's grid, so nothing is rounded here, and the decoded sum is the plain
 sum bit for bit. A table travels as up to three parts:
 
     numbers    [rows, width]  the rows' numbers, added up per row, in the ring's 32 or 64 bits; a table of one row
                               (dense layers, weighted by samples) always in 64
-    mentions   [rows]         how often she speaks of a row
-    people     [rows]         1 where she speaks of it at all: whose sum is how many people do
+    mentions   [rows]         how often the participant mentions a row
+    people     [rows]         1 if the participant mentions it at all; the sum counts participants
 
 Every part has a bound on what one person adds to a number, and a sum stays in the ring because
 `n_people * bound < 2^(bits - 1)`: server and device both check it before a key is made.
@@ -176,13 +176,13 @@ def rows_layout(
 
 
 def people_layout(shapes: Mapping[str, tuple[int, ...]], n_people: int) -> VectorLayout:
-    """Return the parts that count the people who speak of each row: two bytes a row, four in huge cohorts."""
+    """Return the parts that count participants per row: two bytes a row, four in very large cohorts."""
     bits = 16 if n_people < 2**15 else 32
     return VectorLayout.of([Segment(name, SegmentKind.PEOPLE, shape[0], 1, bits, 1) for name, shape in shapes.items()])
 
 
 def encode_message(message: Message, layout: VectorLayout, client: int = 0) -> Vector:
-    """Write what one person of a message sends as a vector; rows that the layout does not list stay with her."""
+    """Write one client's part of a message as a vector; rows that the layout does not list are not sent."""
     vector = Vector(layout.sizes)
     views = layout.views(vector)
     for part in layout.segments:
@@ -220,7 +220,7 @@ def decode_sum(vector: Vector, layout: VectorLayout, shapes: Mapping[str, tuple[
 
 
 def people_per_row(message: Message, n_rows: Mapping[str, int]) -> dict[str, NDArray[np.int64]]:
-    """Return how many people of a message speak of each row of each table."""
+    """Return how many clients of a message mention each row of each table."""
     found = {}
     for name, (ptr, ids, _) in message.tables.items():
         owner = np.repeat(np.arange(len(ptr) - 1), np.diff(ptr))
@@ -230,5 +230,5 @@ def people_per_row(message: Message, n_rows: Mapping[str, int]) -> dict[str, NDA
 
 
 def people_of(vector: Vector, layout: VectorLayout) -> dict[str, NDArray[np.int64]]:
-    """Read how many people speak of each row of each table."""
+    """Read how many participants mention each row of each table."""
     return {table: part[:, 0].astype(np.int64) for (table, _), part in layout.views(vector).items()}

@@ -1,4 +1,4 @@
-"""Who shares masks with whom: everybody with everybody in small cohorts, with `degree` others in large ones.
+"""The graph of pair masks: complete in small cohorts, with `degree` neighbours each in large ones.
 
 Large cohorts stand on a ring in a random order (sorted by a hash keyed with the round's beacon), and each
 person's neighbours are the nearest `degree / 2` on either side. Degree and threshold follow from how many people may
@@ -26,7 +26,7 @@ STUCK = 2.0**-20  # largest probability that anybody's secrets cannot be rebuilt
 
 @dataclass(frozen=True)
 class MaskingPlan:
-    """How many neighbours each person has, and how many of them rebuild her secrets."""
+    """How many neighbours each participant has, and how many of them rebuild its secrets."""
 
     degree: int
     threshold: int
@@ -92,7 +92,7 @@ def is_safe(n_people: int, chosen: MaskingPlan, corrupted: float) -> bool:
 
 @dataclass(frozen=True)
 class NeighbourGraph:
-    """The neighbours of everybody in a cohort of `n_people`, in an order keyed by 32 bytes."""
+    """The neighbours of all participants in a cohort of `n_people`, in an order keyed by 32 bytes."""
 
     n_people: int
     degree: int

@@ -32,7 +32,7 @@ def run_session(
     leaves: Mapping[int, ServerPhase] | None = None,
     drawn: DrawProof | None = None,
 ) -> SessionOutcome:
-    """Run a session; `give(device)` makes her vector, `leaves` says in which phase somebody stops answering."""
+    """Run a session; `give(device)` makes its vector, `leaves` says in which phase a device drops out."""
     server = SecureServer.start(terms, [device.identity.public for device in devices], drawn=drawn)
     order = [server.session.position(device.identity.public) for device in devices]
     who = {position: at for at, position in enumerate(order)}
@@ -54,7 +54,7 @@ def run_session(
             try:
                 answer = _answer(devices[at], phase, message, lambda at=at: give(at))  # type: ignore[misc]
                 server.receive(answer)
-            except (GuardError, ForgedError):  # she sits out, or is left out: as if she had dropped
+            except (GuardError, ForgedError):  # the device refuses or is excluded: as if it had dropped out
                 gone[at] = phase
                 continue
             sent[at] += len(answer)

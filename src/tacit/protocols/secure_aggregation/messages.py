@@ -2,7 +2,7 @@
 
     server -> device                          device -> server
     Invitation  terms and cohort              Advert       two public keys, a commitment, signed
-    Roster      the neighbours' adverts       Shares       each neighbour's shares, sealed for her
+    Roster      the neighbours' adverts       Shares       shares for each neighbour, sealed
     Inbox       shares sealed for this one    Masked       the masked vector
     Survivors   whose vectors arrived         Confirmation a code for each neighbour: I saw these survivors
     Confirmed   the neighbours' codes         Unmasking    of each neighbour one share, never both
@@ -129,7 +129,7 @@ def _cut(data: bytes, size: int) -> tuple[bytes, ...]:
 
 @dataclass(frozen=True)
 class Advert:
-    """The public keys of one person for one round, and the commitment to her own mask."""
+    """The public keys of one participant for one round, and the commitment to its self mask."""
 
     sender: int
     mask_key: bytes
@@ -184,7 +184,7 @@ class Roster:
 
 
 class SealedShares(NamedTuple):
-    """Two shares for one neighbour, readable by her only, and hashes by which each is known again.
+    """Two shares for one neighbour, encrypted for it, and a hash of each to check it later.
 
     It and `SecretShare` are plain tuples: a server handles one for every pair of neighbours.
     """
@@ -197,7 +197,7 @@ class SealedShares(NamedTuple):
 
 @dataclass(frozen=True)
 class Shares:
-    """All that one person shares with her neighbours."""
+    """All shares of one participant for its neighbours."""
 
     sender: int
     entries: tuple[SealedShares, ...]
@@ -219,7 +219,7 @@ class Shares:
 
 @dataclass(frozen=True)
 class ShareInbox:
-    """Who has shared, and what her neighbours have sealed for one person."""
+    """Who has sent shares, and the shares that the neighbours have sealed for one participant."""
 
     sharing: frozenset[int]
     entries: tuple[SealedShares, ...]
@@ -325,7 +325,7 @@ class Codes:
 
 
 class SecretShare(NamedTuple):
-    """One share of somebody's secret: of her own mask if her vector arrived, else of her mask key."""
+    """One share of a participant's secret: of its self mask if its vector arrived, else of its mask key."""
 
     person: int
     of_self_mask: bool
@@ -334,7 +334,7 @@ class SecretShare(NamedTuple):
 
 @dataclass(frozen=True)
 class Unmasking:
-    """The shares that one person gives away at the end, and her own mask's seed."""
+    """The shares that one participant reveals at the end, and the seed of its own self mask."""
 
     sender: int
     seed: bytes

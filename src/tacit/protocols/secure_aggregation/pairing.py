@@ -43,17 +43,17 @@ def pair_mask(own: KeyPair, position: int, other: bytes | X25519PublicKey, perso
 
 
 def own_mask(context: bytes, person: int, seed: bytes) -> bytes:
-    """Return the key of the stream that hides somebody's vector even when all pair masks are known."""
+    """Return the key of the self mask, which hides a participant's vector even when all pair masks are known."""
     return HKDF(SHA256(), KEY_BYTES, context, b"own" + person.to_bytes(4, "little")).derive(seed)
 
 
 def link(own: KeyPair, other: bytes, person: int, context: bytes) -> bytes:
-    """Return the key by which one device and the server know that messages are hers."""
+    """Return the key with which a device authenticates its messages to the server."""
     return own.agree(other, context, b"link" + person.to_bytes(4, "little"), KEY_BYTES, person)
 
 
 def commitment_to(context: bytes, person: int, seed: bytes) -> bytes:
-    """Return the hash by which the seed of somebody's own mask is known again."""
+    """Return the commitment to the seed of a participant's self mask."""
     return hashlib.sha256(ByteWriter().raw(b"seed").raw(context).number(person, 4).raw(seed).done()).digest()
 
 
@@ -69,5 +69,5 @@ def survivors_hash(context: bytes, people: frozenset[int], n_people: int) -> byt
 
 
 def code_between(key: bytes, sender: int, receiver: int, said: bytes) -> bytes:
-    """Return the code by which one neighbour tells another what she has seen."""
+    """Return the code with which a neighbour confirms to another which list it received."""
     return tag(key, sender.to_bytes(4, "little") + receiver.to_bytes(4, "little") + said)

@@ -94,7 +94,7 @@ class SecureServer:
 
     @property
     def invitation(self) -> bytes:
-        """What everybody in the cohort is sent first."""
+        """The first message to all participants."""
         return self._invitation.encode()
 
     @property
@@ -110,7 +110,7 @@ class SecureServer:
         return frozenset(here.get(self.stand, ()))
 
     def receive(self, message: bytes) -> int:
-        """Take one message of one device; return her position in the cohort."""
+        """Take one message of one device; return its position in the cohort."""
         kind = message_type(message)
         if self.stand not in _EXPECTED or kind != _EXPECTED[self.stand]:
             raise OutOfTurnError.because(
@@ -220,7 +220,7 @@ class SecureServer:
     # --- the end of a phase -----------------------------------------------------------------------------------------
 
     def _near(self, person: int) -> frozenset[int]:
-        """The neighbours of somebody who have shared with her."""
+        """The neighbours of a participant that have sent it shares."""
         return self.session.graph.neighbours(person) & self._shares.keys()
 
     def _enough(self, there: Iterable[int], whose: Iterable[int]) -> None:
@@ -298,13 +298,13 @@ class SecureServer:
                 if piece.person not in held:
                     continue
                 if piece.person in self._codes and not self._fits(sender, piece):
-                    self.blamed.add(sender)  # she was expected to answer herself, so that it is looked at only now
+                    self.blamed.add(sender)  # it was expected to answer itself, so the share is checked only now
                 else:
                     held[piece.person][sender + 1] = int.from_bytes(piece.share, "little")
         return held
 
     def _fits(self, sender: int, piece: SecretShare) -> bool:
-        """Say whether a share is the one that its dealer told us of."""
+        """Return whether a share matches the hash that its dealer announced."""
         box = self._shares[piece.person][sender]
         known = box.self_hash if piece.of_self_mask else box.key_hash
         return share_hash(self.context, piece.person, sender, piece.of_self_mask, piece.share) == known

@@ -1,4 +1,4 @@
-"""Sums of sparse tables in two stages: first how many people speak of each row, then the rows of which enough do.
+"""Sums of sparse tables in two stages: first the number of participants that mention each row, then the rows of enough.
 
 A row that one person alone touches would stand in the sum as she sent it, and the rows of one person point the same
 way, so that they can be told to belong together: a secure sum of a sparse table in one stage hides little. In the first
@@ -28,7 +28,7 @@ from tacit.protocols.secure_aggregation.masks import Vector
 from tacit.types import Array, Config
 from tacit.updates import Ring, Total
 
-People = Mapping[str, NDArray[np.int64]]  # per table, how many people speak of each row
+People = Mapping[str, NDArray[np.int64]]  # per table, the number of participants that mention each row
 Shapes = Mapping[str, tuple[int, ...]]
 QUALITY = "(quality)"  # a table of one number that is no part of a model, and has a name that none of those can have
 QUALITY_SHAPE = (1, 1)
