@@ -33,7 +33,7 @@ def test_nothing_about_her_stands_in_the_file_in_the_clear(path: Path) -> None:
         entry = device.learn(request(founded(), 0))
         content = device.release(entry)
         device.hide("Pine Park")
-        private = device.membership.learnt() if device.membership else None
+        private = device.membership.last_private() if device.membership else None
         while_open = everything(path)
     assert private is not None
     at_rest = everything(path)

@@ -133,7 +133,7 @@ def test_it_learns_what_a_cohort_of_one_learns_in_a_simulation(path: Path, metho
                 order = np.lexsort((*numbers.T[::-1], ids))
                 assert np.array_equal(read.tables[name][1], ids[order])
                 assert np.array_equal(read.tables[name][2], numbers[order])
-            stored = device.membership.learnt() if device.membership else {}
+            stored = device.membership.last_private() if device.membership else {}
             assert stored is not None
             for name, array in private.items():
                 assert np.array_equal(stored[name], array)
@@ -149,7 +149,7 @@ def test_what_did_not_count_is_undone(path: Path, tmp_path: Path) -> None:
         assert device.release(3) == other.release(lost[-1])
         device.receive(request(federation, 3, learn=False, counted=2))
         assert device.membership is not None
-        private, learnt = device.membership.private(), device.membership.learnt()
+        private, learnt = device.membership.private(), device.membership.last_private()
         assert private is not None
         assert learnt is not None
         assert np.array_equal(private["p"], learnt["p"])
