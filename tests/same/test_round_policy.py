@@ -27,9 +27,9 @@ from tacit.field.coordinator.round_policy import (
 )
 from tacit.field.device import Sharing
 from tacit.protocols.robust import RobustConfig
-from tacit.protocols.secure_aggregation import DevicePolicy
+from tacit.protocols.secure_aggregation import DevicePolicy, ServerPhase
 from tacit.reasons import ReasonCode, RoundReason
-from tacit.wire.messages import Request, write_request
+from tacit.wire.messages import Request, read_secure_request, write_request
 
 pytestmark = pytest.mark.slow
 
@@ -116,6 +116,39 @@ def test_a_sum_that_would_show_too_little_is_not_made_and_rounds_stay_readable(t
         assert [entry.masked for entry in device.ledger.list()] == [True, False, False]
 
 
+class Lost(Loopback):
+    """Loses everybody's answer in one phase of the stage that adds rows, after the devices have made it."""
+
+    def __init__(self, field: Field, phase: ServerPhase) -> None:
+        super().__init__(field.devices)
+        self.field, self.phase, self.seen = field, phase, 0
+
+    def ask(self, requests: Mapping[int, bytes], seconds: float) -> Generator[tuple[int, bytes]]:
+        self.seen += read_secure_request(self.field.federation, next(iter(requests.values()))).phase == self.phase
+        for answer in super().ask(requests, seconds):
+            if self.seen < 2:
+                yield answer
+
+
+@pytest.mark.parametrize("phase", [ServerPhase.VECTORS, ServerPhase.UNMASKINGS], ids=lambda phase: phase.name.lower())
+def test_a_round_lost_after_the_vectors_were_sent_is_not_followed_by_a_readable_one(
+    tmp_path: Path, phase: ServerPhase
+) -> None:
+    field = field_of(tmp_path)
+    rules = RoundRules(rounds=3, guards=EASY)
+    happened = Coordinator(field.journal, rules, Lost(field, phase)).round()
+    assert (happened.state, happened.masked) == ("abandoned", 1)
+    for device in field.devices.values():
+        assert device.sharing.masked_only
+        assert [entry.masked for entry in device.ledger.list()] == [True, True]
+    coordinator = Coordinator(field.journal, rules, Loopback(field.devices))
+    after = coordinator.round()
+    assert (after.state, after.reason and after.reason.code) == ("skipped", ReasonCode.COOL_DOWN)
+    asked = write_request(field.federation, Request(2, field.federation.download(coordinator.shared), True))
+    with refused(ConsentError, ReasonCode.MASKED_ONLY):
+        field.devices[1].learn(asked)
+
+
 def test_masks_stay_when_devices_go(tmp_path: Path) -> None:
     field = field_of(tmp_path)
     rules: dict[str, Any] = {"rounds": 4, "guards": EASY.model_dump(), "patience": 0.1}
@@ -153,8 +186,13 @@ def numbers(found: RoundPolicy) -> set[int]:
 def test_who_is_asked_is_eligible_and_drawn_alike_each_time(journal: CoordinatorJournal) -> None:
     members = enrolled(journal, 80)
     first = decided(journal, members, clients_per_round=13)
-    assert first.care is not None
-    assert (len(first.asked), first.care.n_min, first.care.k_min, first.care.spare) == (13, 10, 3, 1)
+    assert first.secure_config is not None
+    assert (len(first.asked), first.secure_config.n_min, first.secure_config.k_min, first.secure_config.spare) == (
+        13,
+        10,
+        3,
+        1,
+    )
     assert numbers(first) == numbers(decided(journal, members, clients_per_round=13))
     journal.begin(0, numbers(first), cool_down=5)
     journal.note_sum(0, 2, numbers(first))
@@ -186,18 +224,18 @@ def test_nearly_the_same_people_are_not_summed_twice(journal: CoordinatorJournal
 def test_rules_that_exclude_masks_and_devices_that_cannot(journal: CoordinatorJournal) -> None:
     members = enrolled(journal, 30)
     robust = decided(journal, members, robust=RobustConfig(rule="median").model_dump())
-    assert (robust.care, len(robust.asked), robust.reason.code) == (None, 30, ReasonCode.ROBUST_RULE)
+    assert (robust.secure_config, len(robust.asked), robust.reason.code) == (None, 30, ReasonCode.ROBUST_RULE)
     off = decided(journal, members, secure=None)
-    assert (off.care, off.reason.code) == (None, ReasonCode.SECURE_AGGREGATION_OFF)
-    assert decided(journal, members[:12]).care is None
+    assert (off.secure_config, off.reason.code) == (None, ReasonCode.SECURE_AGGREGATION_OFF)
+    assert decided(journal, members[:12]).secure_config is None
     journal.try_later(28)
-    assert decided(journal, members).care is None, "another try takes a quarter more"
+    assert decided(journal, members).secure_config is None, "another try takes a quarter more"
     journal.try_later(13)
-    assert decided(journal, members, clients_per_round=13).care is None, "more would have to be asked"
-    assert decided(journal, members).care is not None
+    assert decided(journal, members, clients_per_round=13).secure_config is None, "more would have to be asked"
+    assert decided(journal, members).secure_config is not None
     assert count_needed(RoundRules(), is_settled(RoundRules(), journal)) == 1
     journal.note_sum(0, 2, [1, 2])
-    assert decided(journal, members, 1).care is not None
+    assert decided(journal, members, 1).secure_config is not None
     assert count_needed(RoundRules(), is_settled(RoundRules(), journal)) == 13
     assert not decided(journal, members, 1, guards={"most_rounds": 1, "n_min": 23}).asked, "two have had enough"
 
@@ -205,11 +243,11 @@ def test_rules_that_exclude_masks_and_devices_that_cannot(journal: CoordinatorJo
 def test_a_sum_takes_its_least_where_fewer_answers_are_wanted(journal: CoordinatorJournal) -> None:
     members = enrolled(journal, 100)
     found = decided(journal, members, clients_per_round=10)
-    assert found.care is not None, "ten are wanted, and a sum of thirteen can be had"
+    assert found.secure_config is not None, "ten are wanted, and a sum of thirteen can be had"
     assert len(found.asked) == 13
     assert len(decided(journal, members, clients_per_round=10, over_selection=0.5).asked) == 15
     given = decided(journal, members, clients_per_round=5, secure={"n_min": 10})
-    assert given.care is not None
+    assert given.secure_config is not None
     assert len(given.asked) == 10
     assert len(decided(journal, members, clients_per_round=5, secure=None).asked) == 5, "readable ones are as wanted"
 

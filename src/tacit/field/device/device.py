@@ -240,7 +240,7 @@ class Device:
         """Take one turn in a secure sum; return the bytes to send now and, where they hold what was learnt, the entry.
 
         Everything is on disk, and the ledger says that it may have left, when this returns. The same turn again, also
-        after a crash, gives the same bytes. With her first sum under masks she sends nothing readable any more. What
+        after a crash, gives the same bytes. With her first vector under masks she sends nothing readable any more. What
         was learnt never decides whether there is an answer: an update that cannot be sent becomes zeros, and the ledger
         says so.
         """
@@ -275,7 +275,7 @@ class Device:
                 member.refuse_if_answered(turn.round, hashlib.sha256(opening).hexdigest())
             step = self._masked.step(member.federation, sharing.guards, turn, learnt, found)
             answer = write_secure_reply(member.federation, turn.round, step.body)
-            if turn.phase == ServerPhase.UNMASKINGS and self._masked.settles():
+            if turn.phase == ServerPhase.VECTORS and self._masked.settles():
                 self._store.put("sharing", sharing.model_copy(update={"masked_only": True}).model_dump_json().encode())
             if learnt is not None and request is not None:
                 if found is not None:

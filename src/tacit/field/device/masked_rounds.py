@@ -123,7 +123,7 @@ class MaskedRounds:
         return stored[8:]
 
     def settles(self) -> bool:
-        """Say whether this is the first sum of a federation that she helps to open; noted inside a transaction."""
+        """Say whether this vector is the first that may be added to a sum of rows; noted inside a transaction."""
         session = None if self._machine is None else self._machine.session
         if session is None or session.terms.stage == 1 or self._store.get("masked") is not None:
             return False

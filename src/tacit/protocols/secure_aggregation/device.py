@@ -190,6 +190,7 @@ class SecureDevice:
         answer = state.append_code(MaskedVector(state.position, vector.tobytes()).encode(state.context))
         self._keep(DevicePhase.MASKED, inbox, answer)
         state.sharing, state.kept, self.complaints = sharing, kept, complaints
+        self.history = self.history.with_vector(state.session)
         return self._answer_in(DevicePhase.MASKED, answer)
 
     def confirm(self, survivors: bytes) -> bytes:
@@ -202,6 +203,7 @@ class SecureDevice:
         answer = state.append_code(Codes(codes).encode(state.context, state.position))
         self._keep(DevicePhase.CONFIRMED, survivors, answer)
         state.survivors = people
+        self.history = self.history.with_sum(state.session, people)
         return self._answer_in(DevicePhase.CONFIRMED, answer)
 
     def unmask(self, confirmed: bytes) -> bytes:
@@ -214,7 +216,6 @@ class SecureDevice:
         )
         answer = state.append_code(Unmasking(state.position, state.seed, pieces).encode(state.context))
         self._keep(DevicePhase.UNMASKED, confirmed, answer)
-        self.history = self.history.with_sum(state.session, state.survivors)
         return self._answer_in(DevicePhase.UNMASKED, answer)
 
     def leave(self) -> None:
@@ -362,14 +363,15 @@ class SecureDevice:
     def _again_masked(self, request: bytes, answer: bytes) -> None:
         state = self._in(DevicePhase.SHARED)
         state.sharing, state.kept, self.complaints = self._unboxed(state, request)
+        self.history = self.history.with_vector(state.session)
 
     def _again_confirmed(self, request: bytes, answer: bytes) -> None:
         state = self._in(DevicePhase.MASKED)
         state.survivors = Survivors.decode(request, state.session.n_people)[1].people
+        self.history = self.history.with_sum(state.session, state.survivors)
 
     def _again_unmasked(self, request: bytes, answer: bytes) -> None:
-        state = self._in(DevicePhase.CONFIRMED)
-        self.history = self.history.with_sum(state.session, state.survivors)
+        self._in(DevicePhase.CONFIRMED)
 
 
 def _check_present(state: _SessionState, people: frozenset[int], named: str, phase: str) -> None:

@@ -161,15 +161,15 @@ def test_a_killed_device_never_says_two_things(path: Path, at: int, where: str) 
 CHILD = """
 import sys
 from pathlib import Path
-from tacit.field.device.masked_rounds import MaskedRounds, Turns
+from tacit.field.device.masked_rounds import DeviceFileJournal, MaskedRounds
 from tacit.field.device.store import Store
-from tacit.protocols.secure_aggregation.device import Device
-from tacit.protocols.secure_aggregation.device_policy import Guards
+from tacit.protocols.secure_aggregation.device import SecureDevice
+from tacit.protocols.secure_aggregation.device_policy import DevicePolicy
 from tacit.protocols.secure_aggregation.masks import Vector
 
 store = Store.open(Path(sys.argv[1]), sys.argv[2])
-guards = Guards(n_min=2, k_min=1, cool_down=0, d_min=0, corrupted=0)
-device = Device(MaskedRounds(store).identity, guards, Turns(store))
+guards = DevicePolicy(n_min=2, k_min=1, cool_down=0, d_min=0, corrupted=0)
+device = SecureDevice(MaskedRounds(store).identity, guards, DeviceFileJournal(store))
 print(int(device.phase), device.last_answer.hex(), flush=True)
 for line in sys.stdin:
     verb, message, *data = line.split()
