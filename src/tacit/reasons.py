@@ -507,7 +507,9 @@ WORDINGS: Mapping[ReasonCode, Wording] = {
     ReasonCode.INCONSISTENT_LIST: Wording(
         (DEVICE,), "The server's list '{list}' contradicts an earlier list.", _NO_PART, _DISTRUST
     ),
-    ReasonCode.REPEATED_KEY: Wording((DEVICE,), "Two public keys of one round are the same.", _NO_PART, _DISTRUST),
+    ReasonCode.REPEATED_KEY: Wording(
+        (ANSWER, DEVICE), "Two public keys of one round are the same.", _DROPPED, _LIES, ("sender",)
+    ),
     ReasonCode.LEFT_OUT: Wording(
         (DEVICE,),
         "The server's list '{list}' does not include this device.",
@@ -515,10 +517,10 @@ WORDINGS: Mapping[ReasonCode, Wording] = {
         "There is nothing to do: it takes part in later rounds.",
     ),
     ReasonCode.BAD_CONFIRMATION: Wording(
-        (DEVICE,),
-        "A neighbour did not confirm the list of participants that this device received.",
-        "The server may have sent them different lists. The device sent no share.",
-        _DISTRUST,
+        (ANSWER, DEVICE),
+        "A participant did not confirm the list of participants that others received.",
+        "The confirmation does not count. Where too few are left, devices send no share.",
+        "If this happens again, a participant is dishonest, or the server sends different lists.",
         ("sender",),
     ),
     ReasonCode.TOO_FEW_CONFIRMATIONS: Wording(

@@ -124,7 +124,7 @@ class Party:
     def fork(self) -> Party:
         """Return a copy that goes its own way from here; keys are shared, they do not change."""
         server = copy(self.server)
-        for name in ("adverts", "_links", "_shares", "_arrived", "_codes", "_unmaskings", "blamed"):
+        for name in ("adverts", "_keys", "_links", "_shares", "_arrived", "_codes", "_unmaskings", "blamed"):
             setattr(server, name, copy(getattr(server, name)))
         server.total = Vector(server.total.sizes, server.total.tobytes())
         devices = []

@@ -49,13 +49,16 @@ def test_a_round_opened_under_masks_is_not_answered_in_the_clear(tmp_path: Path)
 
     def ask_in_the_clear(device: Device, phase: ServerPhase, content: bytes) -> None:
         plain.extend([turn.request] if (turn := read_secure_request(field.federation, content)).request else [])
-        if phase < ServerPhase.UNMASKINGS:  # from then on nothing readable leaves anyway
+        if phase < ServerPhase.VECTORS:
             with refused(WireError, ReasonCode.ROUND_ANSWERED):
                 device.learn(plain[0])
-            phases.append(phase)
+        else:  # with the vector it becomes a device that nobody reads
+            with refused(ConsentError, ReasonCode.MASKED_ONLY):
+                device.learn(plain[0])
+        phases.append(phase)
 
     field.run(Meddling(field, after=ask_in_the_clear), rounds=1, **KNOWN, secure=ONE_STAGE)
-    assert len(phases) == 4
+    assert len(phases) == 5
     assert [(entry.round, entry.masked) for entry in field.devices[1].ledger.list()] == [(0, True)]
 
 

@@ -27,9 +27,9 @@ from tacit.field.coordinator.round_policy import (
 )
 from tacit.field.device import Sharing
 from tacit.protocols.robust import RobustConfig
-from tacit.protocols.secure_aggregation import DevicePolicy
+from tacit.protocols.secure_aggregation import DevicePolicy, ServerPhase
 from tacit.reasons import ReasonCode, RoundReason
-from tacit.wire.messages import Request, write_request
+from tacit.wire.messages import Request, read_secure_request, write_request
 
 pytestmark = pytest.mark.slow
 
@@ -114,6 +114,39 @@ def test_a_sum_that_would_show_too_little_is_not_made_and_rounds_stay_readable(t
     for device in field.devices.values():
         assert not device.sharing.masked_only
         assert [entry.masked for entry in device.ledger.list()] == [True, False, False]
+
+
+class Lost(Loopback):
+    """Loses everybody's answer in one phase of the stage that adds rows, after the devices have made it."""
+
+    def __init__(self, field: Field, phase: ServerPhase) -> None:
+        super().__init__(field.devices)
+        self.field, self.phase, self.seen = field, phase, 0
+
+    def ask(self, requests: Mapping[int, bytes], seconds: float) -> Generator[tuple[int, bytes]]:
+        self.seen += read_secure_request(self.field.federation, next(iter(requests.values()))).phase == self.phase
+        for answer in super().ask(requests, seconds):
+            if self.seen < 2:
+                yield answer
+
+
+@pytest.mark.parametrize("phase", [ServerPhase.VECTORS, ServerPhase.UNMASKINGS], ids=lambda phase: phase.name.lower())
+def test_a_round_lost_after_the_vectors_were_sent_is_not_followed_by_a_readable_one(
+    tmp_path: Path, phase: ServerPhase
+) -> None:
+    field = field_of(tmp_path)
+    rules = RoundRules(rounds=3, guards=EASY)
+    happened = Coordinator(field.journal, rules, Lost(field, phase)).round()
+    assert (happened.state, happened.masked) == ("abandoned", 1)
+    for device in field.devices.values():
+        assert device.sharing.masked_only
+        assert [entry.masked for entry in device.ledger.list()] == [True, True]
+    coordinator = Coordinator(field.journal, rules, Loopback(field.devices))
+    after = coordinator.round()
+    assert (after.state, after.reason and after.reason.code) == ("skipped", ReasonCode.COOL_DOWN)
+    asked = write_request(field.federation, Request(2, field.federation.download(coordinator.shared), True))
+    with refused(ConsentError, ReasonCode.MASKED_ONLY):
+        field.devices[1].learn(asked)
 
 
 def test_masks_stay_when_devices_go(tmp_path: Path) -> None:

@@ -240,7 +240,7 @@ def ledger(
             str(entry.round),
             f"{len(entry.positives)} yours, {len(entry.negatives)} others",
             str(entry.bytes),
-            "masked" if entry.masked else "readable",
+            "zeros only" if entry.zeros else "masked" if entry.masked else "readable",
             entry.state,
         ]
         for entry in entries

@@ -138,7 +138,10 @@ class Federation(Config):
         return {name: first[name] for name in self.built.spec.constants}
 
     def check_model(self, shared: Mapping[str, Array], first: Mapping[str, Array]) -> None:
-        """Refuse a model that cannot have come from the `first` one: other arrays, shapes or types, other constants."""
+        """Refuse a model that cannot have come from the `first` one: other arrays, shapes or types, other constants.
+
+        A model with a number that learning never reaches is refused too, before anybody learns from it.
+        """
         spec = self.built.spec
         seen = {name: (str(a.dtype), a.shape) for name, a in shared.items() if name not in spec.constants}
         agreed = {name: (str(first[name].dtype), first[name].shape) for name in spec.downloads}
@@ -147,6 +150,13 @@ class Federation(Config):
                 f"The model is of another catalogue or version: its arrays are {seen}, not {agreed}.",
                 "Join again with a new invitation.",
             )
+        for name in spec.downloads:
+            largest = float(np.abs(shared[name]).max(initial=0.0))
+            if not largest < LARGEST_LEARNT:  # NaN is not
+                raise WireError(
+                    f"'{name}' of the model holds {largest:.3g}; what is learnt stays below {LARGEST_LEARNT:g}.",
+                    "Its sender's learning has diverged, or it is an attack: nothing was changed here.",
+                )
         for name in spec.constants:  # earlier versions sent them
             if name in shared and not np.array_equal(shared[name], first[name]):
                 raise WireError(

@@ -174,7 +174,14 @@ class Coordinator:
         self.journal.begin(number, requests, self.rules.guards.cool_down)
         shapes = self._path.method.shapes(self.shared)
         options = MaskedRoundOptions(
-            self.federation, shapes, policy.secure_config, self.carrier, self.rules.deadline, policy.worth, self._clock
+            self.federation,
+            shapes,
+            policy.secure_config,
+            self.carrier,
+            self.rules.deadline,
+            policy.worth,
+            self._clock,
+            self.journal.settle,
         )
         heard = MaskedRound(options, number, self.journal.note_sum).run(policy.asked, requests)
         if heard.is_thin:

@@ -273,9 +273,16 @@ class CoordinatorJournal:
 
     @property
     def is_summed(self) -> bool:
-        """Whether any secure sum was about to be opened to its end."""
+        """Whether devices were ever asked for the vectors of a secure sum: from then on they refuse to be read."""
+        if self._kept_digests("settled", 0):
+            return True
         with FILE.complaints(self.path):
             return bool(self._connection.execute("SELECT EXISTS(SELECT 1 FROM sums WHERE stage = 2)").fetchone()[0])
+
+    def settle(self) -> None:
+        """Note that the vectors of a secure sum are asked for, whatever becomes of it."""
+        with self._transaction():
+            self._keep("settled", 1)
 
     @property
     def tried(self) -> int:

@@ -65,6 +65,7 @@ class MaskedRoundOptions:
     deadline: float
     worth: float = 0.0  # a sum that shows a smaller share of what people say is not made
     clock: Callable[[], float] = time.monotonic
+    on_vectors: Callable[[], None] = lambda: None  # told before the vectors of rows are asked for
 
 
 class MaskedRound:
@@ -76,6 +77,7 @@ class MaskedRound:
         """`on_summed` is told round, stage and people before they unmask."""
         self._federation, self._shapes, self._care = options.federation, options.shapes, options.secure_config
         self._carrier, self._deadline, self._worth = options.carrier, options.deadline, options.worth
+        self._on_vectors = options.on_vectors
         self._on_summed, self._number, self._heard, self._clock = on_summed, number, RoundOutcome(), options.clock
 
     def run(self, devices: Sequence[EnrolledDevice], requests: Mapping[int, bytes]) -> RoundOutcome:
@@ -140,6 +142,8 @@ class MaskedRound:
                 if position in messages
             }
             written = {number: write_secure_request(self._federation, turn) for number, turn in turns.items()}
+            if phase == ServerPhase.VECTORS and terms.stage == 2:
+                self._on_vectors()
             self._carry(server, terms.stage, written)
             finished = server.answered
             messages = server.advance()

@@ -25,11 +25,11 @@ from tacit.errors import ConsentError, DeviceError, WireError
 from tacit.field.device import copies
 from tacit.field.device.consent import refuse_if_narrowed, refuse_if_silent, refuse_readable
 from tacit.field.device.history import History
-from tacit.field.device.learning import LocalUpdate, learn_locally, recommend
+from tacit.field.device.learning import LocalUpdate, empty_update, learn_for_sum, learn_locally, recommend
 from tacit.field.device.ledger import Clock, Ledger, MentionedItems, UpcomingMessage, system_clock
 from tacit.field.device.masked_rounds import LastReply, MaskedRounds
 from tacit.field.device.membership import Answer, Membership
-from tacit.field.device.quality import measure_quality
+from tacit.field.device.quality import measure_for_sum
 from tacit.field.device.settings import Sharing, find_item
 from tacit.field.device.store import Store
 from tacit.field.device.vault import ScryptCost
@@ -240,7 +240,9 @@ class Device:
         """Take one turn in a secure sum; return the bytes to send now and, where they hold what was learnt, the entry.
 
         Everything is on disk, and the ledger says that it may have left, when this returns. The same turn again, also
-        after a crash, gives the same bytes. After its first masked sum the device sends nothing readable any more.
+        after a crash, gives the same bytes. After its first masked vector the device sends nothing readable any more.
+        What was learnt never decides whether there is an answer: an update that cannot be sent becomes zeros, and the
+        ledger says so.
         """
         member, sharing = self._joined, self.sharing
         refuse_if_silent(sharing)
@@ -264,22 +266,23 @@ class Device:
         elif turn.phase == ServerPhase.VECTORS:
             opening = self._masked.opening(turn.round)
             request = member.read(opening)
-            learnt = learn_locally(member, sharing, request, self.history, *self._root)
-            found = measure_quality(member, sharing, self.history, self.hidden, request, *self._root)
+            learnt = learn_for_sum(member, sharing, request, self.history, *self._root)
+            found = measure_for_sum(member, sharing, self.history, self.hidden, request, *self._root)
         with self._store.transaction(), self._masked.careful():
             self._refuse_if_left()
             refuse_if_silent(self.sharing, sharing)
             if learnt is not None:
                 member.refuse_if_answered(turn.round, hashlib.sha256(opening).hexdigest())
-            message = None if learnt is None else learnt.message
-            body, spoke = self._masked.step(member.federation, sharing.guards, turn, message, found)
-            answer = write_secure_reply(member.federation, turn.round, body)
-            if turn.phase == ServerPhase.UNMASKINGS and self._masked.settles():
+            step = self._masked.step(member.federation, sharing.guards, turn, learnt, found)
+            answer = write_secure_reply(member.federation, turn.round, step.body)
+            if turn.phase == ServerPhase.VECTORS and self._masked.settles():
                 self._store.put("sharing", sharing.model_copy(update={"masked_only": True}).model_dump_json().encode())
             if learnt is not None and request is not None:
                 if found is not None:
                     member.keep_measured(asdict(found))
-                entry = self._note(member, request, learnt, answer, masked=True, spoke=spoke)
+                if step.zeros is not None:
+                    learnt = empty_update(member, request, self._root[1], step.zeros)
+                entry = self._note(member, request, learnt, answer, masked=True, is_measured=step.is_measured)
                 self.ledger.mark(entry, "releasing", self._now())
                 member.keep_model(opening)
                 member.keep_answer(Answer(entry, turn.round, hashlib.sha256(opening).hexdigest(), b"", under))
@@ -315,13 +318,17 @@ class Device:
         answer: bytes,
         *,
         masked: bool,
-        spoke: bool = False,
+        is_measured: bool = False,
     ) -> int:
         """Write the ledger's entry and what was learnt, inside a transaction."""
-        rows = MentionedItems.of(learnt.message, member.federation.built.spec, member.catalog, spoke)
+        rows = MentionedItems.of(learnt.message, member.federation.built.spec, member.catalog, is_measured)
+        rows = replace(rows, zeros=str(learnt.zeros or ""))
         entry = self.ledger.write(self._now(), member.to, request.round, rows, answer, masked)
         member.settle(request.counted)
-        member.keep_learnt(learnt.private, self.history.clients(0, member.catalog).items)
+        if learnt.private is None:
+            member.keep_unlearnt()
+        else:
+            member.keep_learnt(learnt.private, self.history.clients(0, member.catalog).items)
         return entry
 
     def release(self, entry: int) -> bytes:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tacit.errors import ConsentError, DivergedError, MethodError
+from tacit.errors import ConsentError, DeviceError, DivergedError, MethodError, TacitError
 from tacit.field.device.history import History
 from tacit.field.device.membership import Membership
 from tacit.field.device.settings import Sharing
@@ -17,16 +17,17 @@ from tacit.random import Key
 from tacit.reasons import ReasonCode
 from tacit.serving.recommender import Recommendation, Recommender
 from tacit.types import Array, Clients, Label, Model, Vocabulary
-from tacit.updates import Message
+from tacit.updates import Message, Release
 from tacit.wire.messages import Request
 
 
 @dataclass(frozen=True)
 class LocalUpdate:
-    """The result of a round: a message, and the new private part."""
+    """The result of a round: a message, and the new private part; none: the private part stays as it was."""
 
     message: Message
-    private: dict[str, Array]
+    private: dict[str, Array] | None
+    zeros: ReasonCode | None = None  # why the message holds nothing of the history
 
 
 def learn_locally(
@@ -43,6 +44,34 @@ def learn_locally(
     if given.message is None or not given.is_fit.all():
         raise DivergedError.because(ReasonCode.UPDATE_TOO_LARGE)
     return LocalUpdate(given.message, dict(given.private))
+
+
+def learn_for_sum(
+    member: Membership, sharing: Sharing, request: Request, history: History, key: Key, lane: int
+) -> LocalUpdate:
+    """Learn for a secure sum. What cannot be learnt or sent becomes an empty message, which adds zeros.
+
+    A device that fell silent because of what it learnt would tell something of its history.
+    """
+    try:
+        return learn_locally(member, sharing, request, history, key, lane)
+    except DeviceError:  # its file cannot be read
+        raise
+    except TacitError as error:
+        return empty_update(member, request, lane, error.code or ReasonCode.DIVERGED)
+    except Exception:  # whatever a method's arithmetic raises with this history and this model
+        return empty_update(member, request, lane, ReasonCode.DIVERGED)
+
+
+def empty_update(member: Membership, request: Request, lane: int, why: ReasonCode) -> LocalUpdate:
+    """Return an update of no rows."""
+    ptr, nothing = np.zeros(2, np.int64), np.zeros(1, np.int64)
+    tables, marks = {}, {}
+    for name, (_, *width) in member.federation.built.shapes(request.shared).items():
+        numbers = np.zeros((0, int(np.prod(width, dtype=np.int64))), np.int64)
+        tables[name], marks[name] = (ptr, np.zeros(0, np.int32), numbers), np.zeros(0, np.bool_)
+    release = Release(nothing, nothing, nothing)
+    return LocalUpdate(Message(np.array([lane]), tables, release, marks), None, why)
 
 
 def private_before(member: Membership, request: Request, clients: Clients, key: Key) -> dict[str, Array]:

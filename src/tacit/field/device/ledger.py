@@ -53,6 +53,7 @@ class LedgerEntry:
     attempts: int = 0  # how often it was handed to the transport, the same bytes each time
     why: str = ""  # it was not sent
     measured: bool = False  # whether it has one yes or no: was the newest item in the recommended list?
+    zeros: str = ""  # reason code: nothing of the history is in it, it added zeros to a secure sum
 
     def as_json(self) -> dict[str, Any]:
         """Return it as a JSON object."""
@@ -67,6 +68,7 @@ class MentionedItems:
     negatives: list[Label]
     others: int
     measured: bool = False
+    zeros: str = ""  # reason code, where a masked message holds zeros only
 
     @classmethod
     def of(cls, message: Message, spec: FederatedSpec, catalog: Catalog, measured: bool = False) -> MentionedItems:
@@ -116,6 +118,7 @@ class Ledger:
                 "masked": masked,
                 "digest": hashlib.sha256(content).hexdigest(),
                 "measured": rows.measured,
+                **({"zeros": rows.zeros} if rows.zeros else {}),
             },
         )
 

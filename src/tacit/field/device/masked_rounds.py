@@ -13,18 +13,22 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 
-from tacit.errors import DeviceError, WireError
+import numpy as np
+
+from tacit.errors import DeviceError, RangeError, WireError
+from tacit.field.device.learning import LocalUpdate
 from tacit.field.device.membership import late_round_error
 from tacit.field.device.quality import QualityMeasurement, with_quality
 from tacit.field.device.store import Store
-from tacit.protocols.secure_aggregation import DevicePolicy, Identity, ServerPhase, encode_message
+from tacit.protocols.secure_aggregation import DevicePolicy, Identity, ServerPhase, Terms, encode_message
 from tacit.protocols.secure_aggregation import SecureDevice as Machine
-from tacit.protocols.secure_aggregation.encoding import SegmentKind
+from tacit.protocols.secure_aggregation.encoding import SegmentKind, people_layout, rows_layout
 from tacit.protocols.secure_aggregation.journal import Record
+from tacit.protocols.secure_aggregation.masks import Vector
 from tacit.protocols.secure_aggregation.messages import SessionInvitation
-from tacit.protocols.secure_aggregation.two_stage import QUALITY, QUALITY_SHAPE
+from tacit.protocols.secure_aggregation.two_stage import QUALITY, QUALITY_SHAPE, Shapes
 from tacit.reasons import ReasonCode
-from tacit.updates import Message
+from tacit.updates import Ring
 from tacit.wire.federation import Federation
 from tacit.wire.messages import SecureRequest, model_in, read_request
 
@@ -36,6 +40,15 @@ class LastReply:
     answer: bytes
     entry: int | None
     under: str
+
+
+@dataclass(frozen=True)
+class Step:
+    """One answer of the machine; of a vector also whether a measurement is in it, and why it holds only zeros."""
+
+    body: bytes
+    is_measured: bool = False
+    zeros: ReasonCode | None = None
 
 
 class DeviceFileJournal:
@@ -110,7 +123,7 @@ class MaskedRounds:
         return stored[8:]
 
     def settles(self) -> bool:
-        """Return whether this is the device's first masked sum of the federation; recorded inside a transaction."""
+        """Return whether this vector is the first that may be added to a sum of rows; recorded in a transaction."""
         session = None if self._machine is None else self._machine.session
         if session is None or session.terms.stage == 1 or self._store.get("masked") is not None:
             return False
@@ -122,12 +135,12 @@ class MaskedRounds:
         federation: Federation,
         guards: DevicePolicy,
         turn: SecureRequest,
-        message: Message | None,
+        learnt: LocalUpdate | None,
         found: QualityMeasurement | None,
-    ) -> tuple[bytes, bool]:
-        """Let the machine answer, inside a transaction; say also whether what was measured is in the answer.
+    ) -> Step:
+        """Let the machine answer, inside a transaction.
 
-        `message` is what was learnt, and `found` what was measured, where they are asked for.
+        `learnt` is what was learnt, and `found` what was measured, where they are asked for.
         """
         if self._machine is None or self._machine.guards != guards:
             self._machine = Machine(self.identity, guards, DeviceFileJournal(self._store))
@@ -137,31 +150,59 @@ class MaskedRounds:
                 self._store.put("opening", turn.round.to_bytes(8, "big") + turn.request)
             self._check_terms(federation, turn)
             machine.turn_to(federation.digest.hex())
-            return machine.advertise(turn.content), False
+            return Step(machine.advertise(turn.content))
         if turn.phase == ServerPhase.SHARES:
-            return machine.share(turn.content), False
-        if turn.phase == ServerPhase.VECTORS and message is not None and machine.session is not None:
-            terms = machine.session.terms
-            wanted = terms.k_min > 1 and any(part.table == QUALITY for part in terms.layout.segments)
-            whole = with_quality(message, found if wanted else None)
-            return machine.submit(
-                turn.content, encode_message(whole, terms.layout)
-            ), wanted and found is not None and found.item is not None
+            return Step(machine.share(turn.content))
+        if turn.phase == ServerPhase.VECTORS and learnt is not None and machine.session is not None:
+            vector, is_measured, zeros = vector_of(learnt, found, machine.session.terms)
+            return Step(machine.submit(turn.content, vector), is_measured, zeros)
         if turn.phase == ServerPhase.CONFIRMATIONS:
-            return machine.confirm(turn.content), False
+            return Step(machine.confirm(turn.content))
         if turn.phase == ServerPhase.UNMASKINGS:
-            return machine.unmask(turn.content), False
+            return Step(machine.unmask(turn.content))
         raise WireError.because(ReasonCode.OUT_OF_TURN)
 
     def _check_terms(self, federation: Federation, turn: SecureRequest) -> None:
         """Refuse a sum of something else than what this federation agreed on, in this round, from this model."""
-        terms = SessionInvitation.decode(turn.content).session.terms
-        request = self.opening(turn.round)
-        shared = read_request(federation, request).shared
-        shapes = federation.built.shapes(shared) | {QUALITY: QUALITY_SHAPE}
+        session = SessionInvitation.decode(turn.content).session
+        terms, request = session.terms, self.opening(turn.round)
+        shapes = federation.built.shapes(read_request(federation, request).shared)
         if terms.task != federation.digest.hex() or terms.round != turn.round or terms.model != model_in(request):
             raise WireError.because(ReasonCode.OTHER_TERMS)
+        both = {**shapes, QUALITY: QUALITY_SHAPE}
         for part in terms.layout.segments:
-            wide = 1 if part.kind is not SegmentKind.NUMBERS else shapes.get(part.table, (0, 0))[1]
-            if part.table not in shapes or part.n_rows != shapes[part.table][0] or part.width != wide:
+            wide = 1 if part.kind is not SegmentKind.NUMBERS else both.get(part.table, (0, 0))[1]
+            if part.table not in both or part.n_rows != both[part.table][0] or part.width != wide:
                 raise WireError.because(ReasonCode.UNKNOWN_TABLE, table=part.table)
+        if not is_layout_of(terms, session.n_people, shapes, federation.ring):
+            raise WireError.because(ReasonCode.OTHER_TERMS)
+
+
+def is_layout_of(terms: Terms, n_people: int, shapes: Shapes, ring: Ring) -> bool:
+    """Say whether parts, bits and bounds are those that a ring gives for so many participants.
+
+    A bound of the coordinator's choice would tell whose numbers exceed it.
+    """
+    both, layout = {**shapes, QUALITY: QUALITY_SHAPE}, terms.layout
+    if terms.stage == 1:
+        return layout in (people_layout(both, n_people), people_layout(shapes, n_people))
+    if all(part.rows is None for part in layout.segments):
+        return layout == rows_layout(shapes, ring, n_people)
+    listed = dict.fromkeys(both, np.zeros(0, np.int64)) | {part.table: part.listed for part in layout.segments}
+    return layout == rows_layout(both, ring, n_people, listed)
+
+
+def vector_of(
+    learnt: LocalUpdate, found: QualityMeasurement | None, terms: Terms
+) -> tuple[Vector, bool, ReasonCode | None]:
+    """Return what is added to a sum, whether a measurement is in it, and why it is only zeros, if it is.
+
+    An update that this sum cannot hold becomes zeros: a refusal would tell something of the history.
+    """
+    is_wanted = terms.k_min > 1 and any(part.table == QUALITY for part in terms.layout.segments)
+    measured = found if is_wanted and learnt.zeros is None else None
+    try:
+        vector = encode_message(with_quality(learnt.message, measured), terms.layout)
+    except RangeError as error:
+        return Vector(terms.layout.sizes), False, error.code
+    return vector, measured is not None and measured.item is not None, learnt.zeros

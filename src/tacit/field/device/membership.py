@@ -144,6 +144,14 @@ class Membership:
         known[items] = True
         self._store.put("known", np.packbits(known).tobytes())
 
+    def keep_unlearnt(self) -> None:
+        """Note that the last answer changed nothing of the private part, inside a transaction, after `settle`."""
+        before = self._store.get("private")
+        if before is None:
+            self._store.drop("learnt")
+        else:
+            self._store.put("learnt", before)
+
     def learnt_from(self) -> NDArray[np.bool_] | None:
         """Return which items [n_items] something was ever learnt from here; none before the first answer."""
         stored = self._store.get("known")

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from tacit.errors import DeviceError
 from tacit.field.device.history import History
 from tacit.field.device.learning import private_before
 from tacit.field.device.membership import Membership
@@ -67,6 +68,24 @@ def measure_quality(
         if hidden_at is not None:  # it may have been hidden in another federation's catalogue
             is_better[hidden_at] = False
     return QualityMeasurement(request.round, item, int(is_better.sum()) < SHOWN)
+
+
+def measure_for_sum(
+    member: Membership,
+    sharing: Sharing,
+    history: History,
+    hidden: Sequence[Label],
+    request: Request,
+    key: Key,
+    lane: int,
+) -> QualityMeasurement:
+    """Measure for a secure sum; what cannot be measured with this history and this model is about no item."""
+    try:
+        return measure_quality(member, sharing, history, hidden, request, key, lane)
+    except DeviceError:
+        raise
+    except Exception:
+        return QualityMeasurement(request.round)
 
 
 def with_quality(message: Message, found: QualityMeasurement | None) -> Message:

@@ -87,6 +87,11 @@ class ByteReader:
         return self.raw(len(self._data) - self._at)
 
     @property
+    def n_left(self) -> int:
+        """How many bytes are left."""
+        return len(self._data) - self._at
+
+    @property
     def is_over(self) -> bool:
         """Whether all of it was taken."""
         return self._at == len(self._data)

@@ -33,6 +33,7 @@ from tacit.protocols.secure_aggregation.identity import KEY_BYTES, Identity, Key
 from tacit.protocols.secure_aggregation.journal import Journal, MemoryJournal
 from tacit.protocols.secure_aggregation.masks import Vector, mask
 from tacit.protocols.secure_aggregation.messages import (
+    COMPLAINTS,
     Advert,
     Codes,
     MaskedVector,
@@ -192,6 +193,7 @@ class SecureDevice:
         answer = state.append_code(MaskedVector(state.position, vector.tobytes()).encode(state.context))
         self._keep(DevicePhase.MASKED, inbox, answer)
         state.sharing, state.kept, self.complaints = sharing, kept, complaints
+        self.history = self.history.with_vector(state.session)
         return self._answer_in(DevicePhase.MASKED, answer)
 
     def confirm(self, survivors: bytes) -> bytes:
@@ -204,19 +206,22 @@ class SecureDevice:
         answer = state.append_code(Codes(codes).encode(state.context, state.position))
         self._keep(DevicePhase.CONFIRMED, survivors, answer)
         state.survivors = people
+        self.history = self.history.with_sum(state.session, people)
         return self._answer_in(DevicePhase.CONFIRMED, answer)
 
     def unmask(self, confirmed: bytes) -> bytes:
         """Reveal one share of each neighbour: of its self mask if it is in the sum, else of its mask key."""
         state = self._in(DevicePhase.CONFIRMED)
-        self._check_codes(state, confirmed)
+        complaints = self.complaints | self._check_codes(state, confirmed)
         pieces = tuple(
             SecretShare(person, person in state.survivors, state.kept[person][0 if person in state.survivors else 1])
             for person in sorted(state.kept)
         )
-        answer = state.append_code(Unmasking(state.position, state.seed, pieces).encode(state.context))
+        kinds = {code: kind for kind, code in COMPLAINTS.items()}
+        told = tuple((person, kinds[code]) for person, code in sorted(complaints.items()))
+        answer = state.append_code(Unmasking(state.position, state.seed, pieces, told).encode(state.context))
         self._keep(DevicePhase.UNMASKED, confirmed, answer)
-        self.history = self.history.with_sum(state.session, state.survivors)
+        self.complaints = complaints
         return self._answer_in(DevicePhase.UNMASKED, answer)
 
     def leave(self) -> None:
@@ -299,19 +304,23 @@ class SecureDevice:
         rules.check_loss(self.history, session, people)
         return people
 
-    def _check_codes(self, state: _SessionState, data: bytes) -> None:
+    def _check_codes(self, state: _SessionState, data: bytes) -> dict[int, ReasonCode]:
+        """Refuse to unmask unless enough neighbours saw the same survivors; return whose codes are wrong.
+
+        A wrong code does not count, and ends nothing: otherwise one participant could stop every sum.
+        """
         context, codes = Codes.decode(data)
         self._same(context, state)
-        said = survivors_hash(context, state.survivors, state.session.n_people)
+        said, wrong = survivors_hash(context, state.survivors, state.session.n_people), dict[int, ReasonCode]()
         for person, code in codes.entries:
-            if person not in state.survivors & state.sharing:
+            if person not in state.survivors & state.sharing:  # only the server can have put it there
                 raise ForgedError.because(ReasonCode.BAD_CONFIRMATION, sender=person)
             if code != code_between(state.pair_keys[person].codes, person, state.position, said):
-                raise ForgedError.because(ReasonCode.BAD_CONFIRMATION, sender=person)
-        if len(codes.entries) < state.session.terms.threshold:
-            raise GuardError.because(
-                ReasonCode.TOO_FEW_CONFIRMATIONS, left=len(codes.entries), needed=state.session.terms.threshold
-            )
+                wrong[person] = ReasonCode.BAD_CONFIRMATION
+        n_good, needed = len(codes.entries) - len(wrong), state.session.terms.threshold
+        if n_good < needed:
+            raise GuardError.because(ReasonCode.TOO_FEW_CONFIRMATIONS, left=n_good, needed=needed)
+        return wrong
 
     def _in(self, phase: DevicePhase) -> _SessionState:
         if self._state is None or self.phase != phase:
@@ -364,14 +373,15 @@ class SecureDevice:
     def _again_masked(self, request: bytes, answer: bytes) -> None:
         state = self._in(DevicePhase.SHARED)
         state.sharing, state.kept, self.complaints = self._unboxed(state, request)
+        self.history = self.history.with_vector(state.session)
 
     def _again_confirmed(self, request: bytes, answer: bytes) -> None:
         state = self._in(DevicePhase.MASKED)
         state.survivors = Survivors.decode(request, state.session.n_people)[1].people
+        self.history = self.history.with_sum(state.session, state.survivors)
 
     def _again_unmasked(self, request: bytes, answer: bytes) -> None:
-        state = self._in(DevicePhase.CONFIRMED)
-        self.history = self.history.with_sum(state.session, state.survivors)
+        self._in(DevicePhase.CONFIRMED)
 
 
 def _check_present(state: _SessionState, people: frozenset[int], named: str, phase: str) -> None:

@@ -3,7 +3,8 @@
 Two sums over nearly the same people differ by what the few others sent (FedNCF, section 3.5.2). A device therefore
 remembers the people of every sum it has been in and refuses one that differs from an earlier one, but by fewer than
 `d_min` people. The same people again are no harm: equal sets have no difference. The check is made on those whose
-vectors are in the sum, because a server can also pretend that somebody dropped out.
+vectors are in the sum, because a server can also pretend that somebody dropped out. Participation is counted when the
+vector is sent: what becomes of the sum after that is not in the device's hands.
 """
 
 from __future__ import annotations
@@ -49,11 +50,14 @@ class DevicePolicy(Config):
 
 @dataclass(frozen=True)
 class PastSum:
-    """A sum that this device was in: its round and stage, and its people as short hashes."""
+    """A sum that this device has sent its vector to: round and stage, and its people as short hashes.
+
+    People are known with the confirmation. Without it the sum may still be opened, so that it counts all the same.
+    """
 
     round: int
     stage: int
-    people: frozenset[bytes]
+    people: frozenset[bytes]  # empty: not known
 
 
 @dataclass(frozen=True)
@@ -75,17 +79,22 @@ class ParticipationHistory:
 
     @property
     def rounds(self) -> set[int]:
-        """The rounds in whose sums this device was."""
+        """The rounds in which this device has sent a vector."""
         return {past.round for past in self.sums}
 
     def with_session(self, session: Session) -> ParticipationHistory:
         """Remember that a session was joined: it, and any before it, cannot be joined again."""
         return replace(self, task=session.terms.task, latest=(session.terms.round, session.terms.stage))
 
+    def with_vector(self, session: Session) -> ParticipationHistory:
+        """Remember that a vector is sent: from now on others can open the sum without this device."""
+        return replace(self, sums=(*self.sums, PastSum(session.terms.round, session.terms.stage, frozenset())))
+
     def with_sum(self, session: Session, survivors: Iterable[int]) -> ParticipationHistory:
         """Remember who was in a sum."""
         past = PastSum(session.terms.round, session.terms.stage, names_of(session, survivors))
-        return replace(self, sums=(*self.sums, past))
+        before = (other for other in self.sums if (other.round, other.stage) != (past.round, past.stage))
+        return replace(self, sums=(*before, past))
 
     def encode(self) -> bytes:
         """Return it for the journal."""
@@ -182,7 +191,7 @@ def check_people(guards: DevicePolicy, history: ParticipationHistory, session: S
     names, least = names_of(session, people), guards.differ_by(session.n_people)
     for past in history.sums:
         differ = len(names ^ past.people)
-        if past.round != session.terms.round and 0 < differ < least:
+        if past.people and past.round != session.terms.round and 0 < differ < least:
             raise GuardError.because(
                 ReasonCode.DEVICE_COHORT_TOO_SIMILAR, earlier=past.round, differ=differ, needed=least
             )
@@ -198,5 +207,5 @@ def check_loss(history: ParticipationHistory, session: Session, survivors: Itera
 
 
 def _first_stage(history: ParticipationHistory, session: Session) -> PastSum | None:
-    found = (past for past in history.sums if (past.round, past.stage) == (session.terms.round, 1))
+    found = (past for past in history.sums if past.people and (past.round, past.stage) == (session.terms.round, 1))
     return next(found, None)

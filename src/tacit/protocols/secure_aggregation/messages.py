@@ -34,6 +34,7 @@ from tacit.protocols.secure_aggregation.context import HASH_BYTES, VERSION, Sess
 from tacit.protocols.secure_aggregation.draw import DrawProof
 from tacit.protocols.secure_aggregation.identity import KEY_BYTES, SIGNATURE_BYTES, TAG_BYTES
 from tacit.protocols.secure_aggregation.shamir import SHARE_BYTES, is_share
+from tacit.reasons import ReasonCode
 
 SEALED_BYTES = 2 * SHARE_BYTES + 16  # two shares and the code of AES-GCM
 HEAD_BYTES = 2 + HASH_BYTES
@@ -59,7 +60,12 @@ _ADVERT = struct.Struct(f"<I{KEY_BYTES}s{KEY_BYTES}s{HASH_BYTES}s{SIGNATURE_BYTE
 _SHARE = struct.Struct(f"<I{TAG_BYTES}s{TAG_BYTES}s{SEALED_BYTES}s")
 _CODE = struct.Struct(f"<I{TAG_BYTES}s")
 _PIECE = struct.Struct(f"<IB{SHARE_BYTES}s")
+_COMPLAINT = struct.Struct("<IB")
 _PERSON = itemgetter(0)
+
+
+COMPLAINTS = {1: ReasonCode.BAD_SHARE, 2: ReasonCode.BAD_CONFIRMATION}
+"""What a device may complain of, by the number that travels."""
 
 
 def open_message(data: bytes, kind: MessageType) -> tuple[bytes, ByteReader]:
@@ -334,30 +340,39 @@ class SecretShare(NamedTuple):
 
 @dataclass(frozen=True)
 class Unmasking:
-    """The shares that one participant reveals at the end, and the seed of its own self mask."""
+    """The shares that one participant reveals at the end, and the seed of its own self mask.
+
+    `complaints` names neighbours whose share (1) or confirmation code (2) was wrong; without any, nothing is written.
+    """
 
     sender: int
     seed: bytes
     pieces: tuple[SecretShare, ...]
+    complaints: tuple[tuple[int, int], ...] = ()
 
     def encode(self, context: bytes) -> bytes:
         """Return its bytes, without the closing code."""
         writer = _start(MessageType.UNMASKING, context).number(self.sender, 4).raw(self.seed)
-        return write_entries(writer, _PIECE, self.pieces).done()
+        write_entries(writer, _PIECE, self.pieces)
+        return (write_entries(writer, _COMPLAINT, self.complaints) if self.complaints else writer).done()
 
     @classmethod
     def decode(cls, data: bytes) -> tuple[bytes, Unmasking, bytes]:
-        """Read context, shares and the closing code."""
+        """Read context, shares, complaints and the closing code."""
         context, reader = open_message(data, MessageType.UNMASKING)
         sender, seed = reader.number(4, MOST_PEOPLE), reader.raw(KEY_BYTES)
         entries = reader.entries(_PIECE, MOST_PEOPLE)
         if any(kind > 1 or not is_share(share) for _, kind, share in entries):
             raise reader.wrong("a share is no number of the field, or of neither kind")
         pieces = tuple(SecretShare(person, kind == 1, share) for person, kind, share in entries)
+        complaints = tuple(reader.entries(_COMPLAINT, MOST_PEOPLE)) if reader.n_left > TAG_BYTES else None
+        if complaints is not None and not (complaints and all(kind in COMPLAINTS for _, kind in complaints)):
+            raise reader.wrong("complaints are of no kind, or an empty list")
         code = reader.raw(TAG_BYTES)
         reader.end()
         _ascending(reader, list(map(_PERSON, pieces)))
-        return context, cls(sender, seed, pieces), code
+        _ascending(reader, list(map(_PERSON, complaints or ())))
+        return context, cls(sender, seed, pieces, complaints or ()), code
 
 
 def end_of_round(context: bytes) -> bytes:

@@ -23,6 +23,7 @@ from tacit.protocols.secure_aggregation.draw import DrawProof
 from tacit.protocols.secure_aggregation.identity import KEY_BYTES, KeyPair, check_tag, point_of, verify
 from tacit.protocols.secure_aggregation.masks import Vector, bytes_of, mask
 from tacit.protocols.secure_aggregation.messages import (
+    COMPLAINTS,
     Advert,
     Codes,
     MaskedVector,
@@ -72,6 +73,7 @@ class SecureServer:
         self.context = self.session.context
         self.stand = ServerPhase.ADVERTS
         self.adverts: dict[int, Advert] = {}
+        self._keys: set[bytes] = set()  # of all adverts
         self._links: dict[int, bytes] = {}
         self._shares: dict[int, dict[int, SealedShares]] = {}  # dealer -> holder -> box
         self.survivors: frozenset[int] = frozenset()
@@ -144,6 +146,23 @@ class SecureServer:
         self.stand = ServerPhase(self.stand + 1)
         return sent
 
+    def accused(self) -> dict[int, ReasonCode]:
+        """Return who sent something wrong that only the last phase shows, and what, by position.
+
+        A wrong share is proved. A complaint is one participant's word against another's: it counts where more than
+        half of somebody's neighbours who answered to the end make it.
+        """
+        found = dict.fromkeys(sorted(self.blamed), ReasonCode.BAD_SHARE)
+        told: dict[int, list[ReasonCode]] = {}
+        for sender, unmasking in sorted(self._unmaskings.items()):
+            for person, kind in unmasking.complaints:
+                if person in self._near(sender):
+                    told.setdefault(person, []).append(COMPLAINTS[kind])
+        for person, codes in sorted(told.items()):
+            if len(codes) > len(self._near(person) & self._unmaskings.keys()) / 2:
+                found.setdefault(person, codes[0])
+        return found
+
     def abort(self) -> bytes:
         """Call the round off; return what everybody is told. Nothing of it will be unmasked."""
         self.stand = ServerPhase.ABORTED
@@ -169,9 +188,13 @@ class SecureServer:
         context, advert = Advert.decode(message)
         self._known(context, advert.sender, range(self.session.n_people))
         verify(self.session.cohort[advert.sender], advert.signed_part(context), advert.signature, advert.sender)
+        keys = {advert.mask_key, advert.seal_key}
+        if len(keys) < 2 or keys & self._keys:
+            raise ForgedError.because(ReasonCode.REPEATED_KEY, sender=advert.sender)  # devices would refuse the roster
         key = link(self._pair, advert.seal_key, advert.sender, context)
         self._pair.agree(advert.mask_key, context, b"", KEY_BYTES, advert.sender)  # refuses points of low order
         self.adverts[advert.sender], self._links[advert.sender] = advert, key
+        self._keys |= keys
         return advert.sender
 
     def _take_shares(self, message: bytes) -> int:

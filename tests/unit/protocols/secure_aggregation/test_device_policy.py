@@ -87,6 +87,42 @@ def test_cool_down_minimum_and_lifetime() -> None:
         party.again(round=100).answer(0)
 
 
+@pytest.mark.parametrize("last", [ServerPhase.VECTORS, ServerPhase.CONFIRMATIONS], ids=lambda phase: phase.name.lower())
+def test_a_device_that_has_sent_its_vector_cools_down_and_counts_it_though_it_hears_no_more(last: ServerPhase) -> None:
+    """Its neighbours can open the sum without it."""
+    guards = DevicePolicy(n_min=2, k_min=1, cool_down=5, most_rounds=2, d_min=0, corrupted=0)
+    party = Party.of(6, guards=guards, threshold=3).run(last)
+    party.step()
+    party.step(gone=[0])
+    device = party.devices[0]
+    for one in (device, SecureDevice(device.identity, guards, copied(device.journal))):
+        assert one.history.rounds == {1}
+        party.devices[0] = one
+        with refused(GuardError, ReasonCode.DEVICE_COOL_DOWN, earlier=1, cool_down=5, round=2):
+            party.again(round=2).answer(0)
+        one.turn_to("other")
+        one.turn_to("test")
+        assert one.history.rounds == {1}, "also after it was elsewhere"
+    party.again(round=7).run()
+    with refused(GuardError, ReasonCode.DEVICE_PARTICIPATION_LIMIT, rounds=2):
+        party.again(round=100).answer(0)
+
+
+def test_participants_are_remembered_with_the_confirmation() -> None:
+    guards = DevicePolicy(n_min=2, k_min=1, cool_down=0, corrupted=0)
+    party = Party.of(8, guards=guards, threshold=5).run(ServerPhase.CONFIRMATIONS)
+    party.step()  # the list of participants was confirmed, and nobody is asked to unmask
+    session = party.server.session
+    for device in party.devices:
+        twin = SecureDevice(device.identity, guards, copied(device.journal))
+        for one in (device, twin):
+            assert [past.people for past in one.history.sums] == [names_of(session, range(8))]
+    again = party.again(round=2).run(ServerPhase.VECTORS)
+    again.step(gone=[7])
+    with refused(GuardError, ReasonCode.DEVICE_COHORT_TOO_SIMILAR, earlier=1, differ=1):
+        again.answer(0)
+
+
 def test_a_threshold_that_a_few_cheats_could_meet_twice_is_refused() -> None:
     with refused(GuardError, ReasonCode.UNSAFE_THRESHOLD, threshold=11):
         Party.of(20, guards=DevicePolicy(n_min=2, k_min=1, corrupted=0.2), threshold=11).answer(0)
