@@ -238,7 +238,7 @@ def ledger(
             entry.when,
             entry.to,
             str(entry.round),
-            f"{len(entry.positives)} yours, {len(entry.negatives)} others",
+            f"{len(entry.positives) + entry.derived} yours, {len(entry.negatives) + entry.others} others",
             str(entry.bytes),
             "zeros only" if entry.zeros else "masked" if entry.masked else "readable",
             entry.state,
@@ -249,7 +249,9 @@ def ledger(
     for entry in entries[-1:]:
         labels = dict.fromkeys(entry.positives)
         titles = [str(label) if member is None else member.catalog.called(label) for label in labels]
-        yours = ", ".join(f"'{title}'" for title in titles) or "none of yours"
+        named = [f"'{title}'" for title in titles]
+        named += [f"{entry.derived} features of yours"] if entry.derived else []
+        yours = ", ".join(named) or "none of yours"
         shell.screen.say(f"Entry {entry.number} is about {yours}. To see all items of all entries, use --json.")
 
 

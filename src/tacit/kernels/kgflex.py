@@ -229,7 +229,7 @@ def add_feature_rows(features, p, pull, rate, scale, kept, sums, counts):
                 step = rate * pull[c, s]
                 for d in range(n_factors + 1):
                     value = np.rint((step * p[c, s, d] if d < n_factors else step) * scale)
-                    if not abs(value) <= largest:
+                    if not abs(value) <= largest and largest == largest:
                         largest = abs(value)
                     sums[f, d] += np.int64(value)
                 counts[f] += 1

@@ -108,7 +108,9 @@ def clip_dense(ptr, kept, values, factors, limit, squares):
 def clip_outer(ptr, kept, weights, vectors, factors, limit, squares):
     """The same for rows that are a weight times the client's vector."""
     for c in range(ptr.size - 1):
-        total, length = np.float64(0), np.float64(_square(vectors, c))
+        total, length = np.float64(0), np.float64(0)
+        for d in range(vectors.shape[1]):  # in double precision: a tiny vector times a huge weight is no short row
+            length += np.float64(vectors[c, d]) * np.float64(vectors[c, d])
         for r in range(ptr[c], ptr[c + 1]):
             if kept.size == 0 or kept[r]:
                 f = np.float64(factors[r]) * np.float64(weights[r])
@@ -175,8 +177,8 @@ def add_dense(ptr, ids, kept, values, last, factors, is_fit, scale, sums, counts
             f = factors[r] if factors.size else np.float32(1)
             counts[row] += 1
             for d in range(width - 1):
-                sums[row, d] += np.int64(np.rint(values[r, d] * scale * f))
-            sums[row, width - 1] += np.int64(np.rint(values[r, last] * scale * f))
+                sums[row, d] += np.int64(np.rint(values[r, d] * (scale * f)))
+            sums[row, width - 1] += np.int64(np.rint(values[r, last] * (scale * f)))
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -226,8 +228,8 @@ def write_dense(ptr, ids, kept, sensitive, values, last, factors, is_fit, scale,
             row_ids[at] = ids[r]
             marks[at] = sensitive[r]
             for d in range(width - 1):
-                numbers[at, d] = np.int64(np.rint(values[r, d] * scale * f))
-            numbers[at, width - 1] = np.int64(np.rint(values[r, last] * scale * f))
+                numbers[at, d] = np.int64(np.rint(values[r, d] * (scale * f)))
+            numbers[at, width - 1] = np.int64(np.rint(values[r, last] * (scale * f)))
             at += 1
 
 

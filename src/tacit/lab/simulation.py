@@ -182,7 +182,11 @@ class _Federation:
         disclosure = stages[0] if stages and isinstance(stages[0], Disclosure) else None
         if self.sums is not None or len(stages) > (disclosure is not None):
             return None
-        found = self.method.run_rounds(Model(shared, private), self.clients, self.ring, disclosure, self.key, rounds)
+        try:
+            model = Model(shared, private)
+            found = self.method.run_rounds(model, self.clients, self.ring, disclosure, self.key, rounds)
+        except DivergedError:
+            return None  # nothing was moved; one by one, the rounds tell whose numbers do not fit
         if found is None:
             return None
         release, times = found

@@ -63,8 +63,9 @@ class Disclosure(Stage):
         """Take the rows away that must not leave."""
         parts = []
         for number, part in enumerate(plan.parts):
-            # part 0 has the stage's own stream, later ones streams of their own
-            parts.append(self._narrow_part(plan, part, key.child(number) if number else key))
+            # one coin per item is the same in all parts; coins per row have a stream for each part, the first its own
+            has_stream = number > 0 and not self.per_item
+            parts.append(self._narrow_part(plan, part, key.child(number) if has_stream else key))
         return replace(plan, parts=tuple(parts))
 
     def _narrow_part(self, plan: UpdatePlan, part: PlannedRows, key: Key) -> PlannedRows:

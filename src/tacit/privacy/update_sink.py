@@ -244,6 +244,8 @@ class UpdateSink:
         """
         if self._total is None or any(stage.shapes_values for stage, _ in self._stages):
             return None
+        if any(part.kept is not None and part.sensitive is False for part in self._plan.parts):
+            return None  # methods drop sensitive rows themselves, and no others
         self._is_direct = True
         return self._total
 
@@ -315,15 +317,35 @@ class UpdateSink:
         return room[:n_rows]
 
     def _keep(self, part: int, rows: DraftRows) -> None:
-        planned = rows.planned
         if part in self._drafts:
-            raise MethodError(f"'learn' put part {part} of its plan twice.")
-        n_rows, ids = self._shapes[planned.table][0], planned.ids
-        if self._total is not None and ids is not None and len(ids) and not 0 <= ids.min() <= ids.max() < n_rows:
-            raise MethodError(
-                f"The plan names rows of '{planned.table}' that do not exist: the table has {n_rows} rows."
-            )
+            raise MethodError(f"'learn' put part {part} of its plan twice.", "Put each part once.")
+        self._check(part, rows)
         self._drafts[part] = rows
+
+    def _check(self, part: int, rows: DraftRows) -> None:
+        """Refuse a plan or values that do not fit together: kernels do not check again."""
+        planned, table = rows.planned, rows.planned.table
+        n_clients, (n_rows, width) = self._block.stop - self._block.start, self._shapes[table][:2]
+        sizes, n = np.diff(planned.ptr), planned.n_rows
+        lengths = [len(one) for one in (planned.ids, planned.kept) if one is not None]
+        lengths += [] if isinstance(planned.sensitive, bool) else [len(planned.sensitive)]
+        wrong = ""
+        if len(planned.ptr) != n_clients + 1 or planned.ptr[0] != 0 or (sizes < 0).any():
+            wrong = f"'ptr' must begin with 0, rise, and have one place more than there are clients ({n_clients})"
+        elif any(length != n for length in lengths):
+            wrong = f"ids, kept and sensitive must have {n} places, as many as there are rows"
+        elif planned.ids is None and (sizes != n_rows).any():
+            wrong = f"without ids every client sends all {n_rows} rows"
+        elif planned.ids is not None and n and not 0 <= planned.ids.min() <= planned.ids.max() < n_rows:
+            wrong = f"it names rows that the table does not have: it has {n_rows}"
+        elif rows.values.dtype != np.float32 or rows.values.ndim != 2:
+            wrong = f"values must be rows of float32, not {rows.values.dtype} of {rows.values.ndim} axes"
+        elif rows.is_outer and rows.values.shape != (n_clients, width):
+            wrong = f"vectors must be {n_clients} x {width}, one for each client, not {rows.values.shape}"
+        elif rows.weights is not None and rows.weights.shape != ((n_rows if rows.by_row else n),):
+            wrong = f"weights must be {n_rows if rows.by_row else n} numbers, not {rows.weights.shape}"
+        if wrong:
+            raise MethodError(f"Part {part} of the plan, rows of '{table}': {wrong}.", "Correct 'plan' or 'learn'.")
 
     def _draft(self) -> Draft:
         missing = [n for n in range(len(self._plan.parts)) if n not in self._drafts]
@@ -403,7 +425,7 @@ class UpdateSink:
             sizes = [np.where(self._is_fit, part.planned.kept_sizes(), 0) for part in parts]
             ptr = offsets(np.sum(sizes, axis=0))
             width = self._shapes[name][1]
-            out = np.empty(ptr[-1], np.int32), np.empty((ptr[-1], width), np.int64), np.empty(ptr[-1], np.bool_)
+            out = np.zeros(ptr[-1], np.int32), np.zeros((ptr[-1], width), np.int64), np.zeros(ptr[-1], np.bool_)
             starts = ptr[:-1].copy()
             for part, size in zip(parts, sizes, strict=True):
                 rows = part.planned.ptr, part.ids, part.kept, part.planned.marks()

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from tacit.errors import MethodError
 from tacit.methods.base import Federated
 from tacit.privacy.update_sink import Stage, UpdateSink
 from tacit.random import Key
@@ -45,10 +46,19 @@ def device_round(
     """
     method, learning, sealing = path.method, key.child("learn", number), key.child("seal", number)
     plan = method.plan(model, clients, learning)
+    for part in plan.parts:
+        if part.sensitive is not False and part.table not in method.spec.item_tables and part.mentions is None:
+            raise MethodError(
+                f"Rows of '{part.table}' are sensitive, but do not say which items they are about.",
+                "Give 'mentions', so that what a user never shares can be kept back.",
+            )
     keyed = [(stage, sealing.child(at)) for at, stage in enumerate(path.stages)]
     for stage, chance in keyed:
         plan = stage.narrow(plan, chance)
     shapes = method.shapes(model.shared) if total is None else total.shapes
+    if total is None:  # a client's own row has the number of its id
+        n_rows = int(clients.ids.max(initial=0)) + 1
+        shapes |= {name: (n_rows, *shapes[name][1:]) for name in method.spec.client_tables}
     sink = UpdateSink(plan, keyed, path.ring, shapes, total)
     private = method.learn(model, clients, plan, sink, learning)
     message, release, is_fit = sink.finish()

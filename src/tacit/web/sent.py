@@ -58,7 +58,7 @@ class ReleaseSums:
         left = [release for release in releases if release.state in MAY_HAVE_LEFT]
         return cls(
             len(left),
-            sum(len(release.positives) for release in left),
+            sum(len(release.positives) + release.derived for release in left),
             sum(len(release.negatives) + release.others for release in left),
             sum(release.bytes for release in left),
         )

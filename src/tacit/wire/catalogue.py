@@ -90,13 +90,16 @@ def catalog_from(content: bytes) -> Catalog:
             raise ValueError("it has no items")
         if titles is not None and (len(titles) != n_items or any(type(title) is not str for title in titles)):
             raise ValueError("the number of titles is not the number of items")
-        return Catalog(
+        catalog = Catalog(
             items,
             titles,
             _labels(about.get("categories"), n_items),
             _coordinates(about.get("coordinates"), n_items),
             _graph(about.get("graph"), n_items),
         )
+        if catalog_bytes(catalog) != content:
+            raise ValueError("it is not written in its one form")
+        return catalog
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError) as error:
         raise DataError(f"This is not a catalogue: {error}.") from None
 

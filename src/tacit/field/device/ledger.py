@@ -45,7 +45,7 @@ class LedgerEntry:
     round: int
     positives: list[Label]  # items, once for every row about an item of the history
     negatives: list[Label]  # items, once for every other row
-    others: int  # rows that speak of no item: layers of a network
+    others: int  # rows that are about no item and nothing the user did: layers of a network
     bytes: int
     masked: bool
     digest: str  # SHA-256 of the message
@@ -53,6 +53,7 @@ class LedgerEntry:
     attempts: int = 0  # how often it was handed to the transport, the same bytes each time
     why: str = ""  # it was not sent
     measured: bool = False  # whether it has one yes or no: was the newest item in the recommended list?
+    derived: int = 0  # rows about something the user did that name no single item: features of their items
     zeros: str = ""  # reason code: nothing of the history is in it, it added zeros to a secure sum
 
     def as_json(self) -> dict[str, Any]:
@@ -68,6 +69,7 @@ class MentionedItems:
     negatives: list[Label]
     others: int
     measured: bool = False
+    derived: int = 0  # rows about something the user did that name no single item
     zeros: str = ""  # reason code, where a masked message holds zeros only
 
     @classmethod
@@ -75,15 +77,16 @@ class MentionedItems:
         """Take it from what is sent; rows of item tables are about items."""
         positives: list[Label] = []
         negatives: list[Label] = []
-        others = 0
+        others, derived = 0, 0
         for name, (_, ids, _) in message.tables.items():
-            if name not in spec.item_tables:
-                others += len(ids)
-                continue
             marks = message.sensitive[name]
+            if name not in spec.item_tables:
+                derived += int(marks.sum())
+                others += len(ids) - int(marks.sum())
+                continue
             for chosen, into in ((marks, positives), (~marks, negatives)):
                 into.extend(catalog.item_ids[int(item)] for item in np.sort(ids[chosen]))
-        return cls(positives, negatives, others, measured)
+        return cls(positives, negatives, others, measured, derived)
 
 
 @dataclass(frozen=True)
@@ -114,6 +117,7 @@ class Ledger:
                 "positives": rows.positives,
                 "negatives": rows.negatives,
                 "others": rows.others,
+                "derived": rows.derived,
                 "bytes": len(content),
                 "masked": masked,
                 "digest": hashlib.sha256(content).hexdigest(),
