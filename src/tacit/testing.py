@@ -81,8 +81,9 @@ def check_federated(
 ) -> None:
     """Refuse a federated method that breaks a rule of the contract, on a cohort of two tastes or on one of yours.
 
-    The rules, in this order: declares-shared, declares-private, inits-alone, fills-tables, repeats-rows,
-    inputs-untouched, keeps-private, learns-alone, ignores-order, message-is-total, keeps-shapes.
+    The rules, in this order: declares-shared, declares-private, inits-alone, fills-tables, marks-own-rows,
+    repeats-rows, inputs-untouched, keeps-private, learns-alone, ignores-order, message-is-total,
+    keeps-shapes, scores-everything.
     """
     if clients is None or catalog is None:
         clients, catalog = two_tastes()
@@ -119,6 +120,20 @@ class _Contract:
         """fills-tables, repeats-rows."""
         plan = self.method.plan(self._received(self.clients), self.clients, self.key.child("learn", 0))
         _need("fills-tables", self.spec.tables, {part.table: part for part in plan.parts})
+        own = self.clients.matrix()
+        for part in plan.parts:
+            owner = np.repeat(np.arange(len(self.clients)), np.diff(part.ptr))
+            if part.table not in self.spec.item_tables or part.ids is None or not len(owner):
+                continue
+            is_own = np.asarray(own[owner, part.ids]).ravel() > 0
+            if (is_own & ~part.marks()).any() and self.spec.item_rows != "pairs":
+                raise ContractError(
+                    "marks-own-rows", f"A row of '{part.table}' about an item of the client is not marked as sensitive."
+                )
+            if self.spec.item_rows == "own" and not is_own.all():
+                raise ContractError(
+                    "marks-own-rows", f"item_rows is 'own', and a client plans a row of '{part.table}' of another item."
+                )
         if self.spec.rows_repeat:
             return
         for table in self.spec.tables:
@@ -155,7 +170,7 @@ class _Contract:
             other = device_round(path, self._received(turned, order), turned, self.key, 0)
             back = {name: array[order] for name, array in other.private.items()}
             _same("ignores-order", together.private, back, "the order of clients changes the private")
-            for c in (0, len(self.clients) // 2):
+            for c in range(len(self.clients)) if not stages else (0, len(self.clients) // 2):
                 self._alone(path, c, together)
 
     def server(self) -> None:
@@ -164,7 +179,9 @@ class _Contract:
         shared = self.model.shared
         total = Total.zero(self.method.shapes(shared))
         device_round(path, self._received(self.clients), self.clients, self.key, 0, total)
+        before = self.model.copy()
         after = server_round(path, shared, total)
+        _same("inputs-untouched", before.shared, shared, "applying changed the shared")
         _need("keeps-shapes", shared, after)
         for name in self.spec.downloads:
             seen, wanted = after[name], shared[name]
@@ -173,6 +190,10 @@ class _Contract:
         for name in self.spec.constants:
             if not np.array_equal(after[name], shared[name]):
                 raise ContractError("keeps-shapes", f"'{name}' is declared constant and has changed.")
+        received = self.spec.received(after, self.clients.ids)
+        scores = self.method.score(received, self.model.private, self.clients)
+        if scores.shape != (len(self.clients), self.catalog.n_items) or not np.isfinite(scores).all():
+            raise ContractError("scores-everything", f"'score' returns {scores.shape}, or numbers that are not finite.")
 
     def _kept_private(self, update: Update, ring: Ring) -> None:
         """keeps-private: no row that is sent holds a private array as it is."""

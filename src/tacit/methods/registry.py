@@ -9,6 +9,7 @@ of another package (an entry point in the group `tacit.methods`), or of a notebo
 from __future__ import annotations
 
 import ast
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -58,6 +59,8 @@ class Entry:
 
 def remember(name: str, config: type[Config], cls: type[Method]) -> None:
     """Keep a method under its name; `base.register` does so when its module runs."""
+    if not cls.__module__.startswith(f"{PACKAGE}.") and name in _find_declared():
+        print(f"Method '{name}' of {cls.__module__} replaces Tacit's own method of that name.", file=sys.stderr)
     _REGISTERED[cls.__module__, name] = config, cls
 
 

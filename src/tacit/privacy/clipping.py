@@ -37,7 +37,11 @@ class ClippingConfig(Config):
 
 @dataclass(frozen=True)
 class Clipping(Stage):
-    """The stage. Lengths hold up to the rounding to the ring's grid that follows."""
+    """The stage. Lengths hold up to the rounding to the ring's grid that follows.
+
+    They are those of rows as they are sent. Where a client sends a row more than once (`rows_repeat`: fpl, fcf), its
+    rows add up in the sum, and what it moves there can be longer: at most as many times as the row occurs.
+    """
 
     row: float = np.inf
     person: float = np.inf

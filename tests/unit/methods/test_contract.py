@@ -32,11 +32,9 @@ def example() -> Iterator[ModuleType]:
     assert spec is not None
     assert spec.loader is not None
     module = sys.modules["pfedrec_example"] = importlib.util.module_from_spec(spec)
-    before = dict(registry._REGISTERED)
     spec.loader.exec_module(module)
     yield module
-    registry._REGISTERED.clear()
-    registry._REGISTERED.update(before)
+    del registry._REGISTERED["pfedrec_example", "pfedrec"]
     del sys.modules["pfedrec_example"]
 
 
@@ -128,7 +126,21 @@ def other_bits_alone(method: Any) -> None:
 
 
 def other_shape(method: Any) -> None:
-    method.apply = lambda shared, total, ring: {"items": shared["items"][:-1]}
+    method.apply = lambda shared, total, ring: {"items": np.concatenate([shared["items"]] * 2, axis=1)}
+
+
+def unmarked(method: Any) -> None:
+    plan = method.plan
+
+    def harmless(*given: Any) -> Any:
+        found = plan(*given)
+        return replace(found, parts=tuple(replace(part, sensitive=False) for part in found.parts))
+
+    method.plan = harmless
+
+
+def no_scores(method: Any) -> None:
+    method.score = lambda shared, private, clients: np.full((len(clients), 3), np.nan)
 
 
 BROKEN: dict[str, Callable[[Any], None]] = {
@@ -141,6 +153,8 @@ BROKEN: dict[str, Callable[[Any], None]] = {
     "keeps-private": private_sent,
     "learns-alone": other_bits_alone,
     "keeps-shapes": other_shape,
+    "marks-own-rows": unmarked,
+    "scores-everything": no_scores,
 }
 
 
@@ -204,12 +218,30 @@ def test_every_federated_method_passes_its_trial_round(name: str) -> None:
     assert federation.built.spec.tables
 
 
-def test_what_cannot_run_is_refused_by_its_trial_round(example: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+def other_dtype(method: Any) -> None:
+    method.apply = lambda shared, total, ring: {"items": shared["items"].astype(np.float64)}
+
+
+def lost_array(method: Any) -> None:
+    method.apply = lambda shared, total, ring: {}
+
+
+def applied_in_place(method: Any) -> None:
+    def apply(shared: Any, total: Any, ring: Any) -> Any:
+        shared["items"] += 1
+        return shared
+
+    method.apply = apply
+
+
+def scored_from_elsewhere(method: Any) -> None:
+    method.score = lambda shared, private, clients: shared["of the server"]
+
+
+def test_what_cannot_run_is_refused_by_its_trial_round(example: ModuleType) -> None:
     catalog = two_tastes()[1]
-    federation = Federation.create("ab" * 16, "x", "pfedrec", {}, catalog)
-    monkeypatch.setattr(example.PFedRec, "score", None)  # nobody scores in a round
-    try_round(federation, catalog)
-    for broken in (undeclared_array, other_type, other_shape):
+    changes = (other_dtype, lost_array, applied_in_place, scored_from_elsewhere)
+    for broken in (undeclared_array, other_type, other_shape, *changes):
         federation = Federation.create("ab" * 16, "x", "pfedrec", {}, catalog)
         broken(federation.built)
         with pytest.raises(ConfigError, match="cannot run in a federation"):

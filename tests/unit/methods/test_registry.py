@@ -91,3 +91,4 @@ def test_a_package_adds_methods_by_entry_point_and_they_come_before_ours(tmp_pat
     assert told["ease"] == ["centralised", "Had together.", "plugin"]
     assert told["fpl"][0] == "federated"
     assert built == "Together"
+    assert "'ease' of plugin" in ran.stderr, "nobody replaces a method in silence"

@@ -6,6 +6,7 @@ What cannot run is refused here, with the rule it broke, instead of in the first
 from __future__ import annotations
 
 import secrets
+import struct
 from collections.abc import Mapping
 
 import numpy as np
@@ -39,7 +40,7 @@ def try_round(federation: Federation, catalog: Catalog) -> None:
             _try(federation, known)
     except ConfigError:
         raise
-    except (TacitError, KeyError, IndexError, ValueError, TypeError, AttributeError) as error:
+    except (TacitError, LookupError, ValueError, TypeError, AttributeError, struct.error) as error:
         said = error.message if isinstance(error, TacitError) else f"{type(error).__name__}: {error}"
         raise _refusal(federation, f"a round of strangers ended with: {said}") from error
 
@@ -70,7 +71,24 @@ def _try(federation: Federation, catalog: Catalog) -> None:
         total.add(messages[number])
     if not spec.client_tables:
         _check_masks(federation, messages, total, shapes, model_in(opening))
+    before = {name: array.copy() for name, array in first.items()}
     after = server_round(path, first, total)
+    if any(not np.array_equal(array, first[name]) for name, array in before.items()):
+        raise _refusal(federation, "'apply' changes the shared arrays that it is given")
+    if after.keys() != first.keys():
+        raise _refusal(federation, f"'apply' returns {sorted(after)}, not {sorted(first)}")
+    learnt = {name: array for name, array in after.items() if name not in spec.constants}
+    if any(not np.array_equal(array, learnt[name]) for name, array in unpack(pack(learnt)).items()):
+        raise _refusal(federation, "a shared array does not survive being stored")
+    for name in (*spec.downloads, *spec.server_state):
+        if after[name].dtype != first[name].dtype:
+            raise _refusal(federation, f"'{name}' is {after[name].dtype} after one round, and was {first[name].dtype}")
+    for name in spec.constants:
+        if not np.array_equal(after[name], first[name]):
+            raise _refusal(federation, f"'{name}' is declared constant and has changed")
+    scores = method.score(spec.received(after, np.arange(1)), private, client)
+    if scores.shape != (1, catalog.n_items) or not np.isfinite(scores).all():
+        raise _refusal(federation, f"'score' returns {scores.shape}, or numbers that are not finite")
     for name in spec.downloads:
         if after[name].shape != first[name].shape or not np.isfinite(after[name]).all():
             raise _refusal(federation, f"'{name}' has another shape, or numbers that are none, after one round")
