@@ -32,7 +32,7 @@ def test_rounds_of_before_there_were_phases_are_kept(tmp_path: Path) -> None:
     journal.finish(HAPPENED, first_shared(founded()), [])
     journal.close()
     with sqlite3.connect(path) as old:
-        for table in ("phases", "quality", "sums"):
+        for table in ("phases", "quality", "sums", "strikes"):
             old.execute(f"DROP TABLE {table}")
         for column in ("called_off", "masked", "reason"):
             old.execute(f"ALTER TABLE rounds DROP COLUMN {column}")

@@ -1,7 +1,8 @@
 """The journal: what a coordinator must not forget. The model after each finished round, who is enrolled, what happened.
 
-It holds nothing of what a single device sent: answers are added in memory and gone when the round is. Why a round ended
-as it did is a code with counts. Of secure sums the journal holds who was in them, by number, because nearly the same
+It holds nothing of what a single device learnt: answers are added in memory and gone when the round is. A device that
+sent what no honest device sends has a strike: its number, the round and a code. Why a round ended as it did is a code
+with counts. Of secure sums the journal holds who was in them, by number, because nearly the same
 people must not be summed again; so it also tells who was lost between the two stages of one.
 """
 
@@ -9,7 +10,7 @@ from __future__ import annotations
 
 import os
 import secrets
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -17,7 +18,7 @@ from typing import Any
 
 from tacit.errors import StorageError
 from tacit.field.coordinator.round_stats import PhaseCounts, RoundStats, SummedQuality
-from tacit.reasons import RoundReason
+from tacit.reasons import ReasonCode, RoundReason
 from tacit.storage.database import FileFormat, connect
 from tacit.types import Array, Catalog
 from tacit.wire.catalogue import digest_of
@@ -62,6 +63,11 @@ MIGRATIONS = (
         WHERE reason != '';
     UPDATE rounds SET state = 'skipped' WHERE state = 'rested';
     """,
+    """
+    CREATE TABLE strikes (
+        device INTEGER NOT NULL, round INTEGER NOT NULL, code TEXT NOT NULL, PRIMARY KEY (device, round, code)
+    ) WITHOUT ROWID;
+    """,
 )
 FILE = FileFormat(0x54434A4E, "a coordinator's journal", MIGRATIONS, StorageError, "Restore a copy of it.")
 KEPT_MODELS = 3
@@ -96,6 +102,16 @@ class ModelVersion:
     round: int
     digest: str
     bytes: int
+
+
+@dataclass(frozen=True)
+class Strikes:
+    """In how many rounds a device sent what no honest device sends, when last, and what."""
+
+    device: int
+    count: int
+    last_round: int
+    codes: tuple[ReasonCode, ...]
 
 
 @dataclass(frozen=True)
@@ -322,6 +338,24 @@ class CoordinatorJournal:
 
     def _insert(self, table: str, values: tuple[object, ...]) -> None:
         self._connection.execute(f"INSERT INTO {table} VALUES ({', '.join('?' * len(values))})", values)
+
+    def strike(self, number: int, strikes: Mapping[int, ReasonCode]) -> None:
+        """Note which devices sent what no honest device sends in a round, and what it was."""
+        with self._transaction():
+            rows = [(device, number, str(code)) for device, code in sorted(strikes.items())]
+            self._connection.executemany("INSERT OR IGNORE INTO strikes VALUES (?, ?, ?)", rows)
+
+    def strikes(self) -> list[Strikes]:
+        """Return the strikes of every device that has any, most first."""
+        with FILE.complaints(self.path):
+            found = self._connection.execute(
+                "SELECT device, count(DISTINCT round), max(round), group_concat(DISTINCT code) FROM strikes "
+                "GROUP BY device ORDER BY 2 DESC, 1"
+            )
+            return [
+                Strikes(device, count, last, tuple(ReasonCode(code) for code in sorted(codes.split(","))))
+                for device, count, last, codes in found
+            ]
 
     # --- who may take part --------------------------------------------------------------------------------------------
 
