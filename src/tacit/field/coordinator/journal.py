@@ -16,12 +16,14 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from tacit.errors import StorageError
+from tacit.errors import ForgedError, StorageError
 from tacit.field.coordinator.round_stats import PhaseCounts, RoundStats, SummedQuality
+from tacit.protocols.secure_aggregation.identity import verify
 from tacit.reasons import ReasonCode, RoundReason
 from tacit.storage.database import FileFormat, connect
 from tacit.types import Array, Catalog
 from tacit.wire.catalogue import digest_of
+from tacit.wire.enrolment import enrolment_statement
 from tacit.wire.federation import Federation
 from tacit.wire.messages import pack, read_welcome, unpack, write_welcome
 
@@ -67,6 +69,11 @@ MIGRATIONS = (
     CREATE TABLE strikes (
         device INTEGER NOT NULL, round INTEGER NOT NULL, code TEXT NOT NULL, PRIMARY KEY (device, round, code)
     ) WITHOUT ROWID;
+    """,
+    """
+    CREATE TRIGGER identities_differ BEFORE INSERT ON devices
+        WHEN NEW.identity != x'' AND EXISTS (SELECT 1 FROM devices WHERE identity = NEW.identity)
+        BEGIN SELECT RAISE(ABORT, 'another device has this identity'); END;
     """,
 )
 FILE = FileFormat(0x54434A4E, "a coordinator's journal", MIGRATIONS, StorageError, "Restore a copy of it.")
@@ -377,17 +384,27 @@ class CoordinatorJournal:
             self._connection.execute("INSERT INTO invitations VALUES (?, ?)", (digest_of(word.encode()), expires))
         return word
 
-    def enrol(self, word: str, key: bytes, now: int, identity: bytes = b"") -> int | None:
-        """Enrol a device by its invitation; none if the word is wrong, used or expired. Twice with one key is fine."""
+    def enrol(self, word: str, key: bytes, now: int, identity: bytes = b"", proof: bytes = b"") -> int | None:
+        """Enrol a device by its invitation; none if the word is wrong, used or expired. Twice with one key is fine.
+
+        `proof` shows that the identity is the device's own, else it is refused. A device that comes back with another
+        key, after it left, has a new number, and the old one is revoked. An identity that was revoked stays out.
+        """
+        if identity and not _is_proved(identity, word, key, proof):
+            return None
         with self._transaction():
             known = self._connection.execute("SELECT number, revoked FROM devices WHERE key = ?", (key,)).fetchone()
             if known is not None:
                 return None if known[1] else int(known[0])
+            same = "identity = ? AND identity != x''"
+            if self._connection.execute(f"SELECT 1 FROM devices WHERE revoked AND {same}", (identity,)).fetchone():
+                return None
             spent = self._connection.execute(
                 "DELETE FROM invitations WHERE digest = ? AND expires > ?", (digest_of(word.encode()), now)
             )
             if spent.rowcount != 1:
                 return None
+            self._connection.execute(f"UPDATE devices SET revoked = 1, identity = x'' WHERE {same}", (identity,))
             return self.add(key, identity)
 
     def add(self, key: bytes, identity: bytes = b"") -> int:
@@ -399,6 +416,14 @@ class CoordinatorJournal:
         """Ask a device no more; say whether there was one."""
         with self._transaction():
             return self._connection.execute("UPDATE devices SET revoked = 1 WHERE number = ?", (number,)).rowcount == 1
+
+
+def _is_proved(identity: bytes, word: str, key: bytes, proof: bytes) -> bool:
+    try:
+        verify(identity, enrolment_statement(word, key), proof, 0)
+    except ForgedError:
+        return False
+    return True
 
 
 def _reason(stored: str) -> RoundReason | None:

@@ -38,6 +38,7 @@ from tacit.random import Key
 from tacit.reasons import ReasonCode
 from tacit.serving.recommender import Recommendation
 from tacit.types import Catalog, Label
+from tacit.wire.enrolment import enrolment_statement
 from tacit.wire.messages import Request, digest_in, read_secure_request, write_secure_reply, write_update
 
 SEED_BITS = 256
@@ -309,6 +310,10 @@ class Device:
     def identity(self) -> bytes:
         """The public key by which others know this device in secure sums."""
         return self._masked.identity.public
+
+    def prove_identity(self, word: str, key: bytes) -> bytes:
+        """Return the signature that shows a coordinator, at enrolment, that the identity is this device's own."""
+        return self._masked.identity.sign(enrolment_statement(word, key))
 
     def _note(
         self,
