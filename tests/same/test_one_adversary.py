@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import tacit.field.device.masked_rounds as masked_rounds
+import tacit.field.device.device as device_module
 from helpers.loopback_federation import CARE, KNOWN, Field, masked
 from helpers.town_federation import BOLD
 from tacit.errors import TacitError, WireError
@@ -122,7 +122,7 @@ def test_a_readable_answer_longer_than_the_clip_is_refused(tmp_path: Path) -> No
 def test_a_masked_vector_beyond_all_bounds_abandons_the_round_and_not_the_coordinator(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    field, real, who = masked(tmp_path), masked_rounds.vector_of, [0]
+    field, real, who = masked(tmp_path), device_module.vector_of, [0]
 
     def lying(learnt, found, terms):  # type: ignore[no-untyped-def]
         vector, *rest = real(learnt, found, terms)
@@ -132,7 +132,7 @@ def test_a_masked_vector_beyond_all_bounds_abandons_the_round_and_not_the_coordi
                     view[:] += 2**50
         return vector, *rest
 
-    monkeypatch.setattr(masked_rounds, "vector_of", lying)
+    monkeypatch.setattr(device_module, "vector_of", lying)
 
     class Known(Loopback):
         def ask(self, requests: Mapping[int, bytes], seconds: float) -> Generator[tuple[int, bytes]]:
@@ -150,7 +150,7 @@ def test_a_masked_vector_beyond_all_bounds_abandons_the_round_and_not_the_coordi
     happened = coordinator.round()
     assert (happened.state, happened.reason and happened.reason.code) == ("abandoned", ReasonCode.DIVERGED)
     assert np.array_equal(coordinator.shared["items"], before)
-    monkeypatch.setattr(masked_rounds, "vector_of", real)
+    monkeypatch.setattr(device_module, "vector_of", real)
     assert coordinator.round().state == "finished"
 
 
