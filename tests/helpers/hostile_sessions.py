@@ -40,6 +40,9 @@ class HostileCoordinator:
             self._stage(number, opening if terms is stages[0] else b"", terms, until)
         return self.steps
 
+    def before_turn(self, phase: ServerPhase) -> None:
+        """Do something to the device before it is asked."""
+
     def _stage(self, number: int, opening: bytes, terms: Terms, until: ServerPhase) -> None:
         server = SecureServer.start(terms, [self.device.identity, *(peer.identity.public for peer in self.peers)])
         self.servers.append(server)
@@ -54,6 +57,7 @@ class HostileCoordinator:
                 server.receive(_answer(peer, phase, messages[position], lambda: Vector(terms.layout.sizes)))
             request = SecureRequest(number, phase, messages[here], opening if phase == ServerPhase.ADVERTS else b"")
             turn = write_secure_request(self.federation, request)
+            self.before_turn(phase)
             try:
                 answer, _ = self.device.turn(turn)
             except TacitError as error:

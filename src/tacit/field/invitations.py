@@ -63,8 +63,10 @@ def accept(device: Device, invitation: Invitation) -> Membership:
     return device.join(enrol(invitation, *public_keys(device, invitation)), invitation.address)
 
 
-def public_keys(device: Device, invitation: Invitation) -> tuple[bytes, bytes]:
+def public_keys(device: Device, invitation: Invitation) -> tuple[bytes, bytes, bytes]:
     """Return the public keys that a device shows to a coordinator; its own for that line is made and kept first.
+
+    The third is the proof that the identity, the second, is its own.
 
     A member is refused here: an invitation that it cannot accept must not replace the connection to its federation.
     """
@@ -80,16 +82,16 @@ def public_keys(device: Device, invitation: Invitation) -> tuple[bytes, bytes]:
         device.keep_connection(line)
     key = serialization.load_pem_private_key(line["key"].encode(), None)
     public = key.public_key().public_bytes(serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo)
-    return public, device.identity
+    return public, device.identity, device.prove_identity(invitation.word, public)
 
 
-def enrol(invitation: Invitation, public: bytes, identity: bytes) -> bytes:
+def enrol(invitation: Invitation, public: bytes, identity: bytes, proof: bytes) -> bytes:
     """Show the invitation to the coordinator, which may take a while; return what it welcomes with."""
     try:
         context = ssl.create_default_context(cadata=invitation.roots or None)
     except (ssl.SSLError, TypeError, ValueError):  # not a certificate, or not even text of the right kind
         raise FieldError("The certificate in the invitation is damaged.", "Ask for another invitation.") from None
-    keys = {"key": public, "identity": identity}
+    keys = {"key": public, "identity": identity, "proof": proof}
     asked = {"word": invitation.word} | {name: base64.b64encode(key).decode() for name, key in keys.items()}
     try:
         with (

@@ -18,7 +18,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from tacit.field.coordinator import CoordinatorJournal, RoundRules
-from tacit.field.coordinator.journal import ModelVersion, RoundRecord
+from tacit.field.coordinator.journal import ModelVersion, RoundRecord, Strikes
 from tacit.field.coordinator.round_policy import count_needed, fewest, is_settled
 from tacit.field.coordinator.round_stats import RoundStats, SummedQuality
 from tacit.field.device.quality import SHOWN
@@ -61,22 +61,24 @@ class FederationStatus:
     versions: Sequence[ModelVersion] = ()
     quality: SummedQuality = NOBODYS  # over the last rounds that have one
     settled: bool = False  # from now on under masks only
+    strikes: Sequence[Strikes] = ()  # of devices that sent what no honest device sends
 
     @classmethod
     def of(cls, journal: CoordinatorJournal, rules: RoundRules, present: int) -> FederationStatus:
-        """Read it from a journal; of devices only counts are kept."""
+        """Read it from a journal; of devices only counts are kept, but for those with strikes."""
         revoked = [device.revoked for device in journal.devices()]
         enrolled = len(revoked) - sum(revoked)
         rounds, items = [_public(happened) for happened in journal.rounds()], journal.catalog.n_items
         courses = journal.round_stats(rounds[-DRAWN:][0].number if rounds else 0)
         counts = enrolled, sum(revoked), present
         quality, settled = journal.quality(LATELY), is_settled(rules, journal)
-        return cls(journal.federation, items, rules, rounds, *counts, courses, quality=quality, settled=settled)
+        status = cls(journal.federation, items, rules, rounds, *counts, courses, quality=quality, settled=settled)
+        return replace(status, strikes=journal.strikes())
 
     @property
     def state(self) -> str:
         """A string that changes when any field changes."""
-        seen = repr((self.rounds[-1:], len(self.rounds), self.enrolled, self.revoked, self.present))
+        seen = repr((self.rounds[-1:], len(self.rounds), self.enrolled, self.revoked, self.present, self.strikes))
         return hashlib.sha256(seen.encode()).hexdigest()[:16]
 
     @property

@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 from tacit.errors import ConfigError, DataError, WireError
 from tacit.reasons import ReasonCode
 from tacit.types import Array, Catalog
-from tacit.updates import Message, Release, Ring
+from tacit.updates import Message, Release
 from tacit.wire.catalogue import catalog_bytes, catalog_from, digest_of, public_catalog
 from tacit.wire.federation import Federation
 
@@ -38,6 +38,7 @@ MOST_BYTES = 2**28  # of any message
 MOST_CATALOG = 2**27  # unpacked
 MOST_ARRAYS = 32
 MOST_AXES = 3
+CLIP_TOLERANCE = 1e-4  # float32 arithmetic of lengths
 _HEAD = struct.Struct("<4sBB32sII")
 HEAD_BYTES = _HEAD.size
 _DTYPES = {code: np.dtype(name) for code, name in enumerate(("<f4", "<f8", "<i4", "<i8", "<u4", "|u1", "<u8"), start=1)}
@@ -129,8 +130,9 @@ def write_update(federation: Federation, number: int, message: Message) -> bytes
 def read_update(
     federation: Federation, number: int, content: bytes, shapes: Mapping[str, tuple[int, ...]], client: int = 0
 ) -> Message:
-    """Read one device's rows for round `number`; tables, widths, ids and values must be possible ones.
+    """Read one device's rows for round `number`; tables, widths, ids, values and lengths must be possible ones.
 
+    Where a method sends each row once at most, so must the device, and no row or answer is longer than the clip.
     `client` is its number, and its row in client tables.
     """
     _, digest, said, body = _open(content, (UPDATE,))
@@ -146,13 +148,14 @@ def read_update(
             raise WireError(f"An update has a table '{name}', which the model does not have.", _AGAIN)
         names.append(name)
         if name in federation.built.spec.client_tables:
-            ptr, ids, numbers = _rows(reader, name, (1, *shapes[name][1:]), federation.ring)
+            ptr, ids, numbers = _rows(reader, name, (1, *shapes[name][1:]), federation)
             tables[name] = ptr, ids + np.int32(client), numbers
         else:
-            tables[name] = _rows(reader, name, shapes[name], federation.ring)
+            tables[name] = _rows(reader, name, shapes[name], federation)
     reader.end()
     if names != sorted(shapes):
         raise WireError(f"An update must have {sorted(shapes)}, once each and in this order, not {names}.", _AGAIN)
+    _check_lengths(federation, [numbers for _, _, numbers in tables.values()])
     nothing = np.zeros(1, np.int64)
     release = Release(nothing, nothing, np.array([len(content)]))  # a receiver knows sizes, not what was positive
     return Message(np.array([client]), tables, release)
@@ -208,21 +211,40 @@ def digest_in(content: bytes) -> bytes:
     return _open(content, tuple(KINDS))[1]
 
 
-def _rows(reader: _Reader, name: str, shape: tuple[int, ...], ring: Ring) -> tuple[Numbers, NDArray[np.int32], Numbers]:
+def _rows(
+    reader: _Reader, name: str, shape: tuple[int, ...], federation: Federation
+) -> tuple[Numbers, NDArray[np.int32], Numbers]:
+    ring, step = federation.ring, 0 if federation.built.spec.rows_repeat else 1
     n_rows, width = reader.number(2**31 - 1, "row count"), reader.number(2**31 - 1, "row width")
     if width != shape[1]:
         raise WireError(f"Rows of '{name}' are {shape[1]} wide, not {width}.", _AGAIN)
     ids = np.frombuffer(reader.take(4 * n_rows), "<u4")
     size = ring.bits // 8
     numbers = np.frombuffer(reader.take(size * n_rows * width), f"<i{size}").reshape(n_rows, width).astype(np.int64)
-    if n_rows and (int(ids.max()) >= shape[0] or (np.diff(ids.astype(np.int64)) < 0).any()):
-        raise WireError(f"Rows of '{name}' must lie in order between 0 and {shape[0] - 1}.", _AGAIN)
+    if n_rows and (int(ids.max()) >= shape[0] or (np.diff(ids.astype(np.int64)) < step).any()):
+        once = ", each once" if step else ""
+        raise WireError(f"Rows of '{name}' must lie in order between 0 and {shape[0] - 1}{once}.", _AGAIN)
     most = int(ring.largest * float(ring.scale))
     if n_rows and (int(numbers.max()) > most or int(numbers.min()) < -most):
         raise WireError(f"A row of '{name}' has a number outside the ring.", _AGAIN)
     if (np.lexsort((*numbers.T[::-1], ids)) != np.arange(n_rows)).any():
         raise WireError(f"Rows of '{name}' are not in canonical order.", _AGAIN)
     return np.array([0, n_rows], np.int64), ids.astype(np.int32), numbers
+
+
+def _check_lengths(federation: Federation, tables: list[Numbers]) -> None:
+    """Refuse rows, or all rows together, that are longer than the clip allows; rounding to the grid is allowed for."""
+    clip, scale = federation.clip, float(federation.ring.scale)
+    if clip is None:
+        return
+    squares = [np.square(numbers / scale).sum(axis=1) for numbers in tables]
+    width, cells = max(numbers.shape[1] for numbers in tables), sum(numbers.size for numbers in tables)
+    for most, found, n_rounded in (
+        (clip.row, max((float(rows.max(initial=0.0)) for rows in squares), default=0.0), width),
+        (clip.person, sum(float(rows.sum()) for rows in squares), cells),
+    ):
+        if most is not None and found**0.5 > most * (1 + CLIP_TOLERANCE) + 0.5 * n_rounded**0.5 / scale:
+            raise WireError("An update is longer than the members agreed on (clip).", _AGAIN)
 
 
 def pack(arrays: Shared) -> bytes:

@@ -15,8 +15,10 @@ from tacit.errors import StorageError
 from tacit.field.coordinator import CoordinatorJournal
 from tacit.field.coordinator.journal import FILE, RoundRecord
 from tacit.field.coordinator.round_stats import PhaseCounts, RoundStats, SummedQuality
+from tacit.protocols.secure_aggregation import Identity
 from tacit.reasons import ReasonCode, RoundReason, describe_reason
 from tacit.storage.database import FileFormat, connect
+from tacit.wire.enrolment import enrolment_statement
 from tacit.wire.messages import pack, write_welcome
 
 pytest.importorskip("flwr", reason="the field needs Flower")
@@ -32,7 +34,8 @@ def test_rounds_of_before_there_were_phases_are_kept(tmp_path: Path) -> None:
     journal.finish(HAPPENED, first_shared(founded()), [])
     journal.close()
     with sqlite3.connect(path) as old:
-        for table in ("phases", "quality", "sums"):
+        old.execute("DROP TRIGGER identities_differ")
+        for table in ("phases", "quality", "sums", "strikes"):
             old.execute(f"DROP TABLE {table}")
         for column in ("called_off", "masked", "reason"):
             old.execute(f"ALTER TABLE rounds DROP COLUMN {column}")
@@ -174,3 +177,32 @@ def test_two_programs_may_bring_one_file_up_to_date_at_once(tmp_path: Path) -> N
     assert not first.in_transaction
     for connection in (first, second):
         connection.close()
+
+
+def proved(identity: Identity, word: str, key: bytes) -> tuple[bytes, bytes]:
+    return identity.public, identity.sign(enrolment_statement(word, key))
+
+
+def test_nobody_enrols_with_an_identity_that_is_not_theirs(tmp_path: Path) -> None:
+    journal = CoordinatorJournal.create(tmp_path / "journal.db", founded(), CATALOG, seed=1)
+    hers, liar = Identity.fresh(), Identity.fresh()
+    words = [journal.invite(expires=100) for _ in range(4)]
+    first = journal.enrol(words[0], b"key", 50, *proved(hers, words[0], b"key"))
+    assert first == 1
+    _, other = proved(liar, words[1], b"liar's")
+    overheard = hers.sign(enrolment_statement(words[0], b"key"))
+    for proof in (b"", bytes(64), other, overheard):
+        assert journal.enrol(words[1], b"liar's", 50, hers.public, proof) is None
+    assert journal.enrol(words[1], b"liar's", 50, *proved(hers, words[1], b"another key")) is None
+    assert journal.enrol(words[1], b"liar's", 50, *proved(liar, words[1], b"liar's")) == 2, "the word was not spent"
+    with pytest.raises(StorageError), journal._transaction():
+        journal.add(b"third", hers.public)
+    assert journal.enrol(words[2], b"new key", 50, *proved(hers, words[2], b"new key")) == 3, "she left and came back"
+    assert [(one.number, one.revoked, one.identity) for one in journal.devices()] == [
+        (1, True, b""),
+        (2, False, liar.public),
+        (3, False, hers.public),
+    ]
+    journal.revoke(3)
+    assert journal.enrol(words[3], b"newer", 50, *proved(hers, words[3], b"newer")) is None, "revoked is revoked"
+    journal.close()

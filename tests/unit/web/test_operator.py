@@ -65,6 +65,20 @@ def looked_at(path: Path, present: int = 5) -> Iterator[Visitor]:
         yield Visitor(door)
 
 
+def test_devices_with_strikes_are_listed_and_no_others(tmp_path: Path) -> None:
+    kept(tmp_path / "j.db", [b"a" * 32, b"b" * 32, b"c" * 32], [0, 1], 2)
+    with looked_at(tmp_path / "j.db") as visitor:
+        assert 'id="strikes"' not in visitor.get("/").html
+        journal = CoordinatorJournal.open(tmp_path / "j.db")
+        journal.strike(0, {2: ReasonCode.BAD_TAG})
+        journal.strike(1, {2: ReasonCode.BAD_SHARE})
+        journal.strike(1, {2: ReasonCode.BAD_SHARE})
+        journal.close()
+        page = visitor.get("/")
+    assert "device 2 2 rounds, last in round 1: bad-share, bad-tag" in page.text
+    assert "device 1" not in page.text
+
+
 def test_the_page_tells_what_the_journal_holds(tmp_path: Path) -> None:
     kept(tmp_path / "j.db", [b"a" * 32, b"b" * 32, b"c" * 32], [0, 1], 2)
     with looked_at(tmp_path / "j.db") as visitor:

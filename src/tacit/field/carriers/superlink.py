@@ -24,6 +24,7 @@ LOOK = 0.02  # seconds between looks at what has arrived
 SPARE = 3600.0  # seconds that Flower keeps a message beyond the deadline, which is ours
 ENROL = "/v1/tacit/enrol"
 IDENTITY_BYTES = 32
+KEYS = ("key", "identity", "proof")
 
 
 class SuperLink:
@@ -121,18 +122,18 @@ class SuperLink:
         try:
             given = await request.json()
             word = str(given["word"])
-            key, identity = (base64.b64decode(given[name], validate=True) for name in ("key", "identity"))
+            key, identity, proof = (base64.b64decode(given[name], validate=True) for name in KEYS)
             if len(key) > 1000 or len(identity) != IDENTITY_BYTES:
                 raise ValueError("these are not keys")
         except (ValueError, KeyError, TypeError):
             return Response(status_code=400)
-        welcome = await run_in_threadpool(self._enrolled, word, key, identity)
+        welcome = await run_in_threadpool(self._enrolled, word, key, identity, proof)
         return Response(welcome or b"", 200 if welcome else 403, media_type="application/octet-stream")
 
-    def _enrolled(self, word: str, key: bytes, identity: bytes) -> bytes | None:
+    def _enrolled(self, word: str, key: bytes, identity: bytes, proof: bytes) -> bytes | None:
         journal = CoordinatorJournal.open(self._journal.path)  # a connection of this thread's own
         try:
-            number = journal.enrol(word, key, int(time.time()), identity)
+            number = journal.enrol(word, key, int(time.time()), identity, proof)
             welcome = journal.welcome
         finally:
             journal.close()

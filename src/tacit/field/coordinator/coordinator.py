@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
 
 import numpy as np
@@ -17,7 +17,7 @@ from tacit.errors import ConfigError, DivergedError, FieldError, WireError
 from tacit.field.coordinator.carrier import Carrier
 from tacit.field.coordinator.config import RoundRules
 from tacit.field.coordinator.journal import CoordinatorJournal, EnrolledDevice, RoundRecord
-from tacit.field.coordinator.masked_round import MaskedRound, MaskedRoundOptions, RoundOutcome
+from tacit.field.coordinator.masked_round import MaskedRound, MaskedRoundOptions, RoundOutcome, note_strike
 from tacit.field.coordinator.round_policy import RoundPolicy, count_needed, decide_round, is_settled
 from tacit.field.coordinator.round_stats import ANSWERS, APPLYING, WAITING, PhaseCounts, RoundStats
 from tacit.methods.base import FederatedSpec
@@ -34,6 +34,7 @@ from tacit.wire.messages import Request, read_update, write_request
 
 log = logging.getLogger("tacit.field.coordinator")
 WAIT = 0.2  # seconds between looks at who is there
+LEFT_OUT = 0.2  # share of readable answers, at most, without which a round that would diverge is finished
 
 
 class Coordinator:
@@ -91,17 +92,19 @@ class Coordinator:
             if is_masked
             else self._ask_readable(number, requests, len(members))
         )
+        heard_all = self._clock()
+        shared = self._try_apply(number, heard)
+        if heard.strikes:
+            self.journal.strike(number, heard.strikes)
         lost = max(0, len(requests) - len(heard.counted) - heard.refused - heard.called_off)
         counts = len(requests), len(heard.counted), heard.refused, lost, heard.bytes_up, heard.bytes_down
         phases = [PhaseCounts(0, WAITING, seconds=started - began), *heard.phases]
         others = heard.called_off, int(is_masked)
-        if not heard.totals or len(heard.counted) < self.rules.minimum:
+        if shared is None:
             reason = (heard.reason or self._too_few(len(heard.counted))).public()
             happened = RoundRecord(number, "abandoned", *counts, self._clock() - started, *others, reason)
             self.journal.abandon(happened, RoundStats(tuple(phases)))
         else:
-            heard_all = self._clock()
-            shared = self._apply(number, heard.totals)
             over = self._clock()
             happened = RoundRecord(number, "finished", *counts, over - started, *others, policy.reason)
             phases.append(PhaseCounts(0, APPLYING, seconds=over - heard_all))
@@ -110,6 +113,33 @@ class Coordinator:
             self.shared = shared
         log.info("round ends", extra={"fields": happened.public()})
         return happened
+
+    def _try_apply(self, number: int, heard: RoundOutcome) -> dict[str, Array] | None:
+        """Return the model after a round; none if too few answered, or if what they sent makes it diverge.
+
+        Readable answers can be judged one by one: where the model stays finite without the few that move it furthest,
+        these are left out and struck. Of a masked sum nobody can say whose part it was.
+        """
+        if not heard.totals or len(heard.counted) < self.rules.minimum:
+            return None
+        try:
+            return self._apply(number, heard.totals)
+        except DivergedError as error:
+            heard.reason = error.reason
+        shapes = self._path.method.shapes(self.shared)
+        reach = {device: _largest(_sum_of([message], shapes)) for device, message in heard.answers.items()}
+        furthest = sorted(reach, key=lambda device: -reach[device])
+        most = 0 if self.rules.robust is not None else int(len(furthest) * LEFT_OUT)
+        for n_out in range(1, min(most, len(furthest) - self.rules.minimum) + 1):
+            rest = sorted(furthest[n_out:])
+            try:
+                shared = self._apply(number, [_sum_of([heard.answers[device] for device in rest], shapes)])
+            except DivergedError:
+                continue
+            heard.counted, heard.refused = rest, heard.refused + n_out
+            heard.strikes |= dict.fromkeys(furthest[:n_out], ReasonCode.DIVERGED)
+            return shared
+        return None
 
     def _too_few(self, answered: int) -> RoundReason:
         """Return the reason of a round that fewer devices answered than its rules want."""
@@ -148,11 +178,12 @@ class Coordinator:
                     answers[device] = read_update(self.federation, number, content, shapes, device - 1)
                 except WireError as error:
                     heard.refused += 1
+                    note_strike(heard, device, error)
                     log.warning("answer refused", extra={"fields": {"round": number, **error.public()}})
                 if len(answers) == wanted:
                     heard.called_off = max(0, len(requests) - len(answers) - heard.refused)
                     break
-        heard.counted = sorted(answers)
+        heard.counted, heard.answers = sorted(answers), answers
         counts = len(requests), len(answers), heard.refused, heard.called_off, heard.bytes_up, heard.bytes_down
         heard.phases = [PhaseCounts(0, ANSWERS, *counts, self._clock() - started)]
         robust, order = self.rules.robust, np.array(heard.counted, np.int64)
@@ -162,10 +193,8 @@ class Coordinator:
             else assign_groups(order, robust, self._key.child("groups", number))
         )
         for group in groups:
-            total = Total.zero(self._path.method.shapes(self.shared))
-            for device in group:
-                total.add(answers[int(device)])
-            heard.totals.append(total)
+            shapes = self._path.method.shapes(self.shared)
+            heard.totals.append(_sum_of([answers[int(device)] for device in group], shapes))
         return heard
 
     def _ask_masked(self, number: int, policy: RoundPolicy, requests: Mapping[int, bytes]) -> RoundOutcome:
@@ -262,8 +291,13 @@ class Coordinator:
 
     def _apply(self, number: int, totals: list[Total]) -> dict[str, Array]:
         total = totals[0] if self.rules.robust is None else combine_groups(totals, self.rules.robust)
-        with one_blas_thread():
-            shared = dict(server_round(self._path, self.shared, total))
+        try:
+            with one_blas_thread(), np.errstate(over="ignore", invalid="ignore"):
+                shared = dict(server_round(self._path, self.shared, total))
+        except np.linalg.LinAlgError:
+            raise DivergedError(
+                f"The sum of round {number} cannot be applied: its equations have no solution."
+            ) from None
         for name in self._spec.downloads:
             largest = float(np.abs(shared[name]).max(initial=0.0))
             if not largest < LARGEST_LEARNT:
@@ -272,6 +306,18 @@ class Coordinator:
                     "The model of the round before stays in force. Found a new federation with a lower learning_rate.",
                 )
         return shared
+
+
+def _sum_of(messages: Iterable[Message], shapes: Mapping[str, tuple[int, ...]]) -> Total:
+    total = Total.zero(shapes)
+    for message in messages:
+        total.add(message)
+    return total
+
+
+def _largest(total: Total) -> int:
+    """Return the largest number of a sum."""
+    return max((int(np.abs(sums).max(initial=0)) for sums in total.sums.values()), default=0)
 
 
 def refuse_readable_only(spec: FederatedSpec, rules: RoundRules) -> None:

@@ -1,7 +1,8 @@
 """The journal: what a coordinator must not forget. The model after each finished round, who is enrolled, what happened.
 
-It holds nothing of what a single device sent: answers are added in memory and gone when the round is. Why a round ended
-as it did is a code with counts. Of secure sums the journal holds who was in them, by number, because nearly the same
+It holds nothing of what a single device learnt: answers are added in memory and gone when the round is. A device that
+sent what no honest device sends has a strike: its number, the round and a code. Why a round ended as it did is a code
+with counts. Of secure sums the journal holds who was in them, by number, because nearly the same
 people must not be summed again; so it also tells who was lost between the two stages of one.
 """
 
@@ -9,18 +10,20 @@ from __future__ import annotations
 
 import os
 import secrets
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from tacit.errors import StorageError
+from tacit.errors import ForgedError, StorageError
 from tacit.field.coordinator.round_stats import PhaseCounts, RoundStats, SummedQuality
-from tacit.reasons import RoundReason
+from tacit.protocols.secure_aggregation.identity import verify
+from tacit.reasons import ReasonCode, RoundReason
 from tacit.storage.database import FileFormat, connect
 from tacit.types import Array, Catalog
 from tacit.wire.catalogue import digest_of
+from tacit.wire.enrolment import enrolment_statement
 from tacit.wire.federation import Federation
 from tacit.wire.messages import pack, read_welcome, unpack, write_welcome
 
@@ -62,6 +65,16 @@ MIGRATIONS = (
         WHERE reason != '';
     UPDATE rounds SET state = 'skipped' WHERE state = 'rested';
     """,
+    """
+    CREATE TABLE strikes (
+        device INTEGER NOT NULL, round INTEGER NOT NULL, code TEXT NOT NULL, PRIMARY KEY (device, round, code)
+    ) WITHOUT ROWID;
+    """,
+    """
+    CREATE TRIGGER identities_differ BEFORE INSERT ON devices
+        WHEN NEW.identity != x'' AND EXISTS (SELECT 1 FROM devices WHERE identity = NEW.identity)
+        BEGIN SELECT RAISE(ABORT, 'another device has this identity'); END;
+    """,
 )
 FILE = FileFormat(0x54434A4E, "a coordinator's journal", MIGRATIONS, StorageError, "Restore a copy of it.")
 KEPT_MODELS = 3
@@ -96,6 +109,16 @@ class ModelVersion:
     round: int
     digest: str
     bytes: int
+
+
+@dataclass(frozen=True)
+class Strikes:
+    """In how many rounds a device sent what no honest device sends, when last, and what."""
+
+    device: int
+    count: int
+    last_round: int
+    codes: tuple[ReasonCode, ...]
 
 
 @dataclass(frozen=True)
@@ -323,6 +346,24 @@ class CoordinatorJournal:
     def _insert(self, table: str, values: tuple[object, ...]) -> None:
         self._connection.execute(f"INSERT INTO {table} VALUES ({', '.join('?' * len(values))})", values)
 
+    def strike(self, number: int, strikes: Mapping[int, ReasonCode]) -> None:
+        """Note which devices sent what no honest device sends in a round, and what it was."""
+        with self._transaction():
+            rows = [(device, number, str(code)) for device, code in sorted(strikes.items())]
+            self._connection.executemany("INSERT OR IGNORE INTO strikes VALUES (?, ?, ?)", rows)
+
+    def strikes(self) -> list[Strikes]:
+        """Return the strikes of every device that has any, most first."""
+        with FILE.complaints(self.path):
+            found = self._connection.execute(
+                "SELECT device, count(DISTINCT round), max(round), group_concat(DISTINCT code) FROM strikes "
+                "GROUP BY device ORDER BY 2 DESC, 1"
+            )
+            return [
+                Strikes(device, count, last, tuple(ReasonCode(code) for code in sorted(codes.split(","))))
+                for device, count, last, codes in found
+            ]
+
     # --- who may take part --------------------------------------------------------------------------------------------
 
     def devices(self) -> list[EnrolledDevice]:
@@ -343,17 +384,27 @@ class CoordinatorJournal:
             self._connection.execute("INSERT INTO invitations VALUES (?, ?)", (digest_of(word.encode()), expires))
         return word
 
-    def enrol(self, word: str, key: bytes, now: int, identity: bytes = b"") -> int | None:
-        """Enrol a device by its invitation; none if the word is wrong, used or expired. Twice with one key is fine."""
+    def enrol(self, word: str, key: bytes, now: int, identity: bytes = b"", proof: bytes = b"") -> int | None:
+        """Enrol a device by its invitation; none if the word is wrong, used or expired. Twice with one key is fine.
+
+        `proof` shows that the identity is the device's own, else it is refused. A device that comes back with another
+        key, after it left, has a new number, and the old one is revoked. An identity that was revoked stays out.
+        """
+        if identity and not _is_proved(identity, word, key, proof):
+            return None
         with self._transaction():
             known = self._connection.execute("SELECT number, revoked FROM devices WHERE key = ?", (key,)).fetchone()
             if known is not None:
                 return None if known[1] else int(known[0])
+            same = "identity = ? AND identity != x''"
+            if self._connection.execute(f"SELECT 1 FROM devices WHERE revoked AND {same}", (identity,)).fetchone():
+                return None
             spent = self._connection.execute(
                 "DELETE FROM invitations WHERE digest = ? AND expires > ?", (digest_of(word.encode()), now)
             )
             if spent.rowcount != 1:
                 return None
+            self._connection.execute(f"UPDATE devices SET revoked = 1, identity = x'' WHERE {same}", (identity,))
             return self.add(key, identity)
 
     def add(self, key: bytes, identity: bytes = b"") -> int:
@@ -365,6 +416,14 @@ class CoordinatorJournal:
         """Ask a device no more; say whether there was one."""
         with self._transaction():
             return self._connection.execute("UPDATE devices SET revoked = 1 WHERE number = ?", (number,)).rowcount == 1
+
+
+def _is_proved(identity: bytes, word: str, key: bytes, proof: bytes) -> bool:
+    try:
+        verify(identity, enrolment_statement(word, key), proof, 0)
+    except ForgedError:
+        return False
+    return True
 
 
 def _reason(stored: str) -> RoundReason | None:

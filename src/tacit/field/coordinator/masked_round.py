@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 
-from tacit.errors import AbortedError, SecureSumError, WireError
+from tacit.errors import AbortedError, SecureSumError, TacitError, WireError
 from tacit.field.coordinator.carrier import Carrier
 from tacit.field.coordinator.journal import EnrolledDevice
 from tacit.field.coordinator.round_stats import PhaseCounts, SummedQuality
@@ -24,7 +24,7 @@ from tacit.protocols.secure_aggregation.two_stage import (
     read_second_stage,
 )
 from tacit.reasons import ReasonCode, RoundReason
-from tacit.updates import Total
+from tacit.updates import Message, Total
 from tacit.wire.federation import Federation
 from tacit.wire.messages import SecureRequest, model_in, read_secure_reply, write_secure_request
 
@@ -52,6 +52,25 @@ class RoundOutcome:
     bytes_down: int = 0
     phases: list[PhaseCounts] = field(default_factory=list)
     quality: SummedQuality | None = None
+    answers: dict[int, Message] = field(default_factory=dict)  # by device; none under masks
+    strikes: dict[int, ReasonCode] = field(default_factory=dict)  # devices that sent what no honest device sends
+
+
+STRIKES = frozenset(
+    {
+        ReasonCode.MALFORMED_MESSAGE,
+        ReasonCode.BAD_SIGNATURE,
+        ReasonCode.BAD_KEY,
+        ReasonCode.BAD_TAG,
+        ReasonCode.REPEATED_KEY,
+        ReasonCode.WRONG_RECIPIENTS,
+        ReasonCode.BROKEN_COMMITMENT,
+        ReasonCode.UNREQUESTED_SHARE,
+        ReasonCode.BAD_SHARE,
+        ReasonCode.BAD_CONFIRMATION,
+    }
+)
+"""Refusals that no late, lost or repeated message of an honest device causes."""
 
 
 @dataclass(frozen=True)
@@ -132,6 +151,7 @@ class MaskedRound:
         """Run all phases; return the server with its sum, and the devices that answered to the end."""
         server = SecureServer.start(terms, [device.identity for device in devices])
         at = {device.number: server.session.position(device.identity) for device in devices}
+        by_place = {position: number for number, position in at.items()}
         messages = dict.fromkeys(at.values(), server.invitation)
         finished: frozenset[int] = frozenset()
         for phase in PHASES:
@@ -146,9 +166,11 @@ class MaskedRound:
                 self._on_vectors()
             self._carry(server, terms.stage, written)
             finished = server.answered
-            messages = server.advance()
+            try:
+                messages = server.advance()
+            finally:
+                self._heard.strikes |= {by_place[person]: code for person, code in server.accused().items()}
             if phase == ServerPhase.CONFIRMATIONS:
-                by_place = {position: number for number, position in at.items()}
                 self._on_summed(self._number, terms.stage, [by_place[person] for person in server.survivors])
         return server, [device for device in devices if at[device.number] in finished]
 
@@ -158,7 +180,7 @@ class MaskedRound:
         bytes_down = sum(len(content) for content in turns.values())
         try:
             with closing(self._carrier.ask(turns, self._deadline)) as arriving:
-                for _, content in arriving:
+                for number, content in arriving:
                     bytes_up += len(content)
                     try:
                         server.receive(read_secure_reply(self._federation, self._number, content))
@@ -166,6 +188,7 @@ class MaskedRound:
                         if isinstance(error, AbortedError):
                             raise
                         refused += 1
+                        note_strike(self._heard, number, error)
                         log.warning("answer refused", extra={"fields": {"round": self._number, **error.public()}})
                     if len(server.answered) == len(turns):
                         break
@@ -175,6 +198,12 @@ class MaskedRound:
             heard.bytes_down += bytes_down
             counts = len(turns), len(server.answered), refused, 0
             heard.phases.append(PhaseCounts(stage, name, *counts, bytes_up, bytes_down, seconds))
+
+
+def note_strike(heard: RoundOutcome, device: int, error: TacitError) -> None:
+    """Note a refusal as a strike against the device, if an honest one cannot have caused it."""
+    if error.code in STRIKES:
+        heard.strikes[device] = error.code
 
 
 def _take_out_quality(total: Total, n_counted: int) -> tuple[Total, SummedQuality | None]:

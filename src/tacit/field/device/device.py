@@ -21,13 +21,15 @@ from datetime import UTC
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from tacit.errors import ConsentError, DeviceError, WireError
 from tacit.field.device import copies
 from tacit.field.device.consent import refuse_if_narrowed, refuse_if_silent, refuse_readable
 from tacit.field.device.history import History
-from tacit.field.device.learning import LocalUpdate, empty_update, learn_for_sum, learn_locally, recommend
+from tacit.field.device.learning import empty_update, learn_for_sum, learn_locally, recommend
 from tacit.field.device.ledger import Clock, Ledger, MentionedItems, UpcomingMessage, system_clock
-from tacit.field.device.masked_rounds import LastReply, MaskedRounds
+from tacit.field.device.masked_rounds import LastReply, MaskedRounds, PreparedVector, vector_of
 from tacit.field.device.membership import Answer, Membership
 from tacit.field.device.quality import measure_for_sum
 from tacit.field.device.settings import Sharing, find_item
@@ -37,8 +39,16 @@ from tacit.protocols.secure_aggregation import Identity, ServerPhase
 from tacit.random import Key
 from tacit.reasons import ReasonCode
 from tacit.serving.recommender import Recommendation
-from tacit.types import Catalog, Label
-from tacit.wire.messages import Request, digest_in, read_secure_request, write_secure_reply, write_update
+from tacit.types import Array, Catalog, Label
+from tacit.wire.enrolment import enrolment_statement
+from tacit.wire.messages import (
+    Request,
+    SecureRequest,
+    digest_in,
+    read_secure_request,
+    write_secure_reply,
+    write_update,
+)
 
 SEED_BITS = 256
 
@@ -231,7 +241,9 @@ class Device:
             self._refuse_if_left()
             refuse_if_silent(self.sharing, sharing)
             self._refuse_if_answered(member, request.round)
-            entry = self._note(member, request, learnt, answer, masked=False)
+            rows = MentionedItems.of(learnt.message, member.federation.built.spec, member.catalog)
+            entry = self.ledger.write(self._now(), member.to, request.round, rows, answer, masked=False)
+            self._keep_private(member, request, learnt.private, self.history.clients(0, member.catalog).items)
             member.keep_model(content)
             member.keep_answer(Answer(entry, request.round, digest, answer, sharing.model_dump_json()))
         return entry
@@ -242,7 +254,7 @@ class Device:
         Everything is on disk, and the ledger says that it may have left, when this returns. The same turn again, also
         after a crash, gives the same bytes. After its first masked vector the device sends nothing readable any more.
         What was learnt never decides whether there is an answer: an update that cannot be sent becomes zeros, and the
-        ledger says so.
+        ledger says so. What will be added is learnt and kept with the first message of a session, because its masks are.
         """
         member, sharing = self._joined, self.sharing
         refuse_if_silent(sharing)
@@ -256,38 +268,58 @@ class Device:
                     refuse_if_narrowed(self.sharing, again.under)
                     self.ledger.mark(again.entry, "releasing", self._now())
             return again.answer, again.entry
-        request = learnt = entry = found = None
-        opening, under = b"", sharing.model_dump_json()
-        if turn.phase == ServerPhase.ADVERTS and turn.request:
-            request = member.read(turn.request)
-            if not request.learn or request.round != turn.round:
-                raise WireError.because(ReasonCode.OTHER_TERMS)
-            member.refuse_if_answered(request.round)
+        made, entry, opening = None, None, b""
+        if turn.phase == ServerPhase.ADVERTS:
+            opening = turn.request or self._masked.opening(turn.round)
+            made = self._prepare(member, sharing, turn, opening)
         elif turn.phase == ServerPhase.VECTORS:
-            opening = self._masked.opening(turn.round)
-            request = member.read(opening)
-            learnt = learn_for_sum(member, sharing, request, self.history, *self._root)
-            found = measure_for_sum(member, sharing, self.history, self.hidden, request, *self._root)
+            opening, made = self._masked.opening(turn.round), self._masked.prepared()
+            refuse_if_narrowed(sharing, made.under)
         with self._store.transaction(), self._masked.careful():
             self._refuse_if_left()
             refuse_if_silent(self.sharing, sharing)
-            if learnt is not None:
+            if turn.phase == ServerPhase.VECTORS:
                 member.refuse_if_answered(turn.round, hashlib.sha256(opening).hexdigest())
-            step = self._masked.step(member.federation, sharing.guards, turn, learnt, found)
-            answer = write_secure_reply(member.federation, turn.round, step.body)
-            if turn.phase == ServerPhase.VECTORS and self._masked.settles():
-                self._store.put("sharing", sharing.model_copy(update={"masked_only": True}).model_dump_json().encode())
-            if learnt is not None and request is not None:
-                if found is not None:
-                    member.keep_measured(asdict(found))
-                if step.zeros is not None:
-                    learnt = empty_update(member, request, self._root[1], step.zeros)
-                entry = self._note(member, request, learnt, answer, masked=True, is_measured=step.is_measured)
+            body = self._masked.step(member.federation, sharing.guards, turn, made)
+            answer, under = write_secure_reply(member.federation, turn.round, body), sharing.model_dump_json()
+            if made is not None and turn.phase == ServerPhase.VECTORS:
+                under = made.under
+                if self._masked.settles():
+                    latched = sharing.model_copy(update={"masked_only": True})
+                    self._store.put("sharing", latched.model_dump_json().encode())
+                member.keep_measured(asdict(made.found))
+                entry = self.ledger.write(self._now(), member.to, turn.round, made.rows, answer, masked=True)
+                self._keep_private(member, member.read(opening), made.private, np.array(made.items, np.int64))
                 self.ledger.mark(entry, "releasing", self._now())
                 member.keep_model(opening)
                 member.keep_answer(Answer(entry, turn.round, hashlib.sha256(opening).hexdigest(), b"", under))
             self._masked.keep(content, LastReply(answer, entry, under))
         return answer, entry
+
+    def _prepare(self, member: Membership, sharing: Sharing, turn: SecureRequest, opening: bytes) -> PreparedVector:
+        """Learn what is added to a session, if it may be joined; nothing is kept."""
+        request = member.read(opening)
+        if not request.learn or request.round != turn.round:
+            raise WireError.because(ReasonCode.OTHER_TERMS)
+        if turn.request:
+            member.refuse_if_answered(request.round)
+        session = self._masked.check_invitation(member.federation, sharing.guards, turn, opening)
+        learnt = learn_for_sum(member, sharing, request, self.history, *self._root)
+        found = measure_for_sum(member, sharing, self.history, self.hidden, request, *self._root)
+        vector, is_measured, zeros = vector_of(learnt, found, session.terms)
+        if zeros is not None:
+            learnt = empty_update(member, request, self._root[1], zeros)
+        rows = MentionedItems.of(learnt.message, member.federation.built.spec, member.catalog, is_measured)
+        items = self.history.clients(0, member.catalog).items.tolist()
+        return PreparedVector(
+            session.context,
+            vector.tobytes(),
+            replace(rows, zeros=str(zeros or "")),
+            learnt.private,
+            items,
+            found,
+            sharing.model_dump_json(),
+        )
 
     def upcoming(self) -> UpcomingMessage | None:
         """Return the message that the device would send in the round after the last one it knows; none without a model.
@@ -310,26 +342,19 @@ class Device:
         """The public key by which others know this device in secure sums."""
         return self._masked.identity.public
 
-    def _note(
-        self,
-        member: Membership,
-        request: Request,
-        learnt: LocalUpdate,
-        answer: bytes,
-        *,
-        masked: bool,
-        is_measured: bool = False,
-    ) -> int:
-        """Write the ledger's entry and what was learnt, inside a transaction."""
-        rows = MentionedItems.of(learnt.message, member.federation.built.spec, member.catalog, is_measured)
-        rows = replace(rows, zeros=str(learnt.zeros or ""))
-        entry = self.ledger.write(self._now(), member.to, request.round, rows, answer, masked)
+    def prove_identity(self, word: str, key: bytes) -> bytes:
+        """Return the signature that shows a coordinator, at enrolment, that the identity is this device's own."""
+        return self._masked.identity.sign(enrolment_statement(word, key))
+
+    def _keep_private(
+        self, member: Membership, request: Request, private: dict[str, Array] | None, items: Array
+    ) -> None:
+        """Keep what an answer made of the private part, inside a transaction; none: it stays as it was."""
         member.settle(request.counted)
-        if learnt.private is None:
+        if private is None:
             member.keep_unlearnt()
         else:
-            member.keep_learnt(learnt.private, self.history.clients(0, member.catalog).items)
-        return entry
+            member.keep_learnt(private, items)
 
     def release(self, entry: int) -> bytes:
         """Return the bytes of a message, to be sent now. From here on the ledger says that it may have left."""
@@ -396,9 +421,15 @@ class Device:
 
     @classmethod
     def import_copy(cls, copy: Path, path: Path, passphrase: str, clock: Clock = system_clock) -> Device:
-        """Make a device from an exported copy; one that is already at `path` is never touched."""
+        """Make a device from an exported copy; one that is already at `path` is never touched.
+
+        It does not go on with a secure sum that the copy was in: the device it was copied from may have gone on.
+        """
         copies.import_device(copy, path, passphrase)
-        return cls.open(path, passphrase, clock)
+        device = cls.open(path, passphrase, clock)
+        with device._store.transaction():
+            device._masked.leave_session()
+        return device
 
     def erase(self) -> None:
         """Destroy everything on this device, and its key in a keyring. What was sent before stays where it is."""

@@ -8,29 +8,33 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import json
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cached_property
 
 import numpy as np
 
 from tacit.errors import DeviceError, RangeError, WireError
 from tacit.field.device.learning import LocalUpdate
+from tacit.field.device.ledger import MentionedItems
 from tacit.field.device.membership import late_round_error
 from tacit.field.device.quality import QualityMeasurement, with_quality
 from tacit.field.device.store import Store
 from tacit.protocols.secure_aggregation import DevicePolicy, Identity, ServerPhase, Terms, encode_message
 from tacit.protocols.secure_aggregation import SecureDevice as Machine
+from tacit.protocols.secure_aggregation.context import Session
 from tacit.protocols.secure_aggregation.encoding import SegmentKind, people_layout, rows_layout
 from tacit.protocols.secure_aggregation.journal import Record
 from tacit.protocols.secure_aggregation.masks import Vector
 from tacit.protocols.secure_aggregation.messages import SessionInvitation
 from tacit.protocols.secure_aggregation.two_stage import QUALITY, QUALITY_SHAPE, Shapes
 from tacit.reasons import ReasonCode
+from tacit.types import Array
 from tacit.updates import Ring
 from tacit.wire.federation import Federation
-from tacit.wire.messages import SecureRequest, model_in, read_request
+from tacit.wire.messages import SecureRequest, model_in, pack, read_request, unpack
 
 
 @dataclass(frozen=True)
@@ -43,12 +47,44 @@ class LastReply:
 
 
 @dataclass(frozen=True)
-class Step:
-    """One answer of the machine; of a vector also whether a measurement is in it, and why it holds only zeros."""
+class PreparedVector:
+    """What a device adds to one session, kept with the session's first message.
 
-    body: bytes
-    is_measured: bool = False
-    zeros: ReasonCode | None = None
+    Its masks are fixed from there on. A copy of the file that goes on with the session gives the same vector under
+    them, whatever its history has become: the difference of two vectors would show what changed.
+    """
+
+    context: bytes  # of the session
+    vector: bytes
+    rows: MentionedItems
+    private: dict[str, Array] | None
+    items: list[int]  # of the history that was learnt from
+    found: QualityMeasurement
+    under: str  # the settings, as JSON
+
+    def pack(self) -> bytes:
+        """Write it for the store."""
+        private = b"" if self.private is None else pack(self.private)
+        head = {
+            "context": self.context.hex(),
+            "rows": asdict(self.rows),
+            "items": self.items,
+            "found": asdict(self.found),
+            "under": self.under,
+            "private": None if self.private is None else len(private),
+        }
+        return json.dumps(head).encode() + b"\n" + private + self.vector
+
+    @classmethod
+    def unpack(cls, stored: bytes) -> PreparedVector:
+        """Read it from the store."""
+        line, _, rest = stored.partition(b"\n")
+        head = json.loads(line)
+        n_private = head["private"] or 0
+        private = None if head["private"] is None else unpack(rest[:n_private])
+        rows, found = MentionedItems(**head["rows"]), QualityMeasurement(**head["found"])
+        context = bytes.fromhex(head["context"])
+        return cls(context, rest[n_private:], rows, private, head["items"], found, head["under"])
 
 
 class DeviceFileJournal:
@@ -130,42 +166,66 @@ class MaskedRounds:
         self._store.put("masked", b"since")
         return True
 
+    def _machine_of(self, guards: DevicePolicy) -> Machine:
+        if self._machine is None or self._machine.guards != guards:
+            self._machine = Machine(self.identity, guards, DeviceFileJournal(self._store))
+        return self._machine
+
+    def check_invitation(
+        self, federation: Federation, guards: DevicePolicy, turn: SecureRequest, opening: bytes
+    ) -> Session:
+        """Refuse a session that must not be joined, before anything is learnt for it; nothing changes."""
+        self._check_terms(federation, turn, opening)
+        return self._machine_of(guards).check(turn.content, federation.digest.hex())
+
+    def leave_session(self) -> None:
+        """Forget a session that has begun, inside a transaction; its round cannot be joined again."""
+        Machine(self.identity, DevicePolicy(), DeviceFileJournal(self._store)).leave()
+        for place in ("prepared", "turn", "turned"):
+            self._store.drop(place)
+        self._machine = None
+
+    def prepared(self) -> PreparedVector:
+        """Return what was prepared for the session that this device is in."""
+        stored = self._store.get("prepared")
+        if stored is None:
+            raise WireError.because(ReasonCode.OUT_OF_TURN)
+        return PreparedVector.unpack(stored)
+
     def step(
         self,
         federation: Federation,
         guards: DevicePolicy,
         turn: SecureRequest,
-        learnt: LocalUpdate | None,
-        found: QualityMeasurement | None,
-    ) -> Step:
-        """Let the machine answer, inside a transaction.
-
-        `learnt` is what was learnt, and `found` what was measured, where they are asked for.
-        """
-        if self._machine is None or self._machine.guards != guards:
-            self._machine = Machine(self.identity, guards, DeviceFileJournal(self._store))
-        machine = self._machine
-        if turn.phase == ServerPhase.ADVERTS:
+        made: PreparedVector | None,
+    ) -> bytes:
+        """Let the machine answer, inside a transaction. `made` is kept with an advert, and sent as the vector."""
+        machine = self._machine_of(guards)
+        if turn.phase == ServerPhase.ADVERTS and made is not None:
             if turn.request:
                 self._store.put("opening", turn.round.to_bytes(8, "big") + turn.request)
-            self._check_terms(federation, turn)
+            self._check_terms(federation, turn, self.opening(turn.round))
             machine.turn_to(federation.digest.hex())
-            return Step(machine.advertise(turn.content))
+            advert = machine.advertise(turn.content)
+            self._store.put("prepared", made.pack())
+            return advert
         if turn.phase == ServerPhase.SHARES:
-            return Step(machine.share(turn.content))
-        if turn.phase == ServerPhase.VECTORS and learnt is not None and machine.session is not None:
-            vector, is_measured, zeros = vector_of(learnt, found, machine.session.terms)
-            return Step(machine.submit(turn.content, vector), is_measured, zeros)
+            return machine.share(turn.content)
+        if turn.phase == ServerPhase.VECTORS and made is not None and machine.session is not None:
+            if made.context != machine.session.context:
+                raise WireError.because(ReasonCode.OUT_OF_TURN)
+            self._store.drop("prepared")
+            return machine.submit(turn.content, Vector(machine.session.terms.layout.sizes, made.vector))
         if turn.phase == ServerPhase.CONFIRMATIONS:
-            return Step(machine.confirm(turn.content))
+            return machine.confirm(turn.content)
         if turn.phase == ServerPhase.UNMASKINGS:
-            return Step(machine.unmask(turn.content))
+            return machine.unmask(turn.content)
         raise WireError.because(ReasonCode.OUT_OF_TURN)
 
-    def _check_terms(self, federation: Federation, turn: SecureRequest) -> None:
+    def _check_terms(self, federation: Federation, turn: SecureRequest, request: bytes) -> None:
         """Refuse a sum of something else than what this federation agreed on, in this round, from this model."""
         session = SessionInvitation.decode(turn.content).session
-        terms, request = session.terms, self.opening(turn.round)
+        terms = session.terms
         shapes = federation.built.shapes(read_request(federation, request).shared)
         if terms.task != federation.digest.hex() or terms.round != turn.round or terms.model != model_in(request):
             raise WireError.because(ReasonCode.OTHER_TERMS)

@@ -21,7 +21,7 @@ from tacit.wire.messages import Request, pack, read_request, read_welcome, unpac
 
 PLACES = (
     *("welcome", "address", "line", "model", "private", "learnt", "outbox"),
-    *("opening", "turn", "turned", "masked"),  # of secure sums
+    *("opening", "prepared", "turn", "turned", "masked"),  # of secure sums
     *("known", "measured"),
 )
 

@@ -54,11 +54,12 @@ from tacit.protocols.secure_aggregation.pairing import (
     own_mask,
     pair_mask,
     share_hash,
+    sharing_key,
     survivors_hash,
 )
 from tacit.reasons import ReasonCode
 
-_NONCE = bytes(12)  # each key seals one box
+_NONCE = bytes(12)  # each key seals one box, and always the same: see `sharing_key`
 
 
 class DevicePhase(IntEnum):
@@ -106,6 +107,10 @@ class _SessionState:
         own, at, context = self.seal_pair, self.position, self.context
         return {person: PairKeys.of(own, at, advert.seal_key, person, context) for person, advert in adverts.items()}
 
+    def sharing_key(self, of_self_mask: bool) -> bytes:
+        """Return the key of the polynomial that shares the seed of the own mask, or the mask key."""
+        return sharing_key(self.context, self.position, self.seal_pair.secret, of_self_mask)
+
     def append_code(self, body: bytes) -> bytes:
         """Close a message with its code."""
         return body + tag(self.link_key, body)
@@ -137,7 +142,7 @@ class SecureDevice:
 
     def advertise(self, invitation: bytes) -> bytes:
         """Join a round: check its terms and cohort against this device's limits, make keys, sign them."""
-        session = self._invited(invitation)
+        session = self._invited(invitation, self.history)
         state = _SessionState(
             session,
             session.position(self.identity.public),
@@ -164,8 +169,10 @@ class SecureDevice:
         keys = state.agree_keys(adverts)
         people, threshold = sorted(adverts), state.session.terms.threshold
         places = [person + 1 for person in people]
-        of_self = shamir.split_secret(int.from_bytes(state.seed, "little"), places, threshold)
-        of_key = shamir.split_secret(int.from_bytes(state.mask_pair.secret, "little"), places, threshold)
+        of_self, of_key = (
+            shamir.split_secret(int.from_bytes(secret, "little"), places, threshold, state.sharing_key(of_self_mask))
+            for secret, of_self_mask in ((state.seed, True), (state.mask_pair.secret, False))
+        )
         entries = []
         for person, *both in zip(people, of_self, of_key, strict=True):
             own, other = (share.to_bytes(shamir.SHARE_BYTES, "little") for share in both)
@@ -229,6 +236,10 @@ class SecureDevice:
         self.journal.rewrite([(_HISTORY, self.history.encode())])
         self._state, self.phase, self.last_answer = None, DevicePhase.IDLE, b""
 
+    def check(self, invitation: bytes, task: str) -> Session:
+        """Refuse an invitation that `advertise` would refuse after `turn_to`; nothing changes."""
+        return self._invited(invitation, self.history.of(task))
+
     def turn_to(self, task: str) -> None:
         """Go by the memory of one task from now on; a session of another is left, the memory of it stays."""
         if self.history.task not in ("", task):
@@ -242,12 +253,12 @@ class SecureDevice:
 
     # --- checks: all of them before anything changes --------------------------------------------------------------
 
-    def _invited(self, data: bytes) -> Session:
+    def _invited(self, data: bytes, history: ParticipationHistory) -> Session:
         invitation = SessionInvitation.decode(data)
         session = invitation.session
         session.check()
         session.position(self.identity.public)
-        rules.check_invitation(self.guards, self.history, session)
+        rules.check_invitation(self.guards, history, session)
         if self.directory is not None:
             terms = session.terms
             check_draw(self.directory, terms.task, terms.round, terms.beacon, session.cohort, invitation.drawn)

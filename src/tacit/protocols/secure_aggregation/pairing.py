@@ -47,6 +47,14 @@ def own_mask(context: bytes, person: int, seed: bytes) -> bytes:
     return HKDF(SHA256(), KEY_BYTES, context, b"own" + person.to_bytes(4, "little")).derive(seed)
 
 
+def sharing_key(context: bytes, person: int, secret: bytes, of_self_mask: bool) -> bytes:
+    """Return the key of the polynomial that shares one of somebody's two secrets, from a secret that is never shared.
+
+    Whatever copy of a device shares again, each neighbour's box holds the same: its key and nonce seal it once.
+    """
+    return HKDF(SHA256(), KEY_BYTES, context, b"polynomial" + _WHOSE.pack(person, 0, of_self_mask)).derive(secret)
+
+
 def link(own: KeyPair, other: bytes, person: int, context: bytes) -> bytes:
     """Return the key with which a device authenticates its messages to the server."""
     return own.agree(other, context, b"link" + person.to_bytes(4, "little"), KEY_BYTES, person)

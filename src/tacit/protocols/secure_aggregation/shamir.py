@@ -1,7 +1,8 @@
 """Secrets in pieces. Additive sharing needs every piece to rebuild a secret, Shamir's any `threshold` of them.
 
 Shares of Shamir's kind are points of a polynomial over the whole numbers modulo a prime just above 2^256, whose value
-at 0 is the secret: a 32-byte key fits, and a share takes 33 bytes. The coefficients come from the system's entropy.
+at 0 is the secret: a 32-byte key fits, and a share takes 33 bytes. The coefficients come from the system's entropy, or
+from a key that does: the same key, secret and place then give the same share.
 Python's whole numbers are not constant in time: secrets here live for one round, on the device that made them.
 """
 
@@ -10,6 +11,8 @@ from __future__ import annotations
 import secrets
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
+
+from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
 from tacit.errors import SecureSumError
 
@@ -40,8 +43,10 @@ def join_additively(parts: Sequence[int], modulus: int) -> int:
     return sum(parts) % modulus
 
 
-def split_secret(secret: int, places: Sequence[int], threshold: int) -> list[int]:
+def split_secret(secret: int, places: Sequence[int], threshold: int, key: bytes | None = None) -> list[int]:
     """Return the share of each place (distinct, from 1 on); any `threshold` of them rebuild the secret.
+
+    `key` is a secret of 32 bytes, for this one polynomial, from which its coefficients follow.
 
     >>> shares = dict(zip([1, 2, 3, 4], split_secret(42, [1, 2, 3, 4], threshold=3)))
     >>> join_shares({place: shares[place] for place in (4, 1, 2)})
@@ -53,7 +58,7 @@ def split_secret(secret: int, places: Sequence[int], threshold: int) -> list[int
         raise SecureSumError(f"A threshold of {threshold} cannot be met by {len(places)} shares.")
     if len(set(places)) != len(places) or min(places) < 1:
         raise SecureSumError("Shares need distinct places, counted from 1.")
-    coefficients = _draw_numbers(threshold - 1)
+    coefficients = _draw_numbers(threshold - 1, key)
     shares = []
     for place in places:
         value = 0
@@ -63,9 +68,16 @@ def split_secret(secret: int, places: Sequence[int], threshold: int) -> list[int
     return shares
 
 
-def _draw_numbers(n_numbers: int) -> list[int]:
-    """Return numbers of the field, each from 384 bits of the system's entropy: uniform but for a chance of 2^-127."""
-    chance = secrets.token_bytes(_DRAWN_BYTES * n_numbers)
+def _draw_numbers(n_numbers: int, key: bytes | None) -> list[int]:
+    """Return numbers of the field, each from 384 bits of the system's entropy, or of a key's stream.
+
+    They are uniform but for a chance of 2^-127.
+    """
+    if key is None:
+        chance = secrets.token_bytes(_DRAWN_BYTES * n_numbers)
+    else:
+        stream = Cipher(algorithms.AES(key), modes.CTR(bytes(16))).encryptor()
+        chance = stream.update(bytes(_DRAWN_BYTES * n_numbers))
     return [
         int.from_bytes(chance[start : start + _DRAWN_BYTES], "little") % PRIME
         for start in range(0, len(chance), _DRAWN_BYTES)
