@@ -254,7 +254,7 @@ class Device:
         Everything is on disk, and the ledger says that it may have left, when this returns. The same turn again, also
         after a crash, gives the same bytes. After its first masked vector the device sends nothing readable any more.
         What was learnt never decides whether there is an answer: an update that cannot be sent becomes zeros, and the
-        ledger says so. What will be added is learnt and kept with the first message of a session, because its masks are.
+        ledger says so. What will be added is learnt and kept with the first message of a session, as its masks are.
         """
         member, sharing = self._joined, self.sharing
         refuse_if_silent(sharing)
