@@ -8,6 +8,7 @@ from __future__ import annotations
 import base64
 import json
 import logging
+import re
 import sqlite3
 from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass, field
@@ -155,6 +156,7 @@ def read_everything(world: World, records: list[logging.LogRecord]) -> dict[str,
         visitor = Visitor(door)
         numbers = range(world.journal.next_round)
         pages = [visitor.get(where).body.decode() for where in ("/", *(f"/?round={number}" for number in numbers))]
+        pages = [re.sub(r'<section class="card" id="strikes".*?</section>', "", page, flags=re.S) for page in pages]
     return {
         "log": "\n".join(JsonLines().format(record) for record in records),
         "rows": "\n".join(stored),
