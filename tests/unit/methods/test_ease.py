@@ -48,5 +48,5 @@ def test_a_stranger_is_scored_from_her_history(crowd: Clients, cohort) -> None:
 
 def test_too_large_a_catalogue_is_refused_with_its_size(crowd: Clients, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ease, "MOST_BYTES", 1000.0)
-    with pytest.raises(MethodError, match=r"ease needs about .* 25 people and 11 items .*Use item-knn"):
+    with pytest.raises(MethodError, match=r"ease needs about .* 25 users and 11 items .*Use item-knn"):
         next(build("ease").fit(crowd, Catalog(Vocabulary(np.arange(12))), Key(0)))
