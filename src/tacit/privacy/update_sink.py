@@ -402,18 +402,19 @@ class UpdateSink:
             count_rows(planned.ptr, rows.ids, rows.kept, self._is_fit, total.counts[planned.table])
 
     def _release(self) -> Release:
-        counts = np.zeros((2, len(self._plan.clients)), np.int64)
-        size = np.zeros(len(self._plan.clients), np.int64)
+        n_clients, fit = len(self._plan.clients), self._is_fit
+        counts, size = np.zeros((2, n_clients), np.int64), np.zeros(n_clients, np.int64)
         for part in self._plan.parts:
-            here = np.zeros_like(counts)
-            if isinstance(part.sensitive, bool) and part.kept is None:
-                here[0 if part.sensitive else 1] = np.diff(part.ptr)
+            each = row_bytes(self._shapes[part.table][1], self._ring)
+            if isinstance(part.sensitive, bool):
+                n_rows = part.kept_sizes()
+                counts[0 if part.sensitive else 1] += n_rows
+                size += n_rows * each
             else:
-                kept = _EVERY if part.kept is None else part.kept
-                count_kept(part.ptr, kept, part.marks(), here)
-            counts += here
-            size += here.sum(axis=0) * row_bytes(self._shapes[part.table][1], self._ring)
-        fit = self._is_fit
+                here = np.zeros_like(counts)
+                count_kept(part.ptr, _EVERY if part.kept is None else part.kept, part.sensitive, here)
+                counts += here
+                size += (here[0] + here[1]) * each
         if not fit.all():
             counts, size = counts[:, fit], size[fit]
         return Release(counts[0], counts[1], size)
