@@ -28,7 +28,7 @@ _LINE = 64  # bytes
 def pad_rows(rows: Floats) -> Floats:
     """Return rows [n, F + 1] with zeros before the last column, so that they are whole vectors in aligned memory."""
     n, width = rows.shape
-    result = _aligned(np.zeros, n, -(-width // _VECTOR) * _VECTOR)
+    result = _align_rows(np.zeros, n, -(-width // _VECTOR) * _VECTOR)
     result[:, : width - 1] = rows[:, :-1]
     result[:, -1] = rows[:, -1]
     return result
@@ -36,10 +36,10 @@ def pad_rows(rows: Floats) -> Floats:
 
 def empty_rows(n: int, width: int) -> Floats:
     """Return room for n rows, aligned."""
-    return _aligned(np.empty, n, width)
+    return _align_rows(np.empty, n, width)
 
 
-def _aligned(make: Any, n: int, width: int) -> Floats:
+def _align_rows(make: Any, n: int, width: int) -> Floats:
     room: Floats = make(n * width + _LINE // 4, np.float32)
     start = -room.ctypes.data % _LINE // 4
     return room[start : start + n * width].reshape(n, width)
