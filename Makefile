@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
 .DEFAULT_GOAL := help
-.PHONY: help demo field-demo test quick check lint format bench reproduce fuzz lock clean
+.PHONY: help demo field field-demo test quick check lint format bench reproduce fuzz lock clean
 
 help:  ## show what there is to make
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -13,7 +13,9 @@ help:  ## show what there is to make
 demo: $(VENV)/core  ## the tour on built-in data: a table and a report, no download
 	$(BIN)/tacit demo
 
-field-demo: $(VENV)/dev  ## a coordinator and five devices as processes on this machine, with TLS [METHOD=name]
+field: $(VENV)/field  ## what a coordinator, a device and the pages need, and no more
+
+field-demo: $(VENV)/dev  ## a coordinator and fourteen devices under masks as processes on this machine, with TLS [METHOD=name]
 	$(BIN)/python tools/field_demo.py $(METHOD)
 
 test: $(VENV)/dev  ## every test (real-data tests run where TACIT_DATA points at the data)
@@ -48,23 +50,26 @@ fuzz: $(VENV)/dev  ## the secure sum under many thousands of rounds, drops and m
 
 lock: $(VENV)/dev  ## renew the locked dependencies
 	$(PIP) install "uv>=0.9"
-	$(BIN)/uv pip compile pyproject.toml --extra page $(LOCK) -o requirements/core.lock
-	$(BIN)/uv pip compile pyproject.toml --extra dev --extra page --extra field $(LOCK) -o requirements/dev.lock
-	$(BIN)/uv pip compile pyproject.toml --extra dev --extra page --extra field --extra bench $(LOCK) -o requirements/bench.lock
+	$(COMPILE) --extra page -o requirements/core.lock
+	$(COMPILE) --extra dev --extra page --extra field -o requirements/dev.lock
+	$(COMPILE) --extra page --extra field -c requirements/dev.lock -o requirements/field.lock
+	$(COMPILE) --extra dev --extra page --extra field --extra bench -o requirements/bench.lock
 
 clean:  ## remove the environment and everything made here
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis runs
 
-LOCK := --universal --python-version 3.11 --generate-hashes --no-header --no-annotate --quiet --upgrade
+COMPILE := $(BIN)/uv pip compile pyproject.toml requirements/build.in --universal --python-version 3.11 --generate-hashes \
+	--no-header --no-annotate --quiet --upgrade
 
 # One marker file per set of packages: made when all of them are installed, remade when the lock changes.
+# What builds Tacit itself is in the locks too: nothing is fetched that has no hash.
 $(VENV)/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 		{ echo "Tacit needs Python 3.11 or newer; $(PYTHON) is older. Run: make PYTHON=python3.12 ..."; exit 1; }
 	$(PYTHON) -m venv $(VENV)
 
-$(VENV)/core $(VENV)/dev $(VENV)/bench: $(VENV)/%: requirements/%.lock pyproject.toml | $(VENV)/bin/python
+$(VENV)/core $(VENV)/field $(VENV)/dev $(VENV)/bench: $(VENV)/%: requirements/%.lock pyproject.toml | $(VENV)/bin/python
 	@echo "Installing the packages of $< into $(VENV): a minute or two, once."
 	@$(PIP) install --require-hashes -r $<
-	@$(PIP) install --no-deps --editable .
+	@$(PIP) install --no-deps --no-build-isolation --editable .
 	@touch $@

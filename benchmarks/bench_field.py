@@ -102,7 +102,7 @@ def main() -> None:
     for person in range(PEOPLE):
         device = Device.create(folder / f"{person}.db", WORD, cost=ScryptCost(log_n=10))
         accept(device, Invitation(f"127.0.0.1:{link.port}", journal.invite(int(time.time()) + 3600), tls.roots))
-        device.share(Sharing(pi=1.0))
+        device.share(Sharing(pi=1.0, masked_only=False))
         items = np.unique(log.items[log.users == person])
         device.history.add([HistoryEntry(catalog.item_ids[int(item)]) for item in items], catalog)
         devices.append(device)
@@ -130,6 +130,7 @@ def main() -> None:
         quorum=PEOPLE,
         deadline=120,
         secure=None,
+        readable=True,
     )
     coordinator = Coordinator(journal, rules, link)
     nodes: list[SuperNode] = [Losing(device, POLL) for device in devices]

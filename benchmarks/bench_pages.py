@@ -15,7 +15,7 @@ from tacit.field.device.history import HistoryEntry
 from tacit.random import Key
 from tacit.types import Catalog, Labels, Vocabulary
 from tacit.web.device_view import DeviceView
-from tacit.web.own import person_page
+from tacit.web.own import build_user_page
 from tacit.web.server import Door, freeze_loaded_objects, serving
 from tacit.wire.federation import Federation
 from tacit.wire.messages import Request, write_request, write_welcome
@@ -31,6 +31,7 @@ def large_device(folder: Path) -> Device:
     federation = Federation.create("ab" * 16, "large", "fpl", {"local_steps": 24}, catalog)
     device = Device.create(folder / "device.db", "a benchmark", cost=ScryptCost(log_n=10))
     device.join(write_welcome(federation, catalog), "here")
+    device.change(lambda before: before.model_copy(update={"masked_only": False}))
     device.history.add([HistoryEntry(5 * item, 1_700_000_000 + item) for item in range(HERS)], None)
     shared = federation.download(federation.first_model(catalog, Key(7)))
     for number in range(3):
@@ -58,7 +59,7 @@ def main() -> None:
     with (
         tempfile.TemporaryDirectory(prefix="tacit-bench-") as folder,
         large_device(Path(folder)) as device,
-        serving(person_page(DeviceView(device))) as door,
+        serving(build_user_page(DeviceView(device))) as door,
     ):
         freeze_loaded_objects()
         for path in PATHS:

@@ -29,7 +29,7 @@ from tacit.protocols.secure_aggregation.two_stage import SecureAggregationConfig
 from tacit.web.device_view import DeviceView
 from tacit.web.lab import RunFolders, key_of, lab_page
 from tacit.web.operator import operator_page
-from tacit.web.own import person_page
+from tacit.web.own import build_user_page
 from tacit.web.server import Door, freeze_loaded_objects, serving
 
 ROUNDS, TIMES = 1_000, 7
@@ -103,7 +103,7 @@ def main() -> None:
     sandbox = ["--no-sandbox"] if os.geteuid() == 0 else []
     with tempfile.TemporaryDirectory(prefix="tacit-bench-") as folder, sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=chromium, args=sandbox)
-        with large_device(Path(folder)) as device, serving(person_page(DeviceView(device))) as door:
+        with large_device(Path(folder)) as device, serving(build_user_page(DeviceView(device))) as door:
             freeze_loaded_objects()
             changed = [0]
 
@@ -119,7 +119,7 @@ def main() -> None:
             told(browser, door, "operator", "/", lambda: None)
         folders = [Path(folder) / str(negatives) for negatives in SETS]
         for place, protocol in zip(folders, SETS, strict=True):
-            given = {"method": "most-popular", "evaluation": {"protocol": protocol, "local_only_people": 0}}
+            given = {"method": "most-popular", "evaluation": {"protocol": protocol, "local_only_users": 0}}
             run(Experiment.from_options(given, "a benchmark"), folder=place)
         lab = RunFolders(folders)
         with serving(lab_page(lab)) as door:

@@ -49,36 +49,36 @@ CASES: dict[str, tuple[int, int, int, dict[str, float]]] = {  # rows, columns, p
 }
 
 
-def session(n_rows: int, width: int, n_people: int) -> dict[str, Any]:
+def session(n_rows: int, width: int, n_participants: int) -> dict[str, Any]:
     """Run one session with a tenth dropping out; return processor seconds of one device and of the server."""
-    bound = (2**31 - 1) // n_people
+    bound = (2**31 - 1) // n_participants
     layout = VectorLayout.of([Segment("items", SegmentKind.NUMBERS, n_rows, width, 32, bound)])
-    chosen = plan_masking(n_people, 0.2, 0.1)
+    chosen = plan_masking(n_participants, 0.2, 0.1)
     terms = Terms(
         "bench", 1, 2, bytes(32), layout, 2, 1, 0, chosen.degree, chosen.threshold, bytes(32), bytes(32)
     )  # fmt: skip
     devices = sorted(
-        (SecureDevice(Identity.fresh(), GUARDS) for _ in range(n_people)), key=lambda one: one.identity.public
+        (SecureDevice(Identity.fresh(), GUARDS) for _ in range(n_participants)), key=lambda one: one.identity.public
     )
     server = SecureServer.start(terms, [one.identity.public for one in devices])
-    gone = set(range(0, n_people, 10)) - {5}
+    gone = set(range(0, n_participants, 10)) - {5}
     watched, parts = 5, dict.fromkeys(("client", "signatures", "masks", "floor", "server", "up"), 0.0)
     values = np.random.default_rng(0).integers(0, 2**20, n_rows * width, dtype=np.uint32)
-    inbox = dict.fromkeys(range(n_people), server.invitation)
+    inbox = dict.fromkeys(range(n_participants), server.invitation)
     gc.collect()
     gc.disable()
-    while server.stand < ServerPhase.DONE:
+    while server.phase < ServerPhase.DONE:
         answers = []
         for person, message in inbox.items():
-            if person in gone and server.stand >= ServerPhase.VECTORS:
+            if person in gone and server.phase >= ServerPhase.VECTORS:
                 continue
             vector = Vector(layout.sizes, values.tobytes())
             before = time.process_time()
-            answers.append(_answer(devices[person], server.stand, message, lambda vector=vector: vector))  # type: ignore[misc]
+            answers.append(_answer(devices[person], server.phase, message, lambda vector=vector: vector))  # type: ignore[misc]
             if person == watched:
                 spent = time.process_time() - before
                 parts["client"] += spent
-                parts["masks"] += spent if server.stand == ServerPhase.VECTORS else 0
+                parts["masks"] += spent if server.phase == ServerPhase.VECTORS else 0
                 parts["up"] += len(answers[-1])
         before = time.process_time()
         for answer in answers:
@@ -135,15 +135,15 @@ def main() -> None:
     given = parser.parse_args()
     commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True).stdout.strip()
     for name in CASES if given.only is None else (given.only,):
-        n_rows, width, n_people, goals = CASES[name]
-        found = [session(n_rows, width, n_people) for _ in range(1 if n_people > 500 else given.times)]
+        n_rows, width, n_participants, goals = CASES[name]
+        found = [session(n_rows, width, n_participants) for _ in range(1 if n_participants > 500 else given.times)]
         best = {part: min(one[part] for one in found) for part in found[0]}
         for side in ("client", "server"):
             goal = goals.get(side)
             line = {
                 "bench": f"secure-sum-{side}",
                 "data": name,
-                "people": n_people,
+                "people": n_participants,
                 "threads": 1,
                 "ours": round(best[side], 5),
                 "masks": round(best["masks"], 5),

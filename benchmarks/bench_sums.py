@@ -20,7 +20,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from implicit.cpu.als import AlternatingLeastSquares
 from threadpoolctl import threadpool_limits
 
 from tacit.data import load
@@ -138,6 +137,8 @@ def main() -> None:
         clipped(name, clients, catalog, repeat)
         if given.clipping:
             return
+
+        from implicit.cpu.als import AlternatingLeastSquares  # others import this file without having the peer
 
         als = rounds("fed-als", {"factors": 16, "epochs": 1 + repeat}, clients, catalog, time.process_time)
         fitted = [

@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 FLOORS = [
-    {"types", "errors", "reasons", "refusals", "strict_yaml", "random", "updates", "numerics"},
+    {"types", "errors", "reasons", "refusals", "plain_text", "strict_yaml", "random", "updates", "numerics"},
     {"kernels"},
     {"data", "models", "privacy", "evaluation", "storage"},
     {"methods"},
@@ -20,7 +20,7 @@ FLOORS = [
     {"serving"},
     {"lab", "field.device", "field.coordinator"},
     {"config"},
-    {"report", "lab.experiments", "lab.comparisons"},
+    {"report", "lab.experiments", "lab.comparisons", "lab.fitting", "lab.leak_check"},
     {"lab.tuning", "field", "testing"},
     {"studies"},
     {"web"},

@@ -1,14 +1,18 @@
 """Check the words of the code: one class per name, one meaning per function name, nouns for types, verbs for functions.
 
-docs/glossary.md says which words we use. A function name may stand in several modules where its arguments are the same
-(the recipes of studies, the routes of pages); the functions of the command line are named after its commands.
+docs/glossary.md says which words we use. Retired words may be part of no identifier, local names and parameters
+included, and may not stand in docstrings and comments of src/. A function name may occur in several modules where its
+arguments are the same (the recipes of studies, the routes of pages); the functions of the command line are named after
+its commands.
 """
 
 from __future__ import annotations
 
 import ast
+import io
 import re
 import sys
+import tokenize
 from collections import defaultdict
 from pathlib import Path
 
@@ -19,11 +23,18 @@ IRREGULAR = {
 }
 NOT_PARTICIPLES = {"embed", "exceed", "feed", "need", "proceed", "seed", "speed"}
 KINDS = {"Centralised", "Federated"}  # public: what kind of method it is, as papers say it
-BANNED = {  # dialect: the glossary has a term for each
-    *("bench", "benches", "fates", "heard", "in_step", "in_time", "letter", "letters", "liar", "liars", "look_every"),
-    *("lots", "manner", "overdue", "plainly", "rehearse", "rehearsal", "rested", "said", "speaks", "spoken", "told"),
-    *("twin", "twins"),
+RETIRED = {  # words that the glossary has a term for; in identifiers
+    *("acquaintance", "bench", "benches", "everybody", "fates", "guards", "heard", "her", "hers", "herself", "letter"),
+    *("letters", "liar", "liars", "lies", "looked", "looks", "lots", "manner", "nobody", "overdue", "plainly"),
+    *("rehearsal", "rehearse", "rested", "said", "she", "somebody", "speaks", "spoken", "stranger", "strangers"),
+    *("told", "turned", "twin", "twins", "unheard"),
 }
+RETIRED_NAMES = {"in_step", "in_time", "look", "look_every"}
+RETIRED_TEXT = re.compile(  # in docstrings and comments
+    r"\b(she|her|hers|herself|liars?|fates|overdue|plainly|rehears\w+|letters? (?:get|go|travel)|speaks? of|spoke of|"
+    r"spoken of|nobody|everybody|somebody|anybody|strangers?|twins?)\b",
+    re.IGNORECASE,
+)
 
 
 def words_of(name: str) -> list[str]:
@@ -44,19 +55,20 @@ def problems(source: Path) -> list[str]:
     for file in sorted(source.rglob("*.py")):
         shown = str(file.relative_to(source.parent))
         found += _banned(shown, file.stem, "module")
-        for node in ast.parse(file.read_text(encoding="utf-8")).body:
+        text = file.read_text(encoding="utf-8")
+        tree = ast.parse(text)
+        found += [
+            breach for name, line in sorted(names_in(tree)) for breach in _banned(f"{shown}:{line}", name, "name")
+        ]
+        found += _retired_text(shown, text)
+        for node in tree.body:
             if isinstance(node, ast.ClassDef):
                 classes[node.name].append(f"{shown}:{node.lineno}")
                 if is_participle((words_of(node.name) or [""])[-1]) and node.name not in KINDS:
                     found.append(f"{shown}:{node.lineno}: the class '{node.name}' is a participle; types are nouns")
-                found += _banned(f"{shown}:{node.lineno}", node.name, "class")
-                for child in node.body:
-                    name = _member(child)
-                    found += _banned(f"{shown}:{child.lineno}", name, f"member of {node.name}") if name else []
             elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
                 if len(words_of(node.name)) == 1 and is_participle(node.name.strip("_")):
                     found.append(f"{shown}:{node.lineno}: '{node.name}' is a participle; functions are verbs")
-                found += _banned(f"{shown}:{node.lineno}", node.name, "function")
                 if not node.name.startswith("_") and file.relative_to(source).parts[0] != "cli":
                     every = [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]
                     functions[node.name].append((f"{shown}:{node.lineno}", tuple(one.arg for one in every)))
@@ -70,15 +82,39 @@ def problems(source: Path) -> list[str]:
     return found
 
 
-def _member(node: ast.stmt) -> str | None:
-    if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
-        return node.name
-    return node.target.id if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) else None
+def names_in(tree: ast.AST) -> set[tuple[str, int]]:
+    """Return every identifier that a module defines, with its first line: classes, functions, parameters, variables."""
+    first: dict[str, int] = {}
+    for node in ast.walk(tree):
+        name = None
+        if isinstance(node, (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)):
+            name = node.name
+        elif isinstance(node, ast.arg):
+            name = node.arg
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            name = node.id
+        elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
+            name = node.attr
+        if name is not None and isinstance(node, (ast.stmt, ast.expr, ast.arg)):
+            first[name] = min(node.lineno, first.get(name, node.lineno))
+    return set(first.items())
 
 
 def _banned(where: str, name: str, what: str) -> list[str]:
-    bad = [word for word in words_of(name) if word in BANNED] or [word for word in BANNED if word == name]
+    bad = [word for word in words_of(name) if word in RETIRED] or [word for word in RETIRED_NAMES if word == name]
     return [f"{where}: the {what} '{name}' says '{word}'; see docs/glossary.md" for word in bad]
+
+
+def _retired_text(shown: str, text: str) -> list[str]:
+    found = []
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        if token.type == tokenize.COMMENT or (token.type == tokenize.STRING and token.string.startswith('"""')):
+            for place, line in enumerate(token.string.splitlines()):
+                found += [
+                    f"{shown}:{token.start[0] + place}: the text says '{match[0]}'; see docs/glossary.md"
+                    for match in RETIRED_TEXT.finditer(line)
+                ]
+    return found
 
 
 if __name__ == "__main__":

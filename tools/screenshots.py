@@ -29,7 +29,7 @@ from tacit.web.device_view import DeviceView
 from tacit.web.guard import Door
 from tacit.web.lab import RunFolders, lab_page
 from tacit.web.operator import operator_page
-from tacit.web.own import person_page
+from tacit.web.own import build_user_page
 from tacit.web.server import serving
 from tacit.web.town import Town
 from tacit.wire.federation import Federation
@@ -42,7 +42,7 @@ name: shares
 data: {source: town}
 split: {kind: temporal, test: 0.2, validation: true}
 runtime: {evaluate_every: 5, ledger: events}
-evaluation: {local_only_people: 0}
+evaluation: {local_only_users: 0}
 methods: [{name: fpl, learning_rate: 0.05, epochs: 40, reg_user: 0.05, reg_positive: 0.05, reg_negative: 0.005}]
 grid: {method.pi: [0.0, 0.1, 0.3, 1.0]}
 """
@@ -55,9 +55,7 @@ def taken(browser: Any, door: Door, path: str, size: tuple[int, int], scheme: st
     viewport = {"width": size[0], "height": size[1]}
     context = browser.new_context(viewport=viewport, color_scheme=scheme)
     page = context.new_page()
-    page.goto(door.link)
-    page.wait_for_url(f"http://{door.hosts[0]}/")
-    page.goto(f"http://{door.hosts[0]}{path}")
+    page.goto(f"http://{door.hosts[0]}{door.base}{path}")
     if first:
         page.evaluate("where => window.scrollTo(0, document.querySelector(where).offsetTop - 70)", first)
     page.wait_for_timeout(300)
@@ -105,7 +103,7 @@ def federation(folder: Path) -> tuple[Path, RoundRules]:
     for person in range(PEOPLE):
         device = Device.create(folder / f"{person}.db", "a picture", cost=ScryptCost(log_n=10), seed=person)
         device.join(write_welcome(terms, catalog))
-        device.share(Sharing(pi=1.0, masked_only=True, guards=bold))
+        device.share(Sharing(pi=1.0, masked_only=True, device_policy=bold))
         order = np.argsort(log.times[log.users == person]) if log.times is not None else slice(None)
         did = list(dict.fromkeys(log.items[log.users == person][order].tolist()))
         half = len(did) // 2
@@ -113,7 +111,9 @@ def federation(folder: Path) -> tuple[Path, RoundRules]:
         number = journal.add(device.identity, device.identity)
         devices[number], later[number] = device, did[half:]
     for done in range(1, ROUNDS + 1):
-        rules = RoundRules(rounds=done, minimum=10, secure=SecureAggregationConfig(n_min=10, dropped=0.1), guards=bold)
+        rules = RoundRules(
+            rounds=done, minimum=10, secure=SecureAggregationConfig(n_min=10, dropped=0.1), device_policy=bold
+        )
         Coordinator(journal, rules, Losing(devices)).run()
         for number, device in devices.items():
             if later[number]:
@@ -130,7 +130,7 @@ def person(browser: Any, folder: Path) -> None:
     """Take the person's pages."""
     town = Town.create(folder / "device.db", silent)
     assert town.device is not None
-    with town.device as device, serving(person_page(DeviceView(device, "town", town))) as door:
+    with town.device as device, serving(build_user_page(DeviceView(device, "town", town))) as door:
         kept("for-you", taken(browser, door, "/", DESK, "light"))
         kept("sharing", taken(browser, door, "/sharing", (1200, 1050), "dark"))
         kept("sent", taken(browser, door, "/sent", (1200, 1120), "light"))
@@ -142,7 +142,7 @@ def lab(browser: Any, folder: Path) -> None:
     """Take the lab's page."""
     file = folder / "shares.yaml"
     file.write_text(RUNS, encoding="utf-8")
-    compare(read_config(Comparison, file), folder / "runs")
+    compare(read_config(Comparison, file), out=folder / "runs")
     with serving(lab_page(RunFolders([folder / "runs"]))) as door:
         kept("lab", taken(browser, door, "/", (1200, 1000), "light", "#figures"))
         kept("lab-dark", taken(browser, door, "/", DESK, "dark"))

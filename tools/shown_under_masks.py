@@ -32,21 +32,23 @@ def main() -> None:
     catalog = Catalog(known.item_ids, known.titles, known.categories)
     for method, options in METHODS:
         federation = Federation.create("ab" * 16, "shown", method, options, catalog)
-        for n_people in DEVICES:
-            histories = [np.unique(log.items[log.users == person]) for person in range(n_people)]
+        for n_participants in DEVICES:
+            histories = [np.unique(log.items[log.users == person]) for person in range(n_participants)]
             ptr = offsets(np.array([len(history) for history in histories]))
-            clients = Clients(np.arange(n_people), ptr, np.concatenate(histories).astype(np.int32), catalog.n_items)
+            clients = Clients(
+                np.arange(n_participants), ptr, np.concatenate(histories).astype(np.int32), catalog.n_items
+            )
             model = federation.built.init(clients, catalog, key.child("init"))
-            path = federation.path(Sharing(pi=PI).stage(n_people - 1, catalog))
+            path = federation.path(Sharing(pi=PI).stage(n_participants - 1, catalog))
             message = device_round(path, model, clients, key, 0).message
             assert message is not None
-            least, said, shown = DevicePolicy().k_min + math.ceil(n_people / LOST_BETWEEN), 0, 0
+            least, said, shown = DevicePolicy().k_min + math.ceil(n_participants / LOST_BETWEEN), 0, 0
             for name, (ends, ids, _) in message.tables.items():
                 people = np.zeros(len(model.shared[name]), np.int64)
-                for person in range(n_people):
+                for person in range(n_participants):
                     people[np.unique(ids[ends[person] : ends[person + 1]])] += 1
                 said, shown = said + int(people.sum()), shown + int(people[people >= least].sum())
-            line = {"method": method, **options, "devices": n_people, "people_per_row": least}
+            line = {"method": method, **options, "devices": n_participants, "people_per_row": least}
             print(json.dumps(line | {"shown": round(shown / said, 2)}))
 
 

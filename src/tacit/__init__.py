@@ -1,4 +1,4 @@
-"""Tacit: recommendations that learn from people without collecting what they did.
+"""Tacit: recommendations that learn from users without collecting what they did.
 
     import tacit
 
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from tacit.evaluation import Evaluation, EvaluationConfig, EvaluationOptions, evaluate
     from tacit.lab.comparisons import compare
     from tacit.lab.experiments import run
+    from tacit.lab.fitting import fit
     from tacit.methods.base import Centralised, Federated, FederatedSpec, Gossip, Schedule, methods, register
     from tacit.privacy.update_sink import Stage, UpdateSink
     from tacit.protocols.criteria import criterion
@@ -36,6 +37,7 @@ _HOMES = {
     "errors": ("TacitError",),
     "evaluation": ("Evaluation", "EvaluationConfig", "EvaluationOptions", "evaluate"),
     "lab.experiments": ("run",),
+    "lab.fitting": ("fit",),
     "methods.base": ("Centralised", "Federated", "FederatedSpec", "Gossip", "Schedule", "methods", "register"),
     "privacy.update_sink": ("Stage", "UpdateSink"),
     "protocols.criteria": ("criterion",),
@@ -64,6 +66,7 @@ __all__ = [  # noqa: RUF022 - by room, as above
     "EvaluationOptions",
     "evaluate",
     "run",
+    "fit",
     "Centralised",
     "Federated",
     "FederatedSpec",

@@ -17,6 +17,7 @@ from tacit.lab.training import RuntimeConfig
 from tacit.methods.choice import MethodChoice
 from tacit.privacy.clipping import ClippingConfig
 from tacit.privacy.disclosure import DisclosureConfig
+from tacit.privacy.dp import DPConfig
 from tacit.strict_yaml import read_yaml, refuse_missing
 from tacit.types import Config
 
@@ -26,11 +27,13 @@ def _stage_name(given: Any) -> str:
 
 
 StageConfig = Annotated[
-    Annotated[DisclosureConfig, Tag("disclose")] | Annotated[ClippingConfig, Tag("clip")],
+    Annotated[DisclosureConfig, Tag("disclose")]
+    | Annotated[ClippingConfig, Tag("clip")]
+    | Annotated[DPConfig, Tag("dp")],
     Discriminator(
         _stage_name,
         custom_error_type="no_such_stage",
-        custom_error_message="there is no such stage; known are disclose and clip",
+        custom_error_message="there is no such stage; known are disclose, clip and dp",
     ),
 ]
 
@@ -62,10 +65,12 @@ class Experiment(_RunSettings):
             raise ValueError("runtime.evaluate_every needs a validation part; set split.validation too")
         if self.runtime.patience and not self.runtime.evaluate_every:
             raise ValueError("runtime.patience counts checkpoints; set runtime.evaluate_every too")
+        if any(isinstance(stage, DPConfig) for stage in self.privacy[:-1]):
+            raise ValueError("dp must be the last privacy stage: what comes after it could undo its bound")
         return self
 
     @property
-    def stages(self) -> tuple[DisclosureConfig | ClippingConfig, ...]:
+    def stages(self) -> tuple[DisclosureConfig | ClippingConfig | DPConfig, ...]:
         """The stages on the way out; `method.pi` is shorthand for a first one."""
         pi = getattr(self.method.options, "pi", None)
         if pi is None:

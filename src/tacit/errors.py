@@ -13,10 +13,12 @@ TacitError                 1   anything below
 ├── DeviceError           13   a device's file that cannot be opened or written; a wrong passphrase
 ├── ConsentError          14   something that the user has not allowed
 ├── FieldError            15   a coordinator or a device that cannot take part now
+├── PrivacyError          17   a guarantee of differential privacy that cannot be given or computed
+├── EngineError           18   workers of a simulation that cannot be reached, do not fit or died too often
 └── SecureSumError        20   a secure aggregation that failed
     ├── MessageError      21   bytes that are not a message of the protocol
     ├── OutOfTurnError    22   a message that is late, repeated, or of another round, task or phase
-    ├── GuardError        23   a device refuses: too few participants, or a cohort too similar to an earlier one
+    ├── DevicePolicyError 23   a device refuses: too few participants, or a cohort too similar to an earlier one
     ├── ForgedError       24   a signature, key, tag or share that fails its check
     ├── AbortedError      25   too few participants remained; nothing was unmasked
     └── RangeError        26   numbers that could overflow the ring
@@ -53,8 +55,8 @@ class TacitError(Exception):
     def because(cls, code: ReasonCode, **parameters: Value) -> Self:
         """Return the error for a reason, with its wording."""
         reason = RoundReason(code, parameters)
-        said = describe_reason(reason)
-        return cls(f"{said.what} {said.meaning}", said.remedy, reason)
+        description = describe_reason(reason)
+        return cls(f"{description.what} {description.meaning}", description.remedy, reason)
 
     @property
     def code(self) -> ReasonCode | None:
@@ -147,6 +149,18 @@ class FieldError(TacitError):
     exit_code = 15
 
 
+class PrivacyError(TacitError):
+    """A guarantee of differential privacy that cannot be given or computed: a wrong parameter, an unknown event."""
+
+    exit_code = 17
+
+
+class EngineError(TacitError):
+    """Workers of a simulation that cannot be reached, have other versions, or died too often."""
+
+    exit_code = 18
+
+
 class SecureSumError(TacitError):
     """A secure aggregation that failed, or a message of one that was refused. Nothing has changed."""
 
@@ -168,7 +182,7 @@ class OutOfTurnError(SecureSumError):
     usual = ReasonCode.OUT_OF_TURN
 
 
-class GuardError(SecureSumError):
+class DevicePolicyError(SecureSumError):
     """A device refuses to take part: too few participants, a cohort too similar, cool-down, or not drawn."""
 
     exit_code = 23

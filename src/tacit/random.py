@@ -32,7 +32,7 @@ def _hash(word: int, name: str = "") -> int:
 
 
 def _lane(word: int, index: int) -> int:
-    """The scalar twin of the lanes in `Key.bits`, in plain integers."""
+    """The scalar form of the lanes in `Key.bits`, in plain integers."""
     return _mix(word ^ _mix(index + int(GAMMA)))
 
 

@@ -1,7 +1,7 @@
 """Reasons of decided, skipped, abandoned and refused rounds: a stable code, its parameters, and their wording.
 
 Code that decides names a reason code; only this module has sentences. A parameter declares whether it is personal, that
-is, about a single user or device. `public()` drops personal parameters. No sentence uses one or names anybody.
+is, about a single user or device. `public()` drops personal parameters. No sentence uses one or names a user.
 """
 
 from __future__ import annotations
@@ -29,6 +29,12 @@ class ReasonCode(StrEnum):
     PARTICIPATION_LIMIT = "participation-limit"
     COOL_DOWN = "cool-down"
     COHORT_TOO_SIMILAR = "cohort-too-similar"
+    BATCHES_INCOMPLETE = "batches-incomplete"
+    BUDGETS_SPENT = "budgets-spent"
+    PLAN_DONE = "plan-done"
+    DIRECTORY_WAITS = "directory-waits"
+    ROLLED_BACK = "rolled-back"
+    RESTORED = "restored"
     # why no round began
     QUORUM_MISSED = "quorum-missed"
     SECURE_QUORUM_MISSED = "secure-quorum-missed"
@@ -44,6 +50,7 @@ class ReasonCode(StrEnum):
     UNSAFE_THRESHOLD = "unsafe-threshold"
     NO_SAFE_THRESHOLD = "no-safe-threshold"
     SUM_OVERFLOW = "sum-overflow"
+    NOISE_OVERFLOW = "noise-overflow"
     SECURE_AGGREGATION_FAILED = "secure-aggregation-failed"
     DIVERGED = "diverged"
     LEGACY = "legacy"
@@ -65,7 +72,14 @@ class ReasonCode(StrEnum):
     DEVICE_COOL_DOWN = "device-cool-down"
     DEVICE_PARTICIPATION_LIMIT = "device-participation-limit"
     DEVICE_COHORT_TOO_SIMILAR = "device-cohort-too-similar"
+    DEVICE_OTHER_COHORT = "device-other-cohort"
     WEAK_TERMS = "weak-terms"
+    WEAK_NOISE = "weak-noise"
+    LARGE_DELTA = "large-delta"
+    BUDGET_SPENT = "budget-spent"
+    PRIVACY_LEVEL = "privacy-level"
+    OTHER_GUARANTEE = "other-guarantee"
+    COPIED_BUDGET = "copied-budget"
     NOT_INVITED = "not-invited"
     OUT_OF_TURN = "out-of-turn"
     ROUND_REPEATED = "round-repeated"
@@ -90,11 +104,19 @@ class ReasonCode(StrEnum):
     UNKNOWN_BOARD = "unknown-board"
     NOT_ENROLLED = "not-enrolled"
     NOT_DRAWN = "not-drawn"
+    DIRECTORY_MISSING = "directory-missing"
+    DIRECTORY_FORGED = "directory-forged"
+    DIRECTORY_FORKED = "directory-forked"
+    DIRECTORY_GAP = "directory-gap"
+    DIRECTORY_STALE = "directory-stale"
+    DIRECTORY_YOUNG = "directory-young"
+    NOT_IN_DIRECTORY = "not-in-directory"
     # why a device sent nothing
     PAUSED = "paused"
     SETTINGS_CHANGED = "settings-changed"
     SETTINGS_NARROWED = "settings-narrowed"
     MASKED_ONLY = "masked-only"
+    NEEDS_MASKS = "needs-masks"
     EMPTY_HISTORY = "empty-history"
     UPDATE_TOO_LARGE = "update-too-large"
     NOT_A_MEMBER = "not-a-member"
@@ -103,6 +125,15 @@ class ReasonCode(StrEnum):
     ROUND_ANSWERED = "round-answered"
     MODEL_OUTDATED = "model-outdated"
     NOT_A_REQUEST = "not-a-request"
+    BROKEN_CHAIN = "broken-chain"
+    UNSIGNED_AMENDMENT = "unsigned-amendment"
+    UNKNOWN_VERSION = "unknown-version"
+    SITS_OUT = "sits-out"
+    DAILY_ROUNDS = "daily-rounds"
+    DAILY_BYTES = "daily-bytes"
+    OUTSIDE_HOURS = "outside-hours"
+    TOO_SOON = "too-soon"
+    NO_MAINS_POWER = "no-mains-power"
 
 
 class Parameter(NamedTuple):
@@ -115,40 +146,52 @@ class Parameter(NamedTuple):
 PARAMETERS: Mapping[str, Parameter] = {
     "answered": Parameter("devices that answered"),
     "asked": Parameter("devices that would be asked"),
+    "batches": Parameter("batches of devices that are summed together"),
     "bits": Parameter("bits of a number in the sum"),
     "bound": Parameter("largest number of a message"),
     "capable": Parameter("devices that can take part in secure aggregation at all"),
     "cohort": Parameter("participants in the cohort"),
     "cool_down": Parameter("rounds that a device sits out between two"),
     "corrupted": Parameter("participants that may collude with the server"),
+    "days": Parameter("days that the device allows since the witness's last signature"),
     "degree": Parameter("neighbours of each participant"),
     "device_k_min": Parameter("participants behind each row that the device demands"),
     "device_n_min": Parameter("participants in a sum that the device demands"),
+    "cost": Parameter("share of a privacy budget that a round spends"),
+    "delta": Parameter("probability with which a guarantee may not hold"),
     "differ": Parameter("participants by which two cohorts differ"),
     "dropped": Parameter("participants that may drop out"),
     "earlier": Parameter("an earlier round"),
     "eligible": Parameter("devices that are not in their cool-down"),
+    "epsilon": Parameter("what all sums together may tell of a device"),
     "here": Parameter("devices that are connected"),
+    "hours": Parameter("hours that an identity must be in the directory"),
     "k_min": Parameter("participants behind each row that the server offers"),
     "kind": Parameter("kind of message or number"),
     "largest": Parameter("largest number of one participant's message", is_personal=True),
     "left": Parameter("participants or neighbours that are left"),
+    "level": Parameter("epsilon of the user's own level"),
     "list": Parameter("list of participants that the server sent"),
     "lost": Parameter("participants lost between the stages"),
     "n_min": Parameter("participants in a sum that the server offers"),
     "needed": Parameter("how many are needed"),
+    "number": Parameter("number of an amendment"),
     "participant": Parameter("position of the participant concerned", is_personal=True),
     "phase": Parameter("phase of the secure aggregation"),
     "round": Parameter("a round"),
     "rounds": Parameter("rounds in which the device took part"),
     "seconds": Parameter("seconds of waiting"),
     "sender": Parameter("position of the message's sender", is_personal=True),
+    "settled": Parameter("devices that are in the directory for long enough"),
     "share": Parameter("share of all mentions that the sum would show"),
     "spare": Parameter("participants that may be lost between the stages"),
+    "spent": Parameter("share of a privacy budget that is spent"),
     "stage": Parameter("stage of the secure aggregation"),
     "table": Parameter("table of the model"),
     "text": Parameter("sentence of an earlier version", is_personal=True),
     "threshold": Parameter("neighbours that rebuild a secret together"),
+    "unbatched": Parameter("devices here that were in no sum yet"),
+    "version": Parameter("number of the last amendment that a device has followed"),
     "willing": Parameter("devices that have not reached their limit of rounds"),
 }
 
@@ -196,7 +239,7 @@ class Wording:
 
 _NOTHING = "There is nothing to do."
 _DROPPED = "The answer was dropped, and the round went on without it."
-_LIES = "If this happens often, a device runs another version, is faulty or is an adversary."
+_SUSPECT = "If this happens often, a device runs another version, is faulty or is an adversary."
 _NOT_UNMASKED = "Nothing was unmasked, and the model is unchanged."
 _LONGER = "Give devices longer (rounds.deadline), or ask more of them (rounds.over_selection)."
 _MORE = "Enrol more devices, or reconnect those that are offline."
@@ -239,7 +282,7 @@ WORDINGS: Mapping[ReasonCode, Wording] = {
     ReasonCode.PARTICIPATION_LIMIT: Wording(
         (ROUND,),
         "{willing} of {here} devices here may take part in another sum, and secure aggregation needs {needed}.",
-        "The others took part as often as they allow (rounds.guards.most_rounds). " + _NO_SUM,
+        "The others took part as often as they allow (rounds.device_policy.most_rounds). " + _NO_SUM,
         "Enrol more devices.",
     ),
     ReasonCode.COOL_DOWN: Wording(
@@ -253,6 +296,44 @@ WORDINGS: Mapping[ReasonCode, Wording] = {
         "Every cohort of the devices here differs from an earlier one by a few devices only.",
         "The difference of two such sums would show what these few sent. " + _NO_SUM,
         _MORE,
+    ),
+    ReasonCode.BATCHES_INCOMPLETE: Wording(
+        (ROUND,),
+        "No batch of devices is complete ({batches} in all), and {unbatched:device} without a batch are not the "
+        "{needed} that a new one takes.",
+        "Devices are summed with the same others for life, so that no two sums can be compared. " + _NO_SUM,
+        "Wait for the devices that are missing, or enrol more. A guarantee (privacy) needs no batches.",
+    ),
+    ReasonCode.BUDGETS_SPENT: Wording(
+        (ROUND,),
+        "{willing} of {here} devices here have enough of their privacy budget left, and a sum needs {needed}.",
+        "The others have spent theirs, and nothing gives it back. " + _NO_SUM,
+        "Enrol more devices, or found a new federation.",
+    ),
+    ReasonCode.DIRECTORY_WAITS: Wording(
+        (ROUND,),
+        "{settled} of {here} devices here are in the directory for {hours:g} hours, signed by the witness, and "
+        "{needed} are needed.",
+        "Devices would refuse a sum with others.",
+        "Wait. If the number stays as it is, see that the witness runs (tacit witness).",
+    ),
+    ReasonCode.PLAN_DONE: Wording(
+        (ROUND,),
+        "The method has made all the sums that the privacy budget pays for.",
+        "No device is asked any more. The model stays, and recommendations go on.",
+        _NOTHING,
+    ),
+    ReasonCode.ROLLED_BACK: Wording(
+        (ROUND,),
+        "The operator went back to the model after round {earlier}.",
+        "No device was asked. Devices are told, and go on from that model.",
+        _NOTHING,
+    ),
+    ReasonCode.RESTORED: Wording(
+        (ROUND,),
+        "The coordinator was restored from a copy.",
+        "Numbers of rounds that devices may have answered since are left out.",
+        _NOTHING,
     ),
     ReasonCode.QUORUM_MISSED: Wording(
         (ROUND,),
@@ -334,6 +415,12 @@ WORDINGS: Mapping[ReasonCode, Wording] = {
         "The sum was not begun.",
         "Use ring.bits=64, or ask fewer participants per round.",
     ),
+    ReasonCode.NOISE_OVERFLOW: Wording(
+        (ROUND, DEVICE),
+        "The sum of '{table}' could overflow: with noise, {cohort:number} may exceed {bound} each, and {bits} bits.",
+        "The sum was not begun.",
+        "Use ring.bits=64 in a new federation, or ask fewer participants per round.",
+    ),
     ReasonCode.SECURE_AGGREGATION_FAILED: Wording(
         (ROUND,), "The secure aggregation failed.", _NOT_UNMASKED, "If this happens again, report it with the log."
     ),
@@ -346,12 +433,12 @@ WORDINGS: Mapping[ReasonCode, Wording] = {
     ReasonCode.LEGACY: Wording(
         (ROUND,),
         "An earlier version ran this round, and its reason has no code.",
-        "Its sentence stays in the journal and is not shown, because it may name somebody.",
+        "Its sentence stays in the journal and is not shown, because it may name a user.",
         _NOTHING,
         personal=("text",),
     ),
     ReasonCode.MALFORMED_MESSAGE: Wording(
-        (ROUND, ANSWER, DEVICE), "A message could not be read.", "It was dropped, and nothing changed.", _LIES
+        (ROUND, ANSWER, DEVICE), "A message could not be read.", "It was dropped, and nothing changed.", _SUSPECT
     ),
     ReasonCode.LATE_ANSWER: Wording(
         (ANSWER, DEVICE),
@@ -363,7 +450,7 @@ WORDINGS: Mapping[ReasonCode, Wording] = {
         (ANSWER,),
         "A device answered twice, or answered without being asked.",
         "Only the first answer of each device that was asked counts.",
-        _LIES,
+        _SUSPECT,
         ("sender",),
     ),
     ReasonCode.UNEXPECTED_MESSAGE: Wording(
@@ -376,42 +463,42 @@ WORDINGS: Mapping[ReasonCode, Wording] = {
         (ANSWER, DEVICE),
         "A message belongs to another round, federation or set of terms.",
         "It was dropped, and nothing changed.",
-        _LIES,
+        _SUSPECT,
     ),
     ReasonCode.NOT_IN_PHASE: Wording(
-        (ANSWER,), "A message came from a participant that is not in this phase.", _DROPPED, _LIES, ("sender",)
+        (ANSWER,), "A message came from a participant that is not in this phase.", _DROPPED, _SUSPECT, ("sender",)
     ),
     ReasonCode.BAD_SIGNATURE: Wording(
-        (ANSWER, DEVICE), "A signature does not match the identity of its sender.", _DROPPED, _LIES, ("sender",)
+        (ANSWER, DEVICE), "A signature does not match the identity of its sender.", _DROPPED, _SUSPECT, ("sender",)
     ),
     ReasonCode.BAD_KEY: Wording(
-        (ANSWER, DEVICE), "No key can be agreed with a participant's public key.", _DROPPED, _LIES, ("sender",)
+        (ANSWER, DEVICE), "No key can be agreed with a participant's public key.", _DROPPED, _SUSPECT, ("sender",)
     ),
     ReasonCode.BAD_TAG: Wording(
-        (ANSWER, DEVICE), "A message was not made by the participant it names.", _DROPPED, _LIES, ("sender",)
+        (ANSWER, DEVICE), "A message was not made by the participant it names.", _DROPPED, _SUSPECT, ("sender",)
     ),
     ReasonCode.WRONG_RECIPIENTS: Wording(
         (ANSWER,),
         "A participant did not address exactly their neighbours in the phase '{phase}'.",
         _DROPPED,
-        _LIES,
+        _SUSPECT,
         ("sender",),
     ),
     ReasonCode.BROKEN_COMMITMENT: Wording(
         (ROUND, ANSWER),
         "A participant's secret is not the one they committed to.",
         "Their mask cannot be removed. If the answer came in time, the round went on without it; otherwise it ended.",
-        _LIES,
+        _SUSPECT,
         ("sender",),
     ),
     ReasonCode.UNREQUESTED_SHARE: Wording(
-        (ANSWER,), "A participant sent a share that was not requested.", _DROPPED, _LIES, ("sender", "participant")
+        (ANSWER,), "A participant sent a share that was not requested.", _DROPPED, _SUSPECT, ("sender", "participant")
     ),
     ReasonCode.BAD_SHARE: Wording(
         (ANSWER, DEVICE),
         "A share is not the one that its dealer announced.",
         "It is treated as missing.",
-        _LIES,
+        _SUSPECT,
         ("sender", "participant"),
     ),
     ReasonCode.DEVICE_COOL_DOWN: Wording(
@@ -424,7 +511,7 @@ WORDINGS: Mapping[ReasonCode, Wording] = {
         (DEVICE,),
         "The device took part in {rounds:round} of this federation, as many as its settings allow.",
         _NO_PART,
-        "To continue, raise most_rounds of its guards.",
+        "To continue, raise most_rounds of its device policy.",
     ),
     ReasonCode.DEVICE_COHORT_TOO_SIMILAR: Wording(
         (DEVICE,),
@@ -432,12 +519,55 @@ WORDINGS: Mapping[ReasonCode, Wording] = {
         "The difference of the two sums would show what these few sent. " + _NO_PART,
         "There is nothing to do: it takes part in other cohorts.",
     ),
+    ReasonCode.DEVICE_OTHER_COHORT: Wording(
+        (DEVICE,),
+        "This cohort is not that of round {earlier}, in which this device was summed.",
+        "Sums over different cohorts are equations that can be solved for one participant. " + _NO_PART,
+        "There is nothing to do: it takes part when the same devices are here. If they are gone for good, leave the "
+        "federation and join anew.",
+    ),
     ReasonCode.WEAK_TERMS: Wording(
         (DEVICE,),
         "The server offers sums of {n_min:participant} with {k_min} behind each row; "
         "the device demands {device_n_min} and {device_k_min}.",
         _NO_PART,
         "Ask the operator of the federation, or lower the device's limits: tacit device share --least.",
+    ),
+    ReasonCode.WEAK_NOISE: Wording(
+        (DEVICE,),
+        "The server would go on with {n_min:participant}; with fewer than {needed} the noise of a sum falls short.",
+        _NO_PART,
+        _DISTRUST,
+    ),
+    ReasonCode.LARGE_DELTA: Wording(
+        (DEVICE,),
+        "A sum of {cohort:participant} needs a delta below one in as many, and this federation agreed on {delta:g}.",
+        _NO_PART,
+        "Ask the operator to ask fewer devices per round, or to found a federation with a smaller delta.",
+    ),
+    ReasonCode.BUDGET_SPENT: Wording(
+        (DEVICE,),
+        "This round would spend {cost:.3g} of your privacy budget, and {spent:.3g} of it is spent.",
+        "Sharing stops here, for good in this federation. Recommendations go on.",
+        _NOTHING,
+    ),
+    ReasonCode.PRIVACY_LEVEL: Wording(
+        (DEVICE,),
+        "With this round your messages could tell more than your level allows: epsilon {epsilon:.3g}, above {level:g}.",
+        "Sharing stops here. Recommendations go on.",
+        "To share more, choose another level: tacit device privacy open.",
+    ),
+    ReasonCode.OTHER_GUARANTEE: Wording(
+        (DEVICE,),
+        "This federation had another guarantee when this device joined it first: epsilon {epsilon:g}, delta {delta:g}.",
+        "Its budget holds, whatever was promised later. " + _NO_PART,
+        _DISTRUST,
+    ),
+    ReasonCode.COPIED_BUDGET: Wording(
+        (DEVICE,),
+        "This device was restored from a copy, and what was spent since the copy was made is not known.",
+        "Its privacy budget counts as spent. Recommendations go on.",
+        "To share again, join another federation.",
     ),
     ReasonCode.NOT_INVITED: Wording((DEVICE,), "The invited cohort does not include this device.", _NO_PART, _DISTRUST),
     ReasonCode.OUT_OF_TURN: Wording(
@@ -508,7 +638,7 @@ WORDINGS: Mapping[ReasonCode, Wording] = {
         (DEVICE,), "The server's list '{list}' contradicts an earlier list.", _NO_PART, _DISTRUST
     ),
     ReasonCode.REPEATED_KEY: Wording(
-        (ANSWER, DEVICE), "Two public keys of one round are the same.", _DROPPED, _LIES, ("sender",)
+        (ANSWER, DEVICE), "Two public keys of one round are the same.", _DROPPED, _SUSPECT, ("sender",)
     ),
     ReasonCode.LEFT_OUT: Wording(
         (DEVICE,),
@@ -558,6 +688,45 @@ WORDINGS: Mapping[ReasonCode, Wording] = {
         _DISTRUST,
         ("participant",),
     ),
+    ReasonCode.DIRECTORY_MISSING: Wording(
+        (DEVICE,),
+        "The coordinator did not show that the participants are in the directory which the witness signs.",
+        _NO_PART,
+        _DISTRUST,
+    ),
+    ReasonCode.DIRECTORY_FORGED: Wording(
+        (DEVICE,), "The directory does not have the signature of your witness.", _NO_PART, _DISTRUST
+    ),
+    ReasonCode.DIRECTORY_FORKED: Wording(
+        (DEVICE,),
+        "The directory is not a continuation of the one that was shown before.",
+        "Somebody may be shown another list of participants. " + _NO_PART,
+        "The coordinator was restored from an old copy, or is dishonest. Tell the witness and the other members.",
+    ),
+    ReasonCode.DIRECTORY_GAP: Wording(
+        (DEVICE,),
+        "The coordinator did not show how the directory grew since this device saw it.",
+        _NO_PART,
+        "There is nothing to do: it is shown in the next round. " + _ASK_OPERATOR,
+    ),
+    ReasonCode.DIRECTORY_STALE: Wording(
+        (DEVICE,),
+        "The witness has not signed the directory for {days:g} days, or this machine's clock is wrong.",
+        _NO_PART,
+        "Check the clock. Ask the witness whether it still runs.",
+    ),
+    ReasonCode.DIRECTORY_YOUNG: Wording(
+        (DEVICE,),
+        "A participant is in the directory for less than the {hours:g} hours that you demand.",
+        _NO_PART,
+        "There is nothing to do: it takes part in later rounds.",
+    ),
+    ReasonCode.NOT_IN_DIRECTORY: Wording(
+        (DEVICE,),
+        "The cohort includes a participant that is not in the directory, or was not at the time of its proof.",
+        "The coordinator may have invented it. " + _NO_PART,
+        _DISTRUST,
+    ),
     ReasonCode.PAUSED: Wording(
         (DEVICE,), "This device is paused.", "Nothing leaves it.", "Resume it: tacit device resume."
     ),
@@ -578,6 +747,12 @@ WORDINGS: Mapping[ReasonCode, Wording] = {
         "This device takes part in masked rounds only, and the coordinator asked for a readable message.",
         "It sent nothing.",
         "To allow readable messages: tacit device share --also-readable.",
+    ),
+    ReasonCode.NEEDS_MASKS: Wording(
+        (DEVICE,),
+        "This federation promises differential privacy, and the coordinator asked for a readable message.",
+        "Noise protects sums only. The device sent nothing.",
+        _DISTRUST,
     ),
     ReasonCode.EMPTY_HISTORY: Wording(
         (DEVICE,), "The history is empty.", "There is nothing to learn from.", "Add to it: tacit device history."
@@ -620,6 +795,60 @@ WORDINGS: Mapping[ReasonCode, Wording] = {
     ),
     ReasonCode.NOT_A_REQUEST: Wording(
         (DEVICE,), "A model arrived that needs no answer.", "The device did not answer it.", _NOTHING
+    ),
+    ReasonCode.BROKEN_CHAIN: Wording(
+        (DEVICE,),
+        "Amendment {number} of the federation does not follow from amendment {version}, which this device has.",
+        "Nothing was changed.",
+        _DISTRUST,
+    ),
+    ReasonCode.UNSIGNED_AMENDMENT: Wording(
+        (DEVICE,),
+        "Amendment {number} of the federation is not signed by the authority that its members agreed on.",
+        "Nothing was changed.",
+        _DISTRUST,
+    ),
+    ReasonCode.UNKNOWN_VERSION: Wording(
+        (DEVICE,),
+        "The coordinator sent a message of other terms, and does not know amendment {version}, which this device has.",
+        "Nothing was changed, and recommendations go on. The coordinator was perhaps restored from an older copy.",
+        "Ask the operator to restore the newest copy. Else leave and join again: tacit device leave.",
+    ),
+    ReasonCode.SITS_OUT: Wording(
+        (DEVICE,),
+        "This device was restored from a copy and sits out up to round {round}.",
+        "What it answered after the copy was made is not in its file; so it cannot contradict that.",
+        "There is nothing to do: it takes part in later rounds.",
+    ),
+    ReasonCode.DAILY_ROUNDS: Wording(
+        (DEVICE,),
+        "This device has begun {rounds:round} in 24 hours, as many as you allow.",
+        "It did not take part.",
+        "Allow more: tacit device limits --rounds-per-day.",
+    ),
+    ReasonCode.DAILY_BYTES: Wording(
+        (DEVICE,),
+        "With this round the device would exceed the bytes that you allow in 24 hours.",
+        "It did not take part.",
+        "Allow more: tacit device limits --mb-per-day.",
+    ),
+    ReasonCode.OUTSIDE_HOURS: Wording(
+        (DEVICE,),
+        "It is not one of the hours in which you allow rounds.",
+        "The device did not take part.",
+        "Change them: tacit device limits --hours.",
+    ),
+    ReasonCode.TOO_SOON: Wording(
+        (DEVICE,),
+        "The last round began less than the minutes ago that you want between two rounds.",
+        "The device did not take part.",
+        "Change them: tacit device limits --pause-minutes.",
+    ),
+    ReasonCode.NO_MAINS_POWER: Wording(
+        (DEVICE,),
+        "This machine is not on mains power, or does not tell.",
+        "The device did not take part, as you set.",
+        "Plug it in, or: tacit device limits --also-on-battery.",
     ),
 }
 
@@ -669,10 +898,12 @@ class RoundReason:
 
 
 def describe_reason(reason: RoundReason) -> Description:
-    """Return the sentences of a reason: what happened, what it means, what to do. They name nobody.
+    """Return the sentences of a reason: what happened, what it means, what to do. They name no user.
 
     >>> describe_reason(RoundReason(ReasonCode.TOO_FEW_ANSWERS, {"answered": 1, "needed": 3})).what
     '1 device answered, and at least 3 must answer (rounds.minimum).'
     """
-    wording, told = WORDINGS[reason.code], reason.public().parameters
-    return Description(*(_Words().format(text, **told) for text in (wording.what, wording.meaning, wording.remedy)))
+    wording, parameters = WORDINGS[reason.code], reason.public().parameters
+    return Description(
+        *(_Words().format(text, **parameters) for text in (wording.what, wording.meaning, wording.remedy))
+    )

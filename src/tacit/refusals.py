@@ -59,10 +59,10 @@ def refusal(options: type[BaseModel], error: ValidationError, where: str) -> Con
             _bare(_arms(kind)[0])
         ):  # the message is about several options, and names them
             return ConfigError(f"{where}{f', section {show_value(option)}' if option else ''}: {message}{end}")
-        is_said = show_value(seen).strip("'") in message
-        return ConfigError(f"{named}: {message}{end if is_said else f' (given: {show_value(seen)}).'}")
+        is_named = show_value(seen).strip("'") in message
+        return ConfigError(f"{named}: {message}{end if is_named else f' (given: {show_value(seen)}).'}")
     return ConfigError(
-        f"{named} takes {_describe_kind(kind)}, not {show_value(seen)}.", _advice(option, field, kind, seen)
+        f"{named} takes {describe_kind(kind)}, not {show_value(seen)}.", _advice(option, field, kind, seen)
     )
 
 
@@ -108,7 +108,7 @@ def _arms(kind: Any) -> list[Any]:
     return [arm for arm in get_args(bare) if arm is not NoneType] if get_origin(bare) in (Union, UnionType) else [kind]
 
 
-def _describe_kind(kind: Any) -> str:
+def describe_kind(kind: Any) -> str:
     """Say what an option takes: 'a whole number', "'full' or 'none'", 'a list'."""
     words = [_word(_bare(arm)) for arm in _arms(kind)]
     return " or ".join(dict.fromkeys(words))
@@ -143,8 +143,20 @@ def _advice(option: str, field: FieldInfo | None, kind: Any, seen: Any) -> str:
             needed = [name for name, inner in arm.model_fields.items() if inner.is_required()]
             if len(needed) == 1:
                 return _describe_option(f"{option}.{needed[0]}", arm.model_fields[needed[0]])
-            return f"Its options are {', '.join(needed or arm.model_fields)}."
+            inner = [name for name, one in arm.model_fields.items() if seen in _choices(one.annotation)]
+            if len(inner) == 1 and isinstance(seen, str):
+                return f"Did you mean {option}.{inner[0]}={seen}?"
+            known = f"Its options are {', '.join(needed or arm.model_fields)}."
+            if needed or not isinstance(seen, bool):
+                return known
+            wanted = "{} for its defaults" if seen else "null to leave it out"
+            return f"Write {option}={wanted}, or set {option}.OPTION. {known}"
     return _meaning(field)
+
+
+def _choices(kind: Any) -> list[Any]:
+    """Return the names among which an option chooses, if it does."""
+    return [name for arm in _arms(kind) if get_origin(_bare(arm)) is Literal for name in get_args(_bare(arm))]
 
 
 def _meaning(field: FieldInfo | None) -> str:

@@ -77,7 +77,7 @@ def _explain(error: yaml.MarkedYAMLError, line: str) -> tuple[str, str]:
         return "'<<' merges a group, and its value is not one", "Write '<<: *name', and '&name' where the group begins."
     if "occurs twice" in problem:
         return problem, "Keep one of them."
-    return problem or "it cannot be read", "See examples/ for how a file looks."
+    return problem or "it cannot be read", "See examples/ for files that work."
 
 
 class _StrictLoader(yaml.SafeLoader):
@@ -91,8 +91,8 @@ def _mapping(loader: _StrictLoader, node: yaml.MappingNode) -> dict[Any, Any]:
         if isinstance(name, dict | list):
             raise yaml.constructor.ConstructorError(None, None, "found unhashable key", key.start_mark)
         if name in lines:
-            said = f"'{name}' occurs twice, first in line {lines[name]}"
-            raise yaml.constructor.ConstructorError(None, None, said, key.start_mark)
+            problem = f"'{name}' occurs twice, first in line {lines[name]}"
+            raise yaml.constructor.ConstructorError(None, None, problem, key.start_mark)
         lines[name] = key.start_mark.line + 1
     return loader.construct_mapping(node, deep=True)
 

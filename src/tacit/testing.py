@@ -24,17 +24,20 @@ from tacit.updates import Ring, Total, Update
 
 __all__ = ["ContractError", "check_federated", "make_clients", "two_tastes"]
 
+NEW_ITEMS = 3  # that the catalogue of the check grows by
 RINGS = (Ring(), Ring(bits=32, fraction=14))
 
 
 def make_clients(
     histories: Sequence[Any], n_items: int, *, ids: Sequence[int] | None = None, avoid: Clients | None = None
 ) -> Clients:
-    """Return the clients with these histories of items: `make_clients([[0, 2], [1]], n_items=3)`."""
-    rows = [np.sort(np.asarray(history, np.int32)) for history in histories]
+    """Return the clients with these histories of items, oldest first: `make_clients([[2, 0], [1]], n_items=3)`."""
+    places = [np.argsort(np.asarray(history, np.int32), kind="stable") for history in histories]
+    rows = [np.asarray(history, np.int32)[order] for history, order in zip(histories, places, strict=True)]
     who = np.arange(len(rows)) if ids is None else np.asarray(ids, np.int64)
+    items, order = (np.concatenate([[], *parts]).astype(np.int32) for parts in (rows, places))
     sizes = np.array([len(row) for row in rows], np.int64)
-    return Clients(who, offsets(sizes), np.concatenate([np.empty(0, np.int32), *rows]), n_items, avoid=avoid)
+    return Clients(who, offsets(sizes), items, n_items, avoid=avoid, places=order)
 
 
 def two_tastes(n_clients: int = 40, n_items: int = 24, seed: int = 0) -> tuple[Clients, Catalog]:
@@ -82,8 +85,8 @@ def check_federated(
     """Refuse a federated method that breaks a rule of the contract, on a cohort of two tastes or on one of yours.
 
     The rules, in this order: declares-shared, declares-private, inits-alone, fills-tables, marks-own-rows,
-    repeats-rows, inputs-untouched, keeps-private, learns-alone, ignores-order, message-is-total,
-    keeps-shapes, scores-everything.
+    repeats-rows, inputs-untouched, keeps-private, message-is-total, ignores-order, learns-alone,
+    keeps-shapes, scores-everything, grows.
     """
     if clients is None or catalog is None:
         clients, catalog = two_tastes()
@@ -93,6 +96,7 @@ def check_federated(
     for ring in rings:
         check.cohorts(ring)
     check.server()
+    check.growth()
 
 
 class _Contract:
@@ -145,7 +149,7 @@ class _Contract:
                     raise ContractError("repeats-rows", f"A client sends a row of '{table}' twice: set rows_repeat.")
 
     def cohorts(self, ring: Ring) -> None:
-        """inputs-untouched, learns-alone, ignores-order, message-is-total; with and without stages."""
+        """inputs-untouched, message-is-total, ignores-order, learns-alone; with and without stages."""
         secret = np.zeros(self.catalog.n_items, np.bool_)
         secret[0] = True
         half = Disclosure(np.full(int(self.clients.ids.max()) + 1, 0.5), secret, per_item=False)
@@ -166,15 +170,15 @@ class _Contract:
             _same("message-is-total", added.counts, total.counts, "messages give another count of")
             _same("message-is-total", together.private, summed.private, "messages leave another private")
             order = np.arange(len(self.clients))[::-1]
-            turned = self.clients.take(order)
-            other = device_round(path, self._received(turned, order), turned, self.key, 0)
+            reversed_order = self.clients.take(order)
+            other = device_round(path, self._received(reversed_order, order), reversed_order, self.key, 0)
             back = {name: array[order] for name, array in other.private.items()}
             _same("ignores-order", together.private, back, "the order of clients changes the private")
             for c in range(len(self.clients)) if not stages else (0, len(self.clients) // 2):
                 self._alone(path, c, together)
 
     def server(self) -> None:
-        """keeps-shapes: the model after a round is of the form of the first one; nobody's sum moves nothing."""
+        """keeps-shapes: the model after a round is of the form of the first one; an empty sum moves nothing."""
         path = UpdatePath(self.method, (), Ring())
         shared = self.model.shared
         total = Total.zero(self.method.shapes(shared))
@@ -194,6 +198,39 @@ class _Contract:
         scores = self.method.score(received, self.model.private, self.clients)
         if scores.shape != (len(self.clients), self.catalog.n_items) or not np.isfinite(scores).all():
             raise ContractError("scores-everything", f"'score' returns {scores.shape}, or numbers that are not finite.")
+
+    def growth(self) -> None:
+        """grows: a model of the catalogue without its last items becomes one of the whole, and learns on."""
+        method, path, n_old = self.method, UpdatePath(self.method, (), Ring()), max(1, self.catalog.n_items - NEW_ITEMS)
+        catalog = self.catalog.take(np.arange(n_old))
+        clients = make_clients(
+            [self.clients.of(c)[self.clients.of(c) < n_old] for c in range(len(self.clients))],
+            n_old,
+            ids=self.clients.ids.tolist(),
+        )
+        model, first = (method.init(clients, catalog, self.key.child("init")) for _ in range(2))
+        shared, private = dict(model.shared), dict(model.private)
+        for number in range(2):
+            total, own = Total.zero(method.shapes(shared)), Model(self.spec.received(shared, clients.ids), private)
+            private = dict(device_round(path, own, clients, self.key, number, total).private)
+            shared = dict(server_round(path, shared, total))
+        later = Clients(clients.ids, clients.ptr, clients.items, self.catalog.n_items)
+        after = method.init(later, self.catalog, self.key.child("init"))
+        grown = method.grow(shared, first.shared, after.shared)
+        grown_private = method.grow_private(private, first.shared, after.shared)
+        _need("grows", shared, grown)
+        for name in self.spec.downloads:
+            if (grown[name].dtype, grown[name].shape) != (after.shared[name].dtype, after.shared[name].shape):
+                raise ContractError(
+                    "grows", f"'{name}' is {grown[name].shape}, a first one {after.shared[name].shape}."
+                )
+        new = method.score(self.spec.received(grown, clients.ids), grown_private, later)
+        if new.shape != (len(later), self.catalog.n_items) or not np.isfinite(new).all():
+            raise ContractError("grows", f"'score' returns {new.shape}, or numbers that are not finite.")
+        total = Total.zero(method.shapes(grown))
+        own = Model(self.spec.received(grown, self.clients.ids), grown_private)
+        device_round(path, own, self.clients, self.key, 2, total)
+        server_round(path, grown, total)
 
     def _kept_private(self, update: Update, ring: Ring) -> None:
         """keeps-private: no row that is sent holds a private array as it is."""

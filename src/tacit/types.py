@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeAlias, TypeVar
@@ -104,7 +105,7 @@ class Vocabulary:
 
 @dataclass(frozen=True)
 class Interactions:
-    """The log: one row per thing a person did. Indices point into the two vocabularies."""
+    """The log: one row per thing a user did. Indices point into the two vocabularies."""
 
     users: NDArray[np.int32]  # [N]
     items: NDArray[np.int32]  # [N]
@@ -142,7 +143,7 @@ class Labels:
 
     def take(self, items: Array) -> Labels:
         """Return the labels of some items, in that order; names stay whole."""
-        counts = np.diff(self.ptr)[items]
+        counts = self.ptr[1:][items] - self.ptr[:-1][items]
         return Labels(offsets(counts), self.ids[ragged_rows(self.ptr, items)], self.names)
 
     def matrix(self) -> sparse.csr_matrix:
@@ -170,13 +171,14 @@ class Triples:
 
 @dataclass(frozen=True)
 class Catalog:
-    """Public knowledge about the items; it holds nothing about people."""
+    """Public knowledge about the items; it holds nothing about users."""
 
     item_ids: Vocabulary
     titles: Sequence[str] | None = None
     categories: Labels | None = None
     coordinates: NDArray[np.float64] | None = None  # [n_items, 2] latitude, longitude in degrees; NaN where unknown
     graph: Triples | None = None
+    retired: NDArray[np.int32] | None = None  # items that are not recommended any more, ascending; their places stay
 
     @property
     def n_items(self) -> int:
@@ -210,6 +212,7 @@ class Catalog:
             None if self.categories is None else self.categories.take(items),
             None if self.coordinates is None else self.coordinates[items],
             graph,
+            None if self.retired is None else np.flatnonzero(np.isin(items, self.retired)).astype(np.int32),
         )
 
 
@@ -217,17 +220,20 @@ class Catalog:
 class Clients:
     """A cohort: each client's own history. A device holds one of length 1.
 
-    Items are sorted within a client. `avoid` holds items that training negatives must not hit although they are
-    not in the history: only the `legacy` switch of a split fills it, to reproduce the leak of published code.
+    Items are sorted within a client. What came when is in `in_order`: by `places` where they are given, otherwise by
+    `times`, where at equal times the smaller item counts as later. `avoid` holds items that training negatives must not
+    hit although they are not in the history: only the `legacy` switch of a split fills it, to reproduce the leak of
+    published code.
     """
 
-    ids: NDArray[np.int64]  # [C] who: index into the vocabulary of people; -1 for a stranger
+    ids: NDArray[np.int64]  # [C] who: index into the vocabulary of users; -1 for a user outside it
     ptr: NDArray[np.int64]  # [C + 1]
     items: NDArray[np.int32]  # [N]
     n_items: int
     values: Floats | None = None  # [N]
-    times: NDArray[np.int64] | None = None  # [N]
+    times: NDArray[np.int64] | None = None  # [N] unix seconds
     avoid: Clients | None = None
+    places: NDArray[np.int32] | None = None  # [N] what came when within a client, smallest first; no two are equal
     _kept: dict[str, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def __len__(self) -> int:
@@ -260,13 +266,37 @@ class Clients:
         at = ragged_rows(self.ptr, chosen)
         return Clients(
             self.ids[chosen],
-            offsets(self.sizes[chosen]),
+            offsets(self.ptr[1:][chosen] - self.ptr[:-1][chosen]),
             self.items[at],
             self.n_items,
             None if self.values is None else self.values[at],
             None if self.times is None else self.times[at],
             None if self.avoid is None else self.avoid.take(chosen),
+            None if self.places is None else self.places[at],
         )
+
+    def keep(self, kept: NDArray[np.bool_]) -> Clients:
+        """Return the cohort with the kept rows [N] only; what is to be avoided stays as it is."""
+        return Clients(
+            self.ids,
+            offsets(np.bincount(self.rows[kept], minlength=len(self))),
+            self.items[kept],
+            self.n_items,
+            None if self.values is None else self.values[kept],
+            None if self.times is None else self.times[kept],
+            self.avoid,
+            None if self.places is None else self.places[kept],
+        )
+
+    @property
+    def has_order(self) -> bool:
+        """Whether it is known what came when; a history of one row at most has an order anyway."""
+        return self.places is not None or self.times is not None or bool((self.sizes <= 1).all())
+
+    @property
+    def in_order(self) -> NDArray[np.int64]:
+        """The rows client after client, the oldest first, [N]; clients without an order are a DataError."""
+        return self.derive_once("in_order", _oldest_first)
 
     def matrix(self, weighted: bool = False) -> sparse.csr_matrix:
         """Return [C, n_items] in CSR form: ones, or the values where `weighted`; repeated rows count once."""
@@ -280,6 +310,19 @@ class Clients:
         return matrix
 
 
+def _oldest_first(clients: Clients) -> NDArray[np.int64]:
+    if not clients.has_order:
+        raise DataError(
+            "It is not known in which order these histories came: they have no times.",
+            "Name the column of times with data.columns, or set split.ties=file-order if rows are in order of time.",
+        )
+    if clients.places is not None:
+        return np.lexsort((clients.places, clients.rows))
+    if clients.times is None:
+        return np.arange(len(clients.items))
+    return np.lexsort((-clients.items, clients.times, clients.rows))
+
+
 class Heldout:
     """What a split keeps back from training. Only the evaluation room opens it.
 
@@ -290,7 +333,7 @@ class Heldout:
     __slots__ = ("__seen", "__truth")
 
     def __init__(self, truth: Clients, seen: Clients) -> None:
-        """`truth`: held-out items per person, -1 if an item is not in the catalogue; `seen`: their earlier history."""
+        """`truth`: held-out items per user, -1 if an item is not in the catalogue; `seen`: their earlier history."""
         self.__truth = truth
         self.__seen = seen
 
@@ -298,14 +341,23 @@ class Heldout:
         return len(self.__truth)
 
     def __repr__(self) -> str:
-        return f"Heldout({len(self)} people)"
+        return f"Heldout({len(self)} users)"
 
     def __reduce__(self) -> str:
         raise TypeError("Held-out items are never serialised.")
 
     def open(self) -> tuple[Clients, Clients]:
-        """Return (truth, seen) with the same people in the same order. For `tacit.evaluation` only."""
+        """Return (truth, seen) with the same users in the same order. For `tacit.evaluation` only."""
         return self.__truth, self.__seen
+
+    @contextmanager
+    def replace(self, truth: Clients) -> Iterator[None]:
+        """Hold out other items for a while, for the same users. For `tacit.evaluation` only."""
+        kept, self.__truth = self.__truth, truth
+        try:
+            yield
+        finally:
+            self.__truth = kept
 
 
 @dataclass(frozen=True)
@@ -328,7 +380,7 @@ class Model:
 class Reason:
     """One reason for a recommendation: what carried the score, and how much of it (0 to 1)."""
 
-    kind: str  # "history": about is an item of the history; "people": a count; "feature": a name; "popularity": a count
+    kind: str  # "history": about is an item of the history; "users": a count; "feature": a name; "popularity": a count
     about: int | str
     weight: float
     shown_by: tuple[int, ...] = ()  # items of the history that have the feature
@@ -343,6 +395,7 @@ def offsets(counts: Array) -> NDArray[np.int64]:
 
 def ragged_rows(ptr: NDArray[np.int64], chosen: Array) -> NDArray[np.int64]:
     """Return the positions of all entries of the chosen groups, group after group."""
-    counts = np.diff(ptr)[chosen]
-    starts = np.repeat(ptr[:-1][chosen] - offsets(counts)[:-1], counts)
+    first = ptr[:-1][chosen]
+    counts = ptr[1:][chosen] - first  # of the chosen ones only: others cost nothing
+    starts = np.repeat(first - offsets(counts)[:-1], counts)
     return starts + np.arange(int(counts.sum()), dtype=np.int64)

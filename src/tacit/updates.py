@@ -162,7 +162,8 @@ class Message:
     """The only thing that may be sent: rows as whole numbers of the ring. Only an `UpdateSink` makes one.
 
     `release` and `sensitive` are for the device's own ledger and are not part of what travels. `withheld` are clients
-    whose update the ring cannot hold (NaN, or far too large): nothing of theirs is in it.
+    whose update the ring cannot hold (NaN, or far too large): nothing of theirs is in it. Under differential privacy a
+    row counts as a whole number of the ring (`counts`), shortened with the row.
     """
 
     clients: NDArray[np.int64]
@@ -170,6 +171,7 @@ class Message:
     release: Release
     sensitive: Mapping[str, NDArray[np.bool_]] = field(default_factory=dict)  # per table, [R]
     withheld: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))  # ids
+    counts: Mapping[str, NDArray[np.int64]] = field(default_factory=dict)  # per table, [R]: what a row counts; else 1
 
     def read(self, ring: Ring) -> Update:
         """Return its rows as floats, exactly."""
@@ -179,11 +181,15 @@ class Message:
 
 @dataclass
 class Total:
-    """Sums over clients, table by table, and how many rows were added to each row."""
+    """Sums over clients, table by table, and how many rows were added to each row.
+
+    `noise` is the standard deviation of the noise in every number of the sums, in their unit; 0: the sums are exact.
+    """
 
     sums: Mapping[str, NDArray[np.int64]]  # [n, D]
     counts: Mapping[str, NDArray[np.int64]]  # [n]
     n_clients: int = 0
+    noise: float = 0.0
 
     @classmethod
     def zero(cls, shapes: Mapping[str, tuple[int, ...]]) -> Total:
@@ -209,8 +215,15 @@ class Total:
         """Add one more message in place."""
         for name, (_, ids, numbers) in message.tables.items():
             np.add.at(self.sums[name], ids, numbers)
-            np.add.at(self.counts[name], ids, 1)
+            np.add.at(self.counts[name], ids, message.counts.get(name, 1))
         self.n_clients += len(message.clients)
+
+    def add_total(self, other: Total) -> None:
+        """Add another sum in place."""
+        for name, sums in self.sums.items():
+            np.add(sums, other.sums[name], out=sums)
+            np.add(self.counts[name], other.counts[name], out=self.counts[name])
+        self.n_clients += other.n_clients
 
     def zero_like(self) -> Total:
         """Return the sum of no clients, of the same shapes."""

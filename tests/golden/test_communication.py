@@ -51,7 +51,7 @@ def test_a_run_records_the_cost_that_the_formula_expects(preset: str, pi: float)
     given = {
         "data": {"source": "town", "people": 60, "places": 50, "visits": 15},
         "method": {"name": "fpl", "preset": preset, "pi": pi, "epochs": 3},
-        "evaluation": {"local_only_people": 0},
+        "evaluation": {"local_only_users": 0},
     }
     made = run(Experiment.from_options(given, "test"))
     clients, method = made.recommender.clients, made.recommender.method

@@ -15,7 +15,7 @@ GIVEN = {
     "seed": 1,
     "data": {"source": "ml-100k"},
     "split": {"kind": "leave-last-out"},
-    "evaluation": {"protocol": "sampled-100", "local_only_people": 0},
+    "evaluation": {"protocol": "sampled-100", "local_only_users": 0},
     "method": {"name": "fed-gmf", "epochs": 60, "learning_rate": 0.005, "init_scale": 0.1},
 }
 

@@ -57,8 +57,8 @@ def test_example_6_1_what_is_known_of_the_vondelpark(catalog: Catalog) -> None:
 
 
 def test_example_6_2_the_features_of_what_pink_likes(catalog: Catalog) -> None:
-    hers = described(catalog, "Rijksmuseum") | described(catalog, "Vondelpark")
-    assert hers == {"type: Location", "location: Amsterdam", "type: Urban Park", "type: Art Museum"}
+    own = described(catalog, "Rijksmuseum") | described(catalog, "Vondelpark")
+    assert own == {"type: Location", "location: Amsterdam", "type: Urban Park", "type: Art Museum"}
 
 
 @pytest.mark.parametrize(
@@ -78,8 +78,8 @@ def test_example_6_3_how_telling_each_feature_is(catalog: Catalog, feature: str,
 
 def test_example_6_4_only_the_art_museum_speaks_for_the_capitoline_museums(catalog: Catalog) -> None:
     known = features_of(catalog, "graph", "the test")
-    hers = ["location: Amsterdam", "type: Art Museum", "type: Location", "type: Urban Park"]
-    own = np.array([[list(known.names).index(name) for name in hers]], np.int32)
+    own = ["location: Amsterdam", "type: Art Museum", "type: Location", "type: Urban Park"]
+    own = np.array([[list(known.names).index(name) for name in own]], np.int32)
     k = np.array([[1.0, information_gain(1.0, 0.0, 2.0), 0.0, 0.0]], np.float32)
     p, table = np.full((1, 4, 2), 0.5, np.float32), np.full((len(known), 3), 0.25, np.float32)
     affinity, scores = np.empty((1, 4), np.float32), np.empty((1, 5), np.float32)
@@ -97,7 +97,7 @@ def test_books_are_as_diverse_and_unbiased_as_published_and_more_accurate(real_d
     real_data("facebook-books")
     method = {"name": "kgflex", "factors": 5, "epochs": 20, "features_per_hop": (200, 400)}
     given = {**recipe("facebook-books"), "method": method, "seed": 42}
-    given["evaluation"] = {**given["evaluation"], "local_only_people": 0}
+    given["evaluation"] = {**given["evaluation"], "local_only_users": 0}
     found = run(Experiment.from_options(given, "test")).metrics
     assert found["NDCG@10"] >= 0.085
     assert found["Gini@10"] >= 0.30

@@ -30,7 +30,7 @@ def test_published_levels_are_reached(name: str, real_data: Callable[[str], Path
         {
             "data": {"source": "ml-100k"},
             "split": {"kind": "random", "test": 0.15},
-            "evaluation": {"protocol": "sampled-100", "k": [20], "primary": "HR@20", "local_only_people": 0},
+            "evaluation": {"protocol": "sampled-100", "k": [20], "primary": "HR@20", "local_only_users": 0},
             "method": name,
         },
         "the test",

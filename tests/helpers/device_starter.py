@@ -12,15 +12,21 @@ import threading
 import traceback
 from pathlib import Path
 
-from tacit.field.carriers.supernode import SuperNode
+from tacit.field.carriers.supernode import DeviceEvent, SuperNode
 from tacit.field.device import Device
 
 
 def run(path: str, passphrase: str) -> None:
-    """Take part until the model is given out."""
+    """Take part until the rounds are done and the model is here."""
     stop = threading.Event()
     with Device.open(Path(path), passphrase) as device:
-        SuperNode(device, poll=0.1).run(stop, lambda news: stop.set() if news.what == "model" else None)
+        node = SuperNode(device, poll=0.1)
+
+        def listen(news: DeviceEvent) -> None:
+            if news.what == "model" and node.status is not None and node.status.phase == "finished":
+                stop.set()
+
+        node.run(stop, listen)
 
 
 def main() -> None:

@@ -80,7 +80,7 @@ class Field:
     def enrol(self, person: int) -> None:
         with Device.create(self.path(person), PASSPHRASE, cost=CHEAP, seed=SEED, lane=person) as device:
             accept(device, Invitation.parse(self.invitation().line()))
-            device.share(Sharing(pi=PI, masked_only=self.is_masked, guards=BOLD))
+            device.share(Sharing(pi=PI, masked_only=self.is_masked, device_policy=BOLD))
             device.history.add(
                 [HistoryEntry(self.catalog.item_ids[int(item)]) for item in self.clients.of(person)], self.catalog
             )
@@ -92,7 +92,8 @@ class Field:
             "patience": LONG,
             "deadline": LONG,
             "secure": secure,
-            "guards": BOLD.model_dump(),
+            "readable": not self.is_masked,
+            "device_policy": BOLD.model_dump(),
             **rules,
         }
         coordinator = Coordinator(self.journal, RoundRules.from_options(given, "rules"), carrier or self.link)

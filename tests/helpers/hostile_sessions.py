@@ -17,7 +17,7 @@ from tacit.wire.federation import Federation
 from tacit.wire.messages import SecureRequest, read_secure_reply, write_secure_request
 
 N_PEOPLE = 3
-EASY = DevicePolicy(n_min=2, k_min=1, d_min=0, cool_down=0, corrupted=0.0)
+EASY = DevicePolicy(n_min=2, k_min=1, d_min=0, cool_down=0, corrupted=0.0, most_cohorts=None)
 PHASES = tuple(ServerPhase)[:5]
 Step = tuple[int, str, int | str]  # stage, phase, and the size of the answer or the code of the refusal
 
@@ -59,7 +59,7 @@ class HostileCoordinator:
             turn = write_secure_request(self.federation, request)
             self.before_turn(phase)
             try:
-                answer, _ = self.device.turn(turn)
+                answer, _ = self.device.step_session(turn)
             except TacitError as error:
                 self.steps.append((terms.stage, phase.name, str(error.code)))
                 return

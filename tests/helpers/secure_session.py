@@ -21,7 +21,7 @@ from tacit.protocols.secure_aggregation.masks import Vector
 from tacit.protocols.secure_aggregation.server import SecureServer, ServerPhase
 from tacit.updates import Ring
 
-EASY = DevicePolicy(n_min=2, k_min=1, cool_down=0, d_min=0, corrupted=0)
+EASY = DevicePolicy(n_min=2, k_min=1, cool_down=0, d_min=0, corrupted=0, most_cohorts=None)
 SHAPES = {"items": (3, 2), "layers": (1, 2)}
 PHASES = (
     ServerPhase.ADVERTS,
@@ -32,15 +32,15 @@ PHASES = (
 )
 
 
-def terms(n_people: int, *, layout: VectorLayout | None = None, **given: Any) -> Terms:
+def terms(n_participants: int, *, layout: VectorLayout | None = None, **given: Any) -> Terms:
     """Return terms of a one-stage sum."""
-    usual = plan_masking(n_people, 0.0, 0.0)
+    usual = plan_masking(n_participants, 0.0, 0.0)
     default = {
         "task": "test",
         "round": 1,
         "stage": 2,
         "model": bytes(32),
-        "layout": layout or rows_layout(SHAPES, Ring(), n_people),
+        "layout": layout or rows_layout(SHAPES, Ring(), n_participants),
         "n_min": 2,
         "k_min": 1,
         "spare": 0,
@@ -87,18 +87,18 @@ class Party:
     @classmethod
     def of(
         cls,
-        n_people: int,
+        n_participants: int,
         *,
-        guards: DevicePolicy = EASY,
+        device_policy: DevicePolicy = EASY,
         journals: Mapping[int, Journal] | None = None,
         identities: Sequence[Identity] | None = None,
         **given: Any,
     ) -> Party:
-        people = sorted(identities or [Identity.fresh() for _ in range(n_people)], key=lambda one: one.public)
-        devices = [SecureDevice(one, guards, (journals or {}).get(at)) for at, one in enumerate(people)]
-        wanted = terms(n_people, **given)
+        people = sorted(identities or [Identity.fresh() for _ in range(n_participants)], key=lambda one: one.public)
+        devices = [SecureDevice(one, device_policy, (journals or {}).get(at)) for at, one in enumerate(people)]
+        wanted = terms(n_participants, **given)
         server = SecureServer.start(wanted, [one.public for one in people])
-        return cls(wanted, devices, server, dict.fromkeys(range(n_people), server.invitation))
+        return cls(wanted, devices, server, dict.fromkeys(range(n_participants), server.invitation))
 
     def again(self, **given: Any) -> Party:
         """Return the same devices in another session."""
@@ -108,7 +108,7 @@ class Party:
 
     def answer(self, person: int, phase: ServerPhase | None = None) -> bytes:
         """Let one device answer what it was sent."""
-        now = self.server.stand if phase is None else phase
+        now = self.server.phase if phase is None else phase
         return _answer(self.devices[person], now, self.inbox[person], lambda: self.give(person))
 
     def give(self, person: int) -> Vector:
@@ -135,8 +135,8 @@ class Party:
         return Party(self.terms, devices, server, dict(self.inbox))
 
     def run(self, until: ServerPhase = ServerPhase.DONE, leaves: Mapping[int, ServerPhase] | None = None) -> Party:
-        while self.server.stand < until:
-            now = self.server.stand
+        while self.server.phase < until:
+            now = self.server.phase
             self.step([person for person, phase in (leaves or {}).items() if phase <= now])
         return self
 

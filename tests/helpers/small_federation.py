@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
@@ -68,8 +69,18 @@ def made(
     """A member with a history."""
     device = Device.create(path, PASSPHRASE, cost=CHEAP, clock=noon, **given)
     device.join(write_welcome(federation or founded(), CATALOG), "127.0.0.1")
+    device.change(lambda before: before.model_copy(update={"masked_only": False}))
     device.history.add([HistoryEntry(CATALOG.item_ids[item], 1_700_000_000 + item) for item in items], CATALOG)
     return device
 
 
-__all__ = ["CATALOG", "CHEAP", "KINDS", "NAMES", "PASSPHRASE", "first_shared", "founded", "made", "noon", "request"]
+def copy_file(path: Path, to: Path) -> None:
+    """Copy a device's file with the note beside it, as if there had never been another."""
+    shutil.copy(path, to)
+    shutil.copy(f"{path}.lock", f"{to}.lock")
+
+
+__all__ = [
+    *("CATALOG", "CHEAP", "KINDS", "NAMES", "PASSPHRASE"),
+    *("copy_file", "first_shared", "founded", "made", "noon", "request"),
+]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,8 @@ from tacit.field.device.history import HistoryEntry
 from tacit.lab.secure_rounds import SecureRoundsConfig
 from tacit.lab.simulation import SimulationOptions, simulate
 from tacit.methods.base import Federated, Schedule, build_federated, options
+from tacit.privacy.dp import AgreedPrivacyConfig
+from tacit.privacy.noise import NoiseSource, SimulatedNoise
 from tacit.protocols.federated import UpdatePath
 from tacit.protocols.rounds import RoundsConfig, draw_attendance
 from tacit.protocols.secure_aggregation import DevicePolicy
@@ -25,7 +28,7 @@ from tacit.wire.federation import Federation
 
 SEED, PASSPHRASE, PI = 42, "a field of five", 0.7
 CHEAP = ScryptCost(log_n=10)
-BOLD = DevicePolicy(n_min=3, k_min=1, d_min=0, cool_down=0)
+BOLD = DevicePolicy(n_min=3, k_min=1, d_min=0, cool_down=0, most_cohorts=None)
 OPTIONS: dict[str, dict[str, Any]] = {
     "fpl": {"factors": 5, "local_steps": 7, "learning_rate": 0.05},
     "fed-gmf": {"factors": 5, "learning_rate": 0.02, "server_momentum": 0.5},
@@ -41,12 +44,24 @@ def town(people: int = 5) -> tuple[Clients, Catalog]:
     dataset = load(DataConfig(source="town", people=people, places=60))
     log, known = dataset.interactions, dataset.catalog
     catalog = Catalog(known.item_ids, known.titles, known.categories)
-    histories = [np.unique(log.items[log.users == person]) for person in range(people)]
+    assert log.times is not None
+    newest_last = np.argsort(log.times, kind="stable")
+    histories = [
+        list(dict.fromkeys(log.items[newest_last][log.users[newest_last] == p].tolist())) for p in range(people)
+    ]
     return make_clients(histories, catalog.n_items), catalog
 
 
-def founded(method: str, catalog: Catalog, ring: Ring | None = None) -> Federation:
-    return Federation.create("cd" * 16, "same", method, OPTIONS.get(method, {}), catalog, ring=ring)
+def founded(
+    method: str, catalog: Catalog, ring: Ring | None = None, privacy: AgreedPrivacyConfig | None = None
+) -> Federation:
+    given = OPTIONS.get(method, {})
+    return Federation.create("cd" * 16, "same", method, given, catalog, ring=ring, privacy=privacy)
+
+
+def noise_share(number: int, client: int) -> NoiseSource:
+    """The noise of a client in a round, as often as it is asked for: in tests only."""
+    return SimulatedNoise(Key(SEED).child("noise share", number, client))
 
 
 def simulated(
@@ -59,8 +74,10 @@ def simulated(
 ) -> Model:
     """The simulator's model after some rounds; everybody discloses with the same pi."""
     method = every_round(federation, rounds, len(clients))
-    path = UpdatePath(method, [Sharing(pi=PI).stage(len(clients) - 1, catalog)], federation.ring)
+    path = UpdatePath(method, [Sharing(pi=PI).stage(len(clients) - 1, catalog), *federation.stages], federation.ring)
     how = SimulationOptions(rules or RoundsConfig(), secure)
+    if federation.privacy is not None:
+        how = replace(how, reference=True, noise_shares=noise_share)
     return list(simulate(path, clients, catalog, Key(SEED).child("learn"), None, how))[-1]
 
 
@@ -71,6 +88,8 @@ def every_round(federation: Federation, rounds: int, n_clients: int) -> Federate
     wanted |= {"rounds": rounds} if "rounds" in fields else {}
     given = federation.options | {name: value for name, value in wanted.items() if name in fields}
     method = build_federated(federation.method, options(federation.method, given))
+    if not method.spec.schedule_options:  # it has one schedule: the tour asks for more rounds of it
+        vars(method)["schedule"] = lambda clients: Schedule(rounds, 1, len(clients))
     assert method.schedule(town(n_clients)[0]).rounds == rounds
     return method
 
@@ -85,9 +104,16 @@ def device_of(folder: Path, clients: Clients, person: int, catalog: Catalog, wel
     """The device of one person, made as the simulator makes her."""
     device = Device.create(folder / f"{person}.db", PASSPHRASE, cost=CHEAP, seed=SEED, lane=person)
     device.join(welcome)
-    device.share(Sharing(pi=PI))
-    device.history.add([HistoryEntry(catalog.item_ids[int(item)]) for item in clients.of(person)], catalog)
-    return device
+    device.share(Sharing(pi=PI, masked_only=False, privacy="open"))
+    own = clients.take([person])
+    device.history.add([HistoryEntry(catalog.item_ids[int(item)]) for item in own.items[own.in_order]], catalog)
+    device.close()
+    return reopened(folder, person)
+
+
+def reopened(folder: Path, person: int) -> Device:
+    """The same device again, with noise that the simulator can draw too."""
+    return Device.open(folder / f"{person}.db", PASSPHRASE, noise=lambda number: noise_share(number, person))
 
 
 def journal_of(folder: Path, federation: Federation, catalog: Catalog) -> CoordinatorJournal:

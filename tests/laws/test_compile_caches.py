@@ -26,7 +26,7 @@ def fingerprint(name: str) -> str:
         "seed": 3,
         "data": {"source": "town", "people": 60, "places": 80, "visits": 20},
         "method": {"name": name} | options,
-        "evaluation": {"local_only_people": 0},
+        "evaluation": {"local_only_users": 0},
     }
     found = run(Experiment.from_options(given, "test"))
     digest = hashlib.blake2b(json.dumps(found.metrics, sort_keys=True).encode(), digest_size=8)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tacit.lab import simulation
+from tacit.lab import shards
 from tacit.lab.simulation import SimulationOptions, Traffic, simulate
 from tacit.lab.training import passes
 from tacit.methods.base import Federated, build_federated, entry, names, options
@@ -109,7 +109,8 @@ def messages_of(
 
 @pytest.mark.parametrize("name", FEDERATED)
 def test_the_order_of_arrival_does_not_matter_and_devices_equal_the_simulation(name: str, tastes: World) -> None:
-    method = quick(name, **({"rounds": 1} if "rounds" in entry(name).config.model_fields else {"epochs": 1}))
+    fields = entry(name).config.model_fields
+    method = quick(name, **({"rounds": 1} if "rounds" in fields else {"epochs": 1} if "epochs" in fields else {}))
     path = UpdatePath(method, [disclosing(tastes, pi=0.5)], RING)
     model, sent = messages_of(method, tastes, path.stages)
     forwards, backwards = (
@@ -166,6 +167,37 @@ def test_configurations_of_fpl_equal_their_messages(
     assert_reference_equals(UpdatePath(method, [stage], Ring(bits=bits)), tastes)
 
 
+@pytest.mark.parametrize("configuration", ["pFPL", "pFPL+", "between"])
+@pytest.mark.parametrize("limits", [(0.05, np.inf), (np.inf, 0.1), (0.05, 0.1), (4.0, 15.0), (100.0, 50.0)])
+@pytest.mark.parametrize(("step", "pi"), [("sequential", 1.0), ("sequential", 0.3), ("batch", 0.3)])
+def test_configurations_of_fpl_equal_their_messages_when_clipped(
+    configuration: str, limits: tuple[float, float], step: str, pi: float, tastes: World
+) -> None:
+    """Limits that shorten everything, some and nothing, and some that the ring cannot hold."""
+    method = quick("fpl", **({"epochs": 2} | CONFIGURATIONS[configuration]), step=step)
+    stages = [disclosing(tastes, pi=pi, never_items=(104,)), Clipping(*limits)]
+    assert_reference_equals(UpdatePath(method, stages, RING), tastes)
+
+
+def test_clipped_sums_of_fpl_may_be_larger_than_32_bits(tastes: World) -> None:
+    clients, catalog = tastes
+    method = quick("fpl", clients_per_round=0, local_steps=1000, step="batch")
+    drawn = method.init(clients, catalog, KEY)
+    users = np.full_like(drawn.private["p"], 3.0)
+    users[1::2] *= -1  # the other taste: what one likes and the other does not is pulled the same way
+    users[:, -1] = 1.0
+    model, path = Model(drawn.shared, {"p": users}), UpdatePath(method, [Clipping(row=15.0)], RING)
+    total = Total.zero(method.shapes(model.shared))
+    at_once = device_round(path, model, clients, KEY, 0, total)
+    alone = device_round(path, model, clients, KEY, 0)
+    assert alone.message is not None
+    expected = added(method, model.shared, [alone.message])
+    assert np.abs(expected.sums["items"]).max() >= 2**31
+    assert_same(total.sums, expected.sums)
+    assert_same(total.counts, expected.counts)
+    assert_same(at_once.private, alone.private)
+
+
 def test_without_any_stage_the_kernel_of_single_clients_equals_messages_too(tastes: World) -> None:
     for given in CONFIGURATIONS.values():
         assert_reference_equals(UpdatePath(quick("fpl", **given), [], RING), tastes)
@@ -190,6 +222,7 @@ def every_stage(world: World) -> dict[str, list[Stage]]:
         "clip rows": [Clipping(row=0.02)],
         "clip clients": [Clipping(person=0.1)],
         "clip both": [Clipping(row=0.05, person=0.1)],
+        "clip sums": [half, Clipping(row=0.05, person=0.1, in_sum=True)],
         "clip nothing": [Clipping(row=1e6)],
         "weigh": [weights],
         "all": [weights, half, Clipping(row=0.05, person=0.1)],
@@ -208,6 +241,7 @@ def every_stage(world: World) -> dict[str, list[Stage]]:
         "clip rows",
         "clip clients",
         "clip both",
+        "clip sums",
         "clip nothing",
         "weigh",
         "all",
@@ -218,7 +252,8 @@ def every_stage(world: World) -> dict[str, list[Stage]]:
 def test_every_method_under_every_stage_sums_as_its_messages_do(
     name: str, stages: str, ring: Ring, tastes: World
 ) -> None:
-    assert_reference_equals(UpdatePath(quick(name, epochs=2), every_stage(tastes)[stages], ring), tastes)
+    few = {"epochs": 2} if "epochs" in entry(name).config.model_fields else {}
+    assert_reference_equals(UpdatePath(quick(name, **few), every_stage(tastes)[stages], ring), tastes)
 
 
 def lengths_of(message: Message) -> tuple[float, float, int]:
@@ -243,14 +278,25 @@ def test_no_client_is_longer_than_its_clip(name: str, tastes: World) -> None:
 
 
 @pytest.mark.parametrize("name", FEDERATED)
+def test_no_client_moves_the_sum_by_more_than_its_clip_in_sums(name: str, tastes: World) -> None:
+    method, person = quick(name), 0.05
+    model, sent = messages_of(method, tastes, [Clipping(person=person, in_sum=True)])
+    for message in sent:
+        sums = added(method, model.shared, [message]).sums.values()
+        n_numbers = sum(numbers.size for _, _, numbers in message.tables.values())
+        moved = float(np.sqrt(sum((RING.decode(numbers).astype(np.float64) ** 2).sum() for numbers in sums)))
+        assert moved <= person * (1 + 1e-6) + 0.5 * n_numbers / float(RING.scale)
+
+
+@pytest.mark.parametrize("name", FEDERATED)
 @pytest.mark.parametrize("reference", [False, True])
 def test_sums_do_not_depend_on_the_size_of_chunks(
     name: str, reference: bool, tastes: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     found = []
     for rows in (1, 100, 2**17):
-        monkeypatch.setattr(simulation, "CHUNK_ROWS", rows)
-        monkeypatch.setattr(simulation, "ROWS_PER_ITEM", 0)
+        monkeypatch.setattr(shards, "CHUNK_ROWS", rows)
+        monkeypatch.setattr(shards, "ROWS_PER_ITEM", 0)
         traffic = Traffic.none(len(tastes[0]))
         path = UpdatePath(quick(name), [disclosing(tastes, pi=0.5), Clipping(person=0.5)], RING)
         model = final(simulate(path, *tastes, KEY, traffic, SimulationOptions(reference=reference)))
@@ -267,7 +313,8 @@ def test_the_same_key_gives_the_same_bits_and_another_seed_does_not(name: str, t
     assert_same(first.shared, again.shared)
     assert_same(first.private, again.private)
     table = quick(name).spec.downloads[0]
-    assert not np.array_equal(first.shared[table], other.shared[table])
+    if name != "dp-popular":  # it draws nothing
+        assert not np.array_equal(first.shared[table], other.shared[table])
 
 
 # --- what leaves ------------------------------------------------------------------------------------------------------

@@ -56,19 +56,19 @@ VARIANTS: list[dict[str, Any]] = [
 def test_rounds_are_the_special_case_of_events_bit_for_bit(name: str, given: dict[str, Any], tastes: World) -> None:
     method = quick(name, **given)
     counted = [Traffic.none(len(tastes[0])) for _ in range(2)]
-    in_step = final(gossip_synchronously(method, *tastes, KEY, counted[0]))
-    in_time = final(gossip_event_driven(method, *tastes, KEY, CALM, counted[1]))
-    assert_same(in_step.private, in_time.private)
+    synchronous = final(gossip_synchronously(method, *tastes, KEY, counted[0]))
+    event_driven = final(gossip_event_driven(method, *tastes, KEY, CALM, counted[1]))
+    assert_same(synchronous.private, event_driven.private)
     assert_same(vars(counted[0]), vars(counted[1]))
 
 
 @pytest.mark.parametrize("lie", ["noise", "flip", "promote"])
-def test_liars_in_rounds_tell_what_they_tell_in_events_bit_for_bit(lie: Literal["noise"], tastes: World) -> None:
+def test_adversaries_in_rounds_send_what_they_send_in_events_bit_for_bit(lie: Literal["noise"], tastes: World) -> None:
     method, network = quick("pepper", clip=1.0), NetworkConfig(adversaries=0.3, attack=lie, promoted=3)
-    in_step = final(simulate_gossip(method, *tastes, KEY, GossipRuntime(network)))
-    assert_same(in_step.private, final(gossip_event_driven(method, *tastes, KEY, network)).private)
+    synchronous = final(simulate_gossip(method, *tastes, KEY, GossipRuntime(network)))
+    assert_same(synchronous.private, final(gossip_event_driven(method, *tastes, KEY, network)).private)
     assert not np.array_equal(
-        in_step.private["items"], final(gossip_synchronously(method, *tastes, KEY)).private["items"]
+        synchronous.private["items"], final(gossip_synchronously(method, *tastes, KEY)).private["items"]
     )
 
 
@@ -88,21 +88,21 @@ def public(method: Any, world: World) -> Mapping[str, Array]:
 
 def nodes_of(method: Any, world: World) -> tuple[dict[str, Array], Any, Any]:
     clients, catalog = world
-    nodes = dict(method.init(clients, catalog, KEY).private)
-    own = method.own(public(method, world), nodes, clients)
-    return nodes, own, method.peer_models(nodes, clients.ids, own)
+    models = dict(method.init(clients, catalog, KEY).private)
+    own = method.own(public(method, world), models, clients)
+    return models, own, method.peer_models(models, clients.ids, own)
 
 
 @pytest.mark.parametrize("name", GOSSIP)
-def test_a_node_alone_does_what_it_does_in_a_cohort(name: str, tastes: World) -> None:
+def test_a_peer_alone_does_what_it_does_in_a_cohort(name: str, tastes: World) -> None:
     clients, method = tastes[0], quick(name)
-    nodes, own, peer_models = nodes_of(method, tastes)
+    models, own, peer_models = nodes_of(method, tastes)
     shifted = peer_models.take(np.roll(np.arange(len(clients)), 1))
-    learnt = method.learn(nodes, own)
+    learnt = method.learn(models, own)
     mixed, worths = method.mix(learnt, shifted, own)
     for n in (0, 13, 39):
         one = np.array([n])
-        alone = {key: array[one] for key, array in nodes.items()}
+        alone = {key: array[one] for key, array in models.items()}
         mine = method.own(public(method, tastes), alone, clients.take(one))
         alone = method.learn(alone, mine)
         alone, worth = method.mix(alone, shifted.take(one), mine)
@@ -113,28 +113,28 @@ def test_a_node_alone_does_what_it_does_in_a_cohort(name: str, tastes: World) ->
 @pytest.mark.parametrize("name", GOSSIP)
 def test_learning_and_mixing_leave_their_inputs_untouched(name: str, tastes: World) -> None:
     method = quick(name, clip=1.0)
-    nodes, own, peer_models = nodes_of(method, tastes)
-    for array in (*nodes.values(), *peer_models.tables.values()):
+    models, own, peer_models = nodes_of(method, tastes)
+    for array in (*models.values(), *peer_models.tables.values()):
         array.flags.writeable = False
-    method.mix(method.learn(nodes, own), peer_models, own)
+    method.mix(method.learn(models, own), peer_models, own)
 
 
 @pytest.mark.parametrize("name", GOSSIP)
-def test_nothing_that_a_node_holds_leads_to_another_node(name: str, tastes: World) -> None:
+def test_nothing_that_a_peer_holds_leads_to_another_peer(name: str, tastes: World) -> None:
     method = quick(name)
     network = _Network(method, *tastes, KEY, CALM, Traffic.none(len(tastes[0])))
-    network.run_until_look()
-    others = {id(node) for node in network.nodes}
-    theirs = {id(array) for node in network.nodes for array in node.nodes.values()}
-    for node in network.nodes[:3]:
+    network.run_until_checkpoint()
+    others = {id(node) for node in network.peers}
+    theirs = {id(array) for node in network.peers for array in node.models.values()}
+    for node in network.peers[:3]:
         reached = reachable(node)
         assert not reached & (others - {id(node)})
-        assert not reached & (theirs - {id(array) for array in node.nodes.values()})
+        assert not reached & (theirs - {id(array) for array in node.models.values()})
         assert id(network) not in reached
         assert not any(
             np.shares_memory(mine, array)
-            for other in network.nodes if other is not node
-            for mine in node.nodes.values() for array in other.nodes.values()
+            for other in network.peers if other is not node
+            for mine in node.models.values() for array in other.models.values()
         )  # fmt: skip
 
 
@@ -154,7 +154,7 @@ def reachable(start: Any) -> set[int]:
 
 
 @pytest.mark.parametrize("name", GOSSIP)
-def test_a_letter_carries_no_vector_of_a_person_unless_it_is_asked_to(name: str, tastes: World) -> None:
+def test_a_peer_model_has_no_user_vector_unless_it_is_asked_for(name: str, tastes: World) -> None:
     private, sent = quick(name), quick(name, user_vector="sent")
     assert "users" not in nodes_of(private, tastes)[2].tables
     assert "users" in nodes_of(sent, tastes)[2].tables
@@ -209,10 +209,10 @@ def test_every_option_of_the_network_has_an_effect(tastes: World) -> None:
 
 
 @pytest.mark.parametrize("name", GOSSIP)
-def test_a_letter_that_is_no_model_changes_nothing(name: str, tastes: World) -> None:
+def test_a_message_that_is_no_model_changes_nothing(name: str, tastes: World) -> None:
     method, clients = quick(name), tastes[0]
-    nodes, _, peer_models = nodes_of(method, tastes)
-    mine = {key: array[:1] for key, array in nodes.items()}
+    models, _, peer_models = nodes_of(method, tastes)
+    mine = {key: array[:1] for key, array in models.items()}
     node = Peer(0, mine, method.own(public(method, tastes), mine, clients.take([0])), [1])
     good = peer_models.take(np.array([1]))
     items = good.tables["items"]
@@ -226,10 +226,10 @@ def test_a_letter_that_is_no_model_changes_nothing(name: str, tastes: World) -> 
     assert receive_model(method, node, good)
 
 
-def test_nodes_forget_who_does_not_answer(tastes: World) -> None:
+def test_peers_forget_who_does_not_answer(tastes: World) -> None:
     method, clients = quick("pepper"), tastes[0]
-    nodes, _, peer_models = nodes_of(method, tastes)
-    mine = {key: array[:1] for key, array in nodes.items()}
+    models, _, peer_models = nodes_of(method, tastes)
+    mine = {key: array[:1] for key, array in models.items()}
     node = Peer(0, mine, method.own(public(method, tastes), mine, clients.take([0])), [1, 2])
     assert len(send_model(method, node)) == 1
     receive_model(method, node, peer_models.take(np.array([1])))

@@ -12,7 +12,8 @@ from tacit.errors import DivergedError
 from tacit.lab.adversaries import Adversaries, AdversaryConfig
 from tacit.lab.simulation import SimulationOptions, Traffic, simulate
 from tacit.methods.base import build, entry, names, options
-from tacit.privacy.update_sink import Draft, Stage
+from tacit.privacy.draft import Draft
+from tacit.privacy.update_sink import Stage
 from tacit.protocols.federated import UpdatePath, device_round
 from tacit.protocols.robust import RobustConfig
 from tacit.protocols.rounds import RoundsConfig
@@ -117,11 +118,11 @@ def test_when_most_devices_break_the_run_stops_with_a_hint(name: str, world: Any
 
 @pytest.mark.parametrize("name", ["fpl", "fed-gmf"])
 @pytest.mark.parametrize("kind", ["sign-flip", "noise", "promote", "nan"])
-def test_lies_do_not_depend_on_who_is_simulated_together(name: str, kind: str, world: Any) -> None:
+def test_attacks_do_not_depend_on_who_is_simulated_together(name: str, kind: str, world: Any) -> None:
     config = AdversaryConfig.from_options(
         {"kind": kind, "share": 0.3, "item": 104 if kind == "promote" else None}, "liars"
     )
-    adversaries = Adversaries.build(config, world[1], RING, Key(2))
+    adversaries = Adversaries.build(config, world[1], RING, Key(2), ("items",))
     method, (clients, _) = quick(name), world
     model = method.init(*world, KEY.child("init"))
 
@@ -153,7 +154,7 @@ def test_lies_do_not_depend_on_who_is_simulated_together(name: str, kind: str, w
 
 def test_a_median_over_groups_bears_with_what_a_plain_sum_does_not(world: Any) -> None:
     config = AdversaryConfig(kind="noise", share=0.2, strength=5.0)
-    adversaries = Adversaries.build(config, world[1], RING, Key(2))
+    adversaries = Adversaries.build(config, world[1], RING, Key(2), ("items",))
     moved = {}
     for label, rule in (("sum", None), ("median", RobustConfig(rule="median"))):
         rounds = RoundsConfig(robust=rule)

@@ -13,7 +13,8 @@ import pytest
 from tacit.config import Experiment, read_config, to_yaml
 from tacit.data import load
 from tacit.data.dataset import Dataset
-from tacit.lab.experiments import check_leak, prepare_data, run
+from tacit.lab.experiments import prepare_data, run
+from tacit.lab.leak_check import check_leak
 from tacit.methods.base import entry, methods
 from tacit.types import Array
 
@@ -33,7 +34,7 @@ def small(name: str, **given: Any) -> Experiment:
             "seed": 3,
             "data": {"source": "town", "people": 60, "places": 80, "visits": 20},
             "method": {"name": name} | ({"epochs": 2} if "epochs" in fields else {}),
-            "evaluation": {"local_only_people": 0},
+            "evaluation": {"local_only_users": 0},
         }
         | given,
         "test",
@@ -103,7 +104,7 @@ def test_learning_alone_is_chance_unless_negatives_leak(name: str, negatives: st
         data={"source": "town", "people": 200, "places": 200, "visits": 40},
         method={"name": name, **ALONE[name]},
         split={"kind": "leave-last-out", "negatives": negatives},
-        evaluation={"local_only_people": 100},
+        evaluation={"local_only_users": 100},
     )
     leak = check_leak(experiment.method.build(), experiment, prepare_data(experiment).parts)
     assert leak is not None

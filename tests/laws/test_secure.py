@@ -129,10 +129,17 @@ def test_a_draw_leaves_nobody_to_be_asked_besides(tastes: World) -> None:
             next(models)
 
 
-def test_bytes_are_those_really_sent(tastes: World) -> None:
-    _, exact = secured("fed-gmf", tastes)
-    _, protocol = secured("fed-gmf", tastes, mode="protocol")
+@pytest.mark.parametrize("draw", [True, False], ids=["drawn", "dealt"])
+@pytest.mark.parametrize("two_stage", [True, False], ids=["two stages", "one stage"])
+@pytest.mark.parametrize("dropout", [0.0, 0.2])
+def test_bytes_are_those_that_the_protocol_sends_and_receives(
+    dropout: float, two_stage: bool, draw: bool, tastes: World
+) -> None:
+    """To the byte: all participants are neighbours here, so dropouts change the messages of all alike."""
+    _, exact = secured("fed-gmf", tastes, dropout=dropout, two_stage=two_stage, draw=draw)
+    _, protocol = secured("fed-gmf", tastes, dropout=dropout, two_stage=two_stage, draw=draw, mode="protocol")
     assert np.array_equal(exact.bytes_up, protocol.bytes_up)
+    assert np.array_equal(exact.bytes_down, protocol.bytes_down)
 
 
 def test_rows_of_few_people_stay_as_they_were(tastes: World) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import secrets
-import shutil
 import warnings
 from dataclasses import replace
 from pathlib import Path
@@ -14,7 +13,7 @@ from hypothesis import HealthCheck, assume, event, given, settings
 from hypothesis import strategies as st
 
 from helpers.hostile_sessions import EASY, N_PEOPLE, PHASES, HostileCoordinator
-from helpers.small_federation import CATALOG, CHEAP, PASSPHRASE, noon
+from helpers.small_federation import CATALOG, CHEAP, PASSPHRASE, copy_file, noon
 from helpers.town_federation import OPTIONS
 from tacit.errors import SecureSumError
 from tacit.field.device import Device, Sharing
@@ -51,7 +50,7 @@ LYING = st.fixed_dictionaries(
 def made(path: Path, federation: Federation, items: tuple[int, ...]) -> None:
     with Device.create(path, PASSPHRASE, cost=CHEAP, clock=noon, seed=7) as device:
         device.join(write_welcome(federation, CATALOG))
-        device.share(Sharing(guards=EASY))
+        device.share(Sharing(device_policy=EASY, masked_only=False))
         device.history.add([HistoryEntry(CATALOG.item_ids[item], 1_700_000_000 + item) for item in items], CATALOG)
 
 
@@ -104,7 +103,7 @@ def two_devices(folder: Path, federation: Federation, items: tuple[int, ...]) ->
     for name in ("one", "other"):
         path = folder / f"{name}.db"
         path.unlink(missing_ok=True)
-        shutil.copy(template, path)
+        copy_file(template, path)
         devices.append(Device.open(path, PASSPHRASE, noon))
     devices[1].history.add([HistoryEntry(CATALOG.item_ids[EXTRA], 1_700_000_000)], CATALOG)
     return devices

@@ -41,7 +41,11 @@ WITHOUT = {  # a module that must be imported lazily wherever it is used -> modu
         "tacit.lab.tuning",
         "tacit.field.device",
         "tacit.field.coordinator",
+        "tacit.privacy.accounting",
+        "tacit.privacy.noise",
     ),
+    "dp_accounting": ("tacit.config", "tacit.privacy.accounting", "tacit.privacy.noise"),
+    "mpmath": ("tacit.config", "tacit.privacy.accounting", "tacit.privacy.noise"),
     "matplotlib": ("tacit.lab.comparisons", "tacit.lab.tuning", "tacit.report.page"),
     "numpy": ("tacit", "tacit.cli", "tacit.errors", "tacit.strict_yaml", "tacit.methods.registry"),
 }

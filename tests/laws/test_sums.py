@@ -91,7 +91,7 @@ def assert_equal_models(left: Model, right: Model) -> None:
 @pytest.mark.parametrize("weights", [(0.25, 0.0), (0.0, 0.0), (0.5, 0.5)])
 def test_fed_svd_is_subspace_iteration_in_one_place(weights: tuple[float, float]) -> None:
     there = world()
-    method = made("fed-svd", item_weight=weights[0], person_weight=weights[1])
+    method = made("fed-svd", item_weight=weights[0], user_weight=weights[1])
     x = there[0].matrix().toarray().astype(np.float64)
     x_people = x * (x.sum(axis=1) ** -weights[1])[:, None]
     q = start_of(method, there)["basis"]
@@ -113,7 +113,7 @@ def test_fed_svd_is_subspace_iteration_in_one_place(weights: tuple[float, float]
 @pytest.mark.parametrize("v", [0.0, 1.5])
 def test_fed_als_is_als_in_one_place(v: float) -> None:
     there = world()
-    method = made("fed-als", person_weight=v)
+    method = made("fed-als", user_weight=v)
     c, x = method.config, there[0].matrix().toarray().astype(np.float64)
     share = np.maximum(x.sum(axis=1), 1) ** -v
 
@@ -244,7 +244,7 @@ def test_when_nobody_says_anything_the_model_stays(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", SMALL)
-def test_what_she_did_twice_counts_once(name: str) -> None:
+def test_what_a_user_did_twice_counts_once(name: str) -> None:
     there, method = world(), made(name)
     clients = there[0]
     twice = Clients(clients.ids, 2 * clients.ptr, np.repeat(clients.items, 2), clients.n_items)
@@ -274,14 +274,14 @@ def test_numbers_that_are_none_are_refused_on_both_paths(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", SMALL)
-def test_a_stranger_folds_in_from_her_history_alone(name: str) -> None:
+def test_a_new_user_folds_in_from_a_history_alone(name: str) -> None:
     there, method = world(), made(name)
     model = final(method, there)
     assert not model.private
     known = method.score(model.shared, {}, there[0].take([7]))
     mine = there[0].of(7)
-    stranger = Clients(np.array([-1]), np.array([0, len(mine)]), mine, there[0].n_items)
-    assert np.array_equal(method.score(model.shared, {}, stranger), known)
+    made_up_client = Clients(np.array([-1]), np.array([0, len(mine)]), mine, there[0].n_items)
+    assert np.array_equal(method.score(model.shared, {}, made_up_client), known)
 
 
 @pytest.mark.parametrize("name", SMALL)

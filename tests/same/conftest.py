@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture(scope="module")
-def nodes() -> Iterator[Nodes]:
+def models() -> Iterator[Nodes]:
     from helpers.flower_federation import Nodes  # needs Flower, which other tests here do not
 
     made = Nodes()

@@ -25,7 +25,7 @@ def run(folder: Path, deadly: int = 0) -> dict[str, Array]:
     journal = CoordinatorJournal.open(folder / "journal.db")
     devices = {person + 1: Device.open(folder / f"{person}.db", PASSPHRASE) for person in range(PEOPLE)}
     journal._connection.set_trace_callback(dying_at(deadly))
-    coordinator = Coordinator(journal, RoundRules(rounds=ROUNDS), Loopback(devices))
+    coordinator = Coordinator(journal, RoundRules(rounds=ROUNDS, readable=True), Loopback(devices))
     coordinator.run()
     journal.close()
     for device in devices.values():

@@ -12,6 +12,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Generator, Iterator, Mapping
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -46,10 +47,10 @@ def field(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Field]:
 
 
 @pytest.mark.parametrize("field", ["fpl", "fed-als", "fed-neumf", "kgflex", MASKED], indirect=True)
-def test_processes_over_tls_make_what_the_simulator_makes(field: Field, nodes: Nodes) -> None:
-    pids = [nodes.start(field.path(person)) for person in range(len(field.clients))]
+def test_processes_over_tls_make_what_the_simulator_makes(field: Field, models: Nodes) -> None:
+    pids = [models.start(field.path(person)) for person in range(len(field.clients))]
     coordinator = field.run(ROUNDS, quorum=len(field.clients))
-    assert [nodes.wait(pid) for pid in pids] == [0] * len(pids), "a device ends by itself when it has the model"
+    assert [models.wait(pid) for pid in pids] == [0] * len(pids), "a device ends by itself when it has the model"
     people = field.people()
     expected = simulated(field.federation, field.clients, field.catalog, ROUNDS)
     assert_same(expected, coordinator.shared, people)
@@ -59,25 +60,25 @@ def test_processes_over_tls_make_what_the_simulator_makes(field: Field, nodes: N
         device.close()
 
 
-def test_a_killed_device_and_a_killed_coordinator_come_back(field: Field, nodes: Nodes) -> None:
+def test_a_killed_device_and_a_killed_coordinator_come_back(field: Field, models: Nodes) -> None:
     everybody = range(len(field.clients))
-    pids = [nodes.start(field.path(person)) for person in everybody]
+    pids = [models.start(field.path(person)) for person in everybody]
     field.run(1, quorum=len(field.clients))  # ends with the model given out: the processes end
-    assert [nodes.wait(pid) for pid in pids] == [0] * len(pids)
+    assert [models.wait(pid) for pid in pids] == [0] * len(pids)
     field.link.close()  # the coordinator is gone, and comes back on the same address
     port, field.journal = field.link.port, CoordinatorJournal.open(field.journal.path)
     with socket.create_server(("127.0.0.1", port)) as nobody:  # they knock at a closed door, and wait
-        pids = [nodes.start(field.path(person)) for person in everybody]
+        pids = [models.start(field.path(person)) for person in everybody]
         nobody.settimeout(LONG)
         for _ in pids:
             nobody.accept()[0].close()
     field.link = SuperLink(field.journal, "127.0.0.1", port, field.tls.certificate, field.tls.key)
     wait_until(lambda: len(field.link.present()) == len(pids), LONG, "all devices are there again")
     os.kill(pids[0], signal.SIGKILL)  # while the coordinator believes that it is there
-    assert nodes.wait(pids[0]) == signal.SIGKILL
-    pids[0] = nodes.start(field.path(0))
+    assert models.wait(pids[0]) == signal.SIGKILL
+    pids[0] = models.start(field.path(0))
     coordinator = field.run(ROUNDS, quorum=len(field.clients))
-    assert [nodes.wait(pid) for pid in pids] == [0] * len(pids)
+    assert [models.wait(pid) for pid in pids] == [0] * len(pids)
     people = field.people()
     assert_same(simulated(field.federation, field.clients, field.catalog, ROUNDS), coordinator.shared, people)
     for device in people.values():
@@ -90,7 +91,7 @@ class Known:
 
     def __init__(self, link: SuperLink, answering: set[int], others: threading.Semaphore) -> None:
         self._link, self._answering, self._others = link, answering, others
-        self.present = link.present
+        self.present, self.offer, self.announce = link.present, link.offer, link.announce
 
     def tell(self, messages: Mapping[int, bytes], seconds: float) -> None:
         for device, content in messages.items():
@@ -188,3 +189,31 @@ def test_wrong_invitations_keys_and_bytes_are_refused_by_name(field: Field, tmp_
         assert not plain.recv(100).startswith(b"HTTP"), "without TLS nobody is answered"
     with pytest.raises(FieldError, match="Cannot listen"):
         SuperLink(field.journal, "127.0.0.1", field.link.port, field.tls.certificate, field.tls.key)
+
+
+def test_devices_fetch_amendments_over_the_line(field: Field) -> None:
+    """The catalogue changes while they are away; both answer in the next round, and their users are told."""
+    people, heard, stop = field.people(), list[str](), threading.Event()
+    before = field.journal.catalog
+    assert before.titles is not None
+    renamed = replace(before, titles=["Renamed", *before.titles[1:]])
+    field.journal.publish(renamed)
+    threads = [
+        threading.Thread(
+            target=SuperNode(device, poll=0.05).run, args=(stop, lambda news: heard.append(news.what)), daemon=True
+        )
+        for device in people.values()
+    ]
+    for thread in threads:
+        thread.start()
+    try:
+        field.run(1, quorum=len(people))
+    finally:
+        stop.set()
+        for thread in threads:
+            wait_for_thread(thread)
+    assert [(r.state, r.answered) for r in field.journal.rounds()] == [("finished", len(people))]
+    assert heard.count("amended") == len(people)
+    assert {device.catalog.title(0) for device in people.values()} == {"Renamed"}
+    for device in people.values():
+        device.close()

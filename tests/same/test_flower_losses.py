@@ -43,8 +43,9 @@ class Deadly:
     That nobody else will answer is known here, so that a round need not wait for its deadline.
     """
 
-    def __init__(self, field: Field, nodes: Nodes, link: SuperLink) -> None:
-        self._federation, self._nodes, self._link = field.federation, nodes, link
+    def __init__(self, field: Field, models: Nodes, link: SuperLink) -> None:
+        self._federation, self._nodes, self._link = field.federation, models, link
+        self.offer, self.announce = link.offer, link.announce
         self.pids: dict[int, int] = {}  # device -> process
         self.dies: tuple[int, int, int, int] | None = None  # device, round, stage, phase
         self._now, self.dead = (-1, 0), set[int]()
@@ -69,7 +70,7 @@ class Deadly:
 
     def _place(self, content: bytes) -> tuple[int, int, int]:
         """Return round, stage and phase of a message; 0 where there are no masks."""
-        if message_kind(content) != "turn":
+        if message_kind(content) != "secure-request":
             return read_request(self._federation, content).round, 0, 0
         turn = read_secure_request(self._federation, content)
         if turn.phase == ServerPhase.ADVERTS:
@@ -82,12 +83,12 @@ class Deadly:
 
 
 @pytest.mark.parametrize("stages", [0, 1, 2], ids=["plain", "one stage", "two stages"])
-def test_fed_gmf_with_a_restart_and_a_loss_is_the_simulators(tmp_path: Path, nodes: Nodes, stages: int) -> None:
+def test_fed_gmf_with_a_restart_and_a_loss_is_the_simulators(tmp_path: Path, models: Nodes, stages: int) -> None:
     secure = None if not stages else SecureRoundsConfig(**CARE, two_stage=stages == 2)
     field = Field(tmp_path, "fed-gmf", PEOPLE)
     lost = [set(range(PEOPLE)) - who_answers(field.clients, CALM, number) for number in range(ROUNDS)]
     assert lost == [set(), set(), {2}]
-    carrier = Deadly(field, nodes, field.link)
+    carrier = Deadly(field, models, field.link)
     carrier.dies = 3, 2, 0, 0
     if secure is not None:
         key = Key(SEED).child("learn", "fates", 2)
@@ -96,22 +97,29 @@ def test_fed_gmf_with_a_restart_and_a_loss_is_the_simulators(tmp_path: Path, nod
         carrier.dies = 3, 2, stage if stages == 2 else 1, phase
     try:
         for person in range(PEOPLE):
-            carrier.pids[person + 1] = nodes.start(field.path(person))
+            carrier.pids[person + 1] = models.start(field.path(person))
         care = None if secure is None else SecureAggregationConfig(**CARE, two_stage=stages == 2)
         rules = RoundRules(
-            rounds=ROUNDS, secure=care, guards=BOLD, quorum=PEOPLE, minimum=3, patience=LONG, deadline=LONG
+            rounds=ROUNDS,
+            secure=care,
+            readable=care is None,
+            device_policy=BOLD,
+            quorum=PEOPLE,
+            minimum=3,
+            patience=LONG,
+            deadline=LONG,
         )
         coordinator = Coordinator(field.journal, rules, carrier)
         assert coordinator.round().answered == PEOPLE
         carrier.kill(1)  # and comes back before the next round
-        carrier.pids[1] = nodes.start(field.path(0))
+        carrier.pids[1] = models.start(field.path(0))
         assert coordinator.round().answered == PEOPLE
         assert coordinator.round().answered == PEOPLE - 1
         assert carrier.dead == {3}
-        carrier.pids[3] = nodes.start(field.path(2))
+        carrier.pids[3] = models.start(field.path(2))
         wait_until(lambda: len(carrier.present()) == PEOPLE, LONG, "all devices are there again")
         coordinator.distribute()
-        assert [nodes.wait(pid) for pid in carrier.pids.values()] == [0] * PEOPLE
+        assert [models.wait(pid) for pid in carrier.pids.values()] == [0] * PEOPLE
     finally:
         field.close()
     people = field.people()

@@ -91,7 +91,7 @@ def test_with_devices_that_drop_out_and_restart(tmp_path: Path, method: str) -> 
 def test_everything_restarts_between_rounds_and_a_narrow_ring(tmp_path: Path) -> None:
     field = Field(tmp_path, "fpl", Ring(bits=32, fraction=16))
     for number in range(ROUNDS):
-        Coordinator(field.journal, RoundRules(rounds=number + 1), Loopback(field.devices)).run()
+        Coordinator(field.journal, RoundRules(rounds=number + 1, readable=True), Loopback(field.devices)).run()
         field.reopen()
     shared = field.journal.model()
     assert shared is not None
@@ -172,18 +172,27 @@ class Lying(Loopback):
 
     def ask(self, requests: Mapping[int, bytes], seconds: float) -> Generator[tuple[int, bytes]]:
         honest = dict(super().ask(requests, seconds))
-        yield 1, honest[1][:-3]
+        if 1 in honest:
+            yield 1, honest[1][:-3]
         yield 2, honest[2]
         yield 2, honest[2]  # replayed
-        yield 77, honest[3]  # nobody asked
-        yield 3, b"x" * 100
+        yield 77, honest[4]  # nobody asked
+        if 3 in honest:
+            yield 3, b"x" * 100
         yield from ((device, content) for device, content in honest.items() if device > 3)
 
 
 def test_what_is_malformed_replayed_or_unasked_is_refused_and_counted(tmp_path: Path) -> None:
     field = Field(tmp_path, "fpl")
-    field.run(Lying(field.devices))
+    field.run(Lying(field.devices), strikes=ROUNDS + 1)
     assert [(happened.answered, happened.refused) for happened in field.journal.rounds()] == [(3, 4)] * ROUNDS
+
+
+def test_a_device_that_lies_again_and_again_is_revoked_and_the_others_go_on(tmp_path: Path) -> None:
+    field = Field(tmp_path, "fpl")
+    field.run(Lying(field.devices), strikes=2)
+    assert [happened.asked for happened in field.journal.rounds()] == [5, 5] + [3] * (ROUNDS - 2)
+    assert [device.number for device in field.journal.devices() if device.revoked] == [1, 3]
 
 
 def test_a_journal_is_refused_when_it_is_none(tmp_path: Path) -> None:

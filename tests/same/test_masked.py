@@ -14,6 +14,7 @@ from helpers.town_federation import BOLD, PASSPHRASE, assert_same, simulated
 from tacit.errors import ConsentError, SecureSumError, WireError
 from tacit.field.carriers.loopback import Loopback
 from tacit.field.coordinator import Coordinator, RoundRules
+from tacit.field.coordinator.round_policy import LOSSES
 from tacit.field.device import Device
 from tacit.lab.secure_rounds import SecureRoundsConfig
 from tacit.methods.base import build_federated, names
@@ -79,7 +80,7 @@ def test_nothing_readable_leaves(tmp_path: Path) -> None:
     secrets += [field.catalog.title(item).encode() for item in range(field.catalog.n_items)]
     secrets += [private["p"].tobytes()[start : start + 8] for start in (0, 8)]
     for _, content in carrier.left:
-        assert message_kind(content) == "turned"
+        assert message_kind(content) == "secure-reply"
         assert not [secret for secret in secrets if secret in content]
     vectors = [content for who, content in carrier.left if len(content) > 2000]
     assert len(vectors) == 5
@@ -88,13 +89,13 @@ def test_nothing_readable_leaves(tmp_path: Path) -> None:
         assert ((counts - counts.mean()) ** 2 / counts.mean()).sum() < 400
 
 
-def test_a_device_that_wants_masks_says_nothing_in_the_clear_and_guards_itself(tmp_path: Path) -> None:
-    field = masked(tmp_path, guards=DevicePolicy())
-    coordinator = Coordinator(field.journal, RoundRules(rounds=1), Loopback(field.devices))
+def test_a_device_that_wants_masks_sends_nothing_readable_and_keeps_its_policy(tmp_path: Path) -> None:
+    field = masked(tmp_path, device_policy=DevicePolicy())
+    coordinator = Coordinator(field.journal, RoundRules(rounds=1, readable=True), Loopback(field.devices))
     assert coordinator.round().answered == 0
     strict = Coordinator(
         field.journal,
-        RoundRules(rounds=2, secure=SecureAggregationConfig(**CARE), guards=BOLD),
+        RoundRules(rounds=2, secure=SecureAggregationConfig(**CARE), device_policy=BOLD),
         Loopback(field.devices),
     )
     assert strict.round().state == "abandoned", "five people are fewer than these devices want in a sum"
@@ -122,9 +123,9 @@ def test_replayed_and_forged_turns_are_refused_and_a_paused_device_is_silent(tmp
     entries = len(device.ledger.list())
     for content in carrier.seen[:-1]:
         with pytest.raises((WireError, SecureSumError)):
-            device.turn(content)
-    again, entry = device.turn(carrier.seen[-1])
-    assert (message_kind(again), entry) == ("turned", None), "the last turn may be repeated, as it is"
+            device.step_session(content)
+    again, entry = device.step_session(carrier.seen[-1])
+    assert (message_kind(again), entry) == ("secure-reply", None), "the last turn may be repeated, as it is"
     turn = read_secure_request(field.federation, carrier.seen[0])
     for forged in (
         SecureRequest(7, turn.phase, turn.content, turn.request),
@@ -133,12 +134,12 @@ def test_replayed_and_forged_turns_are_refused_and_a_paused_device_is_silent(tmp
         SecureRequest(0, turn.phase, turn.content[:-1], turn.request),
     ):
         with pytest.raises((WireError, SecureSumError)):
-            device.turn(write_secure_request(field.federation, forged))
+            device.step_session(write_secure_request(field.federation, forged))
     assert device.readable() == before
     assert len(device.ledger.list()) == entries
     device.pause()
     with refused(ConsentError, ReasonCode.PAUSED):
-        device.turn(carrier.seen[-1])
+        device.step_session(carrier.seen[-1])
 
 
 class DeadError(Exception):
@@ -154,14 +155,43 @@ class Killed(Egress):
         yield from super().ask(requests, seconds)
 
 
-def test_a_coordinator_killed_in_the_middle_gives_the_round_up_and_goes_on(tmp_path: Path) -> None:
+def test_a_coordinator_killed_in_the_middle_repeats_the_round_and_goes_on(tmp_path: Path) -> None:
     field = masked(tmp_path)
     with pytest.raises(DeadError):
         field.run(Killed(field), rounds=2, **KNOWN, secure={**CARE, "two_stage": False})
     field.reopen()
     field.run(Egress(field), rounds=2, **KNOWN, secure={**CARE, "two_stage": False})
-    assert [happened.state for happened in field.journal.rounds()] == ["abandoned", "finished"]
+    assert [happened.state for happened in field.journal.rounds()] == ["abandoned", "finished", "finished"]
     for person in range(5):
         with Device.open(tmp_path / f"{person}.db", PASSPHRASE) as device:
             rounds = [entry.round for entry in device.ledger.list()]
             assert len(rounds) == len(set(rounds)), "a round was released twice"
+
+
+class LosesOne(Loopback):
+    """Loses one device between the stages of the first round, and for good."""
+
+    def __init__(self, field: Field) -> None:
+        super().__init__(field.devices)
+        self.field, self.vectors, self.asked = field, 0, dict[int, set[int]]()
+
+    def ask(self, requests: Mapping[int, bytes], seconds: float) -> Generator[tuple[int, bytes]]:
+        turn = read_secure_request(self.field.federation, next(iter(requests.values())))
+        self.asked.setdefault(turn.round, set()).update(requests)
+        self.vectors += turn.phase == ServerPhase.VECTORS
+        for device, answer in super().ask(requests, seconds):
+            if device != 5 or self.vectors < 2:
+                yield device, answer
+
+
+def test_a_device_lost_between_the_stages_costs_a_repeat_without_it(tmp_path: Path) -> None:
+    field = masked(tmp_path)
+    carrier = LosesOne(field)
+    field.run(carrier, rounds=2, **KNOWN, secure={**CARE, "k_min": 1})
+    rounds = field.journal.rounds()
+    assert (rounds[0].state, rounds[0].answered) == ("abandoned", 0)
+    assert rounds[0].reason is not None
+    assert rounds[0].reason.code in LOSSES
+    assert (rounds[1].state, rounds[1].answered) == ("finished", 4)
+    assert carrier.asked[1] == {1, 2, 3, 4}
+    assert [happened.state for happened in rounds].count("finished") == 2

@@ -55,7 +55,7 @@ def shape_of(field: Field) -> tuple[int, int]:
 def test_a_readable_answer_that_would_make_the_model_diverge_is_left_out(tmp_path: Path) -> None:
     field = Field(tmp_path, "fpl")
     _, width = shape_of(field)
-    rules = RoundRules(rounds=2, secure=None)
+    rules = RoundRules(rounds=2, secure=None, readable=True)
     lie = Lying(field, lambda number: update(field.federation, number, [7] * 2000, 2**24, width))
     coordinator = Coordinator(field.journal, rules, lie)
     for number in range(2):
@@ -81,7 +81,9 @@ def test_a_readable_answer_of_impossible_form_is_refused_and_struck(tmp_path: Pa
         ids = sorted([*range(n_rows), *([3] if lie == "too many rows" else [])]) if lie != "a row twice" else [3, 3]
         return update(field.federation, number, ids, 1, width)
 
-    happened = Coordinator(field.journal, RoundRules(rounds=2, secure=None), Lying(field, answer)).round()
+    happened = Coordinator(
+        field.journal, RoundRules(rounds=2, secure=None, readable=True), Lying(field, answer)
+    ).round()
     assert (happened.state, happened.answered, happened.refused) == ("finished", 4, 1)
     assert [(one.device, one.codes) for one in field.journal.strikes()] == [
         (ADVERSARY, (ReasonCode.MALFORMED_MESSAGE,))
@@ -97,7 +99,7 @@ def test_a_model_that_diverges_by_everybody_is_not_one_devices_fault(tmp_path: P
             for number in requests:
                 yield number, update(field.federation, field.journal.next_round, [7] * 2000, 2**24, width)
 
-    coordinator = Coordinator(field.journal, RoundRules(rounds=2, secure=None), All(field.devices))
+    coordinator = Coordinator(field.journal, RoundRules(rounds=2, secure=None, readable=True), All(field.devices))
     before = coordinator.shared["items"].copy()
     for _ in range(2):
         happened = coordinator.round()
@@ -145,7 +147,9 @@ def test_a_masked_vector_beyond_all_bounds_abandons_the_round_and_not_the_coordi
                 yield number, answers[0]
 
     secure = SecureAggregationConfig(**CARE, two_stage=False)
-    coordinator = Coordinator(field.journal, RoundRules(rounds=3, secure=secure, guards=BOLD), Known(field.devices))
+    coordinator = Coordinator(
+        field.journal, RoundRules(rounds=3, secure=secure, device_policy=BOLD, readable=True), Known(field.devices)
+    )
     before = coordinator.shared["items"].copy()
     happened = coordinator.round()
     assert (happened.state, happened.reason and happened.reason.code) == ("abandoned", ReasonCode.DIVERGED)

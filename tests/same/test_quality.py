@@ -68,13 +68,13 @@ def test_an_item_that_came_back_is_not_new(tmp_path: Path) -> None:
     [{"pi": 0.0}, {"measure": False}, {"never": True}],
     ids=["she shares nothing", "she wants not to be measured", "never this item"],
 )
-def test_nobody_is_measured_against_her_will(tmp_path: Path, decided: dict[str, Any]) -> None:
+def test_no_user_is_measured_without_consent(tmp_path: Path, decided: dict[str, Any]) -> None:
     field = after_a_round(tmp_path)
     for number, device in field.devices.items():
         item = add_new(field, device, 0)
         if number <= 2:
             never = {"never_items": (item,)} if "never" in decided else decided
-            device.share(Sharing(**{"pi": PI, "masked_only": True, "guards": BOLD, **never}))
+            device.share(Sharing(**{"pi": PI, "masked_only": True, "device_policy": BOLD, **never}))
     assert qualities(field) == [None, SummedQuality(3, 3)]
     silent = [entry.measured for number in (1, 2) for entry in field.devices[number].ledger.list()]
     assert not any(silent)

@@ -30,6 +30,7 @@ from tacit.protocols.robust import RobustConfig
 from tacit.protocols.secure_aggregation import DevicePolicy, ServerPhase
 from tacit.reasons import ReasonCode, RoundReason
 from tacit.wire.messages import Request, read_secure_request, write_request
+from tacit.wire.status import CoordinatorStatus
 
 pytestmark = pytest.mark.slow
 
@@ -37,10 +38,10 @@ EASY = DevicePolicy(n_min=4, k_min=1, cool_down=2)
 """What four people may agree on, so that five make a sum."""
 
 
-def field_of(folder: Path, guards: DevicePolicy = EASY) -> Field:
+def field_of(folder: Path, device_policy: DevicePolicy = EASY) -> Field:
     field = Field(folder, "fpl")
     for device in field.devices.values():
-        device.share(Sharing(pi=PI, guards=guards))
+        device.share(Sharing(pi=PI, device_policy=device_policy, masked_only=False))
     return field
 
 
@@ -52,7 +53,7 @@ def test_thirteen_devices_with_usual_settings_are_summed_without_a_word_of_confi
     assert (happened.state, happened.masked, happened.answered) == ("finished", 1, 13)
     assert happened.reason == RoundReason(ReasonCode.ENOUGH_DEVICES, {"eligible": 13, "needed": 13})
     for device in field.devices.values():
-        assert device.sharing.guards == DevicePolicy()
+        assert device.sharing.device_policy == DevicePolicy()
         assert [entry.masked for entry in device.ledger.list()] == [True, True]
         assert device.sharing.masked_only
 
@@ -70,7 +71,7 @@ def test_too_few_devices_are_read_and_it_is_said(tmp_path: Path) -> None:
 
 def test_enough_devices_are_summed_under_masks_cool_down_and_are_not_read_again(tmp_path: Path) -> None:
     field = field_of(tmp_path)
-    coordinator = field.run(rounds=7, guards=EASY.model_dump())
+    coordinator = field.run(rounds=7, device_policy=EASY.model_dump())
     rounds = field.journal.rounds()
     assert [r.state for r in rounds] == ["finished", "skipped", "skipped"] * 2 + ["finished"]
     assert [r.masked for r in rounds] == [1, 0, 0] * 2 + [1]
@@ -82,7 +83,7 @@ def test_enough_devices_are_summed_under_masks_cool_down_and_are_not_read_again(
         assert all(entry.masked and entry.state == "sent" for entry in entries)
         assert device.sharing.masked_only, "after her first sum she is read no more"
     before = coordinator.shared["items"].copy()
-    back = Coordinator(field.journal, RoundRules(rounds=9, secure=None), Loopback(field.devices))
+    back = Coordinator(field.journal, RoundRules(rounds=9, secure=None, readable=True), Loopback(field.devices))
     happened = back.round()
     fewer = RoundReason(ReasonCode.TOO_FEW_ANSWERS, {"answered": 0, "needed": 1})
     assert (happened.state, happened.answered, happened.reason) == ("abandoned", 0, fewer)
@@ -94,26 +95,23 @@ def test_enough_devices_are_summed_under_masks_cool_down_and_are_not_read_again(
     device.share(device.sharing.model_copy(update={"masked_only": False}))  # she may allow it, and it stays allowed
     assert device.release(device.learn(asked))
     field.journal.abandon(happened.__class__(8, "abandoned", 0, 0, 0, 0, 0, 0, 0.0))
-    field.run(rounds=10, guards=EASY.model_dump())
+    field.run(rounds=10, device_policy=EASY.model_dump())
     assert not device.sharing.masked_only
 
 
-def test_a_sum_that_would_show_too_little_is_not_made_and_rounds_stay_readable(tmp_path: Path) -> None:
-    guards = DevicePolicy(n_min=4, k_min=3, cool_down=2)
-    field = field_of(tmp_path, guards)
-    field.run(rounds=3, guards=guards.model_dump())
+def test_a_sum_that_would_show_too_little_is_not_made_and_nobody_is_read_after_it(tmp_path: Path) -> None:
+    device_policy = DevicePolicy(n_min=4, k_min=5, cool_down=2)
+    field = field_of(tmp_path, device_policy)
+    field.run(rounds=3, device_policy=device_policy.model_dump())
     rounds = field.journal.rounds()
-    assert [(r.state, r.masked) for r in rounds] == [("abandoned", 1), ("finished", 0), ("finished", 0)]
+    assert [(r.state, r.masked) for r in rounds] == [("abandoned", 1), ("skipped", 0), ("skipped", 0)]
     assert [r.reason is not None and r.reason.code for r in rounds] == [
         ReasonCode.THIN_SUM,
-        ReasonCode.THIN_SUM_BEFORE,
-        ReasonCode.THIN_SUM_BEFORE,
+        ReasonCode.COOL_DOWN,
+        ReasonCode.COOL_DOWN,
     ]
-    assert rounds[0].reason is not None
-    assert rounds[0].reason.parameters["needed"] == 4
     for device in field.devices.values():
-        assert not device.sharing.masked_only
-        assert [entry.masked for entry in device.ledger.list()] == [True, False, False]
+        assert all(entry.masked for entry in device.ledger.list())
 
 
 class Lost(Loopback):
@@ -135,7 +133,7 @@ def test_a_round_lost_after_the_vectors_were_sent_is_not_followed_by_a_readable_
     tmp_path: Path, phase: ServerPhase
 ) -> None:
     field = field_of(tmp_path)
-    rules = RoundRules(rounds=3, guards=EASY)
+    rules = RoundRules(rounds=3, device_policy=EASY, readable=True)
     happened = Coordinator(field.journal, rules, Lost(field, phase)).round()
     assert (happened.state, happened.masked) == ("abandoned", 1)
     for device in field.devices.values():
@@ -151,7 +149,7 @@ def test_a_round_lost_after_the_vectors_were_sent_is_not_followed_by_a_readable_
 
 def test_masks_stay_when_devices_go(tmp_path: Path) -> None:
     field = field_of(tmp_path)
-    rules: dict[str, Any] = {"rounds": 4, "guards": EASY.model_dump(), "patience": 0.1}
+    rules: dict[str, Any] = {"rounds": 4, "device_policy": EASY.model_dump(), "patience": 0.1}
     field.run(**{**rules, "rounds": 1})
     few = Loopback({number: field.devices[number] for number in (1, 2, 3, 4)})
     with refused(FieldError, ReasonCode.SECURE_QUORUM_MISSED, here=4, needed=5, seconds=0.1):
@@ -174,9 +172,19 @@ def enrolled(journal: CoordinatorJournal, n_devices: int) -> list[EnrolledDevice
     return journal.devices()
 
 
+def begun(journal: CoordinatorJournal, number: int, devices: set[int], cool_down: int, kept: int = 100) -> None:
+    """Begin a sum and ask some devices for their vectors."""
+    journal.begin(number, len(devices), cool_down, kept)
+    journal.note_asked(number, devices)
+
+
 def decided(journal: CoordinatorJournal, members: list[EnrolledDevice], number: int = 0, **rules: Any) -> RoundPolicy:
     coordinator = Coordinator(journal, RoundRules.from_options(rules, "rules"), Loopback({}))
     return decide_round(coordinator.rules, journal, number, members, coordinator._draw(number))
+
+
+SEVERAL = {"most_cohorts": None}
+"""Of users who allow more cohorts than one."""
 
 
 def numbers(found: RoundPolicy) -> set[int]:
@@ -185,55 +193,61 @@ def numbers(found: RoundPolicy) -> set[int]:
 
 def test_who_is_asked_is_eligible_and_drawn_alike_each_time(journal: CoordinatorJournal) -> None:
     members = enrolled(journal, 80)
-    first = decided(journal, members, clients_per_round=13)
+    first = decided(journal, members, clients_per_round=13, device_policy=SEVERAL)
     assert first.secure_config is not None
     agreed = first.secure_config
     assert (len(first.asked), agreed.n_min, agreed.k_min, agreed.spare) == (13, 10, 3, 1)
-    assert numbers(first) == numbers(decided(journal, members, clients_per_round=13))
-    journal.begin(0, numbers(first), cool_down=5)
+    assert numbers(first) == numbers(decided(journal, members, clients_per_round=13, device_policy=SEVERAL))
+    begun(journal, 0, numbers(first), cool_down=5)
     journal.note_sum(0, 2, numbers(first))
-    second = decided(journal, members, 1, clients_per_round=13)
+    second = decided(journal, members, 1, clients_per_round=13, device_policy=SEVERAL)
     assert not numbers(second) & numbers(first)
-    assert numbers(decided(journal, members, 6)) == {device.number for device in members}, "five rounds of cool-down"
-    assert len(numbers(decided(journal, members, 5))) == 80 - 13
+    assert numbers(decided(journal, members, 6, device_policy=SEVERAL)) == {device.number for device in members}, (
+        "five rounds of cool-down"
+    )
+    assert len(numbers(decided(journal, members, 5, device_policy=SEVERAL))) == 80 - 13
 
 
 def test_nearly_the_same_people_are_not_summed_twice(journal: CoordinatorJournal) -> None:
     members = enrolled(journal, 24)
     everybody = {device.number for device in members}
-    journal.begin(0, everybody, cool_down=5)
+    begun(journal, 0, everybody, cool_down=5)
     journal.note_sum(0, 1, everybody)
     journal.note_sum(0, 2, everybody - {7})  # one was lost in the second stage
     for number in range(6, 30):
-        found = numbers(decided(journal, members, number))
+        found = numbers(decided(journal, members, number, device_policy=SEVERAL))
         assert not is_like(frozenset(found), journal.sums(), DevicePolicy())
         assert len(found) >= enough(DevicePolicy())
     few = [device for device in members if device.number <= 14]
-    journal.begin(6, {device.number for device in few}, cool_down=5)
+    begun(journal, 6, {device.number for device in few}, cool_down=5)
     journal.note_sum(6, 1, {device.number for device in few})
-    fewer = decided(journal, few[:13], 12)
+    fewer = decided(journal, few[:13], 12, device_policy=SEVERAL)
     assert not fewer.asked
     assert fewer.reason == RoundReason(ReasonCode.COHORT_TOO_SIMILAR)
-    assert numbers(decided(journal, few, 12)) == {device.number for device in few}, "the very same people may be"
+    assert numbers(decided(journal, few, 12, device_policy=SEVERAL)) == {device.number for device in few}, (
+        "the very same people may be"
+    )
 
 
 def test_rules_that_exclude_masks_and_devices_that_cannot(journal: CoordinatorJournal) -> None:
     members = enrolled(journal, 30)
-    robust = decided(journal, members, robust=RobustConfig(rule="median").model_dump())
+    robust = decided(journal, members, robust=RobustConfig(rule="median").model_dump(), readable=True)
     assert (robust.secure_config, len(robust.asked), robust.reason.code) == (None, 30, ReasonCode.ROBUST_RULE)
-    off = decided(journal, members, secure=None)
+    off = decided(journal, members, secure=None, readable=True)
     assert (off.secure_config, off.reason.code) == (None, ReasonCode.SECURE_AGGREGATION_OFF)
-    assert decided(journal, members[:12]).secure_config is None
-    journal.try_later(28)
-    assert decided(journal, members).secure_config is None, "another try takes a quarter more"
-    journal.try_later(13)
-    assert decided(journal, members, clients_per_round=13).secure_config is None, "more would have to be asked"
-    assert decided(journal, members).secure_config is not None
-    assert count_needed(RoundRules(), is_settled(RoundRules(), journal)) == 1
+    few = decided(journal, members[:12], readable=True)
+    assert (few.secure_config, len(few.asked)) == (None, 12)
+    waiting = decided(journal, members[:12])
+    assert (waiting.asked, waiting.waits, waiting.reason.code) == ([], True, ReasonCode.TOO_FEW_DEVICES)
+    either = RoundRules(readable=True)
+    assert count_needed(either, is_settled(either, journal)) == 1
+    assert count_needed(RoundRules(), is_settled(RoundRules(), journal)) == 13
+    begun(journal, 0, {1, 2}, cool_down=0)
+    assert count_needed(either, is_settled(either, journal)) == 13, "no way back, whatever became of the sum"
+    assert not decided(journal, members[:12], 1, readable=True).asked
     journal.note_sum(0, 2, [1, 2])
     assert decided(journal, members, 1).secure_config is not None
-    assert count_needed(RoundRules(), is_settled(RoundRules(), journal)) == 13
-    assert not decided(journal, members, 1, guards={"most_rounds": 1, "n_min": 23}).asked, "two have had enough"
+    assert not decided(journal, members, 1, device_policy={"most_rounds": 1, "n_min": 23}).asked, "two have had enough"
 
 
 def test_a_sum_takes_its_least_where_fewer_answers_are_wanted(journal: CoordinatorJournal) -> None:
@@ -245,7 +259,9 @@ def test_a_sum_takes_its_least_where_fewer_answers_are_wanted(journal: Coordinat
     given = decided(journal, members, clients_per_round=5, secure={"n_min": 10})
     assert given.secure_config is not None
     assert len(given.asked) == 10
-    assert len(decided(journal, members, clients_per_round=5, secure=None).asked) == 5, "readable ones are as wanted"
+    assert len(decided(journal, members, clients_per_round=5, secure=None, readable=True).asked) == 5, (
+        "readable ones are as wanted"
+    )
 
 
 # --- rounds that must wait --------------------------------------------------------------------------------------------
@@ -267,10 +283,16 @@ class Coming:
     def tell(self, messages: Mapping[int, bytes], seconds: float) -> None:
         self.told += 1
 
+    def offer(self, messages: Mapping[int, bytes]) -> None:
+        """Nobody looks."""
+
+    def announce(self, status: CoordinatorStatus) -> None:
+        """Nobody looks."""
+
 
 def summed(journal: CoordinatorJournal, number: int, people: set[int]) -> None:
     """Note a sum of some people, and close its round and all before it."""
-    journal.begin(number, people, cool_down=99)
+    begun(journal, number, people, cool_down=99)
     for stage in (1, 2):
         journal.note_sum(number, stage, people)
     for past in range(journal.next_round, number + 1):
@@ -293,7 +315,7 @@ def test_people_alike_for_ever_end_it_with_a_word_and_cost_no_rounds(journal: Co
     close_until(journal, 6)  # all are eligible
     carrier = Coming(everybody - {14})
     with refused(FieldError, ReasonCode.COHORT_TOO_SIMILAR):
-        coordinated(journal, carrier).run()
+        coordinated(journal, carrier, device_policy=SEVERAL).run()
     assert journal.next_round == 6, "no number was used up"
     assert carrier.told == 0, "nobody is told that the federation has finished"
 
@@ -302,7 +324,7 @@ def test_who_comes_back_in_time_is_summed_with_the_others(journal: CoordinatorJo
     everybody = {device.number for device in enrolled(journal, 14)}
     summed(journal, 0, everybody)
     close_until(journal, 6)
-    happened = coordinated(journal, Coming(everybody - {14}, {14}), patience=600).round()
+    happened = coordinated(journal, Coming(everybody - {14}, {14}), patience=600, device_policy=SEVERAL).round()
     assert (happened.number, happened.masked, happened.asked) == (6, 1, 14)
 
 
@@ -310,7 +332,7 @@ def test_while_others_cool_down_rounds_are_skipped_and_no_longer_than_that(journ
     everybody = {device.number for device in enrolled(journal, 27)}
     summed(journal, 0, set(range(1, 15)))
     summed(journal, 4, set(range(15, 28)))
-    coordinator = coordinated(journal, Coming(everybody - {14, 27}), guards={"d_min": 27})
+    coordinator = coordinated(journal, Coming(everybody - {14, 27}), device_policy={"d_min": 27, **SEVERAL})
     close_until(journal, 6)
     assert [coordinator.round().state for _ in range(4)] == ["skipped"] * 4, "until the others are eligible"
     with refused(FieldError, ReasonCode.COHORT_TOO_SIMILAR):
@@ -327,26 +349,40 @@ def test_devices_that_cannot_be_in_a_sum_are_not_waited_for_round_by_round(journ
         coordinated(journal, Coming(able | {13})).round()
     newer = journal.add(b"new", b"n" * 32)
     with refused(FieldError, ReasonCode.PARTICIPATION_LIMIT, willing=1, here=13):
-        coordinated(journal, Coming(able | {13, newer}), guards={"most_rounds": 1}).round()
+        coordinated(journal, Coming(able | {13, newer}), device_policy={"most_rounds": 1}).round()
     assert journal.next_round == 6
 
 
 def test_who_was_asked_is_forgotten_with_the_cool_down_and_who_was_summed_is_not(journal: CoordinatorJournal) -> None:
     everybody = {device.number for device in enrolled(journal, 20)}
-    journal.begin(0, everybody, cool_down=5)
+    begun(journal, 0, everybody, cool_down=5)
     journal.note_sum(0, 1, everybody - {3})
-    journal.begin(5, {1, 2}, cool_down=5)
+    begun(journal, 5, {1, 2}, cool_down=5)
     assert (0, 0) in journal.sums(), "whoever was asked cools down"
     past = Past(journal.sums())
     assert (past.last(3), past.times(3), past.last(1), past.times(1), past.last(99)) == (0, 0, 5, 1, None)
-    journal.begin(6, {4}, cool_down=5)
+    begun(journal, 6, {4}, cool_down=5)
     assert set(journal.sums()) == {(0, 1), (5, 0), (6, 0)}
 
 
 def test_a_round_cut_off_says_how_many_were_asked_and_how(journal: CoordinatorJournal) -> None:
     everybody = {device.number for device in enrolled(journal, 14)}
-    journal.begin(0, everybody, cool_down=5)  # and it was killed
+    begun(journal, 0, everybody, cool_down=5)  # and it was killed
     happened = coordinated(journal, Coming(everybody)).round()
     assert (happened.state, happened.asked, happened.masked, happened.lost) == ("abandoned", 14, 1, 0)
     assert happened.reason == RoundReason(ReasonCode.COORDINATOR_INTERRUPTED)
     assert journal.rounds() == [happened]
+
+
+def test_who_was_in_a_sum_is_forgotten_after_the_agreed_rounds_and_how_often_is_not(
+    journal: CoordinatorJournal,
+) -> None:
+    everybody = {device.number for device in enrolled(journal, 14)}
+    summed(journal, 0, everybody)
+    begun(journal, 9, everybody, cool_down=5, kept=9)
+    assert set(journal.sums()) == {(0, 1), (0, 2), (9, 0)}
+    begun(journal, 10, everybody, cool_down=0, kept=9)
+    assert set(journal.sums()) == {(10, 0)}
+    assert {device.summed for device in journal.devices()} == {1}
+    over = decided(journal, journal.devices(), 20, device_policy={"most_rounds": 1})
+    assert (over.asked, over.reason.code) == ([], ReasonCode.PARTICIPATION_LIMIT)

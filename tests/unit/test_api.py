@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
 
 import tacit
 from tacit.config import read_config
+from tacit.errors import StorageError
+from tacit.lab.experiments import folder_name
 
 ROWS = [(f"p{u}", f"i{(u * 5 + k * (1 + u % 3)) % 24}", 1_600_000_000 + 60 * k) for u in range(30) for k in range(12)]
 COLUMNS = ["user", "item", "timestamp"]
@@ -44,7 +48,7 @@ def test_a_run_on_data_it_was_handed_does_not_name_other_data(tmp_path: Path) ->
     data = tacit.load(pl.DataFrame(ROWS, COLUMNS, orient="row"))
     run = tacit.run(tacit.Experiment(method="most-popular"), data, folder=str(tmp_path / "run"))
     saved = read_config(tacit.Experiment, tmp_path / "run" / "experiment.yaml")
-    assert saved.data.source == "given-frame"
+    assert saved.data.source == f"given-frame-{data.fingerprint}"
     with pytest.raises(tacit.TacitError, match="given-frame"):
         tacit.run(saved)
     assert tacit.Run.open(tmp_path / "run").metrics == run.metrics
@@ -55,3 +59,49 @@ def test_every_public_name_is_there() -> None:
         assert getattr(tacit, name) is not None
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
         tacit.nothing  # noqa: B018
+
+
+def test_a_comparison_of_handed_over_data_is_filed_under_its_contents(tmp_path: Path) -> None:
+    comparison = tacit.Comparison(name="mine", methods=["most-popular"])
+    rows = pl.DataFrame(ROWS, COLUMNS, orient="row")
+    compared = tacit.compare(comparison, tacit.load(rows), out=str(tmp_path))
+    again = tacit.compare(comparison, tacit.load(rows), out=tmp_path)
+    other = tacit.compare(comparison, tacit.load(rows.head(len(ROWS) - 3)), out=tmp_path)
+    [first], [second], [third] = (one.rows[0].runs for one in (compared, again, other))
+    assert first.folder == second.folder != third.folder
+    assert first.folder is not None
+    assert first.folder.name.startswith("given-frame-")
+
+
+def test_named_data_that_was_handed_over_can_be_loaded_again(tmp_path: Path) -> None:
+    data = tacit.load("town", people=30, places=20, visits=9)
+    first = tacit.run(tacit.Experiment(method="most-popular"), data, folder=tmp_path / "run")
+    saved = read_config(tacit.Experiment, tmp_path / "run" / "experiment.yaml")
+    assert (saved.data.source, saved.data.people) == ("town", 30)
+    assert tacit.run(saved).metrics == first.metrics
+    changed = dataclasses.replace(data, interactions=data.interactions.take(np.arange(len(data) - 5)))
+    assert changed.request is None
+
+
+def test_results_are_shown_in_a_few_lines() -> None:
+    data = tacit.load("town", people=30, places=20, visits=9)
+    run = tacit.run(tacit.Experiment(method="most-popular"), data)
+    assert len(repr(run)) < 300
+    assert f"{run.metrics['NDCG@10']:.4f}" in repr(run)
+    for shown in (run, data):
+        assert "<table>" in shown._repr_html_()
+
+
+def test_the_name_of_an_experiment_does_not_change_its_folder() -> None:
+    one = tacit.Experiment(method="ease")
+    assert folder_name(one) == folder_name(one.model_copy(update={"name": "another"}))
+    assert folder_name(one) != folder_name(one.model_copy(update={"seed": 1}))
+
+
+def test_a_folder_that_cannot_be_written_is_refused_before_data_is_read(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("", encoding="utf-8")
+    nowhere = tacit.Experiment(method="ease", data={"source": "no-such-data.csv"})
+    with pytest.raises(StorageError):
+        tacit.run(nowhere, folder=tmp_path / "file" / "run")
+    with pytest.raises(StorageError):
+        tacit.compare(tacit.Comparison(methods=["ease"], data=nowhere.data), out=tmp_path / "file")

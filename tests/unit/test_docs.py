@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+import tomllib
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -13,14 +14,10 @@ import click
 import numpy as np
 import pytest
 import typer
+import yaml
 
-import tacit.cli.device_history
-import tacit.cli.device_run
-import tacit.cli.field
-import tacit.cli.pages
-import tacit.cli.research  # noqa: F401 - their verbs join those of the app
 from helpers.waiting import LONG
-from tacit.cli.app import app
+from tacit.cli.app import app, import_commands
 from tacit.methods.base import build_federated
 from tacit.protocols.federated import UpdatePath, device_round
 from tacit.random import Key
@@ -28,6 +25,7 @@ from tacit.studies.base import reproductions
 from tacit.testing import two_tastes
 from tacit.updates import Ring, Total
 
+import_commands()
 ROOT = Path(__file__).parents[2]
 HISTORY = ROOT / "CHANGELOG.md"  # names what was renamed, too
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("benchmarks/*.md")])
@@ -145,3 +143,9 @@ def unknown_words(words: list[str]) -> list[str]:
             return found
         at += 1
     return found
+
+
+def test_the_citation_names_this_version() -> None:
+    cited = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    assert (cited["version"], cited["license"]) == (project["version"], project["license"])

@@ -59,7 +59,7 @@ def _whole(
         bool, typer.Option("--version", callback=_say_version, is_eager=True, help="Show the version and exit.")
     ] = False,
 ) -> None:
-    """Recommendations that learn from people without collecting what they did."""
+    """Recommendations that learn from users without collecting what they did."""
 
 
 @app.command(epilog="Example: tacit demo")
@@ -127,6 +127,7 @@ def run(options: RunOptions) -> None:
             "Neither a file nor a method is given.", "Give a YAML file, or --method NAME (and --data NAME)."
         )
     from tacit.lab.comparisons import run_repeatedly
+    from tacit.report.guarantee import describe_guarantee
     from tacit.report.page import write_report
 
     compared = run_repeatedly(options.experiment(), options.repeat, options.out, screen.progress)
@@ -140,12 +141,15 @@ def run(options: RunOptions) -> None:
         costs = ("train_seconds", "evaluate_seconds", "bytes_up", "bytes_down", "peak_mb", "passes", "passes_run")
         document |= {"metrics": row.metrics, "sd": row.sd, "ci": row.ci, "seeds": [r.result["seed"] for r in row.runs]}
         document |= {cost: row.mean(cost) for cost in costs} | {"rounds": row.rounds}
-        leaks = [r.result["leak"] for r in row.runs if r.result["leak"] and not r.result["leak"]["ok"]]
+        leaks = [r.result["leak"] for r in row.runs if r.result["leak"] and r.result["leak"]["ok"] is not True]
         document |= {"leak": (leaks or [row.runs[0].result["leak"]])[0], "runs": [r.result["run"] for r in row.runs]}
     screen.document(document)
     _show(compared)
     for note in row.runs[0].result["notes"]:
         screen.say(f"· {note}")
+    guarantee = row.runs[0].result.get("privacy")
+    if guarantee is not None:
+        screen.say(f"· Differential privacy: {describe_guarantee(guarantee)}")
     screen.say(f"\nRun folder: {row.runs[0].folder}")
 
 
@@ -165,15 +169,15 @@ def compare(
 
 @app.command(epilog="Example: tacit recommend runs/town-ease-42-1a2b3c4d --user 7 -k 5")
 def recommend(
-    folder: Annotated[Path, typer.Argument(metavar="RUN", help="A run folder.")],
+    folder: Annotated[Path, typer.Argument(metavar="RUN", help="A run folder, or a model of `tacit fit`.")],
     user: Annotated[str, typer.Option(help="The id of a user in the data.")],
     k: Annotated[int, typer.Option("-k", min=1, max=1000, help="Length of the list.")] = 10,
     as_json: Json = False,
 ) -> None:
     """Show the best recommendations for a user, with explanations."""
-    from tacit.report.folder import Run
+    from tacit.report.folder import open_recommender
 
-    found = Run.open(folder).recommend(user, k)
+    found = open_recommender(folder).recommend(user, k)
     rows = [{"item": r.item, "title": r.title, "score": r.score, "why": r.why} for r in found]
     screen.document({"run": str(folder), "user": user, "recommendations": rows})
     table = [[str(i), f"{r.title}", f"{r.score:.3f}", r.why] for i, r in enumerate(found, 1)]
@@ -265,7 +269,9 @@ def _compare(file: Path, settings: list[str], out: Path, threads: int | None) ->
     from tacit.config import Comparison, read_config
     from tacit.lab.comparisons import compare as run_comparison
 
-    compared = run_comparison(read_config(Comparison, file, with_threads(settings, threads)), out, screen.progress)
+    compared = run_comparison(
+        read_config(Comparison, file, with_threads(settings, threads)), out=out, progress=screen.progress
+    )
     screen.close()
     screen.document(compared.as_json())
     _show(compared)
@@ -293,15 +299,27 @@ def _wrong_usage(error: click.ClickException) -> ConfigError:
     return ConfigError(error.format_message(), "See --help.")
 
 
+def import_commands() -> None:
+    """Import the modules whose commands join those of the app."""
+    import tacit.cli.device_directory
+    import tacit.cli.device_file
+    import tacit.cli.device_history
+    import tacit.cli.device_limits
+    import tacit.cli.device_privacy
+    import tacit.cli.device_run
+    import tacit.cli.device_service
+    import tacit.cli.federation
+    import tacit.cli.field
+    import tacit.cli.pages
+    import tacit.cli.research
+    import tacit.cli.serving
+    import tacit.cli.witness  # noqa: F401 - importing them registers their commands
+
+
 def main(arguments: list[str] | None = None) -> None:
     """Run a command; every error becomes one message and an exit number."""
     global screen
-    import tacit.cli.device_history
-    import tacit.cli.device_run
-    import tacit.cli.field
-    import tacit.cli.pages
-    import tacit.cli.research  # noqa: F401 - importing them registers their commands
-
+    import_commands()
     arguments = sys.argv[1:] if arguments is None else arguments
     command = typer.main.get_command(app)
     screen = Screen(as_json=asks_for_json(command, arguments))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -12,7 +11,8 @@ import typer
 
 from tacit.cli import app as shell
 from tacit.cli.app import Json, app
-from tacit.errors import ConfigError, ConsentError, DeviceError
+from tacit.cli.secret_input import read_names, read_secret
+from tacit.errors import ConsentError, DeviceError
 
 if TYPE_CHECKING:
     from tacit.field.device import Device, Sharing
@@ -33,6 +33,7 @@ class _DevicePath:
 
     file: Path | None = None
     passphrase_file: Path | None = None
+    passphrase_fd: int | None = None
 
 
 _place = _DevicePath()
@@ -53,11 +54,14 @@ def _of(
         Path | None,
         typer.Option(help=f"A file whose first line is the passphrase; default: ${PASSPHRASE}, or a prompt."),
     ] = None,
+    passphrase_fd: Annotated[
+        int | None, typer.Option(min=0, help="An open file descriptor whose first line is the passphrase.")
+    ] = None,
     page: Annotated[bool, typer.Option("--page", help="Open your page in the browser, on this machine only.")] = False,
     port: Annotated[int, typer.Option("--port", min=0, max=65535, help="Port of the page; 0: any free port.")] = 0,
 ) -> None:
     """Your own device: your history, what you share, what was sent. With --page: in the browser."""
-    _place.file, _place.passphrase_file = file, passphrase_file
+    _place.file, _place.passphrase_file, _place.passphrase_fd = file, passphrase_file, passphrase_fd
     if context.invoked_subcommand is not None:
         return
     if not page:
@@ -70,43 +74,36 @@ def _of(
         device_page(device, port)
 
 
-def _path() -> Path:
+def given_passphrase_file() -> Path | None:
+    """Return the file that was given for the passphrase, if one was."""
+    return _place.passphrase_file
+
+
+def device_path() -> Path:
+    """Return the path of the device of this command."""
     return _place.file or usual_file()
 
 
-def _passphrase(new: bool = False) -> str:
-    """Return the passphrase: from the keyring if it is there, or from the file, the environment or a prompt."""
+def read_passphrase(new: bool = False) -> str:
+    """Return the passphrase: from the keyring if it is there, or from a file, the environment or a prompt."""
     from tacit.field.device.vault import SHORTEST
 
-    keeper = "" if new else _keeper()
+    keeper = "" if new else keyring_name()
     if keeper:
-        if _place.passphrase_file is not None:
+        if _place.passphrase_file is not None or _place.passphrase_fd is not None:
             raise DeviceError("This device's key is in the keyring, not in a file.", "Omit --passphrase-file.")
         from tacit.field.device.keyring import load_secret
 
         return load_secret(keeper)
-    if _place.passphrase_file is not None:
-        try:
-            return _place.passphrase_file.read_text(encoding="utf-8").partition("\n")[0]
-        except (OSError, UnicodeDecodeError) as error:
-            raise DeviceError(f"'{_place.passphrase_file}' cannot be read: {error}.", "Give a text file.") from None
-    given = os.environ.get(PASSPHRASE)
-    if given is not None:
-        return given
-    if not sys.stdin.isatty():
-        raise DeviceError(
-            "The passphrase is missing, and there is no terminal to ask for it.",
-            f"Set {PASSPHRASE} or give --passphrase-file.",
-        )
     asked = f"Passphrase ({SHORTEST} characters or more, best several words)" if new else "Passphrase"
-    return str(typer.prompt(asked, hide_input=True, confirmation_prompt=new, err=True))
+    return read_secret(asked, PASSPHRASE, _place.passphrase_file, _place.passphrase_fd, confirm=new)
 
 
-def _keeper() -> str:
+def keyring_name() -> str:
     """Return the name of the device's key in the keyring; empty if the device has a passphrase."""
     from tacit.field.device.store import Store
 
-    return Store.keeper(_path())
+    return Store.keeper(device_path())
 
 
 def open_device() -> Device:
@@ -114,29 +111,50 @@ def open_device() -> Device:
     from tacit.field.device import Device
     from tacit.field.device.store import refuse_if_missing
 
-    refuse_if_missing(_path())
-    return Device.open(_path(), _passphrase())
+    refuse_if_missing(device_path())
+    return say_if_sitting_out(Device.open(device_path(), read_passphrase()))
+
+
+def say_if_sitting_out(device: Device) -> Device:
+    """Say that a device was restored and does not take part yet, if so."""
+    until = device.participation.sits_out_until
+    if until is not None:
+        rounds = "the first rounds" if until < 0 else f"rounds up to {until}"
+        if not shell.screen.as_json:
+            text = f"This device was restored from a copy: it sits out {rounds}."
+            shell.screen.err.print(text, markup=False, soft_wrap=True)
+    return device
 
 
 @device_app.command(epilog="Example: tacit device init")
 def init(keyring: Keyring = False, as_json: Json = False) -> None:
-    """Create your device: one encrypted file. Remember the passphrase; nobody can restore it."""
+    """Create your device: one encrypted file, and a recovery code that opens it if the passphrase is lost."""
     from tacit.field.device import Device
     from tacit.field.device.keyring import forget_secret, store_secret
     from tacit.field.device.store import refuse_if_there
 
-    refuse_if_there(_path())
-    name, secret = store_secret() if keyring else ("", _passphrase(new=True))
+    refuse_if_there(device_path())
+    name, secret = store_secret() if keyring else ("", read_passphrase(new=True))
     try:
-        Device.create(_path(), secret, keeper=name).close()
+        with Device.create(device_path(), secret, keeper=name) as device:
+            code = device.make_recovery_code()
     except BaseException:
         if name:
             forget_secret(name)
         raise
-    shell.screen.document({"file": str(_path())})
-    shell.screen.say(f"Your device is {_path()}. It sends nothing before you join a federation.")
+    shell.screen.document({"file": str(device_path()), "recovery_code": code})
+    shell.screen.say(f"Your device is {device_path()}. It sends nothing before you join a federation.")
     if keyring:
-        shell.screen.say("Its key is in this machine's keyring: you can open it only on this machine.")
+        shell.screen.say("Its key is in this machine's keyring: without the code you can open it only on this machine.")
+    say_code(code)
+
+
+def say_code(code: str) -> None:
+    """Print a recovery code, once."""
+    shell.screen.say(
+        f"Recovery code: {code}\nWrite it down and keep it apart from this machine: it is not shown again. Whoever has "
+        "it and the file can open the device. To use it: tacit device passphrase --forgotten."
+    )
 
 
 @device_app.command(epilog='Example: tacit device share --pi 0.3 --never Bakery --never "Café Luna"')
@@ -144,7 +162,7 @@ def share(
     pi: Annotated[
         float | None, typer.Option(min=0, max=1, help="Probability that a row about an item of your history is sent.")
     ] = None,
-    never: Annotated[list[str], typer.Option(help="An item or a category that is never sent as yours.")] = [],  # noqa: B006
+    never: Annotated[list[str], typer.Option(help="An item or category never sent as yours; -: standard input.")] = [],  # noqa: B006
     again: Annotated[list[str], typer.Option(help="Remove an item or a category from the never list.")] = [],  # noqa: B006
     masked_only: Annotated[
         bool | None, typer.Option("--masked-only/--also-readable", help="Take part in masked rounds only.")
@@ -163,7 +181,7 @@ def share(
 
     def decide(sharing: Sharing) -> Sharing:
         items, categories = set(sharing.never_items), set(sharing.never_categories)
-        for name in never:
+        for name in excluded:
             item, category = find_forbidden(name, device.catalog)
             items |= set() if item is None else {item}
             categories |= set() if category is None else {category}
@@ -171,6 +189,7 @@ def share(
             item, category = find_forbidden(name, device.catalog)
             items.discard(item if item is not None else "")
             categories.discard(category or "")
+        policy = sharing.device_policy
         return sharing.model_copy(
             update={
                 "pi": sharing.pi if pi is None else pi,
@@ -178,12 +197,14 @@ def share(
                 "never_categories": tuple(sorted(categories)),
                 "masked_only": sharing.masked_only if masked_only is None else masked_only,
                 "measure": sharing.measure if measure is None else measure,
-                "guards": sharing.guards if least is None else sharing.guards.model_copy(update={"n_min": least}),
+                "device_policy": policy if least is None else policy.model_copy(update={"n_min": least}),
             }
         )
 
+    excluded = [name for given in never for name in (read_names(Path("-")) if given == "-" else [given])]
     with open_device() as device:
         settled = device.change(decide)
+        has_guarantee = device.membership is not None and device.membership.federation.privacy is not None
     shell.screen.document(settled.model_dump(mode="json"))
     shell.screen.say(
         f"pi = {settled.pi:g}: a row about an item of your history is sent with a probability of {settled.pi:.0%}. A"
@@ -192,13 +213,16 @@ def share(
     named = [f"'{name}'" for name in (*settled.never_items, *settled.never_categories)]
     shell.screen.say(f"Never: {', '.join(named) or 'no item and no category'}")
     masks = "only in masked rounds" if settled.masked_only else "masked, or readable in rounds without masks"
-    shell.screen.say(f"Messages are sent {masks}; a masked round must have {settled.guards.n_min} participants.")
+    shell.screen.say(f"Messages are sent {masks}; a masked round must have {settled.device_policy.n_min} participants.")
     helps = "helps" if settled.measure and settled.pi else "does not help"
     shell.screen.say(f"This device {helps} to measure the quality of recommendations, in masked rounds only.")
     shell.screen.say("Paused: nothing is sent." if settled.paused else "Not paused.")
-    shell.screen.say(
-        "These settings limit what is sent; they are no guarantee. Over many rounds a reader can still guess."
-    )
+    if has_guarantee:
+        shell.screen.say("This federation promises differential privacy whatever you share: tacit device privacy.")
+    else:
+        shell.screen.say(
+            "These settings limit what is sent; they are no guarantee. Over many rounds a reader can still guess."
+        )
 
 
 @device_app.command(epilog="Example: tacit device recommend -k 5")
@@ -215,10 +239,14 @@ def recommend(
 
 
 @device_app.command(epilog="Example: tacit device hide 17")
-def hide(item: Annotated[str, typer.Argument(help="An id or a title.")], as_json: Json = False) -> None:
+def hide(
+    item: Annotated[str, typer.Argument(help="An id or a title; -: one a line from standard input.")],
+    as_json: Json = False,
+) -> None:
     """Never recommend this item again. What you share stays the same."""
     with open_device() as device:
-        device.hide(item)
+        for name in read_names(Path("-")) if item == "-" else [item]:
+            device.hide(name)
         hidden = device.hidden
     shell.screen.document({"hidden": hidden})
     shell.screen.say("It will not be recommended again.")
@@ -228,10 +256,15 @@ def hide(item: Annotated[str, typer.Argument(help="An id or a title.")], as_json
 def ledger(
     since: Annotated[int, typer.Option(min=0, help="Show entries after this number.")] = 0, as_json: Json = False
 ) -> None:
-    """Show what this device has sent: when, to whom, which items, how many bytes, masked or not."""
+    """Show what this device has sent: when, to whom, which items, how many bytes, masked or not; and budgets spent."""
+    from tacit.cli.device_privacy import describe_budget
+
     with open_device() as device:
         entries, member = device.ledger.list(since), device.membership
-    shell.screen.document({"ledger": [entry.as_json() for entry in entries]})
+        budgets, level = device.budgets.list(), device.sharing.most_epsilon
+    shell.screen.document(
+        {"ledger": [entry.as_json() for entry in entries], "budgets": [budget.as_json() for budget in budgets]}
+    )
     rows = [
         [
             str(entry.number),
@@ -253,6 +286,8 @@ def ledger(
         named += [f"{entry.derived} features of yours"] if entry.derived else []
         yours = ", ".join(named) or "none of yours"
         shell.screen.say(f"Entry {entry.number} is about {yours}. To see all items of all entries, use --json.")
+    for budget in budgets:
+        shell.screen.say(describe_budget(budget, level))
 
 
 @device_app.command(epilog="Example: tacit device pause")
@@ -285,87 +320,3 @@ def leave(as_json: Json = False) -> None:
         "You have left. Your history, settings and ledger are still here; its model and titles are deleted. "
         "What you sent before stays in the shared model and cannot be removed from it."
     )
-
-
-@device_app.command(epilog="Example: tacit device passphrase")
-def passphrase(
-    new_file: Annotated[Path | None, typer.Option(help="A file whose first line is the new passphrase.")] = None,
-    keyring: Keyring = False,
-    as_json: Json = False,
-) -> None:
-    """Change the passphrase. Earlier copies still open with the old one."""
-    from tacit.field.device.keyring import forget_secret, store_secret
-
-    with open_device() as device:
-        before, name = _keeper(), ""
-        if keyring:
-            name, chosen = store_secret()
-        elif new_file is not None:
-            chosen = new_file.read_text(encoding="utf-8").partition("\n")[0]
-        elif not sys.stdin.isatty():
-            raise DeviceError(
-                "The new passphrase is missing, and there is no terminal to ask for it.",
-                "Give --new-file or --keyring.",
-            )
-        else:
-            chosen = str(typer.prompt("New passphrase", hide_input=True, confirmation_prompt=True, err=True))
-        try:
-            device.change_passphrase(chosen, keeper=name)
-        except BaseException:
-            if name:
-                forget_secret(name)
-            raise
-    if before:
-        forget_secret(before)
-    shell.screen.document({"changed": True})
-    shell.screen.say("The key is in this machine's keyring now." if keyring else "The passphrase is changed.")
-
-
-@device_app.command(epilog="Example: tacit device export my-device.copy")
-def export(
-    file: Annotated[Path, typer.Argument(help="The file to write.")],
-    readable: Annotated[bool, typer.Option("--readable", help="As JSON, without encryption.")] = False,
-    as_json: Json = False,
-) -> None:
-    """Write a copy of your device, encrypted with the same passphrase."""
-    with open_device() as device:
-        if readable:
-            device.export_readable(file)
-        else:
-            device.export(file)
-    shell.screen.document({"file": str(file), "encrypted": not readable})
-    shell.screen.say(
-        f"Written to {file}." + (" It is not encrypted: anybody who has it can read it." if readable else "")
-    )
-
-
-@device_app.command("import", epilog="Example: tacit device import my-device.copy")
-def import_copy(
-    copy: Annotated[Path, typer.Argument(help="A file that `export` wrote.")], as_json: Json = False
-) -> None:
-    """Restore your device from a copy. Use only one copy at a time: two would answer the same round."""
-    from tacit.field.device import Device
-    from tacit.field.device.copies import refuse_import
-
-    refuse_import(copy, _path())
-    Device.import_copy(copy, _path(), _passphrase()).close()
-    shell.screen.document({"file": str(_path())})
-    shell.screen.say(f"Your device is {_path()}.")
-
-
-@device_app.command(epilog="Example: tacit device erase --yes")
-def erase(
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")] = False, as_json: Json = False
-) -> None:
-    """Delete everything on this device. What was sent stays in the shared model."""
-    from tacit.field.device.store import refuse_if_missing
-
-    refuse_if_missing(_path())
-    if not yes:
-        if not sys.stdin.isatty():
-            raise ConfigError("Erasing needs a confirmation, and there is no terminal to ask for it.", "Give --yes.")
-        typer.confirm(f"Delete {_path()} and everything in it?", abort=True, err=True)
-    with open_device() as device:
-        device.erase()
-    shell.screen.document({"erased": str(_path())})
-    shell.screen.say("Erased. What was sent before stays in the shared model. Exported copies still exist.")

@@ -11,6 +11,7 @@ import typer
 from tacit.cli import app as shell
 from tacit.cli.app import Json
 from tacit.cli.device import device_app, open_device
+from tacit.cli.secret_input import read_names
 from tacit.errors import BadRowsError, DataError
 
 history_app = typer.Typer(no_args_is_help=True, help="Your history. It never leaves this device.")
@@ -19,28 +20,38 @@ device_app.add_typer(history_app, name="history")
 
 @history_app.command("add", epilog='Example: tacit device history add "Café Luna" 17')
 def history_add(
-    items: Annotated[list[str], typer.Argument(help="Ids or titles.")],
+    items: Annotated[list[str] | None, typer.Argument(help="Ids or titles.")] = None,
+    names_from: Annotated[
+        Path | None, typer.Option("--from", help="A file with ids or titles, one a line; -: standard input.")
+    ] = None,
     when: Annotated[datetime | None, typer.Option(help="Time of the interaction (UTC); default: now.")] = None,
     as_json: Json = False,
 ) -> None:
     """Add items to your history."""
     from tacit.field.device.history import HistoryEntry
 
+    named = [*(items or ()), *read_names(names_from)]
+    if not named:
+        raise DataError("Nothing was named.", "Give ids or titles, or --from FILE; - is standard input.")
     moment = int((when or datetime.now(UTC)).replace(tzinfo=UTC).timestamp())
     with open_device() as device:
-        new = device.history.add([HistoryEntry(item, moment) for item in items], device.catalog)
+        new = device.history.add([HistoryEntry(item, moment) for item in named], device.catalog)
         total = len(device.history)
     shell.screen.document({"added": new, "history": total})
     shell.screen.say(f"Added {new}; your history has {total} items.")
-    if new < len(set(items)):
+    if new < len(set(named)):
         shell.screen.say(f"Items that were already there now have the time {_day(moment)} UTC.")
 
 
 @history_app.command("remove", epilog='Example: tacit device history remove "Café Luna"')
-def history_remove(item: Annotated[str, typer.Argument(help="An id or a title.")], as_json: Json = False) -> None:
+def history_remove(
+    item: Annotated[str, typer.Argument(help="An id or a title; -: one line of standard input.")],
+    as_json: Json = False,
+) -> None:
     """Remove an item from your history. What was sent about it before stays sent."""
+    named = (read_names(Path("-")) or [""])[0] if item == "-" else item
     with open_device() as device:
-        removed = device.history.remove(item, device.catalog)
+        removed = device.history.remove(named, device.catalog)
         total = len(device.history)
     shell.screen.document({"removed": removed, "history": total})
     shell.screen.say(f"Removed; your history has {total} items.")

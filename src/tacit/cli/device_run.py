@@ -32,11 +32,14 @@ ENDINGS = {
 @device_app.command("run", epilog="Example: tacit device run")
 def run_device(
     poll: Annotated[float, typer.Option(min=0.05, max=3600, help="Seconds between two checks for messages.")] = 1.0,
-    stay: Annotated[bool, typer.Option("--stay", help="Wait for more rounds after the agreed ones are done.")] = False,
+    stay: Annotated[
+        bool, typer.Option("--stay", help="Go on after the last round, through pauses, leaving and joining.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
-    """Take part in rounds: fetch models, learn here, send what you allow. Ends after the last round, pause or leave."""
+    """Take part: fetch models, learn here, send what you allow. Ends with the last round, `pause` or `leave`."""
     needs_flower()
+    from tacit.field.carriers.participant import Participant
     from tacit.field.carriers.supernode import SuperNode
     from tacit.field.serve import log_to_stderr
 
@@ -44,23 +47,43 @@ def run_device(
         log_to_stderr()
     else:  # sentences say what happens, in place of the log
         logging.getLogger("tacit").addHandler(logging.NullHandler())
-    stop = threading.Event()
+    stop, ending = threading.Event(), "stopped"
     with open_device() as device, _stop_on_signals(stop):
-        teller, node = EventMessages(device), SuperNode(device, poll)
+        teller = EventMessages(device)
+        node = None if stay else SuperNode(device, poll)
+        has_ended = False
 
-        def told(news: DeviceEvent) -> None:
+        def report(news: DeviceEvent) -> None:
+            nonlocal has_ended
             for sentence in teller.sentences(news):
                 shell.screen.say(sentence)
-            if news.what == "model" and not stay:
+            known = None if node is None else node.status
+            if news.what == "model" and known is not None and known.phase == "finished":
+                has_ended = True
                 stop.set()
 
-        shell.screen.say(teller.beginning())
-        ending: str = node.run(stop, told)
-    if ending == "stopped" and teller.models and not stay:
+        device.participation.take_lock()
+        shell.screen.say(f"{teller.beginning()}\n{device.directory.describe_trust(device.sharing)}")
+        if node is None:
+            Participant(device, poll, report).run(stop)
+        else:
+            ending = node.run(stop, report)
+    if ending == "stopped" and has_ended:
         ending = "done"
     shell.screen.document({"answered": len(teller.rounds), "models": teller.models, "ended": ending})
     shell.screen.say(ENDINGS[ending])
     shell.screen.say(f"You took part in {len(teller.rounds)} rounds. What was sent: tacit device ledger.")
+
+
+@device_app.command(epilog="Example: tacit device status")
+def status(as_json: Json = False) -> None:
+    """Show what this device does now: waiting for others, taking part, paused, without a connection, and why."""
+    from tacit.field.device.device_state import read_state
+
+    with open_device() as device:
+        state = read_state(device)
+    shell.screen.document(state.as_json())
+    shell.screen.say(f"{state.badge}. {state.describe()}")
 
 
 class EventMessages:
@@ -75,18 +98,26 @@ class EventMessages:
     def beginning(self) -> str:
         """Return the first sentence: the federation, and what is shared."""
         member, sharing = self._device.membership, self._device.sharing
-        whose = "a federation" if member is None else member.to
+        if member is None:
+            return "You have not joined a federation yet: nothing is sent. It begins when you do. Ctrl-C stops it."
         masks = ", in masked rounds only" if sharing.masked_only else ""
-        return f"Taking part in {whose}; you share with pi = {sharing.pi:g}{masks}. Ctrl-C stops it."
+        return f"Taking part in {member.to}; you share with pi = {sharing.pi:g}{masks}. Ctrl-C stops it."
 
     def sentences(self, news: DeviceEvent) -> Iterator[str]:
         """Yield the sentences about an event."""
         if news.what == "connected":
             yield "Connected; waiting for a round."
         elif news.what == "away":
-            yield f"{news.why} Next try in {_duration(news.again_in)}; recommendations still work."
+            member = self._device.membership
+            works = "; recommendations still work" if member is not None and member.model() is not None else ""
+            what = " Ask for a new invitation: tacit device leave, then join." if news.is_revoked else ""
+            yield f"{news.why}{what} Next try in {_duration(news.again_in)}{works}."
+        elif news.what == "resting":
+            yield f"Not taking part for now, as you set. {news.why} It goes on by itself."
         elif news.what == "model":
             self.models += 1
+        elif news.what in ("status", "amended"):
+            yield news.why
         elif news.what == "nothing sent":
             yield f"The coordinator asked, and this device sent nothing. {news.why} {news.hint}".rstrip()
         elif news.what == "refused":
@@ -106,6 +137,8 @@ class EventMessages:
 
 
 def _in_words(entry: LedgerEntry) -> str:
+    if entry.state == "not sent":
+        return f"Round {entry.round}: the connection broke before anything was sent."
     if entry.state != "sent":
         return f"Round {entry.round}: the connection broke. {entry.bytes:,} bytes may have been sent."
     if entry.masked:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import signal
+from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -12,10 +14,12 @@ from tacit.cli import app as shell
 from tacit.cli.app import Json, Set, app
 from tacit.cli.arguments import existing
 from tacit.cli.device import device_app, open_device
+from tacit.cli.secret_input import read_names
 from tacit.errors import DeviceError, FieldError
+from tacit.reasons import describe_reason
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator, Sequence
     from contextlib import AbstractContextManager
 
     from tacit.field.coordinator import Carrier
@@ -23,6 +27,7 @@ if TYPE_CHECKING:
     from tacit.field.device import Device
     from tacit.field.device.membership import Membership
     from tacit.field.serve import ServeConfig
+    from tacit.reasons import RoundReason
 
 File = Annotated[Path, typer.Argument(callback=existing, help="A federation in YAML; see examples/field.yaml.")]
 
@@ -32,7 +37,7 @@ def needs_flower() -> None:
     if find_spec("flwr") is None or find_spec("httpx") is None:
         raise FieldError(
             "A deployed federation needs Flower, which is not installed.",
-            "In the folder of Tacit's source, run: pip install -e '.[field]'.",
+            "In the folder of Tacit's source, run: make field.",
         )
 
 
@@ -49,33 +54,68 @@ def serve(
     from tacit.config import read_config
     from tacit.field.serve import ServeConfig, log_to_stderr
     from tacit.field.serve import serve as run
+    from tacit.wire.status import describe_duration
 
     log_to_stderr()
     config = read_config(ServeConfig, file, settings)
-    rounds: list[RoundRecord] = []
+    done: list[RoundRecord] = []
 
     def started(devices: int, done: int) -> None:
         where = f"'{config.name}' at {config.listen}"
-        if done >= config.rounds.rounds:
-            shell.screen.say(f"{where}: all {done} rounds are done. To train on, or to reach devices that missed the")
-            shell.screen.say("last model, raise rounds.rounds: every device of a further round receives it.")
-        else:
-            shell.screen.say(f"{where}: rounds begin when {devices} devices are connected.")
+        rounds = config.rounds
+        if rounds.rounds is not None and done >= rounds.rounds:
+            shell.screen.say(f"{where}: all {done} rounds are done. To train on, raise rounds.rounds.")
+            return
+        when = f", {describe_duration(rounds.pause_seconds)} apart" if rounds.pause_seconds else ""
+        much = "rounds without end" if rounds.rounds is None else f"{rounds.rounds - done} rounds"
+        shell.screen.say(f"{where}: {much}{when}. They begin when {devices} devices are connected. Ctrl-C stops it.")
+        if rounds.readable:
+            shell.screen.say("Rounds may be readable (rounds.readable): you can then read each answer.")
 
-    def told(happened: RoundRecord) -> None:
-        rounds.append(happened)
+    def finished(ended: RoundReason | None) -> None:
+        shell.screen.say(_summary(done))
+        if ended is not None:
+            shell.screen.say(f"Finished. {describe_reason(ended)}")
+        if config.after == "stay":
+            shell.screen.say("Devices can still join and fetch the model. Ctrl-C stops it (or set after: end).")
+
+    def report(happened: RoundRecord) -> None:
+        done.append(happened)
         shell.screen.say(_in_words(happened))
 
-    if page:
-        run(config, told, _beside(config, port), on_start=started)
-    else:
-        run(config, told, on_start=started)
-    shell.screen.document({"rounds": [happened.public() | {"why": _why(happened)} for happened in rounds]})
+    beside = _beside(config, port) if page else None
+    ended: RoundReason | None = None
+    try:
+        with _interrupt_on_term():
+            more = {} if beside is None else {"beside": beside}
+            ended = run(config, report, on_start=started, on_end=finished, **more)
+    except KeyboardInterrupt:
+        shell.screen.say(f"Stopped; finished rounds are kept, and a restart continues. {_summary(done)}")
+    document = {"rounds": [happened.public() | {"why": _why(happened)} for happened in done]}
+    shell.screen.document(document | ({} if ended is None else {"finished": ended.public().as_dict()}))
+
+
+@contextmanager
+def _interrupt_on_term() -> Iterator[None]:
+    """Let SIGTERM end the coordinator as Ctrl-C does."""
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _summary(rounds: Sequence[RoundRecord]) -> str:
+    """Return how many rounds there were, of each kind."""
     states = [happened.state for happened in rounds]
     masked = sum(happened.masked and happened.state == "finished" for happened in rounds)
-    shell.screen.say(
+    return (
         f"{states.count('finished')} rounds finished, {masked} of them masked; {states.count('abandoned')} "
-        f"abandoned, {states.count('skipped')} skipped. All connected devices have the model."
+        f"abandoned, {states.count('skipped')} skipped."
     )
 
 
@@ -91,12 +131,10 @@ def _in_words(happened: RoundRecord) -> str:
 
 def _why(happened: RoundRecord) -> str:
     """Return the reason of a round in words; with what to do only if the round did not finish."""
-    from tacit.reasons import describe_reason
-
     if happened.reason is None:
         return ""
-    said = describe_reason(happened.reason)
-    return f"{said.what} {said.meaning}" if happened.state == "finished" else str(said)
+    description = describe_reason(happened.reason)
+    return f"{description.what} {description.meaning}" if happened.state == "finished" else str(description)
 
 
 def _beside(config: ServeConfig, port: int) -> Callable[[Path, Carrier], AbstractContextManager[object]]:
@@ -119,13 +157,14 @@ def enroll(
     days: Annotated[float, typer.Option(min=0.001, max=365, help="Days that the invitation is valid.")] = 7.0,
     revoke: Annotated[int | None, typer.Option(help="Number of a device that is not asked again.")] = None,
     listed: Annotated[bool, typer.Option("--list", help="Show the numbers of the enrolled devices.")] = False,
+    witness: Annotated[bool, typer.Option("--witness", help="Make the line for the witness of the directory.")] = False,
     settings: Set = [],  # noqa: B006
     as_json: Json = False,
 ) -> None:
     """Make a one-line invitation for one device, or revoke a device."""
     needs_flower()
     from tacit.config import read_config
-    from tacit.field.serve import ServeConfig, make_invitation
+    from tacit.field.serve import ServeConfig, make_invitation, make_witness_line
     from tacit.field.serve import open_federation as federation_of
 
     config = read_config(ServeConfig, file, settings)
@@ -136,6 +175,10 @@ def enroll(
                 raise FieldError(f"There is no device {revoke}.", "List the devices with --list.")
             shell.screen.document({"revoked": revoke})
             shell.screen.say(f"Device {revoke} is revoked: it is not asked again.")
+        elif witness:
+            line = make_witness_line(config, journal)
+            shell.screen.document({"witness": line})
+            shell.screen.say(line)
         elif listed:
             known = [{"device": device.number, "revoked": device.revoked} for device in journal.devices()]
             shell.screen.document({"devices": known})
@@ -151,10 +194,17 @@ def enroll(
 
 @device_app.command(epilog="Example: tacit device join tacit1:eyJh...")
 def join(
-    invitation: Annotated[str, typer.Argument(help="The invitation that you received, or a file with it.")],
+    invitation: Annotated[
+        str, typer.Argument(help="A file with the invitation that you received, - for standard input, or itself.")
+    ],
+    readable: Annotated[
+        bool, typer.Option("--also-readable", help="Also send where the coordinator can read each answer.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Become a member of a federation. Joining sends nothing of your history; check `share` first."""
+    if invitation == "-":
+        invitation = "".join(read_names(Path("-")))
     with open_device() as device:
         path = Path(invitation)
         if len(invitation) < 200 and path.is_file():
@@ -169,10 +219,24 @@ def join(
             )
         else:
             member = _accept_invitation(device, invitation)
-        federation, pi = member.federation, device.sharing.pi
-    shell.screen.document({"federation": federation.name, "method": federation.method, "items": member.catalog.n_items})
-    shell.screen.say(f"You are a member of {federation.name}: {federation.method}, {member.catalog.n_items:,} items.")
-    shell.screen.say(f"You share with pi = {pi:g}. Change it with `tacit device share --pi ... --never ...`.")
+        if readable:
+            device.change(lambda before: before.model_copy(update={"masked_only": False}))
+        federation, sharing, trust = member.federation, device.sharing, device.directory.describe_trust(device.sharing)
+    shell.screen.document(
+        {"federation": federation.title, "method": federation.method, "items": member.catalog.n_items}
+    )
+    shell.screen.say(f"You are a member of {federation.title}: {federation.method}, {member.catalog.n_items:,} items.")
+    if federation.privacy is not None:
+        shell.screen.say(
+            f"It promises differential privacy: epsilon {federation.privacy.epsilon:g}, delta "
+            f"{federation.privacy.delta:g}. Your own level is {sharing.privacy}: tacit device privacy."
+        )
+    if sharing.masked_only:
+        shell.screen.say("You send in masked rounds only: the coordinator reads sums of many, no single answer.")
+        shell.screen.say(trust)
+    else:
+        shell.screen.say("You also send in readable rounds, where the coordinator can read each answer.")
+    shell.screen.say(f"You share with pi = {sharing.pi:g}. Change it with `tacit device share --pi ... --never ...`.")
 
 
 def _accept_invitation(device: Device, line: str) -> Membership:

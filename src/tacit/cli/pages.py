@@ -17,6 +17,7 @@ from tacit.errors import ConfigError
 
 if TYPE_CHECKING:
     from tacit.field.device import Device
+    from tacit.web.device_view import RunningParticipant
     from tacit.web.server import Page
 
 Port = Annotated[int, typer.Option("--port", min=0, max=65535, help="Port on 127.0.0.1; 0: any free port.")]
@@ -42,7 +43,7 @@ def town_page(port: int) -> None:
     import tempfile
 
     from tacit.web.device_view import DeviceView
-    from tacit.web.own import person_page
+    from tacit.web.own import build_user_page
     from tacit.web.town import Town
 
     with stop_on_sigterm(), tempfile.TemporaryDirectory(prefix="tacit-") as folder:
@@ -50,16 +51,45 @@ def town_page(port: int) -> None:
         shell.screen.close()
         assert town.device is not None
         with town.device as device:
-            show(person_page(DeviceView(device, "town", town)), port, "The page of one user of the town")
+            show(build_user_page(DeviceView(device, "town", town)), port, "The page of one user of the town")
 
 
 def device_page(device: Device, port: int) -> None:
-    """Open the page of a device."""
+    """Open the page of a device, and take part while it is open."""
     need_page()
     from tacit.web.device_view import DeviceView
-    from tacit.web.own import person_page
+    from tacit.web.own import build_user_page
 
-    show(person_page(DeviceView(device)), port, "Your page")
+    with taking_part(device) as participant:
+        view = DeviceView(device, participant=participant)
+        show(build_user_page(view), port, "Your page", "This program takes part for you while it runs. ")
+
+
+@contextmanager
+def taking_part(device: Device) -> Iterator[RunningParticipant]:
+    """Take part in a thread of its own while the block runs."""
+    from importlib.util import find_spec
+
+    if find_spec("flwr") is None or find_spec("httpx") is None:
+        yield MissingFlower()
+        return
+    from tacit.field.carriers.participant import BackgroundParticipant
+
+    participant = BackgroundParticipant(device)
+    participant.start()
+    try:
+        yield participant
+    finally:
+        participant.stop()
+
+
+class MissingFlower:
+    """Takes no part, because the package for it is not installed."""
+
+    failure = "The package Flower is missing; in the folder of Tacit's source, run: make field."
+
+    def stop(self) -> None:
+        """Do nothing."""
 
 
 def need_page() -> None:
@@ -71,17 +101,17 @@ def need_page() -> None:
     except ImportError as error:
         raise ConfigError(
             f"The pages need the package '{error.name}'.",
-            "In the folder of Tacit's source, run: pip install -e '.[page]'.",
+            "In the folder of Tacit's source, run: make field.",
         ) from None
 
 
-def show(page: Page, port: int, what: str) -> None:
-    """Serve a page until Ctrl-C."""
+def show(page: Page, port: int, what: str, meanwhile: str = "") -> None:
+    """Serve a page until Ctrl-C; `meanwhile` says what else the program does."""
     from tacit.web.server import serve_page
 
     def say(link: str) -> None:
         shell.screen.document({"page": link})
-        shell.screen.say(f"{what} is open on this machine only:\n\n  {link}\n\nCtrl-C closes it.")
+        shell.screen.say(f"{what} is open on this machine only:\n\n  {link}\n\n{meanwhile}Ctrl-C closes it.")
 
     with stop_on_sigterm():
         serve_page(page, port, say)

@@ -1,15 +1,17 @@
-"""The commands for research: tune, reproduce."""
+"""The commands for research: tune, reproduce, audit."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from tacit.cli import app as shell
-from tacit.cli.app import Json, Out, Set, Threads, app, with_threads
-from tacit.cli.arguments import existing
+from tacit.cli.app import Json, Out, RunOptions, Set, Threads, app, with_threads
+from tacit.cli.arguments import existing, known_method, takes
+from tacit.errors import ConfigError
 
 if TYPE_CHECKING:
     from tacit.studies import ReproductionResult
@@ -28,7 +30,7 @@ def tune(
 ) -> None:
     """Tune options on the validation part, never on the test part, and write the best to best.yaml."""
     from tacit.config import read_config
-    from tacit.lab.tuning import Tuning
+    from tacit.lab.tuning import Tuning, describe_settings
     from tacit.lab.tuning import tune as search
     from tacit.studies.sheets import format_cell
 
@@ -39,7 +41,7 @@ def tune(
     rows = [
         [
             *(str(trial.settings[name]) for name in names),
-            "diverged" if trial.diverged else format_cell(trial.value),
+            "diverged" if trial.diverged else "not told" if trial.is_hidden else format_cell(trial.value),
             str(trial.passes or "–"),
             f"{trial.seconds:.1f}",
         ]
@@ -47,6 +49,13 @@ def tune(
     ]
     columns = [*(name.split(".")[-1] for name in names), f"{tuned.primary} on validation", "passes", "seconds"]
     shell.screen.table(f"{tuned.data}: {len(tuned.trials)} trials", columns, rows)
+    if tuned.privacy is not None:
+        shell.screen.say(
+            f"Chosen: {describe_settings(tuned.best.settings)}. The search cost epsilon "
+            f"{tuned.privacy['epsilon_server']:.3g} at delta {tuned.privacy['delta']:.2g}."
+        )
+    for note in tuned.notes:
+        shell.screen.say(f"· {note}")
     assert tuned.folder is not None
     shell.screen.say(f"\nTo train the best on the validation part too: tacit run {tuned.folder / 'best.yaml'}")
 
@@ -63,8 +72,7 @@ def reproduce(
 ) -> None:
     """Reproduce a published table or figure: the published values beside ours, on the paper's datasets."""
     from tacit.config import parse_overrides
-    from tacit.studies import reproduce as make
-    from tacit.studies import reproductions
+    from tacit.studies import plan_studies, reproductions
 
     if name is None:
         known = reproductions().values()
@@ -72,7 +80,7 @@ def reproduce(
         shell.screen.document({"reproductions": listed})
         shell.screen.table("", ["name", "what", "published in"], [[r.name, r.title, r.source] for r in known])
         return
-    made = make(
+    planned = plan_studies(
         name,
         data,
         seeds=seeds,
@@ -81,10 +89,99 @@ def reproduce(
         out=out,
         progress=shell.screen.progress,
     )
+    made = []
+    for study in planned:
+        if (seconds := study.estimate()) is not None:
+            shell.screen.close()
+            shell.screen.say(f"{study.setup.name}: this takes at most about {_in_words(seconds)} on this machine.")
+        made.append(study.run())
     shell.screen.close()
     shell.screen.document(_together(name, made))
     for one in made:
         _show(one)
+
+
+@dataclass(frozen=True)
+class AuditOptions:
+    """The arguments of `tacit audit`."""
+
+    file: Annotated[
+        Path | None, typer.Argument(callback=existing, help="An experiment in YAML; options below override it.")
+    ] = None
+    method: Annotated[str | None, typer.Option("--method", "-m", callback=known_method, help="A method by name.")] = (
+        None
+    )
+    data: Annotated[str | None, typer.Option("--data", "-d", help="A dataset by name, or your own file.")] = None
+    settings: Set = field(default_factory=list)
+    seed: Annotated[int | None, typer.Option(help="The seed of noise and coins.")] = None
+    canaries: Annotated[int, typer.Option(min=10, help="Canaries in a run, each with an item of its own.")] = 500
+    runs: Annotated[int, typer.Option(min=1, help="Runs with new noise; their guesses are counted together.")] = 1
+    confidence: Annotated[float, typer.Option(min=0.5, max=0.999999, help="With which the lower bound holds.")] = 0.999
+    as_json: Json = False
+
+
+BOUNDS = {"any_mechanism": "any mechanism", "gaussian_noise": "noise independent in every number"}
+
+
+@app.command(epilog="Example: tacit audit --method dp-svd --data town --set 'privacy=[{name: dp, epsilon: 2}]'")
+@takes(AuditOptions)
+def audit(options: AuditOptions) -> None:
+    """Audit a guarantee: train with canaries and measure a lower bound of epsilon beside the ledger's."""
+    if options.file is None and options.method is None:
+        raise ConfigError(
+            "Neither a file nor a method is given.", "Give a YAML file, or --method NAME (and --data NAME)."
+        )
+    from tacit.lab.auditing import AuditConfig
+    from tacit.lab.auditing import audit as measure
+    from tacit.lab.experiments import prepare_data
+    from tacit.methods.base import build_federated
+    from tacit.privacy.dp import DPConfig
+    from tacit.random import Key
+
+    experiment = RunOptions(options.file, options.method, options.data, options.settings, options.seed).experiment()
+    stages = experiment.stages
+    if len(stages) != 1 or not isinstance(stages[0], DPConfig):
+        raise ConfigError(
+            "An audit needs the privacy stage 'dp', and no other.", "Add --set 'privacy=[{name: dp, epsilon: 2}]'."
+        )
+    prepared = prepare_data(experiment, progress=shell.screen.progress)
+    shell.screen.progress("training with canaries", 0, 0)
+    method = build_federated(experiment.method.name, experiment.method.options)
+    found = measure(
+        method,
+        prepared.parts.train,
+        prepared.parts.catalog,
+        Key(experiment.seed).child("learn"),
+        experiment.runtime,
+        stages[0],
+        AuditConfig(options.canaries, options.runs, options.confidence),
+    )
+    shell.screen.close()
+    shell.screen.document({"method": experiment.method.name, "data": prepared.name, **found.to_dict()})
+    rows = [
+        ["epsilon by the ledger", f"{found.epsilon_server:.3f}"],
+        *([f"lower bound, {BOUNDS[name]}", f"{bound:.3f}"] for name, bound in found.bounds.items()),
+        ["right guesses", f"{found.right:,} of {found.canaries:,}"],
+        ["delta", f"{found.delta:.3g}"],
+        ["noisy sums in a run", str(found.rounds)],
+    ]
+    shell.screen.table(f"{prepared.name}: {experiment.method.name}", ["", "audit"], rows)
+    confidence = f"with confidence {found.confidence:g}"
+    if found.ok:
+        shell.screen.say(f"Nothing was found against the ledger ({confidence}). That proves no guarantee.")
+    else:
+        shell.screen.say(f"The guarantee does not hold ({confidence}): sums tell more than the ledger says.")
+        raise typer.Exit(1)
+
+
+def _in_words(seconds: float) -> str:
+    """Return a time as people say it.
+
+    >>> _in_words(40), _in_words(600), _in_words(9000)
+    ('1 minute', '10 minutes', '2.5 hours')
+    """
+    minutes = max(1, round(seconds / 60))
+    return f"{minutes / 60:.1f} hours" if minutes >= 90 else f"{minutes} minute{'s' if minutes > 1 else ''}"
 
 
 def _together(name: str, made: list[ReproductionResult]) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import re
 import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 
 from tacit.errors import TacitError
+from tacit.plain_text import strip_controls
 
 if TYPE_CHECKING:
     from rich.progress import Progress
@@ -43,15 +45,15 @@ class Screen:
     def say(self, text: str = "") -> None:
         """Print a line of text, unless JSON was asked for."""
         if not self.as_json:
-            self.out.print(text, markup=False)
+            self.out.print(strip_controls(text, keep_lines=True), markup=False)
 
     def document(self, value: Any) -> None:
         """Print the one JSON document of a command, if it was asked for."""
         if self.as_json and not self._printed:
             self._printed = True
-            print(
-                json.dumps(finite(value), ensure_ascii=False), flush=True
-            )  # a page's address is read while it is served
+            text = json.dumps(finite(value), ensure_ascii=False)  # it escapes C0; C1 steers some terminals, too
+            text = re.sub("[\x7f-\x9f]", lambda found: f"\\u{ord(found[0]):04x}", text)
+            print(text, flush=True)  # a page's address is read while it is served
 
     def table(self, title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], notes: str = "") -> None:
         """Print a table: text aligned left, numbers aligned right."""
@@ -70,7 +72,9 @@ class Screen:
             is_number = all(row[i].replace(",", "").replace(".", "").lstrip("-").isdigit() for row in rows)
             table.add_column(Text(column), justify="right" if is_number else "left", no_wrap=i == 0, overflow="fold")
         for row in rows:
-            table.add_row(*map(Text, row))  # verbatim: brackets in a title are not markup
+            table.add_row(
+                *(Text(strip_controls(cell, keep_lines=True)) for cell in row)
+            )  # verbatim: brackets in a title are not markup
         self.out.print(table)
 
     def progress(self, what: str, done: int, total: int) -> None:
@@ -120,14 +124,14 @@ class Screen:
             self.refuse(kind, error.message, error.hint, error.code)
             return
         self.err.print(f"[bold red]{kind}[/]: ", end="")
-        self.err.print(error.message, markup=False, soft_wrap=True)
+        self.err.print(strip_controls(error.message, keep_lines=True), markup=False, soft_wrap=True)
         if error.hint:
-            self.err.print(error.hint, markup=False, soft_wrap=True, style="dim")
+            self.err.print(strip_controls(error.hint, keep_lines=True), markup=False, soft_wrap=True, style="dim")
 
     def refuse(self, kind: str, message: str, hint: str, code: object = None) -> None:
         """Print an error as the one JSON document."""
-        said = {"kind": kind, "message": message, "hint": hint}
-        self.document({"error": said if code is None else {**said, "code": str(code)}})
+        about = {"kind": kind, "message": message, "hint": hint}
+        self.document({"error": about if code is None else {**about, "code": str(code)}})
 
 
 def finite(value: Any) -> Any:

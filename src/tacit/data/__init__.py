@@ -7,11 +7,12 @@ from tacit.data.fetch import Status, datasets, fetch
 from tacit.data.filters import FilterConfig, apply_filters
 from tacit.data.formats.images import Digits, Faces
 from tacit.data.load import DataConfig, load, load_images
-from tacit.data.sources import SOURCES, Source
+from tacit.data.sources import HANDED_OVER, SOURCES, Source
 from tacit.data.split import Split, SplitConfig, split
 from tacit.data.town import town
 
 __all__ = [
+    "HANDED_OVER",
     "PARTS",
     "SOURCES",
     "DataConfig",

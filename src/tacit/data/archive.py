@@ -1,4 +1,4 @@
-"""Official files, wherever they lie: plain, gzipped, or inside a zip or tar archive of a folder."""
+"""Official files, wherever they are: plain, gzipped, or inside a zip or tar archive of a folder."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _BLOCK = 1 << 26
 
 @dataclass(frozen=True)
 class Member:
-    """One official file: where it lies, and its name inside an archive."""
+    """One official file: where it is, and its name inside an archive."""
 
     path: Path
     inside: str | None = None

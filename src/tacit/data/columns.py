@@ -79,7 +79,7 @@ def find_columns(seen: Sequence[str], mapping: Mapping[str, str], where: str) ->
 
 
 def is_header(seen: Sequence[str]) -> bool:
-    """Return whether these words look like a header: they name at least a person or an item."""
+    """Return whether these words look like a header: they name at least a user or an item."""
     words = {normalise_column(name) for name in seen}
     return bool(words & set(ROLES["user"])) or bool(words & set(ROLES["item"]))
 

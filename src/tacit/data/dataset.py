@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from html import escape
 
 import numpy as np
 import polars as pl
@@ -13,7 +15,7 @@ from tacit.data.clock import Where, to_seconds
 from tacit.data.graph_files import GraphFile, read_triples
 from tacit.data.words import entity_words
 from tacit.errors import DataError
-from tacit.types import Array, Catalog, Interactions, Labels, Triples, Vocabulary, offsets
+from tacit.types import Array, Catalog, Config, Interactions, Labels, Triples, Vocabulary, offsets
 
 PARTS = ("train", "validation", "test")
 """What the codes of a ready split stand for."""
@@ -33,7 +35,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Dataset:
-    """A log of what people did and the catalogue it refers to; both share the item vocabulary."""
+    """A log of what users did and the catalogue it refers to; both share the item vocabulary."""
 
     name: str
     interactions: Interactions
@@ -43,13 +45,14 @@ class Dataset:
     origin: str = ""
     steps: tuple[Step, ...] = ()
     warnings: tuple[str, ...] = ()
+    loaded: tuple[Config, Interactions] | None = None  # with which options, and what came; none: it was a frame
 
     def __len__(self) -> int:
         return len(self.interactions)
 
     @property
     def n_users(self) -> int:
-        """How many people there are."""
+        """How many users there are."""
         return len(self.interactions.user_ids)
 
     @property
@@ -57,8 +60,29 @@ class Dataset:
         """How many items there are."""
         return self.catalog.n_items
 
+    @property
+    def request(self) -> Config | None:
+        """The options that load this log again; none if it was a frame, or was changed since."""
+        return self.loaded[0] if self.loaded is not None and self.loaded[1] is self.interactions else None
+
+    @property
+    def fingerprint(self) -> str:
+        """Eight digits that follow from what the log holds."""
+        log = self.interactions
+        digest = hashlib.blake2b(digest_size=4)
+        for column in (log.users, log.items, log.values, log.times):
+            digest.update(b"-" if column is None else np.ascontiguousarray(column).tobytes())
+        for vocabulary in (log.user_ids, log.item_ids):
+            digest.update("\n".join(map(str, vocabulary.labels.tolist())).encode())
+        return digest.hexdigest()
+
     def __repr__(self) -> str:
-        return f"Dataset('{self.name}': {self.n_users} people, {self.n_items} items, {len(self)} interactions)"
+        return f"Dataset('{self.name}': {self.n_users} users, {self.n_items} items, {len(self)} interactions)"
+
+    def _repr_html_(self) -> str:
+        facts = {"users": self.n_users, "items": self.n_items, "interactions": len(self)}
+        rows = "".join(f"<tr><th>{name}</th><td>{count:,}</td></tr>" for name, count in facts.items())
+        return f"<table><caption>{escape(self.name)}</caption><tbody>{rows}</tbody></table>"
 
 
 @dataclass(frozen=True)

@@ -62,7 +62,7 @@ def download(
         folder.mkdir(parents=True, exist_ok=True)
         with _alone(part, remote):
             if not remote.checksum:
-                part.unlink(missing_ok=True)  # without a checksum nobody could tell that the two halves belong together
+                part.unlink(missing_ok=True)  # without a checksum it is not known that the two halves belong together
             _fetch(remote, part, progress, timeout, attempts)
             _check(remote, part)
             part.replace(target)

@@ -1,4 +1,4 @@
-"""What there is to load, where it lies, and how to get what is missing."""
+"""What there is to load, where it is, and how to get what is missing."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Status:
 
 def datasets() -> list[Status]:
     """Return every dataset that can be named, with where it is or how to get it."""
-    town = "Generated people and places, with tastes, times, coordinates and a knowledge graph"
+    town = "Generated users and places, with tastes, times, coordinates and a knowledge graph"
     found = [Status("town", town, "built in", "generated", 0, "Part of Tacit (Apache-2.0).", "", "")]
     for source in SOURCES.values():
         place = locate(source)

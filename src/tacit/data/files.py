@@ -49,7 +49,7 @@ class TextLayout:
 
 
 def suffix(path: Path) -> str:
-    """Return the ending of a file without .gz, in small letters."""
+    """Return the ending of a file without .gz, in lower case."""
     name = path.name.lower().removesuffix(".gz")
     return Path(name).suffix
 
@@ -97,7 +97,7 @@ def read_file(path: Path, mapping: Mapping[str, str]) -> tuple[Tables, Where]:
 
 def sniff(path: Path, mapping: Mapping[str, str]) -> TextLayout:
     """Find separator, header and column names from the first lines of a text file."""
-    encoding = "utf-8"
+    encoding = "utf-8-sig"  # spreadsheets begin a file with a byte order mark
     try:
         head = _head(path, encoding)
     except UnicodeDecodeError:
@@ -212,7 +212,7 @@ def _try_read(layout: TextLayout, roles: Mapping[str, int], types: Mapping[str, 
     width = len(layout.names) * step - (step - 1)
     schema: dict[str, Any] = {f"column_{i + 1}": pl.String for i in range(width)}
     schema |= {column: types[role] for role, column in wanted.items()}
-    # Rows that are too long are noticed only when all columns are read; columns nobody wants may hold long texts.
+    # Rows that are too long are noticed only when all columns are read; unneeded columns may hold long texts.
     chosen = None if step == 2 or len(wanted) == width else list(wanted.values())
     try:
         frame = pl.read_csv(
@@ -223,7 +223,7 @@ def _try_read(layout: TextLayout, roles: Mapping[str, int], types: Mapping[str, 
             quote_char='"' if layout.quoted else None,
             columns=chosen,
             schema=schema,
-            encoding="utf8" if layout.encoding == "utf-8" else layout.encoding,
+            encoding="utf8" if layout.encoding == "utf-8-sig" else layout.encoding,
         )
     except pl.exceptions.NoDataError:
         return pl.DataFrame(schema={role: types[role] for role in wanted})

@@ -1,4 +1,4 @@
-"""Filters of a log, in one fixed order: threshold, duplicates, what is known, items, people, core.
+"""Filters of a log, in one fixed order: threshold, duplicates, what is known, items, users, core.
 
 Duplicates may also go last, when the others have counted them: papers on places filter visits, then keep pairs.
 """
@@ -38,7 +38,7 @@ class FilterConfig(Config):
 
 
 def apply_filters(dataset: Dataset, config: FilterConfig) -> Dataset:
-    """Return the dataset with its filters applied; people and items that lost everything leave the vocabularies."""
+    """Return the dataset with its filters applied; users and items that lost everything leave the vocabularies."""
     log, given = dataset.interactions, dataset.given
     kept = np.arange(len(log))
     steps = [_step("as read", log)]
@@ -73,7 +73,7 @@ def _filters(
         kept = kept[_is_described(dataset)[log.items[kept]]]
         yield "described", kept
     if config.min_per_item > 1:
-        kept = kept[_people_per_item(log, kept)[log.items[kept]] >= config.min_per_item]
+        kept = kept[_users_per_item(log, kept)[log.items[kept]] >= config.min_per_item]
         yield f"min_per_item={config.min_per_item}", kept
     if config.min_per_user > 1:
         kept = kept[_rows_per_user(log, kept)[log.users[kept]] >= config.min_per_user]
@@ -101,7 +101,7 @@ def _is_described(dataset: Dataset) -> NDArray[np.bool_]:
 
 
 def latest(log: Interactions, rows: NDArray[np.int64], given: NDArray[np.int8] | None) -> NDArray[np.int64]:
-    """Return the rows without repeats of (person, item): the latest stays, at equal times the highest rated.
+    """Return the rows without repeats of (user, item): the latest stays, at equal times the highest rated.
 
     Without times the last row stays. Rows of different parts of a ready split are never merged.
     """
@@ -134,7 +134,7 @@ def _core(log: Interactions, kept: NDArray[np.int64], k: int) -> NDArray[np.int6
     while True:
         before = len(kept)
         kept = kept[_rows_per_user(log, kept)[log.users[kept]] >= k]
-        kept = kept[_people_per_item(log, kept)[log.items[kept]] >= k]
+        kept = kept[_users_per_item(log, kept)[log.items[kept]] >= k]
         if len(kept) == before:
             return kept
 
@@ -143,7 +143,7 @@ def _rows_per_user(log: Interactions, rows: NDArray[np.int64]) -> NDArray[np.int
     return np.bincount(log.users[rows], minlength=len(log.user_ids))
 
 
-def _people_per_item(log: Interactions, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+def _users_per_item(log: Interactions, rows: NDArray[np.int64]) -> NDArray[np.int64]:
     pairs = log.users[rows].astype(np.int64) * len(log.item_ids) + log.items[rows]
     pairs.sort()
     distinct = np.ones(len(pairs), bool)
@@ -152,7 +152,7 @@ def _people_per_item(log: Interactions, rows: NDArray[np.int64]) -> NDArray[np.i
 
 
 def compact(dataset: Dataset, rows: NDArray[np.int64], steps: tuple[Step, ...]) -> Dataset:
-    """Return the dataset of some rows, with only the people and items that occur in them."""
+    """Return the dataset of some rows, with only the users and items that occur in them."""
     log = dataset.interactions if len(rows) == len(dataset) else dataset.interactions.take(rows)
     has_user = np.bincount(log.users, minlength=len(log.user_ids)) > 0
     has_item = np.bincount(log.items, minlength=len(log.item_ids)) > 0
@@ -175,4 +175,4 @@ def _step(what: str, log: Interactions) -> Step:
 
 
 def _describe_steps(steps: list[Step]) -> str:
-    return " -> ".join(f"{s.what} {s.rows} rows, {s.people} people, {s.items} items" for s in steps)
+    return " -> ".join(f"{s.what} {s.rows} rows, {s.people} users, {s.items} items" for s in steps)

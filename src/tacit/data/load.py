@@ -96,7 +96,7 @@ def load(source: Any = "town", progress: DownloadProgress | None = None, **optio
     """
     if isinstance(source, DataConfig):
         config = DataConfig.from_options({**source.model_dump(), **options}, "data") if options else source
-        return apply_filters(read_dataset(config, progress), config)
+        return _load_configured(config, progress)
     if is_frame(source):
         config = DataConfig.from_options({"source": "frame", **options}, "data")
         tables = from_frame(source, config.columns)
@@ -105,8 +105,12 @@ def load(source: Any = "town", progress: DownloadProgress | None = None, **optio
         raise DataError(
             f"Cannot load data from {type(source).__name__}.", "Give a name, a path, or a pandas or polars frame."
         )
-    config = DataConfig.from_options({"source": str(source), **options}, "data")
-    return apply_filters(read_dataset(config, progress), config)
+    return _load_configured(DataConfig.from_options({"source": str(source), **options}, "data"), progress)
+
+
+def _load_configured(config: DataConfig, progress: DownloadProgress | None) -> Dataset:
+    dataset = apply_filters(read_dataset(config, progress), config)
+    return replace(dataset, loaded=(config, dataset.interactions))
 
 
 def read_dataset(config: DataConfig, progress: DownloadProgress | None = None) -> Dataset:

@@ -32,8 +32,8 @@ class Source:
     citation: str
     signs: tuple[str, ...]
     files: tuple[Remote, ...] = ()
-    parse: Parser | None = None  # None: not a log of people and items
-    ask: str = ""  # where to ask for it, when nobody may download it freely
+    parse: Parser | None = None  # None: not a log of users and items
+    ask: str = ""  # where to ask for it, when it cannot be downloaded freely
     tables: tuple[str, ...] = ()  # values of data.table, the default first
     folder: str = ""  # shared by datasets that are cut from one archive
     before_1970: bool = False
@@ -92,7 +92,7 @@ def _tsmc(folder: Path, _: str) -> Tables:
 _ALL = (
     Source(
         "ml-100k",
-        "MovieLens 100K: 100,000 ratings of 943 people, 1997-1998",
+        "MovieLens 100K: 100,000 ratings of 943 users, 1997-1998",
         "https://grouplens.org/datasets/movielens/100k/",
         _GROUPLENS,
         _MOVIELENS,
@@ -109,7 +109,7 @@ _ALL = (
     ),
     Source(
         "ml-1m",
-        "MovieLens 1M: 1,000,209 ratings of 6,040 people, 2000-2003",
+        "MovieLens 1M: 1,000,209 ratings of 6,040 users, 2000-2003",
         "https://grouplens.org/datasets/movielens/1m/",
         _GROUPLENS,
         _MOVIELENS,
@@ -162,7 +162,7 @@ _ALL = (
     ),
     Source(
         "gowalla-1k",
-        "Gowalla check-ins of 1,000 people all over the world, 2009-2010",
+        "Gowalla check-ins of 1,000 users all over the world, 2009-2010",
         "https://github.com/rahmanidashti/LBSNDatasets",
         _CITE,
         "Y. Liu, T.-A. N. Pham, G. Cong, Q. Yuan: An Experimental Evaluation of Point-of-interest Recommendation in "
@@ -172,7 +172,7 @@ _ALL = (
     ),
     Source(
         "lastfm-2k",
-        "Last.fm 2K (HetRec 2011): tags and listening counts of 1,892 people",
+        "Last.fm 2K (HetRec 2011): tags and listening counts of 1,892 users",
         "https://grouplens.org/datasets/hetrec-2011/",
         "Non-commercial use only; the data belongs to Last.fm.",
         "I. Cantador, P. Brusilovsky, T. Kuflik: 2nd Workshop on Information Heterogeneity and Fusion in Recommender "
@@ -281,6 +281,8 @@ _ALL = (
     ),
 )
 SOURCES: dict[str, Source] = {source.name: source for source in _ALL}
+HANDED_OVER = "given-"
+"""How the source of data begins that a program handed over; its name and a fingerprint of its contents follow."""
 _READY = {"mnist": "mnist.npz", "celeba-attributes": "celeba_attributes.npz"}
 
 
@@ -293,12 +295,15 @@ def find_source(name: str) -> Source:
 
 def unknown_dataset(name: str) -> DataError:
     """Return the error for a name that stands for no dataset, file or folder."""
+    if name.startswith(HANDED_OVER):
+        hint = "Hand it over again: tacit.run(experiment, data)."
+        return DataError(f"'{name}' was handed over from Python and is in no file.", hint)
     known = nearest(name, ["town", *SOURCES])
     return DataError(f"There is no dataset '{name}', and no file or folder of that name.", known)
 
 
 def locate(source: Source) -> DatasetLocation | None:
-    """Return where a dataset lies: under TACIT_DATA, else in the cache, else None."""
+    """Return where a dataset is: under TACIT_DATA, else in the cache, else None."""
     roots = [(Path(root), False)] if (root := os.environ.get("TACIT_DATA")) else []
     if root and not Path(root).is_dir():
         raise DataError(f"TACIT_DATA names '{root}', which is not a folder.", "Correct it, or unset it.")

@@ -15,21 +15,49 @@ from pydantic import Field, model_validator
 from tacit.data.dataset import Dataset
 from tacit.data.draws import ragged_bits
 from tacit.data.ordering import order_by
+from tacit.data.periods import (
+    TEST,
+    TRAIN,
+    UNUSED,
+    VALIDATION,
+    Period,
+    keep_next,
+    notes_on_time,
+    split_at_moment,
+    split_last_session,
+)
 from tacit.errors import ConfigError, DataError
 from tacit.random import Key
 from tacit.types import Array, Catalog, Clients, Config, Heldout, Interactions, Vocabulary, offsets
 
-TRAIN, VALIDATION, TEST = np.int8(0), np.int8(1), np.int8(2)
+_BELONGS = {"date": "global-time", "windows": "global-time", "new_users": "global-time", "gap": "last-session"}
 
 
 class SplitConfig(Config):
-    """How each person's rows are parted."""
+    """How each user's rows are parted."""
 
-    kind: Literal["temporal", "leave-last-out", "random", "given"] = Field(
+    kind: Literal["temporal", "leave-last-out", "global-time", "last-session", "random", "given"] = Field(
         "temporal",
-        description="which rows are held out: newest share, newest one, random share, or the split of the data itself",
+        description="which rows are held out: each user's newest share, newest one, all rows from one moment on, "
+        "newest session, random share, or the split of the data itself",
     )
-    test: float = Field(0.2, gt=0, lt=1, description="share of each history that is held out for the test")
+    test: float = Field(
+        0.2, gt=0, lt=1, description="share of each history (global-time: of all rows) that is held out for the test"
+    )
+    date: str | None = Field(
+        None, description="global-time: the test begins here (2000-12-01, UTC); none: with the newest share of all rows"
+    )
+    windows: int = Field(1, ge=1, description="global-time: the test period is cut into so many equal spans of time")
+    window: int = Field(
+        1, ge=1, description="global-time: which window is tested; train is what lies before it, later rows are unused"
+    )
+    gap: float = Field(60.0, gt=0, description="last-session: so many minutes without a row end a session")
+    targets: Literal["all", "next"] = Field(
+        "all", description="'next': of each user's held-out rows only the oldest counts, as the next item"
+    )
+    new_users: Literal["leave-out", "keep"] = Field(
+        "leave-out", description="global-time: users without a training row are not tested, or tested without a history"
+    )
     rounding: Literal["down", "up"] = Field(
         "down", description="how the number of held-out rows is rounded: down, or up as Elliot does"
     )
@@ -40,7 +68,9 @@ class SplitConfig(Config):
         False, description="hold out a validation part of train in the same way; or its share"
     )
     ties: Literal["smaller-item", "larger-item", "file-order"] = Field(
-        "smaller-item", description="at equal times, which row counts as later: smaller or larger item id, or lower row"
+        "smaller-item",
+        description="at equal times, which row counts as later: smaller or larger item id, or lower row; methods that "
+        "use order have it from here too",
     )
     catalog: Literal["all", "train"] = Field(
         "all", description="'train': items without a training row cannot be ranked"
@@ -53,12 +83,19 @@ class SplitConfig(Config):
     def _has_effect(self) -> Self:
         if self.together and self.kind != "random":
             raise ValueError(f"'together' belongs to kind 'random', not to '{self.kind}'")
+        for option, kind in _BELONGS.items():
+            if self.kind != kind and getattr(self, option) != type(self).model_fields[option].default:
+                raise ValueError(f"'{option}' belongs to kind '{kind}', not to '{self.kind}'")
+        if self.window > self.windows:
+            raise ValueError(f"window {self.window} is not among the {self.windows} windows")
+        if self.targets == "next" and self.kind in ("random", "given"):
+            raise ValueError(f"targets 'next' needs a split by time, not '{self.kind}'")
         return self
 
 
 @dataclass(frozen=True)
 class Split:
-    """A dataset parted for one experiment. All parts hold the same people in the same order."""
+    """A dataset parted for one experiment. All parts hold the same users in the same order."""
 
     train: Clients
     validation: Heldout | None
@@ -67,11 +104,20 @@ class Split:
     user_ids: Vocabulary
     sampling: Literal["clean", "legacy"]
     counts: Mapping[str, int]
+    notes: tuple[str, ...] = ()  # what a reader of its figures should know
 
 
 def split(dataset: Dataset, config: SplitConfig, key: Key) -> Split:
-    """Part each person's rows into train, validation and test."""
-    parts = assign(dataset, config, key)
+    """Part each user's rows into train, validation and test."""
+    parts, notes = assign(dataset, config, key), tuple[str, ...]()
+    if config.kind == "global-time" and config.new_users == "leave-out":
+        log = dataset.interactions
+        has_history = np.bincount(log.users[parts == TRAIN], minlength=len(log.user_ids)) > 0
+        is_new = (parts != TRAIN) & (parts != UNUSED) & ~has_history[log.users]
+        if is_new.any():
+            parts = np.where(is_new, UNUSED, parts)
+            n_new = len(np.unique(log.users[is_new]))
+            notes = (f"{n_new:,} users ({int(is_new.sum()):,} rows) are new after the moment and were not tested.",)
     if not (parts == TEST).any():
         longest = int(np.bincount(dataset.interactions.users).max())
         raise DataError(
@@ -81,11 +127,12 @@ def split(dataset: Dataset, config: SplitConfig, key: Key) -> Split:
         )
     if not (parts == TRAIN).any():
         raise DataError(f"The split of '{dataset.name}' leaves nothing to train on.", "Lower split.test.")
-    return _build(dataset, parts, config)
+    found = _build(dataset, parts, config)
+    return replace(found, notes=(*notes, *found.notes))
 
 
 def assign(dataset: Dataset, config: SplitConfig, key: Key) -> NDArray[np.int8]:
-    """Return 0 (train), 1 (validation) or 2 (test) for each row of the log."""
+    """Return 0 (train), 1 (validation), 2 (test) or 3 (not used) for each row of the log."""
     if config.kind == "given":
         return _given_split(dataset, config)
     log = dataset.interactions
@@ -96,26 +143,45 @@ def assign(dataset: Dataset, config: SplitConfig, key: Key) -> NDArray[np.int8]:
         of_pair: NDArray[np.int8] = assign(once, config.model_copy(update={"together": False}), key)
         return of_pair[of_row]
     n = np.bincount(log.users, minlength=len(log.user_ids))
+    if config.kind == "global-time":
+        period = Period(config.test, config.date, config.windows, config.window)
+        parts = split_at_moment(log, period, _validation_share(config), dataset.name)
+        return parts if config.targets == "all" else keep_next(log, parts, _age(log, n, config, dataset.name, key))
     rank = _age(log, n, config, dataset.name, key)
+    if config.kind == "last-session":
+        parts = split_last_session(log, rank, config.gap, _whole_validation(config))
+        return parts if config.targets == "all" else keep_next(log, parts, rank)
     if config.kind == "leave-last-out":
-        if not isinstance(config.validation, bool):
-            raise ConfigError(
-                f"split.validation={config.validation} is a share, but leave-last-out holds out single rows.",
-                "Set split.validation to true or false.",
-            )
-        _long_enough(dataset, n, 3 if config.validation else 2)
+        validation = _whole_validation(config)
+        _long_enough(dataset, n, 3 if validation else 2)
         n_test = np.ones_like(n)
-        n_validation = n_test * int(config.validation)
+        n_validation = n_test * int(validation)
     else:
         n_test = _share(config.test, n, config.rounding == "up")
-        ratio = config.test if config.validation is True else float(config.validation)
-        if not 0 <= ratio < 1:
-            raise ConfigError(f"split.validation must be true, false or a share below 1, seen {config.validation}.")
-        n_validation = _share(ratio, n - n_test, config.rounding == "up")
+        n_validation = _share(_validation_share(config), n - n_test, config.rounding == "up")
     parts = np.full(len(log), TRAIN)
     parts[rank < (n_test + n_validation)[log.users]] = VALIDATION
     parts[rank < n_test[log.users]] = TEST
-    return parts
+    return parts if config.targets == "all" else keep_next(log, parts, rank)
+
+
+def _whole_validation(config: SplitConfig) -> bool:
+    """Return whether a validation part is wanted, where it has no share."""
+    if not isinstance(config.validation, bool):
+        what = "single rows" if config.kind == "leave-last-out" else "whole sessions"
+        raise ConfigError(
+            f"split.validation={config.validation} is a share, but {config.kind} holds out {what}.",
+            "Set split.validation to true or false.",
+        )
+    return config.validation
+
+
+def _validation_share(config: SplitConfig) -> float:
+    """Return the share of train that is the validation part."""
+    ratio = config.test if config.validation is True else float(config.validation)
+    if not 0 <= ratio < 1:
+        raise ConfigError(f"split.validation must be true, false or a share below 1, seen {config.validation}.")
+    return ratio
 
 
 def _share(ratio: float, n: NDArray[np.int64], up: bool) -> NDArray[np.int64]:
@@ -126,7 +192,7 @@ def _share(ratio: float, n: NDArray[np.int64], up: bool) -> NDArray[np.int64]:
 
 
 def _age(log: Interactions, n: NDArray[np.int64], config: SplitConfig, name: str, key: Key) -> NDArray[np.int64]:
-    """Return each row's place among its person's rows, 0 = first to be held out."""
+    """Return each row's place among its user's rows, 0 = first to be held out."""
     if config.kind == "random":
         by_item = order_by(log.users, log.items, *_identity(log))
         draws = np.empty(len(log), np.uint64)
@@ -142,15 +208,28 @@ def _age(log: Interactions, n: NDArray[np.int64], config: SplitConfig, name: str
                     "if the rows are in order of time.",
                 )
             times = np.zeros(len(log), np.int64)
-        if config.ties == "file-order":
-            order = order_by(log.users, times, np.arange(len(log)), descending=(False, True, True))
-        else:  # repeated rows of one item at one time are told apart by their value
-            keys: list[Array] = [log.users, times, log.items, *([] if log.values is None else [log.values])]
-            down = [False, True, config.ties == "larger-item", False][: len(keys)]
-            order = order_by(*keys, descending=down)
+        order = _newest_first(log, times, config.ties)
     rank = np.empty(len(log), np.int64)
     rank[order] = np.arange(len(log)) - np.repeat(offsets(n)[:-1], n)
     return rank
+
+
+def _newest_first(log: Interactions, times: NDArray[np.int64], ties: str) -> NDArray[np.int64]:
+    if ties == "file-order":
+        return order_by(log.users, times, np.arange(len(log)), descending=(False, True, True))
+    # repeated rows of one item at one time are told apart by their value
+    keys: list[Array] = [log.users, times, log.items, *([] if log.values is None else [log.values])]
+    return order_by(*keys, descending=[False, True, ties == "larger-item", False][: len(keys)])
+
+
+def _places(log: Interactions, ties: str) -> NDArray[np.int32] | None:
+    """Return what came when, oldest first, where the rule for ties is not that of `Clients` itself."""
+    if ties == "smaller-item" or (log.times is None and ties != "file-order"):
+        return None
+    order = _newest_first(log, np.zeros(len(log), np.int64) if log.times is None else log.times, ties)
+    places = np.empty(len(log), np.int32)
+    places[order[::-1]] = np.arange(len(log))
+    return places
 
 
 def _identity(log: Interactions) -> tuple[NDArray[np.float32] | NDArray[np.int64], ...]:
@@ -190,20 +269,24 @@ def _build(dataset: Dataset, parts: NDArray[np.int8], config: SplitConfig) -> Sp
         catalog = catalog.take(np.flatnonzero(known))
         items = np.where(known, np.cumsum(known, dtype=np.int32) - np.int32(1), np.int32(-1))[items]
     log = Interactions(log.users, items, log.values, log.times, log.user_ids, catalog.item_ids)
-    train = cohort(log, parts == TRAIN)
+    places = _places(log, config.ties)
+    train = cohort(log, parts == TRAIN, places)
     validation = None
     if (parts == VALIDATION).any():
-        validation = Heldout(cohort(log, parts == VALIDATION), train)
+        validation = Heldout(cohort(log, parts == VALIDATION, places), train)
     rankable = items >= 0
-    test = Heldout(cohort(log, parts == TEST), cohort(log, (parts != TEST) & rankable))
+    seen = (parts == TRAIN) | (parts == VALIDATION)
+    test = Heldout(cohort(log, parts == TEST, places), cohort(log, seen & rankable, places))
     if config.negatives == "legacy":
-        avoid = cohort(log, (parts != TRAIN) & rankable)
-        train = Clients(train.ids, train.ptr, train.items, train.n_items, train.values, train.times, avoid)
-    return Split(train, validation, test, catalog, log.user_ids, config.negatives, _counts(log, parts))
+        avoid = cohort(log, ((parts == VALIDATION) | (parts == TEST)) & rankable)
+        train = replace(train, avoid=avoid)
+    by_time = config.kind in ("temporal", "leave-last-out", "last-session", "global-time")
+    notes = notes_on_time(log, parts, config.ties, config.kind == "global-time") if by_time else []
+    return Split(train, validation, test, catalog, log.user_ids, config.negatives, _counts(log, parts), tuple(notes))
 
 
-def cohort(log: Interactions, rows: NDArray[np.bool_]) -> Clients:
-    """Return every person's history among some rows, items in order."""
+def cohort(log: Interactions, rows: NDArray[np.bool_], places: NDArray[np.int32] | None = None) -> Clients:
+    """Return every user's history among some rows, sorted by item; `places` [N] of the log say what came when."""
     at = np.flatnonzero(rows)
     part = log.take(at)
     at = at[order_by(part.users, part.items, *_identity(part))]
@@ -214,6 +297,8 @@ def cohort(log: Interactions, rows: NDArray[np.bool_]) -> Clients:
         len(log.item_ids),
         None if log.values is None else log.values[at],
         None if log.times is None else log.times[at],
+        None,
+        None if places is None else places[at],
     )
 
 
@@ -221,9 +306,13 @@ def _counts(log: Interactions, parts: NDArray[np.int8]) -> dict[str, int]:
     n_items = max(len(log.item_ids), 1)
     pairs = log.users.astype(np.int64) * n_items + log.items
     learnt = np.sort(pairs[parts == TRAIN])
-    heldout = pairs[(parts != TRAIN) & (log.items >= 0)]
+    is_heldout = (parts == VALIDATION) | (parts == TEST)
+    heldout = pairs[is_heldout & (log.items >= 0)]
     at = np.minimum(np.searchsorted(learnt, heldout), len(learnt) - 1)
     repeated = learnt[at] == heldout
+    is_new_user = np.bincount(log.users[parts == TRAIN], minlength=len(log.user_ids)) == 0
+    learnt_items = np.append(np.bincount(np.maximum(log.items[parts == TRAIN], 0), minlength=n_items) > 0, False)
+    tested = parts == TEST
     return {
         "people": len(log.user_ids),
         "people_tested": len(np.unique(log.users[parts == TEST])),
@@ -233,4 +322,7 @@ def _counts(log: Interactions, parts: NDArray[np.int8]) -> dict[str, int]:
         "test": int((parts == TEST).sum()),
         "not_in_catalog": int((log.items < 0).sum()),
         "heldout_also_in_train": int(repeated.sum()),
+        "unused": int((parts == UNUSED).sum()),
+        "test_of_new_users": int((tested & is_new_user[log.users]).sum()),
+        "test_of_new_items": int((tested & ~learnt_items[log.items]).sum()),
     }

@@ -1,9 +1,9 @@
 """`town`: the built-in generated dataset, so that everything runs with no download.
 
-People live somewhere and have tastes; places have a category, a neighbourhood, a price and fame. A person picks a cell
+Users live somewhere and have tastes; places have a category, a neighbourhood, a price and fame. A user picks a cell
 (category, neighbourhood, price) by taste, nearness and purse, then a place in it by fame, and often returns to places
-she knows. So popularity is skewed, alike people do alike things, and nobody is fully predictable. Every draw is keyed
-by the person or the place, and people are made in chunks, so memory is bounded by the log itself.
+they know. So popularity is skewed, similar users do similar things, and no user is fully predictable. Every draw is
+keyed by the user or the place, and users are made in chunks, so memory is bounded by the log itself.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ START = 1_704_067_200  # 1 January 2024, UTC: the town's year begins
 YEAR = 366 * 86_400
 _CENTRE = (43.30, 5.37)  # latitude, longitude of the Old Town
 _KM = (1 / 111.2, 1 / 80.9)  # degrees per kilometre there
-_CIRCLES = 10  # groups of people with alike tastes
-_RETURN = 0.2  # chance that a visit goes back to a place she knows
+_CIRCLES = 10  # groups of users with similar tastes
+_RETURN = 0.2  # chance that a visit goes back to a place the user knows
 _CHUNK = 8192
 _TASTE, _OWN_TASTE, _REACH, _PURSE, _FAME = 1.15, 0.5, 0.65, 0.7, 0.65
 _OPENING_HOUR = (7, 6, 18, 17, 14, 19, 10, 17, 19, 21, 10, 8, 11, 9, 9, 12, 7, 7)  # typical hour of each category
@@ -58,7 +58,7 @@ class Places:
 
 
 def town(people: int = 1000, places: int = 800, visits: int = 60, seed: int = 0, graph: bool = False) -> Dataset:
-    """Generate the town: `visits` is the mean number of visits of a person within the year."""
+    """Generate the town: `visits` is the mean number of visits of a user within the year."""
     key = Key(seed, ("town",))
     known = _places(places, key.child("places"))
     order = np.argsort(
@@ -128,11 +128,11 @@ def _titles(cell: NDArray[np.int64], owner: NDArray[np.int64]) -> list[str]:
 def _visits(
     who: NDArray[np.int64], places: Places, mean: int, key: Key
 ) -> tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.float32], NDArray[np.int64]]:
-    """Return people, places, ratings and times of the visits of some people, in order of time within a person."""
+    """Return users, places, ratings and times of the visits of some users, in order of time within a user."""
     liking, reach, purse = _tastes(who, key)
     n_cells = len(CATEGORIES) * len(DISTRICTS) * len(PRICES)
     fame_of_cell = np.bincount(places.cell, weights=places.fame, minlength=n_cells)
-    # [people, categories, districts, prices]: how much of her time goes to each cell
+    # [users, categories, districts, prices]: how much of the user's time goes to each cell
     wish = np.exp(liking)[:, :, None, None] * np.exp(reach)[:, None, :, None] * np.exp(purse)[:, None, None, :]
     wish = wish.reshape(len(who), n_cells)
     wish *= fame_of_cell
@@ -154,7 +154,7 @@ def _visits(
 
 
 def _tastes(who: NDArray[np.int64], key: Key) -> tuple[NDArray[np.float32], NDArray[np.float64], NDArray[np.float32]]:
-    """Return each person's liking of categories, ease of reaching neighbourhoods and purse, as log weights."""
+    """Return each user's liking of categories, ease of reaching neighbourhoods and purse, as log weights."""
     u = key.child("home").uniform(who, 2)
     circle = (u[:, 0] * _CIRCLES).astype(np.int64)
     shared = key.child("circles").normal(np.arange(_CIRCLES), len(CATEGORIES), _TASTE)
@@ -162,7 +162,7 @@ def _tastes(who: NDArray[np.int64], key: Key) -> tuple[NDArray[np.float32], NDAr
     home = (u[:, 1] * len(DISTRICTS)).astype(np.int64)
     km = np.array([(x, y) for _, x, y in DISTRICTS.values()])
     distance = np.hypot(*(km[:, None] - km[None, :]).transpose(2, 0, 1))
-    legs = np.exp(key.child("legs").normal(who, 1, 0.4))  # some people go further than others
+    legs = np.exp(key.child("legs").normal(who, 1, 0.4))  # some users go further than others
     purse = key.child("purse").normal(who, 1, _PURSE) * np.array([-1, 0, 1], np.float32)
     return liking, -_REACH * distance[home] * legs, purse
 
@@ -188,7 +188,7 @@ def _place_in(cell: NDArray[np.int64], places: Places, u: NDArray[np.float64]) -
 def _with_returns(
     at: NDArray[np.int64], counts: NDArray[np.int64], who: NDArray[np.int64], key: Key
 ) -> NDArray[np.int64]:
-    """Let some visits repeat an earlier one of the same person."""
+    """Let some visits repeat an earlier one of the same user."""
     start = np.repeat(offsets(counts)[:-1], counts)
     position = np.arange(len(at)) - start
     earlier = start + (ragged_uniform(key.child("which"), who, counts) * position).astype(np.int64)
@@ -207,7 +207,7 @@ def _times(
     places: Places,
     key: Key,
 ) -> NDArray[np.int64]:
-    """Spread a person's visits over the year in their order, each at an hour that suits the place."""
+    """Spread a user's visits over the year in their order, each at an hour that suits the place."""
     u = ragged_uniform(key.child("day"), who, counts)
     day = (np.sort(rows + u) - rows) * (YEAR / 86_400)
     hour = np.array(_OPENING_HOUR)[places.category[at]] + 3.0 * ragged_uniform(key.child("hour"), who, counts)

@@ -1,4 +1,4 @@
-"""Predicates and entities of a knowledge graph as a person reads them."""
+"""Predicates and entities of a knowledge graph as a user reads them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 
 
 def predicate_words(path: str) -> str:
-    """Return a path of predicates as a person reads it, without namespaces, written out or as their usual prefix.
+    """Return a path of predicates as a user reads it, without namespaces, written out or as their usual prefix.
 
     >>> predicate_words("http://dbpedia.org/ontology/author~dbo:birthPlace")
     'author › birth place'
@@ -29,7 +29,7 @@ def _step_words(step: str) -> str:
 
 
 def entity_words(entity: str) -> str:
-    """Return an entity as a person reads it.
+    """Return an entity as a user reads it.
 
     >>> entity_words("http://dbpedia.org/resource/Category:English-language_films")
     'English-language films'

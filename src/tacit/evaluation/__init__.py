@@ -1,11 +1,12 @@
-"""How good, how varied, how fair: one value per person first."""
+"""How good, how varied, how fair: one value per user first."""
 
 from tacit.evaluation.compare import ComparedMethod, MethodComparison, PairedTest, average, compare_methods, holm
 from tacit.evaluation.config import EvaluationConfig
 from tacit.evaluation.evaluate import evaluate
-from tacit.evaluation.heldout import sample_people, select_heldout
+from tacit.evaluation.heldout import sample_users, select_heldout
 from tacit.evaluation.leak import LeakVerdict, SwapTest, is_decided, judge_leak, sample_stages, swap
 from tacit.evaluation.lists import CategoryBias
+from tacit.evaluation.placebo import Placebo, PlaceboResult, compare_ranks, draw_placebo, hold_out
 from tacit.evaluation.ranking import EvaluationOptions, PairScorer, Scorer
 from tacit.evaluation.result import Evaluation, mean_interval
 
@@ -19,17 +20,22 @@ __all__ = [
     "MethodComparison",
     "PairScorer",
     "PairedTest",
+    "Placebo",
+    "PlaceboResult",
     "Scorer",
     "SwapTest",
     "average",
     "compare_methods",
+    "compare_ranks",
+    "draw_placebo",
     "evaluate",
+    "hold_out",
     "holm",
     "is_decided",
     "judge_leak",
     "mean_interval",
-    "sample_people",
     "sample_stages",
+    "sample_users",
     "select_heldout",
     "swap",
 ]

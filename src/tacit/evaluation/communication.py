@@ -1,7 +1,7 @@
 """What learning together costs on the wire, in vectors (Anelli et al., JIIS 2022, section 6.3) and in bytes.
 
-A client that is asked in a round receives the |I| vectors of the item table and returns T (1 + pi): T for items she
-did not take, and the share pi of T for items she did.
+A client that is asked in a round receives the |I| vectors of the item table and returns T (1 + pi): T for items outside
+its history, and the share pi of T for items of it.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def total_cost(cost_of_an_epoch: float, epochs: int) -> float:
 def measure_cost(
     asked: NDArray[np.int64], rows_up: NDArray[np.int64], bytes_both: NDArray[np.int64], rows_down: int, epochs: int
 ) -> dict[str, Any]:
-    """Return CCE as it came about, and the bytes of a client in a round she was asked in.
+    """Return CCE as it was measured, and the bytes of a client in a round it was asked in.
 
     `asked`, `rows_up` and `bytes_both` are per client, over all `epochs`; `rows_down` is what each answer starts from.
     """

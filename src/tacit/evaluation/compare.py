@@ -1,4 +1,4 @@
-"""Which method is better, and is it chance: paired tests over people, corrected for their number."""
+"""Which method is better, and is it chance: paired tests over users, corrected for their number."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tacit.evaluation.result import Evaluation, mean_interval
 
 @dataclass(frozen=True)
 class PairedTest:
-    """One paired comparison; `difference` is the mean of first minus second over people."""
+    """One paired comparison; `difference` is the mean of first minus second over users."""
 
     first: str
     second: str
@@ -53,9 +53,9 @@ class MethodComparison:
 
 
 def compare_methods(methods: Mapping[str, Evaluation | Sequence[Evaluation]], metric: str) -> MethodComparison:
-    """Compare methods on one metric that has a value per person.
+    """Compare methods on one metric that has a value per user.
 
-    Several evaluations of one method (seeds) are averaged per person first. All must be of the same people under the
+    Several evaluations of one method (seeds) are averaged per user first. All must be of the same users under the
     same protocol.
     """
     if not methods:
@@ -73,7 +73,7 @@ def compare_methods(methods: Mapping[str, Evaluation | Sequence[Evaluation]], me
 
 
 def average(seeds: Sequence[Evaluation], metric: str) -> Values:
-    """Return one value per person: the mean over several evaluations of the same people."""
+    """Return one value per user: the mean over several evaluations of the same users."""
     mean: Values = np.mean([found.of(metric) for found in seeds], axis=0, dtype=np.float64)
     return mean
 
@@ -89,12 +89,12 @@ def _check_same(methods: Mapping[str, Evaluation | Sequence[Evaluation]]) -> Non
             raise EvaluationError(f"'{name}' has no evaluation to compare.", "Give at least one seed of each method.")
         for found in _as_list(given):
             first = first or (name, found)
-            check_same_people(first[0], first[1], name, found)
+            check_same_users(first[0], first[1], name, found)
 
 
-def check_same_people(a: str, first: Evaluation, b: str, second: Evaluation) -> None:
-    """Refuse to pair evaluations of different people or protocols."""
-    if not np.array_equal(first.people, second.people):
+def check_same_users(a: str, first: Evaluation, b: str, second: Evaluation) -> None:
+    """Refuse to pair evaluations of different users or protocols."""
+    if not np.array_equal(first.users, second.users):
         raise EvaluationError(
             f"'{a}' and '{b}' were evaluated on different users ({len(first)} and {len(second)}).",
             "Paired comparisons need the same users in the same order: use the same data and split.",
@@ -118,12 +118,12 @@ def _family(names: Sequence[tuple[str, str]], values: Mapping[str, Values]) -> l
 
 
 def pair_differences(first: Values, second: Values) -> Values:
-    """Return the differences per person; rounded to 12 digits, so that equal ones are equal to the tests."""
+    """Return the differences per user; rounded to 12 digits, so that equal ones are equal to the tests."""
     return np.round(first - second, 12)
 
 
 def t_test(differences: Values, alternative: str = "two-sided") -> float:
-    """Return the p-value of a paired t-test ('two-sided' or 'greater'); equal vectors give 1, one person gives 1.
+    """Return the p-value of a paired t-test ('two-sided' or 'greater'); equal vectors give 1, one user gives 1.
 
     >>> round(t_test(np.array([1.0, 2.0, 3.0])), 4)  # t = 2 / (1 / sqrt(3)) = 3.4641 with 2 degrees of freedom
     0.0742
@@ -136,14 +136,14 @@ def t_test(differences: Values, alternative: str = "two-sided") -> float:
     if n < 2 or not differences.any():
         return 1.0
     error = float(differences.std(ddof=1)) / np.sqrt(n)
-    if error == 0:  # every person differs by the same amount
+    if error == 0:  # every user differs by the same amount
         return 0.0 if alternative == "two-sided" or mean > 0 else 1.0
     t = mean / error
     return float(special.stdtr(n - 1, -t) if alternative == "greater" else 2 * special.stdtr(n - 1, -abs(t)))
 
 
 def wilcoxon(differences: Values) -> float:
-    """Return the two-sided p-value of Wilcoxon's signed-rank test; ties of a person are dropped, equal vectors give 1.
+    """Return the two-sided p-value of Wilcoxon's signed-rank test; ties of a user are dropped, equal vectors give 1.
 
     >>> wilcoxon(np.array([1.0, 2.0, 3.0, 4.0]))  # all positive: 2 of 2^4 sign patterns
     0.125

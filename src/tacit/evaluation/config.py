@@ -20,7 +20,8 @@ class EvaluationConfig(Config):
     """Options of the evaluation; `sampled` and `max_k` are read off them."""
 
     former_names: ClassVar[Mapping[str, str]] = {
-        "evaluation.twin_people": "evaluation.local_only_people",
+        "evaluation.twin_people": "evaluation.local_only_users",
+        "evaluation.local_only_people": "evaluation.local_only_users",
     }
     protocol: str = Field(
         "full",
@@ -33,10 +34,22 @@ class EvaluationConfig(Config):
         description="a held-out item of the history is never recommended; or, under the sampled protocol, it is "
         "ranked, as published code with repeated rows does: a leak",
     )
-    local_only_people: int = Field(
+    users: int = Field(
+        0,
+        ge=0,
+        description="how many users with held-out items are evaluated, drawn at random; intervals say what that leaves "
+        "open; 0: all users",
+    )
+    local_only_users: int = Field(
         100,
         ge=0,
         description="most clients with a local-only model for the leak verdict; fewer if it is clear; 0: no verdict",
+    )
+
+    placebo: Literal["auto", "always", "never"] = Field(
+        "auto",
+        description="train once more with random items held out, to see that the joint model does not depend on "
+        "them; auto: methods from outside this package, whose laws are not part of its tests",
     )
 
     @model_validator(mode="before")
@@ -76,7 +89,7 @@ class EvaluationConfig(Config):
 
     @model_validator(mode="after")
     def _primary_is_measured(self) -> EvaluationConfig:
-        known = per_person_names(self)
+        known = per_user_names(self)
         spelt = {name.lower(): name for name in known}.get(self.primary.lower())
         if spelt is None:
             base, _, cut = self.primary.partition("@")
@@ -97,7 +110,7 @@ class EvaluationConfig(Config):
         return self.k[-1]
 
 
-def per_person_names(config: EvaluationConfig) -> list[str]:
-    """Return the names of the metrics that have one value per person under these options."""
+def per_user_names(config: EvaluationConfig) -> list[str]:
+    """Return the names of the metrics that have one value per user under these options."""
     names = [f"{name}@{k}" for k in config.k for name in ACCURACY]
     return [*names, "AUC"] if config.sampled else names

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tacit.errors import EvaluationError
 from tacit.evaluation.config import EvaluationConfig
-from tacit.evaluation.heldout import HeldoutItems, open_heldout
+from tacit.evaluation.heldout import HeldoutItems, open_heldout, sample_users, select_heldout
 from tacit.evaluation.metrics import Positions, accuracy_metrics
 from tacit.evaluation.population import measure_lists
 from tacit.evaluation.ranking import EvaluationOptions, Ranking, Scorer, rank_in_blocks
 from tacit.evaluation.result import Evaluation
 from tacit.random import Key
 from tacit.types import Catalog, Heldout
+
+SAMPLE = Key(0).child("evaluated users")
 
 
 def evaluate(
@@ -25,20 +29,25 @@ def evaluate(
     key: Key,
     options: EvaluationOptions = EvaluationOptions(),  # noqa: B008 - frozen
 ) -> Evaluation:
-    """Measure a scorer on what was held out, one value per person first.
+    """Measure a scorer on what was held out, one value per user first.
 
-    `score(positions)` returns the scores [len(positions), n_items] of the people at these positions of `heldout`; it
-    is called for up to 128 people at a time, from several threads if `options.threads` is above 1. `key` fixes the
+    `score(positions)` returns the scores [len(positions), n_items] of the users at these positions of `heldout`; it
+    is called for up to 128 users at a time, from several threads if `options.threads` is above 1. `key` fixes the
     candidates of the sampled protocol and the order of tied items in the lists: give the same one to all methods
     compared.
 
-    Full protocol: candidates are all items the person has not seen. Sampled: each held-out item is ranked against
+    Full protocol: candidates are all items the user has not seen. Sampled: each held-out item is ranked against
     its own N items drawn from those neither seen nor held out; every metric is computed for each held-out item alone
-    and averaged over the person's items.
+    and averaged over the user's items. With `config.users`, only so many users are evaluated, the same whatever
+    the key: methods and seeds are then compared user by user.
     """
     threads, lists = options.threads, options.lists
     if threads < 1:
         raise EvaluationError(f"An evaluation needs at least one thread, not {threads}.")
+    chosen: NDArray[np.int64] | None = None
+    if config.users and config.users < len(heldout):
+        chosen = sample_users(heldout, config.users, SAMPLE)
+        heldout, score, options = _narrow(heldout, chosen, score, options)
     data = open_heldout(heldout, catalog)
     ranking = Ranking(data, catalog.n_items, config, key, score, options)
     rank_in_blocks(ranking.rank, np.arange(len(data)) if lists else data.with_truth, threads)
@@ -46,20 +55,39 @@ def evaluate(
     found = Positions(np.append(data.truth_ptr[kept], len(data.truth)), ranking.better, ranking.tied)
     values = accuracy_metrics(found, config.k, apart=config.sampled > 0)
     if options.auc or config.sampled:
-        values["AUC"] = found.per_person(ranking.auc) / found.sizes
+        values["AUC"] = found.per_user(ranking.auc) / found.sizes
     whole = measure_lists(ranking.top, data, catalog, config.k) if lists else None
     return Evaluation(
         protocol=config.protocol,
         k=config.k,
-        people=data.ids[kept],
-        rows=kept,
+        users=data.ids[kept],
+        rows=kept if chosen is None else chosen[kept],
         values=values,
         overall={name: float(value.mean()) for name, value in values.items()} | (whole.metrics if whole else {}),
         top=ranking.top if lists else None,
         recommended=whole.recommended if whole else {},
         bias=whole.bias if whole else {},
-        notes=(*_notes(data, ranking, config), *(whole.notes if whole else ())),
+        notes=(*_notes(data, ranking, config), *(whole.notes if whole else ()), *_note_sample(chosen)),
     )
+
+
+def _narrow(
+    heldout: Heldout, chosen: NDArray[np.int64], score: Scorer, options: EvaluationOptions
+) -> tuple[Heldout, Scorer, EvaluationOptions]:
+    """Return what was held out from some users, and scorers that take positions among these."""
+    pairs = options.score_pairs
+    narrow = None if pairs is None else lambda rows, items: pairs(chosen[rows], items)
+    return (
+        select_heldout(heldout, chosen),
+        lambda positions: score(chosen[positions]),
+        replace(options, score_pairs=narrow),
+    )
+
+
+def _note_sample(chosen: NDArray[np.int64] | None) -> list[str]:
+    if chosen is None:
+        return []
+    return [f"{len(chosen)} users, drawn at random, were evaluated; coverage and bias are of their lists alone"]
 
 
 def _notes(data: HeldoutItems, ranking: Ranking, config: EvaluationConfig) -> Iterator[str]:
@@ -69,9 +97,9 @@ def _notes(data: HeldoutItems, ranking: Ranking, config: EvaluationConfig) -> It
         yield f"{cold} held-out items are not in the catalogue: they count as never found"
     short = int(np.count_nonzero(ranking.is_short[data.with_truth]))
     if short:
-        yield f"{short} people had fewer than {config.sampled} unseen items: they were ranked against all of them"
+        yield f"{short} users had fewer than {config.sampled} unseen items: they were ranked against all of them"
     again = int(np.count_nonzero(data.truth_seen))
     if again and ranking.ranks_repeats:
-        yield f"{again} held-out items are in the person's history too, and were ranked all the same: a leak"
+        yield f"{again} held-out items are in the user's history too, and were ranked all the same: a leak"
     elif again:
-        yield f"{again} held-out items are in the person's history too: they are no candidates and never found"
+        yield f"{again} held-out items are in the user's history too: they are no candidates and never found"

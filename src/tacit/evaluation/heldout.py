@@ -16,9 +16,9 @@ from tacit.types import Array, Catalog, Clients, Heldout, offsets
 
 @dataclass(frozen=True)
 class HeldoutItems:
-    """Held-out and seen items as ragged arrays over the same people, each item once per person and ascending."""
+    """Held-out and seen items as ragged arrays over the same users, each item once per user and ascending."""
 
-    ids: NDArray[np.int64]  # [people]
+    ids: NDArray[np.int64]  # [users]
     truth_ptr: NDArray[np.int64]
     truth: NDArray[np.int32]  # -1 where the item is not in the catalogue
     seen_ptr: NDArray[np.int64]
@@ -29,13 +29,13 @@ class HeldoutItems:
 
     @cached_property
     def truth_seen(self) -> NDArray[np.bool_]:
-        """Which held-out items are in the person's history too, [H]."""
+        """Which held-out items are in the user's history too, [H]."""
         seen: NDArray[np.bool_] = seen_before(self.truth_ptr, self.truth, self.seen_ptr, self.seen)
         return seen
 
     @property
     def with_truth(self) -> NDArray[np.int64]:
-        """Positions of people with something held out."""
+        """Positions of users with something held out."""
         return np.flatnonzero(np.diff(self.truth_ptr))
 
 
@@ -65,28 +65,28 @@ def open_heldout(heldout: Heldout, catalog: Catalog) -> HeldoutItems:
 
 
 def _distinct(clients: Clients) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
-    """Return (ptr, items) with each item once per person; items outside the catalogue stay apart."""
+    """Return (ptr, items) with each item once per user; items outside the catalogue stay apart."""
     items, rows = clients.items, clients.rows
-    same_person = rows[1:] == rows[:-1]
-    if np.any(same_person & (items[1:] < items[:-1])):
+    same_user = rows[1:] == rows[:-1]
+    if np.any(same_user & (items[1:] < items[:-1])):
         items = items[np.lexsort((items, rows))]
     keep = np.ones(len(items), np.bool_)
-    keep[1:] = ~(same_person & (items[1:] == items[:-1])) | (items[1:] < 0)
+    keep[1:] = ~(same_user & (items[1:] == items[:-1])) | (items[1:] < 0)
     if keep.all():
         return clients.ptr, items
     return offsets(np.bincount(rows[keep], minlength=len(clients))), items[keep]
 
 
 def select_heldout(heldout: Heldout, positions: Array) -> Heldout:
-    """Return what was held out from some people, in that order; the scorer then gets positions among these."""
+    """Return what was held out from some users, in that order; the scorer then gets positions among these."""
     truth, seen = heldout.open()
     return Heldout(truth.take(positions), seen.take(positions))
 
 
-def sample_people(heldout: Heldout, n: int, key: Key) -> NDArray[np.int64]:
-    """Choose n people with something held out (all, if there are fewer): their positions, ascending.
+def sample_users(heldout: Heldout, n: int, key: Key) -> NDArray[np.int64]:
+    """Choose n users with something held out (all, if there are fewer): their positions, ascending.
 
-    Whether a person is chosen depends on the key and the ids, not on the order of people.
+    Whether a user is chosen depends on the key and the ids, not on the order of users.
     """
     truth, _ = heldout.open()
     able = np.flatnonzero(truth.sizes)

@@ -1,47 +1,52 @@
-"""The leak verdict: a model that learns from one person alone must not know what was held out from that person.
+"""The leak verdict: a model that learns from one user alone must not know what was held out from that user.
 
-Without item features, the history of one person does not tell which unseen item comes next. What such a local-only
+Without item features, the history of one user does not tell which unseen item comes next. What such a local-only
 model may know honestly is the catalogue: its order may follow popularity or time, and initial values and ties may
-follow its order. But that, the model of another person knows as well. So held-out items of a person are ranked twice
-among the same rivals, by the person's own local-only model and by the local-only models of other people. If the own
+follow its order. But that, the model of another user knows as well. So held-out items of a user are ranked twice
+among the same rivals, by the user's own local-only model and by the local-only models of other users. If the own
 model is better beyond chance, something told it.
 
-Two statistics are tested, each over people: AUC, which sees items that were spared from being pushed down, and the
-mean gain 1 / log2(place + 1), which sees single items at the top. People are added in stages while the evidence is
+Two statistics are tested, each over users: AUC, which sees items that were spared from being pushed down, and the
+mean gain 1 / log2(place + 1), which sees single items at the top. Users are added in stages while the evidence is
 neither clear nor absent: most honest methods need the first stage only. Where training is given held-out items (to
-spare them as negatives), some people learn once more with those of someone else: a model that changes has read them.
+spare them as negatives), some users learn once more with those of someone else: a model that changes has read them.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tacit.errors import EvaluationError
-from tacit.evaluation.compare import check_same_people, pair_differences, t_test
+from tacit.errors import EvaluationError, TacitError
+from tacit.evaluation.compare import check_same_users, pair_differences, t_test
 from tacit.evaluation.heldout import open_heldout
 from tacit.evaluation.metrics import Values
 from tacit.evaluation.result import Evaluation
 from tacit.types import Array, Catalog, Floats, Heldout
 
+if TYPE_CHECKING:
+    from tacit.evaluation.placebo import PlaceboResult
+
 LEVEL = 0.01  # of the whole verdict; Bonferroni's correction over stages and statistics is part of the p-values below
-NO_SIGN = 0.3  # p-values above it, uncorrected, end the check: more people would hardly change them
-STAGES = (0.12, 0.36, 1.0)  # shares of the people asked for
-LEAST = 12  # people in a stage: fewer could prove nothing after the correction
-PARTNERS = 5  # other people whose models rank the same items
-BLIND = (
-    "what happens only where people learn together",
-    "peeks at few of the held-out items or people",
+NO_SIGN = 0.3  # p-values above it, uncorrected, end the check: more users would hardly change them
+STAGES = (0.12, 0.36, 1.0)  # shares of the users asked for
+LEAST = 12  # users in a stage: fewer could prove nothing after the correction
+PARTNERS = 5  # other users whose models rank the same items
+BLIND = (  # what local-only models cannot show
+    "what happens only where users learn together",
+    "a leak of few of the held-out items or users",
     "methods with item features, whose lead may be honest",
     "code that reads the held-out items from memory or disk only when it is not checked",
 )
+BLIND_WITH_PLACEBO = ("code that reads the log itself, from a file or from memory, where users learn together",)
+BLIND_BY_CHANCE = ("a leak of few of the held-out items or users, in a method that is not repeatable",)
 
 
 @dataclass(frozen=True)
 class SwapTest:
-    """Held-out items ranked by the person's own local-only model and by those of others: one value per person each."""
+    """Held-out items ranked by the user's own local-only model and by those of others: one value per user each."""
 
     own: dict[str, Values]
     others: dict[str, Values]
@@ -56,16 +61,42 @@ class SwapTest:
 
 @dataclass(frozen=True)
 class LeakVerdict:
-    """Whether an evaluation is clean; `reason` says why in one sentence."""
+    """Whether an evaluation is clean; `reason` says why in one sentence.
 
-    ok: bool
+    `ok` is none where the verdict could not be made, because local-only models diverged.
+    """
+
+    ok: bool | None
     reason: str
     people: int
     local_only: dict[str, float]
     most_popular: dict[str, float]
     p_values: dict[str, float]  # per statistic: how likely such a lead of the own models is by chance, corrected
     own: dict[str, float] = field(default_factory=dict)  # means of the statistics by the own local-only models
-    others: dict[str, float] = field(default_factory=dict)  # ... and by those of other people
+    others: dict[str, float] = field(default_factory=dict)  # ... and by those of other users
+    placebo: PlaceboResult | None = None  # of the joint model, if it was trained once more
+
+    @classmethod
+    def not_made(cls, error: TacitError) -> LeakVerdict:
+        """Return the verdict of a check that ended with an error."""
+        return cls(None, f"The leak check could not be made: {error.message}", 0, {}, {}, {})
+
+    @classmethod
+    def join(cls, local_only: LeakVerdict | None, placebo: PlaceboResult | None) -> LeakVerdict | None:
+        """Return one verdict of both checks, none where neither was made: it is a leak if either says so."""
+        if placebo is None:
+            return local_only
+        if local_only is None:
+            return cls(placebo.ok, f"{placebo.reason}.", 0, {}, {}, {}, placebo=placebo)
+        ok = placebo.ok if local_only.ok is None else local_only.ok and placebo.ok
+        return replace(local_only, ok=ok, reason=f"{placebo.reason}. {local_only.reason}", placebo=placebo)
+
+    @property
+    def blind_to(self) -> tuple[str, ...]:
+        """What the checks that were made cannot see."""
+        if self.placebo is None:
+            return BLIND
+        return (*BLIND_WITH_PLACEBO, *(() if self.placebo.is_exact else BLIND_BY_CHANCE))
 
     def to_dict(self) -> dict[str, Any]:
         """Return the verdict as plain JSON."""
@@ -79,12 +110,13 @@ class LeakVerdict:
             "reason": self.reason,
             "people": self.people,
             "p_values": dict(self.p_values),
-            "blind_to": list(BLIND),
+            "blind_to": list(self.blind_to),
+            "placebo": None if self.placebo is None else self.placebo.to_dict(),
         }
 
 
 def sample_stages(people: int) -> list[int]:
-    """Return how many people are checked after each stage, ascending; the last is all of them.
+    """Return how many users are checked after each stage, ascending; the last is all of them.
 
     >>> sample_stages(100), sample_stages(50), sample_stages(8)
     ([12, 36, 100], [12, 18, 50], [8])
@@ -93,7 +125,7 @@ def sample_stages(people: int) -> list[int]:
 
 
 def is_decided(swapped: SwapTest) -> bool:
-    """Whether more people would hardly change the verdict: the evidence is clear, or there is no sign at all."""
+    """Whether more users would hardly change the verdict: the evidence is clear, or there is no sign at all."""
     p_values = swapped.p_values().values()
     return min(p_values) > NO_SIGN or _correct_p_values(min(p_values)) < LEVEL / 5
 
@@ -101,7 +133,7 @@ def is_decided(swapped: SwapTest) -> bool:
 def swap(scores: Floats, heldout: Heldout, catalog: Catalog) -> SwapTest:
     """Rank every client's held-out items by its own local-only model and by those of the next clients.
 
-    `scores` [P, n_items] has one local-only model per row, for the people of `heldout` in the same order. Items and
+    `scores` [P, n_items] has one local-only model per row, for the users of `heldout` in the same order. Items and
     rivals are those that neither of the two has seen, so both models rank the same. Tied items have the mean of the
     places they take. Someone with nothing to compare is left out.
     """
@@ -110,7 +142,7 @@ def swap(scores: Floats, heldout: Heldout, catalog: Catalog) -> SwapTest:
         raise EvaluationError(
             "A local-only model gave a score that is not finite.", "It has probably diverged: lower its learning rate."
         )
-    gains = np.concatenate([[0.0], np.cumsum(1.0 / np.log2(np.arange(2, n + 3)))])
+    gains = discounted_gains(n)
     seen = np.zeros((len(data), n), np.bool_)
     seen[np.repeat(np.arange(len(data)), np.diff(data.seen_ptr)), data.seen] = True
     found: list[Values] = []
@@ -124,7 +156,7 @@ def swap(scores: Floats, heldout: Heldout, catalog: Catalog) -> SwapTest:
             items = truth[is_rival[truth]]
             is_rival[truth] = False
             if len(items) and is_rival.any():
-                pairs.append([_standing(scores[who], items, is_rival, gains) for who in (u, v)])
+                pairs.append([stand(scores[who], items, is_rival, gains) for who in (u, v)])
         if pairs:
             found.append(np.mean(pairs, axis=0))  # [own or other, statistic]
     table = np.array(found).reshape(-1, 2, 2)
@@ -132,7 +164,12 @@ def swap(scores: Floats, heldout: Heldout, catalog: Catalog) -> SwapTest:
     return SwapTest(own, others)
 
 
-def _standing(scores: Array, items: Array, is_rival: Array, gains: Values) -> tuple[float, float]:
+def discounted_gains(n_items: int) -> Values:
+    """Return the sum of 1 / log2(place + 1) over the first places: 0 of them, 1, ... up to all and one more."""
+    return np.concatenate([[0.0], np.cumsum(1.0 / np.log2(np.arange(2, n_items + 3)))])
+
+
+def stand(scores: Array, items: Array, is_rival: Array, gains: Values) -> tuple[float, float]:
     """Return mean AUC and mean gain of some items among rivals; each item alone."""
     rivals = np.sort(scores[is_rival])
     low, high = np.searchsorted(rivals, scores[items], "left"), np.searchsorted(rivals, scores[items], "right")
@@ -147,29 +184,29 @@ def judge_leak(
     uses_features: bool,
     reads_held_out: bool = False,
 ) -> LeakVerdict:
-    """Judge local-only models by how much better they know the held-out items of their own person.
+    """Judge local-only models by how much better they know the held-out items of their own user.
 
     It is a leak if a corrected p-value is below 0.01, unless the method scores from item features: then a lead may be
     honest, and is only shown. `reads_held_out` says that local-only models changed when the held-out items that their
     training was given became those of someone else: a leak without any chance. The evaluations of the local-only
     models and of Most Popular are for the reader.
     """
-    check_same_people("the local-only model", local_only, "Most Popular", most_popular)
+    check_same_users("the local-only model", local_only, "Most Popular", most_popular)
     p_values = {name: _correct_p_values(p) for name, p in swapped.p_values().items()}
     own, others = ({name: _mean(values) for name, values in part.items()} for part in (swapped.own, swapped.others))
     people, name = len(swapped), min(p_values, key=lambda name: p_values[name])
-    means = f"{name} {own[name]:.3f} against {others[name]:.3f} (p = {p_values[name]:.2g}, {people} people)"
+    means = f"{name} {own[name]:.3f} against {others[name]:.3f} (p = {p_values[name]:.2g}, {people} users)"
     leads = p_values[name] < LEVEL
-    knows = f"Models that learnt from one person alone know that person's held-out items {'' if leads else 'no '}better"
+    knows = f"Models that learnt from one user alone know that user's held-out items {'' if leads else 'no '}better"
     reason = f"{knows} than the models of others do, {means}"
     if leads:
         honest = "the method uses item features, so this can be honest"
-        reason += f"; {honest}" if uses_features else ": something told them"
+        reason += f"; {honest}" if uses_features else ": training must have read them"
     ok = not leads or uses_features
     if reads_held_out:
         ok, reason = (
             False,
-            f"Training reads what was held out: with another person's held-out items it gives another model. {reason}",
+            f"Training reads what was held out: with another user's held-out items it gives another model. {reason}",
         )
     reason = f"{reason}."
     return LeakVerdict(ok, reason, people, _means(local_only), _means(most_popular), p_values, own, others)
@@ -178,7 +215,7 @@ def judge_leak(
 def lead_by_chance(own: Values, others: Values) -> float:
     """Return the one-sided p-value of a lead: a paired t-test, never below what signs alone could show.
 
-    With d people who differ, no paired evidence is stronger than all d signs agreeing, 2^-d. This keeps few people, or
+    With d users who differ, no paired evidence is stronger than all d signs agreeing, 2^-d. This keeps few users, or
     differences without variance, from looking certain.
 
     >>> lead_by_chance(np.ones(3), np.zeros(3)), lead_by_chance(np.ones(10), np.zeros(10)) < 0.01

@@ -1,7 +1,7 @@
 """What the lists do to the catalogue: coverage, concentration, the long tail, categories.
 
-All take the top lists [people, k] of item indices, where -1 is padding and counts for nothing, or what is counted
-from them. Popularity is the number of people who have the item in their history.
+All take the top lists [users, k] of item indices, where -1 is padding and counts for nothing, or what is counted
+from them. Popularity is the number of users who have the item in their history.
 """
 
 from __future__ import annotations
@@ -110,8 +110,8 @@ def _both(is_head: NDArray[np.bool_], items: Array) -> NDArray[np.float64]:
 def pop_reo(top: Array, is_held_out: Array, truth: Array, is_head: NDArray[np.bool_]) -> float | None:
     """PopREO: how differently held-out popular and long-tail items are found; None if a group has none held out.
 
-    Shares found are hits in the lists over held-out items, for each group over all people. `is_held_out` [people, k]
-    marks the hits; `truth` lists the held-out items of all people that could be recommended.
+    Shares found are hits in the lists over held-out items, for each group over all users. `is_held_out` [users, k]
+    marks the hits; `truth` lists the held-out items of all users that could be recommended.
 
     >>> top, hits = np.array([[0, 1], [2, 0]]), np.array([[True, False], [True, False]])
     >>> pop_reo(top, hits, np.array([0, 0, 2]), np.array([True, False, False]))  # head 1/2, tail 1/1
@@ -126,8 +126,8 @@ def pop_reo(top: Array, is_held_out: Array, truth: Array, is_head: NDArray[np.bo
 def pop_rsp(top: Array, seen: Array, is_head: NDArray[np.bool_]) -> float | None:
     """PopRSP: how differently popular and long-tail items are recommended; None if a group has no candidate.
 
-    Shares are places in the lists over candidates (items not in the person's history), for each group over all
-    people. `seen` lists the items of all histories, each once per person.
+    Shares are places in the lists over candidates (items not in the user's history), for each group over all
+    users. `seen` lists the items of all histories, each once per user.
 
     >>> pop_rsp(np.array([[0], [1]]), np.array([1, 2]), np.array([True, False, False]))  # head 1/2, tail 1/2
     0.0
@@ -140,7 +140,7 @@ def pop_rsp(top: Array, seen: Array, is_head: NDArray[np.bool_]) -> float | None
 
 @dataclass(frozen=True)
 class CategoryBias:
-    """How far lists push people towards or away from each category, against what they did before."""
+    """How far lists push users towards or away from each category, against what they did before."""
 
     names: list[str]
     source: NDArray[np.float64]  # B_T: share of the histories over share of the catalogue

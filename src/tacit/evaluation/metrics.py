@@ -1,4 +1,4 @@
-"""Accuracy: one value per person, from where the held-out items stand. Ties are worth what random orders would give.
+"""Accuracy: one value per user, from where the held-out items stand. Ties are worth what random orders would give.
 
 A method may give several items the same score. Which of them are in a list is then chance, and every metric is its
 expectation over all orders of the tied items, each equally likely. So no rounding of scores is worth more than the
@@ -32,12 +32,12 @@ Counts = NDArray[np.int64]
 class TiedGroups:
     """The groups with more than one candidate that hold someone's held-out items; [G] each."""
 
-    person: Counts
+    user: Counts
     items: Counts  # the positions of the items in all groups, one group after the other
     better: Counts  # b
     size: Counts  # g
     held_out: Counts  # m
-    before: Counts  # held-out items of the same person before the group
+    before: Counts  # held-out items of the same user before the group
 
     def in_list(self, k: int) -> Counts:
         """Return s, how many places of each group are in a list of k."""
@@ -69,7 +69,7 @@ class TiedGroups:
 
 @dataclass(frozen=True)
 class Positions:
-    """Where the held-out items stand: ragged, at least one per person, ascending within a person.
+    """Where the held-out items stand: ragged, at least one per user, ascending within a user.
 
     An item that is not found has more candidates before it than any list is long, and ties with nothing.
     """
@@ -86,12 +86,12 @@ class Positions:
 
     @cached_property
     def sizes(self) -> Counts:
-        """How many items each person has held out, [P]."""
+        """How many items each user has held out, [P]."""
         return np.diff(self.ptr)
 
     @cached_property
     def before(self) -> Counts:
-        """How many of the same person's items stand before each in this order, [H]."""
+        """How many of the same user's items stand before each in this order, [H]."""
         return np.arange(len(self.better)) - np.repeat(self.ptr[:-1], self.sizes)
 
     @cached_property
@@ -102,22 +102,22 @@ class Positions:
         is_first[1:] = (np.diff(self.better[items]) != 0) | (np.diff(items) != 1) | (self.before[items[1:]] == 0)
         first = items[is_first]
         held_out = np.diff(np.append(np.flatnonzero(is_first), len(items)))
-        person = np.searchsorted(self.ptr, first, side="right") - 1
-        return TiedGroups(person, items, self.better[first], self.tied[first], held_out, self.before[first])
+        user = np.searchsorted(self.ptr, first, side="right") - 1
+        return TiedGroups(user, items, self.better[first], self.tied[first], held_out, self.before[first])
 
-    def per_person(self, values: Array) -> Values:
-        """Return the sum over each person's held-out items, [P]."""
+    def per_user(self, values: Array) -> Values:
+        """Return the sum over each user's held-out items, [P]."""
         sums: Values = np.add.reduceat(values, self.ptr[:-1], dtype=np.float64)
         return sums
 
     def hits(self, k: int) -> Values:
-        """Return how many held-out items are in each person's list of k, expected, [P]."""
+        """Return how many held-out items are in each user's list of k, expected, [P]."""
         if k not in self._hits:  # four metrics ask for it
-            self._hits[k] = self.per_person(np.clip((k - self.better) / self.tied, 0.0, 1.0))
+            self._hits[k] = self.per_user(np.clip((k - self.better) / self.tied, 0.0, 1.0))
         return self._hits[k]
 
     def apart(self) -> Positions:
-        """Return each held-out item as a person of its own."""
+        """Return each held-out item as a user of its own."""
         return Positions(np.arange(len(self.better) + 1), self.better, self.tied)
 
 
@@ -131,7 +131,7 @@ def hit_rate(found: Positions, k: int) -> Values:
     """
     hit, groups = np.minimum(found.hits(k), 1.0), found.groups
     decides = groups.before == 0  # an item before the group is in the list wherever a part of the group is
-    hit[groups.person[decides]] = groups.first_places(k)[0][decides]
+    hit[groups.user[decides]] = groups.first_places(k)[0][decides]
     return hit
 
 
@@ -172,7 +172,7 @@ def ndcg(found: Positions, k: int) -> Values:
     gains = (found.better < k) / np.log2(found.better + 2.0)
     gains[groups.items] = groups.each_item(groups.sum_places(worth, k) / groups.size)
     best: Values = np.cumsum(worth)[np.minimum(found.sizes, k) - 1]
-    return found.per_person(gains) / best
+    return found.per_user(gains) / best
 
 
 def average_precision(found: Positions, k: int) -> Values:
@@ -189,7 +189,7 @@ def average_precision(found: Positions, k: int) -> Values:
     others = (groups.held_out - 1) / np.maximum(groups.size - 1, 1)
     expected = ((groups.before + 1) * inverse + others * earlier) / groups.size
     precisions[groups.items] = groups.each_item(expected)
-    return found.per_person(precisions) / found.sizes
+    return found.per_user(precisions) / found.sizes
 
 
 def reciprocal_rank(found: Positions, k: int) -> Values:
@@ -201,7 +201,7 @@ def reciprocal_rank(found: Positions, k: int) -> Values:
     first, groups = found.better[found.ptr[:-1]], found.groups
     values: Values = (first < k) / (first + 1.0)
     decides = groups.before == 0
-    values[groups.person[decides]] = groups.first_places(k)[1][decides]
+    values[groups.user[decides]] = groups.first_places(k)[1][decides]
     return values
 
 
@@ -220,7 +220,7 @@ def accuracy_metrics(found: Positions, ks: tuple[int, ...], *, apart: bool = Fal
     """Return every accuracy metric at every k.
 
     With `apart` (the sampled protocol) each held-out item is the only relevant one of a list of its own: a metric is
-    computed for each of them and averaged over the person's items. With one held-out item per person this is the
+    computed for each of them and averaged over the user's items. With one held-out item per user this is the
     usual leave-one-out HR@k and NDCG@k.
 
     >>> found = Positions.at([0, 2], [1, 3])
@@ -229,4 +229,4 @@ def accuracy_metrics(found: Positions, ks: tuple[int, ...], *, apart: bool = Fal
     """
     judged = found.apart() if apart else found
     values = {f"{name}@{k}": metric(judged, k) for k in ks for name, metric in METRICS.items()}
-    return {name: found.per_person(value) / found.sizes for name, value in values.items()} if apart else values
+    return {name: found.per_user(value) / found.sizes for name, value in values.items()} if apart else values

@@ -35,7 +35,7 @@ class Population:
 
 
 def measure_lists(top: Array, data: HeldoutItems, catalog: Catalog, ks: tuple[int, ...]) -> Population:
-    """Measure the lists of all people; a metric that is undefined on this data is left out, with a note."""
+    """Measure the lists of all users; a metric that is undefined on this data is left out, with a note."""
     popularity = np.bincount(data.seen, minlength=catalog.n_items)
     is_head = short_head(popularity)
     hits = listed_truth(top, data.truth_ptr, data.truth)

@@ -24,11 +24,11 @@ from tacit.types import Array, Floats
 Scorer: TypeAlias = Callable[[NDArray[np.int64]], Floats]
 PairScorer: TypeAlias = Callable[[NDArray[np.int64], NDArray[np.int32]], Floats]
 
-BLOCK = 128  # people scored at once; fixed, so that results do not depend on the number of threads
+BLOCK = 128  # users scored at once; fixed, so that results do not depend on the number of threads
 
 
 def rank_in_blocks(work: Callable[[NDArray[np.int64]], None], rows: NDArray[np.int64], threads: int) -> None:
-    """Run `work` on blocks of people in worker threads, one BLAS thread each.
+    """Run `work` on blocks of users in worker threads, one BLAS thread each.
 
     Even one thread is a worker: all of them treat denormal numbers alike, whatever the caller's thread does.
     """
@@ -44,7 +44,7 @@ def rank_in_blocks(work: Callable[[NDArray[np.int64]], None], rows: NDArray[np.i
 
 @dataclass(frozen=True)
 class TieOrder:
-    """The order of tied items in lists: drawn by key, and begun at another place for every person."""
+    """The order of tied items in lists: drawn by key, and begun at another place for every user."""
 
     key: Key
     order: NDArray[np.int64]  # [n] place of each item; of tied items the one with the larger place is listed first
@@ -59,14 +59,14 @@ class TieOrder:
         return cls(key, order, item_at)
 
     def shifts(self, ids: Array) -> NDArray[np.int64]:
-        """Return by how many places, around the end, the order is moved on for each person."""
+        """Return by how many places, around the end, the order is moved on for each user."""
         n = len(self.order)
         drawn = self.key.child("people").uniform(ids, 1)[:, 0]
         return np.minimum((drawn * n).astype(np.int64), max(n - 1, 0))
 
-    def best(self, scores: Floats, person: int, candidates: Array, k: int) -> NDArray[np.int64]:
-        """Return the k best of some items for one person, as an evaluation lists them."""
-        places = (self.order[candidates] + self.shifts(np.array([person]))[0]) % max(len(self.order), 1)
+    def best(self, scores: Floats, user: int, candidates: Array, k: int) -> NDArray[np.int64]:
+        """Return the k best of some items for one user, as an evaluation lists them."""
+        places = (self.order[candidates] + self.shifts(np.array([user]))[0]) % max(len(self.order), 1)
         keys = -np.asarray(scores, np.float32)[candidates]  # as the evaluation compares them
         best: NDArray[np.int64] = candidates[np.lexsort((-places, keys))[:k]]
         return best
@@ -76,7 +76,7 @@ class TieOrder:
 class EvaluationOptions:
     """How an evaluation is carried out, and what it may leave out; the numbers it has in common do not depend on it.
 
-    `lists=False` leaves out lists and their metrics, and ranks only people with held-out items; then the sampled
+    `lists=False` leaves out lists and their metrics, and ranks only users with held-out items; then the sampled
     protocol scores its candidates with `score_pairs(rows, items)` if given. `auc=True` adds AUC under the full
     protocol (the sampled one always has it): the share of all unseen items that a held-out item beats.
     """
@@ -88,7 +88,7 @@ class EvaluationOptions:
 
 
 class Ranking:
-    """Ranks blocks of people; each block writes its own part of the results."""
+    """Ranks blocks of users; each block writes its own part of the results."""
 
     def __init__(
         self,
@@ -113,15 +113,20 @@ class Ranking:
         self.is_short = np.zeros(len(data), np.bool_)
 
     def rank(self, rows: NDArray[np.int64]) -> None:
-        """Rank the people of one block."""
+        """Rank the users of one block."""
         if self.n_sampled:
             self._sampled(rows)
         else:
             self._full(rows, self.scores(rows), self.data.truth_ptr)
 
     def scores(self, rows: NDArray[np.int64]) -> Floats:
-        """Ask the method and check the shape of its answer."""
-        scores = np.ascontiguousarray(self.score(rows), np.float32)
+        """Ask the method and check the shape of its answer.
+
+        One user alone is scored twice: a matrix times a vector has other bits than a matrix times a matrix, and what a
+        user is ranked by must not depend on who else is in the block.
+        """
+        asked = np.repeat(rows, 2) if len(rows) == 1 else rows
+        scores = np.ascontiguousarray(self.score(asked), np.float32)[: len(rows)]
         if scores.shape != (len(rows), self.n_items):
             raise EvaluationError(
                 f"The scores of {len(rows)} users have the shape {scores.shape}, not {(len(rows), self.n_items)}.",

@@ -1,4 +1,4 @@
-"""`Evaluation`: what one evaluation found, person by person."""
+"""`Evaluation`: what one evaluation found, user by user."""
 
 from __future__ import annotations
 
@@ -15,42 +15,42 @@ from tacit.evaluation.metrics import Values
 
 @dataclass(frozen=True)
 class Evaluation:
-    """One value per person for each accuracy metric, and what the lists do to the catalogue."""
+    """One value per user for each accuracy metric, and what the lists do to the catalogue."""
 
     protocol: str
     k: tuple[int, ...]
-    people: NDArray[np.int64]  # [P] ids of those with something held out
-    rows: NDArray[np.int64]  # [P] their positions among all people
+    users: NDArray[np.int64]  # [P] ids of those with something held out
+    rows: NDArray[np.int64]  # [P] their positions among all users
     values: dict[str, Values]  # name -> [P]
     overall: dict[str, float]  # means of the above, and the metrics of the lists
-    top: NDArray[np.int32] | None = None  # [all people, max k], best first, -1 where there was no candidate left
+    top: NDArray[np.int32] | None = None  # [all users, max k], best first, -1 where there was no candidate left
     recommended: dict[int, NDArray[np.int64]] = field(default_factory=dict)  # k -> lists that hold each item
     bias: dict[int, CategoryBias] = field(default_factory=dict)  # k -> bias per category, where there are categories
     notes: tuple[str, ...] = ()
 
     def __len__(self) -> int:
-        return len(self.people)
+        return len(self.users)
 
     def of(self, name: str) -> Values:
-        """Return one metric of all people."""
+        """Return one metric of all users."""
         if name not in self.values:
             raise EvaluationError(f"There is no value per user for '{name}'.", nearest(name, self.values))
         return self.values[name]
 
     def mean(self, name: str) -> float:
-        """Return the mean of one metric over people."""
+        """Return the mean of one metric over users."""
         return float(self.of(name).mean())
 
     def ci(self, name: str, level: float = 0.95) -> tuple[float, float]:
-        """Return the confidence interval of the mean (Student's t over people)."""
+        """Return the confidence interval of the mean (Student's t over users)."""
         return mean_interval(self.of(name), level)
 
     def percentiles(self, name: str, q: Sequence[float] = (5, 25, 50, 75, 95)) -> dict[float, float]:
-        """Return percentiles of one metric over people."""
+        """Return percentiles of one metric over users."""
         return dict(zip(q, np.percentile(self.of(name), q).tolist(), strict=True))
 
     def cdf(self, name: str) -> tuple[Values, Values]:
-        """Return (x, share): the share of people whose value is at most x, for each value that occurs."""
+        """Return (x, share): the share of users whose value is at most x, for each value that occurs."""
         x, counts = np.unique(self.of(name), return_counts=True)
         return x, np.cumsum(counts) / len(self)
 

@@ -6,23 +6,36 @@ from collections.abc import Callable
 from typing import Literal
 
 from tacit.field.device import Device
+from tacit.field.device.amendments import AmendmentNote
 from tacit.wire.messages import message_kind
 
-MessageKind = Literal["model", "request", "turn"]
+FetchAmendments = Callable[[bytes], bytes]
+"""Returns the amendments since the terms of a digest, as one chain; nothing where there are none."""
+MessageKind = Literal["model", "request", "secure-request"]
 
 
-def respond(device: Device, content: bytes, send: Callable[[bytes], None]) -> MessageKind:
+def follow_amendments(device: Device, content: bytes, fetch: FetchAmendments) -> list[AmendmentNote]:
+    """Fetch and follow the amendments that a message presupposes; a message of this device's terms needs none."""
+    if not device.is_behind(content) or device.membership is None:
+        return []
+    return device.amend(fetch(device.membership.federation.digest))
+
+
+def respond(
+    device: Device, content: bytes, send: Callable[[bytes], None], has_begun: Callable[[], bool] = lambda: True
+) -> MessageKind:
     """Keep a model, or answer a request through `send`, and say which kind it was. Errors go to the caller.
 
-    The ledger says what became of an answer.
+    The ledger says what became of an answer. Where `send` fails, it may have left, because a receiver can read it and
+    then fail the transfer; only if `has_begun` says that nothing of it was handed over yet is it called not sent.
     """
     kind = message_kind(content)
     if kind == "model":
         device.receive(content)
         return "model"
     entry: int | None
-    if kind == "turn":
-        answer, entry = device.turn(content)
+    if kind == "secure-request":
+        answer, entry = device.step_session(content)
     else:
         entry = device.learn(content)
         answer = device.release(entry)
@@ -30,8 +43,8 @@ def respond(device: Device, content: bytes, send: Callable[[bytes], None]) -> Me
         send(answer)
     except Exception as error:
         if entry is not None:
-            device.mark_not_sent(entry, type(error).__name__)
+            (device.mark_broken_off if has_begun() else device.mark_not_sent)(entry, type(error).__name__)
         raise
     if entry is not None:
         device.mark_sent(entry)
-    return "turn" if kind == "turn" else "request"
+    return "secure-request" if kind == "secure-request" else "request"

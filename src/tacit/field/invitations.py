@@ -17,7 +17,9 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from tacit.errors import ConsentError, FieldError
 from tacit.field.device import Device
 from tacit.field.device.membership import Membership
+from tacit.protocols.directory import read_key, write_key
 from tacit.reasons import ReasonCode
+from tacit.wire.amendments import PATH as AMENDMENTS
 
 PREFIX = "tacit1:"
 ENROL = "/v1/tacit/enrol"
@@ -33,10 +35,12 @@ class Invitation:
     address: str
     word: str
     roots: str  # certificate of its authority, PEM; empty: the machine's own roots
+    witness: str = ""  # public key of the witness of its directory; empty: there is none
 
     def line(self) -> str:
         """Write it as one line."""
-        about = json.dumps({"a": self.address, "w": self.word, "r": self.roots}).encode()
+        named = {"k": self.witness} if self.witness else {}
+        about = json.dumps({"a": self.address, "w": self.word, "r": self.roots, **named}).encode()
         return PREFIX + base64.urlsafe_b64encode(about).decode().rstrip("=")
 
     @classmethod
@@ -48,19 +52,29 @@ class Invitation:
                 raise ValueError
             body = text.removeprefix(PREFIX)
             about = json.loads(base64.urlsafe_b64decode(body + "=" * (-len(body) % 4)))
-            address, word, roots = about["a"], about["w"], about["r"]
-            if not all(isinstance(part, str) for part in (address, word, roots)) or not address or not word:
+            address, word, roots, witness = about["a"], about["w"], about["r"], about.get("k", "")
+            if not all(isinstance(part, str) for part in (address, word, roots, witness)) or not address or not word:
                 raise ValueError
+            witness = write_key(read_key(witness)) if witness else ""
         except (ValueError, KeyError, TypeError, binascii.Error):
             raise FieldError(
                 "This is not an invitation, or a part of it is missing.", "Copy the whole line, from 'tacit1:' on."
             ) from None
-        return cls(address, word, roots)
+        return cls(address, word, roots, witness)
 
 
 def accept(device: Device, invitation: Invitation) -> Membership:
     """Enrol a device and make it a member. It may be tried again with the same invitation, also after a crash."""
-    return device.join(enrol(invitation, *public_keys(device, invitation)), invitation.address)
+    try:
+        welcome = enrol(invitation, *public_keys(device, invitation))
+    except InvitationError:
+        device.forget_enrolment()
+        raise
+    return device.join(welcome, invitation.address, invitation.witness)
+
+
+class InvitationError(FieldError):
+    """An invitation that will never work: nothing is kept of it."""
 
 
 def public_keys(device: Device, invitation: Invitation) -> tuple[bytes, bytes, bytes]:
@@ -72,14 +86,14 @@ def public_keys(device: Device, invitation: Invitation) -> tuple[bytes, bytes, b
     """
     if device.membership is not None:
         raise ConsentError.because(ReasonCode.ALREADY_A_MEMBER)
-    line = device.connection
+    line = device.enrolment
     if line.get("address") != invitation.address or "key" not in line:
         private = ec.generate_private_key(ec.SECP384R1())
         pem = private.private_bytes(
             serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
         )
         line = {"address": invitation.address, "roots": invitation.roots, "key": pem.decode()}
-        device.keep_connection(line)
+        device.keep_enrolment(line)
     key = serialization.load_pem_private_key(line["key"].encode(), None)
     public = key.public_key().public_bytes(serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo)
     return public, device.identity, device.prove_identity(invitation.word, public)
@@ -90,7 +104,7 @@ def enrol(invitation: Invitation, public: bytes, identity: bytes, proof: bytes) 
     try:
         context = ssl.create_default_context(cadata=invitation.roots or None)
     except (ssl.SSLError, TypeError, ValueError):  # not a certificate, or not even text of the right kind
-        raise FieldError("The certificate in the invitation is damaged.", "Ask for another invitation.") from None
+        raise InvitationError("The certificate in the invitation is damaged.", "Ask for another invitation.") from None
     keys = {"key": public, "identity": identity, "proof": proof}
     asked = {"word": invitation.word} | {name: base64.b64encode(key).decode() for name, key in keys.items()}
     try:
@@ -99,14 +113,19 @@ def enrol(invitation: Invitation, public: bytes, identity: bytes, proof: bytes) 
             client.stream("POST", f"https://{invitation.address}{ENROL}", json=asked) as response,
         ):
             if response.status_code == 403:
-                raise FieldError("The invitation was used already, or has expired.", "Ask for another one.")
+                raise InvitationError("The invitation was used already, or has expired.", "Ask for another one.")
+            if response.status_code in (429, 503):
+                raise FieldError(
+                    f"{invitation.address} has too many devices to enrol at once.",
+                    "Try again in a minute; the invitation stays valid.",
+                )
             if response.status_code != 200:
                 raise FieldError(
                     f"{invitation.address} refused the invitation (HTTP {response.status_code}).", "Ask the operator."
                 )
             return _whole(response.iter_bytes(), time.monotonic() + WHOLE_SECONDS)
     except (httpx.InvalidURL, UnicodeError):
-        raise FieldError(
+        raise InvitationError(
             f"The address in the invitation is damaged: {invitation.address!r}.", "Ask for another invitation."
         ) from None
     except httpx.HTTPError as error:
@@ -114,6 +133,22 @@ def enrol(invitation: Invitation, public: bytes, identity: bytes, proof: bytes) 
             f"{invitation.address} cannot be reached, or has another certificate than the invitation says: {error}.",
             "Check the network and the address; the invitation stays valid.",
         ) from None
+
+
+def fetch_amendments(address: str, roots: bytes | None, digest: bytes) -> bytes:
+    """Ask the coordinator what has changed since the terms of a digest; nothing if it does not know them."""
+    context = ssl.create_default_context(cadata=None if roots is None else roots.decode())
+    try:
+        with (
+            httpx.Client(verify=context, timeout=SECONDS) as client,
+            client.stream("GET", f"https://{address}{AMENDMENTS}/{digest.hex()}") as response,
+        ):
+            if response.status_code == 404:
+                return b""
+            response.raise_for_status()
+            return _whole(response.iter_bytes(), time.monotonic() + WHOLE_SECONDS)
+    except httpx.HTTPError as error:
+        raise FieldError(f"{address} does not say what has changed: {error}.", "It will be tried again.") from None
 
 
 def _whole(parts: Iterable[bytes], until: float) -> bytes:

@@ -1,4 +1,4 @@
-"""A coordinator's numbers for Prometheus: read from the journal, so they survive a restart; never about people."""
+"""A coordinator's numbers for Prometheus: read from the journal, so they survive a restart; never about users."""
 
 from __future__ import annotations
 
@@ -12,8 +12,10 @@ from prometheus_client.registry import Collector
 
 from tacit.errors import FieldError
 from tacit.field.coordinator import Carrier, CoordinatorJournal
+from tacit.field.coordinator.journal import ROLLED_BACK
+from tacit.field.coordinator.spending import LACK_OF_NOISE, find_epsilon
 
-ROUND_STATES = ("finished", "abandoned", "skipped")
+ROUND_STATES = ("finished", "abandoned", "skipped", ROLLED_BACK)
 MEASURES = {
     "asked": "Devices that were asked",
     "answered": "Answers that came in time",
@@ -40,6 +42,7 @@ class RoundCollector(Collector):
         try:
             rounds, devices = journal.rounds(), journal.devices()
             phases, quality = journal.phase_sums(), journal.quality()
+            sums, agreed = journal.spendings(), journal.federation.privacy
         finally:
             journal.close()
         states = {state: sum(r.state == state for r in rounds) for state in ROUND_STATES}
@@ -51,6 +54,8 @@ class RoundCollector(Collector):
         yield coded
         masked = sum(r.masked for r in rounds)
         yield CounterMetricFamily("tacit_masked_rounds", "Rounds under masks", value=masked)
+        readable = sum(r.asked > 0 and not r.masked for r in rounds)
+        yield CounterMetricFamily("tacit_readable_rounds", "Rounds in which each answer could be read", value=readable)
         for name, help_text in MEASURES.items():
             yield CounterMetricFamily(f"tacit_{name}", help_text, value=sum(getattr(r, name) for r in rounds))
         sizes = {"up": sum(r.bytes_up for r in rounds), "down": sum(r.bytes_down for r in rounds)}
@@ -66,6 +71,13 @@ class RoundCollector(Collector):
             yield counter
         yield CounterMetricFamily("tacit_quality_hits", "People whose newest item was in their list", quality.hits)
         yield CounterMetricFamily("tacit_quality_people", "People for whom that was measured", quality.people)
+        if agreed is not None:
+            yield GaugeMetricFamily("tacit_epsilon", "Epsilon of all sums so far", find_epsilon(sums, agreed.delta))
+            yield GaugeMetricFamily("tacit_epsilon_agreed", "Epsilon that members agreed on", agreed.epsilon)
+            spent = sum(one.share for one in sums)
+            yield GaugeMetricFamily("tacit_budget_spent", "Share of the privacy budget of a device in every sum", spent)
+            noiseless = sum(r.reason is not None and r.reason.code == LACK_OF_NOISE for r in rounds)
+            yield CounterMetricFamily("tacit_rounds_without_noise", "Rounds abandoned for lack of noise", noiseless)
         revoked, present = sum(device.revoked for device in devices), len(self._carrier.present())
         known = {"enrolled": len(devices) - revoked, "revoked": revoked, "present": present}
         yield _add_labels(GaugeMetricFamily("tacit_devices", "Devices by state", labels=["state"]), known)

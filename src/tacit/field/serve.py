@@ -11,28 +11,36 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
-import polars as pl
 from pydantic import Field
 
-from tacit.data import SOURCES, DataConfig, load
-from tacit.errors import ConfigError, DataError, FieldError
+from tacit.errors import ConfigError, FieldError
+from tacit.field.catalogue_file import CatalogueChange, compare_catalogues, continue_catalogue, read_catalogue
 from tacit.field.certificates import Certificates, load_certificates, make_certificates
 from tacit.field.coordinator import Carrier, Coordinator, CoordinatorJournal, RoundRules
-from tacit.field.coordinator.coordinator import refuse_readable_only
+from tacit.field.coordinator.coordinator import refuse_readable_only, refuse_unguarded
 from tacit.field.coordinator.journal import RoundRecord
-from tacit.field.coordinator.round_policy import count_needed, is_settled
+from tacit.field.coordinator.round_policy import count_needed, count_used, is_settled
 from tacit.field.coordinator.trial import try_round
+from tacit.field.coordinator_folder import hold_folder
 from tacit.field.invitations import Invitation
+from tacit.field.witness import WitnessLine
 from tacit.methods.choice import MethodChoice
 from tacit.privacy.clipping import ClippingConfig
-from tacit.types import Catalog, Config, Labels, Vocabulary, offsets
+from tacit.privacy.dp import AgreedPrivacyConfig
+from tacit.protocols.secure_aggregation.identity import Identity
+from tacit.reasons import RoundReason
+from tacit.types import Catalog, Config
 from tacit.updates import Ring
-from tacit.wire.federation import Federation
+from tacit.wire.catalogue import catalog_bytes, catalog_from, public_catalog, strip_names
+from tacit.wire.federation import Federation, StageTerms
 
 if TYPE_CHECKING:
     from tacit.field.metrics import MetricsServer
+
+
+log = logging.getLogger("tacit.field.coordinator")
 
 
 class ServeConfig(Config):
@@ -48,7 +56,13 @@ class ServeConfig(Config):
     method: MethodChoice
     ring: Ring = Ring()
     clip: ClippingConfig | None = Field(None, description="bounds on the norm of messages")
+    privacy: AgreedPrivacyConfig | None = Field(
+        None, description="differential privacy of every device; none: there is no guarantee"
+    )
     rounds: RoundRules = RoundRules()
+    after: Literal["stay", "end"] = Field(
+        "stay", description="after the last round: stay for invitations and for devices that need the model, or end"
+    )
     listen: str = Field("127.0.0.1:8443", description="host:port to listen on")
     address: str | None = Field(None, description="host:port that invitations name, if it differs from listen")
     certificate: Path | None = Field(None, description="PEM file; without one, the coordinator makes its own")
@@ -62,32 +76,67 @@ class ServeConfig(Config):
         return self.address or self.listen
 
 
-def open_federation(config: ServeConfig, seed: int | None = None) -> CoordinatorJournal:
-    """Found the federation, or go on with it; its terms cannot change once it is founded.
+def open_federation(config: ServeConfig, seed: int | None = None, amends: bool = False) -> CoordinatorJournal:
+    """Found the federation, or go on with it; where it `amends`, a changed catalogue is published.
 
-    A `seed` is for comparisons with a simulation; without one the coordinator draws its own.
+    Other terms cannot change once it is founded. A `seed` is for comparisons with a simulation; without one the
+    coordinator draws its own.
     """
     path = config.folder / "journal.db"
-    catalog = _catalog(config)
     given = config.method.options.model_dump(mode="json", exclude_unset=True)
     if not path.exists():
-        federation = Federation.create(
-            secrets.token_hex(16), config.name, config.method.name, given, catalog, ring=config.ring, clip=config.clip
-        )
+        catalog, authority = _catalog(config), Identity.fresh()
+        terms: StageTerms = {**_stages(config), "authority": authority.public.hex()}
+        federation = Federation.create(secrets.token_hex(16), config.name, config.method.name, given, catalog, **terms)
         refuse_readable_only(federation.built.spec, config.rounds)
+        refuse_unguarded(federation, config.rounds)
         try_round(federation, catalog)  # refused here and not in the first round
-        return CoordinatorJournal.create(path, federation, catalog, seed=seed)
+        return CoordinatorJournal.create(path, federation, catalog, seed, authority)
     journal = CoordinatorJournal.open(path)
-    agreed = journal.federation
-    wanted = Federation.create(
-        agreed.id, config.name, config.method.name, given, catalog, ring=config.ring, clip=config.clip
-    )
-    if differs := wanted.list_differences(agreed):
-        raise ConfigError(
-            f"The federation in '{path}' was founded with other values of {', '.join(differs)}.",
-            "Its members agreed to those. Restore them, or choose another folder for a new federation.",
+    try:
+        agreed = journal.federation
+        wanted = Federation.create(
+            agreed.id, config.name, config.method.name, given, journal.catalog, **_stages(config)
         )
+        if differs := wanted.list_differences(agreed):
+            raise ConfigError(
+                f"The federation in '{path}' was founded with other values of {', '.join(differs)}.",
+                "Its members agreed to those: they fix what leaves a device, and what its numbers mean. Restore them, "
+                "or choose another folder for a new federation.",
+            )
+        if amends:
+            publish_catalogue(config, journal)
+    except BaseException:
+        journal.close()
+        raise
     return journal
+
+
+def publish_catalogue(
+    config: ServeConfig, journal: CoordinatorJournal, is_trial: bool = False
+) -> CatalogueChange | None:
+    """Publish the operator's catalogue if it has changed, and return in what; nothing is changed by a trial."""
+    federation = journal.federation
+    before = journal.amendments.at(federation.number)[1]
+    after = public_catalog(continue_catalogue(before, strip_names(_catalog(config))), federation.built)
+    if catalog_bytes(after) == catalog_bytes(before):
+        return None
+    after = catalog_from(catalog_bytes(after))  # as devices will read it
+    try_round(federation.amend(federation.catalog), after)
+    change = compare_catalogues(before, after)
+    if not is_trial:
+        journal.publish(after)
+        about = {"amendment": journal.federation.number, "items": after.n_items, **vars(change)}
+        log.info("catalogue published", extra={"fields": about})
+    return change
+
+
+def _catalog(config: ServeConfig) -> Catalog:
+    return read_catalogue(config.catalog, config.graph, config.hops)
+
+
+def _stages(config: ServeConfig) -> StageTerms:
+    return {"ring": config.ring, "clip": config.clip, "privacy": config.privacy}
 
 
 def find_certificates(config: ServeConfig) -> Certificates:
@@ -101,8 +150,23 @@ def find_certificates(config: ServeConfig) -> Certificates:
 
 def make_invitation(config: ServeConfig, journal: CoordinatorJournal, days: float) -> str:
     """Make one line that enrols one device."""
-    word = journal.invite(int(time.time() + days * 86_400))
-    return Invitation(config.public, word, find_certificates(config).roots).line()
+    return make_invitations(config, journal, days, 1)[0]
+
+
+def make_invitations(
+    config: ServeConfig, journal: CoordinatorJournal, days: float, count: int, label: str = ""
+) -> list[str]:
+    """Make lines that enrol one device each; their label stays here."""
+    roots, named = find_certificates(config).roots, config.rounds.witness
+    witness = "" if named is None else named.key
+    words = journal.invite_many(count, int(time.time() + days * 86_400), label)
+    return [Invitation(config.public, word, roots, witness).line() for word in words]
+
+
+def make_witness_line(config: ServeConfig, journal: CoordinatorJournal) -> str:
+    """Make the line with which a witness finds this federation; it holds no secret."""
+    federation = journal.federation
+    return WitnessLine(config.public, find_certificates(config).roots, federation.id, federation.title).line()
 
 
 def serve(
@@ -110,23 +174,43 @@ def serve(
     on_round: Callable[[RoundRecord], None] = lambda happened: None,
     beside: Callable[[Path, Carrier], AbstractContextManager[object]] = lambda journal, carrier: nullcontext(),
     on_start: Callable[[int, int], None] = lambda devices, done: None,
-) -> None:
-    """Run the rounds that are left, and give out the model.
+    on_end: Callable[[RoundReason | None], None] = lambda ended: None,
+) -> RoundReason | None:
+    """Run the rounds that are left, and give out the model, for ever if the configuration says so.
 
-    `beside` is open meanwhile; `on_start` hears how many devices are waited for and how many rounds are done,
-    as soon as they can come.
+    Return why there were fewer rounds than agreed, if there were.
+
+
+    `beside` is open meanwhile; `on_start` is told how many devices are waited for and how many rounds are done,
+    as soon as they can come; `on_end` is told that all rounds are done, and why there were fewer.
     """
+    with hold_folder(config.folder):
+        return _serve(config, on_round, beside, on_start, on_end)
+
+
+def _serve(
+    config: ServeConfig,
+    on_round: Callable[[RoundRecord], None],
+    beside: Callable[[Path, Carrier], AbstractContextManager[object]],
+    on_start: Callable[[int, int], None],
+    on_end: Callable[[RoundReason | None], None],
+) -> RoundReason | None:
     from tacit.field.carriers.superlink import SuperLink
 
-    journal, tls = open_federation(config), find_certificates(config)
-    link = SuperLink(journal, *host_port(config.listen), tls.certificate, tls.key)
+    journal, tls = open_federation(config, amends=True), find_certificates(config)
+    link = SuperLink(journal, *host_port(config.listen), tls.certificate, tls.key, config.rounds.witness)
     metrics = None
     try:
         if config.metrics is not None:
             metrics = _metrics_server()(journal.path, link, *host_port(config.metrics))
-        on_start(count_needed(config.rounds, is_settled(config.rounds, journal)), journal.next_round)
+        on_start(count_needed(config.rounds, is_settled(config.rounds, journal), journal), count_used(journal.rounds()))
         with beside(journal.path, link):
-            Coordinator(journal, config.rounds, link).run(on_round)
+            coordinator = Coordinator(journal, config.rounds, link)
+            ended = coordinator.run(on_round)
+            on_end(ended)
+            if config.after == "stay":
+                coordinator.stay()
+            return ended
     finally:
         if metrics is not None:
             metrics.close()
@@ -141,7 +225,7 @@ def _metrics_server() -> type[MetricsServer]:
     except ModuleNotFoundError as error:
         raise FieldError(
             f"The metrics need the package '{error.name}', which is not installed.",
-            "In the folder of Tacit's source, run: pip install -e '.[field]'. Or leave the option 'metrics' out.",
+            "In the folder of Tacit's source, run: make field. Or leave the option 'metrics' out.",
         ) from None
     return MetricsServer
 
@@ -152,39 +236,6 @@ def host_port(text: str) -> tuple[str, int]:
     if not host or not port.isdigit() or int(port) > 65535:
         raise ConfigError(f"'{text}' is not host:port.", "Write 127.0.0.1:8443.")
     return host.strip("[]"), int(port)
-
-
-def _catalog(config: ServeConfig) -> Catalog:
-    """Read the public knowledge about items; what people did in a named dataset is not looked at."""
-    source = config.catalog
-    if source in SOURCES or not Path(source).suffix:
-        return load(DataConfig(source=source, graph=config.graph, hops=config.hops)).catalog
-    if config.graph or config.hops:
-        raise ConfigError("graph and hops belong to a dataset by name.", "Give categories in the table instead.")
-    path = Path(source)
-    try:
-        frame = pl.read_csv(path, separator="\t" if path.suffix == ".tsv" else ",", infer_schema=False)
-    except (OSError, pl.exceptions.PolarsError) as error:
-        raise DataError(f"The catalogue '{path}' cannot be read: {str(error).splitlines()[0]}.") from None
-    if "item" not in frame.columns:
-        raise DataError(f"The catalogue '{path}' has no column 'item'.", f"Its columns: {', '.join(frame.columns)}.")
-    items = frame["item"].to_list()
-    if len(set(items)) < len(items) or any(item is None for item in items):
-        raise DataError(
-            f"The catalogue '{path}' has an item twice, or a row without an item.", "Give each item one row."
-        )
-    titles = [str(title or "") for title in frame["title"].to_list()] if "title" in frame.columns else None
-    return Catalog(Vocabulary(pl.Series(items).to_numpy().astype(object)), titles, _categories(frame))
-
-
-def _categories(frame: pl.DataFrame) -> Labels | None:
-    if "category" not in frame.columns:
-        return None
-    lists = [[name for name in (text or "").split("|") if name] for text in frame["category"].to_list()]
-    names = sorted({name for row in lists for name in row})
-    index = {name: at for at, name in enumerate(names)}
-    ids = pl.Series([index[name] for row in lists for name in row], dtype=pl.Int32).to_numpy()
-    return Labels(offsets(pl.Series([len(row) for row in lists]).to_numpy()), ids, names)
 
 
 class JsonLines(logging.Formatter):

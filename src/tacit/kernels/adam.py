@@ -7,8 +7,8 @@ One step with gradient g, number t counted from 1 (the two corrections are float
 
 A row of an embedding table that is not in a batch has g = 0 and still moves while its m is not zero, so whole tables
 move at every batch. But a row that never had a gradient has m = v = 0 and stays where it is, so it is exact to leave it
-out: a table moves in runs of rows that are awake, one run where many people learn together. Where a person learns
-alone, `kernels.overdue` lets a row make all the steps it has missed at once.
+out: a table moves in runs of rows that are awake, one run where many clients learn together. Where a client learns
+alone, `kernels.llvm.lazy_adam` lets a row make all the steps it has missed at once.
 """
 
 from __future__ import annotations

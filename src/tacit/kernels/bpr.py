@@ -50,8 +50,8 @@ def draw_triples(state, pairs, taken, n_items, triples):
 
 
 @njit(cache=True, nogil=True, error_model="numpy", fastmath={"contract"})
-def bpr_epoch(word, n_triples, pairs, taken, people, rows, bias, rate, reg):
-    """Take `n_triples` steps of BPR; `people`, `rows` (both from `rows_of`) and `bias` are changed in place.
+def bpr_epoch(word, n_triples, pairs, taken, users, rows, bias, rate, reg):
+    """Take `n_triples` steps of BPR; `users`, `rows` (both from `rows_of`) and `bias` are changed in place.
 
     The loss of a triple is -log sigmoid(x), x = p_u . (q_i - q_j) + b_i - b_j; `reg` [4] weighs half the squared
     length of p_u, q_i, q_j and of both biases. All gradients of a triple are taken at the values before it.
@@ -67,10 +67,10 @@ def bpr_epoch(word, n_triples, pairs, taken, people, rows, bias, rate, reg):
         for t in range(U64(triples.shape[1])):
             u, i, j = U64(triples[U64(0), t]), U64(triples[U64(1), t]), U64(triples[U64(2), t])
             soon = t + U64(_AHEAD)
-            prefetch(people, U64(block[U64(0), soon]))
+            prefetch(users, U64(block[U64(0), soon]))
             prefetch(rows, U64(block[U64(1), soon]))
             prefetch(rows, U64(block[U64(2), soon]))
-            step = rate * sigmoid_complement(bias[i] - bias[j] + dot_difference(people, u, rows, i, j))
-            step_pair(people, u, rows, i, j, step, keep_u, keep_i, keep_j)
+            step = rate * sigmoid_complement(bias[i] - bias[j] + dot_difference(users, u, rows, i, j))
+            step_pair(users, u, rows, i, j, step, keep_u, keep_i, keep_j)
             bias[i] = keep_b * bias[i] + step
             bias[j] = keep_b * bias[j] - step

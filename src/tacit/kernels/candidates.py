@@ -46,9 +46,9 @@ def _draw(state, excluded, stamp, unseen, n, drawn):
 def draw_candidates(word, ids, rows, seen_ptr, seen, truth_ptr, truth, n_items, n):
     """Return (ptr, items, is_short): the unseen items each held-out item of a block is ranked against.
 
-    Held-out items of the people at `rows` are taken one after the other; the draw of each depends on the word, the
-    person's id and the position among her held-out items only. An item outside the catalogue (-1) gets none.
-    `is_short` [B] marks people who have fewer than n unseen items: they get all of them.
+    Held-out items of the users at `rows` are taken one after the other; the draw of each depends on the word, the
+    user's id and the position among the user's held-out items only. An item outside the catalogue (-1) gets none.
+    `is_short` [B] marks users who have fewer than n unseen items: they get all of them.
     """
     held = 0
     for u in rows:
@@ -56,7 +56,7 @@ def draw_candidates(word, ids, rows, seen_ptr, seen, truth_ptr, truth, n_items, 
     ptr = np.zeros(held + 1, np.int64)
     items = np.empty(held * min(n, n_items), np.int32)
     is_short = np.zeros(rows.size, np.bool_)
-    excluded = np.zeros(n_items, np.int64)  # the stamp of the person who may not be given this item
+    excluded = np.zeros(n_items, np.int64)  # the stamp of the user who may not be given this item
     at = 0
     h = 0
     for b in range(rows.size):
@@ -72,10 +72,10 @@ def draw_candidates(word, ids, rows, seen_ptr, seen, truth_ptr, truth, n_items, 
                 excluded[truth[q]] = stamp
         take = min(n, unseen)
         is_short[b] = unseen < n
-        person = lane(word, ids[u])
+        user = lane(word, ids[u])
         for q in range(truth_ptr[u], truth_ptr[u + 1]):
             if truth[q] >= 0:
-                _draw(lane(person, q - truth_ptr[u]), excluded, stamp, unseen, take, items[at : at + take])
+                _draw(lane(user, q - truth_ptr[u]), excluded, stamp, unseen, take, items[at : at + take])
                 at += take
             h += 1
             ptr[h] = at

@@ -11,9 +11,9 @@ _UNIT = 2.0**-53
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def toss(word, ids, ptr, rows, sensitive, pi, secret, per_item, keep):
-    """Fill `keep` [R]: rows that are not sensitive stay; a sensitive one stays if its coin falls below the person's pi.
+    """Fill `keep` [R]: rows that are not sensitive stay; a sensitive one stays if its coin falls below the client's pi.
 
-    `rows` [R] are what each is about. The coin of a row is draw number t of the client's stream for her t-th sensitive
+    `rows` [R] are what each is about. The coin of a row is draw number t of the client's stream for its t-th sensitive
     row, or, `per_item`, the first draw of the item's own lane, so that all rows of an item share it in a round. Rows
     that are `secret` [R] never stay.
     """

@@ -1,14 +1,14 @@
-"""FCF on a cohort: what each person's vector says about every item, on the grid of the ring.
+"""FCF on a cohort: the gradient rows of every item from each client's vector, on the grid of the ring.
 
-With x the person's vector and s_j = x . y_j, the gradient row of item j is c_j (r_j - s_j) x, where r_j is 1 and c_j
-is 1 + alpha for what she took, and r_j is 0 and c_j is 1 for the rest. It is cut in two: what it would be had she
-taken nothing, and a correction for what she took:
+With x the client's vector and s_j = x . y_j, the gradient row of item j is c_j (r_j - s_j) x, where r_j is 1 and c_j
+is 1 + alpha for items of the history, and r_j is 0 and c_j is 1 for the rest. It is split in two: the
+value for an item outside the history, and a correction for items of the history:
 
     every item     - s_j x
     a positive     (1 + alpha (1 - s_j)) x
 
-`items` come turned, [F, n_items], so that all loops run along the catalogue; the order of every sum is fixed, so a
-person alone gives the same bits as in a cohort.
+`items` are transposed, [F, n_items], so that all loops run along the catalogue; the order of every sum is fixed, so a
+client alone gives the same bits as in a cohort.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ def _similarities(x, items, s):
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def weigh_all(people, items, weights):
+def weigh_all(users, items, weights):
     """Fill `weights` [C, n_items] with what every item multiplies the client's vector by: - x . y_j."""
-    for c in range(len(people)):
-        _similarities(people[c], items, weights[c])
+    for c in range(len(users)):
+        _similarities(users[c], items, weights[c])
         for j in range(items.shape[1]):
             weights[c, j] = -weights[c, j]
 
@@ -49,18 +49,18 @@ def _weight(x, y, alpha):
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def weigh_positives(people, ptr, positives, items, alpha, weights):
+def weigh_positives(users, ptr, positives, items, alpha, weights):
     """Fill `weights` [N] with what the corrections multiply the client's vector by; `items` are [n_items, F] here."""
-    for c in range(len(people)):
+    for c in range(len(users)):
         for r in range(ptr[c], ptr[c + 1]):
-            weights[r] = _weight(people[c], items[positives[r]], alpha)
+            weights[r] = _weight(users[c], items[positives[r]], alpha)
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def sum_for_all(people, items, scale, totals):
+def sum_for_all(users, items, scale, totals):
     """Add the rows of every item to `totals` [F, n_items], whole numbers; return the largest of them.
 
-    `people` must be finite.
+    `clients` must be finite.
     """
     factors, n_items = items.shape
     s, near = np.empty(_BLOCK, np.float32), np.zeros((factors, _BLOCK), np.int32)
@@ -68,15 +68,15 @@ def sum_for_all(people, items, scale, totals):
     for first in range(0, n_items, _BLOCK):
         block = items[:, first : first + _BLOCK].copy()  # loops over a part of an array stay scalar
         width = block.shape[1]
-        for start in range(0, len(people), _SAFE):
+        for start in range(0, len(users), _SAFE):
             near[:] = 0
-            for c in range(start, min(len(people), start + _SAFE)):
-                _similarities(people[c], block, s[:width])
+            for c in range(start, min(len(users), start + _SAFE)):
+                _similarities(users[c], block, s[:width])
                 most, widest = np.float32(0.0), np.float32(0.0)
                 for j in range(width):
                     most = max(most, abs(s[j]))
                 for f in range(factors):
-                    step = scale * people[c, f]
+                    step = scale * users[c, f]
                     widest = max(widest, abs(step))
                     for j in range(width):
                         near[f, j] -= np.int32(round_to_even(step * s[j]))

@@ -2,7 +2,7 @@
 
 A device copies the rows of the item table that its samples touch and learns on this sub-table alone. That is exact:
 Adam, made anew for the round, leaves a row where it is until it has had a gradient. From then on a row moves at every
-step, but makes its steps when it is next read (`kernels.overdue`).
+step, but makes its steps when it is next read (`kernels.llvm.lazy_adam`).
 
 Samples and rows are drawn by `kernels.local_samples`; models with a tower learn in `kernels.fedtower`.
 """
@@ -24,10 +24,10 @@ from tacit.kernels.products import take_products
 class Learning(NamedTuple):
     """How devices learn."""
 
-    epochs: int  # in which the samples of a device lie one after the other, equally long
+    epochs: int  # in which the samples of a device are stored one after the other, equally long
     batch: int
     loss: int  # one of LOSSES
-    own_rate: np.float32  # her own vector's step, in those of the pace
+    own_rate: np.float32  # the step of the user's own vector, in units of the learning rate
 
 
 @njit(cache=True, nogil=True)
@@ -52,7 +52,7 @@ def begin(state, when, rows, slots, items, width):
 def end(state, when, rows, slots, items, width, step, pace, weight, scale, first, out):
     """Make all steps that are due before `step`, and let a client's rows leave, in the order of items.
 
-    Her rows are written out, or kept and added, as `Leaving` has it, from its row `first` on.
+    The client's rows are written out, or added to a total, as `MoveSink` says, from its row `first` on.
     """
     factor, limit, size, wide = weight * scale, out.largest[0], np.uint64(STATE * width), np.uint64(width)
     sums, unit = out.row_sums.reshape(-1), np.float32(1) / scale
@@ -71,17 +71,17 @@ def end(state, when, rows, slots, items, width, step, pace, weight, scale, first
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def learn_products(draws, how, items, theta, people, pace, weights, scale, out):
-    """Let every client learn a model without a tower; `people` [C, D] move in place.
+def learn_products(draws, how, items, theta, users, pace, weights, scale, out):
+    """Let every client learn a model without a tower; `clients` [C, D] move in place.
 
     z = bias + head . (u * i). With c = head * u, the score of a row is bias + c . i and the gradient of every row is a
     number times c. `items` comes from `rows_of`, `how` is `Learning`.
 
-    `weights` [2, C] multiply what leaves: the moves of rows and of layers, all rounded to the grid; see `Leaving`.
+    `weights` [2, C] multiply what leaves: the moves of rows and of layers, all rounded to the grid; see `MoveSink`.
     """
     before = flush_denormals()
     starts, samples, row_ptr, rows, slots, _ = draws
-    width, most, epochs, batch = people.shape[1], widest(row_ptr), how.epochs, how.batch
+    width, most, epochs, batch = users.shape[1], widest(row_ptr), how.epochs, how.batch
     state, when = np.empty(most * STATE * width, np.float32), np.empty(most, np.int64)
     longest = 0
     for client in range(starts.size - 1):
@@ -92,7 +92,7 @@ def learn_products(draws, how, items, theta, people, pace, weights, scale, out):
     for client in range(starts.size - 1):
         a, b = row_ptr[client], row_ptr[client + 1]
         begin(state, when, rows[a:b], slots[a:b], items, width)
-        own[0], own[1:] = people[client], 0
+        own[0], own[1:] = users[client], 0
         layers[0], layers[1:] = theta, 0
         n = (starts[client + 1] - starts[client]) // epochs
         step = 0
@@ -106,7 +106,7 @@ def learn_products(draws, how, items, theta, people, pace, weights, scale, out):
                 adam_step(own[0], own[1], own[2], own[3], how.own_rate * pace.rate[step], pace.root[step])
                 adam_step(layers[0], layers[1], layers[2], layers[3], pace.rate[step], pace.root[step])
                 step += 1
-        people[client] = own[0]
+        users[client] = own[0]
         end(state, when, rows[a:b], slots[a:b], items, width, step, pace, weights[0, client], scale, a, out)
         leave_layers(layers[0], theta, weights[1, client], scale, out, client)
     restore_denormals(before)

@@ -19,14 +19,14 @@ from tacit.kernels.move_sink import leave_layers
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def learn_towers(draws, how, items, theta, people, sizes, product, pace, weights, scale, out):
+def learn_towers(draws, how, items, theta, users, sizes, product, pace, weights, scale, out):
     """Let every client learn a model with a tower, and with a product if `product` is not 0.
 
-    `people` [C, D] move in place; `how`, `items`, `weights` and `out` are as in `learn_products`.
+    `clients` [C, D] move in place; `how`, `items`, `weights` and `out` are as in `learn_products`.
     """
     before = flush_denormals()
     starts, samples, row_ptr, rows, slots, _ = draws
-    width, most, epochs, batch = people.shape[1], widest(row_ptr), how.epochs, how.batch
+    width, most, epochs, batch = users.shape[1], widest(row_ptr), how.epochs, how.batch
     inner = sizes.copy()
     inner[0] = sizes[0] // 2
     state, when = np.empty(most * STATE * width, np.float32), np.empty(most, np.int64)
@@ -42,7 +42,7 @@ def learn_towers(draws, how, items, theta, people, sizes, product, pace, weights
     for client in range(starts.size - 1):
         a, b = row_ptr[client], row_ptr[client + 1]
         begin(state, when, rows[a:b], slots[a:b], items, width)
-        own[0], own[1:] = people[client], 0
+        own[0], own[1:] = users[client], 0
         layers[0], layers[1:] = theta, 0
         n = (starts[client + 1] - starts[client]) // epochs
         step = 0
@@ -57,7 +57,7 @@ def learn_towers(draws, how, items, theta, people, sizes, product, pace, weights
                 adam_step(own[0], own[1], own[2], own[3], how.own_rate * pace.rate[step], pace.root[step])
                 adam_step(layers[0], layers[1], layers[2], layers[3], pace.rate[step], pace.root[step])
                 step += 1
-        people[client] = own[0]
+        users[client] = own[0]
         end(state, when, rows[a:b], slots[a:b], items, width, step, pace, weights[0, client], scale, a, out)
         leave_layers(layers[0], theta, weights[1, client], scale, out, client)
     restore_denormals(before)
@@ -85,8 +85,8 @@ def _rows(n, stride):
 def _gradients(samples, state, own, layers, inner, product, acts, back, stride, z, begins, lines, loss):
     """Write the gradients of a batch: of each sample's row into `lines`, of own and layers into own[3] and layers[3].
 
-    Her half of the first layer's input is the same for all her samples, so it is folded into the bias: the tower then
-    starts from the items' half alone, and the gradients of the folded part follow from that of the bias.
+    The user's half of the first layer's input is the same for all samples of a client, so it is folded into the bias:
+    the tower then starts from the items' half alone, and the gradients of the folded part follow from that of the bias.
     """
     n, half, wide, tail = samples.size, inner[0], inner[1], inner[-1]
     width, filled = product + half, (n + LANES - 1) // LANES * LANES

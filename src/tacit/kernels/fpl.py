@@ -1,6 +1,6 @@
-"""Federated pair-wise learning on a cohort: draw triples, move the person's vector, make the rows that may be sent.
+"""Federated pair-wise learning on a cohort: draw triples, move the client's vector, make the rows that may be sent.
 
-A row of the item table is [q, b]: the vector and, last, the bias; a person's row is [p, 1]. So the preference of i
+A row of the item table is [q, b]: the vector and, last, the bias; a client's row is [p, 1]. So the preference of i
 over j is x = [p, 1] . ([q_i, b_i] - [q_j, b_j]), and with z = 1 / (1 + e^x) a triple makes two rows for the server:
 
     positive   z [p, 1] - reg_i [q_i, 0]
@@ -11,7 +11,7 @@ whole numbers. Items stay as received for the whole round, so the second term of
 `rows_of_pairs` writes the rows out, which is what a device sends; `sum_of_pairs` adds the first terms of many devices
 at once and `settle` subtracts the second ones, counted. The sums agree to the last bit.
 
-Tables and people come padded (`kernels.triples`). A triple is a chain of dependent operations some hundred cycles
+Tables and clients come padded (`kernels.triples`). A triple is a chain of dependent operations some hundred cycles
 long, so the fast kernels carry several independent ones through it side by side.
 """
 
@@ -29,14 +29,14 @@ from tacit.kernels.sampling import GAMMA, U64, high, lane, low, mix_word
 
 _UNIT = 2.0**-53
 _BLOCK = 512  # draws made together: they stay in the nearest cache
-_AHEAD = 128  # rounds drawn ahead: what they will look at stays there too
+_AHEAD = 128  # rounds drawn ahead: what they will read stays there too
 _NEAR = 2**20  # bytes of a table that need not be asked for ahead
 _TOGETHER = U64(16)  # triples that go side by side
 
 
 @njit(inline="always")
 def _draw(word, client_id, start, size, items, taken, position, n_items, positives, negatives, refused):
-    """Fill one client's positives and negatives [T]; `position` is hers in `taken`."""
+    """Fill one client's positives and negatives [T]; `position` is that of the client in `taken`."""
     n_triples = U64(len(positives))
     first = lane(word, client_id)
     second = mix_word(first)
@@ -62,9 +62,10 @@ def _draw(word, client_id, start, size, items, taken, position, n_items, positiv
 def draw_pairs(word, ids, ptr, items, taken, n_items, positives, negatives):
     """Fill positives and negatives [C, T] for clients `ids` [C]; each client's draws follow from (word, id) alone.
 
-    A positive is uniform over her history, a negative uniform over the catalogue, redrawn while she has it. Draw t
-    takes word t of her stream for both; redraws take the words of a second stream, one by one. Blocks of draws are
-    made in three steps: where to look, look, and mend the few that were refused: so that many looks overlap.
+    A positive is uniform over the history, a negative uniform over the catalogue, redrawn while the client has it. Draw
+    t takes word t of the client's stream for both; redraws take the words of a second stream, one by one. Blocks of
+    draws are made in three steps: compute addresses, load, and redraw the few that were refused, so that many loads
+    overlap.
     """
     n_clients, n_triples = U64(positives.shape[0]), U64(positives.shape[1])
     n_together = max(U64(1), U64(_BLOCK) // max(U64(1), n_triples))
@@ -100,10 +101,10 @@ def draw_pairs(word, ids, ptr, items, taken, n_items, positives, negatives):
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def rows_of_pairs(people, moved, table, positives, negatives, rows, scale, rate, reg):
+def rows_of_pairs(users, moved, table, positives, negatives, rows, scale, rate, reg):
     """Take every client's local steps and write the rows: `rows` [2 C T], all positives first, then all negatives.
 
-    `people` are the vectors that gradients are taken at, `moved` those that move: the same array where p moves after
+    `clients` are the vectors that gradients are taken at, `moved` those that move: the same array where p moves after
     every triple, another one where all gradients are taken at the old p. `reg` [3] is for client, positive, negative.
     """
     n_clients, n_triples = U64(positives.shape[0]), U64(positives.shape[1])
@@ -114,14 +115,14 @@ def rows_of_pairs(people, moved, table, positives, negatives, rows, scale, rate,
         stop = min(n_clients, start + _TOGETHER)
         for t in range(n_triples):
             for c in range(start, stop):
-                z[c - start] = preference(people, c, table, U64(positives[c, t]), U64(negatives[c, t]))
+                z[c - start] = preference(users, c, table, U64(positives[c, t]), U64(negatives[c, t]))
             for k in range(_TOGETHER):
                 z[k] = sigmoid_complement(z[k])
             for c in range(start, stop):
                 i, j, sure, at = U64(positives[c, t]), U64(negatives[c, t]), z[c - start], c * n_triples + t
                 step, pull = rate * sure, scale * sure
                 step_and_write(
-                    moved, people, table, c, i, j, step, shrink, pull, reg_i, reg_j, unit, rows, at, at + half
+                    moved, users, table, c, i, j, step, shrink, pull, reg_i, reg_j, unit, rows, at, at + half
                 )
 
 
@@ -129,20 +130,20 @@ def rows_of_pairs(people, moved, table, positives, negatives, rows, scale, rate,
 def count_sent(positives, negatives, is_sent, targets, counts):
     """Count in `counts` [2, n_items + 1] how often each item is sent as a positive and as a negative.
 
-    `targets` [C, T] become the positives that are sent, and n_items, which is nobody, for those that are not.
+    `targets` [C, T] become the positives that are sent, and n_items, which is no item, for those that are not.
     """
-    nobody = U64(counts.shape[1] - 1)
+    unsent = U64(counts.shape[1] - 1)
     for c in range(U64(positives.shape[0])):
         for t in range(U64(positives.shape[1])):
-            target = U64(positives[c, t]) if is_sent[c, t] else nobody
+            target = U64(positives[c, t]) if is_sent[c, t] else unsent
             targets[c, t] = target
             counts[U64(0), target] += np.int32(1)
             counts[U64(1), U64(negatives[c, t])] += np.int32(1)
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def sum_of_pairs(people, moved, table, positives, negatives, targets, totals, cells, peaks, scale, rate, reg):
-    """Take every client's local steps and add z [p, 1] of what she sends to `totals` [n_items + 1, D], whole numbers.
+def sum_of_pairs(users, moved, table, positives, negatives, targets, totals, cells, peaks, scale, rate, reg):
+    """Take every client's local steps and add z [p, 1] of what it sends to `totals` [n_items + 1, D], whole numbers.
 
     `cells` [n_items + 1] are the same totals as rows. `peaks` [1] keeps the largest terms, place by place.
     """
@@ -154,7 +155,7 @@ def sum_of_pairs(people, moved, table, positives, negatives, targets, totals, ce
         stop = min(n_clients, start + _TOGETHER)
         for t in range(n_triples):
             for c in range(start, stop):
-                z[c - start] = preference(people, c, table, U64(positives[c, t]), U64(negatives[c, t]))
+                z[c - start] = preference(users, c, table, U64(positives[c, t]), U64(negatives[c, t]))
             for k in range(_TOGETHER):
                 z[k] = sigmoid_complement(z[k])
             if is_far and t + U64(1) < n_triples:
@@ -165,7 +166,7 @@ def sum_of_pairs(people, moved, table, positives, negatives, targets, totals, ce
                     prefetch(cells, U64(negatives[c, t + U64(1)]))
             for c in range(start, stop):
                 i, j, a, sure = U64(positives[c, t]), U64(negatives[c, t]), U64(targets[c, t]), z[c - start]
-                step_and_add(moved, people, table, c, i, j, rate * sure, shrink, scale * sure, totals, a, peaks)
+                step_and_add(moved, users, table, c, i, j, rate * sure, shrink, scale * sure, totals, a, peaks)
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -208,7 +209,7 @@ def rounds_of_one_triple(
     items,
     taken,
     n_items,
-    people,
+    users,
     table,
     scale,
     rate,
@@ -219,43 +220,43 @@ def rounds_of_one_triple(
     sent,
     peaks,
 ):
-    """Run whole rounds of one client and one triple each; `people` and `table` move, `sent` [C, 2] counts rows.
+    """Run whole rounds of one client and one triple each; `clients` and `table` move, `sent` [C, 2] counts rows.
 
     `words` are those of choosing, learning and sealing; round r takes lane r of each. Rounds are drawn ahead in
-    blocks, so that their look-ups in memory overlap, and rounds that share neither person nor item go side by side:
+    blocks, so that their look-ups in memory overlap, and rounds that share neither client nor item go side by side:
     none of them could tell that the others were not there yet.
     """
-    zero, one, n_people = U64(0), U64(1), U64(len(ids))
+    zero, one, n_clients = U64(0), U64(1), U64(len(ids))
     shrink, reg_i, reg_j = rate * reg[0], scale * reg[1], scale * reg[2]
     gain = rate / scale
     who, likes, other = np.empty(_AHEAD, np.uint32), np.empty(_AHEAD, np.uint32), np.empty(_AHEAD, np.uint32)
     leaves, is_refused = np.empty(_AHEAD, np.uint8), np.empty(_AHEAD, np.uint8)
     refused, states = np.empty(_AHEAD + 1, np.uint32), np.empty(_AHEAD, np.uint64)
     marks, bits, n_words = np.empty(len(ids), np.uint64), taken.bits, U64(taken.bits.shape[1])
-    for c in range(n_people):
+    for c in range(n_clients):
         marks[c] = mix_word(U64(ids[c]) + GAMMA)
     is_choosy = pi.min() < 1.0 or is_secret.any()
-    person_used, item_used = np.zeros(len(ids), np.uint32), np.zeros(len(table), np.uint32)
+    client_used, item_used = np.zeros(len(ids), np.uint32), np.zeros(len(table), np.uint32)
     z = np.zeros(_TOGETHER, np.float32)
     now = np.uint32(0)  # numbers the rounds from 1 on: 0 is before all of them
     for start in range(first, first + n_rounds, _AHEAD):
         size = U64(min(_AHEAD, first + n_rounds - start))
         for k in range(size):
             number = U64(start) + k
-            c = high(mix_word(lane(words[0], number) + GAMMA), n_people)
+            c = high(mix_word(lane(words[0], number) + GAMMA), n_clients)
             begin = U64(ptr[c])
-            state = mix_word(lane(words[1], number) ^ marks[c])  # the lane of her id
+            state = mix_word(lane(words[1], number) ^ marks[c])  # the lane of the client's id
             drawn = mix_word(state + GAMMA)
             i, j = begin + high(drawn, U64(ptr[c + one]) - begin), low(drawn, n_items)
             who[k], likes[k], other[k], states[k] = c, i, j, state
             prefetch_one(items, i)
             prefetch_one(bits, word_of(n_words, c, j))  # harmless where there are none
-            prefetch(people, c)
+            prefetch(users, c)
         for k in range(size):
             likes[k] = items[U64(likes[k])]
             is_refused[k] = has(taken, U64(who[k]), U64(other[k]))
         n_refused = zero
-        for k in range(size):  # apart from the looks: where to write waits for nothing
+        for k in range(size):  # apart from the loads: the address of a write does not wait
             refused[n_refused] = k
             n_refused += U64(is_refused[k])
         for r in range(n_refused):
@@ -280,20 +281,20 @@ def rounds_of_one_triple(
             stop, since = at, now
             while stop < size and stop - at < _TOGETHER:
                 c, i, j = U64(who[stop]), U64(likes[stop]), U64(other[stop])
-                if person_used[c] > since or item_used[i] > since or item_used[j] > since:
+                if client_used[c] > since or item_used[i] > since or item_used[j] > since:
                     break
                 now += np.uint32(1)
-                person_used[c] = item_used[i] = item_used[j] = now
+                client_used[c] = item_used[i] = item_used[j] = now
                 stop += one
             for k in range(at, stop):
-                z[k - at] = preference(people, U64(who[k]), table, U64(likes[k]), U64(other[k]))
+                z[k - at] = preference(users, U64(who[k]), table, U64(likes[k]), U64(other[k]))
             for k in range(_TOGETHER):
                 z[k] = sigmoid_complement(z[k])
             for k in range(at, stop):
                 c, i, j, sure = U64(who[k]), U64(likes[k]), U64(other[k]), z[k - at]
                 step_and_apply(
-                    people,
-                    people,
+                    users,
+                    users,
                     table,
                     c,
                     i,
@@ -320,7 +321,7 @@ def rounds_of_one_client(
     items,
     taken,
     n_items,
-    people,
+    users,
     frozen,
     table,
     values,
@@ -336,7 +337,7 @@ def rounds_of_one_client(
 ):
     """Run whole rounds of one client and many triples each; `values` [n_items, D] is the same table as `table`.
 
-    `frozen` are the vectors that gradients are taken at: `people` itself, or a copy that follows after each round.
+    `frozen` are the vectors that gradients are taken at: `clients` itself, or a copy that follows after each round.
     Sums are whole numbers in float64, which is exact below 2^53. Return the largest one of an item in a round.
     """
     n_rows, last = values.shape[0], values.shape[1] - 1
@@ -361,7 +362,7 @@ def rounds_of_one_client(
             leaves = not is_secret[i] and _coin(stream, state, i, per_item) < pi[c]
             z = sigmoid_complement(preference(frozen, c, table, i, j))
             a = i if leaves else U64(n_rows)
-            step_and_add(people, frozen, table, c, i, j, rate * z, shrink, scale * z, totals, a, peaks)
+            step_and_add(users, frozen, table, c, i, j, rate * z, shrink, scale * z, totals, a, peaks)
             for sign, item in ((0, i), (1, j)):
                 if sign == 0 and not leaves:
                     continue
@@ -382,5 +383,5 @@ def rounds_of_one_client(
                 total[d] = 0.0
             counts[0, item] = 0
             counts[1, item] = 0
-        frozen[c] = people[c]
+        frozen[c] = users[c]
     return tops.max()

@@ -1,6 +1,6 @@
-"""What gossiping nodes do with whole models, whatever the model: carve a weighting set, measure distances, mix.
+"""What gossiping peers do with whole models, whatever the model: carve a weighting set, measure distances, mix.
 
-Arrays have the node axis first. `rows` says which nodes act, `at` which peer model each of them has received: a node
+Arrays have the peer axis first. `rows` says which peers act, `at` which peer model each of them has received: a peer
 alone is a cohort of one, and a simulation passes all who have one more peer model to read.
 """
 
@@ -12,12 +12,12 @@ from numba import njit
 from tacit.kernels import FAST
 from tacit.kernels.sampling import GAMMA, high, lane, mix_word
 
-CARVING = np.uint64(2**63)  # streams of a node: its actions are numbered from 0, this one is apart
+CARVING = np.uint64(2**63)  # streams of a peer: its actions are numbered from 0, this one is apart
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def carve(chance, ptr, sizes):
-    """Return a mask [N]: which `sizes[c]` of each client's interactions her node keeps for weighing, at random."""
+    """Return a mask [N]: which `sizes[c]` of each client's interactions its peer keeps for weighing, at random."""
     kept = np.zeros(ptr[-1], np.bool_)
     for c in range(chance.size):
         n = ptr[c + 1] - ptr[c]
@@ -39,7 +39,7 @@ def _mix(a, b, wa, wb, out):
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def mix_at(rows, at, own, peer_models, weights, out):
-    """out[n] = weights[r, 0] own[n] + weights[r, 1] peer models[p] for the nodes n = rows[r] and peer models p =
+    """out[n] = weights[r, 0] own[n] + weights[r, 1] peer models[p] for the peers n = rows[r] and peer models p =
     at[r]."""
     for r in range(rows.size):
         a, b, into = own[rows[r]], peer_models[at[r]], out[rows[r]]
@@ -70,6 +70,6 @@ def distances_at(rows, at, own, peer_models):
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def copy_at(rows, source, target):
-    """target[n] = source[n] for some nodes."""
+    """target[n] = source[n] for some peers."""
     for n in rows:
         target[n] = source[n]

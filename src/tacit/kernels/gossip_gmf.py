@@ -1,7 +1,7 @@
-"""A gossiping node's GMF: learning on its own samples, and judging a peer's model on its weighting set.
+"""A gossiping peer's GMF: learning on its own samples, and judging a peer's model on its weighting set.
 
-Tables are transposed, [nodes, D, n_items]; `layers` are [nodes, D + 1], the head and its bias. Every draw comes from
-the node's own root of chance and the number of things it has done before.
+Tables are transposed, [peers, D, n_items]; `layers` are [peers, D + 1], the head and its bias. Every draw comes from
+the peer's own root of chance and the number of things it has done before.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ CUT = 20  # a list's length when a model is judged
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def learn_gmf(rows, chance, done, ptr, own_items, avoid_ptr, avoid_items, how, pace, items, layers, users, kept, like):
-    """Let the nodes `rows` learn from their own samples; their items, layers, users and counters move in place.
+    """Let the peers `rows` learn from their own samples; their items, layers, users and counters move in place.
 
     `how` is (negatives, epochs, batch). Adam is made anew each time, unless `kept` brings the moments of items, layers
-    and users, each [nodes, 2, ...], and the steps done; no steps mean anew. `pace` covers all steps; `like` is any
-    table of rows as wide as a person's vector (`rows_of`).
+    and users, each [peers, 2, ...], and the steps done; no steps mean anew. `pace` covers all steps; `like` is any
+    table of rows as wide as a client's vector (`rows_of`).
 
-    A node learns on the rows that it touches, or on all where moments are kept, since those move on without a gradient.
+    A peer learns on the rows that it touches, or on all where moments are kept, since those move on without a gradient.
     """
     before = flush_denormals()
     negatives, epochs, batch = how
@@ -45,15 +45,15 @@ def learn_gmf(rows, chance, done, ptr, own_items, avoid_ptr, avoid_items, how, p
     room = room_for(min(batch, longest))
     z, c = np.empty(min(batch, longest), np.float32), np.empty(width, np.float32)
     own, head = np.empty((4, width), np.float32), np.empty((4, width + 1), np.float32)
-    whole, nobody = np.zeros(2, np.int64), np.zeros(2, np.int64)
+    whole, no_user = np.zeros(2, np.int64), np.zeros(2, np.int64)
     everything = np.arange(n_items if keeps else 0).astype(np.int32)
     for n in rows:
         mine, barred = own_items[ptr[n] : ptr[n + 1]], avoid_items[avoid_ptr[n] : avoid_ptr[n + 1]]
-        whole[1], nobody[1] = mine.size, barred.size
+        whole[1], no_user[1] = mine.size, barred.size
         word = lane(chance[n], done[n])
         done[n] += 1
         _, samples, _, touched, slots, _ = draw_local_rounds(
-            np.zeros(1, np.int64), whole, mine, nobody, barred, n_items, negatives, epochs, word
+            np.zeros(1, np.int64), whole, mine, no_user, barred, n_items, negatives, epochs, word
         )
         own[0], own[1:] = users[n], 0
         head[0], head[1:] = layers[n], 0

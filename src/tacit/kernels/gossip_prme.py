@@ -1,12 +1,12 @@
-"""A node's PRME-G: two metric spaces, learnt from steps between places by ranking (Feng et al., 2015).
+"""A peer's PRME-G: two metric spaces, learnt from steps between places by ranking (Feng et al., 2015).
 
-The distance of place l for person u who is at place c:
+The distance of place l for client u who is at place c:
 
     D(u, c, l) = w(c, l) (share |x_u - x_l|^2 + (1 - share) |s_c - s_l|^2)      w(c, l) = (1 + km between them)^(1/4)
-    D(u, -, l) = |x_u - x_l|^2                                                  if she has not been anywhere lately
+    D(u, -, l) = |x_u - x_l|^2                                                  if the user has not been anywhere lately
 
 and the nearer the better. A table is [2 D, n_items]: the space of preference, then that of sequence, transposed. A step
-is (from, to); from is -1 where there is none. Each step is compared with places she has not been to: with
+is (from, to); from is -1 where there is none. Each step is compared with places the user has not been to: with
 z = D(u, c, j) - D(u, c, i), parameters climb log sigma(z) and shrink.
 """
 
@@ -55,7 +55,7 @@ def distance(table, vector, places, share, c, i):
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def learn_prme(rows, chance, done, ptr, steps, seen_ptr, seen, avoid_ptr, avoid, places, how, rates, items, users):
-    """Let the nodes `rows` learn from their own steps [S, 2]; their items, users and counters move in place.
+    """Let the peers `rows` learn from their own steps [S, 2]; their items, users and counters move in place.
 
     `how` is (negatives, epochs), `rates` (learning rate, regularisation, share of preference).
     """
@@ -174,7 +174,7 @@ def judge_prme(rows, at, chance, done, weigh_ptr, weigh, seen_ptr, seen, places,
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def score_prme(items, users, here, places, share, scores):
-    """Set scores [C, n_items] to minus the distance of every place from where each person is."""
+    """Set scores [C, n_items] to minus the distance of every place from where each client is."""
     for n in range(items.shape[0]):
         for i in range(items.shape[2]):
             scores[n, i] = -distance(items[n], users[n], places, share, here[n], i)

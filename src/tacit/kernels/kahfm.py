@@ -13,20 +13,20 @@ _BLOCK = 256  # triples drawn ahead
 
 
 @njit(cache=True, nogil=True, error_model="numpy", fastmath={"reassoc", "contract", "nsz"})
-def long_bpr_epoch(word, n_triples, pairs, taken, people, items, bias, rate, reg):
-    """Take `n_triples` steps of BPR on people [C, F], items [n, F] and bias [n], all changed in place.
+def long_bpr_epoch(word, n_triples, pairs, taken, users, items, bias, rate, reg):
+    """Take `n_triples` steps of BPR on users [C, F], items [n, F] and bias [n], all changed in place.
 
     As `bpr_epoch`, with one pull `reg` to zero for the vectors, and none for biases.
     """
     rate, keep = np.float32(rate), np.float32(1.0 - rate * reg)
     state = np.array([lane(word, 0), lane(word, 1)])
     block = np.zeros((3, _BLOCK), np.uint32)
-    n_factors = people.shape[1]
+    n_factors = users.shape[1]
     for start in range(0, n_triples, _BLOCK):
         triples = block[:, : min(_BLOCK, n_triples - start)]
         draw_triples(state, pairs, taken, len(bias), triples)
         for t in range(triples.shape[1]):
-            p, i, j = people[triples[0, t]], triples[1, t], triples[2, t]
+            p, i, j = users[triples[0, t]], triples[1, t], triples[2, t]
             q_i, q_j = items[i], items[j]
             x = np.float32(0)
             for f in range(n_factors):

@@ -1,8 +1,8 @@
-"""KGFlex on devices: which features matter to a person, how a round pulls at them, and her scores.
+"""KGFlex on devices: which features matter to a client, how a round updates them, and the client's scores.
 
-A person holds `features` [S] (ids, -1 behind the last), their `weights` [S] (information gain) and `p` [S, m]; the
-server holds `table` [F, m + 1], whose last column is the bias. Work is proportional to her own features and to those
-of the items at hand, never to all features.
+A client holds `features` [S] (ids, -1 behind the last), their `weights` [S] (information gain) and `p` [S, m]; the
+server holds `table` [F, m + 1], whose last column is the bias. Work is proportional to the client's own features and to
+those of the items at hand, never to all features.
 """
 
 from __future__ import annotations
@@ -54,9 +54,10 @@ def choose_features(
 ):
     """Fill `features` and `weights` [C, S]: the `limits[h]` most telling features of each hop, ascending by id.
 
-    A person draws `ratio` times as many items she has not as she has different ones, uniformly and with replacement;
-    with `is_set` what was drawn twice counts once, and the number of negatives is still taken to be the number drawn.
-    Of equal gain, the smaller id wins. Whoever has every item has nothing to compare with, and gets no feature.
+    A client draws `ratio` times as many items outside its history as it has different ones in it, uniformly and with
+    replacement; with `is_set` what was drawn twice counts once, and the number of negatives is still taken to be the
+    number drawn. Of equal gain, the smaller id wins. Whoever has every item has nothing to compare with, and gets no
+    feature.
     """
     n_features, n_hops = len(hops), len(limits)
     counts = np.zeros((2, n_features), np.int32)
@@ -139,7 +140,7 @@ def affinities(features, weights, p, table, out):
 def pulls(word, ids, ptr, items, taken, n_items, item_ptr, item_features, features, weights, affinity, pull):
     """Fill `pull` [C, S] with k_uf times the sum over pairs of sigma(-x) ([f in F_i] - [f in F_j]).
 
-    Every item i of hers is paired with one j that she has not, drawn uniformly; x = r_ui - r_uj. By (6.13), (6.14) the
+    Every item i of the history is paired with one j outside it, drawn uniformly; x = r_ui - r_uj. By (6.13), (6.14) the
     gradient of g_f is pull p_f, that of b_f is pull, that of p_f is pull g_f.
     """
     slot = np.full(table_size(item_features), -1, np.int32)
@@ -229,8 +230,8 @@ def add_feature_rows(features, p, pull, rate, scale, kept, sums, counts):
                 step = rate * pull[c, s]
                 for d in range(n_factors + 1):
                     value = np.rint((step * p[c, s, d] if d < n_factors else step) * scale)
-                    if not abs(value) <= largest and largest == largest:
-                        largest = abs(value)
+                    if not abs(value) <= largest:  # NaN counts as infinity, which nothing exceeds
+                        largest = abs(value) if value == value else np.float32(np.inf)
                     sums[f, d] += np.int64(value)
                 counts[f] += 1
             at += 1
@@ -239,7 +240,7 @@ def add_feature_rows(features, p, pull, rate, scale, kept, sums, counts):
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def rows_that_mention(ptr, items, item_ptr, item_features, features, is_meant, out):
-    """Fill `out` [R]: does one of her meant items carry the feature of this row?"""
+    """Fill `out` [R]: does one of the client's items in question carry the feature of this row?"""
     carried = np.zeros(table_size(item_features), np.uint8)
     at = 0
     for c in range(len(features)):
@@ -258,7 +259,7 @@ def rows_that_mention(ptr, items, item_ptr, item_features, features, is_meant, o
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def score_items(features, affinity, feature_ptr, feature_items, scores):
-    """Fill `scores` [C, n_items] with the sum of the affinities of the features that she and the item share."""
+    """Fill `scores` [C, n_items] with the sum of the affinities of the features that the client and the item share."""
     scores[:] = np.float32(0)
     for c in range(len(features)):
         for s in range(features.shape[1]):

@@ -18,11 +18,11 @@ SPARSE = 16  # below one free (or touched) item in so many, list them instead of
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def draw_local_rounds(ids, ptr, items, avoid_ptr, avoid_items, n_items, negatives, epochs, word):
-    """Draw what each client learns from: her positives and fresh negatives of every local epoch, shuffled.
+    """Draw what each client learns from: its positives and fresh negatives of every local epoch, shuffled.
 
     Returns `starts` [C + 1] into `samples` (the epochs of a client one after the other, equally long) and `row_ptr`
-    [C + 1] into `rows` (the items she touches, ascending), `slots` (their places in the order of first use) and
-    `is_positive`. Draws are keyed by her id. Someone who has nothing left to draw from has her positives alone.
+    [C + 1] into `rows` (the items it touches, ascending), `slots` (their places in the order of first use) and
+    `is_positive`. Draws are keyed by its id. A client with no item left to draw has its positives alone.
     """
     n_clients = ids.size
     most = 0

@@ -1,10 +1,10 @@
-"""What a score of one person's samples is worth changing: losses, as the gradient of each score in a batch.
+"""What a score of one client's samples is worth changing: losses, as the gradient of each score in a batch.
 
     bce       mean over the samples of log(1 + e^z) - label z
     bpr       mean over the pairs (p, n) of the batch's positives and negatives of log(1 + e^(z_n - z_p))
     softmax   mean over the positives p of log(1 + sum over the batch's negatives n of e^(z_n - z_p))
 
-All samples of a batch are one person's, so any negative of it stands against any positive; their labels are their last
+All samples of a batch are one client's, so any negative of it stands against any positive; their labels are their last
 bits. Where positives or negatives are missing, the last two have nothing to compare and move nothing.
 """
 
@@ -32,7 +32,7 @@ def residuals(loss, samples, z):
 
     Losses of differences do not see what all scores have in common: their sum is zero, and not what rounding leaves of
     it, of which Adam would make whole steps. Inside a tower it does make them: the bias of a unit that is on for every
-    sample of a device, and the person's half of the first layer behind it, have a gradient of zero but for rounding.
+    sample of a device, and the client's half of the first layer behind it, have a gradient of zero but for rounding.
     """
     n, total = samples.size, np.float32(0)
     if loss == BPR:

@@ -1,4 +1,4 @@
-"""Does a person have an item? By a bit where people times items bits are affordable, else by binary search.
+"""Does a client have an item? By a bit where clients times items bits are affordable, else by binary search.
 
 Both ways give the same answer, so what is drawn with them does not depend on which one was taken.
 """
@@ -18,7 +18,7 @@ _WORD, _SHIFT = np.uint64(63), np.uint64(6)
 
 
 class OwnedItems(NamedTuple):
-    """What each person has: bits [C, words], none where they would be too many, and sorted lists without repeats."""
+    """What each client has: bits [C, words], none where they would be too many, and sorted lists without repeats."""
 
     bits: NDArray[np.uint64]
     ptr: NDArray[np.int64]
@@ -32,7 +32,7 @@ def pairs_to_learn(clients: Clients, kept_out: OwnedItems) -> NDArray[np.uint32]
 
 
 def owned_items(clients: Clients, most_bytes: int = MOST_BYTES) -> OwnedItems:
-    """Return what negatives of each client must not hit: her history, and what `clients.avoid` adds to it."""
+    """Return what negatives of each client must not hit: its history, and what `clients.avoid` adds to it."""
     rows, items = clients.rows, clients.items
     if clients.avoid is not None:
         rows, items = _merge(clients, clients.avoid)

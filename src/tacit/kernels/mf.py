@@ -11,11 +11,11 @@ from tacit.kernels.sampling import GAMMA, U64, high, lane, low, mix_word
 
 
 @njit(cache=True, nogil=True, error_model="numpy", fastmath={"contract"})
-def mf_epoch(word, pairs, taken, negatives, people, items, person_bias, item_bias, offset, rate, reg):
+def mf_epoch(word, pairs, taken, negatives, users, items, user_bias, item_bias, offset, rate, reg):
     """Take (1 + negatives) steps per interaction of `pairs` [N, 2]; all tables are changed in place.
 
     An example is an interaction, uniform over all, with its own item as a yes or, `negatives` times as often, an item
-    that the person has not as a no. x = b + b_u + b_i + p . q, the loss -log sigmoid(x) or -log sigmoid(-x), plus `reg`
+    that the user has not as a no. x = b + b_u + b_i + p . q, the loss -log sigmoid(x) or -log sigmoid(-x), plus `reg`
     times half the squares of all five. All gradients of an example are taken at the values before it.
     """
     rate, reg = np.float32(rate), np.float32(reg)
@@ -34,14 +34,14 @@ def mf_epoch(word, pairs, taken, negatives, people, items, person_bias, item_bia
             while has(taken, U64(u), U64(i)):
                 redraws += GAMMA
                 i = np.uint32(high(mix_word(redraws), n_items))
-        x = offset[0] + person_bias[u] + item_bias[i]
+        x = offset[0] + user_bias[u] + item_bias[i]
         for f in range(factors):
-            x += people[u, f] * items[i, f]
+            x += users[u, f] * items[i, f]
         step = rate * (sigmoid_complement(x) if is_yes else sigmoid_complement(x) - one)
         for f in range(factors):
-            p, q = people[u, f], items[i, f]
-            people[u, f] = keep * p + step * q
+            p, q = users[u, f], items[i, f]
+            users[u, f] = keep * p + step * q
             items[i, f] = keep * q + step * p
-        person_bias[u] = keep * person_bias[u] + step
+        user_bias[u] = keep * user_bias[u] + step
         item_bias[i] = keep * item_bias[i] + step
         offset[0] = keep * offset[0] + step

@@ -1,6 +1,6 @@
 """Neural collaborative filtering by hand: samples of an epoch, forward, backward, Adam, batch after batch.
 
-The score of person u and item i is
+The score of user u and item i is
 
     z = bias + head . [ u_p * i_p  |  a_L ],      a_0 = [u_t | i_t],   a_k = relu(a_(k-1) W_k + b_k)
 
@@ -44,10 +44,10 @@ def _item(sample):
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def draw_samples(ids, ptr, items, avoid_ptr, avoid_items, n_items, negatives, word):
-    """Return each positive followed by `negatives` fresh draws from what its person has neither done nor to avoid.
+    """Return each positive followed by `negatives` fresh draws from what its user has neither done nor to avoid.
 
-    A sample is one word: position of the person << 32 | item << 1 | label. Draws are keyed by the person's id. Someone
-    who has no such item left contributes her positives alone.
+    A sample is one word: position of the user << 32 | item << 1 | label. Draws are keyed by the user's id. Someone
+    who has no such item left contributes their positives alone.
     """
     samples = np.empty(items.size * (1 + negatives), np.uint64)
     marks = np.zeros(n_items, np.uint8)
@@ -177,7 +177,7 @@ def _logits(samples, users, items, theta, sizes, product, acts, capacity, z):
 def ncf_gradients(samples, loss, group, users, items, theta, sizes, product, acts, back, z, g_users, g_items, g_theta):
     """Add the gradients of a batch's loss to three gradients that are zero.
 
-    Samples of several people cannot be compared, so a loss of differences is the mean over groups of one person's: a
+    Samples of several users cannot be compared, so a loss of differences is the mean over groups of one user's: a
     positive and its negatives, `group` samples each. `acts` and `back` are work space of len(z) * sum(sizes) numbers,
     and z has room for the batch.
     """
@@ -244,7 +244,7 @@ def ncf_epoch(samples, batch, loss, group, users, items, layers, sizes, product,
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def pair_scores(rows, columns, users, items, theta, sizes, product):
-    """Return z [M] of person rows[m] and item columns[m]."""
+    """Return z [M] of user rows[m] and item columns[m]."""
     z = np.empty(rows.size, np.float32)
     samples = np.empty(min(_CHUNK, rows.size), np.uint64)
     acts = np.empty(samples.size * sizes.sum(), np.float32)
@@ -258,7 +258,7 @@ def pair_scores(rows, columns, users, items, theta, sizes, product):
 
 @njit(cache=True, nogil=True, error_model="numpy", fastmath=FAST)
 def add_tower_scores(first_users, first_items, theta, sizes, product, scores):
-    """Add head . a_L to scores [C, N] for every person and item.
+    """Add head . a_L to scores [C, N] for every user and item.
 
     The first layer is linear before its relu, so its two halves are made once each and only added here:
     `first_users` [C, h_1] = u_t W_1u + b_1, `first_items` [N, h_1] = i_t W_1i.

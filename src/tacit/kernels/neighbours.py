@@ -1,7 +1,7 @@
 """Nearest rows of a sparse binary matrix, and the sums that neighbourhood methods make of them.
 
 Everything is counting: the similarity of two rows follows from how many columns they share and how many each has.
-Only rows that share something are ever looked at, so the cost follows the data and not people times items.
+Only rows that share something are ever read, so the cost follows the data and not users times items.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ from numba import njit
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def person_sums(ptr, items, weights, table, sums):
+def client_sums(ptr, items, weights, table, sums):
     """sums[c] = sum of weights[i] table[i] over the history of client c, item by item."""
     for c in range(len(sums)):
         sums[c] = 0
@@ -18,19 +18,19 @@ def person_sums(ptr, items, weights, table, sums):
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def normal_rows(people, shares, scales, scale, rows):
+def normal_rows(users, shares, scales, scale, rows):
     """rows[c] = the upper triangle of s p p' times scales[0], then s p times scales[1], rounded to the grid.
 
-    p = people[c] [F], s = shares[c]; rows [C, F (F + 1) / 2 + F].
+    p = clients[c] [F], s = shares[c]; rows [C, F (F + 1) / 2 + F].
     """
     unit = np.float32(1.0) / scale
-    for c in range(len(people)):
+    for c in range(len(users)):
         at = 0
-        for a in range(people.shape[1]):
-            first = people[c, a] * shares[c]
-            for b in range(a, people.shape[1]):
-                rows[c, at] = np.rint(first * people[c, b] * scales[0] * scale) * unit
+        for a in range(users.shape[1]):
+            first = users[c, a] * shares[c]
+            for b in range(a, users.shape[1]):
+                rows[c, at] = np.rint(first * users[c, b] * scales[0] * scale) * unit
                 at += 1
-        for a in range(people.shape[1]):
-            rows[c, at] = np.rint(people[c, a] * shares[c] * scales[1] * scale) * unit
+        for a in range(users.shape[1]):
+            rows[c, at] = np.rint(users[c, a] * shares[c] * scales[1] * scale) * unit
             at += 1

@@ -1,7 +1,7 @@
-"""One batch of a model without a tower: scores, residuals, and the gradients of rows, of her vector and of the head.
+"""One batch of a model without a tower: scores, residuals, and gradients of rows, user vector and head.
 
-A device that learns z = bias + head . (u * i) for one person has c = head * u: the score of a row is bias + c . i, and
-the gradient of every row is a number times c. Rows stand as `kernels.overdue` has them.
+A device that learns z = bias + head . (u * i) for one client has c = head * u: the score of a row is bias + c . i, and
+the gradient of every row is a number times c. Rows have the layout of `kernels.llvm.lazy_adam`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from tacit.kernels.losses import residuals
 def take_products(samples, state, items, width, room, counts, own, layers, c, z, loss):
     """Take the gradients of a batch, sorted out into `room`, into its rows; leave the others in own[3] and layers[3].
 
-    The sum s of residual * row over the batch serves both: her vector's is head * s, the head's u * s.
+    The sum s of residual * row over the batch serves both: the user vector's is head * s, the head's u * s.
     """
     size, one = np.uint64(STATE * width), np.uint32(1)
     u, head, s = own[0], layers[0], own[3]

@@ -1,4 +1,4 @@
-"""Keyed draws inside kernels: the scalar twins of `tacit.random`, plus fast streams per lane.
+"""Keyed draws inside kernels: the scalar forms of `tacit.random`, plus fast streams per lane.
 
 `lane(word, l)` is where lane `l` starts; `state += GAMMA; mix_word(state)` is its next word, so draw t of a lane is the
 same number as column t of `Key.bits`.

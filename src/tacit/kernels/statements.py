@@ -20,7 +20,7 @@ AT, BACKSLASH, CARET = np.uint8(64), np.uint8(92), np.uint8(94)
 
 
 class LabelTable(NamedTuple):
-    """Labels met so far: their hashes by number, and where each hash lies in a table of open places."""
+    """Labels met so far: their hashes by number, and where each hash is in a table of open places."""
 
     hashes: NDArray[np.uint64]  # [capacity], the first n are known
     slots: NDArray[np.int32]  # [power of two]: a number, or -1

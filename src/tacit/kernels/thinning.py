@@ -12,7 +12,7 @@ from tacit.kernels.sampling import GAMMA, lane, mix_word
 def thin(ids, ptr, values, keep, word):
     """Return values [N] with entries set to zero with probability 1 - keep and the others divided by keep.
 
-    The coin of entry t of a person depends on her id and t only.
+    The coin of entry t of a client depends on its id and t only.
     """
     thinned = np.zeros_like(values)
     limit = np.uint64(min(keep, 1.0 - 2.0**-53) * 2.0**64)

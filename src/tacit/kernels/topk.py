@@ -192,7 +192,7 @@ def _holds(own, item):
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def listed_truth(top, truth_ptr, truth):
-    """Return [people, k]: whether each listed item is held out for that person; `truth` ascends within a person."""
+    """Return [users, k]: whether each listed item is held out for that user; `truth` ascends within a user."""
     found = np.zeros(top.shape, np.bool_)
     for u in range(top.shape[0]):
         own = truth[truth_ptr[u] : truth_ptr[u + 1]]
@@ -203,7 +203,7 @@ def listed_truth(top, truth_ptr, truth):
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def seen_before(truth_ptr, truth, seen_ptr, seen):
-    """Return [H]: whether each held-out item is in the person's own history, which ascends."""
+    """Return [H]: whether each held-out item is in the user's own history, which ascends."""
     found = np.zeros(truth.size, np.bool_)
     for u in range(truth_ptr.size - 1):
         own = seen[seen_ptr[u] : seen_ptr[u + 1]]

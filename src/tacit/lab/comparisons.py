@@ -1,4 +1,4 @@
-"""Many runs under one protocol: the same people, the same held-out items, the same candidates."""
+"""Many runs under one protocol: the same clients, the same held-out items, the same candidates."""
 
 from __future__ import annotations
 
@@ -11,20 +11,29 @@ from tacit.config import Comparison, Experiment, to_yaml
 from tacit.data import Dataset
 from tacit.evaluation import Evaluation, PairedTest, average, mean_interval
 from tacit.evaluation import compare_methods as test_differences
-from tacit.lab.experiments import PreparedData, folder_name, prepare_data, run, silent
+from tacit.lab.experiments import PreparedData, folder_name, name_data, prepare_data, run, silent
 from tacit.report.comparison import ComparisonResult, MethodRow, is_leaking
 from tacit.report.figures import draw, save_figures
-from tacit.report.folder import Run, refuse_foreign, whole_folder, write_json
+from tacit.report.folder import Run, check_writable, refuse_foreign, whole_folder, write_json
 from tacit.report.page import write_report
 from tacit.report.table import write_tables
 from tacit.types import Progress
 
 
 def compare(
-    comparison: Comparison, out: Path = Path("runs"), progress: Progress = silent, data: Dataset | None = None
+    comparison: Comparison,
+    data: Dataset | None = None,
+    *,
+    out: Path | str = "runs",
+    progress: Progress = silent,
 ) -> ComparisonResult:
-    """Run every method of a comparison and write its folder: a report, tables and figures beside the runs."""
+    """Run every method of a comparison and write its folder: a report, tables and figures beside the runs.
+
+    `data` takes the place of the configured source.
+    """
+    out, comparison = Path(out), name_data(comparison, data)
     refuse_foreign(out / comparison.name)
+    check_writable(out)
     prepared_data: dict[str, PreparedData] = {}
     planned = list(comparison.experiments())
     groups: list[tuple[str, list[Run]]] = []
@@ -56,6 +65,8 @@ def run_repeatedly(
     experiment: Experiment, repeat: int, out: Path, progress: Progress = silent, data: Dataset | None = None
 ) -> ComparisonResult:
     """Run one experiment with seeds s, s+1, ... and keep each in a folder of its own."""
+    check_writable(out)
+    experiment = name_data(experiment, data)
     prepared_data: dict[str, PreparedData] = {}
     seeds = range(experiment.seed, experiment.seed + repeat)
     runs = [_one(experiment.model_copy(update={"seed": s}), prepared_data, out, progress, data) for s in seeds]
@@ -98,7 +109,7 @@ def compare_runs(runs: list[Run]) -> list[ComparisonResult]:
     Runs that differ in their seed only make one row, in which each seed counts once. Rows of one method are told apart
     by the options that differ.
     """
-    found, told = [], []
+    found, named = [], []
     for _, group in groupby(sorted(runs, key=lambda run: _conditions([run])), key=lambda run: _conditions([run])):
         rows: dict[str, dict[int, Run]] = {}
         alike = list(group)
@@ -111,15 +122,15 @@ def compare_runs(runs: list[Run]) -> list[ComparisonResult]:
         ordered = [(label, [*rows[label].values()]) for label in sorted(rows, key=names.index)]
         found.append(_test_rows(name, primary, ordered, tested=len(seeds) == 1))
         under = {"data", "split", "evaluation"}
-        told.append((name, _flat(alike[0].experiment.model_dump(mode="json", include=under))))
-    return [replace(one, name=name) for one, name in zip(found, _distinguish_names(told), strict=True)]
+        named.append((name, _flat(alike[0].experiment.model_dump(mode="json", include=under))))
+    return [replace(one, name=name) for one, name in zip(found, _distinguish_names(named), strict=True)]
 
 
-def _distinguish_names(told: list[tuple[str, dict[str, Any]]]) -> list[str]:
+def _distinguish_names(named: list[tuple[str, dict[str, Any]]]) -> list[str]:
     """Add to names that occur twice in what they differ: 'with validation', 'k=20'."""
     names = []
-    for name, options in told:
-        peers = [other for peer, other in told if peer == name]
+    for name, options in named:
+        peers = [other for peer, other in named if peer == name]
         differing = {key for other in peers for key in {*options, *other} if options.get(key) != other.get(key)}
         words = []
         for key in sorted(differing):
@@ -132,12 +143,12 @@ def _distinguish_names(told: list[tuple[str, dict[str, Any]]]) -> list[str]:
 
 def _labels(runs: list[Run]) -> list[str]:
     """Name each run by its method and those options in which it differs from others of that method."""
-    told = [
+    named = [
         (run.experiment.method.name, _flat(run.experiment.model_dump(mode="json", exclude={"seed"}))) for run in runs
     ]
     labels = []
-    for name, options in told:
-        peers = [other for peer, other in told if peer == name]
+    for name, options in named:
+        peers = [other for peer, other in named if peer == name]
         labels.append(" ".join([name, *_differences(options, peers)]))
     return labels
 
@@ -180,7 +191,11 @@ def _evaluations(runs: list[Run]) -> list[Evaluation]:
 
 
 def _conditions(runs: list[Run]) -> str:
-    """Return what must be equal for two rows to be comparable: data, split and protocol; seeds are paired anyway."""
+    """Return what must be equal for two rows to be comparable: data, split and protocol; seeds are paired anyway.
+
+    How a run was checked for leaks changes none of its figures.
+    """
     experiment = runs[0].experiment
-    sections = (experiment.data, experiment.split, experiment.evaluation)
+    unchecked = experiment.evaluation.model_copy(update={"local_only_users": 0, "placebo": "never"})
+    sections = (experiment.data, experiment.split, unchecked)
     return "".join(to_yaml(section) for section in sections)

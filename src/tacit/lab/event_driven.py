@@ -1,8 +1,8 @@
-"""Gossip as a network really is: every node has its own clock, peer models take time or get lost, nodes come and go.
+"""Gossip in a realistic network: every peer has its own clock, peer models take time or get lost, peers come and go.
 
-Time is a queue of events, and every draw of it is keyed, so a run is the same each time. Nodes are driven through the
+Time is a queue of events, and every draw of it is keyed, so a run is the same each time. Peers are driven through the
 functions of `protocols.gossip` and see nothing but what is sent to them. With equal periods, no delay, no loss and
-nobody leaving, this is the round mode of the papers, adversaries or not: then `runtimes.in_step` computes the same
+no churn, this is the round mode of the papers, adversaries or not: then `lab.synchronous` computes the same
 numbers faster.
 """
 
@@ -46,12 +46,12 @@ from tacit.random import Key
 from tacit.types import Array, Catalog, Clients, Config, Model
 from tacit.updates import PeerModels
 
-ATTACKING = 3  # the place of that draw among a node's
-COMES_OR_GOES, REST, LOOK, TICK, DELIVER = range(5)  # what happens first at equal times
+ATTACKING = 3  # the place of that draw among a peer's
+COMES_OR_GOES, PERIOD_END, CHECKPOINT, TICK, DELIVER = range(5)  # what happens first at equal times
 
 
 class NetworkConfig(Config):
-    """How far a network of nodes is from the calm one of equal rounds. Times are in rounds: the usual period is 1."""
+    """How far a network of peers is from the calm one of equal rounds. Times are in rounds: the usual period is 1."""
 
     former_names: ClassVar[Mapping[str, str]] = {
         "network.liars": "network.adversaries",
@@ -99,7 +99,7 @@ class GossipRuntime:
 def simulate_gossip(
     method: Gossip, clients: Clients, catalog: Catalog, key: Key, talk: GossipRuntime, traffic: Traffic | None = None
 ) -> Iterator[Model]:
-    """Yield the models of all nodes after each round: in step if the network is calm, otherwise event by event."""
+    """Yield the models of all peers after each round: in step if the network is calm, otherwise event by event."""
     network, overlay = talk.network, talk.overlay
     if network.promoted >= catalog.n_items:
         raise ConfigError(
@@ -108,8 +108,8 @@ def simulate_gossip(
         )
     if network.is_calm:
         sent = _as_sent(network, len(clients), key) if network.adversaries else None
-        in_step = SynchronousNetwork(network.start, overlay, sent)
-        return gossip_synchronously(method, clients, catalog, key, traffic, talk.threads, in_step)
+        options = SynchronousNetwork(network.start, overlay, sent)
+        return gossip_synchronously(method, clients, catalog, key, traffic, talk.threads, options)
     return gossip_event_driven(method, clients, catalog, key, network, traffic, overlay)
 
 
@@ -126,14 +126,14 @@ def gossip_event_driven(
     refuse_too_large(method, len(clients), catalog.n_items)
     network = _Network(method, clients, catalog, key, config, traffic or Traffic.none(len(clients)))
     for number in range(method.config.epochs):
-        network.run_until_look()
+        network.run_until_checkpoint()
         refuse_if_diverged(network.largest(), method.config.learning_rate, number)
         note_overlay(overlay, number + 1, method.config.epochs, network.views(), network.alive)
-        yield Model(network.shared, _JoinedArrays(network.nodes))
+        yield Model(network.shared, _JoinedArrays(network.peers))
 
 
 class _Network:
-    """The queue of events. It knows every node; no node knows it."""
+    """The queue of events. It knows every peer; no peer knows it."""
 
     def __init__(
         self, method: Gossip, clients: Clients, catalog: Catalog, key: Key, config: NetworkConfig, traffic: Traffic
@@ -143,16 +143,16 @@ class _Network:
         model = method.init(clients, catalog, key.child("init"))
         self.shared, first = model.shared, model.private
         views = first_views(n, method.config.view, config.start, key)
-        self.nodes = []
+        self.peers = []
         for at in range(n):
             mine = {name: array[at : at + 1].copy() for name, array in first.items()}
             own = method.own(self.shared, mine, clients.take([at]))
-            self.nodes.append(Peer(at, mine, own, [int(peer) for peer in views[at] if peer >= 0]))
-        draws = _draw_node_traits(n, key)
+            self.peers.append(Peer(at, mine, own, [int(peer) for peer in views[at] if peer >= 0]))
+        draws = _draw_peer_traits(n, key)
         self.period = 1.0 + config.uneven * (2.0 * draws[:, 0] - 1.0)
         self.link = _classes(config.bandwidth, draws[:, 1], np.inf)
         self.effort = _classes(config.effort, draws[:, 2], 0.0)
-        self.lies = _some(draws[:, ATTACKING], config.adversaries)
+        self.is_adversary = _some(draws[:, ATTACKING], config.adversaries)
         self.busy = np.zeros(n)
         self.alive = np.ones(n, np.bool_)
         self.session = np.zeros(n, np.int64)  # how often each has come: what was meant for an earlier one is void
@@ -168,54 +168,54 @@ class _Network:
                 self._push(begin, TICK, at, 0)
                 self._next_leave(at, begin)
         for number in range(1, method.config.epochs + 1):
-            self._push(float(number), LOOK, 0, 0)
+            self._push(float(number), CHECKPOINT, 0, 0)
 
     def _push(self, time: float, kind: int, at: int, other: int, *more: Any) -> None:
         heapq.heappush(self.queue, (time, kind, at, other, next(self.pushed), *more))
 
     def _next_leave(self, at: int, now: float) -> None:
-        """Decide when a node will go: each round it does with the same probability."""
+        """Decide when a peer will go: each round it does with the same probability."""
         if self.config.leaving:
             draw = float(self.key.child("leave", int(self.session[at])).uniform(np.array([at]), 1)[0, 0])
             self._push(now + np.log1p(-draw) / np.log1p(-self.config.leaving), COMES_OR_GOES, at, int(self.session[at]))
 
-    def run_until_look(self) -> None:
-        """Let time pass until the next look."""
+    def run_until_checkpoint(self) -> None:
+        """Let time pass until the next checkpoint."""
         while True:
             time, kind, at, other, _, *more = heapq.heappop(self.queue)
-            if kind == LOOK:
+            if kind == CHECKPOINT:
                 return
             if kind == DELIVER:
                 self._deliver(time, at, other, *more)
             elif other == self.session[at]:  # otherwise the event is for a peer that has left since
-                {COMES_OR_GOES: self._come_or_go, REST: self._rest, TICK: self._tick}[kind](time, at)
+                {COMES_OR_GOES: self._come_or_go, PERIOD_END: self._end_period, TICK: self._tick}[kind](time, at)
 
-    def _rest(self, time: float, at: int) -> None:
-        end_period(self.method, self.nodes[at])
+    def _end_period(self, time: float, at: int) -> None:
+        end_period(self.method, self.peers[at])
 
     def _tick(self, time: float, at: int) -> None:
-        """A node's period begins: new peers if it is time, then its peer models go out."""
-        node, method = self.nodes[at], self.method
-        if len(self.nodes) > 1 and ((node.ticks and node.ticks % method.config.renew_every == 0) or not node.view):
-            one, number = np.array([at]), node.ticks
+        """A peer's period begins: new peers if it is time, then its peer models go out."""
+        state, method = self.peers[at], self.method
+        if len(self.peers) > 1 and ((state.ticks and state.ticks % method.config.renew_every == 0) or not state.view):
+            one, number = np.array([at]), state.ticks
             offer = offer_peers(self.key, number, one, np.flatnonzero(self.alive), peers_to_offer(method))[0]
-            renew_view(method, node, offer, self.key.child("choose", number).bits(one, 1)[0, 0])
-        peer_model = send_model(method, node)
-        if self.lies[at]:
-            peer_model = attack_model(self.config, peer_model, node.ticks, at, self.key)
-        n_peer_models = len(node.view)
+            renew_view(method, state, offer, self.key.child("choose", number).bits(one, 1)[0, 0])
+        peer_model = send_model(method, state)
+        if self.is_adversary[at]:
+            peer_model = attack_model(self.config, peer_model, state.ticks, at, self.key)
+        n_peer_models = len(state.view)
         self.traffic.rounds[at] += 1
         self.traffic.bytes_up[at] += n_peer_models * peer_model.bytes_each
         self.traffic.negatives[at] += n_peer_models * self.n_items
         draws = np.zeros((n_peer_models, 2))
         if self.config.delay or self.config.loss:
-            draws = self.key.child("letter", node.ticks, at).uniform(np.arange(n_peer_models), 2)
-        for place, (peer, draw) in enumerate(zip(node.view, draws.tolist(), strict=True)):
+            draws = self.key.child("letter", state.ticks, at).uniform(np.arange(n_peer_models), 2)
+        for place, (peer, draw) in enumerate(zip(state.view, draws.tolist(), strict=True)):
             arrives = (
                 time - self.config.delay * math.log1p(-draw[0]) + (place + 1) / min(self.link[at], self.link[peer])
             )
             self._push(float(arrives), DELIVER, peer, at, peer_model, draw[1] < self.config.loss)
-        for kind in (REST, TICK):
+        for kind in (PERIOD_END, TICK):
             self._push(time + self.period[at], kind, at, int(self.session[at]))
 
     def _deliver(self, time: float, at: int, sender: int, peer_model: PeerModels, lost: bool) -> None:
@@ -227,9 +227,9 @@ class _Network:
         if arrived:
             self.busy[at] = time + self.effort[at]
             self.traffic.bytes_down[at] += peer_model.bytes_each
-            receive_model(self.method, self.nodes[at], peer_model)
+            receive_model(self.method, self.peers[at], peer_model)
         if self.alive[sender]:
-            note_acknowledgement(self.nodes[sender], at, arrived)
+            note_acknowledgement(self.peers[sender], at, arrived)
 
     def _come_or_go(self, time: float, at: int) -> None:
         self.session[at] += 1
@@ -237,8 +237,8 @@ class _Network:
         if self.alive[at]:
             self.alive[at] = False
             if draws[1] >= self.config.crashing:  # it says goodbye to those it knows
-                for peer in self.nodes[at].senders | set(self.nodes[at].view):
-                    forget_peer(self.nodes[peer], at)
+                for peer in self.peers[at].senders | set(self.peers[at].view):
+                    forget_peer(self.peers[peer], at)
             self._push(time - self.config.away * np.log1p(-draws[0]), COMES_OR_GOES, at, int(self.session[at]))
         else:
             self.alive[at] = True
@@ -247,34 +247,34 @@ class _Network:
 
     def views(self) -> NDArray[np.int64]:
         """Return all views, for the statistics of the overlay."""
-        widest = max(1, *(len(node.view) for node in self.nodes)) if len(self.nodes) > 1 else 0
-        table = np.full((len(self.nodes), widest), -1, np.int64)
-        for node in self.nodes:
-            table[node.id, : len(node.view)] = node.view
+        widest = max(1, *(len(state.view) for state in self.peers)) if len(self.peers) > 1 else 0
+        table = np.full((len(self.peers), widest), -1, np.int64)
+        for state in self.peers:
+            table[state.id, : len(state.view)] = state.view
         return table
 
     def largest(self) -> NDArray[np.float32]:
-        """Return the largest and the smallest number of every node's table."""
-        tables = [node.nodes["items"] for node in self.nodes]
+        """Return the largest and the smallest number of every peer's table."""
+        tables = [state.models["items"] for state in self.peers]
         return np.array([(table.max(initial=0.0), table.min(initial=0.0)) for table in tables], np.float32)
 
 
 class _JoinedArrays(Mapping[str, Array]):
     """The models of all peers, collected on first use: most rounds are not evaluated."""
 
-    def __init__(self, nodes: Sequence[Peer]) -> None:
-        self.nodes, self.arrays = nodes, dict[str, Array]()
+    def __init__(self, peers: Sequence[Peer]) -> None:
+        self.peers, self.arrays = peers, dict[str, Array]()
 
     def __getitem__(self, name: str) -> Array:
         if name not in self.arrays:
-            self.arrays[name] = np.concatenate([node.nodes[name] for node in self.nodes])
+            self.arrays[name] = np.concatenate([state.models[name] for state in self.peers])
         return self.arrays[name]
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self.nodes[0].nodes)
+        return iter(self.peers[0].models)
 
     def __len__(self) -> int:
-        return len(self.nodes[0].nodes)
+        return len(self.peers[0].models)
 
 
 def attack_model(config: NetworkConfig, peer_model: PeerModels, number: int, at: int, key: Key) -> PeerModels:
@@ -284,20 +284,20 @@ def attack_model(config: NetworkConfig, peer_model: PeerModels, number: int, at:
 
 def _as_sent(config: NetworkConfig, n: int, key: Key) -> Callable[[PeerModels, int], PeerModels]:
     """Return a function from the peer models of a round to those that are sent; adversaries replace theirs."""
-    adversaries = np.flatnonzero(_some(_draw_node_traits(n, key)[:, ATTACKING], config.adversaries))
+    adversaries = np.flatnonzero(_some(_draw_peer_traits(n, key)[:, ATTACKING], config.adversaries))
 
     def sent(peer_models: PeerModels, number: int) -> PeerModels:
         tables = {name: table.copy() for name, table in peer_models.tables.items()}
         for at in adversaries.tolist():
-            told = attack_model(config, peer_models.take(np.array([at])), number, at, key)
-            for name, table in told.tables.items():
+            attacked = attack_model(config, peer_models.take(np.array([at])), number, at, key)
+            for name, table in attacked.tables.items():
                 tables[name][at] = table[0]
         return replace(peer_models, tables=tables)
 
     return sent
 
 
-def _draw_node_traits(n: int, key: Key) -> NDArray[np.float64]:
+def _draw_peer_traits(n: int, key: Key) -> NDArray[np.float64]:
     """Draw for every peer [n, 6]: period, link, device, whether it is an adversary, whether and when it joins."""
     return key.child("network").uniform(np.arange(n), 6)
 

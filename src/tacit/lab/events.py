@@ -34,8 +34,8 @@ def refuse_too_many(schedule: Schedule) -> None:
 class Events:
     """Releases as they happen, kept in a scratch folder that vanishes with this object."""
 
-    def __init__(self, people: Vocabulary, items: Vocabulary) -> None:
-        self._people, self._items = pl.Series(people.labels.tolist()), pl.Series(items.labels.tolist())
+    def __init__(self, users: Vocabulary, items: Vocabulary) -> None:
+        self._users, self._items = pl.Series(users.labels.tolist()), pl.Series(items.labels.tolist())
         self._scratch = Path(tempfile.mkdtemp(prefix="tacit-events-"))
         weakref.finalize(self, shutil.rmtree, self._scratch, ignore_errors=True)
         self._frames: list[pl.DataFrame] = []
@@ -44,7 +44,7 @@ class Events:
     def write(self, number: int, message: Message, tables: Sequence[str]) -> None:
         """Note what the senders of one message released in round `number`; `tables` are those with a row per item."""
         n_clients = len(message.clients)
-        sent = {True: [_nobody()], False: [_nobody()]}
+        sent = {True: [_no_items()], False: [_no_items()]}
         for name in tables:
             ptr, ids, _ = message.tables[name]
             owner, marks = np.repeat(np.arange(n_clients), np.diff(ptr)), message.sensitive[name]
@@ -55,7 +55,7 @@ class Events:
             pl.DataFrame(
                 {
                     "round": pl.repeat(number, n_clients, dtype=pl.Int64, eager=True),
-                    "user": self._people.gather(message.clients),
+                    "user": self._users.gather(message.clients),
                     "positives": self._listed(np.concatenate(sent[True], axis=1), n_clients),
                     "negatives": self._listed(np.concatenate(sent[False], axis=1), n_clients),
                     "bytes": message.release.bytes,
@@ -91,5 +91,5 @@ class Events:
         self.scan().sink_parquet(path, row_group_size=2**16)
 
 
-def _nobody() -> NDArray[np.int64]:
+def _no_items() -> NDArray[np.int64]:
     return np.zeros((2, 0), np.int64)

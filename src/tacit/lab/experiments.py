@@ -1,4 +1,4 @@
-"""The one path: data -> split -> learn -> score -> metrics per person -> verdict -> a run folder."""
+"""The one path: data -> split -> learn -> score -> metrics per client -> verdict -> a run folder."""
 
 from __future__ import annotations
 
@@ -6,37 +6,31 @@ import hashlib
 import time
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-import numpy as np
-
-from tacit.config import Experiment, to_yaml
-from tacit.data import Dataset, Split, describe, load, split
+from tacit.config import Comparison, Experiment, to_yaml
+from tacit.data import HANDED_OVER, DataConfig, Dataset, Split, describe, load, split
+from tacit.errors import DivergedError, EvaluationError
 from tacit.evaluation import (
     Evaluation,
     EvaluationOptions,
     LeakVerdict,
     evaluate,
-    is_decided,
-    judge_leak,
-    sample_people,
-    sample_stages,
-    select_heldout,
-    swap,
 )
-from tacit.lab.training import Observer, TrainingResult, learn, score_alone
-from tacit.methods.base import Centralised, Method, build
+from tacit.lab.leak_check import Trainer, check_leak, check_placebo, wants_placebo
+from tacit.lab.training import Observer, TrainingResult, learn
 from tacit.numerics import one_blas_thread
 from tacit.privacy.clipping import Clipping, ClippingConfig
 from tacit.privacy.disclosure import Disclosure, DisclosureConfig
+from tacit.privacy.dp import DPConfig
 from tacit.privacy.update_sink import Stage
 from tacit.random import Key
 from tacit.report.finish import Findings, assemble_run
-from tacit.report.folder import Run
+from tacit.report.folder import Run, check_writable
 from tacit.serving.recommender import Recommender
 from tacit.types import Array, Catalog, Clients, Floats, Heldout, Model, Progress, Vocabulary
 
-SPARED = 12  # people who learn alone once more, where training is given held-out items to spare
+SettingsT = TypeVar("SettingsT", Experiment, Comparison)
 
 
 def silent(what: str, done: int, total: int) -> None:
@@ -62,6 +56,16 @@ def prepare_data(experiment: Experiment, data: Dataset | None = None, progress: 
     return PreparedData(dataset.name, parts, describe(dataset))
 
 
+def name_data(settings: SettingsT, data: Dataset | None) -> SettingsT:
+    """Return the settings with the data that was handed over: how to load it again, or a fingerprint of it."""
+    if data is None:
+        return settings
+    source = data.request
+    if not isinstance(source, DataConfig):
+        source = settings.data.model_copy(update={"source": f"{HANDED_OVER}{data.name}-{data.fingerprint}"})
+    return settings.model_copy(update={"data": source})
+
+
 @dataclass(frozen=True)
 class TrainingJob:
     """An experiment with its training and validation parts. It holds no test items."""
@@ -80,7 +84,7 @@ class TrainingJob:
     def learn(self, progress: Progress = silent) -> TrainingResult:
         """Train, with checkpoints as the runtime says."""
         experiment, key, validation = self.experiment, Key(self.experiment.seed), self.validation
-        look = None if validation is None else lambda model: self.evaluate(model, validation, lists=False).overall
+        checkpoint = None if validation is None else lambda model: self.evaluate(model, validation, lists=False).overall
         return learn(
             experiment.method.build(),
             self.train,
@@ -88,10 +92,12 @@ class TrainingJob:
             key.child("learn"),
             experiment.runtime,
             [self._stage(stage) for stage in experiment.stages],
-            Observer(look, experiment.evaluation.primary, self.user_ids, progress),
+            Observer(checkpoint, experiment.evaluation.primary, self.user_ids, progress),
         )
 
-    def _stage(self, config: DisclosureConfig | ClippingConfig) -> Stage:
+    def _stage(self, config: DisclosureConfig | ClippingConfig | DPConfig) -> Stage | DPConfig:
+        if isinstance(config, DPConfig):
+            return config  # noise follows from the rounds, which `learn` knows
         if isinstance(config, ClippingConfig):
             return Clipping.build(config)
         return Disclosure.build(config, self.user_ids, self.catalog, Key(self.experiment.seed).child("people"))
@@ -129,9 +135,9 @@ def run(
 ) -> Run:
     """Run an experiment. With a `folder`, write it there; `data` takes the place of the configured source."""
     log = _Log()
-    if data is not None:  # a configuration cannot bring back what it was handed: say so instead of naming other data
-        handed = experiment.data.model_copy(update={"source": f"given-{data.name}"})
-        experiment = experiment.model_copy(update={"data": handed})
+    if folder is not None:
+        check_writable(Path(folder).parent)
+    experiment = name_data(experiment, data)
     prepared = prepared or prepare_data(experiment, data, progress)
     parts = prepared.parts
     log.add(f"data {prepared.name}: {dict(parts.counts)}")
@@ -142,8 +148,8 @@ def run(
     started = time.perf_counter()
     evaluation = job.evaluate(learnt.model, parts.test)
     seconds = time.perf_counter() - started
-    log.add(f"evaluated {len(evaluation)} people")
-    leak = check_leak(experiment.method.build(), experiment, parts, progress, early=True)
+    log.add(f"evaluated {len(evaluation)} users")
+    leak = _check_leaks(job, parts, learnt.model, progress)
     log.add(f"leak verdict: {leak.reason if leak else 'not asked for'}")
     findings = Findings(learnt, evaluation, seconds, leak, log.lines)
     result = assemble_run(
@@ -152,64 +158,38 @@ def run(
     return result.save(Path(folder)) if folder is not None else result
 
 
-def check_leak(
-    method: Method, experiment: Experiment, parts: Split, progress: Progress = silent, *, early: bool = False
-) -> LeakVerdict | None:
-    """Let a sample of people learn alone; a model that knows what was held out from its own person was told.
+def _check_leaks(job: TrainingJob, parts: Split, model: Model, progress: Progress) -> LeakVerdict | None:
+    """Make the checks that the experiment asks for; one that diverges costs the verdict and not the run."""
+    experiment, method = job.experiment, job.experiment.method.build()
+    local_only, placebo = None, None
+    try:
+        local_only = check_leak(method, experiment, parts, progress, early=True)
+    except (DivergedError, EvaluationError) as error:
+        local_only = LeakVerdict.not_made(error)
 
-    With `early`, people learn in stages, until the verdict is clear or there is no sign of a leak.
-    """
-    config, key = experiment.evaluation, Key(experiment.seed)
-    everybody = sample_people(parts.test, config.local_only_people, key.child("twin"))
-    if not len(everybody):
-        return None
-    shuffled = everybody[np.argsort(key.child("stages").bits(parts.train.ids[everybody], 1)[:, 0], kind="stable")]
-
-    def learn_alone(clients: Clients, positions: Array) -> Floats:
-        ring = experiment.runtime.ring
-        return score_alone(method, clients, parts.catalog, key.child("learn"), ring, progress)(positions)
-
-    first, *more = sample_stages(len(shuffled)) if early else [len(shuffled)]
-    people = shuffled[:first]
-    scores = learn_alone(parts.train, people)
-    others = _spare_items_of_others(parts.train.take(people[:SPARED]))
-    reads_held_out = others is not None and not np.array_equal(
-        scores[:SPARED], learn_alone(others, np.arange(len(others)))
-    )
-    swapped = swap(scores, select_heldout(parts.test, people), parts.catalog)
-    for n in more:
-        if is_decided(swapped) or reads_held_out or method.uses_features:
-            break
-        people, scores = shuffled[:n], np.concatenate([scores, learn_alone(parts.train, shuffled[len(scores) : n])])
-        swapped = swap(scores, select_heldout(parts.test, people), parts.catalog)
-    popular = build("most-popular")
-    assert isinstance(popular, Centralised)
-    counted = next(iter(popular.fit(parts.train, parts.catalog, key)))
-
-    def by_popularity(positions: Array) -> Floats:
-        popularity: Floats = popular.score(counted.shared, counted.private, parts.train.take(people[positions]))
-        return popularity
-
-    sample = select_heldout(parts.test, people)
-    local_only, reference = (
-        evaluate(
-            score, sample, parts.catalog, config, key.child("candidates"), EvaluationOptions(lists=False, auc=True)
+    def learn_again(clients: Clients) -> Model:
+        return (
+            replace(job, train=clients).learn(lambda what, done, n: progress(f"{what} for the placebo", done, n)).model
         )
-        for score in (lambda positions: scores[positions], by_popularity)
-    )
-    return judge_leak(local_only, reference, swapped, method.uses_features, reads_held_out)
 
+    def score(model: Model, clients: Clients, positions: Array) -> Floats:
+        with one_blas_thread():
+            return replace(job, train=clients).make_recommender(model).score(positions)
 
-def _spare_items_of_others(clients: Clients) -> Clients | None:
-    """Return clients whose negatives spare the next client's held-out items; None if theirs spare nothing."""
-    if clients.avoid is None:
-        return None
-    return replace(clients, avoid=replace(clients.avoid.take(np.roll(np.arange(len(clients)), -1)), ids=clients.ids))
+    if wants_placebo(experiment.evaluation, method):
+        try:
+            key = Key(experiment.seed).child("placebo")
+            placebo = check_placebo(Trainer(learn_again, score), model, parts, key)
+        except (DivergedError, EvaluationError) as error:
+            if local_only is None or local_only.ok:  # a leak that was found stays one
+                local_only = LeakVerdict.not_made(error)
+    return LeakVerdict.join(local_only, placebo)
 
 
 def folder_name(experiment: Experiment) -> str:
-    """Return the same folder name for the same configuration: data, method, seed and a fingerprint."""
-    fingerprint = hashlib.blake2b(to_yaml(experiment).encode(), digest_size=4).hexdigest()
+    """Return the same folder name for the same configuration, whatever its name: data, method, seed, fingerprint."""
+    unnamed = experiment.model_copy(update={"name": "run"})
+    fingerprint = hashlib.blake2b(to_yaml(unnamed).encode(), digest_size=4).hexdigest()
     return f"{Path(experiment.data.source).stem}-{experiment.method.name}-{experiment.seed}-{fingerprint}"
 
 

@@ -31,9 +31,9 @@ from tacit.random import Key
 class ParticipantLottery:
     """The draws of one simulation, with a `share` of `n_people` in each of so many rounds on average."""
 
-    def __init__(self, key: Key, n_people: int, rounds: int, share: float) -> None:
-        self.key, self.n_people, self.rounds, self.share = key, n_people, rounds, share
-        self._chains = [Chain(self._secret("chain", person), rounds) for person in range(n_people)]
+    def __init__(self, key: Key, n_participants: int, rounds: int, share: float) -> None:
+        self.key, self.n_participants, self.rounds, self.share = key, n_participants, rounds, share
+        self._chains = [Chain(self._secret("chain", participant), rounds) for participant in range(n_participants)]
         self._last: tuple[int, list[bytes], bytes] | None = None
 
     def _secret(self, *names: str | int) -> bytes:
@@ -48,8 +48,8 @@ class ParticipantLottery:
 
     @property
     def least(self) -> int:
-        """How many people a cohort must have for devices to believe it."""
-        return least_drawn(self.share, self.n_people)
+        """How many participants a cohort must have for devices to accept it."""
+        return least_drawn(self.share, self.n_participants)
 
     def beacon(self, number: int) -> bytes:
         """Return the beacon of a round, to which every client adds a nonce."""
@@ -60,15 +60,15 @@ class ParticipantLottery:
         tickets, beacon = self._round(number)
         return np.flatnonzero([is_drawn(ticket, beacon, self.share) for ticket in tickets])
 
-    def prove_draw(self, people: Sequence[int], number: int) -> DrawProof:
-        """Return what shows that these people were drawn, in their order."""
+    def prove_draw(self, participants: Sequence[int], number: int) -> DrawProof:
+        """Return what shows that these participants were drawn, in their order."""
         tickets, _ = self._round(number)
-        return DrawProof(self._secret("server", number), tuple(tickets[person] for person in people))
+        return DrawProof(self._secret("server", number), tuple(tickets[participant] for participant in participants))
 
     @cached_property
     def identities(self) -> list[Identity]:
-        """Everybody's signing key, for rounds in which messages are really made."""
-        return [Identity.fresh() for _ in range(self.n_people)]
+        """The signing keys of all participants, for rounds in which messages are really made."""
+        return [Identity.fresh() for _ in range(self.n_participants)]
 
     def directory(self, task: str, number: int) -> Directory:
         """Return what each device knows before a round: who has enrolled, their last links, and the board."""

@@ -1,6 +1,6 @@
-"""Gossip in step: all nodes send, then all read and learn. The calm network of the papers, as fast as it can be done.
+"""Synchronous gossip: all peers send, then all read and learn, as in the papers; computed for all peers at once.
 
-What a node computes is what `protocols.gossip` has a node compute: a law holds the two together, bit for bit.
+What a peer computes is what `protocols.gossip` has a peer compute: a law holds the two together, bit for bit.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ SHARE = 0.9  # of the free memory that a network may take
 
 @dataclass(frozen=True)
 class SynchronousNetwork:
-    """How a network in step begins, where its graph is noted, and what its nodes really send.
+    """How a synchronous network begins, where its graph is noted, and what its peers really send.
 
-    `sent` turns the peer models that nodes of a round mean to send into those that are sent, if some lie.
+    `sent` turns the peer models that peers of a round mean to send into those that are sent, if some are adversaries.
     """
 
     start: Literal["preferential", "random"] = "preferential"
@@ -51,36 +51,36 @@ def gossip_synchronously(
     threads: int = 1,
     network: SynchronousNetwork = SynchronousNetwork(),  # noqa: B008 - frozen
 ) -> Iterator[Model]:
-    """Yield the models of all nodes after each round; their arrays go on changing."""
+    """Yield the models of all peers after each round; their arrays go on changing."""
     overlay, sent = network.overlay, network.sent
     refuse_too_large(method, len(clients), catalog.n_items)
     first = method.init(clients, catalog, key.child("init"))
-    nodes = dict(first.private)
-    own, everybody = method.own(first.shared, nodes, clients), np.arange(len(clients))
+    models = dict(first.private)
+    own, all_peers = method.own(first.shared, models, clients), np.arange(len(clients))
     views = first_views(len(clients), method.config.view, network.start, key)
-    spare = np.empty_like(nodes["items"])
+    spare = np.empty_like(models["items"])
     remembers = method.n_best > 0 and len(clients) > 1
     judged = np.zeros((len(clients), len(clients)) if remembers else (0, 0), np.float32)
     with ThreadPoolExecutor(threads) as pool:
         each = (lambda work, blocks: [work(b) for b in blocks]) if threads == 1 else lambda w, b: list(pool.map(w, b))
         for number in range(method.config.epochs):
             inbox = inbox_of(views)
-            peer_models = method.peer_models(nodes, everybody, own)
+            peer_models = method.peer_models(models, all_peers, own)
             if sent is not None:
                 peer_models = sent(peer_models, number + 1)
-            before = nodes["items"]
-            worths = method.step(nodes, spare, peer_models, inbox, own, each)
+            before = models["items"]
+            worths = method.step(models, spare, peer_models, inbox, own, each)
             spare = before
             if remembers:
-                readers = np.repeat(everybody, np.diff(inbox.ptr))
+                readers = np.repeat(all_peers, np.diff(inbox.ptr))
                 judged[readers, inbox.peer_models] = worths
             if traffic is not None:
                 count_traffic(traffic, views, inbox, peer_models.bytes_each, catalog.n_items)
             if (number + 1) % method.config.renew_every == 0:
                 views = _renew(method, views, judged, key, number + 1)
             note_overlay(overlay, number + 1, method.config.epochs, views)
-            refuse_if_diverged(nodes["items"], method.config.learning_rate, number)
-            yield Model(first.shared, nodes)
+            refuse_if_diverged(models["items"], method.config.learning_rate, number)
+            yield Model(first.shared, models)
 
 
 def note_overlay(
@@ -93,23 +93,23 @@ def note_overlay(
 
 def inbox_of(views: Views) -> PeerInbox:
     """Return which peers receive which peer models when all send to their views, senders in order."""
-    n_nodes, view = views.shape
-    readers, senders = views.ravel(), np.repeat(np.arange(n_nodes), view)
+    n_peers, view = views.shape
+    readers, senders = views.ravel(), np.repeat(np.arange(n_peers), view)
     sent = readers >= 0
     readers, senders = readers[sent], senders[sent]
     order = np.argsort(readers, kind="stable")
-    return PeerInbox(offsets(np.bincount(readers, minlength=n_nodes)), senders[order])
+    return PeerInbox(offsets(np.bincount(readers, minlength=n_peers)), senders[order])
 
 
 def _renew(method: Any, views: Views, judged: Array, key: Key, number: int) -> Views:
-    everybody, view = np.arange(len(views)), views.shape[1]
+    all_peers, view = np.arange(len(views)), views.shape[1]
     if not view:
         return views
-    wanted, chance = peers_to_offer(method), key.child("choose", number).bits(everybody, 1)[:, 0]
+    wanted, chance = peers_to_offer(method), key.child("choose", number).bits(all_peers, 1)[:, 0]
     renewed = np.full_like(views, -1)
-    nobody, nothing = everybody[:0], np.empty(0, np.float32)
-    for n, offer in enumerate(offer_peers(key, number, everybody, everybody, wanted)):
-        known = np.flatnonzero(judged[n] > 0) if len(judged) else nobody
+    no_peers, nothing = all_peers[:0], np.empty(0, np.float32)
+    for n, offer in enumerate(offer_peers(key, number, all_peers, all_peers, wanted)):
+        known = np.flatnonzero(judged[n] > 0) if len(judged) else no_peers
         worths = judged[n][known] if len(judged) else nothing
         chosen = method.choose(KnownPeers(known, worths, offer), chance[n])
         renewed[n, : len(chosen)] = chosen
@@ -117,7 +117,7 @@ def _renew(method: Any, views: Views, judged: Array, key: Key, number: int) -> V
 
 
 def peers_to_offer(method: Any) -> int:
-    """Return how many others a node should hear of when it chooses anew."""
+    """Return how many others a peer should hear of when it chooses anew."""
     return int(np.ceil(method.config.view + method.n_best))
 
 
@@ -130,12 +130,12 @@ def count_traffic(traffic: Traffic, views: Views, inbox: PeerInbox, size: int, n
     traffic.bytes_down += received * size
 
 
-def refuse_too_large(method: Gossip, n_nodes: int, n_items: int) -> None:
+def refuse_too_large(method: Gossip, n_peers: int, n_items: int) -> None:
     """Refuse a network whose models would not fit into memory, before anything is made."""
-    needed, free = method.memory(n_nodes, n_items), free_memory()
+    needed, free = method.memory(n_peers, n_items), free_memory()
     if needed > SHARE * free:
         raise MethodError(
-            f"{n_nodes:,} peers with {n_items:,} items each need {needed / 1e9:.1f} GB, but {free / 1e9:.1f} GB "
+            f"{n_peers:,} peers with {n_items:,} items each need {needed / 1e9:.1f} GB, but {free / 1e9:.1f} GB "
             "are free.",
             "Use fewer users or items (data.min_per_item), or lower method.factors: every peer holds a whole model.",
         )

@@ -5,20 +5,23 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from tacit.errors import ConfigError, MethodError
 from tacit.lab.adversaries import Adversaries, AdversaryConfig
+from tacit.lab.engine import EngineConfig
 from tacit.lab.event_driven import GossipRuntime, NetworkConfig, simulate_gossip
 from tacit.lab.events import Events, refuse_too_many
+from tacit.lab.guarantee import PrivacyLog, build_privacy
 from tacit.lab.secure_rounds import SecureRoundsConfig
 from tacit.lab.simulation import SimulationOptions, Traffic, simulate
 from tacit.lab.synchronous import Overlays
 from tacit.methods.base import Centralised, Federated, Gossip, Method, score_clients
 from tacit.numerics import one_blas_thread
+from tacit.privacy.dp import DifferentialPrivacy, DPConfig
 from tacit.privacy.update_sink import Stage
 from tacit.protocols.federated import UpdatePath
 from tacit.protocols.rounds import RoundsConfig
@@ -39,7 +42,21 @@ class RuntimeConfig(Config):
     }
     name: Literal["simulation"] = "simulation"
     threads: int = Field(
-        1, ge=1, le=256, description="threads for ranking, metrics and gossip; results do not depend on it"
+        1,
+        ge=1,
+        le=256,
+        description="threads for learning in shards, ranking, metrics and gossip; results do not depend on it",
+    )
+    engine: Literal["local", "processes", "dask"] = Field(
+        "local",
+        description="where clients of federated methods learn: threads here, other processes, or a Dask cluster",
+    )
+    shards: int = Field(
+        0, ge=0, le=10_000, description="parts that clients are cut into; 0: as many as threads or workers"
+    )
+    address: str = Field("", description="address of a running Dask scheduler; empty: workers on this machine")
+    folder: str = Field(
+        "", description="folder that all workers see, for arrays on their way; empty: a temporary one of this machine"
     )
     evaluate_every: int = Field(
         0, ge=0, description="passes between checkpoints, which measure the validation metrics; 0: no checkpoints"
@@ -65,6 +82,19 @@ class RuntimeConfig(Config):
         NetworkConfig(), description="network of gossip peers: latency, loss, leaving and joining"
     )
 
+    @model_validator(mode="after")
+    def _has_effect(self) -> Self:
+        if self.address and self.engine != "dask":
+            raise ValueError(f"'address' is that of a Dask scheduler, and 'engine' is '{self.engine}'")
+        if self.folder and self.engine == "local":
+            raise ValueError("'folder' is where arrays travel between processes, and 'engine' is 'local'")
+        return self
+
+    @property
+    def engine_config(self) -> EngineConfig:
+        """Where clients learn."""
+        return EngineConfig(self.engine, self.shards, self.threads, self.address, self.folder)
+
 
 @dataclass(frozen=True)
 class TrainingResult:
@@ -78,7 +108,8 @@ class TrainingResult:
     all_passes: int = 0  # later ones included
     events: Events | None = None  # every release, if they were asked for
     overlay: Overlays = field(default_factory=list)  # measures of the overlay during training, for gossip
-    weight_log: WeightLog | None = None  # who counted how much in each round, if people count by criteria
+    weight_log: WeightLog | None = None  # who counted how much in each round, if clients count by criteria
+    privacy: dict[str, Any] | None = None  # the guarantee and its rounds, under differential privacy
 
 
 def passes_of(method: Method, clients: Clients) -> int:
@@ -147,9 +178,9 @@ def passes(
 class Observer:
     """Who watches a method learn: at the validation part, at the ledger, at the progress."""
 
-    look: Evaluator | None = None
+    evaluate: Evaluator | None = None
     primary: str = ""  # the metric by which the best checkpoint is kept
-    people: Vocabulary | None = None  # labels that a ledger of events calls people by; none: numbers
+    users: Vocabulary | None = None  # labels that a ledger of events calls clients by; none: numbers
     progress: Progress = lambda what, done, total: None
 
 
@@ -159,35 +190,51 @@ def learn(
     catalog: Catalog,
     key: Key,
     config: RuntimeConfig,
-    stages: Sequence[Stage] = (),
+    stages: Sequence[Stage | DPConfig] = (),
     observer: Observer = Observer(),  # noqa: B008 - frozen
 ) -> TrainingResult:
-    """Learn from a cohort. With a `look` at the validation part, keep the best pass and stop early."""
-    look, primary, people = observer.look, observer.primary, observer.people
+    """Learn from a cohort. With an evaluator of the validation part, keep the best pass and stop early.
+
+    Noise follows from the rounds of the method, so differential privacy is given by its options.
+    """
+    evaluate, primary, users = observer.evaluate, observer.primary, observer.users
     total = passes_of(method, clients)
     adversaries = None
     if config.adversaries is not None:
-        adversaries = Adversaries.build(config.adversaries, catalog, config.ring, key.child("liars"))
+        tables = method.spec.item_tables if isinstance(method, Federated) else ("items",)  # others are refused below
+        adversaries = Adversaries.build(config.adversaries, catalog, config.ring, key.child("liars"), tables)
     traffic = Traffic.none(len(clients)) if isinstance(method, Federated | Gossip) else None
-    events = _events_of(method, clients, catalog, people) if config.ledger == "events" else None
-    told = WeightLog(people) if config.rounds.criteria is not None else None
+    events = _events_of(method, clients, catalog, users) if config.ledger == "events" else None
+    weight_log = WeightLog(users) if config.rounds.criteria is not None else None
     curve: list[dict[str, float]] = []
     overlay: Overlays = []
+    privacy_log = PrivacyLog()
+    built = [_build_stage(stage, method, clients, catalog, key, config) for stage in stages]
+    privacy = next((stage for stage in built if isinstance(stage, DifferentialPrivacy)), None)
     _refuse_idle_network(method, config.network)
+    _refuse_idle_engine(method, config)
     kept: Model | None = None
     model: Model | None = None
     kept_at, best, worse, done, spent = 0, -np.inf, 0, 0, 0.0
     with one_blas_thread():
         started = time.perf_counter()
-        simulation = SimulationOptions(config.rounds, config.secure, adversaries, events=events, weight_log=told)
+        simulation = SimulationOptions(
+            config.rounds,
+            config.secure,
+            adversaries,
+            events=events,
+            weight_log=weight_log,
+            privacy_log=privacy_log,
+            engine=config.engine_config,
+        )
         talk = GossipRuntime(config.network, config.threads, overlay)
-        how = PassOptions(stages, config.ring, traffic, simulation, talk)
+        how = PassOptions(built, config.ring, traffic, simulation, talk)
         for model in passes(method, clients, catalog, key, how):
             done += 1
             spent += time.perf_counter() - started
             observer.progress("learning", done, total)
-            if look is not None and config.evaluate_every and (done % config.evaluate_every == 0 or done == total):
-                seen = look(model)
+            if evaluate is not None and config.evaluate_every and (done % config.evaluate_every == 0 or done == total):
+                seen = evaluate(model)
                 curve.append({"pass": done, "seconds": spent, **seen})
                 if seen[primary] > best:
                     best, worse = seen[primary], 0
@@ -200,7 +247,29 @@ def learn(
             started = time.perf_counter()
     if model is None:
         raise MethodError("The method learnt nothing: it made no pass over the data.", "Set its epochs to at least 1.")
-    return TrainingResult(kept or model, kept_at or done, spent, curve, traffic, done, events, overlay, told)
+    described = None if privacy is None else privacy_log.describe(privacy, len(clients))
+    return TrainingResult(
+        kept or model, kept_at or done, spent, curve, traffic, done, events, overlay, weight_log, described
+    )
+
+
+def _build_stage(
+    stage: Stage | DPConfig, method: Method, clients: Clients, catalog: Catalog, key: Key, config: RuntimeConfig
+) -> Stage:
+    """Return a stage as it is, or the one that options of differential privacy ask for."""
+    if isinstance(stage, Stage):
+        return stage
+    if not isinstance(method, Federated):
+        raise ConfigError(
+            "Differential privacy has no effect here: only federated methods sum what clients send.",
+            "Remove the privacy section, or choose a federated method such as dp-svd.",
+        )
+    if config.patience or (config.evaluate_every and config.keep == "best"):
+        raise ConfigError(
+            "Early stopping and the best checkpoint choose a model by what clients did: a release without noise.",
+            "Set runtime.keep=last and runtime.patience=0; checkpoints are then measured only.",
+        )
+    return build_privacy(stage, method, clients, catalog, key, config.ring, config.rounds)
 
 
 def _refuse_idle_network(method: Method, network: NetworkConfig) -> None:
@@ -211,14 +280,27 @@ def _refuse_idle_network(method: Method, network: NetworkConfig) -> None:
         )
 
 
-def _events_of(method: Method, clients: Clients, catalog: Catalog, people: Vocabulary | None) -> Events:
+def _refuse_idle_engine(method: Method, config: RuntimeConfig) -> None:
+    """Refuse an engine that would have nothing to do."""
+    if isinstance(method, Federated) or (config.engine == "local" and not config.shards):
+        return
+    why = "a centralised method learns from all histories in one place"
+    if isinstance(method, Gossip):
+        why = "gossip peers exchange whole models in every round, so nearly all state would travel; threads share it"
+    raise ConfigError(
+        f"runtime.engine and runtime.shards have no effect here: {why}.",
+        "Remove them, or choose a federated method such as fpl.",
+    )
+
+
+def _events_of(method: Method, clients: Clients, catalog: Catalog, users: Vocabulary | None) -> Events:
     if not isinstance(method, Federated):
         raise ConfigError(
             "runtime.ledger=events has no effect: only federated methods release rows one by one.",
             "Remove it, or choose a federated method such as fpl.",
         )
     refuse_too_many(method.schedule(clients))
-    return Events(people or Vocabulary(np.arange(int(clients.ids.max()) + 1)), catalog.item_ids)
+    return Events(users or Vocabulary(np.arange(int(clients.ids.max()) + 1)), catalog.item_ids)
 
 
 def score_alone(
@@ -239,10 +321,10 @@ def score_alone(
         with one_blas_thread():
             for row, position in enumerate(positions):
                 progress("learning alone, to see that nothing leaks", row, len(positions))
-                person = clients.take([position])
-                for model in passes(method, person, catalog, key, PassOptions(ring=ring)):
+                client = clients.take([position])
+                for model in passes(method, client, catalog, key, PassOptions(ring=ring)):
                     last = model
-                rows[row] = score_clients(method, last, person)[0]
+                rows[row] = score_clients(method, last, client)[0]
         return rows
 
     return score

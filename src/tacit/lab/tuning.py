@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -17,11 +17,21 @@ from tacit.config import Experiment, apply_overrides, to_yaml
 from tacit.data import Dataset
 from tacit.errors import ConfigError, DataError, DivergedError
 from tacit.lab.experiments import PreparedData, TrainingJob, prepare_data, silent
+from tacit.lab.private_choice import PrivateChoiceConfig, account_search, choose_trial, refuse_unbounded
 from tacit.methods.choice import MethodChoice
+from tacit.privacy.dp import DPConfig
 from tacit.random import Key
 from tacit.report.folder import whole_folder, write_json
 from tacit.types import Progress
 
+SEARCH_IS_A_RELEASE = (
+    "The search looked at what clients did, and its cost is not counted: the epsilon of a trial covers that trial "
+    "alone. Search on public data, or use options that need no search."
+)
+SEARCH_IS_COUNTED = (
+    "The epsilon of this search counts every training and the choice among them; what trials reached is not told. "
+    "Training the best once more costs its own epsilon on top. Simulated noise."
+)
 SEARCH_GROUPS = ("method", "privacy", "runtime")  # what a search may vary: the rest decides what the figures mean
 
 
@@ -31,6 +41,9 @@ class Tuning(Experiment):
     search: dict[str, tuple[Any, ...]] = Field(min_length=1, description="option path -> values to try")
     trials: int = Field(0, ge=0, description="number of combinations to try, drawn at random; 0: all")
     repeat: int = Field(1, ge=1, description="seeds s, s+1, ... per combination; their mean is compared")
+    private_choice: PrivateChoiceConfig | None = Field(
+        None, description="choose the best trial by the exponential mechanism, and count what the search costs"
+    )
 
     @field_validator("search")
     @classmethod
@@ -51,7 +64,7 @@ class Tuning(Experiment):
                 "Set split.validation to true, or to a share such as 0.2 of the training part.",
             )
         base = {
-            **self.model_dump(mode="json", exclude={"search", "trials", "repeat"}),
+            **self.model_dump(mode="json", exclude={"search", "trials", "repeat", "private_choice"}),
             "method": _given_options(self.method),
         }
         every = [dict(zip(self.search, values, strict=True)) for values in product(*self.search.values())]
@@ -60,10 +73,13 @@ class Tuning(Experiment):
             draws = Key(self.seed).child("search").uniform(chosen, 1)[:, 0]
             chosen = np.sort(np.argsort(draws)[: self.trials])
         points = [every[i] for i in chosen]
-        return [
+        made = [
             (point, Experiment.from_options(apply_overrides(base, point), f"search, {describe_settings(point)}"))
             for point in points
         ]
+        if self.private_choice is not None:
+            _refuse_unaccounted_trials([experiment for _, experiment in made])
+        return made
 
 
 @dataclass(frozen=True)
@@ -76,11 +92,13 @@ class Trial:
     seconds: float  # of all seeds
     metrics: dict[str, float]
     problem: str = ""
+    users: int = 0  # over whom the value is a mean
+    is_hidden: bool = False  # the choice is private: what it reached is not told
 
     @property
     def diverged(self) -> bool:
         """True if learning left the finite numbers."""
-        return self.value is None
+        return self.value is None and not self.is_hidden
 
 
 @dataclass(frozen=True)
@@ -93,14 +111,30 @@ class TuningResult:
     best: Trial
     experiment: Experiment  # learns from training and validation part together, as long as was best
     folder: Path | None = None
+    privacy: dict[str, Any] | None = None  # what the search cost, where that is counted
 
     def rank(self) -> list[Trial]:
         """Return the trials, the best first, diverged ones last."""
         return sorted(self.trials, key=lambda trial: -np.inf if trial.value is None else trial.value, reverse=True)
 
+    @property
+    def notes(self) -> list[str]:
+        """What a reader of the best trial should know."""
+        if not self.is_private:
+            return []
+        return [SEARCH_IS_A_RELEASE if self.privacy is None else SEARCH_IS_COUNTED]
+
+    @property
+    def is_private(self) -> bool:
+        """Whether the best trial states a guarantee of differential privacy."""
+        has_stage = any(isinstance(stage, DPConfig) for stage in self.experiment.stages)
+        return has_stage or getattr(self.experiment.method.options, "epsilon", None) is not None
+
     def as_json(self) -> dict[str, Any]:
         """Return the document that `tacit tune --json` prints."""
         return {
+            "privacy": self.privacy or ({"counts_search": False} if self.is_private else None),
+            "notes": self.notes,
             "best": self.best.settings,
             "metric": self.primary,
             "value": self.best.value,
@@ -129,16 +163,28 @@ def tune(
         )
         for settings, experiment in points
     ]
-    trials = tuple(_count_progress(jobs, progress))
+    trainings: list[dict[str, Any]] = []
+    trials = tuple(_count_progress(jobs, progress, trainings))
     finite = [i for i, trial in enumerate(trials) if not trial.diverged]
     if not finite:
         raise DivergedError(
             f"All {len(trials)} trials diverged. {trials[0].problem}", "Try smaller values of the learning rate."
         )
-    at = max(finite, key=lambda i: trials[i].value or 0.0)
+    privacy, key = None, Key(tuning.seed)
+    if tuning.private_choice is None:
+        at = max(finite, key=lambda i: trials[i].value or 0.0)
+    else:
+        if len(finite) < len(trials):
+            raise DivergedError(
+                "A trial diverged after sums that are not counted: a private choice cannot say what the search cost.",
+                "Leave out the values with which it did.",
+            )
+        at = choose_trial([(trial.value or 0.0) * trial.users for trial in trials], tuning.private_choice, key)
+        privacy = account_search(trainings, tuning.private_choice)
+        trials = tuple(replace(trial, value=None, metrics={}, is_hidden=True) for trial in trials)
     best, experiment = trials[at], final_experiment(points[at][1], trials[at].passes)
     folder = None if out is None else out / _folder_name(tuning)
-    tuned = TuningResult(tuning.evaluation.primary, prepared.name, trials, best, experiment, folder)
+    tuned = TuningResult(tuning.evaluation.primary, prepared.name, trials, best, experiment, folder, privacy)
     if folder is not None:
         with whole_folder(folder) as partial:
             (partial / "search.yaml").write_text(to_yaml(tuning), encoding="utf-8")
@@ -148,25 +194,38 @@ def tune(
     return tuned
 
 
-def run_trial(jobs: Sequence[TrainingJob], settings: Mapping[str, Any], progress: Progress = silent) -> Trial:
-    """Learn from the training part with each seed and measure on the validation part; divergence is a result."""
+def run_trial(
+    jobs: Sequence[TrainingJob],
+    settings: Mapping[str, Any],
+    progress: Progress = silent,
+    trainings: list[dict[str, Any]] | None = None,
+) -> Trial:
+    """Learn from the training part with each seed and measure on the validation part; divergence is a result.
+
+    What each training guarantees is added to `trainings`, where there is a guarantee.
+    """
     learnt, judged = [], []
     for job in jobs:
         if job.validation is None:
             raise DataError("No user has an item in the validation part.", "Raise split.validation.")
         try:
             learnt.append(job.learn(progress))
+            privacy = learnt[-1].privacy
+            if trainings is not None and privacy is not None:
+                trainings.append(privacy)
         except DivergedError as error:
             return Trial(dict(settings), None, 0, 0.0, {}, error.message)
-        judged.append(job.evaluate(learnt[-1].model, job.validation, lists=False).overall)
+        measured = job.evaluate(learnt[-1].model, job.validation, lists=False)
+        judged.append(measured.overall)
     seconds = sum(one.seconds for one in learnt)
     if len(jobs) > 1 and learnt[0].curve:  # the pass that is best on average, among those that all seeds reached
-        looks = [_average(rows) for rows in zip(*(one.curve for one in learnt), strict=False)]
-        best = max(looks, key=lambda look: look[jobs[0].experiment.evaluation.primary])
+        checkpoints = [_average(rows) for rows in zip(*(one.curve for one in learnt), strict=False)]
+        best = max(checkpoints, key=lambda checkpoint: checkpoint[jobs[0].experiment.evaluation.primary])
         metrics, passes = {name: best[name] for name in judged[0] if name in best}, int(best["pass"])
     else:
         metrics, passes = _average(judged), learnt[0].passes
-    return Trial(dict(settings), metrics[jobs[0].experiment.evaluation.primary], passes, seconds, metrics)
+    value = metrics[jobs[0].experiment.evaluation.primary]
+    return Trial(dict(settings), value, passes, seconds, metrics, users=len(measured))
 
 
 def _average(rows: Sequence[Mapping[str, float]]) -> dict[str, float]:
@@ -192,7 +251,24 @@ def describe_settings(settings: Mapping[str, Any]) -> str:
     return " ".join(f"{path.split('.')[-1]}={value}" for path, value in settings.items())
 
 
-def _count_progress(jobs: Sequence[tuple[dict[str, Any], list[TrainingJob]]], progress: Progress) -> Iterator[Trial]:
+def _refuse_unaccounted_trials(experiments: Sequence[Experiment]) -> None:
+    """Refuse a private choice among trials that tell something of clients without an account."""
+    if any(not any(isinstance(stage, DPConfig) for stage in experiment.stages) for experiment in experiments):
+        raise ConfigError(
+            "private_choice needs trials that learn under differential privacy: their models tell of clients too.",
+            "Add the privacy stage 'dp', or remove private_choice.",
+        )
+    if any(experiment.runtime.evaluate_every for experiment in experiments):
+        raise ConfigError(
+            "Checkpoints on the validation part are releases that private_choice does not count.",
+            "Set runtime.evaluate_every=0.",
+        )
+    refuse_unbounded(experiments[0].evaluation.primary)
+
+
+def _count_progress(
+    jobs: Sequence[tuple[dict[str, Any], list[TrainingJob]]], progress: Progress, trainings: list[dict[str, Any]]
+) -> Iterator[Trial]:
     for number, (settings, seeds) in enumerate(jobs, 1):
 
         def shown(
@@ -200,7 +276,7 @@ def _count_progress(jobs: Sequence[tuple[dict[str, Any], list[TrainingJob]]], pr
         ) -> None:
             progress(f"{label}: {what}", done, total)
 
-        yield run_trial(seeds, settings, shown)
+        yield run_trial(seeds, settings, shown, trainings)
 
 
 def _given_options(method: MethodChoice) -> dict[str, Any]:

@@ -35,27 +35,27 @@ class ALS(Centralised):
         self.config = config
 
     def fit(self, clients: Clients, catalog: Catalog, key: Key) -> Iterator[Model]:
-        """Yield the model after each epoch: items from people, then people from these items."""
+        """Yield the model after each epoch: items from users, then users from these items."""
         c = self.config
-        by_people = clients.matrix()
-        by_items = by_people.tocsc()
-        people = key.child("people").normal(clients.ids, c.factors, c.init_scale)
+        by_users = clients.matrix()
+        by_items = by_users.tocsc()
+        users = key.child("people").normal(clients.ids, c.factors, c.init_scale)
         for _ in range(c.epochs):
-            items = self._solve(by_items, people)
-            people = self._solve(by_people, items)
-            yield Model({"items": items}, {"people": people})
+            items = self._solve(by_items, users)
+            users = self._solve(by_users, items)
+            yield Model({"items": items}, {"people": users})
 
     def score(self, shared: Mapping[str, Array], private: Mapping[str, Array], clients: Clients) -> Floats:
         """Return P Q'; a user without a vector gets one from their history."""
-        people = private["people"] if "people" in private else self._solve(clients.matrix(), shared["items"])
-        return np.asarray(people @ shared["items"].T)
+        users = private["people"] if "people" in private else self._solve(clients.matrix(), shared["items"])
+        return np.asarray(users @ shared["items"].T)
 
     def score_pairs(
         self, shared: Mapping[str, Array], private: Mapping[str, Array], rows: Array, items: Array, clients: Clients
     ) -> Floats:
         """Return p_u . q_i for some pairs."""
-        people = private["people"] if "people" in private else self._solve(clients.matrix(), shared["items"])
-        return np.asarray(np.einsum("mf,mf->m", people[rows], shared["items"][items]))
+        users = private["people"] if "people" in private else self._solve(clients.matrix(), shared["items"])
+        return np.asarray(np.einsum("mf,mf->m", users[rows], shared["items"][items]))
 
     def explain(
         self, shared: Mapping[str, Array], private: Mapping[str, Array], client: Clients, item: int

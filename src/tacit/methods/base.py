@@ -22,6 +22,7 @@ from typing import Any, ClassVar, Literal, TypeVar
 from numpy.typing import NDArray
 
 from tacit.errors import ConfigError
+from tacit.methods.parts.growth import Growth, grow_arrays
 from tacit.methods.registry import Entry as Entry
 from tacit.methods.registry import Kind as Kind
 from tacit.methods.registry import build as build
@@ -118,8 +119,12 @@ class FederatedSpec:
     which follow from options and catalogue alone and are never sent; `server_state`, which never leaves the server and
     is no part of a served model.
 
-    `item_rows` says what somebody who reads a message sees: *pairs* of positives that rise and negatives that fall,
+    `item_rows` says what a reader of a message sees: *pairs* of positives that rise and negatives that fall,
     rows of the client's *own* items and no others, or a *mixed* set for which the privacy meter has no model.
+
+    `growth` says how the part of a shared array that is about new items begins, when items join the catalogue: as in
+    the *first* model (unless it is said otherwise), with *zeros*, with what keeps columns *orthonormal*; or that the
+    whole array is *public* and follows from the new catalogue.
     """
 
     item_tables: tuple[str, ...] = ()
@@ -131,8 +136,13 @@ class FederatedSpec:
     private: Mapping[str, str] = field(default_factory=dict)  # name -> dtype; stays on the device, survives a restart
     rows_repeat: bool = False  # a client may send the same row more than once in a round
     needs: tuple[Literal["features", "coordinates", "times"], ...] = ()  # public inputs beyond ids and titles; times
+    counted: tuple[
+        str, ...
+    ] = ()  # tables whose counts `apply` reads: under differential privacy only these are counted
+    bound: float | None = None  # largest length of what a client adds to a sum, by construction; None: it has none
     item_rows: Literal["pairs", "own", "mixed"] = "mixed"  # what readable rows of item tables are: see `privacy.meter`
     schedule_options: tuple[str, ...] = ("epochs",)  # options that only `schedule` reads: a real federation has none
+    growth: Mapping[str, Growth] = field(default_factory=dict)  # how an array begins for new items, if not as the first
 
     @property
     def tables(self) -> tuple[str, ...]:
@@ -189,6 +199,30 @@ class Federated(Method):
         """Return about how many rows a client sends in a round: cohorts are cut into chunks by it."""
         return sum(shape[0] for name, shape in self.shapes(shared).items() if name not in self.spec.client_tables)
 
+    def grow(
+        self, shared: Mapping[str, Array], before: Mapping[str, Array], after: Mapping[str, Array]
+    ) -> dict[str, Array]:
+        """Return shared arrays that were learnt under one catalogue as they are under a later one.
+
+        `before` and `after` are the first shared arrays of the two. Items never lose their place: new ones come behind.
+        """
+        constants: dict[str, Growth] = dict.fromkeys(self.spec.constants, "public")
+        return grow_arrays(shared, before, after, {**self.spec.growth, **constants})
+
+    def grow_private(
+        self, private: Mapping[str, Array], before: Mapping[str, Array], after: Mapping[str, Array]
+    ) -> dict[str, Array]:
+        """Return the private part under a later catalogue; it stays as it is, unless it points at rows that move."""
+        return dict(private)
+
+    def budget_share(self, shared: Mapping[str, Array]) -> float | None:
+        """Return which share of a client's privacy budget the next round spends; None: equal shares of all rounds.
+
+        It follows from what devices receive, so that a device can tell what a round costs it. 0: there is nothing more
+        to learn, and no client is asked.
+        """
+        return None
+
     def run_rounds(
         self, model: Model, clients: Clients, ring: Ring, disclosure: Disclosure | None, key: Key, rounds: range
     ) -> tuple[Release, Array] | None:
@@ -216,7 +250,7 @@ class Gossip(Method):
         """How many of its peers a peer keeps on average for what their models were worth."""
 
     @abstractmethod
-    def memory(self, n_nodes: int, n_items: int) -> int:
+    def memory(self, n_peers: int, n_items: int) -> int:
         """Return the bytes that so many peers need."""
 
     @abstractmethod
@@ -224,19 +258,19 @@ class Gossip(Method):
         """Return the first model of every peer, its chance included; it follows from its client's id and the key."""
 
     @abstractmethod
-    def own(self, shared: Mapping[str, Array], nodes: Mapping[str, Array], clients: Clients) -> Any:
+    def own(self, shared: Mapping[str, Array], models: Mapping[str, Array], clients: Clients) -> Any:
         """Return what peers have of their users' histories: what to learn from, what to weigh with."""
 
     @abstractmethod
-    def peer_models(self, nodes: Mapping[str, Array], ids: Array, own: Any) -> PeerModels:
+    def peer_models(self, models: Mapping[str, Array], ids: Array, own: Any) -> PeerModels:
         """Return what each peer would send now; it may share memory with the peer."""
 
     @abstractmethod
-    def learn(self, nodes: Mapping[str, Array], own: Any) -> Mapping[str, Array]:
+    def learn(self, models: Mapping[str, Array], own: Any) -> Mapping[str, Array]:
         """Return the peers after each has learnt from its own samples; inputs stay untouched."""
 
     @abstractmethod
-    def mix(self, nodes: Mapping[str, Array], peer_models: PeerModels, own: Any) -> tuple[Mapping[str, Array], Floats]:
+    def mix(self, models: Mapping[str, Array], peer_models: PeerModels, own: Any) -> tuple[Mapping[str, Array], Floats]:
         """Return the peers after each has mixed one model in, and its worth to each (-1: not judged)."""
 
     @abstractmethod
@@ -245,7 +279,7 @@ class Gossip(Method):
 
     @abstractmethod
     def step(
-        self, nodes: dict[str, Array], spare: Array, peer_models: PeerModels, inbox: Any, own: Any, each: Any
+        self, models: dict[str, Array], spare: Array, peer_models: PeerModels, inbox: Any, own: Any, each: Any
     ) -> NDArray[Any]:
         """Let every peer read what it received and learn, all of one round at once; return each model's worth."""
 

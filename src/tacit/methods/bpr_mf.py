@@ -21,25 +21,21 @@ _EXPLODED = 1e3  # vectors that rank well stay below 10
 
 
 class BPRMFConfig(Config):
-    """Options of bpr-mf; regularisation left out follows the learning rate as in the FPL papers."""
+    """Options of bpr-mf; a regularisation of none follows the learning rate as in the FPL papers."""
 
     factors: int = Field(20, gt=0, le=1024, description="F: length of a latent vector")
     epochs: int = Field(50, gt=0, description="passes; one pass draws as many triples as there are interactions")
-    learning_rate: float = Field(0.005, gt=0, description="alpha: learning rate")
-    reg_user: float | None = Field(
-        None, ge=0, description="L2 regularisation of the user's vector; alpha/20 if left out"
-    )
-    reg_positive: float | None = Field(
-        None, ge=0, description="L2 regularisation of the positive item; alpha/20 if left out"
-    )
+    learning_rate: float = Field(0.05, gt=0, description="alpha: learning rate")
+    reg_user: float | None = Field(0.03, ge=0, description="L2 regularisation of the user's vector; none: alpha/20")
+    reg_positive: float | None = Field(0.01, ge=0, description="L2 regularisation of the positive item; none: alpha/20")
     reg_negative: float | None = Field(
-        None, ge=0, description="L2 regularisation of the negative item; alpha/200 if left out"
+        0.003, ge=0, description="L2 regularisation of the negative item; none: alpha/200"
     )
     reg_bias: float = Field(0.0, ge=0, description="L2 regularisation of item biases")
     init_scale: float = Field(0.1, gt=0, description="standard deviation of the initial vectors and biases")
 
     def regs(self) -> Floats:
-        """Return the four pulls: person, positive, negative, bias."""
+        """Return the four pulls: user, positive, negative, bias."""
         alpha = self.learning_rate
         user = alpha / 20 if self.reg_user is None else self.reg_user
         positive = alpha / 20 if self.reg_positive is None else self.reg_positive
@@ -59,15 +55,15 @@ class BPRMF(Centralised):
     def fit(self, clients: Clients, catalog: Catalog, key: Key) -> Iterator[Model]:
         """Yield the model after each epoch; its arrays go on changing."""
         c, n_items = self.config, catalog.n_items
-        people = key.child("people").normal(clients.ids, c.factors, c.init_scale)
+        users = key.child("people").normal(clients.ids, c.factors, c.init_scale)
         items = key.child("items").normal(np.arange(n_items), c.factors, c.init_scale)
         bias = key.child("bias").normal(np.arange(n_items), 1, c.init_scale)[:, 0].copy()
-        model = Model({"items": items, "bias": bias}, {"people": people})
+        model = Model({"items": items, "bias": bias}, {"people": users})
         kept_out = owned_items(clients)
         pairs = pairs_to_learn(clients, kept_out)
         for epoch in range(c.epochs):
             word = key.child("epoch", epoch).word
-            tables = rows_of(people), rows_of(items), bias
+            tables = rows_of(users), rows_of(items), bias
             bpr_epoch(word, len(pairs), pairs, kept_out, *tables, c.learning_rate, c.regs())
             _refuse_if_diverged(model, epoch, c.learning_rate)
             yield model

@@ -1,8 +1,8 @@
 """EASE (Steck, 2019): every item predicted from the others by one ridge regression in closed form.
 
-With X the people-items matrix and G = X'X, the weights are B = -P / diag(P) off the diagonal, 0 on it, where
-P = (G + reg I)^-1. Items nobody has would only add zero rows and columns and are left out. Where there are fewer
-people than items the same B is kept in its dual form: P = (I - A A') / reg with A = X' L'^-1 and
+With X the users-items matrix and G = X'X, the weights are B = -P / diag(P) off the diagonal, 0 on it, where
+P = (G + reg I)^-1. Items without users would only add zero rows and columns and are left out. Where there are fewer
+users than items the same B is kept in its dual form: P = (I - A A') / reg with A = X' L'^-1 and
 L L' = X X' + reg I, so that nothing of the size items x items is made.
 """
 
@@ -23,7 +23,7 @@ from tacit.methods.parts import reasons
 from tacit.random import Key
 from tacit.types import Array, Catalog, Clients, Config, Floats, Model, Reason
 
-MOST_BYTES = 11e9  # what the inverse may take: about 30,000 items with as many people
+MOST_BYTES = 11e9  # what the inverse may take: about 30,000 items with as many users
 _BYTES_PER_CELL = 12  # float64 to invert in, float32 to keep
 
 
@@ -103,7 +103,7 @@ def _primal(x: Any, reg: float) -> Floats:
 
 
 def _dual(x: Any, reg: float) -> tuple[Floats, Floats]:
-    """Return A [items, people] and the diagonal of A A', [items]."""
+    """Return A [items, users] and the diagonal of A A', [items]."""
     gram = count_pairs(*_by_columns(x), x.shape[0])
     gram.flat[:: len(gram) + 1] += reg
     factor = linalg.cholesky(gram, lower=True, overwrite_a=True, check_finite=False)
@@ -117,11 +117,11 @@ def _by_columns(x: Any) -> tuple[Array, Array]:
     return columns.indptr, columns.indices
 
 
-def _refuse_if_too_large(n_people: int, n_items: int) -> None:
-    size = _BYTES_PER_CELL * n_items * min(n_people, n_items)
+def _refuse_if_too_large(n_users: int, n_items: int) -> None:
+    size = _BYTES_PER_CELL * n_items * min(n_users, n_items)
     if size > MOST_BYTES:
         raise MethodError(
-            f"ease needs about {size / 1e9:.0f} GB for {n_people:,} users and {n_items:,} items that occur "
+            f"ease needs about {size / 1e9:.0f} GB for {n_users:,} users and {n_items:,} items that occur "
             f"(limit {MOST_BYTES / 1e9:.0f} GB).",
             "Use item-knn, als or bpr-mf, or keep fewer items (data.min_per_item).",
         )

@@ -42,7 +42,7 @@ class FCF(Federated):
 
     A device mentions every item. Its message has the rows of an empty history, for all items, and a correction for
     each item of the history. Corrections are the sensitive rows: disclosure drops some of them and keeps the rest,
-    so that a dropped one is like an item outside the history, and not like a gap. What a row says besides is her
+    so that a dropped one is like an item outside the history, and not like a gap. What else a row tells is the client's
     vector, up to its length: FCF in the clear shows that to its server, whatever pi is.
 
     The vector is solved for whenever it is needed and never kept, so there is no private part.
@@ -56,6 +56,7 @@ class FCF(Federated):
             server_state=("steps", "mean", "square") if self._is_adam else ("steps",),
             rows_repeat=True,  # an item that was taken has two rows
             schedule_options=("clients_per_round", "epochs", "steps_per_epoch"),
+            growth={"items": "zeros"},  # a client's vector is solved from all items: drawn rows would move it
         )
 
     def schedule(self, clients: Clients) -> Schedule:
@@ -90,18 +91,18 @@ class FCF(Federated):
     ) -> Mapping[str, Array]:
         """Solve for each client's vector x, and put a number times x for every item."""
         items, taken = model.shared["items"], plan.parts[0]
-        people, turned = self._solve(items, clients), np.ascontiguousarray(items.T)
+        users, transposed = self._solve(items, clients), np.ascontiguousarray(items.T)
         weights = np.empty(taken.n_rows, np.float32)
-        weigh_positives(people, taken.ptr, taken.ids, items, np.float32(self.config.alpha), weights)
-        sink.put_outer(0, people, weights)
+        weigh_positives(users, taken.ptr, taken.ids, items, np.float32(self.config.alpha), weights)
+        sink.put_outer(0, users, weights)
         total = sink.direct()
         if total is None:
             every = np.empty((len(clients), len(items)), np.float32)
-            weigh_all(people, turned, every)
-            sink.put_outer(1, people, every.reshape(-1))
+            weigh_all(users, transposed, every)
+            sink.put_outer(1, users, every.reshape(-1))
             return {}
-        sums = np.zeros(turned.shape, np.int64)
-        largest = sum_for_all(people, turned, sink.ring.scale, sums) if np.isfinite(people).all() else np.nan
+        sums = np.zeros(transposed.shape, np.int64)
+        largest = sum_for_all(users, transposed, sink.ring.scale, sums) if np.isfinite(users).all() else np.nan
         sink.check(float(largest) / float(sink.ring.scale))
         total.sums["items"] += sums.T
         total.counts["items"] += len(clients)
@@ -136,5 +137,5 @@ class FCF(Federated):
         """Return x = (Y' C Y + reg I)^-1 Y' C r of each client, [C, F]."""
         matrix = clients.derive_once("matrix", Clients.matrix)
         gram = items.T @ items + np.float32(self.config.reg) * np.eye(items.shape[1], dtype=np.float32)
-        people: Floats = solve_rows(matrix.indptr, matrix.indices, items, gram, np.float32(self.config.alpha))
-        return people
+        users: Floats = solve_rows(matrix.indptr, matrix.indices, items, gram, np.float32(self.config.alpha))
+        return users

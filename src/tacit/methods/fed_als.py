@@ -1,7 +1,7 @@
 """fed-als: implicit ALS (Hu, Koren, Volinsky, 2008) with the item side solved from sums of normal equations.
 
 A device solves its own vector p from the item table and its Gramian, then sends for each of its items the upper
-triangle of p p' and p itself, and one row more for the Gramian of all people. The server solves every item:
+triangle of p p' and p itself, and one row more for the Gramian of all clients. The server solves every item:
 (P'P + reg I + alpha sum p p') q = (1 + alpha) sum p. The objective, and its minimum, are those of `als`.
 
 Range: p minimises (1 + alpha) sum over own items of (1 - p.q)^2 + sum over others of (p.q)^2 + reg |p|^2, from which
@@ -11,6 +11,7 @@ Range: p minimises (1 + alpha) sum over own items of (1 - p.q)^2 + sum over othe
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,6 +43,7 @@ SOLVED_AT_ONCE = 2**22  # numbers in the systems that are solved together
 class FedALSConfig(Config):
     """Options of fed-als."""
 
+    former_names: ClassVar[Mapping[str, str]] = {"method.person_weight": "method.user_weight"}
     factors: int = Field(
         16, gt=0, le=128, description="F: length of a latent vector; each row of a message has F(F+3)/2 numbers"
     )
@@ -49,7 +51,7 @@ class FedALSConfig(Config):
     alpha: float = Field(2.0, gt=0, description="weight of an item of the history is 1 + alpha, of any other item 1")
     reg: float = Field(20.0, gt=0, description="lambda: L2 regularisation of all vectors")
     init_scale: float = Field(0.1, gt=0, description="standard deviation of the initial item vectors")
-    person_weight: float = Field(
+    user_weight: float = Field(
         0.0,
         ge=0,
         le=1.5,
@@ -60,10 +62,15 @@ class FedALSConfig(Config):
 
 @register("fed-als", FedALSConfig)
 class FedALS(BySums):
-    """Implicit ALS by sums: people solve themselves, the server solves items from sums of normal equations."""
+    """Implicit ALS by sums: clients solve themselves, the server solves items from sums of normal equations."""
 
     spec = FederatedSpec(
-        item_tables=("normal",), other_tables=("gram",), downloads=("items", "item_gram"), item_rows="own"
+        item_tables=("normal",),
+        other_tables=("gram",),
+        downloads=("items",),
+        counted=("normal",),
+        item_rows="own",
+        growth={"items": "zeros"},  # a client's vector is solved from all items: drawn rows would move it
     )
 
     def __init__(self, config: FedALSConfig) -> None:
@@ -75,16 +82,16 @@ class FedALS(BySums):
         c, n_items = self.config, catalog.n_items
         drawn = key.child("items").normal(np.arange(n_items), c.factors, c.init_scale)
         items = start_table(drawn, c.warm_start, "items", catalog).astype(np.float64)
-        return Model(_with_items(items), {})
+        return Model(shared_floats({"items": items}), {})
 
-    def people(self, shared: Mapping[str, Array], clients: Clients) -> Floats:
-        """Return the vector p of each person, [C, F]: from the history alone, so that strangers have one too."""
-        system = shared["item_gram"] + np.float32(self.config.reg) * np.eye(len(shared["item_gram"]), dtype=np.float32)
-        alone = distinct(clients)
-        return np.asarray(solve_rows(alone.ptr, alone.items, shared["items"], system, np.float32(self.config.alpha)))
+    def solve_users(self, shared: Mapping[str, Array], clients: Clients) -> Floats:
+        """Return the vector p of each client, [C, F]: from the history alone, so that new users have one too."""
+        items, alone = shared["items"], distinct(clients)
+        system = self._system(items).astype(np.float32)
+        return np.asarray(solve_rows(alone.ptr, alone.items, items, system, np.float32(self.config.alpha)))
 
     def bound(self, n_items: int) -> float:
-        """Return the largest |p|^2 of a person with so many items."""
+        """Return the largest |p|^2 of a client with so many items."""
         return (1.0 + self.config.alpha) * n_items / (4.0 * self.config.reg)
 
     def scales(self, ring: Ring) -> NDArray[np.float32]:
@@ -108,11 +115,11 @@ class FedALS(BySums):
     ) -> Mapping[str, Array]:
         """Put the same row for every item: the upper triangle of p p', which is the Gramian's row too, and p."""
         shared, known = model.shared, disclose_histories(clients, plan.parts[0])
-        people = self.people(shared, known)
-        shares = np.maximum(known.sizes, 1).astype(np.float32) ** np.float32(-self.config.person_weight)
+        solve_users = self.solve_users(shared, known)
+        shares = np.maximum(known.sizes, 1).astype(np.float32) ** np.float32(-self.config.user_weight)
         shapes = self.shapes(shared)
         rows = np.empty((len(known), shapes["normal"][1]), np.float32)
-        normal_rows(people, shares, self.scales(sink.ring), sink.ring.scale, rows)
+        normal_rows(solve_users, shares, self.scales(sink.ring), sink.ring.scale, rows)
         sink.put_outer(0, rows)
         sink.put(1, np.ascontiguousarray(rows[:, : shapes["gram"][1]]))
         return {}
@@ -127,18 +134,18 @@ class FedALS(BySums):
         gram = to_float64(total.sums["gram"], ring) / scales[0]
         system = _square(gram, c.factors)[0] + c.reg * np.eye(c.factors)
         items = np.zeros((len(counts), c.factors))
-        spoken = np.flatnonzero(counts)
-        for start in range(0, len(spoken), step := max(1, SOLVED_AT_ONCE // c.factors**2)):
-            some = spoken[start : start + step]
+        mentioned = np.flatnonzero(counts)
+        for start in range(0, len(mentioned), step := max(1, SOLVED_AT_ONCE // c.factors**2)):
+            some = mentioned[start : start + step]
             sums = to_float64(total.sums["normal"][some], ring)
             own = _square(sums[:, :triangle] / scales[0], c.factors)
             right = (1.0 + c.alpha) * sums[:, triangle:] / scales[1]
             items[some] = np.linalg.solve(system + c.alpha * own, right[..., None])[..., 0]
-        return _with_items(items)
+        return shared_floats({"items": items})
 
     def score(self, shared: Mapping[str, Array], private: Mapping[str, Array], clients: Clients) -> Floats:
         """Return P Q'."""
-        return np.asarray(self.people(shared, clients) @ shared["items"].T)
+        return np.asarray(self.solve_users(shared, clients) @ shared["items"].T)
 
     def explain(
         self, shared: Mapping[str, Array], private: Mapping[str, Array], client: Clients, item: int
@@ -146,10 +153,14 @@ class FedALS(BySums):
         """Return items of the history by their part of the score, which is a sum over the history (section 5)."""
         vectors, history = shared["items"], distinct(client).items
         chosen = vectors[history].astype(np.float64)
-        system = (
-            shared["item_gram"] + self.config.reg * np.eye(vectors.shape[1]) + self.config.alpha * chosen.T @ chosen
-        )
+        system = self._system(vectors) + self.config.alpha * chosen.T @ chosen
         return reasons.from_history(history, chosen @ np.linalg.solve(system, vectors[item]))
+
+    def _system(self, items: Floats) -> NDArray[np.float64]:
+        """Return Q'Q + reg I. Every device makes it: it is a sum over items, so its numbers grow with the catalogue."""
+        wide = items.astype(np.float64)
+        system: NDArray[np.float64] = wide.T @ wide + self.config.reg * np.eye(items.shape[1])
+        return system
 
 
 def _square(triangles: Array, n: int) -> NDArray[np.float64]:
@@ -159,7 +170,3 @@ def _square(triangles: Array, n: int) -> NDArray[np.float64]:
     full[:, above[0], above[1]] = triangles
     full[:, above[1], above[0]] = triangles
     return full
-
-
-def _with_items(items: Array) -> dict[str, Array]:
-    return shared_floats({"items": items, "item_gram": items.T @ items})

@@ -1,7 +1,7 @@
 """fed-ease: EASE's item-to-item weights from a sketch of the Gram matrix, in one or two rounds of sums.
 
-With a narrow table S [n_items, m], the sum over people of x_u (x_u' S) is Y = G S, where G = X'X. From S and Y follows
-the Nystrom approximation U L U' = Y (S'Y)^-1 Y' of G, and from how many people spoke of each item its exact diagonal:
+With a narrow table S [n_items, m], the sum over clients of x_u (x_u' S) is Y = G S, where G = X'X. From S and Y follows
+the Nystrom approximation U L U' = Y (S'Y)^-1 Y' of G, and from how many clients mentioned each item its exact diagonal:
 G ~ U L U' + diag(r). EASE needs P = (G + reg I)^-1, which is a diagonal plus a matrix of rank m, so nothing of the size
 items x items is made. With m = n_items the sketch is G itself, and the weights are those of `ease`.
 """
@@ -59,11 +59,18 @@ class FedEASEConfig(Config):
 class FedEASE(BySums):
     """EASE by sums: item-to-item weights from a sketched Gram matrix, in one or two rounds."""
 
-    spec = FederatedSpec(item_tables=("sketch",), downloads=("sketch", "maps", "own", "precisions"), item_rows="own")
+    spec = FederatedSpec(
+        item_tables=("sketch",),
+        downloads=("sketch", "maps", "own", "precisions"),
+        counted=("sketch",),
+        item_rows="own",
+        growth={"sketch": "orthonormal"},
+    )
 
     def __init__(self, config: FedEASEConfig) -> None:
         super().__init__(config)
         self.config = config
+        self._drawn: tuple[tuple[Key, int, int], Floats] | None = None
 
     def init(self, clients: Clients, catalog: Catalog, key: Key) -> Model:
         """Draw an orthonormal sketch, or take the directions that an earlier run has found."""
@@ -74,11 +81,23 @@ class FedEASE(BySums):
                 f"fed-ease would sketch {n_items:,} items with {width:,} numbers each ({MOST_CELLS:,} in all at most).",
                 f"Set method.sketch to {MOST_CELLS // n_items} or less, or use fed-svd.",
             )
-        start = np.linalg.qr(key.child("sketch").normal(np.arange(n_items), width).astype(np.float64))[0]
+        start = self._draw(key.child("sketch"), n_items, width)
         if self.config.warm_start is not None:
             start = np.linalg.qr(start_table(start, self.config.warm_start, "sketch", catalog))[0]
-        nothing = {"maps": np.zeros_like(start), "own": np.zeros(n_items), "precisions": np.ones(n_items)}
+        nothing: dict[str, Array] = {
+            "maps": np.zeros_like(start),
+            "own": np.zeros(n_items),
+            "precisions": np.ones(n_items),
+        }
         return Model(shared_floats({"sketch": start, **nothing}), {})
+
+    def _draw(self, key: Key, n_items: int, width: int) -> Floats:
+        """Return an orthonormal table; the last one is kept, since local-only models all begin with the same."""
+        asked = (key, n_items, width)
+        if self._drawn is None or self._drawn[0] != asked:
+            table = np.linalg.qr(key.normal(np.arange(n_items), width).astype(np.float64))[0]
+            self._drawn = (asked, table.astype(np.float32))
+        return self._drawn[1]
 
     def plan(self, model: Model, clients: Clients, key: Key) -> UpdatePlan:
         """A row for every item."""
@@ -113,8 +132,8 @@ class FedEASE(BySums):
         """Return X B."""
         alone = distinct(clients)
         maps, own = _drop_zero_columns(shared["maps"]), shared["own"]
-        found = OUTER.people(maps, _ones(alone), alone) @ maps.T
-        found[alone.rows, alone.items] -= own[alone.items]  # no item speaks for itself
+        found = OUTER.project_users(maps, _ones(alone), alone) @ maps.T
+        found[alone.rows, alone.items] -= own[alone.items]  # no item predicts itself
         return np.asarray(found / shared["precisions"], np.float32)
 
     def explain(
@@ -128,19 +147,21 @@ class FedEASE(BySums):
 
 
 def nystrom(sketch: Array, y: Array, noise: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return U [n, m] and L [m] with U L U' = Y (S'Y)^-1 Y', for Y = G S known up to noise and orthonormal S.
+    """Return U [n, r] and L [r] with U L U' = Y (S'Y)^-1 Y', for Y = G S known up to noise and orthonormal S.
 
-    G is moved up by the noise and L down again, so that the core can be factorised (Tropp et al., 2017).
+    Directions in which S'Y is no more than noise are left out, since nothing is known of them. Rows of zeros stay zero:
+    with few items, as in a local-only model, only these cost time.
     """
-    kept = sketch.any(axis=0)
-    sketch, y = sketch[:, kept], y[:, kept] + noise * sketch[:, kept]
-    core = sketch.T @ y
-    values, vectors = linalg.eigh((core + core.T) / 2)
-    safe = values > noise / 2
-    half = y @ (vectors[:, safe] / np.sqrt(values[safe]))  # G ~ half half'
-    directions, lengths, _ = linalg.svd(half, full_matrices=False)
-    found = lengths**2 - noise
-    return directions[:, found > 0], found[found > 0]
+    columns, rows = np.flatnonzero(sketch.any(axis=0)), np.flatnonzero(y.any(axis=1))
+    mentioned = y[np.ix_(rows, columns)]
+    core = sketch[np.ix_(rows, columns)].T @ mentioned
+    lengths, vectors = linalg.eigh((core + core.T) / 2, subset_by_value=(noise, np.inf))
+    half = mentioned @ (vectors / np.sqrt(lengths))  # G ~ half half'
+    found, lengths, _ = linalg.svd(half, full_matrices=False)
+    known = lengths**2 > noise
+    directions = np.zeros((len(y), int(known.sum())))
+    directions[rows] = found[:, known]
+    return directions, lengths[known] ** 2
 
 
 def invert_low_rank(

@@ -8,6 +8,8 @@ the subspace that a centralised SVD has. In each row stands Q' x_u: only a secur
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import lru_cache
+from typing import ClassVar
 
 import numpy as np
 from pydantic import Field
@@ -37,12 +39,13 @@ from tacit.updates import Ring, Total, UpdatePlan
 class FedSVDConfig(Config):
     """Options of fed-svd."""
 
+    former_names: ClassVar[Mapping[str, str]] = {"method.person_weight": "method.user_weight"}
     factors: int = Field(32, gt=0, description="k: number of singular directions that are kept")
     epochs: int = Field(6, gt=0, description="rounds; every client is asked in each")
     item_weight: float = Field(
         0.25, ge=0, le=1, description="weight of an item in n histories is n^-w: popular items count less"
     )
-    person_weight: float = Field(
+    user_weight: float = Field(
         0.0,
         ge=0,
         le=0.5,
@@ -53,16 +56,21 @@ class FedSVDConfig(Config):
 
 @register("fed-svd", FedSVDConfig)
 class FedSVD(BySums):
-    """The singular value decomposition of all histories by sums: exact, in a few rounds, strangers fold in."""
+    """The singular value decomposition of all histories by sums: exact, in a few rounds, new users fold in."""
 
     spec = FederatedSpec(
-        item_tables=("basis",), downloads=("basis", "weights"), server_state=("angles",), item_rows="own"
+        item_tables=("basis",),
+        downloads=("basis", "weights"),
+        server_state=("angles",),
+        counted=("basis",),
+        item_rows="own",
+        growth={"basis": "orthonormal"},
     )
 
     def __init__(self, config: FedSVDConfig) -> None:
         super().__init__(config)
         self.config = config
-        self.outer = OuterSum(config.person_weight)
+        self.outer = OuterSum(config.user_weight)
 
     def init(self, clients: Clients, catalog: Catalog, key: Key) -> Model:
         """Draw a random basis, or take that of an earlier run; the weights of items are learnt from the first sum."""
@@ -71,7 +79,7 @@ class FedSVD(BySums):
             raise MethodError(
                 f"fed-svd cannot find {c.factors} directions among {n_items} items.", "Lower method.factors."
             )
-        start = np.linalg.qr(key.child("basis").normal(np.arange(n_items), c.factors).astype(np.float64))[0]
+        start = _draw_basis(key.child("basis"), n_items, c.factors)
         weights = np.ones(n_items)
         if c.warm_start is not None:
             start = np.linalg.qr(start_table(start, c.warm_start, "basis", catalog))[0]
@@ -79,9 +87,9 @@ class FedSVD(BySums):
             weights[here] = arrays["weights"][there]
         return Model(shared_floats({"basis": start, "weights": weights, "angles": np.zeros(0)}), {})
 
-    def people(self, shared: Mapping[str, Array], clients: Clients) -> Floats:
-        """Return Q' x_u of each person, [C, k]: from the history alone, so that strangers have one too."""
-        return self.outer.people(shared["basis"], shared["weights"], distinct(clients))
+    def project_users(self, shared: Mapping[str, Array], clients: Clients) -> Floats:
+        """Return Q' x_u of each client, [C, k]: from the history alone, so that new users have one too."""
+        return self.outer.project_users(shared["basis"], shared["weights"], distinct(clients))
 
     def plan(self, model: Model, clients: Clients, key: Key) -> UpdatePlan:
         """A row for every item."""
@@ -95,7 +103,7 @@ class FedSVD(BySums):
         return {}
 
     def apply(self, shared: Mapping[str, Array], total: Total, ring: Ring) -> Mapping[str, Array]:
-        """Orthonormalise the sum; the first one also says how many people have each item. No rows move nothing.
+        """Orthonormalise the sum; the first one also says how many clients have each item. No rows move nothing.
 
         Directions beyond what the data supports, up to rounding, become zero and stay so.
         """
@@ -113,7 +121,7 @@ class FedSVD(BySums):
     def score(self, shared: Mapping[str, Array], private: Mapping[str, Array], clients: Clients) -> Floats:
         """Return (x W) Q Q' W^-1: the weighted history, projected on the kept directions, unweighted again."""
         through = shared["basis"] / shared["weights"][:, None]
-        return np.asarray(self.people(shared, clients) @ through.T, np.float32)
+        return np.asarray(self.project_users(shared, clients) @ through.T, np.float32)
 
     def explain(
         self, shared: Mapping[str, Array], private: Mapping[str, Array], client: Clients, item: int
@@ -122,6 +130,14 @@ class FedSVD(BySums):
         history = distinct(client).items
         parts = shared["weights"][history] * (shared["basis"][history] @ shared["basis"][item])
         return reasons.from_history(history, parts)
+
+
+@lru_cache(maxsize=1)
+def _draw_basis(key: Key, n_items: int, n_factors: int) -> Array:
+    """Draw an orthonormal table; local-only models, one after the other, begin with the same one."""
+    found: Array = np.linalg.qr(key.normal(np.arange(n_items), n_factors).astype(np.float64))[0]
+    found.flags.writeable = False
+    return found
 
 
 def largest_angle(before: Array, after: Array) -> float:

@@ -19,6 +19,7 @@ from tacit.methods.base import Federated, FederatedSpec, Schedule, register
 from tacit.methods.parts import reasons
 from tacit.methods.parts.aggregation import AVERAGES
 from tacit.methods.parts.local import LocalModel, LocalModelConfig, local_model
+from tacit.methods.parts.server_steps import ServerConfig, apply_server_step
 from tacit.privacy.update_sink import UpdateSink
 from tacit.random import Key
 from tacit.types import Array, Catalog, Clients, Floats, Model, Reason, offsets
@@ -43,7 +44,7 @@ class FedAvgConfig(LocalModelConfig):
 class TrainedModels:
     """What the devices of a cohort have learnt: whole models, and by how much each touched row has moved."""
 
-    nodes: Mapping[str, Array]
+    models: Mapping[str, Array]
     moved: Floats  # [R, D]
     who: Array  # [R] whose row it is, by position
     samples: Array  # [C]
@@ -64,6 +65,7 @@ class FedAvg(Federated):
             item_tables=("items",),
             other_tables=("layers",),
             downloads=("items", "layers"),
+            counted=("items",) if AVERAGES[config.aggregation].by_row else (),
             constants=() if is_gmf else ("places",),
             private={"users": "float32", "chance": "uint64"} | ({} if is_gmf else {"here": "int32"}),
             needs=() if is_gmf else ("coordinates", "times"),
@@ -71,7 +73,7 @@ class FedAvg(Federated):
         )
 
     def schedule(self, clients: Clients) -> Schedule:
-        """Everybody once in each pass, in groups."""
+        """All clients once in each pass, in cohorts."""
         asked = min(self.config.clients_per_round or len(clients), len(clients))
         return Schedule(self.config.epochs, -(-len(clients) // asked), asked, partition=True)
 
@@ -87,10 +89,12 @@ class FedAvg(Federated):
             "layers": np.append(layers, np.zeros((1, 1), np.float32), axis=1),  # the last one is the weight's place
             **self.model.constants(catalog),
         }
-        people = self.model.person(clients, key)
-        return Model(shared, {**people, "chance": key.child("chance").bits(clients.ids, 1)[:, 0]})
+        own_arrays = self.model.init_private(clients, key)
+        return Model(shared, {**own_arrays, "chance": key.child("chance").bits(clients.ids, 1)[:, 0]})
 
-    def _nodes(self, shared: Shared, private: Shared, clients: Clients, chance: NDArray[np.uint64]) -> dict[str, Array]:
+    def _local_models(
+        self, shared: Shared, private: Shared, clients: Clients, chance: NDArray[np.uint64]
+    ) -> dict[str, Array]:
         """Return a whole model for each client: the server's tables, and its own arrays."""
         n = len(clients)
         return {
@@ -109,17 +113,17 @@ class FedAvg(Federated):
     def plan(self, model: Model, clients: Clients, key: Key) -> UpdatePlan:
         """Learn on each device: the rows that have moved are those it sends, and one for the layers."""
         shared = model.shared
-        nodes = self._nodes(shared, model.private, clients, key.bits(clients.ids, 1)[:, 0])
-        own = self.model.own(shared, clients, nodes["chance"], 0.0)
-        self.model.learn(np.arange(len(clients)), nodes, own)
-        moved = nodes["items"] - shared["items"].T
+        models = self._local_models(shared, model.private, clients, key.bits(clients.ids, 1)[:, 0])
+        own = self.model.own(shared, clients, models["chance"], 0.0)
+        self.model.learn(np.arange(len(clients)), models, own)
+        moved = models["items"] - shared["items"].T
         who, which = np.nonzero((moved != 0).any(axis=1))
         is_own = clients.matrix()[who, which].A1 > 0 if len(who) else np.zeros(0, bool)
         touched = PlannedRows(
             "items", offsets(np.bincount(who, minlength=len(clients))), which.astype(np.int32), is_own
         )
         layers = PlannedRows("layers", np.arange(len(clients) + 1), np.zeros(len(clients), np.int32), False)
-        return UpdatePlan(clients.ids, (touched, layers), TrainedModels(nodes, moved[who, :, which], who, own.samples))
+        return UpdatePlan(clients.ids, (touched, layers), TrainedModels(models, moved[who, :, which], who, own.samples))
 
     def learn(
         self, model: Model, clients: Clients, plan: UpdatePlan, sink: UpdateSink, key: Key
@@ -127,21 +131,20 @@ class FedAvg(Federated):
         """Put the moves of touched rows and of the layers, weighted for the average."""
         done: TrainedModels = plan.work
         weights = AVERAGES[self.config.aggregation].weights(done.samples, sink.ring)
-        layers = done.nodes["layers"] - model.shared["layers"][:, :-1]
+        layers = done.models["layers"] - model.shared["layers"][:, :-1]
         layers = np.append(layers, np.ones((len(clients), 1)), axis=1)  # their weight comes last
         sink.put(0, on_grid(done.moved * weights[0, done.who][:, None], sink.ring))
         sink.put(1, on_grid(layers * weights[1][:, None], sink.ring))
-        return {**model.private, "users": done.nodes["users"]}
+        return {**model.private, "users": done.models["users"]}
 
     def apply(self, shared: Shared, total: Total, ring: Ring) -> dict[str, Array]:
         """Apply the averaged updates; rows that no client mentions stay."""
-        rate = np.float32(self.config.server_rate)
-        moves, _ = AVERAGES[self.config.aggregation].moves(total, ring)
-        return {**shared, **{name: shared[name] + rate * by for name, by in moves.items()}}
+        moves, received = AVERAGES[self.config.aggregation].moves(total, ring)
+        return apply_server_step(ServerConfig(server_rate=self.config.server_rate), shared, moves, received)
 
     def score(self, shared: Shared, private: Shared, clients: Clients) -> Floats:
         """Return the scores of all items, from the server's tables and the client's own vector."""
-        return self.model.score(shared, self._nodes(shared, private, clients, private["chance"]))
+        return self.model.score(shared, self._local_models(shared, private, clients, private["chance"]))
 
     def explain(self, shared: Shared, private: Shared, client: Clients, item: int) -> list[Reason]:
         """Return items of the history whose vectors are aligned with the item's, relative to the average item."""

@@ -39,7 +39,7 @@ class FedFastConfig(FedAvgConfig):
 
 @register("fedfast", FedFastConfig)
 class FedFast(FedAvg):
-    """FedFast: FedAvg in which people's vectors are sent too and follow their cluster (Muhammad et al., 2020)."""
+    """FedFast: FedAvg in which clients' vectors are sent too and follow their cluster (Muhammad et al., 2020)."""
 
     config: FedFastConfig
 
@@ -54,9 +54,9 @@ class FedFast(FedAvg):
         model = super().init(clients, catalog, key)
         private = dict(model.private)
         users = private.pop("users")
-        people = np.zeros((int(clients.ids.max(initial=0)) + 1, users.shape[1]), np.float32)
-        people[clients.ids] = users
-        return Model({**model.shared, "people": people}, private)
+        vectors_of_clients = np.zeros((int(clients.ids.max(initial=0)) + 1, users.shape[1]), np.float32)
+        vectors_of_clients[clients.ids] = users
+        return Model({**model.shared, "people": vectors_of_clients}, private)
 
     def _vectors(self, shared: Shared, private: Shared) -> Floats:
         vectors: Floats = shared["people"].copy()
@@ -74,19 +74,19 @@ class FedFast(FedAvg):
         """As FedAvg; by how much the client's vector has moved is sent too."""
         super().learn(model, clients, plan, sink, key)
         done: TrainedModels = plan.work
-        sink.put(2, on_grid(done.nodes["users"] - model.shared["people"], sink.ring))
+        sink.put(2, on_grid(done.models["users"] - model.shared["people"], sink.ring))
         return model.private
 
     def apply(self, shared: Shared, total: Total, ring: Ring) -> dict[str, Array]:
         """Average the tables; move the vectors of those who were asked, and the others a little with their cluster."""
-        people, asked = shared["people"], total.counts["people"] > 0
+        vectors_of_clients, asked = shared["people"], total.counts["people"] > 0
         moves = ring.decode(total.sums["people"])
-        cluster = find_clusters(people, self.config.clusters)
+        cluster = find_clusters(vectors_of_clients, self.config.clusters)
         for one in np.unique(cluster):
             mine = cluster == one
             if (mine & asked).any():
                 moves[mine & ~asked] = np.float32(self.config.spread) * moves[mine & asked].mean(axis=0)
-        return {**super().apply(shared, total, ring), "people": people + moves}
+        return {**super().apply(shared, total, ring), "people": vectors_of_clients + moves}
 
 
 def find_clusters(users: Floats, n_clusters: int) -> NDArray[np.int64]:

@@ -1,16 +1,17 @@
 """FedNCF: GMF, MLP and NeuMF learnt on devices (Perifanis and Efraimidis, 2022).
 
 Each device starts from the shared item table and layers, learns on its own samples for some local epochs, and sends by
-how much the rows it touched and the layers have moved. Its person's vector stays. The server averages the moves; in a
-*global round* (a pass) everybody is asked once, in random groups.
+how much the rows it touched and the layers have moved. Its client's vector stays. The server averages the moves; in a
+*global round* (a pass) every client is asked once, in random cohorts.
 
 Where the paper is silent: negatives are drawn anew in every local epoch; Adam is made anew in every round, for the
-person's vector too; first latent vectors are normal(0, 0.01). A long history weighs by its positives.
+client's vector too; first latent vectors are normal(0, 0.01). A long history weighs by its positives.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -28,7 +29,7 @@ from tacit.kernels.move_sink import MoveSink, row_sink, total_sink
 from tacit.methods.base import Federated, FederatedSpec, Schedule, register
 from tacit.methods.parts.aggregation import AVERAGES
 from tacit.methods.parts.neural import Neural
-from tacit.methods.parts.server_steps import ServerConfig, apply_server_step, server_state
+from tacit.methods.parts.server_steps import ServerConfig, apply_server_step, is_plain, server_state
 from tacit.models.ncf import NCF, gmf, mlp, neumf
 from tacit.privacy.update_sink import UpdateSink
 from tacit.random import Key
@@ -93,18 +94,19 @@ class _FederatedNCF(Neural, Federated):
             item_tables=("items",),
             other_tables=("layers",),
             downloads=("items", "layers"),
+            counted=("items",) if AVERAGES[config.aggregation].by_row else (),
             server_state=tuple(server_state(config, dict.fromkeys(("items", "layers"), np.zeros(0)))),
             private={"users": "float32"},
             schedule_options=("clients_per_round", "epochs"),
         )
 
     def schedule(self, clients: Clients) -> Schedule:
-        """Everybody once in each pass, in groups."""
+        """All clients once in each pass, in cohorts."""
         asked = min(self.config.clients_per_round or len(clients), len(clients))
         return Schedule(self.config.epochs, -(-len(clients) // asked), asked, partition=True)
 
     def rows_per_client(self, shared: Mapping[str, Array]) -> int:
-        """A guess: a person of some hundred positives touches about ten rows for each."""
+        """A guess: a client of some hundred positives touches about ten rows for each."""
         return min(1000, len(shared["items"])) + 1
 
     def init(self, clients: Clients, catalog: Catalog, key: Key) -> Model:
@@ -131,16 +133,16 @@ class _FederatedNCF(Neural, Federated):
         total, touched = sink.direct(), plan.parts[0]
         if total is None:
             out = row_sink(touched.n_rows, len(clients), self.shape.width, self.shape.n_layers)
-            people = self._learn_locally(model, clients, sink.ring, plan.work, out)
+            users = self._learn_locally(model, clients, sink.ring, plan.work, out)
             sink.put(0, out.rows)
             sink.put(1, out.layers)
-            return {"users": people}
+            return {"users": users}
         kept = np.ones(max(1, touched.n_rows), np.uint8) if touched.kept is None else touched.kept
         sums, counts = total.sums, total.counts
         out = total_sink(kept, (sums["items"], counts["items"]), (sums["layers"], counts["layers"]))
-        people = self._learn_locally(model, clients, sink.ring, plan.work, out)
+        users = self._learn_locally(model, clients, sink.ring, plan.work, out)
         sink.check(float(out.largest[0]) / float(sink.ring.scale))
-        return {"users": people}
+        return {"users": users}
 
     def draw(self, clients: Clients, key: Key) -> tuple[NDArray[Any], ...]:
         """Return samples and touched rows of a round; see `draw_local_rounds`.
@@ -167,25 +169,33 @@ class _FederatedNCF(Neural, Federated):
         self, model: Model, clients: Clients, ring: Ring, draws: tuple[NDArray[Any], ...], out: MoveSink
     ) -> Floats:
         """Fill `out` with moves on the grid, and return the new vectors."""
-        shared, c, people = model.shared, self.config, model.private["users"].copy()
+        shared, c, users = model.shared, self.config, model.private["users"].copy()
         longest = int(np.diff(draws[0]).max(initial=0)) // c.local_epochs
         pace = adam_schedule(c.local_epochs * -(-longest // c.batch_size), c.learning_rate)
         learnt_from = np.where(np.diff(draws[0]) > 0, clients.sizes, 0)
         weights = AVERAGES[c.aggregation].weights(learnt_from, ring)
         how = Learning(c.local_epochs, c.batch_size, LOSSES[c.loss], np.float32(c.own_rate))
         items = rows_of(np.ascontiguousarray(shared["items"]))
-        start = draws, how, items, shared["layers"][0, :-1], people
+        start = draws, how, items, shared["layers"][0, :-1], users
         if self.shape.layers:
             learn_towers(*start, self.shape.sizes, self.shape.product, pace, weights, ring.scale, out)
         else:
             learn_products(*start, pace, weights, ring.scale, out)
-        return people
+        return users
 
     def apply(self, shared: Mapping[str, Array], total: Total, ring: Ring) -> Mapping[str, Array]:
-        """Apply the averaged updates; rows that no client mentions stay."""
-        return apply_server_step(
-            self.config, shared, *AVERAGES[self.config.aggregation].moves(total, ring, self.config.shrink)
-        )
+        """Apply the averaged updates; rows that no client mentions stay, and cost little where they are most."""
+        c, average, counts = self.config, AVERAGES[self.config.aggregation], total.counts["items"]
+        rows = np.flatnonzero(counts)
+        if not is_plain(c) or 4 * len(rows) > len(counts):
+            return apply_server_step(c, shared, *average.moves(total, ring, c.shrink))
+        sums = {**total.sums, "items": total.sums["items"][rows]}
+        part = replace(total, sums=sums, counts={**total.counts, "items": counts[rows]})
+        moves, received = average.moves(part, ring, c.shrink)
+        moved = apply_server_step(c, {**shared, "items": shared["items"][rows]}, moves, received)
+        items = shared["items"].copy()
+        items[rows] = moved["items"]
+        return {**moved, "items": items}
 
     def by_name(self, shared: Mapping[str, Array]) -> Mapping[str, Array]:
         """Return the item table and the layers by name: devices send them as one row."""

@@ -18,12 +18,14 @@ from tacit.kernels.fpl import (
     settle,
     sum_of_pairs,
 )
+from tacit.kernels.fpl_clipped import TOGETHER, sum_of_clipped_pairs
 from tacit.kernels.llvm.rowvec import rows_of
-from tacit.kernels.llvm.triples import empty_rows, pad_rows, unpad_rows
+from tacit.kernels.llvm.triples import empty_rows, pad_rows, unpad_rows, zero_rows
 from tacit.kernels.membership import OwnedItems, owned_items
 from tacit.methods.base import Federated, FederatedSpec, Schedule, register
 from tacit.methods.parts import reasons
 from tacit.privacy.disclosure import Disclosure
+from tacit.privacy.draft import NARROW
 from tacit.privacy.update_sink import UpdateSink, row_bytes
 from tacit.random import Key
 from tacit.types import Array, Catalog, Clients, Config, Floats, Model, Reason
@@ -83,7 +85,7 @@ class FPLConfig(Config):
 
     @property
     def regs(self) -> Floats:
-        """lambda of person, positive and negative item."""
+        """lambda of client, positive and negative item."""
         rate = self.learning_rate
         usual = ((self.reg_user, rate / 20), (self.reg_positive, rate / 20), (self.reg_negative, rate / 200))
         return np.array([default if given is None else given for given, default in usual], np.float32)
@@ -132,14 +134,14 @@ class FPL(Federated):
         return self.config.local_steps or max(1, len(clients.items) // len(clients))
 
     def init(self, clients: Clients, catalog: Catalog, key: Key) -> Model:
-        """Draw p, q and b; a person's row ends with the 1 that the item's bias is multiplied by."""
+        """Draw p, q and b; a client's row ends with the 1 that the item's bias is multiplied by."""
         _check_histories(clients)
         c = self.config
-        people = key.child("people").normal(clients.ids, c.factors + 1, c.init_scale)
-        people[:, -1] = 1.0
+        users = key.child("people").normal(clients.ids, c.factors + 1, c.init_scale)
+        users[:, -1] = 1.0
         items = key.child("items").normal(np.arange(catalog.n_items), c.factors + 1, c.init_scale)
         steps = np.array(self._local_steps(clients))
-        return Model({"items": items, "local_steps": steps}, {"p": people})
+        return Model({"items": items, "local_steps": steps}, {"p": users})
 
     def plan(self, model: Model, clients: Clients, key: Key) -> UpdatePlan:
         """Draw triples: a row for each positive, then one for each negative."""
@@ -147,7 +149,7 @@ class FPL(Federated):
         pairs = np.empty((2, len(clients), steps), np.uint32)
         has = clients.derive_once("taken", _owned_items)
         draw_pairs(key.word, clients.ids, clients.ptr, clients.items, has, clients.n_items, pairs[0], pairs[1])
-        ptr = np.arange(len(clients) + 1) * steps
+        ptr = np.arange(0, (len(clients) + 1) * steps, steps)
         drawn = (PlannedRows("items", ptr, rows.ravel().view(np.int32), n == 0) for n, rows in enumerate(pairs))
         return UpdatePlan(clients.ids, tuple(drawn), pairs)
 
@@ -155,18 +157,18 @@ class FPL(Federated):
         self, model: Model, clients: Clients, plan: UpdatePlan, sink: UpdateSink, key: Key
     ) -> Mapping[str, Array]:
         """Take the local steps; write two rows for each triple, or add all of them up at once."""
-        total = sink.direct()
-        if total is not None:
-            return self._add(model, plan, sink, total)
         (positives, negatives), table = plan.work, pad_rows(model.shared["items"])
-        people, moved = self._local_rows(model.private["p"])
+        total = sink.direct(clips=table.shape[1] <= NARROW)
+        if total is not None:
+            return self._add(model, table, plan, sink, total)
+        users, moved = self._local_rows(model.private["p"])
         n_steps, width = positives.shape[1], table.shape[1]
         room = empty_rows(0, width)
         for block in sink.blocks(2 * n_steps * width * 4):
             n_rows = (block.stop - block.start) * n_steps
             room = room if len(room) >= 2 * n_rows else empty_rows(2 * n_rows, width)  # of the last block: it is done
             rows = room[: 2 * n_rows]
-            arrays = rows_of(people[block]), rows_of(moved[block]), rows_of(table)
+            arrays = rows_of(users[block]), rows_of(moved[block]), rows_of(table)
             drawn = positives[block], negatives[block]
             rows_of_pairs(*arrays, *drawn, rows_of(rows), sink.ring.scale, self._rate, self.config.regs)
             sink.put(0, rows[:n_rows])
@@ -182,35 +184,60 @@ class FPL(Federated):
         moved = pad_rows(p)
         return (moved, moved) if self.config.step == "sequential" else (moved.copy(), moved)
 
-    def _add(self, model: Model, plan: UpdatePlan, sink: UpdateSink, total: Total) -> Mapping[str, Array]:
+    def _add(
+        self, model: Model, table: Floats, plan: UpdatePlan, sink: UpdateSink, total: Total
+    ) -> Mapping[str, Array]:
         """Add up a cohort's rows: the parts that differ by client triple by triple, the rest by counts."""
-        shared, config, scale = model.shared, self.config, sink.ring.scale
-        table, n_items, (positives, negatives) = pad_rows(shared["items"]), len(shared["items"]), plan.work
+        regs, scale, width = self.config.regs, sink.ring.scale, model.shared["items"].shape[1]
+        n_items, (positives, negatives) = len(table), plan.work
         kept = plan.parts[0].kept
         sent = np.ones(positives.shape, np.uint8) if kept is None else kept.reshape(positives.shape)
         targets, counts = np.empty_like(positives), np.zeros((2, n_items + 1), np.int32)
         count_sent(positives, negatives, sent, targets, counts)
+        most = int((counts[0, :-1] + counts[1, :-1]).max())
+        if sink.limits.smallest < np.inf:
+            drawn = positives, negatives, targets
+            sums = zero_rows(n_items + 1, table.shape[1]).view(np.int32)
+            moved, longest = self._add_clipped(model.private["p"], table, drawn, sink, sums)
+            if (min(longest, sink.limits.client) * (1 + 1e-6) * float(scale) + 1) * most >= 2**31:  # rounding included
+                sums = np.zeros(sums.shape, np.int64)
+                moved, _ = self._add_clipped(model.private["p"], table, drawn, sink, sums)
+            # the rows hold their second terms already
+            settle(table, sums, counts, total.sums["items"], total.counts["items"], scale, np.zeros_like(regs))
+            return {"p": unpad_rows(moved, width)}
         peaks = np.zeros((1, table.shape[1]), np.float32)
 
         def summed(into: Array) -> Floats:
-            people, moved = self._local_rows(model.private["p"])
-            rows = rows_of(people), rows_of(moved), rows_of(table)
+            users, moved = self._local_rows(model.private["p"])
+            rows = rows_of(users), rows_of(moved), rows_of(table)
             cells = rows_of(into.view(np.float32))
-            numbers = scale, self._rate, config.regs
+            numbers = scale, self._rate, regs
             sum_of_pairs(*rows, positives, negatives, targets, into, cells, rows_of(peaks), *numbers)
             return moved
 
-        # Whole numbers of 32 bits are added in half the time; they hold as long as the busiest item cannot overflow.
+        # Whole numbers of 32 bits hold sums as long as the busiest item cannot overflow.
         sums = np.zeros((n_items + 1, table.shape[1]), np.int32)
         moved = summed(sums)
         largest = float(peaks.max())
-        if largest * int((counts[0, :-1] + counts[1, :-1]).max()) >= 2**31:
+        if largest * most >= 2**31:
             sums = np.zeros(sums.shape, np.int64)
             moved = summed(sums)
-        shrunk = float(config.regs[1:].max() * max(table.max(), -table.min()) * scale)
+        shrunk = float(regs[1:].max() * max(table.max(), -table.min()) * scale)
         sink.check((largest + shrunk) / float(scale))
-        settle(table, sums, counts, total.sums["items"], total.counts["items"], scale, config.regs)
-        return {"p": unpad_rows(moved, shared["items"].shape[1])}
+        settle(table, sums, counts, total.sums["items"], total.counts["items"], scale, regs)
+        return {"p": unpad_rows(moved, width)}
+
+    def _add_clipped(
+        self, p: Floats, table: Floats, drawn: tuple[Array, Array, Array], sink: UpdateSink, sums: Array
+    ) -> tuple[Floats, float]:
+        """Add clipped rows to `sums` [n_items + 1, D]; return the vectors that moved, and how long a row can be."""
+        users, moved = self._local_rows(p)
+        room, squares = empty_rows(2 * TOGETHER * drawn[0].shape[1], table.shape[1]), np.empty(len(p))
+        arrays = rows_of(users), rows_of(moved), rows_of(table), *drawn, rows_of(room), sums
+        numbers = sink.ring.scale, self._rate, self.config.regs, np.array(sink.limits[:2]), sink.limits.in_sum
+        longest = sum_of_clipped_pairs(*arrays, rows_of(sums.view(np.float32)), *numbers, squares)
+        sink.check(sink.limits.smallest if np.isfinite(squares).all() else np.nan)
+        return moved, float(np.sqrt(longest))
 
     def run_rounds(
         self, model: Model, clients: Clients, ring: Ring, disclosure: Disclosure | None, key: Key, rounds: range
@@ -229,14 +256,14 @@ class FPL(Federated):
         draws = words, clients.ids, clients.ptr, clients.items, has, clients.n_items
         numbers = ring.scale, self._rate, config.regs
         steps, is_batch = int(shared["local_steps"]), config.step == "batch"
-        people, rows = rows_of(p), rows_of(table)
+        users, rows = rows_of(p), rows_of(table)
         span = rounds.start, len(rounds)
         if steps == 1 and not is_batch:
-            rounds_of_one_triple(*span, *draws, people, rows, *numbers, *coins, sent, rows_of(peaks))
+            rounds_of_one_triple(*span, *draws, users, rows, *numbers, *coins, sent, rows_of(peaks))
             largest_row = float(peaks.max())
         else:
-            frozen = rows_of(p.copy()) if is_batch else people
-            tables = people, frozen, rows, table, steps
+            frozen = rows_of(p.copy()) if is_batch else users
+            tables = users, frozen, rows, table, steps
             largest_sum = rounds_of_one_client(*span, *draws, *tables, *numbers, *coins, sent, rows_of(peaks))
             ring.check(np.array([largest_sum]))
             # a row is its first term and a small second one; both ends of a pass bound the latter well enough
@@ -277,7 +304,7 @@ def _owned_items(clients: Clients) -> OwnedItems:
 
 
 def _check_histories(clients: Clients) -> None:
-    """Refuse people from whom no triple can be drawn."""
+    """Refuse clients from whom no triple can be drawn."""
     if not len(clients) or clients.sizes.min() == 0:
         raise MethodError("fpl needs at least one item in every history.", "Set data.min_per_user=1 or higher.")
     kept_out = clients.derive_once("taken", _owned_items)

@@ -18,7 +18,7 @@ from tacit.random import Key
 from tacit.types import Array, Catalog, Clients, Config, Floats, Model, Reason
 
 _EXPLODED = 1e3
-MOST_BYTES = 4 * 2**30  # of people and items times features
+MOST_BYTES = 4 * 2**30  # of users and items times features
 
 
 class KaHFMConfig(Config):
@@ -53,15 +53,15 @@ class KaHFM(Centralised):
         described = tf_idf(known)
         items = np.ascontiguousarray(described.toarray(), np.float32)
         lengths = np.maximum(clients.sizes, 1).astype(np.float32)
-        people = np.ascontiguousarray((clients.matrix() @ described).toarray() / lengths[:, None], np.float32)
+        users = np.ascontiguousarray((clients.matrix() @ described).toarray() / lengths[:, None], np.float32)
         bias = np.zeros(catalog.n_items, np.float32)
-        model = Model({"items": items, "bias": bias, "names": np.array(known.names)}, {"people": people})
+        model = Model({"items": items, "bias": bias, "names": np.array(known.names)}, {"people": users})
         kept_out = owned_items(clients)
         pairs = pairs_to_learn(clients, kept_out)
         for epoch in range(c.epochs):
             word = key.child("epoch", epoch).word
-            long_bpr_epoch(word, len(pairs), pairs, kept_out, people, items, bias, c.learning_rate, c.reg)
-            largest = max(float(np.abs(array).max(initial=0.0)) for array in (people, items, bias))
+            long_bpr_epoch(word, len(pairs), pairs, kept_out, users, items, bias, c.learning_rate, c.reg)
+            largest = max(float(np.abs(array).max(initial=0.0)) for array in (users, items, bias))
             if not largest < _EXPLODED:
                 raise DivergedError(
                     f"kahfm diverged in epoch {epoch + 1}: a learnt number reached {largest:.3g}.",

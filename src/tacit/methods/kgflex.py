@@ -30,6 +30,7 @@ from tacit.kernels.membership import OwnedItems, owned_items
 from tacit.methods.base import Centralised, Federated, FederatedSpec, Schedule, register
 from tacit.methods.parts import reasons
 from tacit.methods.parts.features import FeatureKind, Features, features_of
+from tacit.methods.parts.growth import match_rows
 from tacit.privacy.update_sink import UpdateSink
 from tacit.random import Key
 from tacit.types import Array, Catalog, Clients, Config, Floats, Model, Reason, offsets
@@ -64,7 +65,7 @@ class KGFlexConfig(Config):
 
 @register("kgflex", KGFlexConfig)
 class KGFlex(Federated):
-    """Knowledge-aware federated learning: features weighed by what they tell about a person; it says why.
+    """Knowledge-aware federated learning: features weighed by what they tell about a client; it says why.
 
     Every row is about a feature of an item of the history, so all rows pass the disclosure.
     """
@@ -83,7 +84,7 @@ class KGFlex(Federated):
         self.config = config
 
     def schedule(self, clients: Clients) -> Schedule:
-        """Each round asks a share of the people, drawn anew."""
+        """Each round asks a share of the clients, drawn anew."""
         asked = min(len(clients), int(np.ceil(self.config.share * len(clients))))
         return Schedule(self.config.epochs, max(1, round(len(clients) / asked)), asked)
 
@@ -113,7 +114,7 @@ class KGFlex(Federated):
         return Model(shared, {"features": features, "weights": weights, "p": self._views(clients, kept, key)})
 
     def weigh(self, known: Features, kept: Array, clients: Clients, key: Key) -> tuple[NDArray[np.int32], Floats]:
-        """Return each person's most telling features [C, S], -1 behind the last, and their information gain."""
+        """Return each client's most telling features [C, S], -1 behind the last, and their information gain."""
         features = np.empty((len(clients), max(1, int(kept.sum()))), np.int32)
         weights = np.empty(features.shape, np.float32)
         history = clients.ids, clients.ptr, clients.items, clients.derive_once("taken", _owned_items), clients.n_items
@@ -122,7 +123,7 @@ class KGFlex(Federated):
         return features, weights
 
     def _views(self, clients: Clients, kept: Array, key: Key) -> Floats:
-        """Draw p, a few people at a time."""
+        """Draw p, a few clients at a time."""
         slots, factors = max(1, int(kept.sum())), self.config.factors
         views = np.empty((len(clients), slots, factors), np.float32)
         size = max(1, DRAWN_AT_ONCE // (slots * factors))
@@ -177,6 +178,30 @@ class KGFlex(Federated):
         """Add the sum, with no averaging: devices have multiplied by alpha."""
         return {**shared, "features": shared["features"] + ring.decode(total.sums["features"])}
 
+    def grow(
+        self, shared: Mapping[str, Array], before: Mapping[str, Array], after: Mapping[str, Array]
+    ) -> dict[str, Array]:
+        """Find each feature again by its name; a new one begins as in the first model, one that is gone is dropped."""
+        place = match_rows(before["names"], after["names"])
+        grown = {name: after[name] for name in shared}
+        if "features" in shared:
+            grown["features"] = after["features"].copy()
+            grown["features"][place[place >= 0]] = shared["features"][place >= 0]
+        return grown
+
+    def grow_private(
+        self, private: Mapping[str, Array], before: Mapping[str, Array], after: Mapping[str, Array]
+    ) -> dict[str, Array]:
+        """Let a client's features point at their new places; the number of its slots stays."""
+        place, features = match_rows(before["names"], after["names"]), private["features"]
+        moved = np.where(features >= 0, place[np.maximum(features, 0)], -1).astype(np.int32)
+        order = np.argsort(np.where(moved >= 0, moved, np.iinfo(np.int32).max), axis=1, kind="stable")  # ascending
+        return {
+            "features": np.take_along_axis(moved, order, 1),
+            "weights": np.take_along_axis(private["weights"], order, 1),
+            "p": np.take_along_axis(private["p"], order[:, :, None], 1),
+        }
+
     def score(self, shared: Mapping[str, Array], private: Mapping[str, Array], clients: Clients) -> Floats:
         """Return the sum over shared features of k (p . g + b); nothing shared is 0."""
         features, affinity = private["features"], self._affinities(shared, private)
@@ -197,31 +222,31 @@ class KGFlex(Federated):
         carried = shared["item_features"][shared["item_ptr"][item] : shared["item_ptr"][item + 1]]
         common = np.flatnonzero(np.isin(own, carried))
         found = reasons.strongest(affinity[common])
-        told = []
+        made = []
         for at, weight in found:
             feature = own[common[at]]
             carriers = shared["feature_items"][shared["feature_ptr"][feature] : shared["feature_ptr"][feature + 1]]
-            hers = tuple(np.intersect1d(carriers, client.items).tolist())
-            told.append(Reason("feature", str(shared["names"][feature]), weight, hers))
-        return told
+            carriers_of_own = tuple(np.intersect1d(carriers, client.items).tolist())
+            made.append(Reason("feature", str(shared["names"][feature]), weight, carriers_of_own))
+        return made
 
     def remarks(self, shared: Mapping[str, Array], private: Mapping[str, Array]) -> list[str]:
-        """Say of how many items nothing is known, and for how many people nothing tells: there all ties at 0."""
+        """Say of how many items nothing is known, and for how many clients nothing tells: there all ties at 0."""
         sizes = np.diff(shared["item_ptr"])
         bare = int((sizes == 0).sum()), len(sizes), "items carry no feature: they score 0 and tie with each other"
         carried = [each.tobytes() for each in np.split(shared["item_features"], shared["item_ptr"][1:-1])]
         times = Counter(carried)
         alike = sum(1 for each in carried if each and times[each] > 1)
-        told = "items carry the very features of another, and tie with it: a graph tells more (data.graph, data.hops)"
-        same = alike if 2 * alike > len(sizes) else 0, len(sizes), told
+        made = "items carry the very features of another, and tie with it: a graph tells more (data.graph, data.hops)"
+        same = alike if 2 * alike > len(sizes) else 0, len(sizes), made
         own = private["features"] >= 0
-        lost = int((~own.any(axis=1)).sum()), len(own), "people have no feature that tells: all items tie for them"
+        lost = int((~own.any(axis=1)).sum()), len(own), "users have no feature that tells: all items tie for them"
         return [f"{some:,} of {every:,} {what}" for some, every, what in (bare, same, lost) if some]
 
 
 @register("kgflex-central", KGFlexConfig)
 class KGFlexCentral(Centralised):
-    """KGFlex with all histories in one place: the same steps, on random batches of `share` of the people."""
+    """KGFlex with all histories in one place: the same steps, on random batches of `share` of the clients."""
 
     uses_features: ClassVar[bool] = True
 
@@ -261,7 +286,7 @@ class KGFlexCentral(Centralised):
         return self._steps.explain(shared, private, client, item)
 
     def remarks(self, shared: Mapping[str, Array], private: Mapping[str, Array]) -> list[str]:
-        """Say of how many items nothing is known, and for how many people nothing tells: there all ties at 0."""
+        """Say of how many items nothing is known, and for how many clients nothing tells: there all ties at 0."""
         return self._steps.remarks(shared, private)
 
 

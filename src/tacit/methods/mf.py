@@ -42,15 +42,15 @@ class MF(Centralised):
     def fit(self, clients: Clients, catalog: Catalog, key: Key) -> Iterator[Model]:
         """Yield the model after each epoch; its arrays go on changing."""
         c, n_items = self.config, catalog.n_items
-        people = key.child("people").normal(clients.ids, c.factors, c.init_scale)
+        users = key.child("people").normal(clients.ids, c.factors, c.init_scale)
         items = key.child("items").normal(np.arange(n_items), c.factors, c.init_scale)
         own, bias, offset = (np.zeros(n, np.float32) for n in (len(clients), n_items, 1))
-        model = Model({"items": items, "bias": bias, "offset": offset}, {"people": people, "own": own})
+        model = Model({"items": items, "bias": bias, "offset": offset}, {"people": users, "own": own})
         kept_out = owned_items(clients)
         pairs = pairs_to_learn(clients, kept_out)
         for epoch in range(c.epochs):
             word = key.child("epoch", epoch).word
-            mf_epoch(word, pairs, kept_out, c.negatives, people, items, own, bias, offset, c.learning_rate, c.reg)
+            mf_epoch(word, pairs, kept_out, c.negatives, users, items, own, bias, offset, c.learning_rate, c.reg)
             _refuse_if_diverged(model, epoch, c.learning_rate)
             yield model
 
@@ -77,7 +77,7 @@ class MF(Centralised):
 
 
 def _refuse_if_diverged(model: Model, epoch: int, learning_rate: float) -> None:
-    """Look from outside the kernel, where NaN is still NaN."""
+    """Check outside the kernel, where NaN is still NaN."""
     for table in (*model.private.values(), *model.shared.values()):
         largest = float(np.abs(table).max(initial=0.0))
         if not largest < _EXPLODED:

@@ -42,23 +42,23 @@ class MultiVAE(Centralised):
     def fit(self, clients: Clients, catalog: Catalog, key: Key) -> Iterator[Model]:
         """Yield the model after each epoch; its arrays go on changing."""
         c = self.config
-        people = np.flatnonzero(clients.sizes)
-        if not len(people):
+        active = np.flatnonzero(clients.sizes)
+        if not len(active):
             raise MethodError("There is nothing to learn from: no client has any history.")
-        cohort, history = clients.take(people), clients.matrix()[people]
+        cohort, history = clients.take(active), clients.matrix()[active]
         whole = unit_entries(history.indptr)
         moving = {
             name: initial_adam_state(w)
             for name, w in init_parameters(catalog.n_items, c.hidden, c.latent, key.child("init")).items()
         }
         model = Model({name: p.w for name, p in moving.items()}, {})
-        batches = -(-len(people) // c.batch_size)
+        batches = -(-len(active) // c.batch_size)
         for epoch in range(c.epochs):
             chance = key.child("epoch", epoch)
             thinned = thin(cohort.ids, history.indptr, whole, 1.0 - c.dropout, chance.child("dropout").word)
             x = sparse.csr_matrix((thinned, history.indices, history.indptr), shape=history.shape)
             noise = chance.child("noise").normal(cohort.ids, c.latent)
-            order = chance.child("order").generator().permutation(len(people))
+            order = chance.child("order").generator().permutation(len(active))
             rate, root = corrections(epoch * batches, batches, c.learning_rate)
             for t in range(batches):
                 chosen = order[t * c.batch_size : (t + 1) * c.batch_size]

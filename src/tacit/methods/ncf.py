@@ -121,7 +121,7 @@ def _lacks_negatives(samples: NDArray[np.uint64]) -> NDArray[np.bool_]:
 
 @register("gmf", GMFConfig)
 class GMF(_CentralNCF):
-    """GMF: a weighted product of a person's and an item's vector (He et al., 2017), learnt in one place."""
+    """GMF: a weighted product of a user's and an item's vector (He et al., 2017), learnt in one place."""
 
     def __init__(self, config: GMFConfig) -> None:
         self.config = config
@@ -130,7 +130,7 @@ class GMF(_CentralNCF):
 
 @register("mlp", MLPConfig)
 class MLP(_CentralNCF):
-    """MLP: a person's and an item's vector through ReLU layers (He et al., 2017), learnt in one place."""
+    """MLP: a user's and an item's vector through ReLU layers (He et al., 2017), learnt in one place."""
 
     def __init__(self, config: MLPConfig) -> None:
         self.config = config

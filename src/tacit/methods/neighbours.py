@@ -46,20 +46,20 @@ class ItemKNNConfig(NeighbourConfig):
 
 @register("user-knn", UserKNNConfig)
 class UserKNN(Centralised):
-    """Similar people: what the k people with the most similar history did, weighted by similarity."""
+    """Similar users: what the k users with the most similar history did, weighted by similarity."""
 
     def __init__(self, config: UserKNNConfig) -> None:
         self.config = config
 
     def fit(self, clients: Clients, catalog: Catalog, key: Key) -> Iterator[Model]:
-        """Keep the histories by people and by items; neighbours are found when they are needed."""
-        by_people = clients.matrix()
-        by_items = by_people.tocsc()
+        """Keep the histories by users and by items; neighbours are found when they are needed."""
+        by_users = clients.matrix()
+        by_items = by_users.tocsc()
         yield Model(
             {
                 "people": clients.ids,
-                "ptr": by_people.indptr,
-                "items": by_people.indices,
+                "ptr": by_users.indptr,
+                "items": by_users.indices,
                 "item_ptr": by_items.indptr,
                 "item_people": by_items.indices,
             },
@@ -114,13 +114,13 @@ class ItemKNN(Centralised):
     def fit(self, clients: Clients, catalog: Catalog, key: Key) -> Iterator[Model]:
         """Find each item's k nearest items; only these are kept."""
         c, n = self.config, catalog.n_items
-        by_people = clients.matrix()
-        by_items = by_people.tocsc()
+        by_users = clients.matrix()
+        by_items = by_users.tocsc()
         found, values = kernel.nearest_rows(
             by_items.indptr,
             by_items.indices,
-            by_people.indptr,
-            by_people.indices,
+            by_users.indptr,
+            by_users.indices,
             np.diff(by_items.indptr),
             np.arange(n),
             min(c.neighbours, n),
@@ -151,7 +151,7 @@ class ItemKNN(Centralised):
 
 
 def _towards(found: Array, values: Floats, n: int) -> Any:
-    """Return the sparse matrix [from, to] of the neighbours `found` [to, k]: by the item that speaks for others."""
+    """Return the sparse matrix [from, to] of the neighbours `found` [to, k]: by the item that recommends others."""
     to, at = np.nonzero(found >= 0)
     towards = sparse.csr_matrix((values[to, at], (found[to, at], to)), shape=(n, n))
     towards.sort_indices()

@@ -1,6 +1,6 @@
 """PEPPER and its decentralised rivals (Belal et al., 2022): the same gossip under different rules.
 
-PEPPER weighs a received model against its own by what both earn on a weighting set, which it carves from its person's
+PEPPER weighs a received model against its own by what both earn on a weighting set, which it carves from its client's
 training part, and sends its own model to some of those whose models earned most. The others weigh by the owner's
 samples (decentralised FedAvg) or by age (Hegedus et al.), and choose peers at random.
 
@@ -97,12 +97,12 @@ class DecReptile(GossipMethod):
     sampler = SAMPLERS["random"]
     config: DecReptileConfig
 
-    def _learn(self, rows: Array, nodes: LocalArrays, own: Any) -> None:
-        before = {name: nodes[name][rows] for name in self.model.tables}
-        super()._learn(rows, nodes, own)
+    def _learn(self, rows: Array, models: LocalArrays, own: Any) -> None:
+        before = {name: models[name][rows] for name in self.model.tables}
+        super()._learn(rows, models, own)
         rate = np.float32(self.config.meta_rate)
         for name, start in before.items():
-            nodes[name][rows] = start + rate * (nodes[name][rows] - start)
+            models[name][rows] = start + rate * (models[name][rows] - start)
 
     def score(self, shared: LocalArrays, private: LocalArrays, clients: Clients) -> Floats:
         """Return the scores of all items, each client by its peer's model after fine-tuning."""

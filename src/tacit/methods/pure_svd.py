@@ -21,13 +21,13 @@ class PureSVDConfig(Config):
     """Options of pure-svd."""
 
     factors: int = Field(
-        50, gt=0, description="F: number of singular directions that are kept; fewer if the data has fewer"
+        28, gt=0, description="F: number of singular directions that are kept; fewer if the data has fewer"
     )
 
 
 @register("pure-svd", PureSVDConfig)
 class PureSVD(Centralised):
-    """Truncated SVD of the people-items matrix, missing cells as zeros."""
+    """Truncated SVD of the users-items matrix, missing cells as zeros."""
 
     def __init__(self, config: PureSVDConfig) -> None:
         self.config = config

@@ -31,8 +31,8 @@ class Reptile(FedAvg):
 
     def score(self, shared: Shared, private: Shared, clients: Clients) -> Floats:
         """Return the scores of all items by the server's model after fine-tuning."""
-        nodes = self._nodes(shared, private, clients, private["chance"])
+        models = self._local_models(shared, private, clients, private["chance"])
         if self.config.tuning:
-            own = self.model.own(shared, clients, nodes["chance"], 0.0)
-            self.model.learn(np.arange(len(clients)), nodes, own, self.config.tuning)
-        return self.model.score(shared, nodes)
+            own = self.model.own(shared, clients, models["chance"], 0.0)
+            self.model.learn(np.arange(len(clients)), models, own, self.config.tuning)
+        return self.model.score(shared, models)

@@ -27,7 +27,7 @@ class Random(Centralised):
         yield Model({"word": np.asarray(key.child("random").word), "n_items": np.asarray(catalog.n_items)}, {})
 
     def score(self, shared: Mapping[str, Array], private: Mapping[str, Array], clients: Clients) -> Floats:
-        """Return uniform numbers, the same for the same person however the cohort is cut."""
+        """Return uniform numbers, the same for the same user however the cohort is cut."""
         lanes = mix(shared["word"] ^ mix(clients.ids.astype(np.uint64) + GAMMA))
         steps = np.arange(1, int(shared["n_items"]) + 1, dtype=np.uint64) * GAMMA
         return (mix(lanes[:, None] + steps[None, :]) >> np.uint64(40)).astype(np.float32) * np.float32(2.0**-24)
@@ -51,11 +51,11 @@ class MostPopular(Centralised):
         self.config = config
 
     def fit(self, clients: Clients, catalog: Catalog, key: Key) -> Iterator[Model]:
-        """Count the people of each item; doing it twice counts once."""
-        people = clients.matrix().getnnz(axis=0)
-        places = np.empty(len(people), np.float32)
-        places[np.argsort(-people, kind="stable")] = np.arange(len(people), 0, -1)
-        yield Model({"people": people, "places": places}, {})
+        """Count the users of each item; doing it twice counts once."""
+        counts = clients.matrix().getnnz(axis=0)
+        places = np.empty(len(counts), np.float32)
+        places[np.argsort(-counts, kind="stable")] = np.arange(len(counts), 0, -1)
+        yield Model({"people": counts, "places": places}, {})
 
     def score(self, shared: Mapping[str, Array], private: Mapping[str, Array], clients: Clients) -> Floats:
         """Return each item's place in the list counted from its end, the same for all users."""
@@ -64,5 +64,5 @@ class MostPopular(Centralised):
     def explain(
         self, shared: Mapping[str, Array], private: Mapping[str, Array], client: Clients, item: int
     ) -> list[Reason]:
-        """Say how many people did it."""
+        """Say how many users did it."""
         return [Reason("popularity", int(shared["people"][item]), 1.0)]

@@ -47,7 +47,7 @@ class VSM(Centralised):
         yield Model(shared, {})
 
     def score(self, shared: Mapping[str, Array], private: Mapping[str, Array], clients: Clients) -> Floats:
-        """Return the cosine between each person's profile and each item."""
+        """Return the cosine between each user's profile and each item."""
         vectors = _vectors(shared)
         profiles = unit_rows(clients.matrix() @ vectors)
         return np.ascontiguousarray((vectors @ profiles.T.toarray()).T, np.float32)

@@ -1,6 +1,6 @@
-"""GMF on a node of its own: a whole item table, a head, and one person's vector.
+"""GMF on a client of its own: a whole item table, a head, and one user's vector.
 
-The table is kept transposed, [nodes, D, n_items], since a node scores all items for one person.
+The table is kept transposed, [clients, D, n_items], since a client scores all items for one user.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from tacit.random import Key
 from tacit.types import Array, Catalog, Clients, Floats, offsets
 
 Ragged = tuple[NDArray[np.int64], NDArray[np.int32]]
-FEWEST = 3  # interactions, for a person to spare one for weighing
+FEWEST = 3  # interactions, for a user to spare one for weighing
 
 
 @dataclass(frozen=True)
 class OwnItems:
-    """What nodes have of their people's histories: what to learn from, what to weigh with, what is not to be drawn."""
+    """What clients have of their users' histories: what to learn from, what to weigh with, what is not to be drawn."""
 
     learn: Ragged
     weigh: Ragged
@@ -36,13 +36,13 @@ class OwnItems:
 
     @cached_property
     def samples(self) -> NDArray[np.int64]:
-        """How many positives each node learns from."""
+        """How many positives each client learns from."""
         return np.diff(self.learn[0])
 
 
 @dataclass(frozen=True)
 class LocalGMF:
-    """How GMF starts, learns, judges and scores on nodes. Arrays have the node axis first."""
+    """How GMF starts, learns, judges and scores on clients. Arrays have the client axis first."""
 
     factors: int
     init_scale: float
@@ -61,39 +61,39 @@ class LocalGMF:
 
     @property
     def numbers_per_item(self) -> int:
-        """How many numbers a node holds for each item, the spare table of a round included."""
+        """How many numbers a client holds for each item, the spare table of a round included."""
         return self.factors * (4 if self.keeps_moments else 2)
 
     def init(self, clients: Clients, catalog: Catalog, key: Key) -> dict[str, Array]:
-        """Return the first arrays of every node: its person's vector is its own, the rest common to all or its own."""
-        shape, n_nodes, n_items = gmf(self.factors), len(clients), catalog.n_items
-        items = np.empty((n_nodes, self.factors, n_items), np.float32)
-        layers = np.empty((n_nodes, self.factors + 1), np.float32)
-        for n in range(n_nodes if self.starts == "own" else min(1, n_nodes)):
+        """Return the first arrays of every client: its user's vector is its own, the rest common to all or its own."""
+        shape, n_clients, n_items = gmf(self.factors), len(clients), catalog.n_items
+        items = np.empty((n_clients, self.factors, n_items), np.float32)
+        layers = np.empty((n_clients, self.factors + 1), np.float32)
+        for n in range(n_clients if self.starts == "own" else min(1, n_clients)):
             drawn = key if self.starts == "common" else key.child("node", int(clients.ids[n]))
             first = shape.init_shared(n_items, drawn, self.init_scale)
             at = slice(n, n + 1) if self.starts == "own" else slice(None)
             items[at], layers[at] = first["items"].T, shape.flatten(first)
-        nodes: dict[str, Array] = {"items": items, "layers": layers}
-        nodes |= self.person(clients, key)
+        models: dict[str, Array] = {"items": items, "layers": layers}
+        models |= self.init_private(clients, key)
         if self.keeps_moments:
             for name in ("items", "layers", "users"):
-                nodes[f"{name}_moments"] = np.zeros((n_nodes, 2, *nodes[name].shape[1:]), np.float32)
-            nodes["steps"] = np.zeros(n_nodes, np.int64)
-        return nodes
+                models[f"{name}_moments"] = np.zeros((n_clients, 2, *models[name].shape[1:]), np.float32)
+            models["steps"] = np.zeros(n_clients, np.int64)
+        return models
 
-    def person(self, clients: Clients, key: Key) -> dict[str, Array]:
-        """Return what is each person's own: her first vector, keyed by her id."""
+    def init_private(self, clients: Clients, key: Key) -> dict[str, Array]:
+        """Return what is each user's own: the first vector, keyed by the user's id."""
         return gmf(self.factors).init_private(clients.ids, key, self.init_scale)
 
     def constants(self, catalog: Catalog) -> dict[str, Array]:
-        """Return what everybody knows beforehand: nothing."""
+        """Return the public constants: none."""
         return {}
 
     def own(
         self, constants: Mapping[str, Array], clients: Clients, chance: NDArray[np.uint64], weighting: float
     ) -> OwnItems:
-        """Part each history into what its node learns from and what it weighs with."""
+        """Part each history into what its client learns from and what it weighs with."""
         kept = carve(chance, clients.ptr, weighing_sizes(clients.sizes, weighting))
         avoid = clients.avoid
         return OwnItems(
@@ -103,23 +103,23 @@ class LocalGMF:
             (np.zeros_like(clients.ptr), clients.items[:0]) if avoid is None else (avoid.ptr, avoid.items),
         )
 
-    def learn(self, rows: Array, nodes: Mapping[str, Array], own: OwnItems, epochs: int | None = None) -> None:
-        """Let some nodes learn from their own samples, in place."""
+    def learn(self, rows: Array, models: Mapping[str, Array], own: OwnItems, epochs: int | None = None) -> None:
+        """Let some clients learn from their own samples, in place."""
         how = self.negatives, epochs or self.local_epochs, self.batch_size
         none = np.empty((0, 2, 0), np.float32)
         kept = (np.empty((0, 2, 0, 0), np.float32), none, none, np.empty(0, np.int64))
         if self.keeps_moments:
-            kept = (nodes["items_moments"], nodes["layers_moments"], nodes["users_moments"], nodes["steps"])
+            kept = (models["items_moments"], models["layers_moments"], models["users_moments"], models["steps"])
         longest, done = int(own.samples[rows].max(initial=0)) * (1 + self.negatives), int(kept[3].max(initial=0))
         pace = adam_schedule(done + how[1] * -(-longest // self.batch_size), self.learning_rate)
-        start, like = (nodes["items"], nodes["layers"], nodes["users"]), rows_of(nodes["users"])
-        learn_gmf(rows, nodes["chance"], nodes["done"], *own.learn, *own.avoid, how, pace, *start, kept, like)
+        start, like = (models["items"], models["layers"], models["users"]), rows_of(models["users"])
+        learn_gmf(rows, models["chance"], models["done"], *own.learn, *own.avoid, how, pace, *start, kept, like)
 
     def judge(
         self,
         rows: Array,
         at: Array,
-        nodes: Mapping[str, Array],
+        models: Mapping[str, Array],
         peer_models: Mapping[str, Array],
         own: OwnItems,
         samples: bool,
@@ -128,20 +128,22 @@ class LocalGMF:
         none."""
         worths = np.empty((len(rows), 2, 2))
         sent = self.vector in peer_models
-        mine = nodes["items"], nodes["layers"], nodes["users"]
-        theirs = peer_models["items"], peer_models["layers"], peer_models["users"] if sent else nodes["users"]
-        judge_gmf(rows, at, nodes["chance"], nodes["done"], *own.weigh, *own.seen, mine, theirs, sent, samples, worths)
+        mine = models["items"], models["layers"], models["users"]
+        theirs = peer_models["items"], peer_models["layers"], peer_models["users"] if sent else models["users"]
+        judge_gmf(
+            rows, at, models["chance"], models["done"], *own.weigh, *own.seen, mine, theirs, sent, samples, worths
+        )
         return worths
 
-    def score(self, constants: Mapping[str, Array], nodes: Mapping[str, Array]) -> Floats:
-        """Return the logits [C, n_items], each person by her own node."""
-        head = nodes["layers"][:, :-1] * nodes["users"]
-        scores: Floats = np.matmul(head[:, None, :], nodes["items"])[:, 0, :] + nodes["layers"][:, -1:]
+    def score(self, constants: Mapping[str, Array], models: Mapping[str, Array]) -> Floats:
+        """Return the logits [C, n_items], each user by their own model."""
+        head = models["layers"][:, :-1] * models["users"]
+        scores: Floats = np.matmul(head[:, None, :], models["items"])[:, 0, :] + models["layers"][:, -1:]
         return scores
 
-    def vectors(self, nodes: Mapping[str, Array]) -> Floats:
-        """Return the item vectors [n_items, D] of the first node."""
-        table: Floats = nodes["items"][0].T
+    def vectors(self, models: Mapping[str, Array]) -> Floats:
+        """Return the item vectors [n_items, D] of the first client."""
+        table: Floats = models["items"][0].T
         return table
 
 

@@ -1,8 +1,8 @@
-"""PRME-G on a node of its own: the next place, from what she likes and where she is (Feng et al., 2015).
+"""PRME-G on a client of its own: the next place, from what a user likes and where they are (Feng et al., 2015).
 
-The person is a point in the space of preferences; every place is a point there and one in the space of sequence. The
-table is [nodes, 2 D, n_items], both spaces one below the other. Steps are read from the order of her visits: a visit
-more than `lapse` hours after the one before has none before it.
+The user is a point in the space of preferences; every place is a point there and one in the space of sequence. The
+table is [clients, 2 D, n_items], both spaces one below the other. Steps are read from the order of the user's visits: a
+visit more than `lapse` hours after the one before has none before it.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Steps = tuple[NDArray[np.int64], NDArray[np.int32]]  # ptr [C + 1], (from, to) [
 
 @dataclass(frozen=True)
 class OwnSteps:
-    """What nodes have of their people's visits: steps to learn from and to weigh with, and where they have been."""
+    """What clients have of their users' visits: steps to learn from and to weigh with, and where they have been."""
 
     learn: Steps
     weigh: Steps
@@ -37,13 +37,13 @@ class OwnSteps:
 
     @cached_property
     def samples(self) -> NDArray[np.int64]:
-        """How many steps each node learns from."""
+        """How many steps each client learns from."""
         return np.diff(self.learn[0])
 
 
 @dataclass(frozen=True)
 class LocalPRME:
-    """How PRME-G starts, learns, judges and scores on nodes. Arrays have the node axis first."""
+    """How PRME-G starts, learns, judges and scores on clients. Arrays have the client axis first."""
 
     factors: int
     init_scale: float
@@ -73,11 +73,11 @@ class LocalPRME:
 
     @property
     def numbers_per_item(self) -> int:
-        """How many numbers a node holds for each item, the spare table of a round included."""
+        """How many numbers a client holds for each item, the spare table of a round included."""
         return 4 * self.factors
 
     def constants(self, catalog: Catalog) -> dict[str, Array]:
-        """Return where places are, as points on the unit sphere; NaN where nobody knows."""
+        """Return where places are, as points on the unit sphere; NaN where unknown."""
         if catalog.coordinates is None:
             return {}
         latitude, longitude = np.radians(catalog.coordinates).T
@@ -85,25 +85,25 @@ class LocalPRME:
         return {"places": np.stack([east, north, np.sin(latitude)], axis=1).astype(np.float32)}
 
     def init(self, clients: Clients, catalog: Catalog, key: Key) -> dict[str, Array]:
-        """Return the first arrays of every node; where she is now is part of what her node knows."""
-        n_nodes, width, every = len(clients), 2 * self.factors, np.arange(catalog.n_items)
-        items = np.empty((n_nodes, width, catalog.n_items), np.float32)
+        """Return the first arrays of every client; where the user is now is part of them."""
+        n_clients, width, every = len(clients), 2 * self.factors, np.arange(catalog.n_items)
+        items = np.empty((n_clients, width, catalog.n_items), np.float32)
         if self.starts == "common":
             items[:] = key.child("items").normal(every, width, self.init_scale).T
         else:
-            for n, person in enumerate(clients.ids):
-                items[n] = key.child("node", int(person)).normal(every, width, self.init_scale).T
-        return {"items": items, **self.person(clients, key)}
+            for n, init_private in enumerate(clients.ids):
+                items[n] = key.child("node", int(init_private)).normal(every, width, self.init_scale).T
+        return {"items": items, **self.init_private(clients, key)}
 
-    def person(self, clients: Clients, key: Key) -> dict[str, Array]:
-        """Return what is each person's own: her first vector, keyed by her id, and where she was last."""
+    def init_private(self, clients: Clients, key: Key) -> dict[str, Array]:
+        """Return what is each user's own: the first vector, keyed by the user's id, and where the user was last."""
         users = key.child("users").normal(clients.ids, self.factors, self.init_scale)
         return {"users": users, "here": _last(clients)}
 
     def own(
         self, constants: Mapping[str, Array], clients: Clients, chance: NDArray[np.uint64], weighting: float
     ) -> OwnSteps:
-        """Part each person's steps into those her node learns from and those it weighs with."""
+        """Part each user's steps into those the client learns from and those it weighs with."""
         steps = _steps(clients, self.lapse)
         kept = carve(chance, clients.ptr, weighing_sizes(clients.sizes, weighting))
         avoid = clients.avoid
@@ -115,18 +115,18 @@ class LocalPRME:
             constants["places"],
         )
 
-    def learn(self, rows: Array, nodes: Mapping[str, Array], own: OwnSteps, epochs: int | None = None) -> None:
-        """Let some nodes learn from their own steps, in place."""
+    def learn(self, rows: Array, models: Mapping[str, Array], own: OwnSteps, epochs: int | None = None) -> None:
+        """Let some clients learn from their own steps, in place."""
         how = self.negatives, epochs or self.local_epochs
         rates = np.float32(self.learning_rate), np.float32(self.reg), np.float32(self.share)
         known = *own.learn, *own.seen, *own.avoid, own.places
-        learn_prme(rows, nodes["chance"], nodes["done"], *known, how, rates, nodes["items"], nodes["users"])
+        learn_prme(rows, models["chance"], models["done"], *known, how, rates, models["items"], models["users"])
 
     def judge(
         self,
         rows: Array,
         at: Array,
-        nodes: Mapping[str, Array],
+        models: Mapping[str, Array],
         peer_models: Mapping[str, Array],
         own: OwnSteps,
         samples: bool,
@@ -135,34 +135,34 @@ class LocalPRME:
         none."""
         worths = np.empty((len(rows), 2, 2))
         sends = self.vector in peer_models
-        mine = nodes["items"], nodes["users"]
-        theirs = peer_models["items"], peer_models["users"] if sends else nodes["users"]
+        mine = models["items"], models["users"]
+        theirs = peer_models["items"], peer_models["users"] if sends else models["users"]
         known = *own.weigh, *own.seen, own.places, np.float32(self.share)
-        judge_prme(rows, at, nodes["chance"], nodes["done"], *known, mine, theirs, (sends, samples), worths)
+        judge_prme(rows, at, models["chance"], models["done"], *known, mine, theirs, (sends, samples), worths)
         return worths
 
-    def score(self, constants: Mapping[str, Array], nodes: Mapping[str, Array]) -> Floats:
-        """Return minus the distances [C, n_items] from where each person was last, by her own node."""
-        items = nodes["items"]
+    def score(self, constants: Mapping[str, Array], models: Mapping[str, Array]) -> Floats:
+        """Return minus the distances [C, n_items] from where each user was last, by their own model."""
+        items = models["items"]
         scores = np.empty((len(items), items.shape[2]), np.float32)
-        score_prme(items, nodes["users"], nodes["here"], constants["places"], np.float32(self.share), scores)
+        score_prme(items, models["users"], models["here"], constants["places"], np.float32(self.share), scores)
         return scores
 
-    def vectors(self, nodes: Mapping[str, Array]) -> Floats:
-        """Return the places' points of preference [n_items, D] of the first node."""
-        table: Floats = nodes["items"][0, : self.factors].T
+    def vectors(self, models: Mapping[str, Array]) -> Floats:
+        """Return the places' points of preference [n_items, D] of the first client."""
+        table: Floats = models["items"][0, : self.factors].T
         return table
 
 
 def _order(clients: Clients) -> NDArray[np.int64]:
-    """Return every person's visits by time, at equal times by place."""
+    """Return every user's visits by time, at equal times by place."""
     times = np.zeros(len(clients.items), np.int64) if clients.times is None else clients.times
     order: NDArray[np.int64] = np.lexsort((clients.items, times, clients.rows))
     return order
 
 
 def _steps(clients: Clients, lapse: float) -> NDArray[np.int32]:
-    """Return (from, to) [N, 2] in the order of time within each person; from is -1 after a lapse."""
+    """Return (from, to) [N, 2] in the order of time within each user; from is -1 after a lapse."""
     order = _order(clients)
     items, rows = clients.items[order], clients.rows[order]
     times = np.zeros(len(items), np.int64) if clients.times is None else clients.times[order]
@@ -174,7 +174,7 @@ def _steps(clients: Clients, lapse: float) -> NDArray[np.int32]:
 
 
 def _last(clients: Clients) -> NDArray[np.int32]:
-    """Return where each person was last; -1 for somebody who was nowhere."""
+    """Return where each user was last; -1 for a user without visits."""
     items = clients.items[_order(clients)]
     return np.array(
         [items[b - 1] if b > a else -1 for a, b in zip(clients.ptr, clients.ptr[1:], strict=False)], np.int32

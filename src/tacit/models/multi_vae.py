@@ -3,7 +3,7 @@
     x = history / |history|, thinned      h = tanh(x A + a)       [mu | s] = h B + b      z = mu + e exp(s / 2)
     g = tanh(z C + c)      logits = g D' + d      loss = -sum over history of log softmax + beta KL(z | normal(0, 1))
 
-averaged over the people of a batch. Both tables (A and D) have the item axis first; x is sparse and stays so.
+averaged over the users of a batch. Both tables (A and D) have the item axis first; x is sparse and stays so.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def gradients(
 ) -> tuple[float, dict[str, Any]]:
     """Return the loss of a batch and its gradients.
 
-    x: the thinned input [C, n_items]; history: ones where a person did something; noise: e [C, latent].
+    x: the thinned input [C, n_items]; history: ones where a user did something; noise: e [C, latent].
     """
     n, latent = noise.shape
     h = np.tanh(x @ p["items_in"] + p["bias_in"])  # [C, hidden]

@@ -1,7 +1,7 @@
 """GMF, MLP and NeuMF (He et al., 2017; with the sizes of FedNCF): one definition each, however they are trained.
 
-A person and an item are vectors. The product half multiplies them entry by entry, the tower half passes them through
-ReLU layers, and the head weighs both. What everybody shares are the item table and the layers; a person's vector is
+A user and an item are vectors. The product half multiplies them entry by entry, the tower half passes them through
+ReLU layers, and the head weighs both. The item table and the layers are shared; a user's vector is
 private. GMF has the product only, MLP the tower only, NeuMF both, joined in the head.
 """
 
@@ -38,7 +38,7 @@ class NCF:
 
     @property
     def width(self) -> int:
-        """Length of a person's or an item's vector."""
+        """Length of a user's or an item's vector."""
         return self.product + (self.factors if self.layers else 0)
 
     @cached_property
@@ -83,7 +83,7 @@ class NCF:
         return shared
 
     def init_private(self, ids: NDArray[np.int64], key: Key, scale: float) -> dict[str, Array]:
-        """Return the first vectors of these people, normal(0, scale), each keyed by its id alone."""
+        """Return the first vectors of these users, normal(0, scale), each keyed by its id alone."""
         return {"users": key.child("users").normal(ids, self.width, scale)}
 
     def flatten(self, shared: Mapping[str, Array]) -> Floats:
@@ -102,7 +102,7 @@ class NCF:
         return views
 
     def score(self, shared: Mapping[str, Array], users: Floats) -> Floats:
-        """Return the logits [C, n_items] of all items for people with these vectors [C, width]."""
+        """Return the logits [C, n_items] of all items for users with these vectors [C, width]."""
         self._check(shared, users)
         items, head, d = shared["items"], shared["head"], self.product
         if d:
@@ -110,14 +110,14 @@ class NCF:
         else:
             scores = np.repeat(shared["head_bias"][:, None], len(users), 0) * np.ones(len(items), np.float32)
         if self.layers:
-            layer1 = shared["layer1"]  # [2 factors, h_1]: the half of the person, then that of the item
+            layer1 = shared["layer1"]  # [2 factors, h_1]: the half of the user, then that of the item
             first_users = users[:, d:] @ layer1[: self.factors] + shared["bias1"]
             first_items = np.ascontiguousarray(items[:, d:]) @ layer1[self.factors :]
             add_tower_scores(first_users, first_items, self.flatten(shared), self.sizes, d, scores)
         return np.asarray(scores, np.float32)
 
     def score_pairs(self, shared: Mapping[str, Array], users: Floats, rows: Array, items: Array) -> Floats:
-        """Return the logits [M] of items[m] for the person with vector users[rows[m]]."""
+        """Return the logits [M] of items[m] for the user with vector users[rows[m]]."""
         self._check(shared, users)
         _within(rows, len(users), "person")
         _within(items, len(shared["items"]), "item")

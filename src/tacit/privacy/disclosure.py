@@ -31,7 +31,7 @@ _SPREAD = re.compile(rf"\s*(uniform|beta)\(\s*{_NUMBER}\s*,\s*{_NUMBER}\s*\)\s*"
 
 
 class DisclosureConfig(Config):
-    """How much of what people did may leave."""
+    """How much of what clients did may leave."""
 
     name: Literal["disclose"] = "disclose"
     pi: float | str = Field(
@@ -118,15 +118,15 @@ def _pi_from(path: Path, user_ids: Vocabulary) -> NDArray[np.float64]:
         frame = pl.read_csv(path, separator="\t" if path.suffix == ".tsv" else ",", infer_schema=False)
         frame = frame.select("user", pl.col("pi").cast(pl.Float64))
     except (pl.exceptions.PolarsError, UnicodeDecodeError) as error:
-        said = str(error).strip().splitlines()[0]
-        raise ConfigError(f"pi: '{path}' is not a table with columns user and pi: {said}.") from None
+        text = str(error).strip().splitlines()[0]
+        raise ConfigError(f"pi: '{path}' is not a table with columns user and pi: {text}.") from None
     twice = frame["user"].filter(frame["user"].is_duplicated())
     if len(twice):
         raise ConfigError(f"pi: '{path}' names '{twice[0]}' more than once.", "Give each user one value.")
     place = {str(label): position for position, label in enumerate(user_ids.labels.tolist())}
     result = np.full(len(user_ids), np.nan)
     for user, pi in frame.iter_rows():
-        if user in place and pi is not None:  # people whom filters left out may stand in the file
+        if user in place and pi is not None:  # clients whom filters left out may stand in the file
             result[place[user]] = pi
     missing = np.flatnonzero(np.isnan(result))
     if len(missing):

@@ -28,7 +28,7 @@ Numbers = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Exposure:
-    """How well a reader tells a person's items from all others."""
+    """How well a reader tells a client's items from all others."""
 
     auc: float
     auc_popularity: float  # of a reader who saw nothing and guesses the popular items
@@ -55,7 +55,7 @@ class ObservedRows:
 
 
 def prior(popularity: Array, size: int) -> Numbers:
-    """Return the log-odds that a person with so many items has each: as popular, so likely."""
+    """Return the log-odds that a client with so many items has each: as popular, so likely."""
     counts = np.asarray(popularity, np.float64) + 0.5  # an item without interactions is not impossible
     chance = np.clip(counts * size / counts.sum(), MOST, 0.5)
     odds: Numbers = np.log(chance / (1.0 - chance))
@@ -86,38 +86,38 @@ def sign(seen: ObservedRows) -> Numbers:
 def measure_exposure(
     history: Array, popularity: Array, evidence: Numbers, guessing: Exposure | None = None
 ) -> Exposure:
-    """Compare what a reader believes, prior and evidence together, with the truth.
+    """Compare what a reader concludes from prior and evidence with the truth.
 
     `guessing` is the same without evidence, where that was measured: it need not be measured again.
     """
     n_items = len(popularity)
-    hers = np.zeros(n_items, bool)
-    hers[history] = True
-    size = int(hers.sum())
+    is_own = np.zeros(n_items, bool)
+    is_own[history] = True
+    size = int(is_own.sum())
     guess = prior(popularity, size)
     belief = guess + evidence
     likely = belief >= np.log(SURE / (1.0 - SURE))
-    mine, others = _apart(belief, hers)
+    mine, others = _apart(belief, is_own)
     known = _auc(mine, others)
     return Exposure(
         auc=known,
-        auc_popularity=guessing.auc if guessing is not None else auc(guess, hers) if evidence.any() else known,
-        precision=_precision(belief, hers, size),
+        auc_popularity=guessing.auc if guessing is not None else auc(guess, is_own) if evidence.any() else known,
+        precision=_precision(belief, is_own, size),
         tpr_at_1=_true_positives(mine, others, 0.01),
-        named=int((likely & hers).sum()),
+        named=int((likely & is_own).sum()),
         accused=int(likely.sum()),
         items=size,
     )
 
 
-def auc(belief: Numbers, hers: NDArray[np.bool_]) -> float:
+def auc(belief: Numbers, is_own: NDArray[np.bool_]) -> float:
     """Return the chance that an item of the history has a higher belief than another; a tie counts half."""
-    return _auc(*_apart(belief, hers))
+    return _auc(*_apart(belief, is_own))
 
 
-def _apart(belief: Numbers, hers: NDArray[np.bool_]) -> tuple[Numbers, Numbers]:
+def _apart(belief: Numbers, is_own: NDArray[np.bool_]) -> tuple[Numbers, Numbers]:
     """Return the beliefs in items of the history and in the others, each in ascending order."""
-    return np.sort(belief[hers]), np.sort(belief[~hers])
+    return np.sort(belief[is_own]), np.sort(belief[~is_own])
 
 
 def _auc(mine: Numbers, others: Numbers) -> float:
@@ -127,14 +127,14 @@ def _auc(mine: Numbers, others: Numbers) -> float:
     return float(below / (2 * len(mine) * len(others)))
 
 
-def _precision(belief: Numbers, hers: NDArray[np.bool_], size: int) -> float:
+def _precision(belief: Numbers, is_own: NDArray[np.bool_], size: int) -> float:
     """Return the share of true items among the `size` items with the highest belief; ties count by position."""
     if not size:
         return 0.0
     level = np.partition(belief, len(belief) - size)[len(belief) - size]
     above = belief > level
     level_with = np.flatnonzero(belief == level)[: size - int(above.sum())]
-    return float((hers[above].sum() + hers[level_with].sum()) / size)
+    return float((is_own[above].sum() + is_own[level_with].sum()) / size)
 
 
 def _true_positives(mine: Numbers, others: Numbers, rate: float) -> float:

@@ -6,14 +6,13 @@
     numbers   what the ring can hold is written into a `Message` or added to a `Total`; other clients are withheld
 
 A device has a cohort of one and writes a message; a simulation adds thousands of clients to a total. Both run this
-file, so their sums agree to the last bit. Where nothing shapes the values, a method may add to the total itself
-(`direct`), which a law holds to the same bits.
+file, so their sums agree to the last bit. Where nothing shapes the values, or only a clip that the method's kernel can
+do (`Limits`), a method may add to the total itself (`direct`), which a law holds to the same bits.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,36 +20,35 @@ from numpy.typing import NDArray
 from tacit.errors import MethodError
 from tacit.kernels.llvm.rowvec import rows_of
 from tacit.kernels.update_sink import (
-    add_dense,
-    add_outer,
-    add_repeated,
     add_rows,
-    clip_dense,
-    clip_outer,
-    clip_rows,
-    count_kept,
+    count_release,
     count_rows,
-    largest_dense,
-    largest_outer,
-    multiply_rows,
+    count_weighted,
     write_dense,
 )
+from tacit.privacy.draft import EVERY, ONES, Draft, DraftRows, Limits
 from tacit.random import Key
 from tacit.types import Array, Floats, offsets
 from tacit.updates import Message, PlannedRows, Release, Ring, Total, UpdatePlan
 
 ID_BYTES = 4
-NARROW = 128  # numbers of a row that is taken whole: code is compiled for its width
 BLOCK_BYTES = 2**21  # of values that are written, measured and added together: they stay in the second cache
-_EVERY = np.zeros(0, np.uint8)
-_ONES = np.zeros(0, np.float32)
+_UNMARKED = np.zeros(0, np.bool_)
 Shapes = Mapping[str, tuple[int, ...]]
 
 
 class Stage:
-    """One step on the way out. Override `narrow`, or `shape` (then `shapes_values` is true), or both."""
+    """One step on the way out. Override `narrow`, or `shape` (then `shapes_values` is true), or both.
+
+    A stage that clips and does nothing else overrides `limits` in place of `shape`: a kernel may then clip by itself.
+    """
 
     shapes_values: bool = False
+
+    @property
+    def limits(self) -> Limits | None:
+        """What `shape` clips to, if it does nothing else."""
+        return None
 
     def narrow(self, plan: UpdatePlan, key: Key) -> UpdatePlan:
         """Return the plan with fewer rows kept. Decide from the plan alone: values do not exist yet."""
@@ -58,154 +56,8 @@ class Stage:
 
     def shape(self, draft: Draft, key: Key) -> None:
         """Change the values of kept rows, in place."""
-
-
-@dataclass
-class DraftRows:
-    """The values of one part of the plan for some clients: dense [R, D'], or a weight [R] times the client's vector.
-
-    Dense rows may be padded with zeros before their last number.
-    """
-
-    planned: PlannedRows
-    values: Floats  # [R, D'], or [C, D] where rows are outer
-    weights: Floats | None = None  # [R], or one per row of the table where `by_row`
-    by_row: bool = False
-    is_outer: bool = False
-    factors: Floats = field(default_factory=lambda: _ONES)  # [R]; empty: all 1
-
-    @property
-    def ids(self) -> NDArray[np.int32]:
-        """Rows of the table [R]."""
-        planned = self.planned
-        if planned.ids is not None:
-            return planned.ids
-        every = np.arange(planned.n_rows) - np.repeat(planned.ptr[:-1], np.diff(planned.ptr))
-        return every.astype(np.int32)
-
-    @property
-    def is_narrow(self) -> bool:
-        """Whether rows are dense and short enough to be taken whole."""
-        return not self.is_outer and self.values.shape[1] <= NARROW and bool(self.values.flags.c_contiguous)
-
-    @property
-    def kept(self) -> NDArray[np.uint8]:
-        """Which rows leave [R]; empty: all."""
-        return _EVERY if self.planned.kept is None else self.planned.kept
-
-    def row_weights(self) -> Floats:
-        """Return the weights of outer rows [R], factors included; these are not used any more then."""
-        n_rows = self.planned.n_rows
-        if self.weights is None:
-            weights = np.ones(n_rows, np.float32)
-        elif self.by_row:
-            weights = self.weights[self.ids]
-        else:
-            weights = self.weights
-        if not len(self.factors):
-            return weights
-        with _any_numbers():
-            return weights * self.factors
-
-    def clip(self, limit: float, squares: NDArray[np.float64]) -> None:
-        """Let no row be longer than `limit`; add squared lengths to `squares` [C]."""
-        planned = self.planned
-        if not len(self.factors):
-            self.factors = np.ones(planned.n_rows, np.float32)
-        if self.is_narrow:
-            clip_rows(planned.ptr, self.kept, rows_of(self.values), self.factors, limit, squares)
-            return
-        if not self.is_outer:
-            clip_dense(planned.ptr, self.kept, self.values, self.factors, limit, squares)
-            return
-        if self.weights is None:
-            self.weights = np.ones_like(self.factors)
-        elif self.by_row:
-            self.weights, self.by_row = self.weights[self.ids], False
-        clip_outer(planned.ptr, self.kept, self.weights, self.values, self.factors, limit, squares)
-
-    def multiply(self, by: Floats) -> None:
-        """Multiply the rows of each client by a number [C]."""
-        if not len(self.factors):
-            self.factors = np.ones(self.planned.n_rows, np.float32)
-        multiply_rows(self.planned.ptr, by, self.factors)
-
-    def bound(self) -> float:
-        """Return a number that nothing in these rows exceeds, cheaply; it is none where one of them is none."""
-        with _any_numbers():
-            most = _largest(self.values) * (1.0 if self.weights is None else _largest(self.weights))
-            return most * _largest(self.factors) if len(self.factors) else most
-
-    def raise_largest(self, largest: Floats) -> None:
-        """Raise `largest` [C] to the largest number that a kept row holds."""
-        if not self.is_outer:
-            largest_dense(self.planned.ptr, self.kept, self.values, self.factors, largest)
-            return
-        found = np.zeros_like(largest)
-        largest_outer(self.planned.ptr, self.kept, self.row_weights(), self.values, found)
-        np.maximum(largest, found, out=largest)  # NaN wins
-
-    def add(self, is_fit: NDArray[np.bool_], ring: Ring, total: Total) -> None:
-        """Add the kept rows of clients whose numbers fit."""
-        planned, sums, counts = self.planned, total.sums[self.planned.table], total.counts[self.planned.table]
-        rows = planned.ptr, self.ids, self.kept
-        if not self.is_outer:
-            last = self.values.shape[1] - 1
-            add_dense(*rows, self.values, last, self.factors, is_fit, ring.scale, sums, counts)
-        elif self.weights is None and not len(self.factors):
-            with _any_numbers():
-                numbers = np.rint(self.values * ring.scale).astype(np.int64)
-            add_repeated(*rows, numbers, is_fit, sums, counts)
-        else:
-            by_row = self.by_row and not len(self.factors)
-            weights = self.weights if by_row and self.weights is not None else self.row_weights()
-            add_outer(*rows, weights, by_row, self.values, is_fit, ring.scale, sums, counts)
-
-    def dense(self) -> DraftRows:
-        """Return the same rows with all their numbers written out."""
-        if not self.is_outer:
-            return self
-        owner = np.repeat(np.arange(len(self.values)), np.diff(self.planned.ptr))
-        with _any_numbers():
-            return DraftRows(self.planned, self.row_weights()[:, None] * self.values[owner])
-
-
-@dataclass
-class Draft:
-    """What some clients of a cohort would send, part by part, before it is whole numbers."""
-
-    clients: NDArray[np.int64]  # [C] ids
-    parts: list[DraftRows]
-    largest: float = np.inf  # no number is larger than that, if a stage has seen to it,
-    is_bounded: NDArray[np.bool_] = field(default_factory=lambda: np.zeros(0, np.bool_))  # of these clients, [C]
-
-    def clip(self, row: float, client: float) -> None:
-        """Let no row be longer than `row`, and no client's rows of all tables together longer than `client`."""
-        squares = np.zeros(len(self.clients))
-        for part in self.parts:
-            part.clip(row, squares)
-        lengths = np.sqrt(squares)
-        self.largest, self.is_bounded = min(row, client), np.isfinite(lengths)
-        if client < np.inf and (lengths > client).any():
-            by = np.minimum(1.0, client / np.maximum(lengths, client)).astype(np.float32)
-            for part in self.parts:
-                part.multiply(by)
-
-    def multiply(self, by: Floats) -> None:
-        """Multiply all that each client sends by a number [C]."""
-        self.largest = np.inf
-        for part in self.parts:
-            part.multiply(by)
-
-    def fits(self, ring: Ring) -> NDArray[np.bool_]:
-        """Say whose numbers the ring can hold, [C]."""
-        if self.largest <= ring.largest:
-            return self.is_bounded
-        largest = np.zeros(len(self.clients), np.float32)
-        for part in self.parts:
-            if not part.bound() <= ring.largest:
-                part.raise_largest(largest)
-        return ring.holds(largest)
+        if self.limits is not None:
+            draft.clip(*self.limits)
 
 
 class UpdateSink:
@@ -229,6 +81,8 @@ class UpdateSink:
         self._drafts: dict[int, DraftRows] = {}
         self._block = slice(0, len(plan.clients))
         self._is_direct = False
+        self._is_weighted = False  # a stage has said what rows count
+        self._limits = Limits()
         self._factors: dict[int, Floats] = {}
         self._cells: dict[int, Array] = {}  # by part: sums of narrow rows, as wide as these, in 32 bits where they fit
 
@@ -237,16 +91,25 @@ class UpdateSink:
         """The grid that numbers are rounded to."""
         return self._ring
 
-    def direct(self) -> Total | None:
+    @property
+    def limits(self) -> Limits:
+        """What rows that are added directly are clipped to; infinite where they are not."""
+        return self._limits
+
+    def direct(self, *, clips: bool = False) -> Total | None:
         """Return the total, if a method may add its kept rows to it by itself: nothing shapes the values.
 
-        Whoever does adds the same whole numbers and counts as the rows would, and hands the largest to `check`.
+        Whoever does adds the same whole numbers and counts as the rows would, and hands the largest to `check`. A
+        method that can clip dense rows as `clip_rows` does says `clips`: it gets the total also where one stage clips
+        and no other shapes values, and then keeps `limits`, which the ring can hold.
         """
-        if self._total is None or any(stage.shapes_values for stage, _ in self._stages):
+        shaping = [stage for stage, _ in self._stages if stage.shapes_values]
+        limits = shaping[0].limits if clips and len(shaping) == 1 else None
+        if self._total is None or (shaping and (limits is None or not limits.smallest <= self._ring.largest)):
             return None
         if any(part.kept is not None and part.sensitive is False for part in self._plan.parts):
             return None  # methods drop sensitive rows themselves, and no others
-        self._is_direct = True
+        self._is_direct, self._limits = True, limits or Limits()
         return self._total
 
     def check(self, largest: float) -> None:
@@ -289,7 +152,7 @@ class UpdateSink:
             if self._drafts:
                 self._finish_block()
             self._move_cells(self._total)
-            self._total.n_clients += int(self._is_fit.sum())
+            self._total.n_clients += int(np.count_nonzero(self._is_fit))
             return None, self._release(), self._is_fit
         draft = self._draft()
         self._is_fit = draft.fits(self._ring)
@@ -309,8 +172,8 @@ class UpdateSink:
     def _ones(self, part: int, n_rows: int) -> Floats:
         """Return factors of 1 for the rows of a block, if a stage will change them; the last block's are used again."""
         if not any(stage.shapes_values for stage, _ in self._stages):
-            return _ONES
-        room = self._factors.get(part, _ONES)
+            return ONES
+        room = self._factors.get(part, ONES)
         if len(room) < n_rows:
             room = self._factors[part] = np.empty(n_rows, np.float32)
         room[:n_rows] = 1.0
@@ -373,12 +236,21 @@ class UpdateSink:
         if self._is_direct and not fit.all():
             self._ring.fits(np.inf)
         self._is_fit[self._block] = fit
+        total = self._total
+        if draft.count_units is not None:  # what is added below counts 1 for each row: it goes nowhere
+            self._is_weighted = True
+            total = Total(total.sums, {name: np.zeros_like(counts) for name, counts in total.counts.items()})
         for number, part in zip(planned, draft.parts, strict=True):
+            table = part.planned.table
+            if draft.count_units is not None and table in draft.count_units:
+                counted = part.planned.ptr, part.ids, part.kept, part.factors
+                unit = self._ring.scale * np.float32(draft.count_units[table])
+                count_weighted(*counted, unit, fit, self._total.counts[table])
             if part.is_narrow:
                 rows = part.planned.ptr, part.ids, part.kept, rows_of(part.values), part.factors
                 add_rows(*rows, fit, self._ring.scale, self._cells_of(number, part, draft.largest))
             else:
-                part.add(fit, self._ring, self._total)
+                part.add(fit, self._ring, total)
 
     def _cells_of(self, number: int, part: DraftRows, largest: float) -> Array:
         """Return where the whole numbers of a part's narrow rows are added; the last block moves them to the total."""
@@ -398,55 +270,45 @@ class UpdateSink:
             sums, width = total.sums[planned.table], self._shapes[planned.table][1]
             sums[:, : width - 1] += cells[:, : width - 1]
             sums[:, width - 1] += cells[:, -1]
-            rows = DraftRows(planned, _ONES)
+            if self._is_weighted:
+                continue
+            rows = DraftRows(planned, ONES)
             count_rows(planned.ptr, rows.ids, rows.kept, self._is_fit, total.counts[planned.table])
 
     def _release(self) -> Release:
-        n_clients, fit = len(self._plan.clients), self._is_fit
-        counts, size = np.zeros((2, n_clients), np.int64), np.zeros(n_clients, np.int64)
+        fit, counts = self._is_fit, np.zeros((3, len(self._plan.clients)), np.int64)
         for part in self._plan.parts:
+            kept, marks = EVERY if part.kept is None else part.kept, part.sensitive
+            some, are_all = (_UNMARKED, marks) if isinstance(marks, bool) else (marks, False)
             each = row_bytes(self._shapes[part.table][1], self._ring)
-            if isinstance(part.sensitive, bool):
-                n_rows = part.kept_sizes()
-                counts[0 if part.sensitive else 1] += n_rows
-                size += n_rows * each
-            else:
-                here = np.zeros_like(counts)
-                count_kept(part.ptr, _EVERY if part.kept is None else part.kept, part.sensitive, here)
-                counts += here
-                size += (here[0] + here[1]) * each
-        if not fit.all():
-            counts, size = counts[:, fit], size[fit]
-        return Release(counts[0], counts[1], size)
+            count_release(part.ptr, kept, some, are_all, each, counts)
+        return Release(*(counts if np.count_nonzero(fit) == len(fit) else counts[:, fit]))
 
     def _message(self, draft: Draft, release: Release) -> Message:
-        tables, sensitive = {}, {}
+        tables, sensitive, counts = {}, {}, {}
         for name in dict.fromkeys(part.planned.table for part in draft.parts):
-            parts = [part.dense() for part in draft.parts if part.planned.table == name]
+            drafts = [part for part in draft.parts if part.planned.table == name]
+            parts = [part.dense() for part in drafts]
             sizes = [np.where(self._is_fit, part.planned.kept_sizes(), 0) for part in parts]
             ptr = offsets(np.sum(sizes, axis=0))
             width = self._shapes[name][1]
             out = np.zeros(ptr[-1], np.int32), np.zeros((ptr[-1], width), np.int64), np.zeros(ptr[-1], np.bool_)
             starts = ptr[:-1].copy()
-            for part, size in zip(parts, sizes, strict=True):
+            if draft.count_units is not None:
+                counts[name] = np.zeros((ptr[-1], 1), np.int64)
+            for part, before, size in zip(parts, drafts, sizes, strict=True):
                 rows = part.planned.ptr, part.ids, part.kept, part.planned.marks()
                 last = part.values.shape[1] - 1
                 write_dense(*rows, part.values, last, part.factors, self._is_fit, self._ring.scale, starts, out)
+                if draft.count_units is not None and name in draft.count_units:
+                    unit, into = self._ring.scale * np.float32(draft.count_units[name]), (out[0], counts[name], out[2])
+                    write_dense(*rows, before.factors[:, None], 0, ONES, self._is_fit, unit, starts, into)
                 starts += size
             tables[name] = (ptr if self._is_fit.all() else offsets(np.diff(ptr)[self._is_fit]), out[0], out[1])
             sensitive[name] = out[2]
         clients = self._plan.clients
-        return Message(clients[self._is_fit], tables, release, sensitive, clients[~self._is_fit])
-
-
-def _any_numbers() -> np.errstate:
-    """Withheld clients and rows that are not sent may have any values: suppress warnings about them."""
-    return np.errstate(invalid="ignore", over="ignore")
-
-
-def _largest(values: Floats) -> float:
-    """Return the largest absolute value, NaN where one is no number."""
-    return float(np.maximum(values.max(initial=0.0), -values.min(initial=0.0)))
+        weighed = {name: numbers[:, 0] for name, numbers in counts.items()}
+        return Message(clients[self._is_fit], tables, release, sensitive, clients[~self._is_fit], weighed)
 
 
 def row_bytes(width: int, ring: Ring) -> int:

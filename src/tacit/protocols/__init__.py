@@ -1,1 +1,1 @@
-"""Who speaks to whom, and when."""
+"""Which messages are exchanged, between whom, and when."""

@@ -1,10 +1,10 @@
-"""What dishonest nodes send in place of their models. A new lie is one function of the honest peer model.
+"""What adversaries among peers send in place of their models. A new attack is one function of the honest peer model.
 
     noise     numbers of the right size that mean nothing
-    flip      the model with every sign turned
-    promote   the model, with one item made to look like its favourites
+    flip      the model with every sign flipped
+    promote   the model, with one item made similar to its favourites
 
-Liars say the truth about how much they have learnt from and how often; what they claim there is believed.
+Adversaries tell the truth about how many samples they have learnt from and how often; peers do not check that.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def noise(peer_model: PeerModels, item: int, key: Key) -> PeerModels:
 
 
 def flip(peer_model: PeerModels, item: int, key: Key) -> PeerModels:
-    """Return the model with every sign turned."""
+    """Return the model with every sign flipped."""
     return replace(peer_model, tables={name: -table for name, table in peer_model.tables.items()})
 
 

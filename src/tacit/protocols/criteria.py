@@ -34,7 +34,7 @@ Numbers = NDArray[np.float64]
 
 
 class CriteriaConfig(Config):
-    """By which criteria people are weighed, the most important first."""
+    """By which criteria clients are weighed, the most important first."""
 
     order: tuple[str, ...] = Field(min_length=1, description="names of criteria, the most important first")
     scale: Literal["share", "relative"] = Field(
@@ -223,16 +223,16 @@ def weigh_clients(
     """Return the weights (5.4) that follow from what clients measured, [m, C].
 
     Normalisers are sums of whole numbers, so they do not depend on the order of arrival and may be secure sums. Where
-    nobody meets a criterion it is 0 for all; where every score is 0 everybody counts alike.
+    no client meets a criterion it is 0 for all; where every score is 0 all clients count the same.
     """
     measured = np.asarray(measured, np.float64)
     for name, values in zip(names, measured, strict=True):
         bad = ~np.isfinite(values) | (values < 0)
         if bad.any():
             at = int(np.flatnonzero(bad)[0])
-            person = at if who is None else who[at]
+            client = at if who is None else who[at]
             raise MethodError(
-                f"The criterion '{name}' measured {values[at]:g} for client {person}.",
+                f"The criterion '{name}' measured {values[at]:g} for client {client}.",
                 "A criterion is a finite number from 0 on, higher is better: correct its function.",
             )
     steps = np.rint(measured * STEPS)

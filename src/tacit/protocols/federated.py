@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from tacit.errors import MethodError
 from tacit.methods.base import Federated
+from tacit.privacy.dp import DifferentialPrivacy
 from tacit.privacy.update_sink import Stage, UpdateSink
 from tacit.random import Key
 from tacit.types import Array, Clients, Model
@@ -25,6 +26,15 @@ class UpdatePath:
     method: Federated
     stages: Sequence[Stage]
     ring: Ring
+
+    @property
+    def privacy(self) -> DifferentialPrivacy | None:
+        """The stage that gives a guarantee, if there is one."""
+        return next((stage for stage in self.stages if isinstance(stage, DifferentialPrivacy)), None)
+
+    def budget_share(self, shared: Shared) -> float:
+        """Return which share of a client's privacy budget the next round spends: 0 without a guarantee."""
+        return 0.0 if self.privacy is None else self.privacy.share_of(self.method.budget_share(shared))
 
 
 @dataclass(frozen=True)
@@ -67,12 +77,19 @@ def device_round(
     return Contribution(message, release, private, is_fit)
 
 
-def server_round(path: UpdatePath, shared: Shared, total: Total) -> Shared:
-    """Move the shared model by a sum, unless it wrapped around; the sum of no clients moves nothing."""
+def server_round(path: UpdatePath, shared: Shared, total: Total, n_asked: int | None = None) -> Shared:
+    """Move the shared model by a sum, unless it wrapped around; the sum of no clients moves nothing.
+
+    Under differential privacy the sum holds its noise already; `n_asked` clients were to add it (none: those summed).
+    """
     for sums in total.sums.values():
         if len(sums) > 1:  # one row, of dense layers, travels in 64 bits whatever the ring
             path.ring.check(sums)
-    return path.method.apply(shared, total, path.ring) if total.n_clients else shared
+    if not total.n_clients:
+        return shared
+    if path.privacy is not None:
+        total = path.privacy.read(total, path.budget_share(shared), total.n_clients if n_asked is None else n_asked)
+    return path.method.apply(shared, total, path.ring)
 
 
 def _along(mask: Array, array: Array) -> Array:

@@ -1,7 +1,7 @@
-"""What a node does: it sends its model to its view, reads what arrives, learns, and chooses peers anew.
+"""What a peer does: it sends its model to its view, reads what arrives, learns, and chooses peers anew.
 
-A node is its own arrays, what it has of its person's history, and whom it has heard of. Its functions are given the
-peer model that arrived or the peers that a sampling service offers, and nothing else: there is no way from a node to
+A peer is its own arrays, what it has of its user's history, and the peers it knows of. Its functions are given the
+peer model that arrived or the peers that a sampling service offers, and nothing else: there is no way from a peer to
 another one. Every runtime drives these functions.
 """
 
@@ -25,10 +25,10 @@ TOO_LARGE = 1e3  # no honest model holds such a number
 
 @dataclass
 class Peer:
-    """One node. `nodes` are its arrays, a cohort of one; `own` is what it has of its person's history."""
+    """One peer. `peers` are its arrays, a cohort of one; `own` is what it has of its client's history."""
 
     id: int
-    nodes: Mapping[str, Array]
+    models: Mapping[str, Array]
     own: Any
     view: list[int]
     judged: dict[int, np.float32] = field(default_factory=dict)  # sender -> what its last model was worth
@@ -39,64 +39,64 @@ class Peer:
     refused: int = 0  # peer models that were no models
 
 
-def send_model(method: Gossip, node: Peer) -> PeerModels:
-    """Return a copy of what the node sends to everyone in its view."""
-    node.ticks += 1
-    return method.peer_models(node.nodes, np.array([node.id]), node.own).take(np.array([0]))
+def send_model(method: Gossip, state: Peer) -> PeerModels:
+    """Return a copy of what the peer sends to everyone in its view."""
+    state.ticks += 1
+    return method.peer_models(state.models, np.array([state.id]), state.own).take(np.array([0]))
 
 
-def receive_model(method: Gossip, node: Peer, peer_model: PeerModels) -> bool:
-    """Mix one peer model in, and learn if the node learns at every receipt. Says whether it was a model at all."""
-    if not is_model(peer_model, method.peer_models(node.nodes, np.array([node.id]), node.own)):
-        node.refused += 1
+def receive_model(method: Gossip, state: Peer, peer_model: PeerModels) -> bool:
+    """Mix one peer model in, and learn if the peer learns at every receipt. Says whether it was a model at all."""
+    if not is_model(peer_model, method.peer_models(state.models, np.array([state.id]), state.own)):
+        state.refused += 1
         return False
-    node.nodes, worths = method.mix(node.nodes, peer_model, node.own)
+    state.models, worths = method.mix(state.models, peer_model, state.own)
     if worths[0] >= 0:
-        node.judged[int(peer_model.senders[0])] = worths[0]
-    node.unread = False
-    node.senders.add(int(peer_model.senders[0]))
+        state.judged[int(peer_model.senders[0])] = worths[0]
+    state.unread = False
+    state.senders.add(int(peer_model.senders[0]))
     if method.config.learns == "receipt":
-        node.nodes = method.learn(node.nodes, node.own)
+        state.models = method.learn(state.models, state.own)
     return True
 
 
-def end_period(method: Gossip, node: Peer) -> None:
-    """End a period: learn, if the node learns once in each or nothing has arrived in this one."""
-    if method.config.learns == "round" or node.unread:
-        node.nodes = method.learn(node.nodes, node.own)
-    node.unread = True
+def end_period(method: Gossip, state: Peer) -> None:
+    """End a period: learn, if the peer learns once in each or nothing has arrived in this one."""
+    if method.config.learns == "round" or state.unread:
+        state.models = method.learn(state.models, state.own)
+    state.unread = True
 
 
-def renew_view(method: Gossip, node: Peer, offered: NDArray[np.int64], chance: np.uint64) -> None:
+def renew_view(method: Gossip, state: Peer, offered: NDArray[np.int64], chance: np.uint64) -> None:
     """Choose peers anew among the best senders and those on offer."""
-    n = len(node.judged)
-    known, worths = np.fromiter(node.judged, np.int64, n), np.fromiter(node.judged.values(), np.float32, n)
+    n = len(state.judged)
+    known, worths = np.fromiter(state.judged, np.int64, n), np.fromiter(state.judged.values(), np.float32, n)
     useful = np.flatnonzero(worths > 0)
     useful = useful[np.argsort(known[useful])]
     acquainted = KnownPeers(known[useful], worths[useful], offered)
-    node.view = [int(peer) for peer in method.choose(acquainted, chance)]
-    node.senders.clear()
+    state.view = [int(peer) for peer in method.choose(acquainted, chance)]
+    state.senders.clear()
 
 
-def note_acknowledgement(node: Peer, peer: int, was: bool) -> None:
+def note_acknowledgement(state: Peer, peer: int, was: bool) -> None:
     """Note whether a peer acknowledged a peer model; one that does not, time and again, is forgotten."""
     if was:
-        node.strikes.pop(peer, None)
+        state.strikes.pop(peer, None)
         return
-    node.strikes[peer] = node.strikes.get(peer, 0) + 1
-    if node.strikes[peer] >= STRIKES:
-        forget_peer(node, peer)
+    state.strikes[peer] = state.strikes.get(peer, 0) + 1
+    if state.strikes[peer] >= STRIKES:
+        forget_peer(state, peer)
 
 
-def forget_peer(node: Peer, peer: int) -> None:
+def forget_peer(state: Peer, peer: int) -> None:
     """Know a peer no longer: it said goodbye, or does not answer."""
-    node.view = [other for other in node.view if other != peer]
-    node.judged.pop(peer, None)
-    node.strikes.pop(peer, None)
+    state.view = [other for other in state.view if other != peer]
+    state.judged.pop(peer, None)
+    state.strikes.pop(peer, None)
 
 
 def is_model(peer_model: PeerModels, mine: PeerModels) -> bool:
-    """Return whether a peer model holds the same arrays as one's own, with believable numbers in them."""
+    """Return whether a peer model holds the same arrays as one's own, with numbers of a plausible size."""
     if peer_model.tables.keys() != mine.tables.keys() or len(peer_model) != 1:
         return False
     for name, table in mine.tables.items():

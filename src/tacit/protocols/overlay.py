@@ -1,6 +1,6 @@
 """The overlay of gossip: the first views, the candidates for later views, and measures of the graph of all views.
 
-A view lists the peers a node sends to. Views of a network are an array [nodes, view] of positions, -1 where a view is
+A view lists the peers a peer sends to. Views of a network are an array [peers, view] of positions, -1 where a view is
 not full.
 """
 
@@ -22,26 +22,26 @@ Views = NDArray[np.int64]
 SPARE = 8  # draws beyond those wanted, for repeats
 
 
-def first_views(n_nodes: int, view: int, start: Literal["preferential", "random"], key: Key) -> Views:
-    """Return the views a network starts with; a node alone has an empty one.
+def first_views(n_peers: int, view: int, start: Literal["preferential", "random"], key: Key) -> Views:
+    """Return the views a network starts with; a peer alone has an empty one.
 
-    Preferential: nodes arrive in random order, and each comes to know earlier ones in proportion to how well known
-    they are; the first few know each other. Random: everybody knows anybody. A start in which not everybody can
-    reach everybody, whichever way letters go, is refused.
+    Preferential: peers arrive in random order, and each comes to know earlier ones in proportion to how well known
+    they are; the first few know each other. Random: views are drawn uniformly. A start in which some peers cannot
+    reach the others, links taken both ways, is refused.
     """
-    if n_nodes == 1:
+    if n_peers == 1:
         return np.empty((1, 0), np.int64)
-    if view >= n_nodes:
+    if view >= n_peers:
         raise ConfigError(
-            f"A view of {view} peers is too large for a network of {n_nodes} peers.",
-            f"Set method.view to {n_nodes - 1} or less.",
+            f"A view of {view} peers is too large for a network of {n_peers} peers.",
+            f"Set method.view to {n_peers - 1} or less.",
         )
     draws = key.child("start").generator()
-    views = np.full((n_nodes, view), -1, np.int64)
+    views = np.full((n_peers, view), -1, np.int64)
     if start == "random":
-        views[:] = [_others(draws.choice(n_nodes - 1, view, replace=False), n) for n in range(n_nodes)]
+        views[:] = [_others(draws.choice(n_peers - 1, view, replace=False), n) for n in range(n_peers)]
     else:
-        order, known = draws.permutation(n_nodes), np.ones(n_nodes)
+        order, known = draws.permutation(n_peers), np.ones(n_peers)
         for place, n in enumerate(order):
             early = order[: max(place, view + 1)]
             early = early[early != n]
@@ -50,7 +50,7 @@ def first_views(n_nodes: int, view: int, start: Literal["preferential", "random"
     parts = n_components(views)
     if parts > 1:
         raise MethodError(
-            f"The overlay starts with {parts} unconnected parts (view={view}, {n_nodes} peers).",
+            f"The overlay starts with {parts} unconnected parts (view={view}, {n_peers} peers).",
             "Raise method.view, or set runtime.network.start=preferential, which is always connected.",
         )
     return views
@@ -79,7 +79,7 @@ def offer_peers(
 
 
 def n_components(views: Views, alive: NDArray[np.bool_] | None = None) -> int:
-    """Return in how many parts the living nodes fall, links taken both ways."""
+    """Return in how many parts the living peers fall, links taken both ways."""
     from scipy.sparse.csgraph import connected_components
 
     count, label = connected_components(_links(views, alive), directed=True, connection="weak")
@@ -100,20 +100,20 @@ def _links(views: Views, alive: NDArray[np.bool_] | None) -> sparse.csr_matrix:
 
 @dataclass(frozen=True)
 class Overlay:
-    """The graph of all views at one time. A dead link points at a node that is not there."""
+    """The graph of all views at one time. A dead link points at a peer that is not there."""
 
-    nodes: int
+    n_peers: int
     in_degree_mean: float
     in_degree_sd: float
     in_degree_max: int
-    unheard: int  # living peers to which no peer sends
-    clustering: float  # mean over nodes: how many of its neighbours know each other, links taken both ways
+    unreached: int  # living peers to which no peer sends
+    clustering: float  # mean over peers: how many of its neighbours know each other, links taken both ways
     components: int
-    dead_links: float  # share of all links of living nodes
+    dead_links: float  # share of all links of living peers
 
 
 def measure_overlay(views: Views, alive: NDArray[np.bool_] | None = None) -> Overlay:
-    """Measure the graph of the living nodes' views."""
+    """Measure the graph of the living peers' views."""
     alive = np.ones(len(views), np.bool_) if alive is None else alive
     links = _links(views, alive)
     degree = np.asarray(links.sum(axis=0)).ravel()[alive]

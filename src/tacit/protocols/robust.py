@@ -1,15 +1,14 @@
-"""Sums that bear with adversaries: the people of a round are dealt into groups, and a rule chooses among the groups'
-means.
+"""Robust aggregation: the clients of a round are dealt into groups, and a rule combines the means of the groups.
 
     trimmed-mean   the mean of what is left, coordinate by coordinate, without the largest and the smallest groups
     median         the middle one, coordinate by coordinate
-    krum           all of the one group that lies closest to most others (Blanchard et al., 2017)
+    krum           all of the one group that is closest to most others (Blanchard et al., 2017)
 
-A plain sum lets one adversary move a row anywhere. A group's mean of a row is its sum over those who spoke of it; a
-rule sees only groups that did, so a rare item is judged by few. Whatever the rule finds is multiplied by the number of
-all who spoke of the row, so that a method applies it like any other sum. With secure sums every group's sum is revealed
-instead of the whole one: larger groups hide more and bear with fewer adversaries. One group per person is the classic
-form, which no secure sum can give.
+A plain sum lets one adversary move a row anywhere. A group's mean of a row is its sum over the clients that mention it.
+A rule sees only groups with such clients, so few decide about a rare item. The result is multiplied by the number of
+all clients that mention the row, so that a method applies it like any other sum. With secure sums every group's sum is
+revealed instead of the whole one: larger groups hide more and tolerate fewer adversaries. One group per client is the
+classic form, which no secure sum can give.
 """
 
 from __future__ import annotations
@@ -47,10 +46,10 @@ class RobustConfig(Config):
 
 
 def assign_groups(positions: NDArray[np.int64], config: RobustConfig, key: Key) -> list[NDArray[np.int64]]:
-    """Deal people into groups of nearly equal size, anew in each round."""
+    """Deal clients into groups of nearly equal size, anew in each round."""
     n_groups = min(config.groups or len(positions), len(positions))
-    lots = key.uniform(positions, 1)[:, 0]
-    order = positions[np.argsort(lots, kind="stable")]
+    draws = key.uniform(positions, 1)[:, 0]
+    order = positions[np.argsort(draws, kind="stable")]
     return [np.sort(part) for part in np.array_split(order, n_groups)]
 
 
@@ -68,7 +67,7 @@ def combine_groups(totals: Sequence[Total], config: RobustConfig) -> Total:
 
 
 def trimmed_mean(means: Means, adversaries: float) -> NDArray[np.float64]:
-    """Return, per number, the mean without the `adversaries` largest and smallest of the groups that spoke."""
+    """Return, per number, the mean without the `adversaries` largest and smallest of the groups that mention it."""
     ordered = np.sort(means, axis=0)  # NaN goes to the end
     n_there = (~np.isnan(means)).sum(axis=0)
     cut = np.floor(n_there * adversaries).astype(np.int64)
@@ -79,7 +78,7 @@ def trimmed_mean(means: Means, adversaries: float) -> NDArray[np.float64]:
 
 
 def median(means: Means, adversaries: float) -> NDArray[np.float64]:
-    """Return, per number, the middle of the groups that spoke, or the mean of the middle two."""
+    """Return, per number, the middle of the groups that mention it, or the mean of the middle two."""
     n_there, ordered = (~np.isnan(means)).sum(axis=0), np.sort(means, axis=0)  # NaN goes to the end
     low, high = np.maximum(n_there - 1, 0) // 2, n_there // 2
     middle = [np.take_along_axis(ordered, np.minimum(at, len(means) - 1)[None], axis=0)[0] for at in (low, high)]

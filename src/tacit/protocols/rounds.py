@@ -1,7 +1,7 @@
 """What may go wrong in a round, and what is done about it: who answers, and when a round is given up.
 
 A device that was asked and drops out is as it was before the round: what it learnt is lost with its answer. A round
-that too few answer is abandoned: nothing is added and nobody's model moves.
+that too few answer is abandoned: nothing is added and no model moves.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from tacit.types import Config
 
 
 class RoundsConfig(Config):
-    """How rounds bear with devices that drop out or lie."""
+    """How rounds tolerate dropouts and adversaries."""
 
     dropout: float = Field(0.0, ge=0, lt=1, description="share of asked clients that drop out, drawn in each round")
     over_selection: float = Field(
@@ -71,8 +71,8 @@ def draw_attendance(
     spare = min(int(np.ceil(wanted * config.over_selection)), n_clients - wanted)
     if spare > 0:
         others = np.setdiff1d(np.arange(n_clients), members, assume_unique=True)
-        lots = key.child("spare", number).uniform(others, 1)[:, 0]
-        members = np.sort(np.concatenate([members, others[np.argsort(lots, kind="stable")[:spare]]]))
+        draws = key.child("spare", number).uniform(others, 1)[:, 0]
+        members = np.sort(np.concatenate([members, others[np.argsort(draws, kind="stable")[:spare]]]))
     chance = key.child("answer", number).uniform(members, 2)
     there = chance[:, 0] >= config.dropout
     order = np.argsort(np.where(there, chance[:, 1], np.inf), kind="stable")

@@ -26,7 +26,7 @@ def one_of_groups(key: Key, number: int, n_clients: int, n_asked: int, rounds_pe
 
 @lru_cache(maxsize=2)
 def _shuffle_clients(key: Key, n_clients: int) -> NDArray[np.int64]:
-    """Everybody in a random order; the rounds of a pass share it."""
+    """All clients in a random order; the rounds of a pass share it."""
     generator = np.random.Generator(np.random.Philox(key=int(key.word)))
     order: NDArray[np.int64] = generator.permutation(n_clients)
     order.flags.writeable = False

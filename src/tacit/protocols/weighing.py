@@ -9,7 +9,8 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from tacit.privacy.update_sink import Draft, Stage
+from tacit.privacy.draft import Draft
+from tacit.privacy.update_sink import Stage
 from tacit.protocols.criteria import CRITERIA, ClientFacts, ClientWeights, CriteriaConfig, weigh_clients
 from tacit.random import Key
 from tacit.types import Array, Catalog, Clients, Vocabulary
@@ -59,7 +60,7 @@ class WeightLog:
 
 @dataclass
 class ClientWeighting:
-    """Weighs the people of each round by the criteria of a configuration."""
+    """Weighs the clients of each round by the criteria of a configuration."""
 
     config: CriteriaConfig
     clients: Clients
@@ -69,9 +70,9 @@ class ClientWeighting:
     def weigh(
         self, positions: NDArray[np.int64], answered: Array, lost: Array, learnt: LearntPart, number: int
     ) -> ClientWeights:
-        """Return the weights of the people at some positions; they learn first if a criterion asks for it.
+        """Return the weights of the clients at some positions; they learn first if a criterion asks for it.
 
-        `answered` and `lost` count rounds of everybody so far.
+        `answered` and `lost` count rounds of all clients so far.
         """
         chosen = [CRITERIA[name] for name in self.config.order]
         measured = np.zeros((len(chosen), len(positions)))

@@ -1,4 +1,4 @@
-"""Several methods on the same people: one row each, means over seeds, intervals and significance."""
+"""Several methods on the same users: one row each, means over seeds, intervals and significance."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tacit.report.folder import Run
 
 def is_leaking(runs: Sequence[Run]) -> bool:
     """Return whether any of these runs failed the leak test."""
-    return any(run.result["leak"] is not None and not run.result["leak"]["ok"] for run in runs)
+    return any(run.result["leak"] is not None and run.result["leak"]["ok"] is False for run in runs)
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,7 @@ class MethodRow:
 
     label: str
     runs: tuple[Run, ...]
-    ci: dict[str, tuple[float, float]]  # 95 % interval of the mean over people
+    ci: dict[str, tuple[float, float]]  # 95 % interval of the mean over users
     p_t: float | None  # paired t-test against the best method, Holm-corrected; None for the best itself
     p_wilcoxon: float | None
     conditions: str = ""  # data, split and protocol: rows are comparable where they are equal
@@ -60,7 +60,7 @@ class MethodRow:
         return None if None in each else float(np.mean(each))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class ComparisonResult:
     """The rows of a comparison, in the order given, with the metric that decides."""
 
@@ -75,6 +75,16 @@ class ComparisonResult:
         clean = [row for row in self.rows if not row.leaking]
         honest = [row for row in clean if not row.is_legacy] or clean or list(self.rows)
         return max(honest, key=lambda row: row.metrics[self.primary])
+
+    def __repr__(self) -> str:
+        from tacit.report.table import as_text  # tables are made of comparisons
+
+        return as_text(self).rstrip()
+
+    def _repr_html_(self) -> str:
+        from tacit.report.table import as_html
+
+        return as_html(self)
 
     def as_json(self) -> dict[str, Any]:
         """Return the document that `tacit compare --json` prints."""

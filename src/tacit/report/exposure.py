@@ -1,4 +1,4 @@
-"""How much the releases that a run kept tell about its people."""
+"""How much the releases that a run kept tell about its users."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PEOPLE = 100
 
 
 def measure_exposures(found: Run, clients: Clients, pi: float, after: int, key: Key) -> list[Exposure]:
-    """Measure a sample of the people of a run that kept its releases, after so many rounds."""
+    """Measure a sample of the users of a run that kept its releases, after so many rounds."""
     served = found.recommender
     catalog, steps = served.catalog, int(served.model.shared["local_steps"])
     sample = np.argsort(key.child("sample").uniform(clients.ids, 1)[:, 0], kind="stable")[:PEOPLE]
@@ -35,7 +35,7 @@ def measure_exposures(found: Run, clients: Clients, pi: float, after: int, key: 
 
 
 def _count_observed(sent: pl.DataFrame, labels: Sequence[Any], place: Mapping[Any, int]) -> dict[Any, ObservedRows]:
-    """Count, for each person, the rounds in which each item rose or fell."""
+    """Count, for each user, the rounds in which each item rose or fell."""
     found = {}
     by_user = dict(sent.partition_by("user", as_dict=True).items())
     for label in labels:

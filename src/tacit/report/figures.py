@@ -32,28 +32,28 @@ MOST_POINTS = 200  # of a line: more cannot be seen
 CAPTIONS = {
     "results": (
         "Who is best.",
-        "A dot is the mean over people, the bar its 95 % confidence interval; of several seeds each has a small tick. "
-        "Bars may overlap although two methods differ: the tests in the table compare them person by person.",
+        "A dot is the mean over users, the bar its 95 % confidence interval; of several seeds each has a small tick. "
+        "Bars may overlap although two methods differ: the tests in the table compare them user by user.",
     ),
     "curves": (
         "How they learnt.",
-        "Quality on the validation part after each look; the marker is the pass that was kept. The test part played no "
-        "role in it.",
+        "Quality on the validation part at each checkpoint; the marker is the pass that was kept. The test part had "
+        "no role in it.",
     ),
     "coverage": (
         "Accuracy against variety.",
-        "Up: better lists. Right: more of the catalogue is shown to anybody. A method is worth a look if no other "
-        "stands both above it and to its right.",
+        "Up: better lists. Right: more of the catalogue is shown to any user. A method is worth a try if no other "
+        "is both above it and to its right.",
     ),
     "people": (
         "Whom it serves.",
-        "Share of people whose lists score at most the value on the axis. Lower and further right is better; where a "
-        "curve starts on the left is the share of people who got nothing.",
+        "Share of users whose lists score at most the value on the axis. Lower and further right is better; where a "
+        "curve starts on the left is the share of users who got nothing.",
     ),
     "tail": (
         "How popular the recommendations are.",
         "Items from the most to the least popular in training, and the share of all places in lists that they take "
-        "together. Above the thick line: more of the same popular items than people chose themselves. Below it: "
+        "together. Above the thick line: more of the same popular items than users chose themselves. Below it: "
         "further into the long tail.",
     ),
     "cost": (
@@ -66,19 +66,19 @@ CAPTIONS = {
         "cut a weight into what each criterion adds to it, the most important at the bottom.",
     ),
     "weights_rounds": (
-        "How unequally people counted.",
-        "From the lightest to the heaviest of each round; the darker band holds eight people of ten.",
+        "How unequally users counted.",
+        "From the lightest to the heaviest of each round; the darker band holds eight users of ten.",
     ),
     "overlay": (
         "Who talked to whom.",
-        "The graph of the nodes' views: how many letters the busiest node gets in a round, how many of a node's peers "
-        "know each other, in how many parts the network is, and how many links lead to nodes that are not there.",
+        "The graph of the peers' views: how many models the busiest peer receives in a round, how many of a peer's "
+        "neighbours know each other, how many parts the network has, and how many links lead to absent peers.",
     ),
 }
 
 
 def draw(compared: ComparisonResult) -> dict[str, Figure]:
-    """Draw the comparison by name: results, curves, coverage, people, tail, cost, weights, and gossip's overlay."""
+    """Draw the comparison by name: results, curves, coverage, users, tail, cost, weights, and gossip's overlay."""
     drawers = (_results, _curves, _coverage, _people, _tail, _cost, weights, weights_rounds, overlay)
     with report_style():
         drawn = {drawer.__name__.removeprefix("_"): drawer(compared) for drawer in drawers}
@@ -138,13 +138,13 @@ def _rank(compared: ComparisonResult) -> list[MethodRow]:
     return sorted(reportable_rows(compared), key=lambda row: -row.metrics[compared.primary])
 
 
-def _looks(compared: ComparisonResult) -> dict[str, Any]:
+def _styles(compared: ComparisonResult) -> dict[str, Any]:
     return line_styles([row.label for row in compared.rows])
 
 
 def _results(compared: ComparisonResult) -> Figure:
     """One dot and interval per method."""
-    rows, style, primary = _rank(compared), _looks(compared), compared.primary
+    rows, style, primary = _rank(compared), _styles(compared), compared.primary
     leaking = [row for row in compared.rows if row.leaking]
     names = [*rows, *leaking]
     figure, (axes,) = new_figure(0.95 + 0.3 * len(names))
@@ -152,11 +152,11 @@ def _results(compared: ComparisonResult) -> Figure:
     places = decimals(values)
     for y, row in enumerate(rows):
         low, high = row.ci.get(primary, (values[y], values[y]))
-        look = style[row.label]
-        axes.hlines(y, low, high, color=look.colour, linewidth=2.2)
+        style_of = style[row.label]
+        axes.hlines(y, low, high, color=style_of.colour, linewidth=2.2)
         if len(row.runs) > 1:
             axes.plot([run.metrics[primary] for run in row.runs], [y] * len(row.runs), "|", color=INK, markersize=7)
-        axes.plot(values[y], y, look.marker, color=look.colour, markersize=7.5, markeredgecolor=PAPER)
+        axes.plot(values[y], y, style_of.marker, color=style_of.colour, markersize=7.5, markeredgecolor=PAPER)
         axes.annotate(format_number(values[y], places), (1.02, y), xycoords=axes.get_yaxis_transform(), va="center")
     for y in range(len(rows), len(names)):
         where: dict[str, Any] = {
@@ -167,7 +167,7 @@ def _results(compared: ComparisonResult) -> Figure:
         }
         axes.annotate(NOT_REPORTED, (0.02, y), **where)
     name_lines(axes, names)
-    axes.set_xlabel(f"{primary}, mean over people and 95 % interval")
+    axes.set_xlabel(f"{primary}, mean over users and 95 % interval")
     if not rows:
         axes.set_xticks([])
     axes.locator_params(axis="x", nbins=6)
@@ -176,21 +176,28 @@ def _results(compared: ComparisonResult) -> Figure:
 
 def _curves(compared: ComparisonResult) -> Figure | None:
     """Validation over passes, the kept pass marked; names at the end of the lines."""
-    primary, style = compared.primary, _looks(compared)
+    primary, style = compared.primary, _styles(compared)
     rows = [row for row in reportable_rows(compared) if any(_has_curve(run.curve.columns, primary) for run in row.runs)]
     if not rows:
         return None
     figure, (axes,) = new_figure(3.2)
     ends: dict[str, tuple[float, float]] = {}
     for row in rows:
-        look = style[row.label]
+        style_of = style[row.label]
         for run in row.runs:
             if not _has_curve(run.curve.columns, primary):
                 continue
             passes, values = run.curve["pass"].to_numpy(), run.curve[primary].to_numpy()
-            axes.plot(passes, values, color=look.colour, linestyle=look.dash, linewidth=1.5)
+            axes.plot(passes, values, color=style_of.colour, linestyle=style_of.dash, linewidth=1.5)
             kept = np.flatnonzero(passes == run.result["passes"])
-            axes.plot(passes[kept], values[kept], look.marker, color=look.colour, markeredgecolor=PAPER, markersize=7.5)
+            axes.plot(
+                passes[kept],
+                values[kept],
+                style_of.marker,
+                color=style_of.colour,
+                markeredgecolor=PAPER,
+                markersize=7.5,
+            )
             ends[row.label] = max(ends.get(row.label, (0.0, 0.0)), (float(passes[-1]), float(values[-1])))
     longest = [end for end, _ in ends.values()]
     if max(longest) > 15 * min(longest):
@@ -208,8 +215,8 @@ def _has_curve(columns: Sequence[str], primary: str) -> bool:
 
 
 def _coverage(compared: ComparisonResult) -> Figure | None:
-    """Accuracy against how much of the catalogue is shown to anybody."""
-    rows, style, primary = _rank(compared), _looks(compared), compared.primary
+    """Accuracy against how much of the catalogue is shown to any user."""
+    rows, style, primary = _rank(compared), _styles(compared), compared.primary
     beyond = next((name for name in _beyond(primary, rows) if all(name in row.metrics for row in rows)), None)
     if beyond is None or len(rows) < 2:
         return None
@@ -219,8 +226,8 @@ def _coverage(compared: ComparisonResult) -> Figure | None:
         axes.set_xscale("log")
         plain_numbers(axes.xaxis)
     for row, x, y in zip(rows, xs, ys, strict=True):
-        look = style[row.label]
-        axes.plot(x, y, look.marker, color=look.colour, markersize=8, markeredgecolor=PAPER, clip_on=False)
+        style_of = style[row.label]
+        axes.plot(x, y, style_of.marker, color=style_of.colour, markersize=8, markeredgecolor=PAPER, clip_on=False)
     axes.margins(0.12)
     axes.set_xlabel(f"{beyond} (more of the catalogue →)")
     axes.set_ylabel(primary)
@@ -237,8 +244,8 @@ def _beyond(primary: str, rows: Sequence[MethodRow]) -> list[str]:
 
 
 def _people(compared: ComparisonResult) -> Figure | None:
-    """Share of people at or below each value."""
-    rows, style, primary = _rank(compared), _looks(compared), compared.primary
+    """Share of users at or below each value."""
+    rows, style, primary = _rank(compared), _styles(compared), compared.primary
     rows = [row for row in rows if all(primary in run.people.columns for run in row.runs)]
     if not rows:
         return None
@@ -259,8 +266,8 @@ def _people(compared: ComparisonResult) -> Figure | None:
         )
     axes.set_ylim(0, 1.02)
     percent_axis(axes.yaxis)
-    axes.set_xlabel(f"{primary} of a person")
-    axes.set_ylabel("people with at most that")
+    axes.set_xlabel(f"{primary} of a user")
+    axes.set_ylabel("users with at most that")
     axes.margins(x=0.02)
     legend(figure, rows)
     return figure
@@ -268,7 +275,7 @@ def _people(compared: ComparisonResult) -> Figure | None:
 
 def _tail(compared: ComparisonResult) -> Figure | None:
     """How much of training and of the recommendations falls on the most popular items."""
-    rows, style = _rank(compared), _looks(compared)
+    rows, style = _rank(compared), _styles(compared)
     if not rows:
         return None
     figure, (axes,) = new_figure(3.1 + legend_height([*rows, None]))
@@ -305,7 +312,7 @@ def _cumulative(popularity: NDArray[Any], counts: NDArray[Any]) -> tuple[NDArray
 
 def _cost(compared: ComparisonResult) -> Figure | None:
     """Learning time and memory."""
-    rows, style = _rank(compared), _looks(compared)
+    rows, style = _rank(compared), _styles(compared)
     if not rows:
         return None
     figure, (time, memory) = new_figure(0.95 + 0.3 * len(rows), columns=2)

@@ -1,4 +1,4 @@
-"""From a finished evaluation to a `Run`: the summary, the tables per person and per item, and what was sent."""
+"""From a finished evaluation to a `Run`: the summary, the tables per user and per item, and what was sent."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ try:
 except ImportError:  # Windows has no such module
     resource = None  # type: ignore[assignment]
 
-ITEM_BYTES = 4  # what a centralised method is sent for each thing a person did: an item id
+ITEM_BYTES = 4  # what a centralised method is sent for each thing a user did: an item id
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ def assemble_run(
             "recommended": evaluation.recommended[evaluation.k[-1]],
         }
     )
-    people = pl.DataFrame({"user": labels[evaluation.people].tolist(), **evaluation.values})
+    users = pl.DataFrame({"user": labels[evaluation.users].tolist(), **evaluation.values})
     result = {
         "run": None,
         "name": experiment.name,
@@ -79,14 +79,21 @@ def assemble_run(
         "bytes_down": int(ledger["bytes_down"].sum()),
         **_communication(recommender, learnt),
         "leak": None if leak is None else leak.to_dict(),
+        "privacy": learnt.privacy,
         "peak_mb": peak_megabytes(),
-        "notes": [*evaluation.notes, *_remarks(recommender), *_nobody_left_out(experiment, recommender, parts)],
+        "notes": [
+            *evaluation.notes,
+            *parts.notes,
+            *_remarks(recommender),
+            *_note_idle_lottery(experiment, recommender, parts),
+            *([leak.reason] if leak is not None and leak.ok is None else []),
+        ],
         "about_data": {**about, "counts": dict(parts.counts)},
     }
     return Run(
         experiment,
         result,
-        people,
+        users,
         items,
         pl.DataFrame(learnt.curve),
         ledger,
@@ -104,16 +111,16 @@ def _remarks(recommender: Recommender) -> list[str]:
     return method.remarks(model.shared, model.private)
 
 
-def _nobody_left_out(experiment: Experiment, recommender: Recommender, parts: Split) -> list[str]:
+def _note_idle_lottery(experiment: Experiment, recommender: Recommender, parts: Split) -> list[str]:
     """Return a note if the participant lottery drew all clients."""
-    secure, method, people = experiment.runtime.secure, recommender.method, len(parts.train)
+    secure, method, n_clients = experiment.runtime.secure, recommender.method, len(parts.train)
     if secure is None or not secure.draw or not isinstance(method, Federated):
         return []
-    if method.schedule(parts.train).clients_per_round < people:
+    if method.schedule(parts.train).clients_per_round < n_clients:
         return []
     can_ask_fewer = hasattr(experiment.method.options, "clients_per_round")
-    advice = f"set method.clients_per_round below {people:,}" if can_ask_fewer else "this method asks every client"
-    return [f"runtime.secure.draw drew all {people:,} clients in every round, so it had no effect: {advice}"]
+    advice = f"set method.clients_per_round below {n_clients:,}" if can_ask_fewer else "this method asks every client"
+    return [f"runtime.secure.draw drew all {n_clients:,} clients in every round, so it had no effect: {advice}"]
 
 
 def _communication(recommender: Recommender, learnt: TrainingResult) -> dict[str, Any]:
@@ -131,8 +138,8 @@ def _communication(recommender: Recommender, learnt: TrainingResult) -> dict[str
     rows_down = sum(len(shared[name]) for name in vectors)
     rows_up, both = traffic.positives + traffic.negatives, traffic.bytes_up + traffic.bytes_down
     cost = measure_cost(traffic.rounds, rows_up, both, rows_down, learnt.all_passes)
-    unheard = {"answers_lost": int(traffic.lost.sum()), "updates_refused": int(traffic.refused.sum())}
-    return {**cost, "tcc": total_cost(cost["cce"], learnt.passes), **unheard}
+    losses = {"answers_lost": int(traffic.lost.sum()), "updates_refused": int(traffic.refused.sum())}
+    return {**cost, "tcc": total_cost(cost["cce"], learnt.passes), **losses}
 
 
 def _sampling(experiment: Experiment, parts: Split) -> str:
@@ -143,7 +150,7 @@ def _sampling(experiment: Experiment, parts: Split) -> str:
 
 def _ledger(parts: Split, learnt: TrainingResult, gossiped: bool) -> pl.DataFrame:
     """Return one row per client: how often it was asked, what it sent, and what it received."""
-    people, train = parts.user_ids.labels[parts.train.ids].tolist(), parts.train
+    users, train = parts.user_ids.labels[parts.train.ids].tolist(), parts.train
     if learnt.traffic is None:
         nothing = np.zeros(len(train), np.int64)
         sent = {
@@ -170,7 +177,7 @@ def _ledger(parts: Split, learnt: TrainingResult, gossiped: bool) -> pl.DataFram
             "refused": traffic.refused,
             "masked": traffic.masked,
         }
-    return pl.DataFrame({"user": people, **sent}).with_columns(rows=pl.col("positives") + pl.col("negatives"))
+    return pl.DataFrame({"user": users, **sent}).with_columns(rows=pl.col("positives") + pl.col("negatives"))
 
 
 def peak_megabytes() -> float:

@@ -1,11 +1,11 @@
-"""A run folder: the resolved configuration, metrics per person, curves, the model, what was sent, where it ran.
+"""A run folder: the resolved configuration, metrics per user, curves, the model, what was sent, where it ran.
 
 experiment.yaml    run it again and get the same numbers
 result.json        the summary that `tacit run --json` prints, with confidence intervals and data statistics
 people.parquet     one row per user with held-out items: the user's label and every metric
 items.parquet      one row per item: label, title, how often it occurs in training, how often it is recommended
-curve.parquet      one row per look at the validation part (present when there were looks)
-ledger.parquet     what left people's devices
+curve.parquet      one row per checkpoint (present when there were any)
+ledger.parquet     what left users' devices
 events.parquet     every single release (present with runtime.ledger=events)
 weights.parquet    who counted how much in each round, and why (present with runtime.rounds.criteria)
 model/             everything `Recommender.load` needs
@@ -23,9 +23,10 @@ import subprocess
 import sys
 import zlib
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from html import escape
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -40,10 +41,11 @@ from tacit.lab.events import Events
 from tacit.serving.recommender import Recommendation, Recommender
 from tacit.types import Label
 
+RUNS_NAMED = 3  # in a hint
 PACKAGES = ("tacit", "numpy", "scipy", "numba", "polars", "pydantic")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Run:
     """One finished run: its numbers, and the model that made them."""
 
@@ -58,7 +60,26 @@ class Run:
     trained: Recommender | None = None  # present, like `evaluation`, when the run was made by this process
     evaluation: Evaluation | None = None
     released: Events | None = None  # every release of this run, if it was to keep them
-    weighed: pl.DataFrame | None = None  # who counted how much in each round, if people count by criteria
+    weighed: pl.DataFrame | None = None  # who counted how much in each round, if users count by criteria
+
+    def __repr__(self) -> str:
+        """Return a summary of a few lines."""
+        result, primary = self.result, self.experiment.evaluation.primary
+        leak = result.get("leak")
+        verdict = (
+            "leak check not made" if leak is None or leak["ok"] is None else "leaks" if not leak["ok"] else "clean"
+        )
+        others = ", ".join(f"{name} {value:.4f}" for name, value in [*self.metrics.items()][:6] if name != primary)
+        where = "in memory" if self.folder is None else str(self.folder)
+        return (
+            f"Run({result['method']} on {result['data']}, seed {result['seed']}: "
+            f"{primary} {self.metrics[primary]:.4f}; {others}; {verdict}; {where})"
+        )
+
+    def _repr_html_(self) -> str:
+        head = f"{escape(str(self.result['method']))} on {escape(str(self.result['data']))}"
+        rows = "".join(f"<tr><th>{escape(name)}</th><td>{value:.4f}</td></tr>" for name, value in self.metrics.items())
+        return f"<p>{head}, seed {self.result['seed']}</p><table><tbody>{rows}</tbody></table>"
 
     @property
     def events(self) -> pl.LazyFrame | None:
@@ -70,7 +91,7 @@ class Run:
 
     @property
     def weights(self) -> pl.DataFrame | None:
-        """Who counted how much in each round, and why; none unless people count by criteria."""
+        """Who counted how much in each round, and why; none unless users count by criteria."""
         if self.weighed is not None:
             return self.weighed
         file = None if self.folder is None else self.folder / "weights.parquet"
@@ -83,7 +104,7 @@ class Run:
         return metrics
 
     def load_evaluation(self) -> Evaluation:
-        """The evaluation as the folder tells it: every metric of every person, without the lists themselves."""
+        """The evaluation as the folder tells it: every metric of every user, without the lists themselves."""
         labels = [str(label) for label in self.people["user"].to_list()]
         people = np.array([zlib.crc32(label.encode()) for label in labels], np.int64)  # only ever compared for equality
         values = {name: self.people[name].to_numpy() for name in self.people.columns if name != "user"}
@@ -100,7 +121,7 @@ class Run:
         return Recommender.load(self.folder / "model")
 
     def recommend(self, user: Label, k: int = 10) -> list[Recommendation]:
-        """Return the k best items for a person, with reasons."""
+        """Return the k best items for a user, with reasons."""
         return self.recommender.recommend(user, k)
 
     def save(self, folder: Path | str) -> Run:
@@ -127,6 +148,9 @@ class Run:
     def open(cls, folder: Path | str) -> Run:
         """Read a run folder back."""
         folder = Path(folder)
+        if (folder / "comparison.yaml").is_file():
+            hint = f"Give the folder of one of its runs: {_runs_of(folder)}."
+            raise StorageError(f"'{folder}' is the folder of a comparison, which has several models.", hint)
         if not (folder / "result.json").is_file():
             hint = "Give the folder that `tacit run` printed."
             raise StorageError(f"'{folder}' is not a run folder: it has no result.json.", hint)
@@ -146,8 +170,24 @@ class Run:
             raise StorageError(f"'{folder}' cannot be read: {error}.", "Run the experiment again.") from None
 
 
+def open_recommender(folder: Path) -> Recommender:
+    """Return the model of a run folder, or of a folder that `Recommender.save` wrote."""
+    return Recommender.load(folder) if (folder / "method.json").is_file() else Run.open(folder).recommender
+
+
+def _runs_of(comparison: Path) -> str:
+    """Name the run folders of a comparison, as it recorded them."""
+    try:
+        rows = json.loads((comparison / "result.json").read_text(encoding="utf-8"))["rows"]
+        found = [str(name) for row in rows for name in row["runs"] if name]
+    except (OSError, ValueError, KeyError, TypeError):
+        found = []
+    shown = ", ".join(found[:RUNS_NAMED]) + (f" and {len(found) - RUNS_NAMED} more" if len(found) > RUNS_NAMED else "")
+    return shown or "`tacit compare` writes them beside it"
+
+
 def _read_result(path: Path) -> dict[str, Any]:
-    """Read the summary of a run under today's names: passes were once called rounds, local-only models twins."""
+    """Read the summary of a run under today's names: what are passes and `local_only` had other keys before."""
     result: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     if "passes" not in result and "rounds" in result:
         result |= {"passes": result["rounds"], "rounds": None}
@@ -162,6 +202,21 @@ def refuse_foreign(folder: Path) -> None:
     if folder.exists() and not (folder / "result.json").is_file() and (not folder.is_dir() or any(folder.iterdir())):
         hint = "Give another name, or another folder with --out."
         raise StorageError(f"'{folder}' already exists and is not a run folder.", hint)
+
+
+def check_writable(folder: Path) -> None:
+    """Refuse a folder in which nothing can be made, before anything is learnt for it; leave nothing behind."""
+    missing = [one for one in (folder, *folder.parents) if not one.exists()]
+    probe = folder / f".probe-{os.getpid()}"
+    try:
+        probe.mkdir(parents=True)
+    except OSError as error:
+        hint = "Choose another folder with --out."
+        raise StorageError(f"Nothing can be written to '{folder}': {error.strerror or error}.", hint) from None
+    finally:
+        for made in (probe, *missing):
+            with suppress(OSError):
+                made.rmdir()
 
 
 @contextmanager
@@ -192,7 +247,7 @@ def whole_folder(folder: Path) -> Iterator[Path]:
 
 
 def write_json(path: Path, value: Any) -> None:
-    """Write JSON that people can read."""
+    """Write JSON that users can read."""
     path.write_text(json.dumps(value, indent=2, ensure_ascii=False, allow_nan=True) + "\n", encoding="utf-8")
 
 

@@ -13,7 +13,7 @@ class MetricEntry:
     name: str
     meaning: str
     better: int  # 1: higher is better, -1: lower is better
-    accuracy: bool  # one value per person; the others describe the lists of everybody together
+    accuracy: bool  # one value per user; the others describe the lists of all users together
 
 
 MEASURES = {

@@ -1,4 +1,4 @@
-"""How a method looks: one colour, marker and line style in every figure, apart in colour, in grey and on dark."""
+"""The style of a method: one colour, marker and line style in every figure, apart in colour, in grey and on dark."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ class LineStyle:
 
 
 def line_styles(labels: Sequence[str]) -> dict[str, LineStyle]:
-    """Return a look for each label, by its place among them; no two are alike up to 60 labels."""
+    """Return a style for each label, by its place among them; no two are alike up to 60 labels."""
     return {
         label: LineStyle(COLOURS[i % len(COLOURS)], MARKERS[i % len(MARKERS)], DASHES[i % len(DASHES)])
         for i, label in enumerate(labels)

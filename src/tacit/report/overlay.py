@@ -35,9 +35,13 @@ def overlay(compared: ComparisonResult) -> Figure | None:
     for one, (measure, label) in zip(axes, MEASURES.items(), strict=True):
         curves = [[(point["round"], point[measure]) for point in row.runs[0].result["overlay"]] for row in rows]
         for row, curve in zip(rows, curves, strict=True):
-            look = style[row.label]
+            style_of = style[row.label]
             one.plot(
-                *zip(*curve, strict=True), color=look.colour, linestyle=look.dash, marker=look.marker, markersize=3
+                *zip(*curve, strict=True),
+                color=style_of.colour,
+                linestyle=style_of.dash,
+                marker=style_of.marker,
+                markersize=3,
             )
         one.set_title(label, fontsize="small")
         one.set_ylim(0, 1.1 * max(SHARES.get(measure, 1.0), *(value for curve in curves for _, value in curve)))

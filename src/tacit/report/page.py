@@ -22,6 +22,7 @@ from tacit.report.comparison import ComparisonResult, MethodRow
 from tacit.report.figures import CAPTIONS, draw, inline_svg
 from tacit.report.folder import Run, environment
 from tacit.report.glossary import metric_entry
+from tacit.report.guarantee import guarantee_reports
 from tacit.report.marks import COLOURS, line_styles
 from tacit.report.sent import describe_sent, join_words, privacy
 from tacit.report.table import (
@@ -40,10 +41,12 @@ from tacit.report.weights import weight_reports
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-TAILS = (5, 25, 50, 75, 95)  # percentiles over people
+TAILS = (5, 25, 50, 75, 95)  # percentiles over users
 KINDS = {
     "temporal": "the newest {share} of each history held out",
     "leave-last-out": "each user's newest interaction held out",
+    "global-time": "everything from one moment on held out",
+    "last-session": "each user's newest session held out",
     "random": "a random {share} of each history held out",
     "given": "held-out part as given with the data",
 }
@@ -83,12 +86,14 @@ def describe_comparison(compared: ComparisonResult, figures: Mapping[str, Figure
         groups=[(group, len(list(metrics))) for group, metrics in groupby(made.metrics, key=_group)],
         every_metric=_every_metric(honest),
         honest=honest,
-        colour={label: f"c{COLOURS.index(look.colour)}" for label, look in style.items()},
+        colour={label: f"c{COLOURS.index(style_of.colour)}" for label, style_of in style.items()},
         not_reported=NOT_REPORTED,
         legacy=LEGACY,
         leak_metrics=leak_metrics,
         leak_words={line.label: _leak_words(line.row, leak_metrics) for line in lines if line.leaking},
         leaks=leaks,
+        placebos=_has_placebos(compared),
+        blind_to=_blind_spots(compared),
         usual_verdict=_usual([check.reason for _, check in leaks]),
         figures=_inline(figures),
         tails=_tails(compared),
@@ -96,6 +101,7 @@ def describe_comparison(compared: ComparisonResult, figures: Mapping[str, Figure
         primary=compared.primary,
         privacy=privacy(lines),
         ledgers=[(line, describe_sent(line.row)) for line in lines],
+        guarantees=guarantee_reports(lines),
         costs=[(line, _cost(line.row)) for line in lines],
         accounts=weight_reports(compared),
         notes=_notes(compared),
@@ -139,9 +145,9 @@ def _lead(compared: ComparisonResult) -> str:
     what = f"{n} methods were compared" if n > 1 else f"{compared.rows[0].label} was run"
     seeds = len({run.result["seed"] for run in runs})
     return (
-        f"{what} on {_state_field(runs, 'data')}: {counts['people']:,} people, {counts['items']:,} items, "
+        f"{what} on {_state_field(runs, 'data')}: {counts['people']:,} users, {counts['items']:,} items, "
         f"{_interactions(counts):,} interactions; {_split(runs[0])}, {_protocol(runs[0])}; "
-        f"{runs[0].result['users']:,} people were evaluated, with {seeds} seed{'s' if seeds > 1 else ''}."
+        f"{runs[0].result['users']:,} users were evaluated, with {seeds} seed{'s' if seeds > 1 else ''}."
     )
 
 
@@ -185,27 +191,27 @@ def _verdict(compared: ComparisonResult, made: Table) -> str:
     value = f"{first.text} {first.spread}".strip()
     if len(honest) == 1:
         return f"{honest[0].label} reaches {compared.primary} {value}."
-    told = f"{honest[0].label} has the highest {compared.primary}, {value}. "
+    lines_of_text = f"{honest[0].label} has the highest {compared.primary}, {value}. "
     if all(line.row.p_t is None for line in honest):
-        return told + "Significance was not tested: the rows differ in seeds or in data."
+        return lines_of_text + "Significance was not tested: the rows differ in seeds or in data."
     alike = [line.label for line in honest[1:] if not line.is_worse]
     if not alike:
-        return told + "All others are significantly worse."
+        return lines_of_text + "All others are significantly worse."
     are = "is" if len(alike) == 1 else "are"
     return (
-        told
+        lines_of_text
         + f"{join_words(alike)} {are} not significantly different from it (no {WORSE}): their order is not a ranking."
     )
 
 
 def _every_metric(honest: Sequence[TableLine]) -> list[tuple[str, list[str]]]:
     names = dict.fromkeys(name for line in honest for name in line.row.metrics)
-    told = []
+    lines_of_text = []
     for name in names:
         values = [line.row.metrics.get(name) for line in honest]
         places = decimals([value for value in values if value is not None])
-        told.append((title_of(name), [format_number(value, places) for value in values]))
-    return told
+        lines_of_text.append((title_of(name), [format_number(value, places) for value in values]))
+    return lines_of_text
 
 
 @dataclass(frozen=True)
@@ -223,6 +229,18 @@ def _leak_metrics(compared: ComparisonResult) -> list[str]:
     return list(dict.fromkeys([compared.primary, *also]))
 
 
+def _blind_spots(compared: ComparisonResult) -> list[str]:
+    """What the checks say they cannot see, each once; runs of earlier versions say nothing."""
+    checks = [run.result["leak"] for row in compared.rows for run in row.runs if run.result["leak"] is not None]
+    return list(dict.fromkeys(spot for check in checks for spot in check.get("blind_to", [])))
+
+
+def _has_placebos(compared: ComparisonResult) -> bool:
+    """Whether any run was trained once more with random items held out."""
+    checks = [run.result["leak"] for row in compared.rows for run in row.runs]
+    return any(check is not None and check.get("placebo") is not None for check in checks)
+
+
 def _leak_mean(row: MethodRow, who: str, metric: str) -> float | None:
     values = [run.result["leak"][who].get(metric) for run in row.runs if run.result["leak"] is not None]
     known = [value for value in values if value is not None]
@@ -238,8 +256,9 @@ def _leak(line: TableLine, metrics: Sequence[str]) -> _Leak:
     ]
     if not checks:
         return _Leak(figures, "not checked", "no local-only model was trained", False)
-    told = next((check for check in checks if not check["ok"]), checks[0])
-    return _Leak(figures, "leaking" if line.leaking else "no leak seen", str(told.get("reason", "")), True)
+    worst = next((check for ok in (False, None, True) for check in checks if check["ok"] is ok), checks[0])
+    verdict = {False: "leaking", None: "not known", True: "no leak seen"}[worst["ok"]]
+    return _Leak(figures, verdict, str(worst.get("reason", "")), worst["ok"] is not None)
 
 
 def _usual(reasons: Sequence[str]) -> str:
@@ -258,16 +277,16 @@ def _leak_words(row: MethodRow, metrics: Sequence[str]) -> str:
 
 
 def _inline(figures: Mapping[str, Figure]) -> list[dict[str, Any]]:
-    told = []
+    lines_of_text = []
     for name, figure in figures.items():
         title, caption = CAPTIONS[name]
         svg = Markup(inline_svg(name, figure, str(escape(f"{title} {caption}"))))
-        told.append({"name": name, "title": title, "caption": caption, "svg": svg})
-    return told
+        lines_of_text.append({"name": name, "title": title, "caption": caption, "svg": svg})
+    return lines_of_text
 
 
 def _tails(compared: ComparisonResult) -> list[tuple[str, list[str]]]:
-    """Return percentiles over people of the metric that decides; rows that leak or hold no people have none."""
+    """Return percentiles over users of the metric that decides; rows that leak or hold no users have none."""
     rows = [row for row in compared.rows if not row.leaking and compared.primary in row.runs[0].people.columns]
     each = [np.mean([run.people[compared.primary].to_numpy() for run in row.runs], axis=0) for row in rows]
     found = [np.percentile(values, TAILS).tolist() for values in each]
@@ -294,29 +313,29 @@ def _notes(compared: ComparisonResult) -> list[str]:
         for note in dict.fromkeys(note for run in row.runs for note in run.result["notes"]):
             notes.setdefault(str(note), []).append(row.label)
     everyone = len(compared.rows)
-    told = [note if len(who) == everyone else f"{join_words(who)}: {note}" for note, who in notes.items()]
+    lines_of_text = [note if len(who) == everyone else f"{join_words(who)}: {note}" for note, who in notes.items()]
     if all(len(row.runs) == 1 for row in compared.rows):
-        told.append(
+        lines_of_text.append(
             "Each method ran with one seed: the intervals cover the sampling of users, not the randomness of learning."
         )
     if any(run.result["sampling"] == "legacy" for row in compared.rows for run in row.runs):
-        told.append(
+        lines_of_text.append(
             "Legacy sampling lets training see which items are held out. Do not compare its figures with others."
         )
     if str(_first(compared).result["protocol"]) != "full":
-        told.append(
+        lines_of_text.append(
             "Figures against sampled items are higher than those of a full ranking and may order methods differently."
         )
-    return told
+    return lines_of_text
 
 
 def _recipe(lines: Sequence[TableLine]) -> dict[str, Any]:
     """The commands; what all configurations share, said once, and what each adds. Unsaved runs are told in full."""
     saved = [run.result["run"] for line in lines for run in line.row.runs if run.result["run"]]
     if not saved:
-        told = [(line, to_yaml(line.row.runs[0].experiment)) for line in lines]
+        lines_of_text = [(line, to_yaml(line.row.runs[0].experiment)) for line in lines]
         commands = "# save a configuration below as experiment.yaml, then\ntacit run experiment.yaml"
-        return {"commands": commands, "shared": "", "configurations": told}
+        return {"commands": commands, "shared": "", "configurations": lines_of_text}
     given = [line.row.runs[0].experiment.model_dump(mode="json") for line in lines]
     shared = {
         key: value for key, value in given[0].items() if len(given) > 1 and all(one[key] == value for one in given)
@@ -329,8 +348,8 @@ def _recipe(lines: Sequence[TableLine]) -> dict[str, Any]:
     }
 
 
-def _yaml(told: dict[str, Any]) -> str:
-    return yaml.safe_dump(told, sort_keys=False, allow_unicode=True)
+def _yaml(lines_of_text: dict[str, Any]) -> str:
+    return yaml.safe_dump(lines_of_text, sort_keys=False, allow_unicode=True)
 
 
 def _environments(lines: Sequence[TableLine]) -> list[tuple[str, list[tuple[str, str]]]]:
@@ -349,14 +368,14 @@ def _environment(run: Run) -> dict[str, Any]:
     """Return what the run folder says, or this process, which made a run that was not saved."""
     saved = run.folder / "environment.json" if run.folder is not None else None
     if saved is not None and saved.is_file():
-        told: dict[str, Any] = json.loads(saved.read_text(encoding="utf-8"))
-        return told
+        lines_of_text: dict[str, Any] = json.loads(saved.read_text(encoding="utf-8"))
+        return lines_of_text
     return environment()
 
 
-def _pairs(told: dict[str, Any]) -> list[tuple[str, str]]:
+def _pairs(lines_of_text: dict[str, Any]) -> list[tuple[str, str]]:
     pairs = []
-    for key, value in told.items():
+    for key, value in lines_of_text.items():
         if isinstance(value, dict):
             pairs.append((key, ", ".join(f"{name} {version}" for name, version in value.items())))
         elif value is not None:
@@ -368,5 +387,5 @@ def _glossary(lines: Sequence[TableLine]) -> list[tuple[str, str]]:
     names = dict.fromkeys(name.partition("@")[0] for line in lines for name in line.row.metrics)
     known = [found for name in names if (found := metric_entry(name)) is not None]
     arrows = {1: "higher is better", -1: "lower is better"}
-    told = [("@k", "measured on each user's list of the k best items")] if known else []
-    return told + [(one.name, f"{one.meaning} ({arrows[one.better]})") for one in known]
+    lines_of_text = [("@k", "measured on each user's list of the k best items")] if known else []
+    return lines_of_text + [(one.name, f"{one.meaning} ({arrows[one.better]})") for one in known]

@@ -33,6 +33,9 @@ def privacy(lines: Sequence[TableLine]) -> str:
 
 def _describe_masking(lines: Sequence[TableLine]) -> str:
     """Return what a receiver could read."""
+    guaranteed = [line.label for line in lines if line.row.runs[0].result.get("privacy")]
+    if guaranteed and len(guaranteed) == len(lines):
+        return "what all of it tells of any one client is bounded: see the guarantee below."
     masked = [line.label for line in lines if line.row.runs[0].experiment.runtime.secure is not None]
     if not masked:
         return "a receiver may infer more from it."

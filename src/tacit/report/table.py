@@ -7,6 +7,7 @@ import io
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from html import escape
 from pathlib import Path
 
 from tacit.errors import ConfigError, nearest
@@ -37,7 +38,8 @@ class TableLine:
     cells: tuple[Cell, ...]  # empty for a leaking run
     p_t: str
     p_wilcoxon: str
-    is_worse: bool  # significantly, than the best
+    p: str  # the larger of the two: what a table with one column shows
+    is_worse: bool  # than the best, significantly by both tests
     is_best: bool
     is_legacy: bool
 
@@ -139,7 +141,7 @@ def _column(rows: Sequence[MethodRow], metric: str) -> list[Cell]:
 
 
 def _spread(row: MethodRow, metric: str, places: int) -> str:
-    """Several seeds: their standard deviation. One seed: the interval over people, where there is one."""
+    """Several seeds: their standard deviation. One seed: the interval over users, where there is one."""
     if len(row.runs) > 1:
         return f"± {format_number(row.sd.get(metric), places)}"
     if metric not in row.ci:
@@ -153,39 +155,41 @@ def _spread(row: MethodRow, metric: str, places: int) -> str:
 
 def _line(compared: ComparisonResult, row: MethodRow, cells: tuple[Cell, ...]) -> TableLine:
     honest = bool(cells)
-    is_worse = honest and row.p_t is not None and row.p_t < LEVEL
+    tested = [p for p in (row.p_t, row.p_wilcoxon) if p is not None]
+    larger = max(tested, default=None)
     return TableLine(
         row,
         row.label,
         cells,
         p_value(row.p_t) if honest else "",
         p_value(row.p_wilcoxon) if honest else "",
-        is_worse,
+        p_value(larger) if honest else "",
+        honest and larger is not None and larger < LEVEL,
         honest and len(compared.rows) > 1 and row is compared.best,
         row.is_legacy,
     )
 
 
 def _footnotes(compared: ComparisonResult, lines: Sequence[TableLine], n_seeds: int) -> dict[str, str]:
-    said = {}
+    notes = {}
     if n_seeds > 1:
-        said["spread"] = f"Means of {n_seeds} seeds ± standard deviation over the seeds."
+        notes["spread"] = f"Means of {n_seeds} seeds ± standard deviation over the seeds."
     else:
-        said["spread"] = "Means over users ± half the 95 % confidence interval."
+        notes["spread"] = "Means over users ± half the 95 % confidence interval."
     if sum(not line.leaking for line in lines) > 1:
-        said["bold"] = "Bold: best of the column."
-        said["mark"] = (
+        notes["bold"] = "Bold: best of the column."
+        notes["mark"] = (
             f"{WORSE}: differs from the best in {compared.primary} "
-            f"(paired t-test over users, Holm-corrected, p < {LEVEL:g})."
+            f"(paired t-test and Wilcoxon's test over users, Holm-corrected, both p < {LEVEL:g}; p is the larger)."
         )
     if any(line.leaking for line in lines):
-        said["leaking"] = "Leaking: the run failed the leak check, so it is not reported."
+        notes["leaking"] = "Leaking: the run failed the leak check, so it is not reported."
     if any(line.is_legacy for line in lines):
-        said["legacy"] = (
+        notes["legacy"] = (
             "Legacy sampling: training negatives avoid the held-out items, as in much published code; "
             "compare these figures only with published ones of the same kind."
         )
-    return said
+    return notes
 
 
 def as_text(compared: ComparisonResult, width: int | None = None) -> str:
@@ -196,8 +200,7 @@ def as_text(compared: ComparisonResult, width: int | None = None) -> str:
     made = tabulate(compared)
     head = [f"method ({made.cut})" if made.cut else "method", *made.short_titles, "p"]
     body = [
-        [_mark(line), *([cell.text for cell in line.cells] or [""] * len(made.metrics)), line.p_t]
-        for line in made.lines
+        [_mark(line), *([cell.text for cell in line.cells] or [""] * len(made.metrics)), line.p] for line in made.lines
     ]
     columns = [[row[i] for row in [head, *body]] for i in range(len(head))]
     widths = [max(map(len, column)) for column in columns]
@@ -230,6 +233,20 @@ def as_markdown(compared: ComparisonResult) -> str:
     return "\n".join([*lines, "", made.footnote]) + "\n"
 
 
+def as_html(compared: ComparisonResult) -> str:
+    """Return the table as a notebook shows it."""
+    made = tabulate(compared)
+    heads = "".join(f"<th>{escape(text)}</th>" for text in (f"method ({made.cut})", *made.short_titles, "p"))
+    rows = []
+    for line in made.lines:
+        values = [f"<b>{escape(cell.text)}</b>" if cell.is_best else escape(cell.text) for cell in line.cells]
+        values = values or [f'<td colspan="{len(made.metrics)}">{NOT_REPORTED}</td>']
+        cells = "".join(value if value.startswith("<td") else f"<td>{value}</td>" for value in values)
+        rows.append(f"<tr><th>{escape(_mark(line))}</th>{cells}<td>{escape(line.p)}</td></tr>")
+    body = "".join(rows)
+    return f"<table><thead><tr>{heads}</tr></thead><tbody>{body}</tbody></table><p>{escape(made.footnote)}</p>"
+
+
 def as_latex(compared: ComparisonResult) -> str:
     """Return the table for LaTeX with the booktabs package."""
     made = tabulate(compared)
@@ -246,7 +263,7 @@ def as_latex(compared: ComparisonResult) -> str:
         name = _escape(line.label, _LATEX) + (r"$^\dagger$" if line.is_worse else "")
         name += "".join(rf" \emph{{({badge})}}" for badge in line.badges)
         cells = [_in_latex(cell) for cell in line.cells] or ["--"] * len(made.metrics)
-        lines.append(" & ".join([name, *cells, _escape(line.p_t, _LATEX) or "--"]) + r" \\")
+        lines.append(" & ".join([name, *cells, _escape(line.p, _LATEX) or "--"]) + r" \\")
     footnote = _escape(made.footnote, _LATEX)
     return "\n".join([*lines, r"\bottomrule", r"\end{tabular}", "", rf"% {footnote}"]) + "\n"
 
@@ -262,11 +279,11 @@ def as_csv(compared: ComparisonResult) -> str:
     for row in rows:
         first = row.runs[0].result
         seeds = " ".join(str(run.result["seed"]) for run in row.runs)
-        told: list[float | None] = [row.p_t, row.p_wilcoxon]
+        cells: list[float | None] = [row.p_t, row.p_wilcoxon]
         for name in metrics:
             low, high = row.ci.get(name, (None, None))
-            told += [row.metrics.get(name), low, high, row.sd.get(name) if len(row.runs) > 1 else None]
-        numbers = ["" if row.leaking or value is None else repr(float(value)) for value in told]
+            cells += [row.metrics.get(name), low, high, row.sd.get(name) if len(row.runs) > 1 else None]
+        numbers = ["" if row.leaking or value is None else repr(float(value)) for value in cells]
         costs = [repr(row.mean(cost)) for cost in _COSTS]
         named = [_no_formula(str(text)) for text in (row.label, first["method"], first["data"])]
         writer.writerow([*named, first["sampling"], seeds, str(row.leaking).lower(), *numbers, *costs])

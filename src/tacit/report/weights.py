@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 MEASURED = " measured"
 MOST_DRAWN = 400
 MOST_ROUNDS = 8  # of the table over rounds: the first, the last, and some between
-LEVELS = (0.0, 0.1, 0.5, 0.9, 1.0)  # of the people of a round, from the lightest to the heaviest
+LEVELS = (0.0, 0.1, 0.5, 0.9, 1.0)  # of the users of a round, from the lightest to the heaviest
 Lines = tuple[list[str], list[list[str]]]
 
 
@@ -30,15 +30,15 @@ def criteria_of(weights: pl.DataFrame) -> list[str]:
 def explain_weights(weights: pl.DataFrame, number: int | None = None, most: int = 5, *, named: bool = True) -> Lines:
     """Return columns and lines of a table: the heaviest and the lightest of a round, the last one if none is named.
 
-    Each line says what a person measured, which share of the round's sum that is (or how it stands to the mean, 50 %
-    for the average), and what her weight came to: 1 is what everybody would have if all counted alike. Without names
-    people are called by their places.
+    Each line says what a user measured, which share of the round's sum that is (or how it stands to the mean, 50 %
+    for the average), and the client's weight: 1 is what all would have if they counted the same. Without names
+    users are called by their places.
     """
     rows = _round(weights, number).with_row_index("place", 1)
     shown = rows if rows.height <= 2 * most else pl.concat([rows.head(most), rows.tail(most)])
     names = criteria_of(weights)
     kind = "of all" if all(_is_shared(rows[name]) for name in names) else "to the mean"
-    columns = ["person" if named else "place", *(text for name in names for text in (name, kind)), "score", "counts"]
+    columns = ["client" if named else "place", *(text for name in names for text in (name, kind)), "score", "counts"]
     lines = [
         [
             str(row["user"]) if named else f"{row['place']} of {rows.height}",
@@ -52,20 +52,20 @@ def explain_weights(weights: pl.DataFrame, number: int | None = None, most: int 
 
 
 def over_rounds(weights: pl.DataFrame, most: int = MOST_ROUNDS) -> Lines:
-    """Return columns and lines of a table: how unequally people counted in some rounds, and what the weight went by.
+    """Return columns and lines of a table: how unequally users counted in some rounds, and what the weight went by.
 
-    A criterion decides as far as weights follow it: its correlation with them over the people of the round.
+    A criterion decides as far as weights follow it: its correlation with them over the users of the round.
     """
     every, names = weights["round"].unique().sort().to_numpy(), criteria_of(weights)
     chosen = every[np.unique(np.linspace(0, len(every) - 1, min(most, len(every))).round().astype(int))]
-    columns = ["round", "people", "heaviest", "median", "lightest", "held by a tenth"]
+    columns = ["round", "clients", "heaviest", "median", "lightest", "held by a tenth"]
     lines = []
     for number in chosen:
         rows = _round(weights, int(number))
         factor = rows["factor"].to_numpy()
         tenth = factor[: max(1, len(factor) // 10)].sum() / factor.sum()
-        told = [f"{factor[0]:.2f}", f"{np.median(factor):.2f}", f"{factor[-1]:.2f}", f"{tenth:.0%}"]
-        lines.append([str(number + 1), str(rows.height), *told, *(_follows(rows[name], factor) for name in names)])
+        cells = [f"{factor[0]:.2f}", f"{np.median(factor):.2f}", f"{factor[-1]:.2f}", f"{tenth:.0%}"]
+        lines.append([str(number + 1), str(rows.height), *cells, *(_follows(rows[name], factor) for name in names)])
     return [*columns, *(f"by {name}" for name in names)], lines
 
 
@@ -77,7 +77,7 @@ def _follows(criterion: pl.Series, factor: np.ndarray) -> str:
 
 
 def draw_weights(weights: pl.DataFrame, number: int | None = None, whose: str = "") -> Figure:
-    """Draw how much everybody counts in a round, heaviest first, cut into what each criterion adds to it."""
+    """Draw how much each client counts in a round, heaviest first, cut into what each criterion adds to it."""
     rows, names = _round(weights, number), criteria_of(weights)
     parts, score = _parts(rows.select(names).to_numpy().T, rows["score"].to_numpy()), rows["score"].replace(0.0, None)
     parts *= (rows["factor"] / score).fill_null(0.0).to_numpy()
@@ -85,16 +85,18 @@ def draw_weights(weights: pl.DataFrame, number: int | None = None, whose: str = 
         figure, (axes,) = new_figure(3.2)
         shown = np.unique(np.linspace(0, rows.height - 1, MOST_DRAWN).astype(int))  # more cannot be told apart
         edges, bottom = np.append(shown, rows.height) + 0.5, np.zeros(len(shown))
-        looks = [(name if at == 0 else f"and {name}", COLOURS[at % len(COLOURS)]) for at, name in enumerate(names)]
+        fills = [(name if at == 0 else f"and {name}", COLOURS[at % len(COLOURS)]) for at, name in enumerate(names)]
         rest = rows["factor"].to_numpy() - parts.sum(axis=0)
-        if rest.max() > 1e-6:  # nobody meets any criterion
-            parts, looks = np.vstack([parts, rest]), [*looks, ("alike", SOFT)]
-        for part, (label, look) in zip(parts[:, shown], looks, strict=True):
+        if rest.max() > 1e-6:  # no client meets any criterion
+            parts, fills = np.vstack([parts, rest]), [*fills, ("alike", SOFT)]
+        for part, (label, colour) in zip(parts[:, shown], fills, strict=True):
             low, high = (np.append(level, level[-1]) for level in (bottom, bottom + part))
-            axes.fill_between(edges, low, high, step="post", color=look, linewidth=0.3, label=label)  # one shape, not n
+            axes.fill_between(
+                edges, low, high, step="post", color=colour, linewidth=0.3, label=label
+            )  # one shape, not n
             bottom += part
         axes.axhline(1.0, color=SOFT, linewidth=1, linestyle=(0, (2, 2)))
-        of = f"{shorten_label(whose)}: people" if whose else "people"
+        of = f"{shorten_label(whose)}: users" if whose else "people"
         axes.set_xlabel(f"{of} of round {rows['round'][0] + 1}, heaviest first")
         axes.set_ylabel("counts so many times")
         axes.legend(loc="upper right")
@@ -120,7 +122,7 @@ def draw_rounds(weights: pl.DataFrame, whose: str = "") -> Figure:
     lightest, low, half, high, heaviest = (found[str(level)].to_numpy() for level in LEVELS)
     with report_style():
         figure, (axes,) = new_figure(3.2)
-        axes.fill_between(rounds, lightest, heaviest, color=COLOURS[0], alpha=0.15, linewidth=0, label="everybody")
+        axes.fill_between(rounds, lightest, heaviest, color=COLOURS[0], alpha=0.15, linewidth=0, label="all clients")
         axes.fill_between(rounds, low, high, color=COLOURS[0], alpha=0.35, linewidth=0, label="eight of ten")
         axes.plot(rounds, half, color=COLOURS[0], label="half count less", marker="o" if len(rounds) == 1 else "")
         axes.axhline(1.0, color=SOFT, linewidth=1, linestyle=(0, (2, 2)))
@@ -143,7 +145,7 @@ class WeightReport:
 
 
 def weight_reports(compared: ComparisonResult) -> list[WeightReport]:
-    """Return the accounts of all methods whose people counted by criteria, of each method's first run."""
+    """Return the accounts of all methods whose users counted by criteria, of each method's first run."""
     found = []
     for row, weights in _find_weighed(compared):
         criteria = row.runs[0].experiment.runtime.rounds.criteria
@@ -157,12 +159,12 @@ def weight_reports(compared: ComparisonResult) -> list[WeightReport]:
 
 
 def weights(compared: ComparisonResult) -> Figure | None:
-    """Draw the last round of the first method that weighs people; nothing if none does."""
+    """Draw the last round of the first method that weighs users; nothing if none does."""
     return next((draw_weights(found, None, _whose(row, compared)) for row, found in _find_weighed(compared)), None)
 
 
 def weights_rounds(compared: ComparisonResult) -> Figure | None:
-    """Draw all rounds of the first method that weighs people; nothing if none does."""
+    """Draw all rounds of the first method that weighs users; nothing if none does."""
     return next((draw_rounds(found, _whose(row, compared)) for row, found in _find_weighed(compared)), None)
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
 from tacit.errors import MethodError, StorageError
 from tacit.evaluation.ranking import TieOrder
@@ -21,7 +22,7 @@ from tacit.types import Array, Catalog, Clients, Config, Floats, Label, Labels, 
 
 @dataclass(frozen=True)
 class Recommendation:
-    """One item for one person, and why."""
+    """One item for one user, and why."""
 
     item: Label
     title: str
@@ -52,11 +53,11 @@ class Recommender:
         return build(self.name, self.options)
 
     def score(self, positions: Array) -> Floats:
-        """Score all items for some people, by position in the cohort."""
+        """Score all items for some users, by position in the cohort."""
         return score_clients(self.method, self.model.take(positions), self.clients.take(positions))
 
     def score_pairs(self, positions: Array, items: Array) -> Floats:
-        """Score single items for people by position, where the method can do that cheaply."""
+        """Score single items for users by position, where the method can do that cheaply."""
         model = self.model
         scores: Floats = self.method.score_pairs(model.shared, model.private, positions, items, self.clients)
         return scores
@@ -74,8 +75,8 @@ class Recommender:
                 "Use a method that scores from the history: ease, item-knn, pure-svd, multi-vae.",
             )
         items = np.unique([self.catalog.item_ids.index(label, "item") for label in history]).astype(np.int32)
-        stranger = Clients(np.array([-1]), offsets(np.array([len(items)])), items, self.catalog.n_items)
-        return self._serve(self.model, stranger, k)
+        new_user = Clients(np.array([-1]), offsets(np.array([len(items)])), items, self.catalog.n_items)
+        return self._serve(self.model, new_user, k)
 
     def _serve(self, model: Model, client: Clients, k: int) -> list[Recommendation]:
         method = self.method
@@ -86,7 +87,9 @@ class Recommender:
                     f"'{self.name}' gave a score that is not finite.",
                     "It has probably diverged: train it again with a lower learning rate.",
                 )
+            retired = self.catalog.retired
             unseen, found = np.setdiff1d(np.arange(len(scores)), client.items), []
+            unseen = unseen if retired is None else np.setdiff1d(unseen, retired)
             for item in self.ties.best(scores, client.ids[0], unseen, k).tolist():
                 reasons = method.explain(model.shared, model.private, client, item)
                 found.append(
@@ -112,6 +115,8 @@ class Recommender:
             "history.ptr": self.clients.ptr,
             "history.items": self.clients.items,
         }
+        if self.clients.has_order:
+            arrays["history.places"] = _places(self.clients)
         np.savez(folder / "model.npz", **arrays)
         chosen = self.options.model_dump(mode="json")
         about = {"method": self.name, "options": chosen, "seed": self.seed, "format": 1}
@@ -136,11 +141,20 @@ class Recommender:
             part, _, field = name.partition(".")
             parts[part][field] = array
         history = parts["history"]
-        clients = Clients(history["ids"], history["ptr"], history["items"], catalog.n_items)
+        clients = Clients(
+            history["ids"], history["ptr"], history["items"], catalog.n_items, places=history.get("places")
+        )
         name = str(about["method"])
         model = Model(parts["shared"], parts["private"])
         seed = int(about.get("seed", 0))  # models of earlier versions have none
         return cls(name, options(name, about["options"]), model, clients, catalog, _vocabulary(people), seed)
+
+
+def _places(clients: Clients) -> NDArray[np.int32]:
+    """Return the place of each row in its client's order: a served model needs the order, and no dates."""
+    places = np.empty(len(clients.items), np.int32)
+    places[clients.in_order] = np.arange(len(places)) - np.repeat(clients.ptr[:-1], clients.sizes)
+    return places
 
 
 def explain_in_words(reasons: list[Reason], catalog: Catalog) -> str:
@@ -152,8 +166,8 @@ def explain_in_words(reasons: list[Reason], catalog: Catalog) -> str:
         names = [catalog.title(int(reason.about)) for reason in reasons if reason.kind == "history"][:3]
         return f"because of {_join_names(names)}"
     if first.kind == "feature":
-        said = [_feature(reason, catalog) for reason in reasons if reason.kind == "feature"][:3]
-        return f"you like {_join_sentences(said)}"
+        texts = [_feature(reason, catalog) for reason in reasons if reason.kind == "feature"][:3]
+        return f"you like {_join_sentences(texts)}"
     if first.kind == "people":
         return f"{int(first.about)} people with a taste like yours chose it"
     return f"chosen by {int(first.about)} people"
@@ -170,8 +184,8 @@ def _join_names(names: list[str]) -> str:
     return _join_sentences([f"“{name}”" for name in names])
 
 
-def _join_sentences(said: list[str]) -> str:
-    return said[0] if len(said) == 1 else f"{', '.join(said[:-1])} and {said[-1]}"
+def _join_sentences(texts: list[str]) -> str:
+    return texts[0] if len(texts) == 1 else f"{', '.join(texts[:-1])} and {texts[-1]}"
 
 
 def _vocabulary(series: pl.Series) -> Vocabulary:

@@ -7,7 +7,7 @@ that copying or moving one is enough.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -55,12 +55,20 @@ class FileFormat:
         if found != "ok":
             raise self.error(f"'{path}' is damaged: {found}.", self.restore)
 
-    def upgrade(self, connection: sqlite3.Connection) -> None:
-        """Bring a file to the newest version."""
+    def upgrade(self, connection: sqlite3.Connection, finish: Callable[[int], None] = lambda before: None) -> None:
+        """Bring a file to the newest version; `finish` is told which it had, inside the same transaction."""
         if _version(connection) < self.version:
             connection.execute("BEGIN IMMEDIATE")
-            self._migrate(connection, _version(connection))  # another program may have done it meanwhile
-            connection.execute("COMMIT")
+            try:
+                before = _version(connection)  # another program may have done it meanwhile
+                self._migrate(connection, before)
+                if before < self.version:
+                    finish(before)
+                connection.execute("COMMIT")
+            except BaseException:
+                if connection.in_transaction:
+                    connection.execute("ROLLBACK")
+                raise
 
     def _migrate(self, connection: sqlite3.Connection, version: int) -> None:
         for number, script in enumerate(self.migrations[version:], start=version + 1):
@@ -70,23 +78,25 @@ class FileFormat:
 
     @contextmanager
     def complaints(self, path: Path) -> Iterator[None]:
-        """Turn what SQLite says into what a person can do."""
+        """Turn what SQLite says into what a user can do."""
         try:
             yield
         except sqlite3.Error as error:
-            said = str(error)
-            if "full" in said or "disk I/O" in said or "large" in said:
+            text = str(error)
+            if "full" in text or "disk I/O" in text or "large" in text:
                 raise self.error(
-                    f"'{path}' cannot be written: {said}.",
+                    f"'{path}' cannot be written: {text}.",
                     "Free some space and try again; what was there before is whole.",
                 ) from None
-            if "locked" in said or "busy" in said:
+            if "locked" in text or "busy" in text:
                 raise self.error(f"'{path}' is in use by another program.", "Wait for it to end, or stop it.") from None
-            if "readonly" in said or "unable to open" in said:
+            if "readonly" in text or "unable to open" in text:
                 raise self.error(
-                    f"'{path}' cannot be written: {said}.", "Check who owns the file and its folder."
+                    f"'{path}' cannot be written: {text}.", "Check who owns the file and its folder."
                 ) from None
-            raise self.error(f"'{path}' is damaged: {said}.", self.restore) from None
+            raise self.error(f"'{path}' is damaged: {text}.", self.restore) from None
+        except UnicodeDecodeError:  # SQLite repeats damaged names in what it says
+            raise self.error(f"'{path}' is damaged: a name in it is no text.", self.restore) from None
 
     @contextmanager
     def transaction(self, path: Path, connection: sqlite3.Connection) -> Iterator[None]:
@@ -112,7 +122,10 @@ def connect(path: Path) -> sqlite3.Connection:
 
 
 def _version(connection: sqlite3.Connection) -> int:
-    return int(connection.execute("SELECT max(version) FROM versions").fetchone()[0] or 0)
+    found = connection.execute("SELECT max(version) FROM versions").fetchone()[0] or 0
+    if not isinstance(found, int):
+        raise sqlite3.DatabaseError("its version is not a number")
+    return found
 
 
 def _statements(script: str) -> Iterator[str]:

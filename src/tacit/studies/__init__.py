@@ -1,5 +1,5 @@
 """Published tables and figures beside ours: one file of numbers and recipes per paper."""
 
-from tacit.studies.base import Reproduction, ReproductionResult, reproduce, reproductions
+from tacit.studies.base import PlannedStudy, Reproduction, ReproductionResult, plan_studies, reproduce, reproductions
 
-__all__ = ["Reproduction", "ReproductionResult", "reproduce", "reproductions"]
+__all__ = ["PlannedStudy", "Reproduction", "ReproductionResult", "plan_studies", "reproduce", "reproductions"]

@@ -1,9 +1,9 @@
-"""What lies do, and what rules bear with: a study of our own, one attack and one rule at a time.
+"""How well aggregation rules withstand attacks: a study of our own, one attack and one rule at a time.
 
-Leave-last-out, clean negatives, fed-gmf. A share of people lie in every round (`tacit.setup.adversary_study`); the
-server sums as usual, believes a rare row less (`shrink`), has devices clip, or combines groups by a robust rule
-(`tacit.protocols.robust`). Quality is that of all people, adversaries included; the exposure of the promoted item is
-the share of people who do not have it and would see it among their first ten of all items.
+Leave-last-out, clean negatives, fed-gmf. A share of clients are adversaries (`tacit.lab.adversaries`). The
+server adds up as usual, gives rare rows less weight (`shrink`), or combines the sums of groups by a robust rule
+(`tacit.protocols.robust`). Quality is that of all users, adversaries included. The exposure of the promoted item is
+the share of users without it who would see it among their first ten of all items.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from tacit.studies.sheets import PublishedRow, Sheet, format_cell, value_of
 METRICS = ("HR@10", "NDCG@10")
 METHOD = {"name": "fed-gmf", "epochs": 30, "clients_per_round": 100, "learning_rate": 0.005}
 ATTACKS: dict[str, dict[str, Any] | None] = {
-    "nobody lies": None,
-    "5 % no numbers": {"kind": "nan", "share": 0.05},
+    "no adversaries": None,
+    "5 % NaN": {"kind": "nan", "share": 0.05},
     "20 % sign-flip": {"kind": "sign-flip", "share": 0.2},
     "5 % noise": {"kind": "noise", "share": 0.05, "strength": 1.0},
     "5 % promote": {"kind": "promote", "share": 0.05, "strength": 20.0},
@@ -48,22 +48,24 @@ def recipe(source: str) -> dict[str, Any]:
     }
 
 
-@reproduction("robust-liars", "Liars and rules", "A study of our own", ("ml-100k",), recipe, seeds=1)
+@reproduction(
+    "robust-adversaries", "Attacks and aggregation rules", "A study of our own", ("ml-100k",), recipe, seeds=1
+)
 def adversary_study(setup: StudySetup) -> StudyResult:
     """Run every attack against every rule."""
     target = unpopular_item(setup)
     rows: list[PublishedRow] = []
     attacks = dict(list(ATTACKS.items())[: 3 if setup.quick else None])
-    for attack, lies in attacks.items():
+    for attack, options in attacks.items():
         for defence, settings in DEFENCES.items():
-            found = [_measure(setup, seed, lies, settings, target) for seed in setup.seeds]
+            found = [_measure(setup, seed, options, settings, target) for seed in setup.seeds]
             for metric in (*METRICS, "exposure", "refused"):
                 values = [one[metric] for one in found if one is not None]
                 rows.append(PublishedRow.of(f"{attack}; {defence}", metric, values))
     title = str(setup.parts.catalog.title(target))
     notes = [
-        f"Promoted: '{title}', which {int(_counts(setup)[target])} people have.",
-        "'–': learning ran away, and the run stopped.",
+        f"Promoted: '{title}', which {int(_counts(setup)[target])} users have.",
+        "'–': learning diverged, and the run stopped.",
         *(["Quick: few passes and attacks. These numbers say nothing about the rules."] if setup.quick else []),
     ]
     sheets = [_sheet(metric, attacks, rows) for metric in (METRICS[1], METRICS[0], "exposure")]
@@ -81,15 +83,15 @@ def _counts(setup: StudySetup) -> np.ndarray:
 
 
 def _measure(
-    setup: StudySetup, seed: int, lies: Mapping[str, Any] | None, settings: Mapping[str, Any], target: int
+    setup: StudySetup, seed: int, options: Mapping[str, Any] | None, settings: Mapping[str, Any], target: int
 ) -> dict[str, float] | None:
     method = {**METHOD, "epochs": 2} if setup.quick else METHOD
     given = apply_overrides(
-        setup.base, {"seed": seed, "method": dict(method), "evaluation.local_only_people": 0, **settings}
+        setup.base, {"seed": seed, "method": dict(method), "evaluation.local_only_users": 0, **settings}
     )
-    if lies is not None:
-        item = {"item": setup.parts.catalog.item_ids[target]} if lies["kind"] == "promote" else {}
-        given = apply_overrides(given, {"runtime.adversaries": {**lies, **item}})
+    if options is not None:
+        item = {"item": setup.parts.catalog.item_ids[target]} if options["kind"] == "promote" else {}
+        given = apply_overrides(given, {"runtime.adversaries": {**options, **item}})
     try:
         found = run(Experiment.from_options(given, "the study"), progress=setup.progress, prepared=setup.prepared)
     except DivergedError:
@@ -103,7 +105,7 @@ def _measure(
 
 
 def item_exposure(recommender: Recommender, item: int, k: int = 10) -> float:
-    """Return the share of people without an item who would see it among their first `k` of all items."""
+    """Return the share of users without an item who would see it among their first `k` of all items."""
     train = recommender.clients
     scores = recommender.score(np.arange(len(train)))
     scores[train.rows, train.items] = -np.inf

@@ -21,12 +21,13 @@ from tacit.report.figures import save_figures
 from tacit.report.folder import environment, whole_folder, write_json
 from tacit.studies.setup import StudySetup
 from tacit.studies.sheets import PublishedRow, Sheet
-from tacit.types import Progress
+from tacit.types import Progress, notice_former_name
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 BUILT_IN = "town"
+FORMER_NAMES = {"robust-liars": "robust-adversaries"}  # of studies; the old name works for one version
 
 
 @dataclass(frozen=True)
@@ -51,6 +52,7 @@ class Reproduction:
     seeds: int  # runs of each method, unless told otherwise
     recipe: Callable[[str], Mapping[str, Any]]  # dataset -> data, split and evaluation of an experiment
     make: Callable[[StudySetup], StudyResult]
+    estimate: Callable[[StudySetup], float] | None = None  # seconds that it takes at most, if that can be told
 
 
 @dataclass(frozen=True)
@@ -80,11 +82,12 @@ def reproduction(
     datasets: tuple[str, ...],
     recipe: Callable[[str], Mapping[str, Any]],
     seeds: int = 3,
+    estimate: Callable[[StudySetup], float] | None = None,
 ) -> Callable[[Recipe], Recipe]:
     """Register a recipe under a name."""
 
     def add(make: Recipe) -> Recipe:
-        _REGISTRY[name] = Reproduction(name, title, source, datasets, seeds, recipe, make)
+        _REGISTRY[name] = Reproduction(name, title, source, datasets, seeds, recipe, make, estimate)
         return make
 
     return add
@@ -99,7 +102,30 @@ def reproductions() -> dict[str, Reproduction]:
     return dict(sorted(_REGISTRY.items()))
 
 
-def reproduce(
+@dataclass(frozen=True)
+class PlannedStudy:
+    """A reproduction on one dataset, before it runs."""
+
+    chosen: Reproduction
+    setup: StudySetup
+    out: Path
+
+    def estimate(self) -> float | None:
+        """Return about how many seconds it takes at most on this machine; None if that is not known, or it is quick."""
+        return None if self.chosen.estimate is None or self.setup.quick else self.chosen.estimate(self.setup)
+
+    def run(self) -> ReproductionResult:
+        """Make the table or figure, and write its folder."""
+        started = time.perf_counter()
+        found = self.chosen.make(self.setup)
+        name, data = self.chosen.name, self.setup.name
+        folder = self.out / f"reproduce-{name}-{data}"
+        result = ReproductionResult(name, data, found, round(time.perf_counter() - started, 1), folder)
+        _write(result, self.chosen, self.setup)
+        return result
+
+
+def plan_studies(
     name: str,
     data: str | None = None,
     *,
@@ -108,19 +134,17 @@ def reproduce(
     settings: Mapping[str, Any] | None = None,
     out: Path = Path("runs"),
     progress: Progress = silent,
-) -> list[ReproductionResult]:
-    """Make a published table or figure again, on one dataset or on all of the paper's that are at hand.
-
-    `quick` takes fixed options, few passes and one seed: it shows that everything runs, not what the method can do.
-    `settings` override the recipe (`{"data.min_per_user": 5}`).
-    """
+) -> list[PlannedStudy]:
+    """Return what `reproduce` would run, one study for each dataset."""
     known = reproductions()
+    if name in FORMER_NAMES:
+        notice_former_name(name, FORMER_NAMES[name])
+        name = FORMER_NAMES[name]
     if name not in known:
         raise ConfigError(f"There is no reproduction '{name}'.", nearest(name, known))
     chosen = known[name]
-    made = []
-    for source in [data] if data is not None else present(chosen):
-        setup = StudySetup(
+    setups = [
+        StudySetup(
             source,
             chosen.recipe(source),
             settings or {},
@@ -129,13 +153,18 @@ def reproduce(
             choices=out / "reproduce-choices",
             progress=progress,
         )
-        started = time.perf_counter()
-        found = chosen.make(setup)
-        folder = out / f"reproduce-{name}-{setup.name}"
-        result = ReproductionResult(name, setup.name, found, round(time.perf_counter() - started, 1), folder)
-        _write(result, chosen, setup)
-        made.append(result)
-    return made
+        for source in ([data] if data is not None else present(chosen))
+    ]
+    return [PlannedStudy(chosen, setup, out) for setup in setups]
+
+
+def reproduce(name: str, data: str | None = None, **how: Any) -> list[ReproductionResult]:
+    """Make a published table or figure again, on one dataset or on all of the paper's that are at hand.
+
+    Options are those of `plan_studies`. `quick` takes fixed options, few passes and one seed: it shows that everything
+    runs, not what the method can do. `settings` override the recipe (`{"data.min_per_user": 5}`).
+    """
+    return [study.run() for study in plan_studies(name, data, **how)]
 
 
 def present(chosen: Reproduction) -> list[str]:

@@ -43,7 +43,7 @@ def _gains(text: str) -> dict[tuple[str, float], tuple[int | None, ...]]:
 
 GAINED = _gains(_SHARDS)  # table 5.3; the single cells of table 5.1 are too garbled to be told apart
 _ORDERS = ("LD", "MW", "DS > LD > MW", "DS > MW > LD", "LD > DS > MW", "MW > DS > LD", "LD > MW > DS", "MW > LD > DS")
-# tables 5.2 and 5.4: test pictures that both got wrong, only DS, only the other order, nobody
+# tables 5.2 and 5.4: test pictures that both got wrong, only DS, only the other order, neither
 CONFUSED: dict[tuple[str, str], tuple[int, int, int, int]] = {
     ("iid", order): (both, 98 - both, other, 9902 - other)
     for order, both, other in zip(

@@ -1,6 +1,6 @@
 """A federation of digit classifiers, round by round: who learnt, who counted how much, and what came out right.
 
-Every round is one line on disk, and the model lies beside it, so that hours of learning survive an interruption.
+Every round is one line on disk, and the model is saved beside it, so that hours of learning survive an interruption.
 """
 
 from __future__ import annotations
@@ -129,7 +129,7 @@ class FederationLog:
 
     @classmethod
     def of(cls, folder: Path, run: DigitRun) -> FederationLog:
-        """Return where the rounds of these options lie."""
+        """Return the folder of the rounds of these options."""
         asked = json.dumps([LEARNING, run.setting.model_dump(mode="json"), run.learning_rate, run.key.seed])
         mark = hashlib.blake2b(asked.encode(), digest_size=4).hexdigest()
         stem = f"mnist-{run.partition}-{run.order.replace(' > ', '-')}-{mark}"
@@ -187,7 +187,7 @@ def train_federation(pictures: Digits, run: DigitRun, rounds: int, kept: Federat
 def _round(
     model: DigitCNN, shared: Weights, dealt: PicturePartition, run: DigitRun, number: int
 ) -> tuple[dict[str, Any], Weights]:
-    """Ask some devices, weigh and average what they learnt, and look at everybody's pictures."""
+    """Ask some devices, weigh and average what they learnt, and evaluate on all pictures."""
     setting, names = run.setting, run.order.split(" > ")
     chance = run.key.child("choose", number).generator()
     asked = np.sort(chance.choice(setting.clients, setting.asked, replace=False))

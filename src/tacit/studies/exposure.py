@@ -1,7 +1,7 @@
 """What sharing less costs and what it hides: quality against exposure over pi, a study of our own.
 
-FPL (pFPL+) runs with each pi and keeps every release; the privacy meter then reads what a sample of people have sent,
-as a server without secure sum could. The curve in its result.json is what a person's own page shows her.
+FPL (pFPL+) runs with each pi and keeps every release; the privacy meter then reads what a sample of users have sent,
+as a server without secure sum could. The curve in its result.json is what a user's own page shows.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ RATES = (0.001, 0.002, 0.005, 0.01, 0.02)  # one is chosen on the validation par
 
 
 def recipe(source: str) -> dict[str, Any]:
-    """Return data, split and evaluation: the last fifth of each person's time is held out."""
+    """Return data, split and evaluation: the last fifth of each user's time is held out."""
     data = {"source": source, "min_per_user": 10}
     return {
         "data": data,
@@ -68,8 +68,8 @@ def exposure_study(setup: StudySetup) -> StudyResult:
     ]
     level = value_of(rows, "most-popular", PRIMARY) / best
     notes = [
-        f"leak: 0 is no better than guessing popular items, 1 the whole history; mean over {PEOPLE} people.",
-        "named: share of a person's items that the reader would name with nine tenths' certainty.",
+        f"leak: 0 is no better than guessing popular items, 1 the whole history; mean over {PEOPLE} users.",
+        "named: share of a user's items that the reader would name with nine tenths' certainty.",
         "Rows in clear; inside a secure sum none of this can be read.",
         *(["Quick: few passes. These numbers say nothing about the method."] if setup.quick else []),
     ]
@@ -91,7 +91,7 @@ def _choose(setup: StudySetup) -> dict[str, Any]:
 
 def _one(setup: StudySetup, method: Mapping[str, Any], pi: float, seed: int, afters: Sequence[int]) -> dict[str, float]:
     method = {**method, "pi": pi}
-    settings = {"seed": seed, "method": method, "runtime.ledger": "events", "evaluation.local_only_people": 0}
+    settings = {"seed": seed, "method": method, "runtime.ledger": "events", "evaluation.local_only_users": 0}
     experiment = Experiment.from_options(apply_overrides(setup.base, settings), "the study")
     found = run(experiment, progress=setup.progress, prepared=setup.prepared)
     result = {PRIMARY: float(found.result["metrics"][PRIMARY])}
@@ -118,8 +118,8 @@ def _draw(curve: Sequence[Mapping[str, Any]], afters: Sequence[int], level: floa
         axes.annotate("quality of most-popular", *at, ha="right", color=SOFT, fontsize=8)
         axes.set_ylim(0, 1.1)
         percent_axis(axes.yaxis)
-        axes.set_xlabel("pi: share of her positives that a person lets go")
-        axes.set_ylabel("of the quality at pi = 1; of her items")
+        axes.set_xlabel("pi: share of positives that leave the device")
+        axes.set_ylabel("share of the quality at pi = 1; share of items")
         ends = [(pis[-1], ys[-1]) for ys in lines.values()]
         name_ends(figure, axes, ends, [(name, marks[name].colour) for name in lines])
         figure.draw_without_rendering()

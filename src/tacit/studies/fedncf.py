@@ -1,7 +1,7 @@
-"""FedNCF's experiments on quality made again: rules of aggregation, models beside centralised ones, fewer people.
+"""FedNCF's experiments on quality made again: rules of aggregation, models beside centralised ones, fewer users.
 
-Leave-last-out, every held-out item against 100, people with at least five rows, D = 12, Adam 0.001, groups as in the
-paper. One more row of each person is held out as validation: the pass that is reported was chosen by it. Clean
+Leave-last-out, every held-out item against 100, users with at least five rows, D = 12, Adam 0.001, groups as in the
+paper. One more row of each user is held out as validation: the pass that is reported was chosen by it. Clean
 sampling is what counts; the legacy rows (negatives that are told what is held out; on Last.fm repeated pairs too, some
 of which are held out and in training at once) stand beside it to be compared with what is printed.
 """
@@ -17,7 +17,8 @@ import numpy as np
 from tacit.config import Experiment, apply_overrides
 from tacit.data import load
 from tacit.data.filters import compact
-from tacit.lab.experiments import PreparedData, check_leak, prepare_data
+from tacit.lab.experiments import PreparedData, prepare_data
+from tacit.lab.leak_check import check_leak
 from tacit.random import Key
 from tacit.studies import fedncf_figures as draw
 from tacit.studies import fedncf_published as printed
@@ -27,8 +28,8 @@ from tacit.studies.sheets import PublishedRow, Sheet, format_cell
 from tacit.studies.traces import METRICS, PRIMARY, Trace, trace_method
 
 POPULAR = "most-popular"
-LOCAL_ONLY_PEOPLE = 25  # people who learn alone, for each federated method
-LOOKS = 20
+LOCAL_ONLY_USERS = 25  # users who learn alone, for each federated method
+CHECKPOINTS = 20
 FAST = 0.95  # of what the first rule reaches: how soon a rule is there
 PASSES: dict[str, dict[str, int]] = {  # at most; validation says how many of them
     "ml-100k": {"fed-gmf": 400, "fed-mlp": 80, "fed-neumf": 120, "gmf": 40, "mlp": 30, "neumf": 20},
@@ -75,11 +76,12 @@ def aggregation(setup: StudySetup) -> StudyResult:
     """fed-gmf under each rule: what it reaches, and how soon."""
     known = dict(zip(printed.RULES, printed.TABLE_5.get(setup.name, ()), strict=False)) if setup.is_named else {}
     clean = [
-        trace_method(setup, rule, paper_options(setup, "fed-gmf", aggregation=rule), LOOKS) for rule in printed.RULES
+        trace_method(setup, rule, paper_options(setup, "fed-gmf", aggregation=rule), CHECKPOINTS)
+        for rule in printed.RULES
     ]
     other = legacy(setup)
     leaking = [
-        trace_method(other, rule, paper_options(setup, "fed-gmf", aggregation=rule), LOOKS, seeds=setup.seeds[:1])
+        trace_method(other, rule, paper_options(setup, "fed-gmf", aggregation=rule), CHECKPOINTS, seeds=setup.seeds[:1])
         for rule in printed.RULES
     ]
     level = FAST * float(np.mean(clean[0].test_values("HR@10")))
@@ -112,9 +114,11 @@ def quality(setup: StudySetup) -> StudyResult:
     known = printed.TABLE_6.get(setup.name, {}) if setup.is_named else {}
     names = (*printed.MODELS, *(name.removeprefix("fed-") for name in printed.MODELS))
     other = legacy(setup)
-    clean = [trace_method(setup, name, paper_options(setup, name), LOOKS) for name in names]
-    leaking = [trace_method(other, name, paper_options(setup, name), LOOKS, seeds=setup.seeds[:1]) for name in names]
-    local_only_people = {
+    clean = [trace_method(setup, name, paper_options(setup, name), CHECKPOINTS) for name in names]
+    leaking = [
+        trace_method(other, name, paper_options(setup, name), CHECKPOINTS, seeds=setup.seeds[:1]) for name in names
+    ]
+    local_only_users = {
         name: alone(setup, trace, paper_options(setup, name))
         for name, trace in zip(printed.MODELS, clean, strict=False)
     }
@@ -127,13 +131,17 @@ def quality(setup: StudySetup) -> StudyResult:
                 PublishedRow.of(trace.label, m, trace.test_values(m), published.get(m), trace.settings) for m in METRICS
             ]
             rows += [replace(row, sampling=sampling) for row in made]  # type: ignore[arg-type]
-            local_only = local_only_people.get(trace.label) if one is setup else None
-            passes = ", ".join(str(look.passes) for look in trace.best_checkpoints()) if trace is not popular else "–"
+            local_only = local_only_users.get(trace.label) if one is setup else None
+            passes = (
+                ", ".join(str(checkpoint.passes) for checkpoint in trace.best_checkpoints())
+                if trace is not popular
+                else "–"
+            )
             cells = [text for m in METRICS for text in (format_cell(published.get(m)), mean_and_deviation(trace, m))]
             lines.append(
                 [trace.label, sampling, *cells, format_cell(local_only["HR@10"] if local_only else None), passes]
             )
-    for name, local_only in local_only_people.items():
+    for name, local_only in local_only_users.items():
         rows += [PublishedRow.of(f"{name}, alone", metric, [local_only[metric]]) for metric in METRICS if local_only]
     columns = ["method", "sampling", "HR@10 published", "ours", "NDCG@10 published", "ours", "alone HR@10", "passes"]
     figures = {
@@ -142,16 +150,16 @@ def quality(setup: StudySetup) -> StudyResult:
     }
     notes = [
         _passes(clean),
-        f"'alone': the same model learnt by {LOCAL_ONLY_PEOPLE} people each from her own history only, clean.",
+        f"'alone': the same model learnt by {LOCAL_ONLY_USERS} users each from their own history only, clean.",
         f"Clean with {len(setup.seeds)} seeds, legacy with one.",
     ]
     detail = {"clean": {t.label: t.as_json() for t in clean}, "legacy": {t.label: t.as_json() for t in leaking}}
     return StudyResult(rows, [Sheet("On devices and in one place", columns, lines)], figures, notes, detail)
 
 
-@reproduction("fedncf-participants", "Fewer people", f"{printed.PAPER}, figure 8", printed.DATASETS, recipe)
+@reproduction("fedncf-participants", "Fewer users", f"{printed.PAPER}, figure 8", printed.DATASETS, recipe)
 def participants(setup: StudySetup) -> StudyResult:
-    """fed-gmf and gmf learnt by, and measured on, a share of the people."""
+    """fed-gmf and gmf learnt by, and measured on, a share of the users."""
     rows, lines, drawn = [], [], {"fed-gmf": [], "gmf": []}  # type: ignore[var-annotated]
     detail: dict[str, Any] = {}
     for share in printed.SHARES:
@@ -162,9 +170,9 @@ def participants(setup: StudySetup) -> StudyResult:
                     setup,
                     f"{name}, {share:.0%}",
                     paper_options(setup, name),
-                    LOOKS,
+                    CHECKPOINTS,
                     seeds=[seed],
-                    prepared=sample_people_of(setup, share, seed),
+                    prepared=sample_users_of(setup, share, seed),
                 )
                 for seed in setup.seeds
             ]
@@ -174,14 +182,14 @@ def participants(setup: StudySetup) -> StudyResult:
             drawn[name].append((share, float(np.mean(trace.test_values("HR@10")))))
             cells += [mean_and_deviation(trace, metric) for metric in METRICS]
         lines.append([f"{share:.0%}", *cells])
-    sheet = Sheet("By share of people", ["people", *(f"{name} {m}" for name in drawn for m in METRICS)], lines)
+    sheet = Sheet("By share of users", ["people", *(f"{name} {m}" for name in drawn for m in METRICS)], lines)
     figure = draw.over_shares(drawn)
-    notes = ["People are drawn anew for each seed; items that nobody of them has leave the catalogue, as in the paper."]
+    notes = ["Users are drawn anew for each seed; items that none of them has leave the catalogue, as in the paper."]
     return StudyResult(rows, [sheet], {"participants": figure}, notes, detail)
 
 
-def sample_people_of(setup: StudySetup, share: float, seed: int) -> PreparedData:
-    """Return the prepared data of a random share of the people, with the items that they have."""
+def sample_users_of(setup: StudySetup, share: float, seed: int) -> PreparedData:
+    """Return the prepared data of a random share of the users, with the items that they have."""
     experiment = Experiment.from_options(apply_overrides(setup.validation_split(), {"seed": seed}), "the recipe")
     dataset = load(experiment.data)
     people = np.arange(dataset.n_users)
@@ -199,11 +207,11 @@ def mean_and_deviation(trace: Trace, metric: str) -> str:
 
 
 def alone(setup: StudySetup, trace: Trace, method: Mapping[str, Any]) -> Mapping[str, float]:
-    """Return what people reach who learn alone, for as many passes as were chosen for all."""
+    """Return what users reach who learn alone, for as many passes as were chosen for all."""
     method = {**method, "epochs": trace.best_checkpoints()[0].passes}
     given = apply_overrides(
         setup.validation_split(),
-        {"method": method, "evaluation.local_only_people": 2 if setup.quick else LOCAL_ONLY_PEOPLE},
+        {"method": method, "evaluation.local_only_users": 2 if setup.quick else LOCAL_ONLY_USERS},
     )
     experiment = Experiment.from_options(given, "the recipe")
     leak = check_leak(experiment.method.build(), experiment, setup.practice.parts)
@@ -211,5 +219,7 @@ def alone(setup: StudySetup, trace: Trace, method: Mapping[str, Any]) -> Mapping
 
 
 def _passes(traces: Sequence[Trace]) -> str:
-    said = "; ".join(f"{t.label} {', '.join(str(look.passes) for look in t.best_checkpoints())}" for t in traces)
-    return f"Passes, chosen on validation for each seed: {said}."
+    text = "; ".join(
+        f"{t.label} {', '.join(str(checkpoint.passes) for checkpoint in t.best_checkpoints())}" for t in traces
+    )
+    return f"Passes, chosen on validation for each seed: {text}."

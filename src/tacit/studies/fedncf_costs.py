@@ -67,7 +67,7 @@ def cost_study(setup: StudySetup) -> StudyResult:
     notes = [
         "'its rate': five samples per observation times 32, 2,856 and 2,891 operations, which is what the table of the "
         "paper comes to on all four datasets; 'our count': multiply-adds, biases and activations of a forward pass.",
-        "Sparse rows: those that an average person touches in a round, each with its id; the layers with their weight.",
+        "Sparse rows: those that an average user touches in a round, each with its id; the layers with their weight.",
         "The published KB are less than four bytes a number: the paper does not say how its numbers are packed.",
     ]
     return StudyResult(rows, sheets, {}, notes)
@@ -87,7 +87,7 @@ def heterogeneity(setup: StudySetup) -> StudyResult:
         lines.append([name, *(f"{s * 1e3:.1f}" for s in seconds.values())])
     sheet = Sheet("Milliseconds of a round (two local epochs)", ["model", *(f"{n:,}" for n in instances)], lines)
     notes = [
-        f"One made-up person among {LARGE:,} items; processor time, one thread, the shortest of {TIMES}. A device "
+        f"One made-up user among {LARGE:,} items; processor time, one thread, the shortest of {TIMES}. A device "
         "learns on one core whatever it has: the paper found 10 % between one core and sixteen.",
         "Printed in the paper's text, GMF: below 1 s for 10,000 observations on one core; 0.045 and 0.089 s where the "
         "observations double to 2,000.",

@@ -17,12 +17,12 @@ Line = Sequence[tuple[float, float]]
 
 def curves(lines: Mapping[str, Line], label: str) -> Figure:
     """Draw a metric over passes, one line each."""
-    return _lines(lines, "passes over all people", label)
+    return _lines(lines, "passes over all users", label)
 
 
 def over_shares(lines: Mapping[str, Line]) -> Figure:
-    """Draw what is reached by shares of the people."""
-    return _lines(lines, "people who take part", "HR@10", shares=True)
+    """Draw what is reached by shares of the users."""
+    return _lines(lines, "users who take part", "HR@10", shares=True)
 
 
 def over_instances(lines: Mapping[str, Line]) -> Figure:

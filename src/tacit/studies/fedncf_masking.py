@@ -1,9 +1,9 @@
 """FedNCF's table 8 and figure 4: what masking costs a participant, with real keys, shares and signatures beside.
 
 The paper's figures are milliseconds on 8 cores of 4.0 GHz, for drawing masks from a framework's generator and adding
-them: no keys are agreed, nothing is shared, nobody may drop out, and a seed lets anybody draw the same masks. Ours are
-processor milliseconds of one device on one core of this machine. `masks`: agreeing on a key with each neighbour and
-adding the streams. `all`: also the signatures, the shares of both secrets, confirmation and unmasking.
+them: no keys are agreed, nothing is shared, no participant may drop out, and whoever has the seed can draw the same
+masks. Ours are processor milliseconds of one device on one core of this machine. `masks`: agreeing on a key with each
+neighbour and adding the streams. `all`: also the signatures, the shares of both secrets, confirmation and unmasking.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ PUBLISHED = {  # table 8, milliseconds
 FACTORS, LAYERS = 12, (48, 24, 12, 6)
 SHAPES = {"FedGMF": gmf(FACTORS), "FedMLP": mlp(FACTORS, LAYERS), "FedNeuMF": neumf(FACTORS, LAYERS)}
 FIGURE_ITEMS, FIGURE_PEOPLE = 1000, (10, 20, 50, 100, 150)
-LOOSE = DevicePolicy(n_min=2, k_min=1, d_min=0, cool_down=0)
+LOOSE = DevicePolicy(n_min=2, k_min=1, d_min=0, cool_down=0, most_cohorts=None)
 TIMES = 5
 
 
@@ -56,21 +56,21 @@ def recipe(source: str) -> dict[str, Any]:
 @reproduction("fedncf-masking", "What masking costs", "FedNCF, table 8 and figure 4", DATASETS, recipe, seeds=1)
 def masking_study(setup: StudySetup) -> StudyResult:
     """Measure one device of the paper's group on the dataset's table."""
-    n_items, n_people = setup.parts.catalog.n_items, GROUPS.get(setup.name, 20)
+    n_items, n_participants = setup.parts.catalog.n_items, GROUPS.get(setup.name, 20)
     rows, lines = [], []
     for name in ("FedGMF", "FedNeuMF"):
         shape = SHAPES[name]
-        best = _best(n_items, shape.width, shape.n_layers + 1, n_people, 1 if setup.quick else TIMES)
+        best = _best(n_items, shape.width, shape.n_layers + 1, n_participants, 1 if setup.quick else TIMES)
         published = PUBLISHED.get((name, setup.name)) if setup.is_named else None
         for part, seconds in best.items():
-            said = published if part == "masks" else None
-            rows.append(PublishedRow(name, f"ms {part}", said, 1000 * seconds, None, 1))
+            printed = published if part == "masks" else None
+            rows.append(PublishedRow(name, f"ms {part}", printed, 1000 * seconds, None, 1))
         sent = 4 * n_items * (shape.width + 1) + 8 * (shape.n_layers + 1)
         lines.append(
             [name, format_cell(published), *(format_cell(1000 * one) for one in best.values()), f"{sent / 1000:,.0f}"]
         )
     table = Sheet(
-        f"Masking a table of {n_items:,} items, {n_people} people, milliseconds",
+        f"Masking a table of {n_items:,} items, {n_participants} users, milliseconds",
         ["model", "published", *(f"ours, {part}" for part in best), "kB sent"],
         lines,
     )
@@ -78,10 +78,10 @@ def masking_study(setup: StudySetup) -> StudyResult:
     return StudyResult([*rows, *_growth_rows()], [table, _growth()], notes=notes)
 
 
-def parameters(name: str, n_people: int, n_items: int = FIGURE_ITEMS) -> int:
-    """Return how many numbers a participant draws for her masks, by the paper's formulas (figure 4)."""
+def parameters(name: str, n_participants: int, n_items: int = FIGURE_ITEMS) -> int:
+    """Return how many numbers a participant draws for its masks, by the paper's formulas (figure 4)."""
     shape = SHAPES[name]
-    return (n_people - 1) * (shape.width * n_items + shape.n_layers + n_items)
+    return (n_participants - 1) * (shape.width * n_items + shape.n_layers + n_items)
 
 
 def _growth_rows() -> list[PublishedRow]:
@@ -101,14 +101,14 @@ def _growth() -> Sheet:
     return Sheet(f"Figure 4: numbers drawn by one participant, {FIGURE_ITEMS:,} items", columns, lines)
 
 
-def _best(n_items: int, width: int, n_layers: int, n_people: int, times: int) -> dict[str, float]:
-    found = [_costs(n_items, width, n_layers, n_people) for _ in range(times)]
+def _best(n_items: int, width: int, n_layers: int, n_participants: int, times: int) -> dict[str, float]:
+    found = [_costs(n_items, width, n_layers, n_participants) for _ in range(times)]
     return {part: min(one[part] for one in found) for part in found[0]}
 
 
-def _costs(n_items: int, width: int, n_layers: int, n_people: int) -> dict[str, float]:
+def _costs(n_items: int, width: int, n_layers: int, n_participants: int) -> dict[str, float]:
     """Return the processor seconds of one device for one sum, and those of its masks alone."""
-    bound = (2**31 - 1) // n_people
+    bound = (2**31 - 1) // n_participants
     layout = VectorLayout.of(
         [
             Segment("items", SegmentKind.NUMBERS, n_items, width, 32, bound),
@@ -116,22 +116,22 @@ def _costs(n_items: int, width: int, n_layers: int, n_people: int) -> dict[str, 
             Segment("layers", SegmentKind.NUMBERS, 1, n_layers, 64, 2**40),
         ]
     )
-    chosen = plan_masking(n_people, 0.2, 0.1)
+    chosen = plan_masking(n_participants, 0.2, 0.1)
     terms = Terms(
         "costs", 1, 2, bytes(32), layout, 2, 1, 0, chosen.degree, chosen.threshold, bytes(32), bytes(32)
     )  # fmt: skip
     devices = sorted(
-        (SecureDevice(Identity.fresh(), LOOSE) for _ in range(n_people)), key=lambda one: one.identity.public
+        (SecureDevice(Identity.fresh(), LOOSE) for _ in range(n_participants)), key=lambda one: one.identity.public
     )
     server, first = SecureServer.start(terms, [one.identity.public for one in devices]), devices[0]
     spent = {"masks": 0.0, "all": 0.0}
 
     def timed(answer: Any, is_mask: bool = False) -> bytes:
         started = time.process_time()
-        said: bytes = answer()
+        printed: bytes = answer()
         spent["all"] += time.process_time() - started
         spent["masks"] += time.process_time() - started if is_mask else 0.0
-        return said
+        return printed
 
     server.receive(timed(lambda: first.advertise(server.invitation)))
     for one in devices[1:]:

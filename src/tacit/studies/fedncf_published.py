@@ -79,5 +79,5 @@ OBSERVATIONS = {  # table 4: least, most, mean
     "lastfm-2k": (5, 2609, 116.03),
     "foursquare-nyc": (9, 714, 84.05),
 }
-SHARES = (0.5, 0.7, 0.8, 0.9, 1.0)  # of people who take part, figure 8
+SHARES = (0.5, 0.7, 0.8, 0.9, 1.0)  # of users who take part, figure 8
 INSTANCES = (100, 1000, 2000, 5000, 10000)  # figure 7

@@ -1,6 +1,6 @@
 """FPL's tables made again: accuracy, diversity and bias of every method at its best.
 
-Data as in the papers: unique pairs at their latest time, people with at least 20, the newest int(0.2 n) to test (at
+Data as in the papers: unique pairs at their latest time, users with at least 20, the newest int(0.2 n) to test (at
 equal times the smaller item id first), items that occur in training. Options are chosen on validation (fpl_choices).
 """
 
@@ -19,6 +19,7 @@ from tacit.studies import fpl_published as printed
 from tacit.studies.base import StudyResult, reproduction
 from tacit.studies.foursquare import to_top_level
 from tacit.studies.fpl_choices import CONFIGURATIONS, SHORTENED, Choices, choices
+from tacit.studies.fpl_time import estimate_seconds
 from tacit.studies.setup import StudySetup
 from tacit.studies.sheets import PublishedRow, Sheet, format_cell, side_by_side, value_of
 from tacit.types import Labels
@@ -30,7 +31,7 @@ RATIO = " / Most Popular"
 ONE_SEED = {POPULAR, "user-knn", "item-knn"}  # nothing in them is drawn
 ORDER = ("random", POPULAR, "user-knn", "item-knn", "bpr-mf", "fcf")
 MOST_CATEGORIES = 12
-LOCAL_ONLY_PEOPLE = 25  # people who learn alone for the leak verdict
+LOCAL_ONLY_USERS = 25  # users who learn alone for the leak verdict
 
 
 def recipe(source: str) -> dict[str, Any]:
@@ -52,11 +53,18 @@ class FPLResult:
 
     @property
     def leaks(self) -> bool:
-        """True if people who learn alone with it beat Most Popular."""
-        return any(run.result["leak"] is not None and not run.result["leak"]["ok"] for run in self.runs)
+        """True if users who learn alone with it beat Most Popular."""
+        return any(run.result["leak"] is not None and run.result["leak"]["ok"] is False for run in self.runs)
 
 
-@reproduction("fpl-accuracy", "Accuracy of FPL", f"{PAPER}, table 2; thesis, table 4.2", DATASETS, recipe)
+@reproduction(
+    "fpl-accuracy",
+    "Accuracy of FPL",
+    f"{PAPER}, table 2; thesis, table 4.2",
+    DATASETS,
+    recipe,
+    estimate=estimate_seconds,
+)
 def accuracy_study(setup: StudySetup) -> StudyResult:
     """Precision and recall of every method at its best on validation."""
     chosen = choices(setup)
@@ -77,7 +85,14 @@ def accuracy_study(setup: StudySetup) -> StudyResult:
     return StudyResult([*rows, *ratios], sheets, _beside(shown), notes, chosen.detail())
 
 
-@reproduction("fpl-diversity", "Diversity of FPL", f"{PAPER}, table 3; thesis, table 4.3", DATASETS, recipe)
+@reproduction(
+    "fpl-diversity",
+    "Diversity of FPL",
+    f"{PAPER}, table 3; thesis, table 4.3",
+    DATASETS,
+    recipe,
+    estimate=estimate_seconds,
+)
 def diversity_study(setup: StudySetup) -> StudyResult:
     """Item coverage and Gini of every method at its best on validation."""
     chosen = choices(setup)
@@ -88,7 +103,14 @@ def diversity_study(setup: StudySetup) -> StudyResult:
     )
 
 
-@reproduction("fpl-bias", "Bias disparity per category", f"{PAPER}, tables 5 and 6", DATASETS, recipe)
+@reproduction(
+    "fpl-bias",
+    "Bias disparity per category",
+    f"{PAPER}, tables 5 and 6",
+    DATASETS,
+    recipe,
+    estimate=estimate_seconds,
+)
 def bias(setup: StudySetup) -> StudyResult:
     """The bias of the training data towards categories, and how far each method's lists move it."""
     chosen = choices(setup)
@@ -137,15 +159,16 @@ def _all_methods(setup: StudySetup, chosen: Choices) -> list[FPLResult]:
     plain = {name: {"name": name} for name in ("random", POPULAR)} | chosen.baselines
     made = []
     for name in (name for name in ORDER if name in plain):
-        options = " ".join(f"{key}={value}" for key, value in plain[name].items() if key != "name")
+        given = {key: value for key, value in plain[name].items() if key != "name" and value is not None}
+        options = " ".join(f"{key}={value}" for key, value in given.items())
         seeds = 1 if name in ONE_SEED else None
         made.append(
-            FPLResult(name, setup.runs(name, plain[name], seeds=seeds, local_only_people=LOCAL_ONLY_PEOPLE), options)
+            FPLResult(name, setup.runs(name, plain[name], seeds=seeds, local_only_users=LOCAL_ONLY_USERS), options)
         )
     for name in (*CONFIGURATIONS, *SHORTENED):
         choice = chosen.fpl[name]
         made.append(
-            FPLResult(name, setup.runs(name, choice.method(), local_only_people=LOCAL_ONLY_PEOPLE), choice.describe())
+            FPLResult(name, setup.runs(name, choice.method(), local_only_users=LOCAL_ONLY_USERS), choice.describe())
         )
     return made
 
@@ -194,13 +217,13 @@ def _beside(rows: Sequence[PublishedRow]) -> dict[str, Any]:
 def _notes(chosen: Choices, measured: Sequence[FPLResult]) -> list[str]:
     leaking = [method.label for method in measured if method.leaks]
     verdict = (
-        f"people who learn alone know what was held out: {', '.join(leaking)} (not reported)" if leaking else "no leak"
+        f"users who learn alone know what was held out: {', '.join(leaking)} (not reported)" if leaking else "no leak"
     )
     return [
         *chosen.notes(),
         "An epoch of sFPL+ and pFPL+ in the papers trains T = R+/|U| times as long as the text says (table 4 shows it),"
         " so these two go on while validation improves; '(50 passes)' is the text's reading.",
-        f"Leak test with at most {LOCAL_ONLY_PEOPLE} local-only models of each method: {verdict}.",
+        f"Leak test with at most {LOCAL_ONLY_USERS} local-only models of each method: {verdict}.",
         "The papers' VAE is not run here.",
     ]
 

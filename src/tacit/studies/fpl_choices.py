@@ -6,8 +6,8 @@ here each configuration chooses for itself, one thing after the other: alpha amo
 them (at pi = 0.1 and 1, the better of the two counts), then F if it is trained for at most 50 passes, then the number
 of passes for every pi. FCF chooses its number of passes.
 
-On a few people the best of many trials is often the luckiest: where fewer than 4,000 are validated, trials of at most
-50 passes are made with up to three seeds, and their mean counts (Italy's 1,353 people: three seeds).
+On a few users the best of many trials is often the luckiest: where fewer than 4,000 are validated, trials of at most
+50 passes are made with up to three seeds, and their mean counts (Italy's 1,353 users: three seeds).
 
 An epoch of sFPL+ and pFPL+ is not what the papers' text says. Their table 4 (Brazil: TCC = 50 R+ (|I| + T (1 + pi)) and
 35 R+ (...)) shows R+ visits to clients in an epoch of all four configurations, and each visit of a + configuration
@@ -28,13 +28,14 @@ RATES = (0.005, 0.05, 0.5)
 STEPS = (0.005, 0.02, 0.05, 0.5)
 STEPS_AT = (0.1, 1.0)  # pi at which the step is chosen
 FACTORS = (10, 20, 50)
-PASSES, LOOK = 50, 5
-ENOUGH_PEOPLE, MOST_SEEDS = 4000, 3
-FCF_RATE, FCF_PASSES, FCF_LOOK = 0.05, 10, 5
-LONG_PASSES, LONG_LOOK, LONG_PATIENCE = 600, 20, 10
+PASSES, EVALUATE_EVERY = 50, 5
+ENOUGH_USERS, MOST_SEEDS = 4000, 3
+FCF_RATE, FCF_PASSES, FCF_EVALUATE_EVERY = 0.05, 10, 5
+LONG_PASSES, LONG_EVALUATE_EVERY, LONG_PATIENCE = 600, 20, 10
 SHORT_PIS = (0.1, 0.5, 1.0)  # of the figures within 50 passes, which stand in tables only
 PIS = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
 LONG_PIS = (0.0, 0.1, 0.2, 0.5, 1.0)  # where hundreds of passes are made
+PAPERS_BPR = {"name": "bpr-mf", "reg_user": None, "reg_positive": None, "reg_negative": None}  # they follow alpha
 NEIGHBOURS = tuple(range(10, 101, 10))
 
 SHORT = " (50 passes)"
@@ -114,18 +115,20 @@ class Choices:
 
 
 def choices(setup: StudySetup) -> Choices:
-    """Return the options for a dataset: searched on validation once, each part kept, or fixed for a quick look."""
+    """Return the options for a dataset: searched on validation once, each part kept, or fixed for a quick run."""
     if setup.quick:
         return _fixed_choices()
-    grid = {"rates": RATES, "factors": FACTORS, "passes": (PASSES, LOOK), "neighbours": NEIGHBOURS}
+    grid = {"rates": RATES, "factors": FACTORS, "passes": (PASSES, EVALUATE_EVERY), "neighbours": NEIGHBOURS}
     baselines = setup.recall("fpl-baselines", grid, lambda: _baselines(setup))
-    fcf = setup.recall("fpl-fcf", {**grid, "fcf": (FCF_RATE, FCF_PASSES, FCF_LOOK)}, lambda: _fcf(setup, baselines))
+    fcf = setup.recall(
+        "fpl-fcf", {**grid, "fcf": (FCF_RATE, FCF_PASSES, FCF_EVALUATE_EVERY)}, lambda: _fcf(setup, baselines)
+    )
     factors = baselines["bpr-mf"]["factors"]
 
     def configuration(name: str) -> Choice:
         file = f"fpl-{name.removesuffix(SHORT)}{'-50' * name.endswith(SHORT)}"
-        asked: dict[str, Any] = {"steps": (STEPS, STEPS_AT), "factors": (factors, FACTORS), "limits": _limits(name)}
-        if (seeds := _seeds(setup, name)) > 1:
+        asked: dict[str, Any] = {"steps": (STEPS, STEPS_AT), "factors": (factors, FACTORS), "limits": limits_of(name)}
+        if (seeds := seeds_of(setup, name)) > 1:
             asked["seeds"] = seeds
         return _read(setup.recall(file, asked, lambda: asdict(_configure(setup, name, factors))))
 
@@ -137,7 +140,7 @@ def _fixed_choices() -> Choices:
     fixed = {
         name: Choice(name, 0.05, 10, passes, {pi: pi for pi in QUICK_PIS}) for name in (*CONFIGURATIONS, *SHORTENED)
     }
-    bpr = {"name": "bpr-mf", "learning_rate": 0.05, "factors": 10, "epochs": QUICK_PASSES}
+    bpr = {**PAPERS_BPR, "learning_rate": 0.05, "factors": 10, "epochs": QUICK_PASSES}
     plain: dict[str, dict[str, Any]] = {name: {"name": name} for name in ("user-knn", "item-knn")}
     fcf = {"name": "fcf", "factors": 10, "epochs": QUICK_PASSES}
     return Choices({"bpr-mf": bpr, **plain, "fcf": fcf}, fixed, quick=True)
@@ -145,10 +148,10 @@ def _fixed_choices() -> Choices:
 
 def _baselines(setup: StudySetup) -> dict[str, Any]:
     grid = {"method.learning_rate": RATES, "method.factors": FACTORS}
-    tuned = setup.search("bpr-mf", {"name": "bpr-mf", "epochs": PASSES}, grid, {"evaluate_every": LOOK})
+    tuned = setup.search("bpr-mf", {**PAPERS_BPR, "epochs": PASSES}, grid, {"evaluate_every": EVALUATE_EVERY})
     factors, rate = tuned.best.settings["method.factors"], tuned.best.settings["method.learning_rate"]
     found: dict[str, Any] = {
-        "bpr-mf": {"name": "bpr-mf", "learning_rate": rate, "factors": factors, "epochs": tuned.best.passes}
+        "bpr-mf": {**PAPERS_BPR, "learning_rate": rate, "factors": factors, "epochs": tuned.best.passes}
     }
     for name in ("user-knn", "item-knn"):
         near = setup.search(name, {"name": name}, {"method.neighbours": NEIGHBOURS})
@@ -158,27 +161,47 @@ def _baselines(setup: StudySetup) -> dict[str, Any]:
 
 def _fcf(setup: StudySetup, baselines: Mapping[str, Any]) -> dict[str, Any]:
     method = {"name": "fcf", "factors": baselines["bpr-mf"]["factors"], "epochs": FCF_PASSES}
-    best = setup.search("fcf", method, {"method.learning_rate": (FCF_RATE,)}, {"evaluate_every": FCF_LOOK}).best
+    best = setup.search(
+        "fcf", method, {"method.learning_rate": (FCF_RATE,)}, {"evaluate_every": FCF_EVALUATE_EVERY}
+    ).best
     return {**method, "learning_rate": FCF_RATE, "epochs": best.passes}
 
 
-def _limits(name: str) -> dict[str, Any]:
-    """Return how long a configuration may learn, how often it is looked at, and which pi are tried."""
+def limits_of(name: str) -> dict[str, Any]:
+    """Return how long a configuration may learn, how often it is evaluated, and which pi are tried."""
     if name.endswith("+"):
-        return {"most": LONG_PASSES, "evaluate_every": LONG_LOOK, "patience": LONG_PATIENCE, "pis": LONG_PIS}
-    return {"most": PASSES, "evaluate_every": LOOK, "patience": 0, "pis": SHORT_PIS if name in SHORTENED else PIS}
+        return {"most": LONG_PASSES, "evaluate_every": LONG_EVALUATE_EVERY, "patience": LONG_PATIENCE, "pis": LONG_PIS}
+    return {
+        "most": PASSES,
+        "evaluate_every": EVALUATE_EVERY,
+        "patience": 0,
+        "pis": SHORT_PIS if name in SHORTENED else PIS,
+    }
 
 
-def _seeds(setup: StudySetup, name: str) -> int:
+def seeds_of(setup: StudySetup, name: str) -> int:
     """Return how many seeds a trial is made with, so that the luck of one does not choose."""
-    if _limits(name)["most"] > PASSES:
+    if limits_of(name)["most"] > PASSES:
         return 1
-    return min(MOST_SEEDS, -(-ENOUGH_PEOPLE // max(1, len(setup.practice.parts.train))))
+    return min(MOST_SEEDS, -(-ENOUGH_USERS // max(1, len(setup.practice.parts.train))))
+
+
+def most_passes(setup: StudySetup, name: str) -> int:
+    """Return how many passes a configuration makes at most: as many triples as the papers' visits train."""
+    train = setup.practice.parts.train
+    return min(PASSES * max(1, len(train.items) // len(train)), int(limits_of(name)["most"]))
+
+
+def count_trials(name: str, most: int) -> int:
+    """Return how many combinations are tried at most for a configuration that makes so many passes."""
+    steps, lengths = len(STEPS) * len(STEPS_AT), len(FACTORS) - 1 if most <= PASSES else 0
+    known = 1 if lengths else len(STEPS_AT)  # with another length, what was tried before does not count
+    return steps + lengths + len(limits_of(name)["pis"]) - known
 
 
 def _configure(setup: StudySetup, name: str, factors: int) -> Choice:
-    train, limits, seeds = setup.practice.parts.train, _limits(name), _seeds(setup, name)
-    most = min(PASSES * max(1, len(train.items) // len(train)), limits["most"])
+    limits, seeds = limits_of(name), seeds_of(setup, name)
+    most = most_passes(setup, name)
     runtime = {"evaluate_every": limits["evaluate_every"], "patience": limits["patience"]}
     method: dict[str, Any] = {
         "name": "fpl",

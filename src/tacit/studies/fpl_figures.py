@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 Points = Mapping[str, Sequence[tuple[float, float]]]  # configuration -> (x, y), in the order of pi
-LOOKS = line_styles(CONFIGURATIONS)
+STYLES = line_styles(CONFIGURATIONS)
 _NEVER, _ALWAYS = np.array([0.80, 0.24, 0.16]), np.array([0.0, 0.35, 0.70])  # pi = 0 red, pi = 1 blue
 
 
@@ -28,8 +28,8 @@ def draw_over_pi(points: Points, label: str, reference: float | None) -> Figure:
         figure, (axes,) = new_figure(3.2)
         for name, line in points.items():
             xs, ys = zip(*line, strict=True)
-            axes.plot(xs, ys, **LOOKS[name].line)
-        ends, names = [line[-1] for line in points.values()], [(name, LOOKS[name].colour) for name in points]
+            axes.plot(xs, ys, **STYLES[name].line)
+        ends, names = [line[-1] for line in points.values()], [(name, STYLES[name].colour) for name in points]
         if reference is not None:
             axes.axhline(reference, color=SOFT, linewidth=1, linestyle=(0, (2, 2)))
             ends.append((1.0, reference))
@@ -46,16 +46,18 @@ def draw_against(points: Points, x_label: str, y_label: str) -> Figure:
     with report_style():
         figure, (axes,) = new_figure(3.6)
         for name, line in points.items():
-            look = LOOKS[name]
+            style_of = STYLES[name]
             xs, ys = zip(*line, strict=True)
-            axes.plot(xs, ys, **look.line)
-            axes.plot(xs[-1], ys[-1], look.marker, color=PAPER, markeredgecolor=look.colour, markersize=7, zorder=5)
+            axes.plot(xs, ys, **style_of.line)
+            axes.plot(
+                xs[-1], ys[-1], style_of.marker, color=PAPER, markeredgecolor=style_of.colour, markersize=7, zorder=5
+            )
         _across(axes, [x for line in points.values() for x, _ in line], x_label)
         axes.set_ylabel(y_label)
         axes.margins(0.08)
         ends = [line[-1] for line in points.values()]
         xs, ys = zip(*ends, strict=True)
-        name_points(figure, axes, xs, ys, [(name, LOOKS[name].colour) for name in points])
+        name_points(figure, axes, xs, ys, [(name, STYLES[name].colour) for name in points])
         return _settle(figure)
 
 
@@ -64,13 +66,13 @@ def draw_cost(points: Mapping[str, tuple[float, float]]) -> Figure:
     with report_style():
         figure, (axes,) = new_figure(3.2)
         for name, (x, y) in points.items():
-            look = LOOKS[name]
-            axes.plot(x, y, look.marker, color=look.colour, markersize=9, markeredgecolor=PAPER, clip_on=False)
+            style_of = STYLES[name]
+            axes.plot(x, y, style_of.marker, color=style_of.colour, markersize=9, markeredgecolor=PAPER, clip_on=False)
         xs, ys = zip(*points.values(), strict=True)
         axes.margins(0.15)
         _across(axes, xs, "TCC: millions of vectors sent and received")
         axes.set_ylabel("Precision@10")
-        name_points(figure, axes, xs, ys, [(name, LOOKS[name].colour) for name in points])
+        name_points(figure, axes, xs, ys, [(name, STYLES[name].colour) for name in points])
         return _settle(figure)
 
 
@@ -85,7 +87,7 @@ def draw_beside(methods: Sequence[str], panels: Mapping[str, Sequence[tuple[floa
                 if published is not None:
                     axes.plot(published, y, "o", color=PAPER, markeredgecolor=INK, markersize=6, zorder=2)
                 if ours is not None:
-                    axes.plot(ours, y, "o", color=LOOKS["sFPL"].colour, markeredgecolor=PAPER, markersize=7, zorder=3)
+                    axes.plot(ours, y, "o", color=STYLES["sFPL"].colour, markeredgecolor=PAPER, markersize=7, zorder=3)
             values = [value for pair in pairs for value in pair if value]
             if values and max(values) > 30 * min(values):
                 axes.set_xscale("log")
@@ -132,7 +134,7 @@ def draw_by_rank(
 
 
 def draw_by_category(names: Sequence[str], lines: Mapping[str, Sequence[float]]) -> Figure:
-    """Draw the bias disparity of every category, one mark per method; 0 is the bias people had before."""
+    """Draw the bias disparity of every category, one mark per method; 0 is the bias users had before."""
     from matplotlib.ticker import FuncFormatter, NullFormatter
 
     with report_style():
@@ -140,12 +142,12 @@ def draw_by_category(names: Sequence[str], lines: Mapping[str, Sequence[float]])
         marks = line_styles(list(lines))
         for place, (method, values) in enumerate(lines.items()):
             offset = (place - (len(lines) - 1) / 2) * 0.55 / max(len(lines) - 1, 1)
-            look = marks[method]
+            style_of = marks[method]
             axes.plot(
                 values,
                 np.arange(len(names)) + offset,
-                look.marker,
-                color=look.colour,
+                style_of.marker,
+                color=style_of.colour,
                 markersize=5.5,
                 markeredgecolor=PAPER,
                 label=method,
@@ -179,7 +181,7 @@ def _legend_of_both() -> list[Any]:
     from matplotlib.lines import Line2D
 
     hollow: dict[str, Any] = {"color": PAPER, "markeredgecolor": INK, "linestyle": "none"}
-    filled: dict[str, Any] = {"color": LOOKS["sFPL"].colour, "markeredgecolor": PAPER, "linestyle": "none"}
+    filled: dict[str, Any] = {"color": STYLES["sFPL"].colour, "markeredgecolor": PAPER, "linestyle": "none"}
     return [Line2D([], [], marker="o", label="published", **hollow), Line2D([], [], marker="o", label="ours", **filled)]
 
 

@@ -44,7 +44,7 @@ TABLE_2: dict[str, Table] = {
         "most-popular": (0.04634, 0.05506),
         "user-knn": (0.06881, 0.07833),
         "item-knn": (0.04663, 0.05356),
-        "multi-vae": (0.10421, 0.21324),  # of 14 % of the people only: the others got no list
+        "multi-vae": (0.10421, 0.21324),  # of 14 % of the users only: the others got no list
         "bpr-mf": (0.04560, 0.05458),
         "fcf": (0.03126, 0.03708),
         "sFPL": (0.04701, 0.05600),

@@ -81,12 +81,12 @@ def communication_study(setup: StudySetup) -> StudyResult:
         counted[name] = {pi: float(np.mean([run.result["tcc"] for run in runs])) for pi, runs in by_pi.items()}
         for pi, runs in by_pi.items():
             known = table[name][round(10 * pi) - 1] if name in table and pi > 0 else (None, None)
-            label, said = f"{name} pi={pi:g}", chosen.fpl[name].describe(pi)
+            label, note = f"{name} pi={pi:g}", chosen.fpl[name].describe(pi)
             values = [run.metrics["Precision@10"] for run in runs]
             rows.append(
-                PublishedRow.of(label, "TCC [1e12 vectors]", [run.result["tcc"] / 1e12 for run in runs], known[0], said)
+                PublishedRow.of(label, "TCC [1e12 vectors]", [run.result["tcc"] / 1e12 for run in runs], known[0], note)
             )
-            rows.append(PublishedRow.of(label, "Precision@10", values, known[1], said))
+            rows.append(PublishedRow.of(label, "Precision@10", values, known[1], note))
             off = max(off, abs(counted[name][pi] / _formula(setup, chosen.fpl[name], pi) - 1))
     precision = _averages(swept, "Precision@10")
     best = {name: max(by_pi, key=lambda pi: by_pi[pi]) for name, by_pi in precision.items()}

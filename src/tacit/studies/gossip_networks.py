@@ -1,7 +1,7 @@
-"""Gossip where the network is not calm: nodes come and go, letters get lost, clocks differ, some lie. Our own study.
+"""Gossip in unreliable networks: churn, lost messages, different clocks, adversaries. A study of our own.
 
-Same data and split as PEPPER's tables. Whoever is away when a run ends is judged with the model she left with;
-adversaries are judged too, for their own nodes learn as everybody's.
+Same data and split as PEPPER's tables. A peer that is away when a run ends is judged by the model it left with.
+Adversaries are judged too, since their own models learn like all others.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ NETWORKS = {
     "churn": NetworkConfig(leaving=0.02, loss=0.1),  # 20 % in ten rounds
     "uneven": NetworkConfig(uneven=0.5, staggered=True, delay=0.3, bandwidth=(2.0, 20.0), effort=(0.01, 0.1)),
 }
-LIES = {
-    "10 % liars: noise": NetworkConfig(adversaries=0.1, attack="noise"),
-    "10 % liars: flipped signs": NetworkConfig(adversaries=0.1, attack="flip"),
-    "10 % liars: an item promoted": NetworkConfig(adversaries=0.1, attack="promote"),
+ATTACKS = {
+    "10 % adversaries: noise": NetworkConfig(adversaries=0.1, attack="noise"),
+    "10 % adversaries: sign-flip": NetworkConfig(adversaries=0.1, attack="flip"),
+    "10 % adversaries: an item promoted": NetworkConfig(adversaries=0.1, attack="promote"),
 }
 ROUNDS = 200  # of eighteen runs, four of them event by event: half an hour; curves still rise, so delays show
-NAMES = (*NETWORKS, *LIES)
+NAMES = (*NETWORKS, *ATTACKS)
 CLIPS = {"": 0.0, ", clipped": 1.0}
 COLUMNS = [f"{method}{clip}" for method in METHODS for clip in CLIPS]
 NOTES = (
-    "churn: in each round 2 % of the nodes leave, for five rounds on average, half of them without a word; 10 % of all "
-    "letters get lost.",
-    "uneven: periods of 0.5 to 1.5 rounds, each node beginning when it likes; letters travel 0.3 rounds and more, over "
+    "churn: in each round 2 % of the peers leave, for five rounds on average, half of them without notice; 10 % of all "
+    "messages are lost.",
+    "uneven: periods of 0.5 to 1.5 rounds, random starting times; messages take at least 0.3 rounds, over "
     "slow and fast links, to slow and fast devices.",
 )
 
@@ -44,12 +44,12 @@ NOTES = (
 def churn_study(setup: StudySetup) -> StudyResult:
     """HR@20 in every network, judging or not, and among adversaries clipping or not."""
     item = unpopular_item(setup)
-    lies = {name: config.model_copy(update={"promoted": item}) for name, config in LIES.items()}
+    attacks = {name: config.model_copy(update={"promoted": item}) for name, config in ATTACKS.items()}
     rows: list[PublishedRow] = []
     for method, (clip, value) in product(METHODS, CLIPS.items()):
         length = {} if setup.quick else {"epochs": ROUNDS}
         options = method_options(setup, method, clip=value) | length
-        for name, network in {**({"calm": NETWORKS["calm"]} if value else NETWORKS), **lies}.items():
+        for name, network in {**({"calm": NETWORKS["calm"]} if value else NETWORKS), **attacks}.items():
             label = f"{method}{clip}, {name}"
             seen = [run_with_checkpoints(setup, label, options, seed, network, item=item) for seed in setup.seeds]
             rows.append(PublishedRow.of(label, "HR@20", [one.last["HR@20"] for one in seen]))
@@ -60,7 +60,7 @@ def churn_study(setup: StudySetup) -> StudyResult:
     ]
     sheets = [
         Sheet(title, ["network", *COLUMNS], [[name, *(_beside(rows, c, name) for c in COLUMNS)] for name in NAMES]),
-        Sheet("Share of people who would see the promoted item", ["network", *COLUMNS], shown),
+        Sheet("Share of users who would see the promoted item", ["network", *COLUMNS], shown),
     ]
     return StudyResult(rows, sheets, notes=[*NOTES, *_promotion_rows(setup)])
 
@@ -76,4 +76,6 @@ def _promotion_rows(setup: StudySetup) -> list[str]:
     item = unpopular_item(setup)
     people = int((setup.parts.train.items == item).sum())
     title = setup.parts.catalog.title(item)
-    return [f"Promoted: '{title}', which {people} people have. Seen: among her first ten of all items she has not had."]
+    return [
+        f"Promoted: '{title}', which {people} users have. Seen: among the first ten of all items outside the history."
+    ]

@@ -1,14 +1,15 @@
 """Sums of encrypted updates, to measure secure sums against: Paillier as in FedMF, and packed BFV. Not for protection.
 
-Somebody must hold the secret key, and whoever does reads each single update. In FedMF (Chai et al., 2020) all people
-hold it: one of them who works with the server gives everybody away. Nothing here ties keys to a round, names
+One party must hold the secret key, and can read every single update. In FedMF (Chai et al., 2020) all users
+hold it: one of them who colludes with the server exposes all others. Nothing here ties keys to a round, names
 adversaries or survives a key holder who leaves, and Python's whole numbers take a time that depends on them. The secure
 sum (`tacit.protocols.secure_aggregation`) asks for none of this.
 
     Paillier    one number per ciphertext, or many side by side (packed); any number of additions
     BFV         4,096 numbers per ciphertext on a lattice, by `tenseal` (the extra `he`)
 
-Both add whole numbers of a ring of 32 bits: of `n_people` each adds at most `bound` in size, and the sums are exact.
+Both add whole numbers of a ring of 32 bits: each of `n_participants` adds at most `bound` in size, and the sums are
+exact.
 """
 
 from __future__ import annotations
@@ -115,15 +116,15 @@ class PaillierSecret:
         return of_p + (of_q - of_p) * pow(p, -1, q) % q * p
 
     def decrypt_sum(
-        self, ciphertexts: Sequence[int], size: int, n_people: int, bound: int, *, packed: bool = True
+        self, ciphertexts: Sequence[int], size: int, n_participants: int, bound: int, *, packed: bool = True
     ) -> Whole:
         """Return the `size` sums of what `n_people` encrypted with this bound."""
-        if n_people * 2 * bound >= 2**SLOT_BITS:
-            raise RangeError(f"The sum of {n_people} people of at most {bound} each leaves {SLOT_BITS} bits.")
+        if n_participants * 2 * bound >= 2**SLOT_BITS:
+            raise RangeError(f"The sum of {n_participants} users of at most {bound} each leaves {SLOT_BITS} bits.")
         numbers = [self.decrypt(one) for one in ciphertexts]
         if packed:
             numbers = [part for number in numbers for part in _apart(number, self.public.slots)][:size]
-        return np.array(numbers, np.int64) - n_people * bound
+        return np.array(numbers, np.int64) - n_participants * bound
 
 
 def _beside(numbers: Sequence[int]) -> int:
@@ -171,10 +172,10 @@ class Bfv:
                 total[at] += self._read(one)
         return [one.serialize() for one in total]
 
-    def decrypt_sum(self, ciphertexts: Sequence[bytes], n_people: int, bound: int) -> Whole:
+    def decrypt_sum(self, ciphertexts: Sequence[bytes], n_participants: int, bound: int) -> Whole:
         """Return the sums of what `n_people` encrypted with this bound."""
-        if n_people * bound >= BFV_MODULUS // 2:
-            raise RangeError(f"The sum of {n_people} people of at most {bound} each leaves BFV's numbers.")
+        if n_participants * bound >= BFV_MODULUS // 2:
+            raise RangeError(f"The sum of {n_participants} users of at most {bound} each leaves BFV's numbers.")
         parts = [np.array(self._read(one).decrypt(), np.int64) for one in ciphertexts]
         return np.concatenate(parts) if parts else np.zeros(0, np.int64)
 

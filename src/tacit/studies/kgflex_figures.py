@@ -64,13 +64,13 @@ def draw_words(weighed: Sequence[tuple[str, float]]) -> Figure:
         for at, (word, weight) in enumerate(weighed):
             size = 4.6 + 9.0 * weight / heaviest
             short = word if len(word) <= LONGEST else f"{word[: LONGEST - 1]}…"
-            look: dict[str, Any] = {
+            font: dict[str, Any] = {
                 "fontsize": size,
                 "color": COLOURS[at % len(COLOURS)],
                 "va": "top",
                 "transform": axes.transAxes,
             }
-            text = axes.text(0, 0, short, **look)
+            text = axes.text(0, 0, short, **font)
             box = text.get_window_extent(renderer)
             if left > frame.x0 and left + 1.1 * box.width > frame.x1:
                 left, top, tallest = frame.x0, top - tallest * 1.15, 0.0
@@ -78,5 +78,5 @@ def draw_words(weighed: Sequence[tuple[str, float]]) -> Figure:
                 text.remove()
                 break
             text.set_position(((left - frame.x0) / frame.width, (top - frame.y0) / frame.height))
-            left, tallest = left + 1.1 * box.width + 6, max(tallest, box.height)  # small letters are drawn wider
+            left, tallest = left + 1.1 * box.width + 6, max(tallest, box.height)  # small words are drawn wider
         return figure

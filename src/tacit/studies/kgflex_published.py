@@ -51,8 +51,8 @@ def _table(text: str) -> dict[tuple[str, str], float]:
 
 TABLE_6_1 = {"facebook-books": _table(_BOOKS), "ml-1m": _table(_MOVIELENS), "yahoo-movies": _table(_YAHOO)}
 
-KEPT = (5, 10, 50, 100, 0)  # 0 stands for all of a person's features
-TABLE_6_2 = {  # Yahoo! Movies: quartiles of the share of a person's best k features that her lists keep
+KEPT = (5, 10, 50, 100, 0)  # 0 stands for all of a user's features
+TABLE_6_2 = {  # Yahoo! Movies: quartiles of the share of a user's best k features that their lists keep
     "first quartile": (0.20, 0.20, 0.12, 0.11, 0.145),
     "median": (0.40, 0.30, 0.26, 0.21, 0.215),
     "third quartile": (0.60, 0.60, 0.48, 0.37, 0.315),

@@ -1,8 +1,9 @@
 """PEPPER's tables 2 to 8 and figures 4 to 9 (Belal et al., 2022).
 
-85 % of each person's rows to learn from, at random; each held-out one ranked against 100 unseen ones. Gossip methods
-run under the same options. Rows called "same data" let the rivals spare what PEPPER spares for weighing; otherwise they
-learn from it too, as they may. Quality is looked at on the test part on the way: nothing is chosen by these looks.
+85 % of each user's rows to learn from, at random; each held-out one ranked against 100 unseen ones. Gossip methods run
+under the same options. Rows called "same data" let the rivals spare what PEPPER spares for weighing; otherwise they
+learn from it too, as they may. Quality is measured on the test part during training; nothing is chosen by these
+figures.
 """
 
 from __future__ import annotations
@@ -43,8 +44,8 @@ CUTS = (20, 10, 5)
 GOSSIP = ("pepper", "dec-fedavg", "model-age", "dec-reptile")
 SPARED = 0.1765  # what PEPPER keeps for weighing: 15 of 85 %
 LENGTH = 500  # rounds of every gossip method: the paper's slowest needs 490 to converge (figure 9b)
-SETTING_ROUNDS = 300  # where settings are compared: PEPPER's nodes converge after 283 (table 8)
-LOOKS = 10  # rounds between two looks at quality
+SETTING_ROUNDS = 300  # where settings are compared: PEPPER's peers converge after 283 (table 8)
+EVALUATE_EVERY = 10  # rounds between two checkpoints
 NEAR = 0.99  # of the best, to count as converged
 VISITED = {"min_per_item": 10, "min_per_user": 10, "duplicates": "latest-after"}  # visits are counted, then pairs kept
 VISITS = {"data.duplicates": "keep", "split.together": True}  # for sequences: all visits, the same places held out
@@ -70,7 +71,7 @@ def method_options(setup: StudySetup, name: str, **more: Any) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class GossipResult:
-    """One run with looks: rounds, metrics, HR@20 per person and processor seconds; an item's exposure at the end."""
+    """One run: rounds, metrics, HR@20 per user and processor seconds by checkpoint; an item's exposure at the end."""
 
     rounds: list[int] = field(default_factory=list)
     metrics: list[dict[str, float]] = field(default_factory=list)
@@ -80,7 +81,7 @@ class GossipResult:
 
     @property
     def last(self) -> dict[str, float]:
-        """What the last look saw."""
+        """The figures of the last checkpoint."""
         return self.metrics[-1]
 
     def converged(self) -> float:
@@ -97,8 +98,8 @@ def run_with_checkpoints(
     network: NetworkConfig | None = None,
     item: int | None = None,
 ) -> GossipResult:
-    """Learn once, and look at the test part on the way; at the end, at how many people would see an item."""
-    settings = {"seed": seed, "method": dict(method), "evaluation.local_only_people": 0}
+    """Learn once, and measure on the test part during training; at the end, count the users who would see an item."""
+    settings = {"seed": seed, "method": dict(method), "evaluation.local_only_users": 0}
     experiment = Experiment.from_options(apply_overrides(setup.base, settings), "the recipe")
     job, built, parts = TrainingJob.from_split(experiment, setup.parts), experiment.method.build(), setup.parts
     seen, spent, total = GossipResult(), 0.0, passes_of(built, parts.train)
@@ -110,7 +111,7 @@ def run_with_checkpoints(
         ):
             spent += time.process_time() - started
             setup.progress(f"{setup.name}: {label}, seed {seed}", done, total)
-            if done % LOOKS == 0 or done == total:
+            if done % EVALUATE_EVERY == 0 or done == total:
                 found = job.evaluate(model, parts.test, lists=False)
                 seen.rounds.append(done)
                 seen.metrics.append(found.overall)
@@ -131,7 +132,7 @@ def quality_study(setup: StudySetup) -> StudyResult:
     plans += [(f"{name}, same data", method_options(setup, name, weighting=SPARED)) for name in GOSSIP[1:]]
     made = {}
     for label, method in plans:
-        made[label] = runs = setup.runs(label, method, local_only_people=25 if label == "pepper" else 0)
+        made[label] = runs = setup.runs(label, method, local_only_users=25 if label == "pepper" else 0)
         for metric in metrics:
             values = [one.metrics[metric] for one in runs]
             rows.append(PublishedRow.of(label, metric, values, published_value(setup.name, label, metric)))
@@ -145,7 +146,7 @@ def quality_study(setup: StudySetup) -> StudyResult:
         sheets.append(side_by_side("PRME-G", places))
         rows += places
         notes.append(
-            "PRME-G learns from all visits to places that are not held out, and ranks from where each person was last "
+            "PRME-G learns from all visits to places that are not held out, and ranks from where each user was last "
             "among them; F1@20 counts held-out places that stand among the first 20 of 101. The paper does not say how "
             "its lists were made."
         )
@@ -170,14 +171,14 @@ def _prme(setup: StudySetup, name: str) -> list[PublishedRow]:
 
 
 def _places(people: Array, items: Array, n: int) -> NDArray[np.int64]:
-    """Return how many different items each person had."""
+    """Return how many different items each user had."""
     return np.bincount(np.unique(np.stack([people, items], axis=1), axis=0)[:, 0], minlength=n)
 
 
 def compare_standing(mine: Sequence[Run], other: Sequence[Run], metric: str = "HR@20") -> str:
-    """Say how a method stands to another, people paired: ahead or behind if the interval and all seeds agree.
+    """Say how a method stands to another, users paired: ahead or behind if the interval and all seeds agree.
 
-    The interval is that of the mean over people (95 %), each one's difference averaged over seeds.
+    The interval is that of the mean over users (95 %), each one's difference averaged over seeds.
     """
     if len(mine) != len(other) or not mine:
         return "not compared: a run ran away"
@@ -187,13 +188,13 @@ def compare_standing(mine: Sequence[Run], other: Sequence[Run], metric: str = "H
     half = 1.96 * each.std(ddof=1) / np.sqrt(len(each))
     low, high = min(each.mean() - half, *seeds), max(each.mean() + half, *seeds)
     verdict = "ahead" if low > 0 else "behind" if high < 0 else "not distinguishable"
-    told = ", ".join(f"{gap:+.1f}" for gap in seeds)
-    return f"{verdict}: {each.mean():+.1f} ± {half:.1f} points of {metric} (seeds: {told})"
+    texts = ", ".join(f"{gap:+.1f}" for gap in seeds)
+    return f"{verdict}: {each.mean():+.1f} ± {half:.1f} points of {metric} (seeds: {texts})"
 
 
 SETTINGS: dict[str, dict[str, Any]] = {  # one thing of the paper's at a time, then all
     "ours": {},
-    "her vector sent": {"user_vector": "sent"},
+    "user vector sent": {"user_vector": "sent"},
     "learning at every receipt": {"learns": "receipt"},
     "peers renewed every 10 rounds": {"renew_every": 10},
     "own first models": {"starts": "own"},
@@ -217,8 +218,8 @@ def order_study(setup: StudySetup) -> StudyResult:
             rows += [
                 PublishedRow.of(f"{name}, {label}", m, [one.metrics[m] for one in runs]) for m in ("HR@20", "NDCG@20")
             ]
-        told = [compare_standing(made["pepper"], made["dec-fedavg"], metric) for metric in ("HR@20", "NDCG@20")]
-        lines.append([label, *(format_cell(value_of(rows, f"{name}, {label}", "HR@20")) for name in made), *told])
+        texts = [compare_standing(made["pepper"], made["dec-fedavg"], metric) for metric in ("HR@20", "NDCG@20")]
+        lines.append([label, *(format_cell(value_of(rows, f"{name}, {label}", "HR@20")) for name in made), *texts])
     columns = ["settings", "pepper", "dec-fedavg", "PEPPER by HR@20", "PEPPER by NDCG@20"]
     table = Sheet(f"HR@20 after {SETTING_ROUNDS} rounds", columns, lines)
     return StudyResult(rows, [table, side_by_side("All figures", rows)])
@@ -226,7 +227,7 @@ def order_study(setup: StudySetup) -> StudyResult:
 
 @reproduction("pepper-tails", "Whom the models serve", f"{PAPER}, figures 4 to 6", DATASETS[:2], recipe, seeds=1)
 def tails_study(setup: StudySetup) -> StudyResult:
-    """How HR@20 is spread over people."""
+    """How HR@20 is spread over users."""
     seen = {name: run_with_checkpoints(setup, name, method_options(setup, name), setup.seeds[0]) for name in METHODS}
     rows = [
         PublishedRow.of(name, f"HR@20, percentile {p}", [float(np.percentile(one.people[-1], p))])
@@ -236,14 +237,14 @@ def tails_study(setup: StudySetup) -> StudyResult:
     lines = [
         [name, *(format_cell(float(np.percentile(s.people[-1], p))) for p in PERCENTILES)] for name, s in seen.items()
     ]
-    table = Sheet("HR@20 by percentile of people", ["method", *(str(p) for p in PERCENTILES)], lines)
+    table = Sheet("HR@20 by percentile of users", ["method", *(str(p) for p in PERCENTILES)], lines)
     curves = {name: (np.sort(s.people[-1]), np.linspace(0, 1, len(s.people[-1]))) for name, s in seen.items()}
-    return StudyResult(rows, [table], {"tails": draw_lines(curves, "HR@20", "share of people at most there")})
+    return StudyResult(rows, [table], {"tails": draw_lines(curves, "HR@20", "share of users at most there")})
 
 
-@reproduction("pepper-sparsity", "Dense and sparse people", f"{PAPER}, figure 7", ("ml-100k",), recipe, seeds=1)
+@reproduction("pepper-sparsity", "Dense and sparse users", f"{PAPER}, figure 7", ("ml-100k",), recipe, seeds=1)
 def sparsity_study(setup: StudySetup) -> StudyResult:
-    """PEPPER and FedAvg on the busiest people, on everybody, and on the least busy."""
+    """PEPPER and FedAvg on the most active users, on all, and on the least active."""
     data = load(Experiment.from_options(setup.base, "the recipe").data)
     sizes = np.bincount(data.interactions.users, minlength=len(data.interactions.user_ids))
     rank = np.argsort(np.argsort(-sizes, kind="stable"))
@@ -256,14 +257,14 @@ def sparsity_study(setup: StudySetup) -> StudyResult:
             settings = {
                 "seed": setup.seeds[0],
                 "method": method_options(setup, name),
-                "evaluation.local_only_people": 0,
+                "evaluation.local_only_users": 0,
             }
             experiment = Experiment.from_options(apply_overrides(setup.base, settings), "the recipe")
             found = run(experiment, part, progress=setup.progress)
             rows.append(
-                PublishedRow.of(f"{name}, {group} ({int(people.sum())} people)", "HR@20", [found.metrics["HR@20"]])
+                PublishedRow.of(f"{name}, {group} ({int(people.sum())} users)", "HR@20", [found.metrics["HR@20"]])
             )
-    note = "The paper clusters people by k-means; here the same numbers of people are taken by how much they did."
+    note = "The paper clusters users by k-means; here the same numbers of users are taken by how much they did."
     return StudyResult(rows, [side_by_side("HR@20", rows)], notes=[note])
 
 
@@ -292,18 +293,18 @@ def view_study(setup: StudySetup) -> StudyResult:
         label = f"view of {size}"
         rows.append(PublishedRow.of(label, "HR@20", [s.last["HR@20"] for s in seen], None if hr is None else hr / 100))
         rows.append(PublishedRow.of(label, "rounds", [s.converged() for s in seen], rounds))
-        rows.append(PublishedRow.of(label, "processor seconds of all nodes", [s.seconds[-1] for s in seen]))
+        rows.append(PublishedRow.of(label, "processor seconds of all peers", [s.seconds[-1] for s in seen]))
     return StudyResult(rows, [side_by_side("PEPPER", rows)], notes=[_CONVERGED])
 
 
 _CONVERGED = (
-    f"Rounds: the first look (one in {LOOKS} rounds) from which the mean HR@20 is within 1 % of the run's best."
+    f"Rounds: the first checkpoint (every {EVALUATE_EVERY} rounds) from which the mean HR@20 is within 1 % of the best."
 )
 
 
 @reproduction("pepper-overhead", "What gossip costs", f"{PAPER}, figure 9", ("ml-100k",), recipe, seeds=1)
 def overhead_study(setup: StudySetup) -> StudyResult:
-    """Computing time per node and round, and rounds until quality is near its best."""
+    """Computing time per peer and round, and rounds until quality is near its best."""
     rows = []
     curves = {}
     for name in GOSSIP:

@@ -38,7 +38,7 @@ _F1 = {
 _TABLES = {"HR": _HR, "NDCG": _NDCG, "F1": _F1}
 
 ALPHA = {0.0: 70.49, 0.4: 79.29, 1.0: 75.49}  # HR@20 on MovieLens 100K, by the share of random peers (figure 8)
-VIEW = {3: (79.0, 283.0), 6: (80.0, 136.0)}  # HR@20 and rounds until nodes converge (table 8)
+VIEW = {3: (79.0, 283.0), 6: (80.0, 136.0)}  # HR@20 and rounds until peers converge (table 8)
 ROUNDS = {"pepper": 283.0, "model-age": 410.0, "dec-reptile": 490.0}  # figure 9b
 
 

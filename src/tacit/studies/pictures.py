@@ -12,7 +12,7 @@ from tacit.protocols.criteria import class_balance
 from tacit.random import Key
 
 SHARDS = 2  # of equal digits per client
-FEWEST = 5  # photographs of a person
+FEWEST = 5  # photographs of a user
 Indices = list[NDArray[np.int64]]
 
 
@@ -52,7 +52,7 @@ class Celebrity:
 
 
 def celebrities(faces: Faces, key: Key, share: float = 0.5) -> list[Celebrity]:
-    """Keep a share of all photographs, people with five or more, and hold a fifth of each person's out."""
+    """Keep a share of all photographs, users with five or more, and hold a fifth of each user's out."""
     chosen = np.sort(key.child("half").generator().permutation(len(faces.images))[: int(share * len(faces.images))])
     people = []
     for identity in np.unique(faces.identities[chosen]):

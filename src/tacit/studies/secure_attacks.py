@@ -1,10 +1,12 @@
-"""What a server reads out of secure sums, with and without the guards and the two stages: a study of our own.
+"""What a server reads out of secure sums, with and without device policies and the two stages: a study of our own.
 
-*Differencing* (FedNCF, section 3.5.2): the server asks the same group again and again, with one person and without her,
-and compares how many people touched each item. Guarded devices refuse sums that differ by too few; what is left to the
-server then are the groups that a fair draw gives, with her in some and not in others. Two stages show the same counts
-as one, so they change nothing here. *Linking*: rows of a sum that one
-person alone touched are hers; they all point where her vector points. Two stages show no such row.
+*Differencing* (FedNCF, section 3.5.2): the server asks the same group again and again, with one user and without, and
+compares how many users touched each item. A device policy refuses sums that differ by too few. The server is then left
+with the groups of a fair draw, with the user in some and not in others. Two stages show the same counts as one, so they
+change nothing here. *Linking*: rows of a sum that one user alone touched are that user's; they all point where the
+user's vector points. Two stages show no such row. *Solving*: cohorts are known and contributions repeat, so that all
+sums together are linear equations in users (`solved_sums.py`). By default a device is in one cohort for life, which
+leaves nothing to solve.
 
 Groups, samples and rows are those of the real methods on real histories. Leave-last-out, clean negatives.
 """
@@ -17,19 +19,26 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.errors import GuardError
+from tacit.errors import DevicePolicyError
 from tacit.lab.simulation import simulate
 from tacit.methods.base import build_federated, options
 from tacit.numerics import one_blas_thread
 from tacit.privacy.meter import auc, prior
 from tacit.protocols.federated import UpdatePath, device_round
 from tacit.protocols.secure_aggregation.context import Session
-from tacit.protocols.secure_aggregation.device_policy import DevicePolicy, ParticipationHistory, check_people
+from tacit.protocols.secure_aggregation.device_policy import DevicePolicy, ParticipationHistory, check_participants
 from tacit.protocols.secure_aggregation.two_stage import RoundContext, SecureAggregationConfig
 from tacit.random import Key
 from tacit.studies.base import StudyResult, reproduction
 from tacit.studies.setup import StudySetup
 from tacit.studies.sheets import PublishedRow, Sheet, format_cell
+from tacit.studies.solved_sums import (
+    combination_cohorts,
+    count_opened,
+    mentions_of_sums,
+    scheduled_cohorts,
+    solve_sums,
+)
 from tacit.studies.sum_attacks import LinkingResult, attack_by_linking, difference_sums
 from tacit.types import Clients, Model
 from tacit.updates import Ring
@@ -39,6 +48,9 @@ ROUNDS = (1, 10, 50)
 TARGETS = 40
 ALIKE = (0.999, 0.99, 0.95)
 K_MIN = 3
+N_SOLVED = 78
+SOLVED_ROUNDS = (100, 600)
+POLICIES = {"any cohorts": DevicePolicy(most_cohorts=None), "one cohort for life": DevicePolicy()}
 METHODS: dict[str, dict[str, Any]] = {
     "fed-gmf": {"epochs": 5},
     "fed-neumf": {"epochs": 5},
@@ -56,30 +68,40 @@ def recipe(source: str) -> dict[str, Any]:
     "secure-attacks", "What sums still tell", "FedNCF, section 3.5.2, and ours", tuple(GROUPS), recipe, seeds=1
 )
 def attack_study(setup: StudySetup) -> StudyResult:
-    """Difference sums and link rows."""
-    rows = [*_differencing(setup), *_linking(setup)]
-    names = list(dict.fromkeys(row.method for row in rows if row.metric.startswith("AUC")))
+    """Difference sums, link rows, and solve all sums for single users."""
+    solved = _solving(setup)
+    rows = [*_differencing(setup), *_linking(setup), *solved]
+    names = list(dict.fromkeys(row.method for row in rows if row.metric.startswith("AUC after")))
     at = {(row.method, row.metric): row.ours for row in rows}
     differences = [f"{what} after {times}" for times in ROUNDS for what in ("AUC", "P@|K|")]
     first = Sheet(
-        "Differencing: can the server tell her items from others?",
+        "Differencing: can the server tell a user's items from others?",
         ["the server", *differences],
         [[name, *(format_cell(at.get((name, metric))) for metric in differences)] for name in names],
     )
-    told = ("rows touched", "rows standing alone", "items exposed", "agreement", "sign tells")
-    others = list(dict.fromkeys(row.method for row in rows if row.metric == told[0]))
+    columns = ("rows touched", "rows standing alone", "items exposed", "agreement", "sign tells")
+    others = list(dict.fromkeys(row.method for row in rows if row.metric == columns[0]))
     second = Sheet(
-        "Linking: one round, rows that one person alone touched",
-        ["sum", *told],
-        [[name, *(format_cell(at.get((name, metric))) for metric in told)] for name in others],
+        "Linking: one round, rows that one user alone touched",
+        ["sum", *columns],
+        [[name, *(format_cell(at.get((name, metric))) for metric in columns)] for name in others],
+    )
+    measures = ("sums each", "AUC", "P@|K|")
+    solvers = list(dict.fromkeys(row.method for row in solved))
+    third = Sheet(
+        "Solving: least squares over every sum that was opened",
+        ["schedule", *measures],
+        [[name, *(format_cell(at.get((name, metric))) for metric in measures)] for name in solvers],
     )
     notes = [
-        f"Groups of {_group(setup)}. AUC and P@|K| are means over {TARGETS} people; P@|K|: share of hers among the |K| "
-        "items most believed, |K| being how many she has.",
-        "Agreement: adjusted Rand index of the groups found with the people, the best of three thresholds. Items "
-        "exposed: share of people's own items whose rows stand alone.",
+        f"Solving: {N_SOLVED} users, rounds of the coordinator's own schedule, 13 in a sum, 95 % of devices "
+        "connected. Combination: four cohorts of the coordinator's choice, as many as devices open.",
+        f"Groups of {_group(setup)}. AUC and P@|K| are means over {TARGETS} users; P@|K|: share of the user's items "
+        "among the |K| most probable ones, |K| being how many the user has.",
+        "Agreement: adjusted Rand index of the groups found with the users, the best of three thresholds. Items "
+        "exposed: share of users' own items whose rows only they touch.",
     ]
-    return StudyResult(rows, [first, second], notes=notes)
+    return StudyResult(rows, [first, second, third], notes=notes)
 
 
 def _group(setup: StudySetup) -> int:
@@ -98,15 +120,15 @@ def _differencing(setup: StudySetup) -> list[PublishedRow]:
     guessed = []
     refused = 0
     for target in targets.tolist():
-        her = np.unique(people.of(target))
-        hers = np.zeros(people.n_items, bool)
-        hers[her] = True
-        guessed.append(_score(prior(popularity, len(her)), hers))
+        own = np.unique(people.of(target))
+        is_own = np.zeros(people.n_items, bool)
+        is_own[own] = True
+        guessed.append(_score(prior(popularity, len(own)), is_own))
         for name, same in attacks.items():
             sums = _sums(people, target, group, max(ROUNDS), same, Key(setup.seeds[0]).child("attack", target))
             for times in ROUNDS:
                 evidence = difference_sums(sums[0][:times], sums[1][:times])
-                found.setdefault((name, times), []).append(_score(evidence, hers))
+                found.setdefault((name, times), []).append(_score(evidence, is_own))
         refused += _refusals(len(people), target, group, setup.seeds[0])
     rows = [_row("guesses the popular items", metric, at, guessed) for metric in ROUNDS for at in (0, 1)]
     rows += [_row(name, times, at, values) for (name, times), values in found.items() for at in (0, 1)]
@@ -120,15 +142,15 @@ def _row(name: str, times: int, at: int, values: Sequence[tuple[float, float]]) 
     return PublishedRow.of(name, f"{('AUC', 'P@|K|')[at]} after {times}", [mean])
 
 
-def _score(evidence: NDArray[np.float64], hers: NDArray[np.bool_]) -> tuple[float, float]:
+def _score(evidence: NDArray[np.float64], is_own: NDArray[np.bool_]) -> tuple[float, float]:
     order = np.argsort(-evidence, kind="stable")
-    return auc(evidence, hers), float(hers[order[: int(hers.sum())]].mean())
+    return auc(evidence, is_own), float(is_own[order[: int(is_own.sum())]].mean())
 
 
 def _sums(
     people: Clients, target: int, group: int, times: int, same: bool, key: Key
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return how many people touched each item [times, n_items], in rounds with the target and in rounds without."""
+    """Return how many users touched each item [times, n_items], in rounds with the target and in rounds without."""
     method = build_federated("fed-gmf")
     generator = key.generator()
     others = np.setdiff1d(np.arange(len(people)), [target])
@@ -145,12 +167,12 @@ def _sums(
     return sums[0], sums[1]
 
 
-def _refusals(n_people: int, target: int, group: int, seed: int) -> int:
+def _refusals(n_participants: int, target: int, group: int, seed: int) -> int:
     """Return how many of the attack's sums a guarded device refuses after the first."""
-    identities = [index.to_bytes(32, "big") for index in range(n_people)]
+    identities = [index.to_bytes(32, "big") for index in range(n_participants)]
     generator = np.random.default_rng([seed, target])
-    around = generator.choice(np.setdiff1d(np.arange(n_people), [target]), group - 1, replace=False).tolist()
-    guards, history, refused = DevicePolicy(), ParticipationHistory(), 0
+    around = generator.choice(np.setdiff1d(np.arange(n_participants), [target]), group - 1, replace=False).tolist()
+    device_policy, history, refused = DevicePolicy(), ParticipationHistory(), 0
     for at in range(2 * max(ROUNDS)):
         cohort = [*around, target] if at % 2 == 0 else around
         terms = RoundContext("attack", at, bytes(32), bytes(32)).counting(
@@ -158,12 +180,56 @@ def _refusals(n_people: int, target: int, group: int, seed: int) -> int:
         )
         session = Session.of(terms, [identities[person] for person in cohort])
         try:
-            check_people(guards, history, session, range(len(cohort)))
-        except GuardError:
+            check_participants(device_policy, history, session, range(len(cohort)))
+        except DevicePolicyError:
             refused += 1
         else:
             history = history.with_sum(session, range(len(cohort)))
     return refused
+
+
+# --- solving --------------------------------------------------------------------------------------------------------
+
+
+def _solving(setup: StudySetup) -> list[PublishedRow]:
+    """Solve all sums of a schedule for single users, with one cohort for life and with any."""
+    key = Key(setup.seeds[0]).child("solve")
+    cohort = setup.parts.train
+    chosen = np.sort(key.child("people").generator().choice(len(cohort), min(N_SOLVED, len(cohort)), replace=False))
+    people = cohort.take(chosen)
+    n_people, is_own = len(people), np.zeros((len(people), people.n_items), bool)
+    for person in range(n_people):
+        is_own[person, people.of(person)] = True
+    popular = np.tile(is_own.sum(axis=0).astype(np.float64), (n_people, 1))
+    rows = _solved_rows("guesses the popular items", 0, popular, is_own)
+    for name, policy in POLICIES.items():
+        for rounds in SOLVED_ROUNDS[:1] if setup.quick else SOLVED_ROUNDS:
+            cohorts = scheduled_cohorts(n_people, policy, rounds, 13, key.child("schedule", rounds))
+            each = sum(len(cohort) for cohort in cohorts) / n_people
+            for kind, samples in (("own items", False), ("samples of fed-gmf", True)):
+                counts = mentions_of_sums(people, cohorts, samples, key.child("counts", rounds))
+                solved = solve_sums(n_people, cohorts, counts)
+                rows += _solved_rows(f"{name}, {kind}, {rounds} rounds", each, solved, is_own)
+        rows += _combination(name, policy, people, is_own)
+    return rows
+
+
+def _combination(name: str, policy: DevicePolicy, people: Clients, is_own: NDArray[np.bool_]) -> list[PublishedRow]:
+    """Return what a coordinator that chooses four cohorts itself learns of the one user that they are about."""
+    cohorts = combination_cohorts(len(people))
+    opened = cohorts[: count_opened(cohorts, policy)]
+    counts = mentions_of_sums(people, opened, False, Key(0))
+    solved = solve_sums(len(people), opened, counts)
+    return _solved_rows(f"{name}, combination of four", len(opened), solved[:1], is_own[:1])
+
+
+def _solved_rows(
+    name: str, each: float, evidence: NDArray[np.float64], is_own: NDArray[np.bool_]
+) -> list[PublishedRow]:
+    scores = [_score(one, own) for one, own in zip(evidence, is_own, strict=True) if own.any()]
+    means = [float(np.mean([score[at] for score in scores])) for at in (0, 1)]
+    numbers = {"sums each": each, "AUC": means[0], "P@|K|": means[1]}
+    return [PublishedRow.of(name, metric, [value]) for metric, value in numbers.items()]
 
 
 # --- linking --------------------------------------------------------------------------------------------------------
@@ -197,7 +263,7 @@ def _describe(name: str, found: LinkingResult) -> list[PublishedRow]:
 def _one_round(
     setup: StudySetup, name: str, given: dict[str, Any]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float32], NDArray[np.bool_]]:
-    """Return owner, item, numbers and sign of what a group sends in a round, one row per person and item."""
+    """Return owner, item, numbers and sign of what a group sends in a round, one row per user and item."""
     people, catalog, key, ring = setup.parts.train, setup.parts.catalog, Key(setup.seeds[0]), Ring()
     path = UpdatePath(build_federated(name, options(name, given)), (), ring)
     with one_blas_thread():

@@ -1,7 +1,7 @@
 """What two stages cost: quality beside the plain sum, and what rare items lose. A study of our own.
 
-Leave-last-out, clean negatives. A row counts only where at least k_min people of a round speak of it, so that items
-which few people have learn late or never. `rare` are people whose held-out item at most five people have in training;
+Leave-last-out, clean negatives. A row counts only where at least k_min users of a round mention it, so that items
+which few users have learn late or never. `rare` are users whose held-out item at most five users have in training;
 `rows moved` is the share of items whose row has left its place at the end.
 """
 
@@ -22,7 +22,7 @@ from tacit.studies.setup import StudySetup
 from tacit.studies.sheets import PublishedRow, Sheet, format_cell, value_of
 
 METRICS = ("HR@10", "NDCG@10", "HR@10 rare", "rows moved", "kB sent per round")
-RARE = 5  # people
+RARE = 5  # users
 EPOCHS = {"ml-100k": 100, "foursquare-nyc": 60}
 GROUPS = {"ml-100k": (20, 200), "foursquare-nyc": (50, 400)}  # FedNCF's, and larger ones
 SUMS: dict[str, dict[str, Any] | None] = {
@@ -44,12 +44,12 @@ def recipe(source: str) -> dict[str, Any]:
 
 @reproduction("secure-quality", "What two stages cost", "A study of our own", tuple(EPOCHS), recipe, seeds=1)
 def quality_study(setup: StudySetup) -> StudyResult:
-    """Run fed-gmf in groups and fed-svd with everybody, with and without two stages."""
+    """Run fed-gmf in groups and fed-svd with all clients, with and without two stages."""
     methods: dict[str, dict[str, Any]] = {}
     for group in GROUPS.get(setup.name, (20,)):
         epochs = 2 if setup.quick else EPOCHS.get(setup.name, 20)
         methods[f"fed-gmf, groups of {group}"] = {"name": "fed-gmf", "epochs": epochs, "clients_per_round": group}
-    methods["fed-svd, everybody"] = {"name": "fed-svd", "factors": 16 if setup.quick else 32, "epochs": 6}
+    methods["fed-svd, all clients"] = {"name": "fed-svd", "factors": 16 if setup.quick else 32, "epochs": 6}
     rows: list[PublishedRow] = []
     for label, method in methods.items():
         for name, secure in SUMS.items():
@@ -66,7 +66,7 @@ def quality_study(setup: StudySetup) -> StudyResult:
         for label in methods
     ]
     notes = [
-        f"The held-out item is rare for {int(rare.sum()):,} of {len(rare):,} people. "
+        f"The held-out item is rare for {int(rare.sum()):,} of {len(rare):,} users. "
         f"Items: {len(_popularity(setup)):,}.",
         "A plain sum is what a secure sum in one stage gives, bit for bit; it would send the whole table.",
         *(["Quick: these numbers say nothing about quality."] if setup.quick else []),
@@ -81,7 +81,7 @@ def _popularity(setup: StudySetup) -> np.ndarray:
 def _measure(
     setup: StudySetup, seed: int, method: Mapping[str, Any], secure: Mapping[str, Any] | None
 ) -> dict[str, float]:
-    given = apply_overrides(setup.base, {"seed": seed, "method": dict(method), "evaluation.local_only_people": 0})
+    given = apply_overrides(setup.base, {"seed": seed, "method": dict(method), "evaluation.local_only_users": 0})
     if secure is not None:
         given = apply_overrides(given, {"runtime.secure": dict(secure)})
     found = run(Experiment.from_options(given, "the study"), progress=setup.progress, prepared=setup.prepared)

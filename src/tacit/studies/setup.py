@@ -18,7 +18,7 @@ from tacit.report.folder import Run, write_json
 from tacit.types import Progress
 
 FIRST_SEED = 42
-VALIDATION = 0.2  # share of the training part that a search looks at
+VALIDATION = 0.2  # share of the training part that a search validates on
 
 
 class StudySetup:
@@ -96,14 +96,14 @@ class StudySetup:
         )
 
     def runs(
-        self, label: str, method: Mapping[str, Any], *, seeds: int | None = None, local_only_people: int = 0
+        self, label: str, method: Mapping[str, Any], *, seeds: int | None = None, local_only_users: int = 0
     ) -> list[Run]:
         """Run a method on the test part with each seed, the same experiment only once; diverged runs are left out.
 
-        With `local_only_people`, so many people also learn alone under the first seed, for the leak verdict.
+        With `local_only_users`, so many users also learn alone under the first seed, for the leak verdict.
         """
         asked = self.seeds[:seeds]
-        made = [self._run(label, method, seed, local_only_people if seed == FIRST_SEED else 0) for seed in asked]
+        made = [self._run(label, method, seed, local_only_users if seed == FIRST_SEED else 0) for seed in asked]
         return [found for found in made if found is not None]
 
     def recall(self, what: str, asked: Mapping[str, Any], make: Callable[[], dict[str, Any]]) -> dict[str, Any]:
@@ -119,9 +119,9 @@ class StudySetup:
         write_json(path, chosen)
         return chosen
 
-    def _run(self, label: str, method: Mapping[str, Any], seed: int, local_only_people: int) -> Run | None:
+    def _run(self, label: str, method: Mapping[str, Any], seed: int, local_only_users: int) -> Run | None:
         given = apply_overrides(
-            self.base, {"seed": seed, "method": dict(method), "evaluation.local_only_people": local_only_people}
+            self.base, {"seed": seed, "method": dict(method), "evaluation.local_only_users": local_only_users}
         )
         experiment = Experiment.from_options(given, "the recipe")
         key = to_yaml(experiment)

@@ -1,4 +1,4 @@
-"""Rows of a reproduction, and the tables that people read them in."""
+"""Rows of a reproduction, and the tables that users read them in."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class PublishedRow:
 
 @dataclass(frozen=True)
 class Sheet:
-    """A table as people read it."""
+    """A table as users read it."""
 
     title: str
     columns: Sequence[str]

@@ -1,7 +1,7 @@
 """What a server may still read out of sums: the attacks that secure sums must withstand, run on our own.
 
-differenced   who was in some sums and not in others, everybody else being the same (FedNCF, section 3.5.2)
-linked        rows of a sum that one person alone made point the same way: they can be told to belong together
+differenced   who was in some sums and not in others, all others being the same (FedNCF, section 3.5.2)
+linked        rows of a sum that one user alone made point the same way: they can be told to belong together
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from tacit.types import Array, Floats
 MOST_GROUPS = 2000
 
 
-def difference_sums(with_her: Array, without_her: Array) -> NDArray[np.float64]:
-    """Return, per item, how much more sums [R, n_items] with somebody hold than sums without her."""
-    sides = [np.asarray(sums, np.float64).mean(axis=0) for sums in (with_her, without_her)]
+def difference_sums(with_user: Array, without_user: Array) -> NDArray[np.float64]:
+    """Return, per item, how much more sums [R, n_items] with a user hold than sums without."""
+    sides = [np.asarray(sums, np.float64).mean(axis=0) for sums in (with_user, without_user)]
     more: NDArray[np.float64] = sides[0] - sides[1]
     return more
 
@@ -69,25 +69,25 @@ def _pairs(counts: Array) -> float:
 class LinkingResult:
     """What rows that stand alone in a sum tell."""
 
-    touched: int  # rows of which anybody speaks
-    alone: int  # rows that are shown and that one person alone speaks of
-    agreement: float  # of the groups with the people (adjusted Rand index); 0 where nothing stands alone
-    exposed: float  # share of people's own items whose rows stand alone
+    touched: int  # rows that any user mentions
+    alone: int  # rows that are shown and that one user alone mentions
+    agreement: float  # of the groups with the users (adjusted Rand index); 0 where nothing stands alone
+    exposed: float  # share of users' own items whose rows stand alone
     by_sign: float  # share of those rows whose sign within its group tells positives from negatives
 
 
 def attack_by_linking(
     owner: Array, ids: Array, values: Floats, positive: NDArray[np.bool_], least: int, alike: float
 ) -> LinkingResult:
-    """Attack one sum: row r is of item `ids[r]` and by person `owner[r]`; rows of fewer than `least` people are hidden.
+    """Attack one sum: row r is of item `ids[r]` and by user `owner[r]`; rows of fewer than `least` users are hidden.
 
-    Each person speaks of a row once.
+    Each user mentions a row once.
     """
-    people = np.bincount(ids)
-    alone = (people[ids] == 1) & (least <= 1)
+    users = np.bincount(ids)
+    alone = (users[ids] == 1) & (least <= 1)
     n_positive = int(positive.sum())
     if not alone.any():
-        return LinkingResult(int((people > 0).sum()), 0, 0.0, 0.0, 0.0)
+        return LinkingResult(int((users > 0).sum()), 0, 0.0, 0.0, 0.0)
     groups = link_rows(values[alone], alike)
     right = 0
     for group in np.unique(groups):
@@ -97,7 +97,7 @@ def attack_by_linking(
         agree = int((toward == positive[alone][here]).sum())
         right += max(agree, len(rows) - agree)  # which of the two signs is which is told by either's number
     return LinkingResult(
-        int((people > 0).sum()),
+        int((users > 0).sum()),
         int(alone.sum()),
         adjusted_rand(owner[alone], groups),
         float((alone & positive).sum() / max(1, n_positive)),

@@ -1,4 +1,4 @@
-"""How far sums carry: quality against bytes per person and rounds, for methods by sums and their peers.
+"""How far sums carry: quality against bytes per user and rounds, for methods by sums and their peers.
 
 Leave-last-out, clean negatives, unique pairs. Options and numbers of rounds are chosen on validation; fed-gmf runs as
 FedNCF's paper says. Quality is measured on the test part after every round shown; bytes are those of the simulation:
@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tacit.config import Experiment, apply_overrides
-from tacit.lab.experiments import TrainingJob, check_leak
+from tacit.lab.experiments import TrainingJob
+from tacit.lab.leak_check import check_leak
 from tacit.lab.simulation import Traffic
 from tacit.lab.training import PassOptions, passes
 from tacit.methods.base import Federated, methods
@@ -33,8 +34,8 @@ if TYPE_CHECKING:
 DATASETS = ("ml-100k", "ml-1m", "lastfm-2k", "foursquare-nyc")
 METRICS = ("HR@10", "NDCG@10")
 PRIMARY = "NDCG@10"
-LOCAL_ONLY_PEOPLE = 25  # people who learn alone, for each federated method
-MANY = (1, 2, 3, 5, 10, 20, 50, 100, 200, 400)  # rounds at which long runs are looked at
+LOCAL_ONLY_USERS = 25  # users who learn alone, for each federated method
+MANY = (1, 2, 3, 5, 10, 20, 50, 100, 200, 400)  # rounds at which long runs are evaluated
 SHARES = (0.9, 0.95, 0.99)  # of EASE's quality
 SKETCHES = (16, 32, 64, 128, 256, 512)
 
@@ -43,7 +44,7 @@ FEDNCF = {"ml-100k": (0.59, 0.33), "ml-1m": (0.56, 0.31), "foursquare-nyc": (0.2
 ONE_SEED = ("fed-gmf",)  # hundreds of rounds
 
 Grid = Mapping[str, Sequence[Any]]
-SEARCHED: dict[str, tuple[dict[str, Any], Grid, int]] = {  # method, values, passes between looks at validation
+SEARCHED: dict[str, tuple[dict[str, Any], Grid, int]] = {  # method, values, passes between checkpoints
     "ease": ({}, {"reg": (50, 100, 200, 300, 500, 1000, 2000, 4000)}, 0),
     "als": ({"epochs": 15}, {"factors": (16, 64), "alpha": (2.0, 10.0), "reg": (10.0, 40.0)}, 5),
     "fed-svd": ({"epochs": 6}, {"factors": (16, 24, 32, 48, 64, 96), "item_weight": (0.0, 0.15, 0.25, 0.35, 0.5)}, 1),
@@ -75,7 +76,7 @@ def recipe(source: str) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Point:
-    """A model after some rounds: what it reached, and what one person had sent and received until then."""
+    """A model after some rounds: what it reached, and what one user had sent and received until then."""
 
     rounds: int
     up: float  # bytes
@@ -102,7 +103,7 @@ class SumsResult:
         return self.lines[0][-1]
 
 
-@reproduction("sums-quality", "Sums are enough", "Quality against bytes per person and rounds", DATASETS, recipe)
+@reproduction("sums-quality", "Sums are enough", "Quality against bytes per user and rounds", DATASETS, recipe)
 def quality_study(setup: StudySetup) -> StudyResult:
     """Methods by sums beside centralised ones, other federated ones and local-only models."""
     chosen = _choices(setup)
@@ -120,7 +121,7 @@ def quality_study(setup: StudySetup) -> StudyResult:
         ),
         Sheet(
             "fed-ease: width of the sketch, one seed",
-            ["sketch", *METRICS, "KB per person up", "down"],
+            ["sketch", *METRICS, "KB per user up", "down"],
             [
                 [str(m), *(format_cell(p.metrics[x]) for x in METRICS), _kb(p.up), _kb(p.down)]
                 for m, p in narrow.items()
@@ -137,7 +138,7 @@ def quality_study(setup: StudySetup) -> StudyResult:
 
 
 def _choices(setup: StudySetup) -> dict[str, dict[str, Any]]:
-    """Return every method with its options: searched on validation and kept, or fixed for a quick look."""
+    """Return every method with its options: searched on validation and kept, or fixed for a quick run."""
     plain: dict[str, dict[str, Any]] = {"most-popular": {"name": "most-popular"}}
     if setup.quick:
         return plain | {name: {"name": name, **given} for name, given in QUICK.items() if name in methods()}
@@ -174,13 +175,13 @@ def _measure(setup: StudySetup, name: str, method: Mapping[str, Any]) -> SumsRes
 
 def _experiment(setup: StudySetup, method: Mapping[str, Any], seed: int) -> Experiment:
     given = apply_overrides(
-        setup.base, {"seed": seed, "method": dict(method), "evaluation.local_only_people": LOCAL_ONLY_PEOPLE}
+        setup.base, {"seed": seed, "method": dict(method), "evaluation.local_only_users": LOCAL_ONLY_USERS}
     )
     return Experiment.from_options(given, "the recipe")
 
 
 def _line(setup: StudySetup, name: str, method: Mapping[str, Any], seed: int) -> list[Point]:
-    """Learn once, and look at the test part on the way: nothing is chosen by these looks."""
+    """Learn once, and measure on the test part during training; nothing is chosen by these figures."""
     experiment = _experiment(setup, method, seed)
     job, built, train = TrainingJob.from_split(experiment, setup.parts), experiment.method.build(), setup.parts.train
     is_federated = isinstance(built, Federated)
@@ -220,8 +221,8 @@ def _rows(setup: StudySetup, measured: Sequence[SumsResult]) -> list[PublishedRo
                 for metric in METRICS
                 if one.local_only
             ]
-            rows.append(PublishedRow.of(one.name, "KB per person up", [last.up / 1e3], None, one.settings))
-            rows.append(PublishedRow.of(one.name, "KB per person down", [last.down / 1e3], None, one.settings))
+            rows.append(PublishedRow.of(one.name, "KB per user up", [last.up / 1e3], None, one.settings))
+            rows.append(PublishedRow.of(one.name, "KB per user down", [last.down / 1e3], None, one.settings))
             rows.append(PublishedRow.of(one.name, "rounds", [float(last.rounds)], None, one.settings))
     return rows
 
@@ -238,12 +239,12 @@ def _table(measured: Sequence[SumsResult]) -> Sheet:
         alone = one.local_only.get(PRIMARY) if one.local_only else None
         sent = [str(last.rounds), _kb(last.up), _kb(last.down)] if one.local_only is not None else ["–", "–", "–"]
         lines.append([one.name, *cells, format_cell(alone), *sent, f"{last.seconds:.2f}", one.settings])
-    columns = ["method", *METRICS, f"alone {PRIMARY}", "rounds", "KB per person up", "down", "seconds", "options"]
-    return Sheet("Quality, and what it costs a person", columns, lines)
+    columns = ["method", *METRICS, f"alone {PRIMARY}", "rounds", "KB per user up", "down", "seconds", "options"]
+    return Sheet("Quality, and what it costs a user", columns, lines)
 
 
 def _until(measured: Sequence[SumsResult]) -> Sheet:
-    """KB per person, both ways, until a share of EASE's quality is reached."""
+    """KB per user, both ways, until a share of EASE's quality is reached."""
     ease = next(one.mean(-1, PRIMARY) for one in measured if one.name == "ease")
     lines = []
     for one in measured:
@@ -255,7 +256,7 @@ def _until(measured: Sequence[SumsResult]) -> Sheet:
             cells.append(f"{_kb(reached[0].up + reached[0].down)} ({reached[0].rounds})" if reached else "–")
         lines.append([one.name, *cells])
     columns = ["method", *(f"{share:.0%} of EASE" for share in SHARES)]
-    return Sheet(f"KB per person, both ways, until {PRIMARY} is reached (after so many rounds)", columns, lines)
+    return Sheet(f"KB per user, both ways, until {PRIMARY} is reached (after so many rounds)", columns, lines)
 
 
 def _angles(setup: StudySetup, method: Mapping[str, Any]) -> list[float]:
@@ -282,13 +283,13 @@ def _notes(setup: StudySetup, federated: Sequence[SumsResult]) -> list[str]:
         *quick,
         "Options and rounds were chosen on the validation part; the test part was looked at along the way to draw the "
         "lines, and nothing was chosen by it.",
-        f"'alone': the same method learnt by {LOCAL_ONLY_PEOPLE} people each from her own history only.",
+        f"'alone': the same method learnt by {LOCAL_ONLY_USERS} users each from their own history only.",
         *gmf,
     ]
 
 
 def _draw(federated: Sequence[SumsResult], measured: Sequence[SumsResult]) -> Figure:
-    """Draw quality against bytes per person from Most Popular on; every mark is a round that was looked at."""
+    """Draw quality against bytes per user from Most Popular on; every mark is a round that was evaluated."""
     with report_style():
         figure, (axes,) = new_figure(4.2)
         marks = line_styles([one.name for one in federated])
@@ -299,7 +300,7 @@ def _draw(federated: Sequence[SumsResult], measured: Sequence[SumsResult]) -> Fi
             axes.plot(xs, [one.mean(i, PRIMARY) for i in range(len(xs))], label=label, **marks[one.name].line)
         levels = {one.name: one.mean(-1, PRIMARY) for one in measured if one.local_only is None}
         high = max(axes.get_ylim()[1], max(levels.values()) * 1.02)
-        low = min(levels.values()) - 0.05 * (high - min(levels.values()))  # early rounds of some lie below: clipped
+        low = min(levels.values()) - 0.05 * (high - min(levels.values()))  # early rounds of some are below: clipped
         axes.set_ylim(low, high)
         above = np.inf
         for name, level in sorted(levels.items(), key=lambda pair: -pair[1]):
@@ -310,7 +311,7 @@ def _draw(federated: Sequence[SumsResult], measured: Sequence[SumsResult]) -> Fi
             above = level
         axes.set_xscale("log")
         plain_numbers(axes.xaxis)
-        axes.set_xlabel("MB per person, sent and received (log scale)")
+        axes.set_xlabel("MB per user, sent and received (log scale)")
         axes.set_ylabel(PRIMARY)
         figure.legend(loc="outside lower center", ncols=2)
         figure.draw_without_rendering()

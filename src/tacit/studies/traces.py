@@ -34,25 +34,25 @@ class Checkpoint:
 
 @dataclass(frozen=True)
 class Trace:
-    """A method's looks, one line per seed."""
+    """A method's checkpoints, one line per seed."""
 
     label: str
     lines: list[list[Checkpoint]]
     settings: str = ""
 
     def best_checkpoints(self) -> list[Checkpoint]:
-        """Return the look of each seed that was best on validation."""
-        return [max(line, key=lambda look: look.validation[PRIMARY]) for line in self.lines]
+        """Return the checkpoint of each seed that was best on validation."""
+        return [max(line, key=lambda checkpoint: checkpoint.validation[PRIMARY]) for line in self.lines]
 
     def test_values(self, metric: str) -> list[float]:
-        """Return the test metric of each seed at the chosen look."""
-        return [look.test[metric] for look in self.best_checkpoints()]
+        """Return the test metric of each seed at the chosen checkpoint."""
+        return [checkpoint.test[metric] for checkpoint in self.best_checkpoints()]
 
     def curve(self, metric: str) -> list[tuple[float, float]]:
         """Return (passes, mean of the test metric over seeds)."""
         return [
-            (looks[0].passes, float(np.mean([look.test[metric] for look in looks])))
-            for looks in zip(*self.lines, strict=False)  # as far as all seeds came
+            (checkpoints[0].passes, float(np.mean([checkpoint.test[metric] for checkpoint in checkpoints])))
+            for checkpoints in zip(*self.lines, strict=False)  # as far as all seeds came
         ]
 
     def passes_to(self, metric: str, level: float) -> int | None:
@@ -60,37 +60,42 @@ class Trace:
         return next((int(at) for at, value in self.curve(metric) if value >= level), None)
 
     def as_json(self) -> dict[str, Any]:
-        """Return all looks."""
-        return {"settings": self.settings, "lines": [[asdict(look) for look in line] for line in self.lines]}
+        """Return all checkpoints."""
+        return {
+            "settings": self.settings,
+            "lines": [[asdict(checkpoint) for checkpoint in line] for line in self.lines],
+        }
 
 
 def trace_method(
     setup: StudySetup,
     label: str,
     method: Mapping[str, Any],
-    looks: int,
+    checkpoints: int,
     *,
     seeds: Sequence[int] | None = None,
     prepared: PreparedData | None = None,
 ) -> Trace:
-    """Learn with each seed, about so many looks on the way; on the lab's prepared data unless another is given."""
+    """Learn with each seed, with about so many checkpoints; on the lab's prepared data unless another is given."""
     prepared = prepared or setup.practice
-    lines = [_line(setup, label, method, seed, looks, prepared) for seed in (setup.seeds if seeds is None else seeds)]
+    lines = [
+        _line(setup, label, method, seed, checkpoints, prepared) for seed in (setup.seeds if seeds is None else seeds)
+    ]
     return Trace(label, lines, " ".join(f"{key}={value}" for key, value in method.items() if key != "name"))
 
 
 def _line(
-    setup: StudySetup, label: str, method: Mapping[str, Any], seed: int, looks: int, prepared: PreparedData
+    setup: StudySetup, label: str, method: Mapping[str, Any], seed: int, checkpoints: int, prepared: PreparedData
 ) -> list[Checkpoint]:
     given = apply_overrides(
-        setup.validation_split(), {"seed": seed, "method": dict(method), "evaluation.local_only_people": 0}
+        setup.validation_split(), {"seed": seed, "method": dict(method), "evaluation.local_only_users": 0}
     )
     experiment = Experiment.from_options(given, "the recipe")
     parts, built = prepared.parts, experiment.method.build()
     job = TrainingJob.from_split(experiment, parts)
     assert parts.validation is not None
     total = passes_of(built, parts.train)
-    every = max(1, total // looks)
+    every = max(1, total // checkpoints)
     found: list[Checkpoint] = []
     spent = 0.0
     how = PassOptions(ring=experiment.runtime.ring)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from heapq import nsmallest
 from typing import Any, Protocol, TypeVar
@@ -13,6 +13,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from tacit.field.device import Device
+from tacit.field.device.device_state import DeviceState, DeviceStateCode, read_state
 from tacit.field.device.history import HistoryEntry
 from tacit.field.device.similar_names import normalise_text, rank_similar
 from tacit.types import Catalog, Label
@@ -23,10 +24,23 @@ MOST_UPLOAD = 32 * 2**20  # bytes
 RANKED = 2000  # matches of a search that are put in order
 
 
+class RunningParticipant(Protocol):
+    """What takes part for the device while the page is open."""
+
+    @property
+    def failure(self) -> str:
+        """Why it does not take part although it should, in words."""
+        ...
+
+    def stop(self) -> None:
+        """End it, and let the file go."""
+        ...
+
+
 class Neighbours(Protocol):
     """A simulated federation for a demonstration."""
 
-    people: int
+    n_others: int
 
     def round(self) -> None:
         """Run one round."""
@@ -48,7 +62,7 @@ class Undo:
 
     action: str
     item: Label
-    page: str  # where she is, to come back to
+    page: str  # the current page, to come back to
 
 
 class CatalogIndex:
@@ -95,10 +109,16 @@ class CatalogIndex:
 class DeviceView:
     """An open device, and cached values that are valid until its file changes."""
 
-    def __init__(self, device: Device, curve: str = "ml-100k", neighbours: Neighbours | None = None) -> None:
-        self.device, self.curve, self.neighbours = device, curve, neighbours
+    def __init__(
+        self,
+        device: Device,
+        curve: str = "ml-100k",
+        neighbours: Neighbours | None = None,
+        participant: RunningParticipant | None = None,
+    ) -> None:
+        self.device, self.curve, self.neighbours, self.participant = device, curve, neighbours, participant
         self.is_erased = False
-        self._said = ""
+        self._message = ""
         self._undo: Undo | None = None
         self._moment: tuple[int, int] | None = None
         self._kept: dict[str, Any] = {}
@@ -126,6 +146,14 @@ class DeviceView:
             self._shelf = CatalogIndex(member.catalog)
         return self._shelf
 
+    def state(self) -> DeviceState:
+        """Return what the device does now."""
+        self.cached("member", lambda: self.device.membership)  # another program may have joined or left
+        found = read_state(self.device, "" if self.participant is None else self.participant.failure)
+        if self.neighbours is not None and found.code == DeviceStateCode.NO_SERVER:
+            return replace(found, code=DeviceStateCode.TAKING_PART)  # the others are simulated in this program
+        return found
+
     @property
     def method(self) -> str:
         """The method of the user's federation; fpl, with which the page's curve was measured, without one."""
@@ -146,16 +174,16 @@ class DeviceView:
 
     def say(self, text: str, undo: Undo | None = None) -> None:
         """Store a sentence for the next page that the user sees, and a form that undoes the action."""
-        self._said, self._undo = text, undo
+        self._message, self._undo = text, undo
 
-    def page_response(self, template: str, here: str, title: str, **told: Any) -> Response:
+    def page_response(self, template: str, here: str, title: str, **values: Any) -> Response:
         """Answer with a page in the common frame of the user's pages."""
-        said, undo, self._said, self._undo = self._said, self._undo, "", None
+        message, undo, self._message, self._undo = self._message, self._undo, "", None
         sharing = self.cached("sharing", lambda: self.device.sharing)
         member = self.cached("member", lambda: self.device.membership)
-        frame: dict[str, Any] = {"here": here, "title": title, "said": said, "undo": undo}
-        frame |= {"sharing": sharing, "member": member}
-        return page_response(template, **frame, neighbours=self.neighbours, **told)
+        frame: dict[str, Any] = {"here": here, "title": title, "message": message, "undo": undo}
+        frame |= {"sharing": sharing, "member": member, "state": self.state()}
+        return page_response(template, **frame, neighbours=self.neighbours, **values)
 
 
 Handler = Callable[[Request], Any]
@@ -177,10 +205,10 @@ async def read_upload(request: Request, beside: str = "") -> tuple[str, str, byt
     """Return the field `beside` a file, the file's name and its content; missing parts are empty."""
     async with request.form(max_files=1, max_fields=4) as form:
         text, file = form.get(beside), form.get("file")
-        said = text if isinstance(text, str) else ""
+        message = text if isinstance(text, str) else ""
         if not isinstance(file, UploadFile):
-            return said, "", b""
-        return said, file.filename or "", await file.read()
+            return message, "", b""
+        return message, file.filename or "", await file.read()
 
 
 @dataclass(frozen=True)

@@ -24,46 +24,44 @@ class RecommendedItem:
     why: str
 
 
-def routes(person: DeviceView) -> list[Route]:
+def routes(view: DeviceView) -> list[Route]:
     """Return the page of recommendations and its forms."""
 
     def picks() -> list[RecommendedItem] | str:
-        shelf = person.shelf
+        shelf = view.shelf
         if shelf is None:
             return "join"
-        if not person.history:
+        if not view.history:
             return "history"
         try:
-            found = person.device.recommend(SHOWN)
+            found = view.device.recommend(SHOWN)
         except MethodError:
             return "model"
         return [RecommendedItem(shelf.thing(one.item), one.why[:1].upper() + one.why[1:]) for one in found]
 
     async def page(request: Request) -> Response:
-        return person.page_response("for_you.html", "for-you", "For you", picks=person.cached("picks", picks))
+        return view.page_response("for_you.html", "for-you", "For you", picks=view.cached("picks", picks))
 
     def hide(form: dict[str, str]) -> str:
-        item = person.label(form.get("item", ""))
-        person.device.hide(item)
-        person.say(
-            f"“{_title(person, form)}” will not be suggested again. You can undo this later under History.",
+        item = view.label(form.get("item", ""))
+        view.device.hide(item)
+        view.say(
+            f"“{_title(view, form)}” will not be suggested again. You can undo this later under History.",
             Undo("/history/unhide", item, "for-you"),
         )
         return "/"
 
     def did(form: dict[str, str]) -> str:
-        person.device.history.add(
-            [HistoryEntry(person.label(form.get("item", "")), int(time.time()))], person.device.catalog
-        )
-        person.say(f"“{_title(person, form)}” is in your history.")
+        view.device.history.add([HistoryEntry(view.label(form.get("item", "")), int(time.time()))], view.device.catalog)
+        view.say(f"“{_title(view, form)}” is in your history.")
         return "/"
 
     def happen(form: dict[str, str]) -> str:
-        if person.neighbours is not None:
-            before = len(person.device.ledger.list())
-            person.neighbours.round()
-            took_part = len(person.device.ledger.list()) > before
-            person.say(
+        if view.neighbours is not None:
+            before = len(view.device.ledger.list())
+            view.neighbours.round()
+            took_part = len(view.device.ledger.list()) > before
+            view.say(
                 "A round has run, and you took part. The page Sent shows what was sent."
                 if took_part
                 else "A round has run without you, as you decided: this device sent nothing."
@@ -78,7 +76,7 @@ def routes(person: DeviceView) -> list[Route]:
     ]
 
 
-def _title(person: DeviceView, form: dict[str, str]) -> str:
-    shelf = person.shelf
-    label = person.label(form.get("item", ""))
+def _title(view: DeviceView, form: dict[str, str]) -> str:
+    shelf = view.shelf
+    label = view.label(form.get("item", ""))
     return shelf.thing(label).title if shelf is not None else str(label)

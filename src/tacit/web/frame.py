@@ -18,6 +18,7 @@ from tacit.errors import TacitError
 from tacit.report.page import stylesheet
 from tacit.report.sent import join_words
 from tacit.web import words
+from tacit.web.guard import BASE
 
 NAMED = {"history": "History", "sharing": "Sharing", "sent": "Sent", "mine": "My file"}  # pages with forms
 STATIC = {"style.css": "text/css", "page.js": "text/javascript", "icon.svg": "image/svg+xml"}
@@ -33,6 +34,7 @@ def _jinja() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    jinja.globals["base"] = BASE.get
     jinja.filters.update(
         count=words.plural,
         bytes=words.format_bytes,
@@ -43,14 +45,14 @@ def _jinja() -> Environment:
     return jinja
 
 
-def render_page(template: str, /, **told: Any) -> str:
+def render_page(template: str, /, **values: Any) -> str:
     """Return a page as HTML; data is escaped."""
-    return _jinja().get_template(f"web/{template}").render(**told)
+    return _jinja().get_template(f"web/{template}").render(**values)
 
 
-def page_response(template: str, /, status: int = 200, **told: Any) -> Response:
+def page_response(template: str, /, status: int = 200, **values: Any) -> Response:
     """Answer with a page."""
-    return HTMLResponse(render_page(template, **told), status)
+    return HTMLResponse(render_page(template, **values), status)
 
 
 def redirect_back(to: str) -> Response:
@@ -81,13 +83,13 @@ async def _static(request: Request) -> Response:
 
 async def _trouble(request: Request, error: TacitError) -> Response:
     return page_response(
-        "trouble.html", 400, title="That did not work", said=error.message, hint=error.hint, **_way(request)
+        "trouble.html", 400, title="That did not work", message=error.message, hint=error.hint, **_way(request)
     )
 
 
 async def _not_there(request: Request, error: HTTPException) -> Response:
     title = "There is no such page" if error.status_code == 404 else "That did not work"
-    return page_response("trouble.html", error.status_code, title=title, said=error.detail, hint="", **_way(request))
+    return page_response("trouble.html", error.status_code, title=title, message=error.detail, hint="", **_way(request))
 
 
 def _way(request: Request) -> dict[str, str]:

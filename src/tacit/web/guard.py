@@ -4,7 +4,8 @@ A page listens on 127.0.0.1 only. That is not enough: any site that is open in t
 and another user of the machine can too. So
 
     host      must be the address that the page was started on: a name that was made to point here is refused
-    token     the start link carries one; it is changed for a cookie that scripts cannot read and other sites cannot use
+    token     the start link carries one, which works once; it is changed for the path below which all pages are
+    path      is secret and new for each start. A cookie would not do: browsers send it to every port of this machine
     origin    whatever changes something must come from the page itself
     size      a request is cut off at its cap, whatever length it claims
     headers   nothing is loaded from elsewhere, framed, sniffed or kept
@@ -14,17 +15,19 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Mapping
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlencode
 
 from starlette.datastructures import Headers, QueryParams
 from starlette.exceptions import HTTPException
-from starlette.requests import cookie_parser
 from starlette.responses import HTMLResponse, PlainTextResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+STATIC = "/static/"  # style and script, which say nothing
 SMALL = 64 * 1024  # bytes of a form
+BASE: ContextVar[str] = ContextVar("base", default="")  # the secret path of the page that is answered now
 DRAINED = 2**28  # bytes that are read and thrown away before a connection is cut
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
@@ -44,11 +47,12 @@ _HEAD = """<!doctype html><html lang="en"><head><meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <link rel="icon" href="/static/icon.svg" type="image/svg+xml"><link rel="stylesheet" href="/static/style.css">
 """
-WELCOME = f"""{_HEAD}<title>Tacit</title><meta http-equiv="refresh" content="0;url=/"></head>
-<body><main><p><a href="/">Open the page</a></p></main></body></html>"""
+WELCOME = f"""{_HEAD}<title>Tacit</title><meta http-equiv="refresh" content="0;url={{base}}/"></head>
+<body><main><p><a href="{{base}}/">Open the page</a></p></main></body></html>"""
 REFUSED = f"""{_HEAD}<title>Not open · Tacit</title></head>
 <body><main class="narrow"><p class="kicker">Tacit</p><h1>This page is not open to you</h1>
 <p class="lead">{{why}}</p></main></body></html>"""
+USED = "This link was used already, and works once. Go on where it was opened, or start the program again for another."
 NO_TOKEN = "Open the link that the program printed in its terminal: it contains the key of this page."
 
 
@@ -58,7 +62,7 @@ class Door:
 
     port: int
     token: str = field(default_factory=lambda: secrets.token_urlsafe(32), repr=False)
-    cookie: str = field(default_factory=lambda: secrets.token_urlsafe(32), repr=False)
+    secret: str = field(default_factory=lambda: secrets.token_urlsafe(32), repr=False)
 
     @property
     def hosts(self) -> tuple[str, str]:
@@ -71,9 +75,9 @@ class Door:
         return f"http://{self.hosts[0]}/?{urlencode({'key': self.token})}"
 
     @property
-    def cookie_name(self) -> str:
-        """The name of the cookie; it has the port, because cookies are shared between ports."""
-        return f"tacit-{self.port}"
+    def base(self) -> str:
+        """The path below which all pages are; whoever knows it is let in."""
+        return f"/{self.secret}"
 
 
 class Guard:
@@ -81,18 +85,24 @@ class Guard:
 
     def __init__(self, app: ASGIApp, door: Door, caps: Mapping[str, int]) -> None:
         self.app, self.door, self.caps = app, door, caps
+        self._is_used = False  # the start link
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request, or pass it on."""
         if scope["type"] != "http":
             return
         headers = Headers(scope=scope)
-        send = _seal(send, scope["path"])
+        send = _seal(send, scope["path"], self.door.base)
         answer = self._answer(scope, headers)
         if answer is not None:
             await answer(scope, receive, send)
             return
-        await self.app(scope, _cap(receive, self.caps.get(scope["path"], SMALL), headers), send)
+        path = scope["path"]
+        if not path.startswith(STATIC):
+            path = "/" + path.removeprefix(self.door.base).removeprefix("/")
+        scope = {**scope, "path": path, "raw_path": path.encode()}
+        BASE.set(self.door.base)
+        await self.app(scope, _cap(receive, self.caps.get(path, SMALL), headers), send)
 
     def _answer(self, scope: Scope, headers: Headers) -> Response | None:
         """Return a refusal or the first page, or none to accept the request."""
@@ -101,24 +111,21 @@ class Guard:
             return PlainTextResponse("This page can be opened at its own address only.", 421)
         if method not in ("GET", "HEAD", "POST"):
             return PlainTextResponse("This page accepts GET and POST only.", 405)
-        if path.startswith("/static/"):
+        if path.startswith(STATIC):
             return None
         key = QueryParams(scope["query_string"]).get("key")
         if path == "/" and method == "GET" and key is not None and _same(key, self.door.token):
-            return self._let_in()
-        if not _same(cookie_parser(headers.get("cookie", "")).get(self.door.cookie_name, ""), self.door.cookie):
+            if self._is_used:
+                return _refuse(USED, 403)
+            self._is_used = True
+            return HTMLResponse(WELCOME.format(base=self.door.base))  # no redirect: it would be a link's from elsewhere
+        if not _same(path.split("/")[1], self.door.secret):
             return _refuse(NO_TOKEN, 403)
         if method == "POST" and not _is_own(headers, host):
             return _refuse("This request came from another site. Nothing was changed.", 403)
         if headers.get("sec-fetch-site", "none") == "cross-site":
             return _refuse("This request came from another site.", 403)
         return None
-
-    def _let_in(self) -> Response:
-        # A page and not a redirect: a browser that came by a link on another site would not send the cookie along.
-        response = HTMLResponse(WELCOME)
-        response.set_cookie(self.door.cookie_name, self.door.cookie, httponly=True, samesite="strict", path="/")
-        return response
 
 
 def _same(given: str, secret: str) -> bool:
@@ -159,13 +166,17 @@ def _cap(receive: Receive, cap: int, headers: Headers) -> Receive:
     return reading
 
 
-def _seal(send: Send, path: str) -> Send:
-    headers: dict[str, Any] = {**HEADERS, **({"cache-control": "max-age=60"} if path.startswith("/static/") else {})}
+def _seal(send: Send, path: str, base: str) -> Send:
+    headers: dict[str, Any] = {**HEADERS, **({"cache-control": "max-age=60"} if path.startswith(STATIC) else {})}
     raw = [(name.encode(), value.encode()) for name, value in headers.items()]
 
     async def sending(message: Message) -> None:
         if message["type"] == "http.response.start":
-            message["headers"] = [*message.get("headers", []), *raw]
+            own = [
+                (name, base.encode() + value if name == b"location" and value.startswith(b"/") else value)
+                for name, value in message.get("headers", [])
+            ]
+            message["headers"] = [*own, *raw]
         await send(message)
 
     return sending

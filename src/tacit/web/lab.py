@@ -35,7 +35,7 @@ class RunFolders:
     def __init__(self, places: Sequence[Path]) -> None:
         self.places = places
         self._read: tuple[str, list[ComparisonResult]] = ("", [])
-        self._told: dict[str, Future[dict[str, Any]]] = {}
+        self._descriptions: dict[str, Future[dict[str, Any]]] = {}
         self._pencil = ThreadPoolExecutor(1, "figures")  # one: the drawing library keeps a global state
 
     def folders(self) -> list[Path]:
@@ -60,16 +60,16 @@ class RunFolders:
         state = self.state()
         if self._read[0] != state:
             self._read = (state, compare_runs([Run.open(folder) for folder in self.folders()]))
-            for drawing in self._told.values():
+            for drawing in self._descriptions.values():
                 drawing.cancel()
-            self._told.clear()
+            self._descriptions.clear()
         return self._read[1]
 
     def describe(self, compared: ComparisonResult) -> Future[dict[str, Any]]:
         """Start to draw the figures of one set, which takes seconds. A failed attempt is repeated."""
-        last = self._told.get(key_of(compared))
+        last = self._descriptions.get(key_of(compared))
         if last is None or (last.done() and last.exception() is not None):
-            last = self._told[key_of(compared)] = self._pencil.submit(_describe, compared)
+            last = self._descriptions[key_of(compared)] = self._pencil.submit(_describe, compared)
         return last
 
 
@@ -94,13 +94,13 @@ def _compared_folders(place: Path) -> list[Path]:
 
 
 def _describe(compared: ComparisonResult) -> dict[str, Any]:
-    said = describe_comparison(compared, draw(compared))
+    description = describe_comparison(compared, draw(compared))
     traded = draw_disclosure(compared)
     if traded is not None:
         title, caption = CAPTION
         svg = Markup(inline_svg("disclosed", traded, str(escape(f"{title} {caption}"))))
-        said["figures"].append({"name": "disclosed", "title": title, "caption": caption, "svg": svg})
-    return said
+        description["figures"].append({"name": "disclosed", "title": title, "caption": caption, "svg": svg})
+    return description
 
 
 def key_of(compared: ComparisonResult) -> str:

@@ -51,26 +51,26 @@ class PendingJoin:
         self.task = self.trouble = None
 
 
-def routes(person: DeviceView) -> list[Route]:
+def routes(view: DeviceView) -> list[Route]:
     """Return the page of the user's file and its forms."""
 
     async def page(request: Request) -> Response:
-        sums = ReleaseSums.of(person.cached("ledger", lambda: person.device.ledger.list()[::-1]))
-        return person.page_response("mine.html", "mine", "My file", sums=sums, word=WORD, items=len(person.history))
+        sums = ReleaseSums.of(view.cached("ledger", lambda: view.device.ledger.list()[::-1]))
+        return view.page_response("mine.html", "mine", "My file", sums=sums, word=WORD, items=len(view.history))
 
     def pause(form: dict[str, str]) -> str:
-        person.device.pause()
-        person.say("Paused: this device sends nothing until you resume. Suggestions still work.")
+        view.device.pause()
+        view.say("Paused: this device sends nothing until you resume. Suggestions still work.")
         return _from(form)
 
     def resume(form: dict[str, str]) -> str:
-        person.device.resume()
-        person.say("Resumed: this device sends messages again, as you set under Sharing.")
+        view.device.resume()
+        view.say("Resumed: this device sends messages again, as you set under Sharing.")
         return _from(form)
 
     def leave(form: dict[str, str]) -> str:
-        person.device.leave()
-        person.say("You have left. What you sent before stays in the shared model and cannot be removed from it.")
+        view.device.leave()
+        view.say("You have left. What you sent before stays in the shared model and cannot be removed from it.")
         return "/mine"
 
     joining = PendingJoin()
@@ -80,21 +80,24 @@ def routes(person: DeviceView) -> list[Route]:
         if joining.is_waiting:
             return redirect_back("/mine/joining")
         if not line.strip():
-            _welcome(person, content)
+            _welcome(view, content)
             joining.stop()
             return redirect_back("/")
         asked = _invitation(line)
-        from tacit.field.invitations import enrol, public_keys
+        from tacit.field.invitations import InvitationError, enrol, public_keys
 
-        keys = public_keys(person.device, asked)
+        keys = public_keys(view.device, asked)
 
         async def wait() -> None:
             try:
                 welcome = await run_in_threadpool(enrol, asked, *keys)
-                _welcome(person, welcome, asked.address)
+                _welcome(view, welcome, asked.address, asked.witness)
+            except InvitationError as error:
+                view.device.forget_enrolment()
+                joining.trouble = error
             except TacitError as error:
                 joining.trouble = error
-            except Exception as error:  # nobody else would hear of it
+            except Exception as error:  # it would be reported nowhere else
                 log.exception("joining failed")
                 joining.trouble = FieldError(f"Joining failed with an unexpected error: {error!r}.", "Try again.")
 
@@ -103,14 +106,14 @@ def routes(person: DeviceView) -> list[Route]:
         return redirect_back("/mine/joining")
 
     async def waiting(request: Request) -> Response:
-        has_joined = person.device.membership is not None
+        has_joined = view.device.membership is not None
         if not joining.is_waiting and (joining.trouble is None or has_joined):
             return redirect_back("/" if has_joined else "/mine")
-        return person.page_response("joining.html", "mine", "Joining", joining=joining)
+        return view.page_response("joining.html", "mine", "Joining", joining=joining)
 
     def stop(form: dict[str, str]) -> str:
         joining.stop()
-        person.say("Stopped. You have not joined; you can use the invitation again.")
+        view.say("Stopped. You have not joined; you can use the invitation again.")
         return "/mine"
 
     async def state(request: Request) -> Response:
@@ -119,19 +122,21 @@ def routes(person: DeviceView) -> list[Route]:
     def erase(form: dict[str, str]) -> str:
         if form.get("word", "").strip().casefold() != WORD:
             raise ConfigError("Nothing was erased: the word was not typed.", f"Type “{WORD}” to erase everything.")
+        if view.participant is not None:
+            view.participant.stop()  # it holds the file
         try:
-            person.device.erase()
+            view.device.erase()
         finally:  # the file may be gone although its keyring complains
-            person.is_erased = person.device.is_erased
+            view.is_erased = view.device.is_erased
         return "/"
 
     async def readable(request: Request) -> Response:
-        content = json.dumps(person.device.readable(), ensure_ascii=False, indent=1)
+        content = json.dumps(view.device.readable(), ensure_ascii=False, indent=1)
         return _download(content.encode(), "my-tacit-data.json", "application/json")
 
     async def copy(request: Request) -> Response:
         with tempfile.TemporaryDirectory() as folder:
-            person.device.export(Path(folder) / "copy")
+            view.device.backup(Path(folder) / "copy")
             return _download((Path(folder) / "copy").read_bytes(), "my-device.tacit", "application/octet-stream")
 
     return [
@@ -153,17 +158,20 @@ def _invitation(line: str) -> Invitation:
     if find_spec("flwr") is None:
         raise FieldError(
             "A deployed federation needs Flower, which is not installed.",
-            "In the folder of Tacit's source, run: pip install -e '.[field]'.",
+            "In the folder of Tacit's source, run: make field.",
         )
     from tacit.field.invitations import Invitation
 
     return Invitation.parse(line)
 
 
-def _welcome(person: DeviceView, welcome: bytes, address: str = "") -> None:
-    """Join with the welcome that a coordinator sent, or with a welcome file."""
-    member = person.device.join(welcome, address)
-    person.say(f"You are a member of {member.federation.name}. Nothing of your history was sent. Check Sharing next.")
+def _welcome(view: DeviceView, welcome: bytes, address: str = "", witness: str = "") -> None:
+    """Join with the welcome that a coordinator sent, or with a welcome file; say whom the device trusts."""
+    member = view.device.join(welcome, address, witness)
+    trust = view.device.directory.describe_trust(view.device.sharing)
+    view.say(
+        f"You are a member of {member.federation.title}. Nothing of your history was sent. Check Sharing next. {trust}"
+    )
 
 
 def _from(form: dict[str, str]) -> str:

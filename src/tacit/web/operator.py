@@ -21,6 +21,7 @@ from tacit.field.coordinator import CoordinatorJournal, RoundRules
 from tacit.field.coordinator.journal import ModelVersion, RoundRecord, Strikes
 from tacit.field.coordinator.round_policy import count_needed, fewest, is_settled
 from tacit.field.coordinator.round_stats import RoundStats, SummedQuality
+from tacit.field.coordinator.spending import LACK_OF_NOISE, NoisySum, find_epsilon
 from tacit.field.device.quality import SHOWN
 from tacit.protocols.secure_aggregation.two_stage import SecureAggregationConfig
 from tacit.reasons import Description, ReasonCode, RoundReason, describe_reason
@@ -62,6 +63,8 @@ class FederationStatus:
     quality: SummedQuality = NOBODYS  # over the last rounds that have one
     settled: bool = False  # from now on under masks only
     strikes: Sequence[Strikes] = ()  # of devices that sent what no honest device sends
+    sums: Sequence[NoisySum] = ()  # with noise, whose vectors were asked for
+    is_done: bool = False  # the method has made all sums that privacy budgets pay for
 
     @classmethod
     def of(cls, journal: CoordinatorJournal, rules: RoundRules, present: int) -> FederationStatus:
@@ -73,7 +76,7 @@ class FederationStatus:
         counts = enrolled, sum(revoked), present
         quality, settled = journal.quality(LATELY), is_settled(rules, journal)
         status = cls(journal.federation, items, rules, rounds, *counts, courses, quality=quality, settled=settled)
-        return replace(status, strikes=journal.strikes())
+        return replace(status, strikes=journal.strikes(), sums=journal.spendings())
 
     @property
     def state(self) -> str:
@@ -85,6 +88,23 @@ class FederationStatus:
     def model(self) -> int | None:
         """The round whose model is in force."""
         return next((happened.number for happened in reversed(self.rounds) if happened.state == "finished"), None)
+
+    @property
+    def spent(self) -> float:
+        """The share of its privacy budget that a device has spent that was in every sum."""
+        return sum(one.share for one in self.sums)
+
+    @property
+    def without_noise(self) -> int:
+        """The number of rounds that were abandoned because their noise would have fallen short."""
+        if self.federation.privacy is None:
+            return 0
+        return sum(one.reason is not None and one.reason.code == LACK_OF_NOISE for one in self.rounds)
+
+    def epsilon(self, until: int | None = None) -> float | None:
+        """Return what all sums, or those until a round, tell of a device; none without a guarantee."""
+        agreed = self.federation.privacy
+        return None if agreed is None else find_epsilon(self.sums, agreed.delta, until)
 
     @property
     def lately(self) -> list[RoundStats]:
@@ -100,7 +120,7 @@ class FederationStatus:
         """Return what needs attention."""
         found, last = [], self.rounds[-LATELY:]
         least = count_needed(self.rules, self.settled)
-        if self.present < least:
+        if self.present < least and not self.is_done:
             waiting = f"{self.present} of {least} devices are here; the next round waits for more."
             by_rules = least == max(self.rules.quorum, self.rules.minimum)
             todo = ", or lower rounds.quorum." if by_rules else ": secure aggregation needs this many."
@@ -108,42 +128,49 @@ class FederationStatus:
         asked = sum(happened.asked for happened in last) or 1
         lost, refused = (sum(getattr(happened, name) for happened in last) / asked for name in ("lost", "refused"))
         if lost > MANY_LOST:
-            told = f"{format_percent(lost)} of the devices asked in the last {len(last)} rounds did not answer."
-            worst = max(phases.summarise_phases(self.lately), key=lambda told: told.phase.lost, default=None)
+            text = f"{format_percent(lost)} of the devices asked in the last {len(last)} rounds did not answer."
+            worst = max(phases.summarise_phases(self.lately), key=lambda text: text.phase.lost, default=None)
             where = (
                 "" if worst is None or not worst.stage else f" Most were lost in {worst.stage.lower()}, {worst.name}."
             )
             usual = "Give them longer (rounds.deadline) or ask more of them (rounds.over_selection)."
-            found.append(Alert(told + where, worst.remedy if worst is not None and where else usual))
+            found.append(Alert(text + where, worst.remedy if worst is not None and where else usual))
         if refused > MANY_REFUSED:
-            told = (
+            text = (
                 f"{format_percent(refused)} of the answers in the last {len(last)} rounds "
                 "were refused as malformed or repeated."
             )
             found.append(
-                Alert(told, "Some devices run another version, are faulty or are adversaries. The log has the reasons.")
+                Alert(text, "Some devices run another version, are faulty or are adversaries. The log has the reasons.")
             )
         skipped = [happened for happened in last if happened.state == "skipped"]
         if len(skipped) > len(last) * MANY_SKIPPED:
             why = describe_round(skipped[-1])
-            told = f"{len(skipped)} of the last {len(last)} rounds were skipped: no device was asked."
-            found.append(Alert(told if why is None else f"{told} {why.what}", self._shifts()))
+            text = f"{len(skipped)} of the last {len(last)} rounds were skipped: no device was asked."
+            found.append(Alert(text if why is None else f"{text} {why.what}", self._shifts()))
         if last and last[-1].state == "abandoned":
             fewer = {"answered": last[-1].answered, "needed": self.rules.minimum}
             why = describe_round(last[-1]) or describe_reason(RoundReason(ReasonCode.TOO_FEW_ANSWERS, fewer))
-            told = f"Round {last[-1].number} was abandoned. {why.what} {why.meaning}"
-            found.append(Alert(told, why.remedy))
-        if self.rules.minimum < 2 and not isinstance(self.rules.secure, SecureAggregationConfig):
-            told = "A round may have a single answer, which the coordinator can then read in the sum."
-            found.append(Alert(told, "Raise rounds.minimum."))
+            text = f"Round {last[-1].number} was abandoned. {why.what} {why.meaning}"
+            found.append(Alert(text, why.remedy))
+        readable = [happened for happened in last if happened.asked and not happened.masked]
+        if readable:
+            text = f"In {len(readable)} of the last {len(last)} rounds you could read each answer."
+            found.append(Alert(text, "Remove rounds.readable, and no round is readable again."))
+        elif self.rules.readable and not self.settled:
+            found.append(Alert("Rounds may be readable: you could then read each answer.", "Remove rounds.readable."))
+        is_masked = isinstance(self.rules.secure, SecureAggregationConfig) or self.federation.privacy is not None
+        if self.rules.minimum < 2 and not is_masked:
+            text = "A round may have a single answer, which the coordinator can then read in the sum."
+            found.append(Alert(text, "Raise rounds.minimum."))
         if self.quality.people and phases.interval(self.quality)[1] < self.chance:
-            told = f"Only {self.quality.hits} of {self.quality.people} people had their newest item in their list."
-            found.append(Alert(told, "That is worse than random lists: check the method's options."))
+            text = f"Only {self.quality.hits} of {self.quality.people} users had their newest item in their list."
+            found.append(Alert(text, "That is worse than random lists: check the method's options."))
         return found
 
     def _shifts(self) -> str:
         """Return advice on how many devices to ask in a round, so that others are eligible in the next."""
-        least, shifts = fewest(self.rules), self.rules.guards.cool_down + 1
+        least, shifts = fewest(self.rules), self.rules.device_policy.cool_down + 1
         size = max(least, self.enrolled // shifts)
         todo = f"Ask {size} of your devices per round (rounds.clients_per_round={size})"
         if size * shifts <= self.enrolled:
@@ -153,15 +180,15 @@ class FederationStatus:
 
     def terms(self) -> list[tuple[str, str]]:
         """Return the settings in force that matter for privacy, in words."""
-        clip = self.federation.clip
         return [
             ("method", self.federation.method),
             ("catalogue", f"{self.items:,} items"),
             ("what a user shares", "set by each user on their device; not known here"),
-            ("norm of messages", "not bounded" if clip is None else f"bounded on the device ({_options(clip)})"),
-            ("answers", _answers(self.rules)),
+            ("norm of messages", _bounds(self.federation)),
+            ("differential privacy", _guarantee(self.federation)),
+            ("answers", _answers(self.rules, self.federation)),
             ("sums", f"whole numbers of {self.federation.ring.bits} bits; independent of the order of arrival"),
-            ("quality", _describe_quality(self.rules)),
+            ("quality", _describe_quality(self.rules, self.federation)),
             ("robust rule", "none" if self.rules.robust is None else self.rules.robust.rule),
             ("answers wanted", "from all connected devices" if not self.rules.clients_per_round else
              f"{self.rules.clients_per_round:,} per round"),
@@ -179,7 +206,33 @@ def _public(happened: RoundRecord) -> RoundRecord:
     return happened if happened.reason is None else replace(happened, reason=happened.reason.public())
 
 
-def _answers(rules: RoundRules) -> str:
+def _is_done(journal: CoordinatorJournal) -> bool:
+    """Whether the model in force says that no sum is left."""
+    model = None if journal.federation.privacy is None else journal.model()
+    return model is not None and not journal.federation.path().budget_share(model)
+
+
+def _bounds(federation: Federation) -> str:
+    clip = "" if federation.clip is None else f"bounded on the device ({_options(federation.clip)})"
+    if federation.guarantee is None:
+        return clip or "not bounded"
+    return f"{clip or 'bounded on the device'}; {federation.guarantee.bound:g} for all of it together"
+
+
+def _guarantee(federation: Federation) -> str:
+    agreed = federation.privacy
+    if agreed is None:
+        return "none: sums are exact"
+    dropped, corrupted = format_percent(agreed.dropped), format_percent(agreed.corrupted)
+    return (
+        f"epsilon {agreed.epsilon:g}, delta {agreed.delta:g}; every device adds noise, enough if {dropped} drop out "
+        f"and {corrupted} collude with the server"
+    )
+
+
+def _answers(rules: RoundRules, federation: Federation) -> str:
+    if federation.privacy is not None and rules.secure == "auto":
+        return "masked: only their noisy sum can be read"
     if rules.secure is None:
         return "readable one by one; added, and deleted after the round"
     if rules.secure == "auto":
@@ -188,21 +241,23 @@ def _answers(rules: RoundRules) -> str:
     if rules.secure.two_stage:
         least += f", at least {rules.secure.k_min} behind each row"
     corrupted, dropped = format_percent(rules.secure.corrupted), format_percent(rules.secure.dropped)
-    care = f"{corrupted} may collude with the server, {dropped} may drop out"
-    return f"masked: only their sum can be read ({least}; {care})"
+    shares = f"{corrupted} may collude with the server, {dropped} may drop out"
+    return f"masked: only their sum can be read ({least}; {shares})"
 
 
-def _describe_quality(rules: RoundRules) -> str:
+def _describe_quality(rules: RoundRules, federation: Federation) -> str:
+    if federation.privacy is not None:
+        return "not measured: it would spend privacy budgets"
     if rules.secure == "auto" and rules.robust is None:
-        return f"summed in masked rounds, if at least {rules.guards.k_min} users have a new item"
+        return f"summed in masked rounds, if at least {rules.device_policy.k_min} users have a new item"
     if not isinstance(rules.secure, SecureAggregationConfig) or not rules.secure.two_stage:
         return "not measured: a single answer would be readable (rounds.secure with two_stage sums it)"
     return f"summed in masked rounds, if at least {rules.secure.k_min} users have a new item"
 
 
 def _options(config: Any) -> str:
-    told = config.model_dump(mode="json", exclude={"name"}, exclude_none=True)
-    return ", ".join(f"{name} {value}" for name, value in told.items())
+    text = config.model_dump(mode="json", exclude={"name"}, exclude_none=True)
+    return ", ".join(f"{name} {value}" for name, value in text.items())
 
 
 def bars(rounds: Sequence[RoundRecord]) -> Markup:
@@ -226,14 +281,15 @@ def bars(rounds: Sequence[RoundRecord]) -> Markup:
 def operator_page(path: Path, rules: RoundRules, present: Callable[[], int]) -> Page:
     """Return the page of a coordinator, from its journal and the number of connected devices."""
     journal = CoordinatorJournal.open(path)
-    versions: dict[int | None, list[ModelVersion]] = {}  # of the model in force: models are large
+    read: dict[int | None, tuple[list[ModelVersion], bool]] = {}  # of the model in force: models are large
 
     def standing() -> FederationStatus:
         now = FederationStatus.of(journal, rules, present())
-        if now.model not in versions:
-            versions.clear()
-            versions[now.model] = journal.versions()
-        return replace(now, versions=versions[now.model])
+        if now.model not in read:
+            read.clear()
+            read[now.model] = journal.versions(), _is_done(journal)
+        versions, is_done = read[now.model]
+        return replace(now, versions=versions, is_done=is_done)
 
     async def view(request: Request) -> Response:
         now = standing()
@@ -241,14 +297,14 @@ def operator_page(path: Path, rules: RoundRules, present: Callable[[], int]) -> 
         one = request.query_params.get("round", "")
         asked = int(one) if one.isdigit() and len(one) < 9 else None
         course = None if asked is None else journal.round_stats(asked, asked).get(asked)
-        told: dict[str, Any] = {"now": now, "leaf": leaf, "bars": bars(now.rounds), "sums": _sums(now.rounds)}
-        told |= {"one": None if course is None else asked, "shown": SHOWN, "curve": phases.curve(now.courses)}
-        told["phases"] = phases.by_stage(phases.summarise_phases(now.lately if course is None else [course]))
+        values: dict[str, Any] = {"now": now, "leaf": leaf, "bars": bars(now.rounds), "sums": _sums(now.rounds)}
+        values |= {"one": None if course is None else asked, "shown": SHOWN, "curve": phases.curve(now.courses)}
+        values["phases"] = phases.by_stage(phases.summarise_phases(now.lately if course is None else [course]))
         happened = next((one for one in now.rounds if one.number == asked), None) if course is not None else None
-        told |= {"describe_round": describe_round, "why": None if happened is None else describe_round(happened)}
-        told["asking"] = [one for one in now.rounds if one.asked]
-        told["ends"] = phases.interval(now.quality) if now.quality.people else (0.0, 0.0)
-        return page_response("operator.html", title=now.federation.name, **told)
+        values |= {"describe_round": describe_round, "why": None if happened is None else describe_round(happened)}
+        values["asking"] = [one for one in now.rounds if one.asked]
+        values["ends"] = phases.interval(now.quality) if now.quality.people else (0.0, 0.0)
+        return page_response("operator.html", title=now.federation.title, **values)
 
     async def state(request: Request) -> Response:
         return JSONResponse({"state": standing().state})

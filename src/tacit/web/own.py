@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from tacit.web import for_you, history, mine, sent, sharing
@@ -13,18 +16,22 @@ from tacit.web.server import Page
 class ErasedPages:
     """Answers every request with one page after the device was erased."""
 
-    def __init__(self, app: ASGIApp, person: DeviceView) -> None:
-        self.app, self.person = app, person
+    def __init__(self, app: ASGIApp, view: DeviceView) -> None:
+        self.app, self.view = app, view
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer with that page, or pass the request on."""
-        over = self.person.is_erased and not scope["path"].startswith("/static/")
+        over = self.view.is_erased and not scope["path"].startswith("/static/")
         answer = page_response("erased.html", title="Everything is erased") if over else self.app
         await answer(scope, receive, send)
 
 
-def person_page(person: DeviceView) -> Page:
+def build_user_page(view: DeviceView) -> Page:
     """Return the page of a device."""
     rooms = (for_you, history, sharing, sent, mine)
-    routes = [route for room in rooms for route in room.routes(person)]
-    return Page(ErasedPages(application(routes), person), {"/history/import": MOST_UPLOAD, "/mine/join": MOST_UPLOAD})
+
+    async def state(request: Request) -> Response:
+        return JSONResponse({**view.state().as_json(), "tone": view.state().tone})
+
+    routes = [Route("/state", state), *(route for room in rooms for route in room.routes(view))]
+    return Page(ErasedPages(application(routes), view), {"/history/import": MOST_UPLOAD, "/mine/join": MOST_UPLOAD})

@@ -55,8 +55,8 @@ class PhaseSummary:
     @property
     def stage(self) -> str:
         """The stage of secure aggregation that the phase belongs to."""
-        said = STAGES.get(self.phase.stage, "")
-        return f"Stage {self.phase.stage}: {said}" if said else ""
+        what = STAGES.get(self.phase.stage, "")
+        return f"Stage {self.phase.stage}: {what}" if what else ""
 
     @property
     def seconds(self) -> float:
@@ -99,7 +99,7 @@ def _add(phases: Sequence[PhaseCounts], whole: float) -> PhaseSummary:
 
 
 def interval(quality: SummedQuality) -> tuple[float, float]:
-    """Return where the share of people lies with 95 % confidence (Wilson's interval).
+    """Return the 95 % confidence interval of the share of users (Wilson's interval).
 
     >>> [round(end, 2) for end in interval(SummedQuality(5, 20))]
     [0.11, 0.47]

@@ -10,9 +10,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from tacit.field.device.exposure import MAY_HAVE_LEFT, ExposureReport, LedgerReader
-from tacit.field.device.ledger import LedgerEntry, UpcomingMessage
+from tacit.field.device.exposure import ExposureReport, LedgerReader
+from tacit.field.device.ledger import MAY_HAVE_LEFT, LedgerEntry, UpcomingMessage
 from tacit.types import Label
+from tacit.web.budget import view_budget
 from tacit.web.device_view import CatalogIndex, DeviceView, RowsPage
 
 PAGE = 20
@@ -20,7 +21,8 @@ STATES = {
     "prepared": ("waiting", "It is ready, and nothing of it was sent.", ""),
     "releasing": ("on its way", "It was given to the network and may have arrived.", "warn"),
     "sent": ("sent", "It arrived.", "good"),
-    "not sent": ("not sent", "The network reports that it did not arrive.", ""),
+    "may have left": ("may have left", "The transfer broke off. The receiver may have all of it.", "warn"),
+    "not sent": ("not sent", "The connection ended before anything of it was handed over.", ""),
 }
 LITTLE, MUCH = 0.05, 0.5  # of the leak index
 
@@ -64,27 +66,27 @@ class ReleaseSums:
         )
 
 
-def measure_next_release(person: DeviceView) -> tuple[UpcomingMessage | None, dict[str, ExposureReport]]:
+def measure_next_release(view: DeviceView) -> tuple[UpcomingMessage | None, dict[str, ExposureReport]]:
     """Return the next message, and what a reader can infer now and after it."""
-    if person.shelf is None:
+    if view.shelf is None:
         return None, {}
-    upcoming = person.device.upcoming()
-    if not len(person.device.history):
+    upcoming = view.device.upcoming()
+    if not len(view.device.history):
         return upcoming, {}
-    reader = LedgerReader.of(person.device)
+    reader = LedgerReader.of(view.device)
     found = {"now": reader.measure()}
     return upcoming, found if upcoming is None else {**found, "next": reader.measure(upcoming)}
 
 
-def routes(person: DeviceView) -> list[Route]:
+def routes(view: DeviceView) -> list[Route]:
     """Return the page of messages."""
 
     async def page(request: Request) -> Response:
-        shelf = person.shelf
-        releases = person.cached("ledger", lambda: person.device.ledger.list()[::-1])
+        shelf = view.shelf
+        releases = view.cached("ledger", lambda: view.device.ledger.list()[::-1])
         leaf = RowsPage.of(releases, request.query_params.get("page", "1"), PAGE)
-        upcoming, measures = person.cached("measured", lambda: measure_next_release(person))
-        return person.page_response(
+        upcoming, measures = view.cached("measured", lambda: measure_next_release(view))
+        return view.page_response(
             "sent.html",
             "sent",
             "Sent",
@@ -97,6 +99,7 @@ def routes(person: DeviceView) -> list[Route]:
             now=measures.get("now"),
             after=measures.get("next"),
             named=[shelf.thing(item).title for item in measures["now"].named] if shelf is not None and measures else [],
+            budget=view.cached("budget", lambda: view_budget(view.device)),
             verdict=describe_leak(measures["now"].exposure.leak_index) if measures else ("", ""),
         )
 

@@ -14,7 +14,10 @@ from starlette.routing import Route
 
 from tacit.errors import ConfigError
 from tacit.field.device import Sharing
+from tacit.field.device.limits import TimeLimits, is_on_mains
+from tacit.field.device.settings import LEVELS
 from tacit.types import ragged_rows
+from tacit.web.budget import view_budget
 from tacit.web.chart import BOX, chart
 from tacit.web.device_view import DeviceView, form_handler
 
@@ -52,14 +55,14 @@ def between(curve: list[dict[str, Any]], pi: float, what: str, after: str = "") 
     return low + (pi - start) / (end - start) * (high - low)
 
 
-def routes(person: DeviceView) -> list[Route]:
+def routes(view: DeviceView) -> list[Route]:
     """Return the page of sharing and its forms."""
 
     async def page(request: Request) -> Response:
-        sharing, lab, shelf = person.device.sharing, load_curve(person.curve), person.shelf
+        sharing, lab, shelf = view.device.sharing, load_curve(view.curve), view.shelf
         curve = lab["curve"]
         values = {"quality": between(curve, sharing.pi, "quality"), "named": between(curve, sharing.pi, "named", "10")}
-        return person.page_response(
+        return view.page_response(
             "sharing.html",
             "sharing",
             "Sharing",
@@ -68,16 +71,22 @@ def routes(person: DeviceView) -> list[Route]:
             percent=_percent(sharing),
             shown=json.dumps(_choices(sharing)),
             lab=lab,
-            method=person.method,
+            method=view.method,
             chart=chart(curve, lab["popular"], sharing.pi, values),
             drawn=json.dumps({"curve": curve, **BOX}),
             values=values,
-            categories=person.cached("categories", lambda: _categories(person)),
+            categories=view.cached("categories", lambda: _categories(view)),
             never=[shelf.thing(item) for item in sharing.never_items] if shelf is not None else [],
+            budget=view.cached("budget", lambda: view_budget(view.device)),
+            limits=sharing.limits,
+            knows_mains=sharing.limits.mains_only or is_on_mains() is not None,
         )
 
     def save(form: dict[str, str]) -> str:
         pi, shown = _pi(form.get("pi", "")), _show(form.get("shown", ""))
+        level = form.get("privacy", shown["privacy"])
+        if level not in LEVELS:
+            raise ConfigError("There is no such level; nothing was changed.", "Open Sharing again and save.")
         chosen = {name for name in form.get("never[]", "").split("\n") if name}
 
         def decide(before: Sharing) -> Sharing:
@@ -88,30 +97,59 @@ def routes(person: DeviceView) -> list[Route]:
             for box in BOXES:
                 if (form.get(box) == "yes") != shown[box]:
                     update[box] = not shown[box]
+            if level != shown["privacy"]:
+                update["privacy"] = level
             return before.model_copy(update=update)
 
-        person.device.change(decide)
-        person.say("Saved. It is valid from the next message on. Earlier messages stay as they were.")
+        view.device.change(decide)
+        view.say("Saved. It is valid from the next message on. Earlier messages stay as they were.")
+        return "/sharing"
+
+    def limit(form: dict[str, str]) -> str:
+        limits = read_limits(form)
+        view.device.change(lambda before: before.model_copy(update={"limits": limits}))
+        view.say("Saved. It is valid from the next round on.")
         return "/sharing"
 
     def never(form: dict[str, str]) -> str:
-        item, again = person.label(form.get("item", "")), form.get("again") == "yes"
+        item, again = view.label(form.get("item", "")), form.get("again") == "yes"
 
         def decide(before: Sharing) -> Sharing:
             items = {*before.never_items} - {item}
             settled = tuple(sorted(items if again else {*items, item}, key=str))
             return Sharing.model_validate({**before.model_dump(), "never_items": settled})
 
-        person.device.change(decide)
-        title = person.shelf.thing(item).title if person.shelf is not None else str(item)
-        person.say(f"Notes about “{title}” {'may be sent again, as your slider says' if again else 'are never sent'}.")
+        view.device.change(decide)
+        title = view.shelf.thing(item).title if view.shelf is not None else str(item)
+        view.say(f"Notes about “{title}” {'may be sent again, as your slider says' if again else 'are never sent'}.")
         return "/sharing" if form.get("from") == "sharing" else "/history"
 
     return [
         Route("/sharing", page),
+        Route("/sharing/limits", form_handler(limit), methods=["POST"]),
         Route("/sharing/save", form_handler(save), methods=["POST"]),
         Route("/sharing/never", form_handler(never), methods=["POST"]),
     ]
+
+
+def read_limits(form: dict[str, str]) -> TimeLimits:
+    """Return the limits in time that a form says; empty fields are no limits."""
+    rounds, megabytes, minutes = (
+        form.get(name, "").strip() for name in ("rounds_per_day", "mb_per_day", "pause_minutes")
+    )
+    try:
+        return TimeLimits(
+            rounds_per_day=int(rounds) if rounds else None,
+            bytes_per_day=round(float(megabytes.replace(",", ".")) * 1_000_000) if megabytes else None,
+            hours=form.get("hours", "").replace(" ", ""),
+            pause_minutes=int(minutes or 0),
+            mains_only=form.get("mains_only") == "yes",
+        )
+    except (ValueError, OverflowError):
+        raise ConfigError(
+            "These limits cannot be read; nothing was changed.",
+            "Give numbers, and hours like 22-7, or leave a field empty.",
+        ) from None
 
 
 def _percent(sharing: Sharing) -> int:
@@ -121,13 +159,15 @@ def _percent(sharing: Sharing) -> int:
 
 def _choices(sharing: Sharing) -> dict[str, Any]:
     """Return what a form shows as chosen: only differences from it are changes, however old the page is."""
-    return {"pi": _percent(sharing), "never": sharing.never_categories} | {box: getattr(sharing, box) for box in BOXES}
+    chosen = {"pi": _percent(sharing), "never": sharing.never_categories, "privacy": sharing.privacy}
+    return chosen | {box: getattr(sharing, box) for box in BOXES}
 
 
 def _show(text: str) -> dict[str, Any]:
     try:
         found = json.loads(text)
         is_right = isinstance(found["never"], list) and all(isinstance(found[box], bool) for box in BOXES)
+        is_right = is_right and found["privacy"] in LEVELS
         if is_right and isinstance(found["pi"], int) and all(isinstance(name, str) for name in found["never"]):
             return dict(found)
     except (ValueError, KeyError, TypeError):
@@ -145,15 +185,15 @@ def _pi(text: str) -> float:
     return percent / 100
 
 
-def _categories(person: DeviceView) -> list[tuple[str, int, bool]]:
+def _categories(view: DeviceView) -> list[tuple[str, int, bool]]:
     """Return every category, its number of history items, and whether it is never sent; the user's own first."""
-    shelf = person.shelf
+    shelf = view.shelf
     if shelf is None or shelf.catalog.categories is None:
         return []
     kinds = shelf.catalog.categories
-    hers = person.device.history.clients(0, shelf.catalog).items
-    times = np.bincount(kinds.ids[ragged_rows(kinds.ptr, hers)], minlength=len(kinds.names))
+    own = view.device.history.clients(0, shelf.catalog).items
+    times = np.bincount(kinds.ids[ragged_rows(kinds.ptr, own)], minlength=len(kinds.names))
     mine = dict(zip(kinds.names, times.tolist(), strict=True))
-    never = set(person.device.sharing.never_categories)
+    never = set(view.device.sharing.never_categories)
     names = sorted(set(shelf.catalog.categories.names), key=lambda name: (-mine[name], name))
     return [(name, mine[name], name in never) for name in names]

@@ -1,6 +1,6 @@
 """The demonstration: one real device in the generated town; all other users are simulated.
 
-The device is the one that a person has: an encrypted file, a ledger, messages in bytes. Only the others and the
+The device is the one that a user has: an encrypted file, a ledger, messages in bytes. Only the others and the
 coordinator live in this process; a round is the same two functions as everywhere.
 """
 
@@ -27,11 +27,11 @@ from tacit.wire.federation import Federation
 from tacit.wire.messages import Request, read_update, write_request, write_welcome
 
 METHOD = {"learning_rate": 0.05, "local_steps": 24, "reg_user": 0.05, "reg_positive": 0.05, "reg_negative": 0.005}
-BEFORE = 60  # rounds of the others before she comes
-WITH_HER = 3  # rounds that she has taken part in when the page opens
+BEFORE = 60  # rounds of the others before the user joins
+WITH_USER = 3  # rounds of the user before the page opens
 OTHERS_PI = 0.5
 SEED = 42
-MOST_HERS = 45  # things in the history of whom she plays: enough to be known by, few enough to read
+MOST_OWN = 45  # items of the history that the user gets: enough to learn from, few enough to read
 
 
 class Town:
@@ -39,14 +39,14 @@ class Town:
 
     def __init__(self, federation: Federation, catalog: Catalog, others: Clients, key: Key) -> None:
         self.federation, self.catalog, self.others, self._key = federation, catalog, others, key
-        self.people = len(others)
+        self.n_others = len(others)
         self.device: Device | None = None
         self.number = 0
-        self._counted = -1  # the last round in which an answer of hers was added
+        self._counted = -1  # the last round in which an answer of the user was added
         self._shared = federation.first_model(catalog, key.child("init"))
         self._private = dict(federation.built.init(others, catalog, key.child("init")).private)
-        everybody = Vocabulary(np.arange(int(others.ids.max()) + 1))
-        self._stages = (Disclosure.build(DisclosureConfig(pi=OTHERS_PI), everybody, catalog, key),)
+        ids_of_others = Vocabulary(np.arange(int(others.ids.max()) + 1))
+        self._stages = (Disclosure.build(DisclosureConfig(pi=OTHERS_PI), ids_of_others, catalog, key),)
 
     @classmethod
     def create(cls, path: Path, progress: Progress) -> Town:
@@ -55,8 +55,8 @@ class Town:
         log, catalog = data.interactions, data.catalog
         pairs = np.unique(np.stack([log.users, log.items]), axis=1)
         sizes = np.bincount(pairs[0])
-        her = int(np.flatnonzero(sizes <= MOST_HERS)[np.argmax(sizes[sizes <= MOST_HERS])])
-        others = _cohort(pairs[:, pairs[0] != her], catalog.n_items)
+        user = int(np.flatnonzero(sizes <= MOST_OWN)[np.argmax(sizes[sizes <= MOST_OWN])])
+        others = _cohort(pairs[:, pairs[0] != user], catalog.n_items)
         federation = Federation.create(secrets.token_hex(16), "the town", "fpl", METHOD, catalog)
         town = cls(federation, catalog, others, Key(SEED))
         for at in range(BEFORE):
@@ -64,11 +64,13 @@ class Town:
             town.round()
         town.device = Device.create(path, secrets.token_urlsafe(32), cost=ScryptCost(log_n=12))
         town.device.join(write_welcome(federation, catalog), "simulated on this machine")
-        mine = log.users == her
+        # the page shows what leaves in a readable round; the simulated server is this program
+        town.device.change(lambda before: before.model_copy(update={"masked_only": False}))
+        mine = log.users == user
         times = log.times[mine] if log.times is not None else np.zeros(int(mine.sum()), np.int64)
         newest = dict(sorted(zip(log.items[mine].tolist(), times.tolist(), strict=True), key=lambda did: did[1]))
         town.device.history.add([HistoryEntry(catalog.item_ids[item], when) for item, when in newest.items()], catalog)
-        for _ in range(WITH_HER):
+        for _ in range(WITH_USER):
             town.round()
         return town
 
@@ -80,7 +82,7 @@ class Town:
         with one_blas_thread():
             model = Model(shared, self._private)
             self._private = dict(device_round(path, model, self.others, self._key, self.number, total).private)
-            for content in self._hers():
+            for content in self._ask_device():
                 total.add(read_update(self.federation, self.number, content, shapes))
                 self._counted = self.number
             self._shared = dict(server_round(path, shared, total))
@@ -88,12 +90,12 @@ class Town:
             self.device.receive(self._request(learn=False))
         self.number += 1
 
-    def _hers(self) -> list[bytes]:
+    def _ask_device(self) -> list[bytes]:
         """Ask the device; return its message, if there is one."""
         device = self.device
         answers: list[bytes] = []
         if device is not None and device.membership is not None and not device.sharing.paused and len(device.history):
-            with suppress(ConsentError):  # she may have chosen secure sums only, and these neighbours have none
+            with suppress(ConsentError):  # the user may have chosen secure sums only, and these neighbours have none
                 respond(device, self._request(learn=True), answers.append)
         return answers
 
@@ -105,6 +107,6 @@ class Town:
 
 def _cohort(pairs: Array, n_items: int) -> Clients:
     """Return clients, numbered from 1, from (user, item) pairs in order; 0 is the real device."""
-    people, ptr = np.unique(pairs[0], return_index=True)
+    n_others, ptr = np.unique(pairs[0], return_index=True)
     ends = np.append(ptr, pairs.shape[1]).astype(np.int64)
-    return Clients(np.arange(1, len(people) + 1), ends, pairs[1].astype(np.int32), n_items)
+    return Clients(np.arange(1, len(n_others) + 1), ends, pairs[1].astype(np.int32), n_items)

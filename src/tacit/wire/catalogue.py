@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from tacit.errors import DataError
 from tacit.methods.base import Federated
+from tacit.plain_text import strip_controls
 from tacit.types import Catalog, Labels, Triples, Vocabulary
 
 
@@ -77,6 +78,8 @@ def catalog_bytes(catalog: Catalog) -> bytes:
             "relation_names": list(graph.relation_names),
             "item_entity": graph.item_entity.tolist(),
         }
+    if catalog.retired is not None and len(catalog.retired):
+        about["retired"] = catalog.retired.tolist()
     return canonical(about)
 
 
@@ -96,12 +99,27 @@ def catalog_from(content: bytes) -> Catalog:
             _labels(about.get("categories"), n_items),
             _coordinates(about.get("coordinates"), n_items),
             _graph(about.get("graph"), n_items),
+            _read_retired(about.get("retired"), n_items),
         )
         if catalog_bytes(catalog) != content:
             raise ValueError("it is not written in its one form")
         return catalog
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError) as error:
         raise DataError(f"This is not a catalogue: {error}.") from None
+
+
+def strip_names(catalog: Catalog) -> Catalog:
+    """Return a catalogue whose titles and names steer no terminal; names that differ in nothing else are refused."""
+    titles = None if catalog.titles is None else [strip_controls(title) for title in catalog.titles]
+    labels, graph = catalog.categories, catalog.graph
+    if labels is not None:
+        names = [strip_controls(name) for name in labels.names]
+        if len(set(names)) < len(set(labels.names)):
+            raise DataError("Two categories of the catalogue differ only in characters that cannot be seen.")
+        labels = Labels(labels.ptr, labels.ids, names)
+    if graph is not None:
+        graph = replace(graph, relation_names=[strip_controls(name) for name in graph.relation_names])
+    return replace(catalog, titles=titles, categories=labels, graph=graph)
 
 
 def _vocabulary(labels: list[Any]) -> Vocabulary:
@@ -137,6 +155,15 @@ def _graph(about: Any, n_items: int) -> Triples | None:
     if item_entity.shape != (n_items,) or not is_known.all():
         raise ValueError("its items are linked to entities that do not exist")
     return Triples(heads, relations, tails, entities, names, item_entity)
+
+
+def _read_retired(about: Any, n_items: int) -> NDArray[np.int32] | None:
+    if about is None:
+        return None
+    found = np.array(about, np.int32)
+    if found.ndim != 1 or not len(found) or (np.diff(found) <= 0).any() or not 0 <= found[0] <= found[-1] < n_items:
+        raise ValueError("its retired items are not some of its items, in order")
+    return found
 
 
 def _labels(about: Any, n_items: int) -> Labels | None:

@@ -1,30 +1,52 @@
-"""A federation: what all its members agree on before the first round. It is public and holds nothing about people."""
+"""A federation: what all its members agree on before the first round. It is public and holds nothing about clients."""
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any, Literal, TypedDict, Unpack
 
 import numpy as np
 from pydantic import Field
 
 from tacit.errors import ConfigError, WireError
 from tacit.methods.base import Federated, build_federated, options
+from tacit.plain_text import strip_controls
 from tacit.privacy.clipping import Clipping, ClippingConfig
+from tacit.privacy.dp import AgreedPrivacyConfig, DifferentialPrivacy
 from tacit.privacy.update_sink import Stage
 from tacit.protocols.federated import UpdatePath
+from tacit.protocols.guarantee import contribution_spec, first_shared, refuse_unaccounted
 from tacit.random import Key
-from tacit.types import Array, Catalog, Clients, Config
+from tacit.types import Array, Catalog, Config
 from tacit.updates import Ring
 from tacit.wire.catalogue import canonical, catalog_bytes, digest_of, public_catalog
 
 _NOT_HERE = {
     "pi": "users decide what leaves their devices",
-    "warm_start": "a device reads no folder that somebody else names",
+    "warm_start": "a device reads no folder that another party names",
 }
+_AMENDED = {"catalog", "version", "authority"}
+MANY = 10_000  # devices, where their number is not known
 LARGEST_LEARNT = 1e3  # vectors that rank well stay far below: a model beyond it has diverged, or is an attack
+
+
+class StageTerms(TypedDict, total=False):
+    """What the stages of all updates are, beside each user's own."""
+
+    ring: Ring | None
+    clip: ClippingConfig | None
+    privacy: AgreedPrivacyConfig | None
+    authority: str | None
+
+
+class FederationVersion(Config):
+    """Which amendment of a federation this is: the digests of the terms before it, and of those it was founded on."""
+
+    number: int = Field(ge=1)
+    founded: str = Field(pattern=r"^[0-9a-f]{64}$")
+    before: str = Field(pattern=r"^[0-9a-f]{64}$")
 
 
 class Federation(Config):
@@ -38,6 +60,13 @@ class Federation(Config):
     ring: Ring = Ring()
     clip: ClippingConfig | None = Field(None, description="bounds on the norm of messages; applied after disclosure")
     catalog: str = Field(pattern=r"^[0-9a-f]{64}$", description="digest of the catalogue")
+    privacy: AgreedPrivacyConfig | None = Field(
+        None, description="differential privacy of every device; none: there is no guarantee"
+    )
+    authority: str | None = Field(
+        None, pattern=r"^[0-9a-f]{64}$", description="public key that signs amendments; none: whoever holds the line"
+    )
+    version: FederationVersion | None = Field(None, description="the last amendment; none: as it was founded")
 
     @classmethod
     def create(
@@ -47,9 +76,7 @@ class Federation(Config):
         method: str,
         given: dict[str, Any],
         catalog: Catalog,
-        *,
-        ring: Ring | None = None,
-        clip: ClippingConfig | None = None,
+        **terms: Unpack[StageTerms],
     ) -> Federation:
         """Settle what members agree on; `given` are the options that were set, the others have their defaults.
 
@@ -65,15 +92,18 @@ class Federation(Config):
                     "Remove it; see rounds.rounds and rounds.clients_per_round.",
                 )
         chosen = {k: v for k, v in config.model_dump(mode="json").items() if k not in built.spec.schedule_options}
-        return cls(
+        federation = cls(
             id=id,
             name=name,
             method=method,
             options=chosen,
-            ring=ring or Ring(),
-            clip=clip,
             catalog=digest_of(catalog_bytes(public_catalog(catalog, built))),
+            **{name: term for name, term in terms.items() if term is not None},
         ).check_method()
+        if federation.guarantee is not None:
+            refuse_unaccounted(built, catalog)
+            federation._refuse_coarse_noise(federation.guarantee, catalog)
+        return federation
 
     def check_method(self) -> Federation:
         """Refuse a method that cannot run in the field."""
@@ -81,7 +111,26 @@ class Federation(Config):
         for option, why in _NOT_HERE.items():
             if getattr(self.config, option, None) is not None:
                 raise ConfigError(f"method.{option} has no effect in a federation: {why}.", "Remove it.")
+        if self.privacy is not None:
+            self._check_guarantee(self.privacy)
         return self
+
+    def _check_guarantee(self, privacy: AgreedPrivacyConfig) -> None:
+        """Refuse terms from which no guarantee follows."""
+        has_shares = type(self.built).budget_share is not Federated.budget_share
+        if has_shares == (privacy.participations is not None):
+            raise ConfigError(
+                f"privacy.participations has no effect: {self.method} decides what each of its sums spends."
+                if has_shares
+                else "privacy.participations is missing: the budget is spent in equal parts; of how many sums?",
+                "Remove it." if has_shares else "Set it to the number of sums that a device is in.",
+            )
+        assert self.guarantee is not None  # refused there, if it cannot hold
+
+    def _refuse_coarse_noise(self, privacy: DifferentialPrivacy, catalog: Catalog) -> None:
+        """Refuse noise in steps so coarse that sums like the first would cost more than epsilon together."""
+        first = self.first_model(catalog, Key(0))
+        privacy.refuse_coarse(self.path().budget_share(first), MANY, self.built.shapes(first))
 
     @cached_property
     def built(self) -> Federated:
@@ -95,42 +144,73 @@ class Federation(Config):
 
     @property
     def stages(self) -> tuple[Stage, ...]:
-        """The stages of all updates, after the user's own disclosure."""
-        return () if self.clip is None else (Clipping.build(self.clip),)
+        """The stages of all updates, after the user's own disclosure; that of a guarantee is the last."""
+        clipping = () if self.clip is None else (Clipping.build(self.clip),)
+        return clipping if self.guarantee is None else (*clipping, self.guarantee)
+
+    @cached_property
+    def guarantee(self) -> DifferentialPrivacy | None:
+        """The stage that bounds what a device adds, and knows the noise that it adds; none without a guarantee."""
+        if self.privacy is None:
+            return None
+        of = contribution_spec(self.built, self.privacy.participations or 1)
+        return DifferentialPrivacy.build(self.privacy.config(), of, self.ring, 1)
 
     def canonical(self) -> bytes:
         """Return the one way to write it."""
-        return canonical(self.model_dump(mode="json"))
+        later = ("privacy", "authority", "version")  # without them federations of earlier versions keep their digest
+        without = {name for name in later if getattr(self, name) is None}
+        return canonical(self.model_dump(mode="json", exclude=without))
 
     @cached_property
     def digest(self) -> bytes:
         """32 bytes that stand for all of it."""
         return hashlib.sha256(self.canonical()).digest()
 
+    @cached_property
+    def lineage(self) -> bytes:
+        """The digest of the terms it was founded on: what devices remember of it holds over amendments."""
+        return self.digest if self.version is None else bytes.fromhex(self.version.founded)
+
+    @property
+    def number(self) -> int:
+        """How often it was amended."""
+        return 0 if self.version is None else self.version.number
+
+    def amend(self, catalog: str) -> Federation:
+        """Return the federation after one more amendment, with a catalogue of this digest."""
+        version = FederationVersion(number=self.number + 1, founded=self.lineage.hex(), before=self.digest.hex())
+        terms = {name: getattr(self, name) for name in type(self).model_fields}
+        return type(self)(**{**terms, "catalog": catalog, "version": version})
+
     def path(self, *own: Stage) -> UpdatePath:
         """Return the stages of updates: the user's own, then those that all members agreed on."""
         return UpdatePath(self.built, (*own, *self.stages), self.ring)
 
+    @property
+    def title(self) -> str:
+        """The name, to be shown: whoever founded the federation may have put anything into it."""
+        return strip_controls(self.name)
+
     def list_differences(self, other: Federation) -> list[str]:
-        """Return the terms in which two federations differ; options of the schedule are none of them."""
+        """Return the terms in which two federations differ; what may be amended, and the schedule, are none of them."""
         mine, theirs = ({**f.model_dump(), "options": f.config.model_dump()} for f in (self, other))
         for option in self.built.spec.schedule_options:
             mine["options"].pop(option), theirs["options"].pop(option, None)
-        return [name for name in mine if mine[name] != theirs[name]]
+        return [name for name in mine if name not in _AMENDED and mine[name] != theirs[name]]
 
     def first_model(self, catalog: Catalog, key: Key, n_clients: int = 1) -> dict[str, Array]:
         """Return the shared arrays before the first round. No history is at hand, so they must not depend on any.
 
         Client tables have a row for each of `n_clients`.
         """
-        one, two = (self.built.init(stranger(n, catalog, n_clients), catalog, key).shared for n in (1, 2))
-        for name, array in one.items():
-            if not np.array_equal(array, two[name]):
-                raise ConfigError(
-                    f"The first '{name}' of {self.method} depends on the histories, which stay on the devices.",
-                    f"Set its value: method.{name}.",
-                )
-        return dict(one)
+        first, name = first_shared(self.built, catalog, key, n_clients)
+        if name is not None:
+            raise ConfigError(
+                f"The first '{name}' of {self.method} depends on the histories, which stay on the devices.",
+                f"Set its value: method.{name}.",
+            )
+        return first
 
     def constants(self, catalog: Catalog) -> dict[str, Array]:
         """Return the shared arrays that follow from options and catalogue alone, and are never sent."""
@@ -140,7 +220,7 @@ class Federation(Config):
     def check_model(self, shared: Mapping[str, Array], first: Mapping[str, Array]) -> None:
         """Refuse a model that cannot have come from the `first` one: other arrays, shapes or types, other constants.
 
-        A model with a number that learning never reaches is refused too, before anybody learns from it.
+        A model with a number that learning never reaches is refused too, before any device learns from it.
         """
         spec = self.built.spec
         seen = {name: (str(a.dtype), a.shape) for name, a in shared.items() if name not in spec.constants}
@@ -169,11 +249,3 @@ class Federation(Config):
         spec = self.built.spec
         own = {name: shared[name][client : client + 1] for name in spec.client_tables}
         return {name: own.get(name, shared[name]) for name in spec.downloads}
-
-
-def stranger(n: int, catalog: Catalog, n_clients: int = 1) -> Clients:
-    """Return clients who did the first n things of the catalogue, one after the other, and nothing else."""
-    items = np.arange(min(n, catalog.n_items), dtype=np.int32)
-    every = np.tile(items, n_clients)
-    ptr = np.arange(n_clients + 1) * len(items)
-    return Clients(np.arange(n_clients), ptr, every, catalog.n_items, None, every.astype(np.int64) * 60)

@@ -1,15 +1,18 @@
-"""Messages as bytes: one canonical form for each, length caps, and nothing believed that was not checked.
+"""Messages as bytes: one canonical form for each, length caps, and everything is checked before use.
 
     message   magic "TCIT" · version · kind · digest of the federation (32) · round (u32) · length (u32) · body
     welcome   the federation and its catalogue, packed: what a device needs to join
-    request   the shared model, and the wish that a device learns from it
+    request   the shared model, for a device to learn from
     model     the shared model, to be kept; no answer is wanted
     update    rows of one device, sorted, so that their order says nothing about how they came about
-    turn      one message of a secure sum to a device; the first of a round carries the request with it
-    turned    a device's answer to a turn
+    secure-request   one message of a secure sum to a device; the first of a round carries the request with it
+    secure-reply     a device's answer to it
+    amendment        a signed change of the federation: see `wire.amendments`
 
-All numbers are little-endian. Reading a message either gives back exactly what was written, or is a WireError; what
-a length field claims is never allocated before the bytes are there.
+A message is written in the oldest version that can say what it says, so that older programs read what concerns them.
+Version 2 has, in secure requests, the proof of a directory. All numbers are little-endian. Reading a message either
+gives back exactly what was written, or is a WireError; what a length field claims is never allocated before the bytes
+are there.
 """
 
 from __future__ import annotations
@@ -28,12 +31,21 @@ from tacit.errors import ConfigError, DataError, WireError
 from tacit.reasons import ReasonCode
 from tacit.types import Array, Catalog
 from tacit.updates import Message, Release
-from tacit.wire.catalogue import catalog_bytes, catalog_from, digest_of, public_catalog
+from tacit.wire.catalogue import catalog_bytes, catalog_from, digest_of, public_catalog, strip_names
 from tacit.wire.federation import Federation
 
-MAGIC, VERSION = b"TCIT", 1
-WELCOME, REQUEST, MODEL, UPDATE, TURN, TURNED = 1, 2, 3, 4, 5, 6
-KINDS = {WELCOME: "welcome", REQUEST: "request", MODEL: "model", UPDATE: "update", TURN: "turn", TURNED: "turned"}
+MAGIC = b"TCIT"
+VERSION, OLDEST = 2, 1  # the newest that is written and read, and the oldest
+WELCOME, REQUEST, MODEL, UPDATE, SECURE_REQUEST, SECURE_REPLY, AMENDMENT = 1, 2, 3, 4, 5, 6, 7
+KINDS = {
+    WELCOME: "welcome",
+    REQUEST: "request",
+    MODEL: "model",
+    UPDATE: "update",
+    SECURE_REQUEST: "secure-request",
+    SECURE_REPLY: "secure-reply",
+    AMENDMENT: "amendment",
+}
 MOST_BYTES = 2**28  # of any message
 MOST_CATALOG = 2**27  # unpacked
 MOST_ARRAYS = 32
@@ -65,22 +77,31 @@ class Request:
 def write_welcome(federation: Federation, catalog: Catalog) -> bytes:
     """Write what a device needs to join."""
     terms, packed = federation.canonical(), zlib.compress(catalog_bytes(public_catalog(catalog, federation.built)), 9)
-    return _message(WELCOME, federation.digest, 0, struct.pack("<I", len(terms)) + terms + packed)
+    return seal_message(WELCOME, federation.digest, 0, struct.pack("<I", len(terms)) + terms + packed)
 
 
 def read_welcome(content: bytes) -> tuple[Federation, Catalog]:
-    """Read what a device needs to join; the digests must fit."""
-    _, digest, number, body = _open(content, (WELCOME,))
+    """Read what a device needs to join; the digests must fit. Titles and names come without control characters."""
+    federation, catalog = open_welcome(content)
+    try:
+        return federation, strip_names(catalog)
+    except DataError as error:
+        raise WireError(error.message, _AGAIN) from None
+
+
+def open_welcome(content: bytes) -> tuple[Federation, Catalog]:
+    """Read what a device needs to join, letter for letter: amendments are made to this."""
+    _, digest, number, body = unseal_message(content, (WELCOME,))
     reader = _Reader(body)
     terms = reader.take(reader.number(2**20, "federation"))
     try:
         federation = Federation.model_validate_json(terms)
     except ValueError as error:
-        said = " ".join(str(error).split())[:200]
-        raise WireError(f"This version cannot read the federation in the welcome: {said}.", _UPGRADE) from None
+        named = " ".join(str(error).split())[:200]
+        raise WireError(f"This version cannot read the federation in the welcome: {named}.", _UPGRADE) from None
     if federation.canonical() != terms or federation.digest != digest or number:
         raise WireError("The federation in the welcome does not match its digest.", _AGAIN)
-    unpacked = _unpack(reader.rest())
+    unpacked = inflate(reader.rest())
     if digest_of(unpacked) != federation.catalog:
         raise WireError("The catalogue in the welcome does not match its digest.", _AGAIN)
     try:
@@ -90,15 +111,15 @@ def read_welcome(content: bytes) -> tuple[Federation, Catalog]:
 
 
 def write_request(federation: Federation, request: Request) -> bytes:
-    """Write a shared model, with or without the wish for an answer."""
+    """Write a shared model, with or without a request for an answer."""
     kind = REQUEST if request.learn else MODEL
     body = struct.pack("<i", request.counted) + pack(request.shared)
-    return _message(kind, federation.digest, request.round, body)
+    return seal_message(kind, federation.digest, request.round, body)
 
 
 def read_request(federation: Federation, content: bytes) -> Request:
     """Read a shared model of this federation; whether its arrays are the expected ones is for the federation to say."""
-    kind, digest, number, body = _open(content, (REQUEST, MODEL))
+    kind, digest, number, body = unseal_message(content, (REQUEST, MODEL))
     _same(digest, federation)
     (counted,) = struct.unpack("<i", _Reader(body).take(4))
     if not -1 <= counted < number + (kind == MODEL):
@@ -108,13 +129,13 @@ def read_request(federation: Federation, content: bytes) -> Request:
 
 def model_in(content: bytes) -> bytes:
     """Return the hash of the model in a request: of its arrays, for whomever it was written."""
-    _, _, _, body = _open(content, (REQUEST, MODEL))
+    _, _, _, body = unseal_message(content, (REQUEST, MODEL))
     return hashlib.sha256(body[4:]).digest()
 
 
 def write_update(federation: Federation, number: int, message: Message) -> bytes:
     """Write what one device may send, its rows in the order of their numbers."""
-    assert len(message.clients) == 1, "a device speaks for one person"
+    assert len(message.clients) == 1, "a device holds one client"
     width = np.dtype(f"<i{federation.ring.bits // 8}")
     parts = [struct.pack("<B", len(message.tables))]
     for name in sorted(message.tables):
@@ -124,7 +145,7 @@ def write_update(federation: Federation, number: int, message: Message) -> bytes
         order = np.lexsort((*numbers.T[::-1], ids))
         parts += [_encode_name(name), struct.pack("<II", *numbers.shape)]
         parts += [ids[order].astype("<u4").tobytes(), numbers[order].astype(width).tobytes()]
-    return _message(UPDATE, federation.digest, number, b"".join(parts))
+    return seal_message(UPDATE, federation.digest, number, b"".join(parts))
 
 
 def read_update(
@@ -135,10 +156,10 @@ def read_update(
     Where a method sends each row once at most, so must the device, and no row or answer is longer than the clip.
     `client` is its number, and its row in client tables.
     """
-    _, digest, said, body = _open(content, (UPDATE,))
+    _, digest, named, body = unseal_message(content, (UPDATE,))
     _same(digest, federation)
-    if said != number:
-        raise WireError.because(ReasonCode.LATE_ANSWER, earlier=said, round=number)
+    if named != number:
+        raise WireError.because(ReasonCode.LATE_ANSWER, earlier=named, round=number)
     reader = _Reader(body)
     names: list[str] = []
     tables: dict[str, tuple[Numbers, NDArray[np.int32], Numbers]] = {}
@@ -169,46 +190,53 @@ class SecureRequest:
     phase: int
     content: bytes
     request: bytes = b""
+    directory: bytes = b""  # with the first one of a stage, where a witness is named: that the cohort is in it
 
 
-def write_secure_request(federation: Federation, turn: SecureRequest) -> bytes:
-    """Write one message of a secure sum to a device."""
-    head = struct.pack("<BI", turn.phase, len(turn.request))
-    return _message(TURN, federation.digest, turn.round, head + turn.request + turn.content)
+def write_secure_request(federation: Federation, request: SecureRequest) -> bytes:
+    """Write one message of a secure sum to a device: in version 1 unless it has the proof of a directory."""
+    head = struct.pack("<BI", request.phase, len(request.request)) + request.request
+    if not request.directory:
+        return seal_message(SECURE_REQUEST, federation.digest, request.round, head + request.content)
+    body = head + struct.pack("<I", len(request.directory)) + request.directory + request.content
+    return seal_message(SECURE_REQUEST, federation.digest, request.round, body, 2)
 
 
 def read_secure_request(federation: Federation, content: bytes) -> SecureRequest:
     """Read one message of a secure sum to a device; the sum's own machine judges what is in it."""
-    _, digest, number, body = _open(content, (TURN,))
+    _, digest, number, body = unseal_message(content, (SECURE_REQUEST,))
     _same(digest, federation)
     reader = _Reader(body)
     phase = reader.byte()
     request = reader.take(reader.number(MOST_BYTES, "request"))
-    return SecureRequest(number, phase, reader.rest(), request)
+    directory = reader.take(reader.number(MOST_BYTES, "directory")) if version_of(content) >= 2 else b""
+    if version_of(content) >= 2 and not directory:
+        raise WireError("A message of version 2 has no directory, and could be of version 1.", _AGAIN)
+    return SecureRequest(number, phase, reader.rest(), request, directory)
 
 
 def write_secure_reply(federation: Federation, number: int, content: bytes) -> bytes:
-    """Write a device's answer to a turn."""
-    return _message(TURNED, federation.digest, number, content)
+    """Write a device's answer to a message of a secure sum."""
+    return seal_message(SECURE_REPLY, federation.digest, number, content)
 
 
 def read_secure_reply(federation: Federation, number: int, content: bytes) -> bytes:
-    """Read a device's answer to a turn of round `number`."""
-    _, digest, said, body = _open(content, (TURNED,))
+    """Read a device's answer to a message of a secure sum of round `number`."""
+    _, digest, named, body = unseal_message(content, (SECURE_REPLY,))
     _same(digest, federation)
-    if said != number:
-        raise WireError.because(ReasonCode.LATE_ANSWER, earlier=said, round=number)
+    if named != number:
+        raise WireError.because(ReasonCode.LATE_ANSWER, earlier=named, round=number)
     return body
 
 
 def message_kind(content: bytes) -> str:
-    """Say what a message is: welcome, request, model, update, turn or turned."""
-    return KINDS[_open(content, tuple(KINDS))[0]]
+    """Say what a message is: welcome, request, model, update, secure-request or secure-reply."""
+    return KINDS[unseal_message(content, tuple(KINDS))[0]]
 
 
 def digest_in(content: bytes) -> bytes:
     """Return the digest of the federation that a message names."""
-    return _open(content, tuple(KINDS))[1]
+    return unseal_message(content, tuple(KINDS))[1]
 
 
 def _rows(
@@ -290,20 +318,29 @@ def unpack(content: bytes) -> dict[str, Array]:
     return found
 
 
-def _message(kind: int, digest: bytes, number: int, body: bytes) -> bytes:
+def version_of(content: bytes) -> int:
+    """Return the version that a message is written in."""
+    return content[len(MAGIC)]
+
+
+def seal_message(kind: int, digest: bytes, number: int, body: bytes, version: int = OLDEST) -> bytes:
+    """Put a head before the body of a message."""
     if HEAD_BYTES + len(body) > MOST_BYTES:
         raise WireError(f"A {KINDS[kind]} of {len(body):,} bytes is too large to send ({MOST_BYTES:,} at most).", "")
-    return _HEAD.pack(MAGIC, VERSION, kind, digest, number, len(body)) + body
+    return _HEAD.pack(MAGIC, version, kind, digest, number, len(body)) + body
 
 
-def _open(content: bytes, wanted: tuple[int, ...]) -> tuple[int, bytes, int, bytes]:
+def unseal_message(content: bytes, wanted: tuple[int, ...]) -> tuple[int, bytes, int, bytes]:
+    """Return kind, federation's digest, round and body of a message of one of the wanted kinds."""
     if len(content) > MOST_BYTES:
         raise WireError(f"A message of {len(content):,} bytes is too large ({MOST_BYTES:,} at most).", _AGAIN)
     if len(content) < HEAD_BYTES or content[:4] != MAGIC:
         raise WireError("This is not a message of Tacit.", _AGAIN)
     _, version, kind, digest, number, length = _HEAD.unpack_from(content)
-    if version != VERSION:
-        raise WireError(f"This message is written in version {version}; this program reads {VERSION}.", _UPGRADE)
+    if version > (newest := VERSION if kind == SECURE_REQUEST else OLDEST):  # others have not changed since
+        raise WireError(f"This message is written in version {version}; this program reads up to {newest}.", _UPGRADE)
+    if version < OLDEST:
+        raise WireError(f"This message is written in version {version}; this program reads from {OLDEST}.", _OUTDATED)
     if kind not in wanted:
         expected = " or ".join(KINDS[one] for one in wanted)
         raise WireError(f"Expected a {expected}, but this is a {KINDS.get(kind, f'message of kind {kind}')}.", _AGAIN)
@@ -315,7 +352,7 @@ def _open(content: bytes, wanted: tuple[int, ...]) -> tuple[int, bytes, int, byt
 def _same(digest: bytes, federation: Federation) -> None:
     if digest != federation.digest:
         raise WireError(
-            f"This message belongs to another federation, method or catalogue than '{federation.name}'.",
+            f"This message belongs to another federation, method or catalogue than '{federation.title}'.",
             "The sender has changed the terms: join again with a new invitation.",
         )
 
@@ -325,14 +362,15 @@ def _encode_name(name: str) -> bytes:
     return struct.pack("<B", len(text)) + text
 
 
-def _unpack(content: bytes) -> bytes:
+def inflate(content: bytes) -> bytes:
+    """Unpack a catalogue, or a change of one."""
     unpacker = zlib.decompressobj()
     try:
         result = unpacker.decompress(content, MOST_CATALOG)
     except zlib.error:
-        raise WireError("The catalogue of the welcome cannot be unpacked.", _AGAIN) from None
+        raise WireError("The catalogue cannot be unpacked.", _AGAIN) from None
     if not unpacker.eof or unpacker.unused_data:
-        raise WireError("The catalogue of the welcome is too large or cut short.", _AGAIN)
+        raise WireError("The catalogue is too large or cut short.", _AGAIN)
     return result
 
 
@@ -372,4 +410,5 @@ class _Reader:
 
 
 _AGAIN = "It was damaged on its way, or its sender means no good: nothing was changed."
-_UPGRADE = "Its sender uses another version of Tacit: bring both to the same one."
+_UPGRADE = "Its sender uses a newer version of Tacit: upgrade this one."
+_OUTDATED = "Its sender uses an older version of Tacit, which must be upgraded."

@@ -89,14 +89,14 @@ def test_compare_tests_against_the_best_and_writes_a_report(tacit: Command, tmp_
 
 def test_a_sweep_runs_every_point_of_the_grid(tacit: Command) -> None:
     Path("c.yaml").write_text(
-        "name: sweep\ndata: {source: town, people: 120, places: 80}\nevaluation: {local_only_people: 0}\n"
+        "name: sweep\ndata: {source: town, people: 120, places: 80}\nevaluation: {local_only_users: 0}\n"
         "methods: [{name: fpl, epochs: 2}]\ngrid: {method.pi: [0.0, 1.0], method.learning_rate: [0.01, 0.02]}\n"
     )
     labels = [row["label"] for row in document(tacit("compare", "c.yaml", "--json"))["rows"]]
     assert labels == [f"fpl pi={pi} learning_rate={rate}" for pi in (0.0, 1.0) for rate in (0.01, 0.02)]
 
 
-def test_recommend_gives_reasons_and_nothing_from_her_history(tacit: Command) -> None:
+def test_recommend_gives_reasons_and_nothing_from_the_history(tacit: Command) -> None:
     run = document(tacit("run", "--method", "item-knn", *TOWN, "--json"))["run"]
     found = document(tacit("recommend", run, "--user", "7", "-k", "5", "--json"))["recommendations"]
     assert len(found) == 5
@@ -137,12 +137,12 @@ def test_data_info_is_words_for_people_and_json_for_machines(tacit: Command) -> 
     assert code == 0
     assert not [sign for sign in ("{", '"', "[", "null", "true", "false") if sign in out]
     assert told["interactions"] == "3, 75 % of all pairs"
-    assert told["per person"] == "1 to 2, median 1.5, mean 1.5"
+    assert told["per user"] == "1 to 2, median 1.5, mean 1.5"
     assert told["ratings"] == "3 to 4.5"
     assert told["times"] == "2023-11-14 to 2023-11-14"
     assert told["columns"] == "user: user"
     assert told["known of items"] == "their ids only"
-    assert told["watch out"].startswith("1 of 2 people have a single row")
+    assert told["watch out"].startswith("1 of 2 users have a single row")
     assert document(tacit("data", "info", "mine.csv", "--json"))["per_person"]["median"] == 1.5
 
 
@@ -205,3 +205,33 @@ def test_keys_that_stand_twice_are_refused(tacit: Command) -> None:
     code, _, err = tacit("run", "twice.yaml")
     assert code == 3
     assert "occurs twice" in err.replace("\n", " ")
+
+
+def test_recommend_on_a_comparison_names_its_runs(tacit: Command, tmp_path: Path) -> None:
+    given = {"data": {"source": "town", "people": 60, "places": 40}, "methods": ["most-popular", "random"]}
+    (tmp_path / "both.yaml").write_text(json.dumps({"name": "both", **given, "evaluation": {"local_only_users": 0}}))
+    assert tacit("compare", str(tmp_path / "both.yaml"))[0] == 0
+    code, out, _ = tacit("recommend", "runs/both", "--user", "1", "--json")
+    error = json.loads(out)["error"]
+    assert (code, error["kind"]) == (9, "StorageError")
+    runs = [
+        name for row in json.loads((tmp_path / "runs/both/result.json").read_text())["rows"] for name in row["runs"]
+    ]
+    assert all(name in error["hint"] for name in runs)
+    assert tacit("recommend", runs[0], "--user", "1")[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("value", "advice"),
+    [
+        ("true", "runtime.secure={}"),
+        ("false", "runtime.secure=null"),
+        ("protocol", "runtime.secure.mode=protocol"),
+        ("3", "n_min"),
+    ],
+)
+def test_a_value_for_a_group_of_options_is_answered_with_what_to_write(tacit: Command, value: str, advice: str) -> None:
+    code, out, _ = tacit("run", "--method", "fpl", *TOWN, "--set", f"runtime.secure={value}", "--json")
+    error = json.loads(out)["error"]
+    assert (code, error["kind"]) == (3, "ConfigError")
+    assert advice in error["hint"]

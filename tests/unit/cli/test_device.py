@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import io
 import json
+import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -31,8 +34,10 @@ def shown(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str]:
     return code, out + err
 
 
-def test_a_person_makes_joins_and_uses_her_device(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert device_document(capsys, "init") == {"file": str(here / "device.db")}
+def test_a_user_makes_joins_and_uses_a_device(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    made = device_document(capsys, "init")
+    assert made["file"] == str(here / "device.db")
+    assert len(made["recovery_code"]) == 29
     assert device_document(capsys, "join", str(here / "small.tacit"))["items"] == CATALOG.n_items
     assert device_document(capsys, "history", "add", "Hill Hotel", "place-0001-bar")["added"] == 2
     (here / "seen.csv").write_text("title\nEel House\nNowhere Inn\n")
@@ -50,7 +55,7 @@ def test_a_person_makes_joins_and_uses_her_device(here: Path, capsys: pytest.Cap
         ["drinks"],
     )
     settled = device_document(capsys, "share", "--again", "drinks", "--masked-only", "--least", "25")
-    assert (settled["never_categories"], settled["masked_only"], settled["guards"]["n_min"]) == ([], True, 25)
+    assert (settled["never_categories"], settled["masked_only"], settled["device_policy"]["n_min"]) == ([], True, 25)
     assert not device_document(capsys, "share", "--also-readable")["masked_only"]
     assert settled["measure"]
     assert not device_document(capsys, "share", "--no-measure")["measure"]
@@ -66,14 +71,81 @@ def test_a_person_makes_joins_and_uses_her_device(here: Path, capsys: pytest.Cap
     assert device_document(capsys, "pause") == {"paused": True}
     assert device_document(capsys, "share")["paused"]
     assert device_document(capsys, "resume") == {"paused": False}
-    device_document(capsys, "export", str(here / "copy"))
+    device_document(capsys, "backup", str(here / "copy"))
     device_document(capsys, "export", "--readable", str(here / "mine.json"))
     assert json.loads((here / "mine.json").read_text())["ledger"] == [entry]
     assert device_document(capsys, "leave") == {"left": True}
     device_document(capsys, "erase", "--yes")
     assert not (here / "device.db").exists()
-    device_document(capsys, "import", str(here / "copy"))
+    assert device_document(capsys, "restore", str(here / "copy"))["sits_out"]
     assert len(device_document(capsys, "ledger")["ledger"]) == 1
+    code, told = shown(capsys, "ledger")
+    assert (code, "sits out the first rounds" in told) == (0, True)
+
+
+def test_a_forgotten_passphrase_here_and_on_another_machine(
+    here: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    code = device_document(capsys, "init")["recovery_code"]
+    device_document(capsys, "backup", str(here / "copy"))
+    (here / "code").write_text(f"{code.lower()}\n")
+    (here / "words").write_text("a longer walk\n")
+    monkeypatch.setenv("TACIT_PASSPHRASE", "nobody knows")
+    assert "wrong" in device_document(capsys, "share")["error"]["message"]
+    files = ("--code-file", str(here / "code"), "--new-file", str(here / "words"))
+    assert device_document(capsys, "passphrase", "--forgotten", *files) == {"changed": True}
+    monkeypatch.setenv("TACIT_PASSPHRASE", "a longer walk")
+    assert device_document(capsys, "share")["pi"] == 0.5
+    new = str(here / "new.db")
+    assert device_document(capsys, "--file", new, "restore", str(here / "copy"), "--forgotten", *files)["sits_out"]
+    assert device_document(capsys, "--file", new, "share")["masked_only"]
+    other = device_document(capsys, "recovery-code")["recovery_code"]
+    assert "wrong" in device_document(capsys, "passphrase", "--forgotten", *files)["error"]["message"]
+    monkeypatch.setenv("TACIT_RECOVERY_CODE", other)
+    assert device_document(capsys, "passphrase", "--forgotten", *files[2:]) == {"changed": True}
+
+
+def test_secrets_and_titles_need_not_stand_on_the_command_line(
+    here: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("TACIT_PASSPHRASE")
+
+    def say(*words: str, typed: str = "") -> Any:
+        monkeypatch.setattr("sys.stdin", io.StringIO(typed))
+        reading, writing = os.pipe()
+        os.write(writing, f"{PASSPHRASE}\nmore".encode())
+        os.close(writing)
+        try:
+            return device_document(capsys, "--passphrase-fd", str(reading), *words)
+        finally:
+            os.close(reading)
+
+    say("init")
+    assert say("join", "-", typed=f"{here / 'small.tacit'}\n")["items"] == CATALOG.n_items
+    (here / "names").write_text("Hill Hotel\n\nEel House\n")
+    assert say("history", "add", "--from", str(here / "names"))["added"] == 2
+    assert say("history", "add", "--from", "-", typed="Kite Shop\nInk Library\n")["added"] == 2
+    assert say("history", "remove", "-", typed="Kite Shop\n")["history"] == 3
+    assert say("hide", "-", typed="Pine Park\n")["hidden"] == ["place-0015-pine"]
+    assert say("share", "--never", "-", typed="food\nEel House\n")["never_categories"] == ["food"]
+    assert "Nothing was named" in say("history", "add")["error"]["message"]
+    assert "descriptor 987654" in device_document(capsys, "--passphrase-fd", "987654", "share")["error"]["message"]
+
+
+def test_limits_are_set_shown_and_taken_away(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    device_document(capsys, "init")
+    nothing = device_document(capsys, "limits")
+    assert nothing["rounds_per_day"] is None
+    assert nothing["resting"] is None
+    limits = device_document(capsys, "limits", "--rounds-per-day", "0", "--mb-per-day", "2.5", "--hours", "25-3")
+    assert "hours" in limits["error"]["message"]
+    limits = device_document(capsys, "limits", "--rounds-per-day", "0", "--mb-per-day", "2.5", "--pause-minutes", "10")
+    assert (limits["rounds_per_day"], limits["bytes_per_day"], limits["pause_minutes"]) == (0, 2_500_000, 10)
+    assert limits["resting"] == "daily-rounds"
+    code, told = shown(capsys, "limits", "--rounds-per-day", "-1")
+    assert code == 0
+    assert "At most 2.5 MB in 24 hours, received and sent." in told
+    assert device_document(capsys, "limits")["rounds_per_day"] is None
 
 
 def test_people_read_sentences_and_tables(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -95,7 +167,7 @@ def test_people_read_sentences_and_tables(here: Path, capsys: pytest.CaptureFixt
 def test_the_ledger_calls_things_by_their_titles(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for words in (["init"], ["join", str(here / "small.tacit")], ["history", "add", "Hill Hotel"]):
         shown(capsys, *words)
-    shown(capsys, "share", "--pi", "1")
+    shown(capsys, "share", "--pi", "1", "--also-readable")
     with Device.open(here / "device.db", PASSPHRASE) as device:
         device.mark_sent(device.learn(request(founded(), 0)))
     assert "is about 'Hill Hotel'" in " ".join(shown(capsys, "ledger")[1].split())
@@ -137,7 +209,7 @@ def test_errors_help(here: Path, capsys: pytest.CaptureFixture[str], monkeypatch
     file = ("--passphrase-file", str(here / "word"))
     assert device_document(capsys, *file, "passphrase", "--new-file", str(here / "new")) == {"changed": True}
     assert device_document(capsys, *file, "ledger")["error"]["message"] == "The passphrase is wrong."
-    assert device_document(capsys, "--passphrase-file", str(here / "new"), "ledger") == {"ledger": []}
+    assert device_document(capsys, "--passphrase-file", str(here / "new"), "ledger") == {"ledger": [], "budgets": []}
 
 
 def test_nobody_is_asked_for_a_passphrase_that_opens_or_makes_nothing(

@@ -75,3 +75,24 @@ def test_reproduce_says_the_nearest_name(tacit: Command) -> None:
     code, out, _ = tacit("reproduce", "fpl-acuracy", "--json")
     assert code == 3
     assert "fpl-accuracy" in json.loads(out)["error"]["hint"]
+
+
+AUDIT = ["audit", "--method", "dp-popular", "--data", "town", *TINY, "--canaries", "60"]
+
+
+def test_audit_prints_the_ledger_beside_what_was_measured(tacit: Command) -> None:
+    code, out, _ = tacit(*AUDIT, "--set", "privacy=[{name: dp, epsilon: 2}]", "--json")
+    found = json.loads(out)
+    assert code == 0
+    assert found["ok"]
+    assert found["epsilon_lower"] <= found["epsilon_server"] == pytest.approx(2.0, rel=2e-3)
+    assert found["canaries"] == 60
+    assert found["simulated_noise"]
+    assert set(found["bounds"]) == {"any_mechanism", "gaussian_noise"}
+
+
+def test_audit_without_a_guarantee_is_refused(tacit: Command) -> None:
+    for privacy in ([], ["--set", "privacy=[{name: clip, row: 1.0}]"]):
+        code, out, _ = tacit(*AUDIT, *privacy, "--json")
+        assert code == 3
+        assert "dp" in json.loads(out)["error"]["hint"]

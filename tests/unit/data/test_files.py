@@ -70,6 +70,13 @@ def test_the_same_log_in_many_forms(tmp_path, name, text):
     assert rows(load(written(tmp_path, text, name))) == EXPECTED
 
 
+def test_a_byte_order_mark_is_no_part_of_the_first_column(tmp_path):
+    for has_header in (True, False):
+        text = GOOD if has_header else GOOD.partition("\n")[2]
+        assert rows(load(written(tmp_path, "\ufeff" + text))) == EXPECTED
+        assert rows(load(written(tmp_path, "\ufeff" + text, "log.csv.gz"))) == EXPECTED
+
+
 def test_parquet(tmp_path):
     pl.read_csv(GOOD.encode()).write_parquet(tmp_path / "log.parquet")
     assert rows(load(tmp_path / "log.parquet")) == EXPECTED
@@ -232,10 +239,15 @@ def test_options_of_named_data_are_not_silently_ignored():
         load("lastfm-2k", table="tracks")
 
 
+def test_describe_counts_rows_that_repeat_a_pair(tmp_path):
+    told = describe(load(written(tmp_path, "user,item\n1,1\n2,1\n1,1\n1,2\n1,1\n"), duplicates="keep"))
+    assert any(line.startswith("2 rows repeat") for line in told["warnings"])
+
+
 def test_describe_tells_what_was_read(tmp_path):
     told = describe(load(written(tmp_path, "userId,movieId,ts\n1,1,978300019\n1,2,978300020\n2,1,978300021\n")))
     assert (told["people"], told["items"], told["interactions"], told["density"]) == (2, 2, 3, 0.75)
     assert told["per_person"] == {"min": 1, "median": 1.5, "mean": 1.5, "max": 2}
     assert told["time_span"] == ["2000-12-31", "2000-12-31"]
     assert told["columns"] == {"user": "userId", "item": "movieId", "timestamp": "ts"}
-    assert any("1 of 2 people have a single row" in worry for worry in told["warnings"])
+    assert any("1 of 2 users have a single row" in worry for worry in told["warnings"])

@@ -60,7 +60,7 @@ def test_filters_that_leave_nothing_say_what_each_removed():
     rows = [(person, item, 3.0, 1) for person in range(4) for item in range(3)]
     with pytest.raises(DataError) as error:
         load(frame(rows), core=4)
-    assert "as read 12 rows, 4 people, 3 items" in str(error.value)
+    assert "as read 12 rows, 4 users, 3 items" in str(error.value)
     assert "core=4 0 rows" in str(error.value)
     with pytest.raises(DataError, match="min_rating=4 0 rows"):
         load(frame(rows), min_rating=4)

@@ -228,12 +228,12 @@ def test_real_bytes_of_movielens(real_data):
     tables = movielens.ml_100k(folder)
     assert (tables.log.height, tables.items.height) == (100_000, 1682)
     assert tables.items.row(0) == (1, "Toy Story (1995)", ["Animation", "Children's", "Comedy"])
-    people = movielens.people_100k(find_member(folder, "u.user"))
+    people = movielens.users_100k(find_member(folder, "u.user"))
     assert people.row(0) == (1, 24, "M", "technician", "85711")
     raw = real_data("ml-1m") / "raw"
     movies = movielens.movies_1m(Member(raw / "movies.dat.gz"))
     assert movies.height == 3883
-    assert movielens.people_1m(Member(raw / "users.dat.gz")).height == 6040
+    assert movielens.users_1m(Member(raw / "users.dat.gz")).height == 6040
 
 
 @pytest.mark.data

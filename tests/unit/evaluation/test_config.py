@@ -28,7 +28,7 @@ def test_the_primary_metric_follows_k_unless_it_is_given() -> None:
 
 
 def test_a_config_survives_its_own_json() -> None:
-    config = EvaluationConfig(protocol="uni50", k=(5, 1), primary="HR@5", local_only_people=0)
+    config = EvaluationConfig(protocol="uni50", k=(5, 1), primary="HR@5", local_only_users=0)
     assert EvaluationConfig.model_validate_json(config.model_dump_json()) == config
 
 
@@ -44,7 +44,7 @@ def test_a_config_survives_its_own_json() -> None:
         ({"primary": "NDGC@10"}, "Did you mean 'NDCG@10'?"),
         ({"primary": "AUC"}, "there is no primary metric 'AUC'"),
         ({"primary": "ItemCoverage@10"}, "there is no primary metric"),
-        ({"local_only_people": -1}, "greater than or equal to 0"),
+        ({"local_only_users": -1}, "greater than or equal to 0"),
         ({"ks": 3}, "Extra inputs are not permitted"),
     ],
 )

@@ -7,7 +7,7 @@ import pytest
 
 from helpers.random_rankings import World, catalog_of, make_world
 from tacit.errors import EvaluationError
-from tacit.evaluation import Evaluation, EvaluationConfig, EvaluationOptions, evaluate, sample_people, select_heldout
+from tacit.evaluation import Evaluation, EvaluationConfig, EvaluationOptions, evaluate, sample_users, select_heldout
 from tacit.evaluation.metrics import METRICS, Positions
 from tacit.kernels.topk import NOT_FOUND
 from tacit.random import Key
@@ -37,7 +37,7 @@ def test_full_ranking_counts_better_and_tied_candidates(seed: int, k: int, key: 
     found = evaluate(world.score, world.heldout, world.catalog, EvaluationConfig(k=k), key)
     rows = [u for u, truth in enumerate(world.truth) if truth]
     assert found.rows.tolist() == rows
-    assert found.people.tolist() == [world.ids[u] for u in rows]
+    assert found.users.tolist() == [world.ids[u] for u in rows]
     for n, u in enumerate(rows):
         rivals = [j for j in range(world.n_items) if j not in world.seen[u]]
         counted = [rivals_of(world.scores[u], i, rivals) if i >= 0 else (NOT_FOUND, 0) for i in world.truth[u]]
@@ -74,15 +74,15 @@ class TestWhatChangesNothing:
         other = world.take(order)
         plain = evaluate(world.score, world.heldout, world.catalog, config, key)
         moved = evaluate(other.score, other.heldout, other.catalog, config, key)
-        to = np.argsort(moved.people)[np.argsort(np.argsort(plain.people))]
-        assert (moved.people[to] == plain.people).all()
+        to = np.argsort(moved.users)[np.argsort(np.argsort(plain.users))]
+        assert (moved.users[to] == plain.users).all()
         for name in plain.values:
             np.testing.assert_array_equal(plain.values[name], moved.values[name][to], err_msg=name)
         for name in plain.overall:
             assert plain.overall[name] == pytest.approx(moved.overall[name], rel=1e-12), name
 
     def test_who_else_is_evaluated(self, world: World, key: Key, config: EvaluationConfig) -> None:
-        some = sample_people(world.heldout, 20, key)
+        some = sample_users(world.heldout, 20, key)
         other = world.take(some.tolist())
         few = evaluate(other.score, select_heldout(world.heldout, some), world.catalog, config, key)
         all_of_them = evaluate(world.score, world.heldout, world.catalog, config, key)
@@ -167,7 +167,7 @@ def test_a_held_out_item_that_was_seen_is_never_found_and_reported(key: Key) -> 
     found = evaluate(lambda rows: scores[rows], heldout, catalog_of(20), FULL, key)
     assert found.overall["Recall@3"] == 0.5, "item 18 is held out once although listed twice"
     assert found.overall["MRR@3"] == 1.0
-    assert any("1 held-out items are in the person's history" in note for note in found.notes)
+    assert any("1 held-out items are in the user's history" in note for note in found.notes)
 
 
 class TestMistakes:
@@ -221,13 +221,57 @@ def test_metrics_of_the_lists_stand_beside_the_means(world: World, key: Key) -> 
 
 
 def test_a_sample_of_people_is_keyed_sorted_and_has_held_out_items(world: World, key: Key) -> None:
-    some = sample_people(world.heldout, 25, key)
+    some = sample_users(world.heldout, 25, key)
     assert len(some) == 25
     assert (np.diff(some) > 0).all()
     assert all(world.truth[u] for u in some)
-    assert some.tolist() != sample_people(world.heldout, 25, Key(8)).tolist()
-    everyone = sample_people(world.heldout, 10**6, key)
+    assert some.tolist() != sample_users(world.heldout, 25, Key(8)).tolist()
+    everyone = sample_users(world.heldout, 10**6, key)
     assert everyone.tolist() == [u for u, t in enumerate(world.truth) if t]
     back = world.take(list(range(len(world.truth)))[::-1])
-    chosen = {back.ids[u] for u in sample_people(back.heldout, 25, key)}
+    chosen = {back.ids[u] for u in sample_users(back.heldout, 25, key)}
     assert chosen == {world.ids[u] for u in some}, "the order of people must not matter"
+
+
+def test_what_a_user_is_ranked_by_does_not_depend_on_the_block(key: Key) -> None:
+    """A block of one would be a matrix times a vector, which adds in another order."""
+    rng = np.random.default_rng(3)
+    users, items = rng.normal(size=(129, 37)).astype(np.float32), rng.normal(size=(37, 501)).astype(np.float32)
+    histories = [[u % 7, 40 + u] for u in range(129)]
+    truth, seen = make_clients([[300 + u % 90] for u in range(129)], 501), make_clients(histories, 501)
+    heldout, catalog, asked = Heldout(truth, seen), catalog_of(501), []
+
+    def score(positions: np.ndarray) -> np.ndarray:
+        asked.append(len(positions))
+        scores: np.ndarray = users[positions] @ items
+        # the last bit of every score decides a place: where bits differ, so do the metrics
+        return np.asarray(scores.view(np.int32) % 1024, np.float32)
+
+    whole = evaluate(score, heldout, catalog, FULL, key)
+    alone = evaluate(lambda at: score(at + 128), select_heldout(heldout, np.array([128])), catalog, FULL, key)
+    assert min(asked) > 1
+    for name in whole.values:
+        assert whole.values[name][128] == alone.values[name][0]
+
+
+@pytest.mark.parametrize("config", [FULL, SAMPLED], ids=["full", "sampled"])
+@pytest.mark.parametrize("lists", [True, False])
+def test_a_sample_of_users_has_the_values_that_all_have(
+    world: World, key: Key, config: EvaluationConfig, lists: bool
+) -> None:
+    def score_pairs(rows: np.ndarray, items: np.ndarray) -> np.ndarray:
+        return np.asarray(world.scores[rows, items], np.float32)
+
+    some = config.model_copy(update={"users": 5})
+    options = EvaluationOptions(lists=lists, score_pairs=score_pairs)
+    whole = evaluate(world.score, world.heldout, world.catalog, config, key, options)
+    part = evaluate(world.score, world.heldout, world.catalog, some, key, options)
+    other_seed = evaluate(world.score, world.heldout, world.catalog, some, Key(8), options)
+    assert len(part) == 5
+    assert part.users.tolist() == other_seed.users.tolist()
+    at = np.searchsorted(whole.rows, part.rows)
+    assert whole.users[at].tolist() == part.users.tolist()
+    for name in whole.values:
+        assert whole.values[name][at].tolist() == part.values[name].tolist(), name
+    low, high = part.ci("NDCG@10")
+    assert low <= part.mean("NDCG@10") <= high

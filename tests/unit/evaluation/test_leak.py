@@ -20,12 +20,13 @@ from tacit.evaluation import (
     LeakVerdict,
     evaluate,
     judge_leak,
-    sample_people,
     sample_stages,
+    sample_users,
     select_heldout,
     swap,
 )
-from tacit.lab.experiments import check_leak, prepare_data
+from tacit.lab.experiments import prepare_data
+from tacit.lab.leak_check import check_leak
 from tacit.methods.base import Centralised, entry
 from tacit.random import Key
 from tacit.testing import make_clients
@@ -37,7 +38,7 @@ CONFIG = EvaluationConfig(k=5)
 @pytest.fixture
 def sample(key: Key) -> World:
     world = make_world(2, people=400, n_items=200, cold=True)
-    return world.take(sample_people(world.heldout, 50, key).tolist())
+    return world.take(sample_users(world.heldout, 50, key).tolist())
 
 
 def judged(world: World, scores: np.ndarray, key: Key) -> Evaluation:

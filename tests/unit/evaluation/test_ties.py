@@ -164,7 +164,7 @@ def test_what_is_recommended_is_what_was_evaluated() -> None:
                 "seed": 5,
                 "data": {"source": "town", "people": 40, "places": 60, "visits": 8},
                 "method": {"name": "item-knn"},
-                "evaluation": {"local_only_people": 0},
+                "evaluation": {"local_only_users": 0},
             },
             "test",
         )
@@ -184,5 +184,14 @@ def test_what_is_recommended_is_what_was_evaluated() -> None:
 @pytest.mark.parametrize("wrong", [np.nan, np.inf, -np.inf])
 def test_a_score_that_is_not_finite_is_refused(protocol: str, wrong: float, world: World, key: Key) -> None:
     scores = np.full_like(world.scores, wrong)
+    with pytest.raises(EvaluationError, match="must be finite"):
+        evaluate(lambda rows: scores[rows], world.heldout, world.catalog, EvaluationConfig(protocol=protocol), key)
+
+
+@pytest.mark.filterwarnings("ignore:overflow")
+@pytest.mark.parametrize("protocol", ["full", "sampled-5"])
+def test_a_score_too_large_for_32_bits_is_infinite(protocol: str, world: World, key: Key) -> None:
+    scores = world.scores.astype(np.float64)
+    scores[3, :] = 1e39
     with pytest.raises(EvaluationError, match="must be finite"):
         evaluate(lambda rows: scores[rows], world.heldout, world.catalog, EvaluationConfig(protocol=protocol), key)

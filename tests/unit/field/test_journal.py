@@ -25,6 +25,12 @@ pytest.importorskip("flwr", reason="the field needs Flower")
 from tacit.field.carriers.loopback import Loopback
 from tacit.field.metrics import registry_of
 
+NEW_COLUMNS = {
+    "rounds": ("called_off", "masked", "reason"),
+    "devices": ("summed", "spent", "batch", "half", "label", "shown"),
+    "models": ("amendment",),
+    "invitations": ("label",),
+}
 HAPPENED = RoundRecord(0, "finished", 5, 4, 1, 0, 1000, 5000, 1.5)
 
 
@@ -34,11 +40,13 @@ def test_rounds_of_before_there_were_phases_are_kept(tmp_path: Path) -> None:
     journal.finish(HAPPENED, first_shared(founded()), [])
     journal.close()
     with sqlite3.connect(path) as old:
-        old.execute("DROP TRIGGER identities_differ")
-        for table in ("phases", "quality", "sums", "strikes"):
+        for trigger in ("identities_differ", "directory_grows"):
+            old.execute(f"DROP TRIGGER {trigger}")
+        for table in ("phases", "quality", "sums", "strikes", "spendings", "amendments", "directory", "checkpoints"):
             old.execute(f"DROP TABLE {table}")
-        for column in ("called_off", "masked", "reason"):
-            old.execute(f"ALTER TABLE rounds DROP COLUMN {column}")
+        for table, columns in NEW_COLUMNS.items():
+            for column in columns:
+                old.execute(f"ALTER TABLE {table} DROP COLUMN {column}")
         old.execute("DELETE FROM versions WHERE version > 2")
     old.close()
     journal = CoordinatorJournal.open(path)
@@ -121,12 +129,7 @@ def test_sentences_of_the_version_before_are_kept_counted_and_not_shown(tmp_path
         assert {happened.reason.code for happened in rounds if happened.reason is not None} == {ReasonCode.LEGACY}
         assert rounds[3].reason is None
         assert (rounds[2].asked, rounds[2].seconds, rounds[2].masked) == (5, 2.5, 1)
-        assert (journal.last_begun_round, journal.tried, journal.sums(), journal.is_summed) == (
-            2,
-            5,
-            {(0, 2): {1}},
-            True,
-        )
+        assert (journal.last_begun_round, journal.sums(), journal.is_summed) == (2, {(0, 2): {1}}, True)
         assert [(one.number, one.counted, one.identity) for one in journal.devices()] == [(1, 0, b"\2")]
         assert journal.round_stats() == {
             0: RoundStats((PhaseCounts(1, "adverts", 5, 4, 1, 0, 10, 20, 0.5),), SummedQuality(1, 4))
@@ -185,24 +188,24 @@ def proved(identity: Identity, word: str, key: bytes) -> tuple[bytes, bytes]:
 
 def test_nobody_enrols_with_an_identity_that_is_not_theirs(tmp_path: Path) -> None:
     journal = CoordinatorJournal.create(tmp_path / "journal.db", founded(), CATALOG, seed=1)
-    hers, liar = Identity.fresh(), Identity.fresh()
+    own, liar = Identity.fresh(), Identity.fresh()
     words = [journal.invite(expires=100) for _ in range(4)]
-    first = journal.enrol(words[0], b"key", 50, *proved(hers, words[0], b"key"))
+    first = journal.enrol(words[0], b"key", 50, *proved(own, words[0], b"key"))
     assert first == 1
     _, other = proved(liar, words[1], b"liar's")
-    overheard = hers.sign(enrolment_statement(words[0], b"key"))
+    overheard = own.sign(enrolment_statement(words[0], b"key"))
     for proof in (b"", bytes(64), other, overheard):
-        assert journal.enrol(words[1], b"liar's", 50, hers.public, proof) is None
-    assert journal.enrol(words[1], b"liar's", 50, *proved(hers, words[1], b"another key")) is None
+        assert journal.enrol(words[1], b"liar's", 50, own.public, proof) is None
+    assert journal.enrol(words[1], b"liar's", 50, *proved(own, words[1], b"another key")) is None
     assert journal.enrol(words[1], b"liar's", 50, *proved(liar, words[1], b"liar's")) == 2, "the word was not spent"
     with pytest.raises(StorageError), journal._transaction():
-        journal.add(b"third", hers.public)
-    assert journal.enrol(words[2], b"new key", 50, *proved(hers, words[2], b"new key")) == 3, "she left and came back"
+        journal.add(b"third", own.public)
+    assert journal.enrol(words[2], b"new key", 50, *proved(own, words[2], b"new key")) == 3, "she left and came back"
     assert [(one.number, one.revoked, one.identity) for one in journal.devices()] == [
         (1, True, b""),
         (2, False, liar.public),
-        (3, False, hers.public),
+        (3, False, own.public),
     ]
     journal.revoke(3)
-    assert journal.enrol(words[3], b"newer", 50, *proved(hers, words[3], b"newer")) is None, "revoked is revoked"
+    assert journal.enrol(words[3], b"newer", 50, *proved(own, words[3], b"newer")) is None, "revoked is revoked"
     journal.close()

@@ -20,13 +20,14 @@ from tacit.field.coordinator import CoordinatorJournal
 from tacit.field.coordinator.journal import RoundRecord
 from tacit.field.device import Device
 from tacit.reasons import ReasonCode, RoundReason, describe_reason
+from tacit.wire.messages import write_welcome
 
 pytest.importorskip("flwr", reason="the field needs Flower")
 import httpx
 
 from tacit.cli.field import _in_words as told_of
 from tacit.field.carriers.superlink import SuperLink
-from tacit.field.carriers.supernode import SuperNode, _in_words
+from tacit.field.carriers.supernode import SuperNode, _connection_error
 from tacit.field.certificates import load_certificates, make_certificates
 from tacit.field.invitations import Invitation, accept
 from tacit.field.serve import (
@@ -102,14 +103,19 @@ def test_how_many_devices_are_waited_for_is_what_rounds_wait_for(config: ServeCo
         assert waited.value.reason.parameters["needed"] == heard[-1]
         codes.append(waited.value.reason.code)
 
-    tried("rounds.quorum=3")
+    tried("rounds.quorum=3", "rounds.readable=true")
     tried("rounds.secure={n_min: 7}", "rounds.minimum=2")
     journal = open_federation(config)
     journal.note_sum(0, 2, [1, 2])
     journal.close()
-    tried("rounds.quorum=3")
-    assert heard == [3, 7, 13]
-    assert codes == [ReasonCode.QUORUM_MISSED, *[ReasonCode.SECURE_QUORUM_MISSED] * 2]
+    tried("rounds.quorum=3", "rounds.readable=true")
+    tried("rounds.quorum=14")
+    assert heard == [3, 7, 13, 14], "quorum and the rest of the schedule change without founding anew"
+    assert codes == [
+        ReasonCode.QUORUM_MISSED,
+        *[ReasonCode.SECURE_QUORUM_MISSED] * 2,
+        ReasonCode.QUORUM_MISSED,
+    ]
 
 
 def _tried(config: ServeConfig) -> None:
@@ -143,6 +149,9 @@ def test_a_device_says_that_the_certificate_has_expired(tmp_path: Path) -> None:
         with Device.create(tmp_path / "device.db", PASSPHRASE, cost=CHEAP) as device:
             with pytest.raises(FieldError, match="expired"):
                 accept(device, line)
+            with pytest.raises(FieldError, match="no coordinator"):
+                SuperNode(device)
+            device.join(write_welcome(founded(), CATALOG), line.address)
             with pytest.raises(FieldError, match="has expired"):
                 SuperNode(device).session(threading.Event())
     finally:
@@ -155,8 +164,10 @@ def test_a_wrong_clock_and_an_unknown_device_are_told_apart() -> None:
     behind = format_datetime(datetime.now(UTC) + timedelta(minutes=20), usegmt=True)
     for date, said in ((behind, "clock is 1"), (format_datetime(datetime.now(UTC), usegmt=True), "does not know")):
         response = httpx.Response(401, headers={"date": date}, request=request)
-        assert said in _in_words("here", httpx.HTTPStatusError("no", request=request, response=response))
-    assert "cannot be reached" in _in_words("here", httpx.ConnectError("refused"))
+        assert (
+            said in _connection_error("here", httpx.HTTPStatusError("no", request=request, response=response)).message
+        )
+    assert "cannot be reached" in _connection_error("here", httpx.ConnectError("refused")).message
 
 
 def test_a_round_is_told_in_words() -> None:

@@ -56,7 +56,7 @@ def test_every_local_epoch_has_all_positives_and_fresh_negatives():
     assert not np.array_equal(items[0], items[1])
 
 
-def test_negatives_are_uniform_over_what_she_has_not_done():
+def test_negatives_are_uniform_over_items_outside_the_history():
     counts = np.zeros(N_ITEMS, int)
     for word in range(1500):
         items, labels = _samples_of(_draw([0, 5], word=word), 0)
@@ -71,7 +71,7 @@ def test_positives_stand_anywhere_in_the_order():
     assert 0.4 < np.mean(first) < 0.6
 
 
-def test_rows_are_what_was_touched_in_ascending_order_and_marked_by_her_history():
+def test_rows_are_what_was_touched_in_ascending_order_and_marked_by_the_history():
     for n_items in (N_ITEMS, 5000):  # most of the catalogue, and little of it
         draws = _draw([1, 4, 9], [2, 3], n_items=n_items)
         for client, history in enumerate(([1, 4, 9], [2, 3])):

@@ -71,7 +71,7 @@ def naive_gmf(
 
 
 @pytest.mark.parametrize(("epochs", "batch"), [(1, 8), (2, 64)])
-def test_a_node_learns_by_adam_on_its_own_samples(epochs: int, batch: int) -> None:
+def test_a_peer_learns_by_adam_on_its_own_samples(epochs: int, batch: int) -> None:
     items, layers, users = nodes(1)
     start = tuple(array.copy() for array in (items, layers, users))
     done = np.array([0, 3, 0, 7])
@@ -147,7 +147,7 @@ def test_who_cannot_judge_says_so_and_what_is_no_number_earns_nothing() -> None:
         assert (worths[0, 1] == 0).all()
 
 
-def test_carving_takes_the_asked_number_and_depends_on_the_node_alone() -> None:
+def test_carving_takes_the_asked_number_and_depends_on_the_peer_alone() -> None:
     sizes = np.array([2, 0, 5, 8])
     kept = carve(CHANCE, PTR, sizes)
     assert [int(kept[a:b].sum()) for a, b in pairwise(PTR)] == sizes.tolist()
@@ -155,7 +155,7 @@ def test_carving_takes_the_asked_number_and_depends_on_the_node_alone() -> None:
     assert np.array_equal(alone, kept[PTR[2] : PTR[3]])
 
 
-def test_mixing_is_a_weighted_mean_and_a_refused_letter_leaves_no_trace() -> None:
+def test_mixing_is_a_weighted_mean_and_a_refused_peer_model_changes_nothing() -> None:
     own, peer_models = nodes(1)[0], nodes(2)[0]
     peer_models[0] = np.nan
     weights = np.array([[0.25, 0.75], [1.0, 0.0]], np.float32)

@@ -57,7 +57,7 @@ def test_an_epoch_is_the_naive_one(crowd: Clients) -> None:
         np.testing.assert_allclose(a, b, atol=2e-4)
 
 
-def test_it_says_how_likely_she_takes_an_item(crowd: Clients) -> None:
+def test_it_says_how_likely_the_user_takes_an_item(crowd: Clients) -> None:
     method = build(
         "mf", options("mf", {"epochs": 400, "learning_rate": 0.05, "factors": 8, "negatives": 1, "reg": 0.0})
     )

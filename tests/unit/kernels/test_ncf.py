@@ -122,7 +122,7 @@ def _draw(ptr, items, avoid=None, negatives=3, n_items=N_ITEMS, ids=None, word=7
     return draw_samples(ids, ptr, items, *barred, n_items, negatives, np.uint64(word))
 
 
-def test_negatives_are_fresh_and_uniform_over_what_she_has_not_done():
+def test_negatives_are_fresh_and_uniform_over_items_outside_the_history():
     ptr, items = _histories([0, 1, 5], [8])
     counts = np.zeros((2, N_ITEMS), int)
     for epoch in range(2000):
@@ -165,7 +165,7 @@ def test_someone_who_did_everything_or_nearly_has_no_endless_draw():
     assert ((rows == 1) & (y == 0)).sum() == 3 * 99
 
 
-def test_draws_depend_on_who_she_is_not_on_who_is_with_her():
+def test_draws_depend_on_the_user_and_not_on_the_cohort():
     ptr, items = _histories([0, 1, 5], [8, 3], [2])
     together = _draw(ptr, items, ids=[10, 11, 12])
     alone = _draw(*_histories([8, 3]), ids=[11])

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numba import njit
 
+from tacit.kernels.llvm.rowsum import add_row, square_of_row
 from tacit.kernels.llvm.rowvec import rows_of
-from tacit.kernels.rowsum import add_row, square_of_row
 from tacit.kernels.sampling import U64
 from tacit.kernels.update_sink import (
     add_dense,
@@ -21,7 +21,7 @@ from tacit.kernels.update_sink import (
     clip_dense,
     clip_outer,
     clip_rows,
-    count_kept,
+    count_release,
     count_rows,
     largest_dense,
     largest_outer,
@@ -34,6 +34,7 @@ SCALE = np.float32(2**20)
 N_ROWS, WIDTHS = 7, (1, 5, 16, 37)
 ALL = np.zeros(0, np.uint8)
 ONES = np.zeros(0, np.float32)
+NO_SQUARES = np.zeros(0)
 NONE_OF_THEM = [np.nan, np.inf, -np.inf, 1e30]
 
 
@@ -123,14 +124,14 @@ def clipped(part: Part, rows: np.ndarray, limit: float) -> tuple[np.ndarray, np.
 def test_no_dense_row_is_longer_than_the_limit(part: Part, limit: float) -> None:
     expected, lengths = clipped(part, part.values, limit)
     factors, squares = part.factors.copy(), np.zeros(part.n_clients)
-    clip_dense(part.ptr, part.kept, part.values, factors, limit, squares)
+    clip_dense(part.ptr, part.kept, part.values, factors, limit, squares, NO_SQUARES)
     np.testing.assert_allclose(factors, expected, rtol=2e-6)
     np.testing.assert_allclose(squares, lengths, rtol=1e-5, atol=1e-30)
     for c in range(part.n_clients):  # alone, every client has the same bits
         own = slice(part.ptr[c], part.ptr[c + 1])
         alone, square = part.factors[own].copy(), np.zeros(1)
         kept = part.kept if part.kept is ALL else part.kept[own]
-        clip_dense(part.ptr[c : c + 2] - part.ptr[c], kept, part.values[own], alone, limit, square)
+        clip_dense(part.ptr[c : c + 2] - part.ptr[c], kept, part.values[own], alone, limit, square, NO_SQUARES)
         if part.kept is ALL or own.stop > own.start:
             assert np.array_equal(alone, factors[own], equal_nan=True)
             assert np.array_equal(square, squares[c : c + 1], equal_nan=True)
@@ -143,7 +144,7 @@ def test_whole_rows_are_clipped_as_dense_ones(width: int, data: st.DataObject, l
     part = data.draw(parts(width))
     expected, lengths = clipped(part, part.values, limit)
     factors, squares = part.factors.copy(), np.zeros(part.n_clients)
-    clip_rows(part.ptr, part.kept, rows_of(part.values), factors, limit, squares)
+    clip_rows(part.ptr, part.kept, rows_of(part.values), factors, limit, squares, NO_SQUARES)
     np.testing.assert_allclose(factors, expected, rtol=2e-6)
     np.testing.assert_allclose(squares, lengths, rtol=1e-5, atol=1e-30)
 
@@ -153,7 +154,7 @@ def test_whole_rows_are_clipped_as_dense_ones(width: int, data: st.DataObject, l
 def test_no_outer_row_is_longer_than_the_limit(part: Part, limit: float) -> None:
     expected, lengths = clipped(part, part.weights[:, None] * part.vectors[part.owner], limit)
     factors, squares = part.factors.copy(), np.zeros(part.n_clients)
-    clip_outer(part.ptr, part.kept, part.weights, part.vectors, factors, limit, squares)
+    clip_outer(part.ptr, part.kept, part.weights, part.vectors, factors, limit, squares, NO_SQUARES)
     np.testing.assert_allclose(factors, expected, rtol=2e-6)
     np.testing.assert_allclose(squares, lengths, rtol=1e-5, atol=1e-30)
 
@@ -300,10 +301,14 @@ def test_a_message_holds_the_rows_that_leave_in_the_order_of_the_plan(
         assert np.array_equal(out[1][place], whole(rows[own]))
         assert np.array_equal(out[2][place], marks[own])
         assert (out[0][starts[c] - gap : starts[c]] == -1).all(), "rows of other parts stay"
-    counts = np.zeros((2, part.n_clients), np.int64)
-    count_kept(part.ptr, part.kept, marks, counts)
-    for row, chosen in enumerate((marks, ~marks)):
-        assert np.array_equal(counts[row], np.bincount(part.owner[chosen & part.leaves()], minlength=part.n_clients))
+    for every in (None, False, True):
+        own = marks if every is None else np.full(len(marks), every)
+        counts = np.zeros((3, part.n_clients), np.int64)
+        count_release(part.ptr, part.kept, marks if every is None else marks[:0], every is True, 12, counts)
+        for row, chosen in enumerate((own, ~own)):
+            expected = np.bincount(part.owner[chosen & part.leaves()], minlength=part.n_clients)
+            assert np.array_equal(counts[row], expected)
+        assert np.array_equal(counts[2], 12 * (counts[0] + counts[1]))
 
 
 # --- whole rows by themselves -----------------------------------------------------------------------------------------

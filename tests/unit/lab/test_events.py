@@ -22,7 +22,7 @@ def town(method: dict[str, Any], **runtime: Any) -> Experiment:
         "data": {"source": "town", "people": 40, "places": 60, "visits": 15},
         "method": {"name": "fpl", "epochs": 2, **method},
         "privacy": [{"name": "disclose", "pi": 0.5, "never_items": [3, 4]}] if method else [],
-        "evaluation": {"local_only_people": 0},
+        "evaluation": {"local_only_users": 0},
         "runtime": runtime,
     }
     return Experiment.from_options(given, "test")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,13 @@ import pytest
 import tacit
 from tacit import types
 from tacit.config import read_config
+from tacit.evaluation import EvaluationConfig
 from tacit.field.coordinator import RoundRules
+from tacit.field.device.settings import Sharing
+from tacit.methods.base import options
+from tacit.protocols.secure_aggregation import DevicePolicy
+from tacit.studies import reproduce, reproductions
+from tacit.studies.base import StudyResult
 
 OLD = """
 data: {source: town, people: 40, places: 60}
@@ -33,7 +40,7 @@ def nothing_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_an_old_file_is_read_with_one_notice_for_each_name(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "old.yaml").write_text(OLD)
     experiment = read_config(tacit.Experiment, tmp_path / "old.yaml", ["runtime.look_every=2"])
-    assert (experiment.runtime.evaluate_every, experiment.evaluation.local_only_people) == (2, 3)
+    assert (experiment.runtime.evaluate_every, experiment.evaluation.local_only_users) == (2, 3)
     assert experiment.runtime.adversaries is not None
     assert experiment.runtime.rounds.robust is not None
     assert experiment.runtime.rounds.robust.adversaries == 0.25
@@ -44,15 +51,46 @@ def test_an_old_file_is_read_with_one_notice_for_each_name(tmp_path: Path, capsy
 
 
 def test_a_coordinator_reads_its_old_rules() -> None:
-    rules = RoundRules.from_options({"secure": None, "robust": {"rule": "median", "groups": 4, "liars": 0.25}}, "here")
+    rules = RoundRules.from_options(
+        {"secure": None, "readable": True, "robust": {"rule": "median", "groups": 4, "liars": 0.25}}, "here"
+    )
     assert rules.robust is not None
     assert rules.robust.adversaries == 0.25
+    assert RoundRules.from_options({"guards": {"n_min": 4}}, "here").device_policy.n_min == 4
+
+
+@pytest.mark.parametrize("old", ["twin_people", "local_only_people"])
+def test_both_former_names_of_the_local_only_users_are_read(old: str) -> None:
+    assert EvaluationConfig.from_options({old: 7}, "here").local_only_users == 7
+
+
+@pytest.mark.parametrize("method", ["fed-als", "fed-svd"])
+def test_the_former_name_of_user_weight_is_read(method: str) -> None:
+    assert options(method, {"person_weight": 0.5}).model_dump()["user_weight"] == 0.5
+
+
+def test_settings_in_an_old_device_file_are_read_without_a_notice(capsys: pytest.CaptureFixture[str]) -> None:
+    stored = json.loads(Sharing(device_policy=DevicePolicy(n_min=17)).model_dump_json())
+    stored["guards"] = stored.pop("device_policy")
+    assert Sharing.model_validate(stored).device_policy.n_min == 17
+    assert capsys.readouterr().err == ""
+
+
+def test_the_former_id_of_a_study_is_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = reproductions()["robust-adversaries"]
+    monkeypatch.setitem(reproductions(), found.name, replace(found, make=lambda setup: StudyResult([], [])))
+    settings = {"data.people": 30, "data.places": 30}
+    made = reproduce("robust-liars", "town", quick=True, settings=settings, out=tmp_path)[0]
+    assert made.name == "robust-adversaries"
+    assert "robust-liars" in capsys.readouterr().err
 
 
 def test_a_leak_verdict_has_both_names_and_an_old_one_is_read(tmp_path: Path) -> None:
     given = {"data": {"source": "town", "people": 40, "places": 60}, "method": "ease"}
     made = tacit.run(
-        tacit.Experiment.from_options({**given, "evaluation": {"local_only_people": 3}}, "here"),
+        tacit.Experiment.from_options({**given, "evaluation": {"local_only_users": 3}}, "here"),
         folder=tmp_path / "run",
     )
     leak = made.result["leak"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from helpers.refusals import refused
-from tacit.errors import GuardError
+from tacit.errors import DevicePolicyError
 from tacit.lab.lottery import ParticipantLottery
 from tacit.protocols.secure_aggregation.draw import check_draw
 from tacit.random import Key
@@ -19,7 +19,7 @@ def test_whoever_is_drawn_passes_everybodys_check_and_nobody_else_does() -> None
         check_draw(known, "a task", number, beacon, cohort, lots.prove_draw(drawn, number))
         other = next(person for person in range(40) if person not in drawn)
         smuggled = [*cohort, lots.identities[other].public], lots.prove_draw([*drawn, other], number)
-        with refused(GuardError, ReasonCode.NOT_DRAWN, round=number):
+        with refused(DevicePolicyError, ReasonCode.NOT_DRAWN, round=number):
             check_draw(known, "a task", number, beacon, *smuggled)
 
 

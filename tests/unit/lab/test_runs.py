@@ -18,7 +18,7 @@ from tacit.types import Catalog, Clients, Model, Vocabulary
 pytestmark = pytest.mark.slow
 
 TOWN: dict[str, Any] = {"people": 100, "places": 60}
-FEW: dict[str, Any] = {"local_only_people": 3, "k": [5]}
+FEW: dict[str, Any] = {"local_only_users": 3, "k": [5]}
 
 
 @pytest.mark.parametrize("method", ["fpl", "fcf"])
@@ -32,7 +32,7 @@ def test_a_method_that_asks_some_clients_is_also_checked_alone(method: str) -> N
 def test_a_draw_that_leaves_nobody_out_is_told(asked: int, told: bool) -> None:
     options = {"name": "fpl", "clients_per_round": asked, "epochs": 1}
     secure = {"runtime": {"secure": {"draw": True, "n_min": 3, "k_min": 2}}}
-    run = tacit.run(tacit.Experiment(method=options, data=TOWN, evaluation={**FEW, "local_only_people": 0}, **secure))
+    run = tacit.run(tacit.Experiment(method=options, data=TOWN, evaluation={**FEW, "local_only_users": 0}, **secure))
     notes = [note for note in run.result["notes"] if "runtime.secure.draw" in note]
     assert bool(notes) == told
     assert all("set method.clients_per_round below 100" in note for note in notes)
@@ -75,7 +75,7 @@ def test_rows_are_tested_only_against_rows_under_the_same_conditions(tmp_path: P
     comparison = tacit.Comparison(
         name="sweep", data=TOWN, evaluation=FEW, methods=["random", "ease"], grid={"data.min_per_user": [1, 30]}
     )
-    compared = tacit.compare(comparison, tmp_path)
+    compared = tacit.compare(comparison, out=tmp_path)
     assert compared.as_json()["best"] is None, "there is no best over different people"
     tested = {row.label: row.p_t is not None for row in compared.rows}
     assert tested == {
@@ -90,11 +90,11 @@ def test_a_legacy_row_is_labelled_and_never_the_best(tmp_path: Path) -> None:
     comparison = tacit.Comparison(
         name="legacy",
         data=TOWN,
-        evaluation={"local_only_people": 0, "k": [5]},
+        evaluation={"local_only_users": 0, "k": [5]},
         methods=[{"name": "bpr-mf", "epochs": 30, "learning_rate": 0.05}],
         grid={"split.negatives": ["clean", "legacy"]},
     )
-    told = tacit.compare(comparison, tmp_path)
+    told = tacit.compare(comparison, out=tmp_path)
     assert told.best.label.endswith("negatives=clean")
     assert [row["sampling"] for row in told.as_json()["rows"]] == ["clean", "legacy"]
 
@@ -103,7 +103,7 @@ def test_something_else_in_the_way_is_told_before_anything_is_learnt(tmp_path: P
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "notes.txt").write_text("keep me")
     with pytest.raises(StorageError, match="not a run folder"):
-        tacit.compare(tacit.Comparison(name="mine", methods=["ease"]), tmp_path)
+        tacit.compare(tacit.Comparison(name="mine", methods=["ease"]), out=tmp_path)
     assert [p.name for p in tmp_path.iterdir()] == ["mine"]
 
 
@@ -112,7 +112,7 @@ def test_a_held_out_row_that_repeats_history_is_never_found_unless_asked() -> No
     data = tacit.load(pl.DataFrame(rows, ["user", "item", "timestamp"], orient="row"), duplicates="keep")
     found = {}
     for repeats in ("miss", "rank"):
-        evaluation = {"protocol": "sampled-3", "k": [1], "repeats": repeats, "local_only_people": 0}
+        evaluation = {"protocol": "sampled-3", "k": [1], "repeats": repeats, "local_only_users": 0}
         experiment = tacit.Experiment(method="item-knn", split={"kind": "leave-last-out"}, evaluation=evaluation)
         run = tacit.run(experiment, data)
         found[repeats] = (run.metrics["HR@1"], run.result["sampling"], " ".join(run.result["notes"]))

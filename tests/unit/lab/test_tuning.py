@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -14,7 +15,9 @@ from tacit.data import DataConfig, Dataset, SplitConfig, load
 from tacit.data.split import TEST, assign
 from tacit.errors import ConfigError, DivergedError
 from tacit.lab.experiments import run
+from tacit.lab.private_choice import PrivateChoiceConfig, choose_trial
 from tacit.lab.tuning import Tuning, tune
+from tacit.privacy.accounting import PrivacyEvent, account, mu_for
 from tacit.random import Key
 from tacit.types import Interactions
 
@@ -136,3 +139,63 @@ def test_what_cannot_be_searched_is_refused_before_anything_runs(changes: dict[s
 
 def _nothing_runs(what: str, done: int, total: int) -> None:
     raise AssertionError(f"{what}: nothing should have been started")
+
+
+def test_a_search_under_differential_privacy_says_that_its_cost_is_not_counted() -> None:
+    grid = {"method.item_weight": [0.1, 0.3]}
+    private = [{"name": "dp", "epsilon": 8.0}]
+    given = {"method": {"name": "dp-svd", "epochs": 4}, "runtime": {}, "search": grid}
+    with_guarantee, without = (tune(searching(**given, privacy=privacy), None) for privacy in (private, []))
+    assert with_guarantee.as_json()["privacy"] == {"counts_search": False}
+    assert len(with_guarantee.notes) == 1
+    assert without.as_json()["privacy"] is None
+    assert not without.notes
+    own = {"method": {"name": "dpals", "epsilon": 8.0}, "runtime": {}, "search": {"method.factors": [2]}}
+    assert tune(searching(**own), None).is_private
+
+
+PRIVATE = {
+    "method": {"name": "dp-svd", "epochs": 4},
+    "runtime": {},
+    "search": {"method.item_weight": [0.1, 0.3], "method.factors": [2, 16]},
+    "privacy": [{"name": "dp", "epsilon": 2.0}],
+}
+
+
+def test_a_private_choice_counts_every_training_and_the_choice(tmp_path: Path) -> None:
+    tuned = tune(searching(**PRIVATE, private_choice={"epsilon": 0.5}), tmp_path)
+    found = tuned.as_json()["privacy"]
+    assert (found["counts_search"], found["trainings"], found["simulated_noise"]) == (True, 4, True)
+    events = [PrivacyEvent("gaussian", noise_multiplier=1 / mu_for(2.0 * 0.999, found["delta"]), count=4)]
+    by_hand = account([*events, PrivacyEvent("exponential", epsilon=0.5)], found["delta"]).epsilon_server
+    assert found["epsilon_server"] == pytest.approx(by_hand, rel=2e-3)
+    assert 2.0 < found["epsilon_server"] < 4 * 2.0 + 0.5
+    assert all(trial.value is None and not trial.metrics and not trial.diverged for trial in tuned.trials)
+    assert tuned.folder is not None
+    told = list(csv.DictReader((tuned.folder / "trials.csv").read_text(encoding="utf-8").splitlines()))
+    assert [row[tuned.primary] for row in told] == [""] * 4
+    chosen = dict(searching(**PRIVATE).points()[tuned.trials.index(tuned.best)][0])
+    assert chosen == tuned.best.settings
+
+
+def test_a_private_choice_prefers_what_is_better_the_more_it_may_cost() -> None:
+    config = PrivateChoiceConfig(epsilon=1.0)
+    chosen = [choose_trial([10.0, 14.0], config, Key(n)) for n in range(400)]
+    share = 1 / (1 + np.exp(-0.999 * 4 / 2))  # sensitivity 1: exp(epsilon u / 2)
+    assert np.mean(chosen) == pytest.approx(share, abs=4 * np.sqrt(share * (1 - share) / 400))
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"privacy": []},
+        {"private_choice": {"epsilon": 0.0}},
+        {"private_choice": {"epsilon": float("nan")}},
+        {"runtime": {"evaluate_every": 2, "keep": "last"}},
+        {"evaluation": {"primary": "Coverage@10"}},
+        {"method": {"name": "dpals", "epsilon": 1.0}, "search": {"method.factors": [2]}, "privacy": []},
+    ],
+)
+def test_a_private_choice_without_an_account_is_refused_before_anything_runs(changes: dict[str, object]) -> None:
+    with pytest.raises(ConfigError):
+        tune(searching(**{**PRIVATE, "private_choice": {"epsilon": 1.0}, **changes}), None, progress=_nothing_runs)

@@ -125,6 +125,40 @@ def other_bits_alone(method: Any) -> None:
     method.learn = together
 
 
+def draws_by_position(method: Any) -> None:
+    learn = method.learn
+
+    def in_turn(model: Model, clients: Clients, *rest: Any) -> Any:
+        found = learn(model, clients, *rest)
+        return {"head": found["head"] + np.arange(len(clients), dtype=np.float32)[:, None]}
+
+    method.learn = in_turn
+
+
+def other_sum_at_once(method: Any) -> None:
+    learn = method.learn
+
+    def one_too_many(model: Model, clients: Clients, plan: Any, sink: Any, key: Any) -> Any:
+        total = sink.direct()
+        if total is not None:
+            total.sums["items"][0, 0] += 1
+        return learn(model, clients, plan, sink, key)
+
+    method.learn = one_too_many
+
+
+def other_count_at_once(method: Any) -> None:
+    learn = method.learn
+
+    def one_too_many(model: Model, clients: Clients, plan: Any, sink: Any, key: Any) -> Any:
+        total = sink.direct()
+        if total is not None:
+            total.counts["items"][0] += 1
+        return learn(model, clients, plan, sink, key)
+
+    method.learn = one_too_many
+
+
 def other_shape(method: Any) -> None:
     method.apply = lambda shared, total, ring: {"items": np.concatenate([shared["items"]] * 2, axis=1)}
 
@@ -152,6 +186,8 @@ BROKEN: dict[str, Callable[[Any], None]] = {
     "inputs-untouched": input_changed,
     "keeps-private": private_sent,
     "learns-alone": other_bits_alone,
+    "ignores-order": draws_by_position,
+    "message-is-total": other_sum_at_once,
     "keeps-shapes": other_shape,
     "marks-own-rows": unmarked,
     "scores-everything": no_scores,
@@ -165,6 +201,20 @@ def test_every_broken_rule_is_refused_by_its_name(example: ModuleType, rule: str
     with pytest.raises(ContractError) as refused:
         check_federated(method)
     assert refused.value.rule == rule
+
+
+def test_a_count_that_messages_do_not_give_is_refused(example: ModuleType) -> None:
+    method = made(example)
+    other_count_at_once(method)
+    with pytest.raises(ContractError) as refused:
+        check_federated(method)
+    assert refused.value.rule == "message-is-total"
+
+
+def test_every_rule_has_a_method_that_breaks_it() -> None:
+    assert check_federated.__doc__ is not None
+    said = check_federated.__doc__.partition("in this order:")[2].replace("\n", " ").strip().rstrip(".")
+    assert {rule.strip() for rule in said.split(",")} == BROKEN.keys()
 
 
 def test_a_private_array_of_another_type_is_refused(example: ModuleType) -> None:

@@ -38,12 +38,12 @@ def test_scores_and_reasons_are_those_of_the_formula(crowd: Clients, people: int
     assert method.explain(model.shared, {}, clients.take([0]), 11) == [], "nobody has item 11"
 
 
-def test_a_stranger_is_scored_from_her_history(crowd: Clients, cohort) -> None:
+def test_a_new_user_is_scored_from_a_history(crowd: Clients, cohort) -> None:
     method = build("ease", options("ease", {"reg": 1.0}))
     model = next(method.fit(crowd, Catalog(Vocabulary(np.arange(12))), Key(0)))
-    stranger = cohort([[3, 11]], 12)
+    made_up_client = cohort([[3, 11]], 12)
     expected = formula(crowd.matrix().toarray().astype(float), 1.0)[3]
-    np.testing.assert_allclose(method.score(model.shared, {}, stranger)[0], expected, atol=2e-6)
+    np.testing.assert_allclose(method.score(model.shared, {}, made_up_client)[0], expected, atol=2e-6)
 
 
 def test_too_large_a_catalogue_is_refused_with_its_size(crowd: Clients, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -31,7 +31,7 @@ def test_als_reaches_a_minimum_of_the_weighted_squares(crowd: Clients) -> None:
     np.testing.assert_allclose(method.score(model.shared, model.private, crowd), p @ q.T, atol=1e-5)
 
 
-def test_als_gives_a_stranger_the_vector_her_history_asks_for(crowd: Clients) -> None:
+def test_als_gives_a_new_user_the_vector_of_the_history(crowd: Clients) -> None:
     method, model = last("als", crowd, factors=4)
     known = method.score(model.shared, model.private, crowd)
     np.testing.assert_allclose(method.score(model.shared, {}, crowd), known, atol=1e-5)
@@ -74,7 +74,7 @@ def test_bpr_yields_every_epoch_and_depends_on_the_seed(crowd: Clients) -> None:
     assert not np.array_equal(models[2].shared["items"], other.shared["items"])
 
 
-def test_bpr_learns_to_prefer_what_she_did(crowd: Clients) -> None:
+def test_bpr_learns_to_prefer_the_history(crowd: Clients) -> None:
     method, model = last("bpr-mf", crowd, epochs=300, learning_rate=0.05, factors=8)
     scores = method.score(model.shared, model.private, crowd)
     had = crowd.matrix().toarray() > 0
@@ -111,14 +111,15 @@ def test_bpr_says_that_it_diverged_and_what_to_do(crowd: Clients) -> None:
         last("bpr-mf", crowd, epochs=200, learning_rate=100.0)
 
 
-def test_bpr_regularisation_follows_the_rate_unless_given() -> None:
+def test_bpr_regularisation_of_none_follows_the_rate() -> None:
     from tacit.methods.bpr_mf import BPRMFConfig
 
-    np.testing.assert_allclose(BPRMFConfig(learning_rate=0.2).regs(), [0.01, 0.01, 0.001, 0])
+    by_rate = BPRMFConfig(learning_rate=0.2, reg_user=None, reg_positive=None, reg_negative=None)
+    np.testing.assert_allclose(by_rate.regs(), [0.01, 0.01, 0.001, 0])
     np.testing.assert_allclose(BPRMFConfig(reg_user=1, reg_positive=2, reg_negative=3, reg_bias=4).regs(), [1, 2, 3, 4])
 
 
-def test_bpr_reasons_are_her_most_aligned_items(crowd: Clients) -> None:
+def test_bpr_reasons_are_the_most_aligned_items_of_the_history(crowd: Clients) -> None:
     method, model = last("bpr-mf", crowd, epochs=20, learning_rate=0.05, factors=4)
     q, one = model.shared["items"], crowd.take([1])
     item = int(np.setdiff1d(np.arange(12), one.items)[0])

@@ -14,12 +14,14 @@ from tacit.errors import ConfigError, DivergedError, MethodError
 from tacit.kernels.losses import LOSSES
 from tacit.lab.simulation import SimulationOptions, Traffic, simulate
 from tacit.methods.base import build_federated, options
+from tacit.methods.parts.aggregation import AVERAGES
+from tacit.methods.parts.server_steps import apply_server_step
 from tacit.privacy.disclosure import Disclosure, DisclosureConfig
 from tacit.protocols.federated import UpdatePath
 from tacit.random import Key
 from tacit.testing import two_tastes
 from tacit.types import Catalog, Clients, Model, Vocabulary
-from tacit.updates import Ring
+from tacit.updates import Ring, Total
 
 NAMES = ("fed-gmf", "fed-mlp", "fed-neumf")
 EVERY = pytest.mark.parametrize("name", NAMES)
@@ -227,6 +229,24 @@ def test_layers_that_do_not_fit_are_refused() -> None:
         method_of("fed-mlp", layers=(8, 5)).score(model.shared, model.private, clients)
 
 
-def test_what_leaves_is_not_ordered_by_what_she_did(cohort: MakesClients) -> None:
+def test_what_leaves_is_not_ordered_by_the_history(cohort: MakesClients) -> None:
     draws = method_of("fed-gmf").draw(cohort([[40, 60, 80]], 100), KEY)
     assert (np.diff(draws[3]) > 0).all(), "rows leave in the order of items"
+
+
+@pytest.mark.parametrize("aggregation", ["simple-avg", "fedavg", "mf-fedavg"])
+def test_a_sum_of_few_rows_moves_them_as_a_sum_of_all_would(aggregation: str) -> None:
+    """Small rounds apply the mentioned rows only."""
+    method, ring, rng = method_of("fed-gmf", aggregation=aggregation, shrink=0.5), Ring(), np.random.default_rng(1)
+    shared = method.init(world(), catalog_of(world()), Key(2)).shared
+    total = Total.zero(method.shapes(shared))
+    rows = np.arange(3)
+    total.sums["items"][rows] = rng.integers(-(2**18), 2**18, (len(rows), total.sums["items"].shape[1]))
+    total.sums["layers"][:] = rng.integers(0, 2**18, total.sums["layers"].shape)
+    total.counts["items"][rows], total.n_clients = [1, 2, 3], 4
+    average = AVERAGES[aggregation]
+    expected = apply_server_step(method.config, shared, *average.moves(total, ring, method.config.shrink))
+    found = method.apply(shared, total, ring)
+    assert 4 * len(rows) <= len(shared["items"])
+    for name, array in expected.items():
+        np.testing.assert_array_equal(found[name], array, err_msg=name)

@@ -16,7 +16,7 @@ from tacit.methods.parts.features import features_of, tf_idf
 from tacit.random import Key
 
 
-def test_an_epoch_is_that_of_the_naive_twin() -> None:
+def test_an_epoch_is_that_of_the_naive_version() -> None:
     clients, _ = small_world()
     rng = np.random.default_rng(0)
     people, items = (rng.normal(0, 0.3, (n, 37)).astype(np.float32) for n in (12, 30))

@@ -28,7 +28,7 @@ def carried(catalog: Catalog) -> list[set[int]]:
     return [set(known.ids[known.ptr[i] : known.ptr[i + 1]].tolist()) for i in range(catalog.n_items)]
 
 
-def test_a_round_is_the_gradient_of_the_naive_twin() -> None:
+def test_a_round_is_the_gradient_of_the_naive_version() -> None:
     clients, catalog = small_world()
     method = KGFlex(KGFlexConfig(factors=4, learning_rate=0.5))
     model = method.init(clients, catalog, KEY)
@@ -142,7 +142,7 @@ def test_items_and_people_without_features_score_zero_and_send_nothing() -> None
     assert not scores[:, clients.of(0)].any()
     assert scores[1].any()
     bare_items = int((np.diff(model.shared["item_ptr"]) == 0).sum())
-    told = [f"{bare_items} of 30 items carry no feature", f"1 of {len(clients)} people have no feature that tells"]
+    told = [f"{bare_items} of 30 items carry no feature", f"1 of {len(clients)} users have no feature that tells"]
     for found, expected in zip(method.remarks(model.shared, model.private), told, strict=True):
         assert found.startswith(expected)
     whole = method.init(clients, catalog, KEY)

@@ -33,22 +33,22 @@ def fitted(name: str, clients: Clients, **given: object) -> tuple[object, Model]
 
 
 @pytest.mark.parametrize("k", [1, 4, 100])
-def test_user_knn_sums_her_neighbours(crowd: Clients, k: int) -> None:
+def test_user_knn_sums_the_neighbours(crowd: Clients, k: int) -> None:
     x = crowd.matrix().toarray().astype(float)
     method, model = fitted("user-knn", crowd, neighbours=k)
     np.testing.assert_allclose(method.score(model.shared, {}, crowd), best(cosine(x), k) @ x, atol=1e-5)
 
 
-def test_user_knn_leaves_herself_out_but_not_her_double(crowd: Clients) -> None:
+def test_user_knn_leaves_the_user_out_but_not_a_duplicate(crowd: Clients) -> None:
     method, model = fitted("user-knn", crowd, neighbours=1)
     double = Clients(np.array([-1]), crowd.take([3]).ptr, crowd.take([3]).items, 12)
-    stranger = method.score(model.shared, {}, double)[0]
-    assert set(np.flatnonzero(stranger)) >= set(crowd.of(3)), "a stranger's nearest person is her double"
+    made_up_client = method.score(model.shared, {}, double)[0]
+    assert set(np.flatnonzero(made_up_client)) >= set(crowd.of(3)), "a stranger's nearest person is her double"
     some = crowd.take([20, 3])
     np.testing.assert_array_equal(method.score(model.shared, {}, some), method.score(model.shared, {}, crowd)[[20, 3]])
 
 
-def test_user_knn_says_how_many_of_her_neighbours_did_it(crowd: Clients) -> None:
+def test_user_knn_says_how_many_neighbours_did_it(crowd: Clients) -> None:
     x = crowd.matrix().toarray().astype(float)
     method, model = fitted("user-knn", crowd, neighbours=4)
     weights = best(cosine(x), 4)[0]
@@ -68,7 +68,7 @@ def test_amplify_is_an_exponent(crowd: Clients) -> None:
 
 @pytest.mark.parametrize("normalise", [False, True])
 @pytest.mark.parametrize("k", [1, 3, 100])
-def test_item_knn_sums_what_her_items_say(crowd: Clients, k: int, normalise: bool) -> None:
+def test_item_knn_sums_the_similarities_of_the_history(crowd: Clients, k: int, normalise: bool) -> None:
     x = crowd.matrix().toarray().astype(float)
     weights = best(cosine(x.T), k)  # [to, from]: each item keeps its own nearest
     if normalise:

@@ -36,8 +36,8 @@ def test_two_tastes_are_learnt(learnt):
 
 def test_strangers_are_served_from_their_history(learnt):
     _, method, model = learnt
-    stranger = Clients(np.array([-1, -1]), np.array([0, 3, 3]), np.array([1, 7, 9], np.int32), 20)
-    scores = method.score(model.shared, {}, stranger)
+    made_up_client = Clients(np.array([-1, -1]), np.array([0, 3, 3]), np.array([1, 7, 9], np.int32), 20)
+    scores = method.score(model.shared, {}, made_up_client)
     assert scores[0, [3, 5, 11]].min() > scores[0, [2, 4, 12]].max()
     assert np.isfinite(scores[1]).all(), "someone without any history"
 

@@ -86,7 +86,7 @@ def test_who_has_everything_has_nothing_to_compare(loss):
     assert moved.tolist() == [False, True, False]
 
 
-def test_alone_only_what_she_met_moves():
+def test_alone_only_touched_rows_move():
     clients, _ = two_tastes(60, 20)
     catalog = Catalog(Vocabulary(np.arange(5000)))
     one = replace(clients.take([3]), n_items=5000)

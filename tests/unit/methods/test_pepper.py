@@ -106,7 +106,7 @@ def test_an_item_that_is_not_there_cannot_be_promoted() -> None:
         simulate_gossip(made("pepper"), *town(), KEY, GossipRuntime(network))
 
 
-def test_offers_depend_on_the_asking_node_alone() -> None:
+def test_offers_depend_on_the_asking_peer_alone() -> None:
     for alive in (np.arange(6), np.arange(0, 300, 2)):
         everybody = offer_peers(KEY, 3, np.arange(10), alive, 4)
         assert np.array_equal(offer_peers(KEY, 3, np.array([7]), alive, 4)[0], everybody[7])
@@ -119,11 +119,17 @@ def test_offers_depend_on_the_asking_node_alone() -> None:
 def test_the_overlay_by_hand() -> None:
     views = np.array([[1, 2], [2, -1], [0, 3], [0, -1]])
     whole = measure_overlay(views)
-    assert (whole.nodes, whole.in_degree_max, whole.unheard, whole.components, whole.dead_links) == (4, 2, 0, 1, 0.0)
+    assert (whole.n_peers, whole.in_degree_max, whole.unreached, whole.components, whole.dead_links) == (
+        4,
+        2,
+        0,
+        1,
+        0.0,
+    )
     assert whole.clustering == pytest.approx((2 / 3 + 1 + 2 / 3 + 1) / 4)
     without = measure_overlay(views, np.array([True, True, True, False]))
     assert without.dead_links == pytest.approx(1 / 5)
-    assert without.nodes == 3
+    assert without.n_peers == 3
 
 
 # --- PRME-G ---------------------------------------------------------------------------------------------------------
@@ -218,20 +224,20 @@ def test_stages_and_networks_that_would_do_nothing_are_refused() -> None:
 
 def test_what_is_usual_does_not_shrink_by_clipping() -> None:
     method = made("dec-fedavg", clip=1.0)
-    nodes = {"items": np.zeros((1, 1, 1), np.float32), "distances": np.full((1, 16), np.nan), "met": np.zeros(1, int)}
+    models = {"items": np.zeros((1, 1, 1), np.float32), "distances": np.full((1, 16), np.nan), "met": np.zeros(1, int)}
     peer_models = [
         PeerModels(np.array([1]), {"items": np.full((1, 1, 1), far, np.float32)}, np.ones(1, int), np.ones(1, int))
         for far in (1.0, 3.0)
     ]
     one, even = np.zeros(1, int), np.full((1, 2), 0.5)
     for _ in range(40):
-        near, distant = (method._clipped(one, one, nodes, peer_model, even)[0, 1] for peer_model in peer_models)
+        near, distant = (method._clipped(one, one, models, peer_model, even)[0, 1] for peer_model in peer_models)
     assert near == 0.5
     assert distant == pytest.approx(0.5 * 2 / 3), "half of all lie farther than usual: they are pulled in, not shut out"
 
 
 @pytest.mark.parametrize("lie", ["noise", "flip", "promote"])
-def test_lies_travel_and_clipping_holds_them_back(lie: str) -> None:
+def test_attacks_spread_and_clipping_limits_them(lie: str) -> None:
     world = town()
     network = NetworkConfig(adversaries=0.25, attack=lie, promoted=5)  # type: ignore[arg-type]
     honest, lied, held = (

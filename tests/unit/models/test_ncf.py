@@ -14,12 +14,12 @@ SHAPES = {"gmf": gmf(12), "mlp": mlp(12, LAYERS), "neumf": neumf(12, LAYERS)}
 EVERY_SHAPE = pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES)
 
 
-def _model(shape, n_items=1100, n_people=5):
+def _model(shape, n_items=1100, n_participants=5):
     shared = shape.init_shared(n_items, Key(1), 0.5)
     for name in shape.shapes:
         if "bias" in name:
             shared[name] += 0.1
-    return shared, shape.init_private(np.arange(n_people), Key(1), 0.5)["users"]
+    return shared, shape.init_private(np.arange(n_participants), Key(1), 0.5)["users"]
 
 
 def _naive(shape, shared, u, i):
@@ -83,7 +83,7 @@ def test_no_head_is_all_positive():
         assert (head < 0).sum() == 3, "such a tower would be switched off by the first steps"
 
 
-def test_a_person_starts_the_same_whoever_is_with_her():
+def test_a_user_starts_the_same_in_any_cohort():
     shape = SHAPES["neumf"]
     together = shape.init_private(np.array([3, 8, 20]), Key(2), 0.01)["users"]
     alone = shape.init_private(np.array([8]), Key(2), 0.01)["users"]

@@ -7,12 +7,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from tacit.config import Experiment
 from tacit.errors import ConfigError
 from tacit.lab.experiments import run
 from tacit.privacy.clipping import Clipping, ClippingConfig
-from tacit.privacy.update_sink import UpdateSink
+from tacit.privacy.update_sink import Limits, UpdateSink
 from tacit.random import Key
 from tacit.types import Floats
 from tacit.updates import PlannedRows, Ring, Total, Update, UpdatePlan
@@ -79,6 +81,52 @@ def test_rows_that_do_not_leave_are_not_measured() -> None:
     assert lengths(found) == {"items": [2.5, 1], "layers": [6]}
 
 
+def test_rows_that_meet_in_a_sum_are_counted_together() -> None:
+    """Two rows of item 1, of length 5 and 10, can add up to 15; another table stays apart."""
+    plan = planned()
+    ids = np.array([1, 1, 0], np.int32)
+    twice = replace(plan, parts=(replace(plan.parts[0], ids=ids), plan.parts[1]))
+    whole = np.sqrt(15**2 + 12**2)
+    found = sent(Clipping(person=whole / 3, in_sum=True), plan=twice)
+    np.testing.assert_allclose(lengths(found)["items"], [5 / 3, 10 / 3, 1], atol=1e-5)
+    np.testing.assert_allclose(lengths(found)["layers"], [4], atol=1e-5)
+    apart = sent(Clipping(person=1.0, in_sum=True)), sent(Clipping(person=1.0))
+    for name, rows in apart[0].tables.items():  # rows that do not repeat are counted as they are
+        np.testing.assert_allclose(rows.values, apart[1].tables[name].values, atol=2e-6)
+
+
+@settings(max_examples=80, deadline=None)
+@given(data=st.data(), row=st.sampled_from([0.5, np.inf]), person=st.floats(0.01, 8.0), is_outer=st.booleans())
+def test_no_client_moves_a_sum_by_more_than_its_bound(
+    data: st.DataObject, row: float, person: float, is_outer: bool
+) -> None:
+    rng = np.random.default_rng(data.draw(st.integers(0, 2**32 - 1)))
+    n_clients, width = data.draw(st.integers(1, 4)), data.draw(st.integers(1, 4))
+    planned_rows, values = [], []
+    for _ in range(data.draw(st.integers(1, 3))):  # parts of one table: rows repeat within a part and between them
+        ptr = np.append(0, np.cumsum(rng.integers(0, 6, n_clients)))
+        kept = rng.integers(0, 2, ptr[-1]).astype(np.uint8) if rng.random() < 0.5 else None
+        planned_rows.append(PlannedRows("items", ptr, rng.integers(0, 3, ptr[-1]).astype(np.int32), False, kept=kept))
+        values.append(rng.normal(0, 3, (n_clients if is_outer else ptr[-1], width)).astype(np.float32))
+    plan = UpdatePlan(np.arange(n_clients), tuple(planned_rows))
+    sink = UpdateSink(plan, [(Clipping(row, person, in_sum=True), KEY)], Ring(), {"items": (3, width)})
+    for part, rows in enumerate(values):
+        if is_outer:
+            sink.put_outer(part, rows)
+        else:
+            sink.put(part, rows)
+    message, _, is_fit = sink.finish()
+    assert message is not None
+    assert is_fit.all()
+    rows = message.read(Ring()).tables["items"]
+    for c in range(n_clients):
+        own = slice(rows.ptr[c], rows.ptr[c + 1])
+        moved = np.zeros((3, width))
+        np.add.at(moved, rows.ids[own], rows.values[own])
+        rounding = 0.5 * np.sqrt(width) * len(rows.ids[own]) * 2.0**-20
+        assert np.linalg.norm(moved) <= person * (1 + 1e-6) + rounding
+
+
 @pytest.mark.parametrize("value", [np.nan, np.inf])
 def test_no_clipping_makes_a_number_of_what_is_none(value: float) -> None:
     items, total = ITEMS.copy(), Total.zero(SHAPES)
@@ -93,11 +141,21 @@ def test_no_clipping_makes_a_number_of_what_is_none(value: float) -> None:
     assert not total.sums["layers"].any()
 
 
+def test_what_is_written_is_read_again_and_terms_without_in_sum_keep_their_form() -> None:
+    plain, in_sum = ClippingConfig(person=2.0), ClippingConfig(person=2.0, in_sum=True)
+    assert plain.model_dump(mode="json") == {"name": "clip", "row": None, "person": 2.0}
+    for config in (plain, in_sum):
+        assert ClippingConfig.from_options(config.model_dump(mode="json"), "privacy") == config
+
+
 def test_clip_without_a_bound_is_refused() -> None:
     with pytest.raises(ConfigError, match="row"):
         ClippingConfig.from_options({}, "privacy")
     with pytest.raises(ConfigError, match="row"):
         ClippingConfig.from_options({"row": 0}, "privacy")
+    with pytest.raises(ConfigError, match="person"):
+        ClippingConfig.from_options({"row": 1, "in_sum": True}, "privacy")
+    assert Clipping.build(ClippingConfig(person=2.0, in_sum=True)).limits == Limits(np.inf, 2.0, in_sum=True)
 
 
 def test_rows_that_leave_are_no_longer_than_allowed_up_to_the_grid() -> None:
@@ -110,7 +168,7 @@ def test_an_experiment_clips_any_federated_method(name: str) -> None:
     given: dict[str, Any] = {
         "data": {"source": "town", "people": 60, "places": 80, "visits": 20},
         "method": {"name": name, "epochs": 2},
-        "evaluation": {"local_only_people": 0},
+        "evaluation": {"local_only_users": 0},
     }
     clip = [{"name": "disclose", "pi": 0.5}, {"name": "clip", "row": 1e-3}]
     plain, clipped = (run(Experiment.from_options({**given, "privacy": stages}, "test")) for stages in (clip[:1], clip))

@@ -41,7 +41,7 @@ def test_a_distribution_is_drawn_once_per_person_and_has_its_shape() -> None:
 
 
 @pytest.mark.parametrize("suffix", [".csv", ".tsv"])
-def test_a_file_gives_each_person_her_own(tmp_path: Path, suffix: str) -> None:
+def test_a_file_gives_each_user_a_pi(tmp_path: Path, suffix: str) -> None:
     file, comma = tmp_path / f"pi{suffix}", "," if suffix == ".csv" else "\t"
     rows = [f"{label}{comma}{i / 2000}" for i, label in enumerate(PEOPLE.labels)] + [f"stranger{comma}0.5"]
     file.write_text(f"user{comma}pi\n" + "\n".join(reversed(rows)), encoding="utf-8")

@@ -69,15 +69,15 @@ def test_what_is_named_is_counted() -> None:
 @given(st.lists(st.tuples(st.integers(-3, 3), st.booleans()), min_size=2, max_size=40))
 @settings(max_examples=80, deadline=None)
 def test_auc_is_the_mann_whitney_statistic(pairs: list[tuple[int, bool]]) -> None:
-    belief, hers = np.array([float(b) for b, _ in pairs]), np.array([h for _, h in pairs])
-    if hers.all() or not hers.any():
-        assert auc(belief, hers) == 0.5
+    belief, own = np.array([float(b) for b, _ in pairs]), np.array([h for _, h in pairs])
+    if own.all() or not own.any():
+        assert auc(belief, own) == 0.5
         return
-    expected = mannwhitneyu(belief[hers], belief[~hers]).statistic / (hers.sum() * (~hers).sum())
-    assert auc(belief, hers) == pytest.approx(expected)
+    expected = mannwhitneyu(belief[own], belief[~own]).statistic / (own.sum() * (~own).sum())
+    assert auc(belief, own) == pytest.approx(expected)
 
 
-def test_a_prior_expects_as_many_items_as_she_has() -> None:
+def test_a_prior_expects_as_many_items_as_the_history_has() -> None:
     popularity = np.arange(1, 201)
     chance = 1.0 / (1.0 + np.exp(-prior(popularity, 10)))
     assert chance.sum() == pytest.approx(10, rel=1e-6)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from tacit.errors import DivergedError, MethodError
 from tacit.privacy import update_sink
 from tacit.privacy.clipping import Clipping
-from tacit.privacy.update_sink import Stage, UpdateSink, row_bytes
+from tacit.privacy.update_sink import Limits, Stage, UpdateSink, row_bytes
 from tacit.protocols.weighing import Weighing
 from tacit.random import Key
 from tacit.types import Floats, offsets
@@ -239,6 +239,23 @@ def test_a_total_is_lent_only_where_nothing_shapes_the_values() -> None:
     assert is_fit.all()
     assert total.n_clients == 2
     assert release.positives.tolist() == [2, 1]
+
+
+def test_a_total_is_lent_to_a_method_that_clips_where_one_stage_clips_and_no_other_shapes() -> None:
+    total, clip = Total.zero({"items": (5, 2)}), Clipping(row=1.0, person=3.0)
+
+    def sink(*stages: Stage) -> UpdateSink:
+        return UpdateSink(one_part(), [(stage, KEY) for stage in stages], RING, total.shapes, total)
+
+    lent = sink(Stage(), clip)
+    assert lent.direct(clips=True) is total
+    assert lent.limits == Limits(1.0, 3.0)
+    bare = sink()
+    assert bare.direct(clips=True) is total
+    assert bare.limits == Limits(np.inf, np.inf)
+    assert sink(clip, clip).direct(clips=True) is None
+    assert sink(Clipping(row=17.0)).direct(clips=True) is None, "the ring holds 16 at most"
+    assert UpdateSink(one_part(), [(clip, KEY)], RING, total.shapes).direct(clips=True) is None
 
 
 def test_rows_put_beside_a_direct_sum_must_fit_too() -> None:

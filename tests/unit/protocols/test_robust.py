@@ -60,7 +60,7 @@ def test_nothing_cut_is_the_plain_mean_of_means() -> None:
     assert np.abs(found.sums["items"] - sum(t.sums["items"] for t in totals)).max() <= 1
 
 
-def test_a_minority_of_liars_moves_nothing_far() -> None:
+def test_a_minority_of_adversaries_moves_nothing_far() -> None:
     honest = totals_of(8, 3)
     for total in honest:
         total.counts["items"][:] = 3

@@ -96,7 +96,7 @@ def test_every_method_is_in_the_page(n: int, comparison: Comparing, tmp_path: Pa
         assert f"tacit run runs/town-{label}-42/experiment.yaml" in text
     assert read.tags["svg"] == (4 if n == 1 else 6), "ease alone has neither curves nor a trade-off"
     assert "whole histories" in text
-    assert "120 people, 300 items, 9,000 interactions" in text
+    assert "120 users, 300 items, 9,000 interactions" in text
 
 
 def test_hostile_labels_are_text(comparison: Comparing, tmp_path: Path) -> None:
@@ -120,6 +120,16 @@ def test_a_leaking_run_is_named_but_not_reported(comparison: Comparing, tmp_path
     for name in ("NDCG@10", "HR@10", "Recall@10", "MRR@10"):
         assert f"{leaking.metrics[name]:.4f}" not in text, name
     assert "ease has the highest NDCG@10" in text
+
+
+def test_the_page_says_what_the_check_cannot_see(comparison: Comparing, tmp_path: Path) -> None:
+    rows = [made_row("ease", 0), made_row("als", 1)]
+    for row in rows:
+        row.runs[0].result["leak"]["blind_to"] = ["a server that peeks", "few of the items"]
+    _, read = page(comparison(rows=rows), tmp_path, figures=False)
+    assert "a server that peeks; few of the items" in words(read)
+    _, before = page(comparison(2), tmp_path, figures=False)  # saved before verdicts listed it
+    assert "cannot see" not in words(before)
 
 
 def test_when_all_leak_the_page_says_so(comparison: Comparing, tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -47,6 +48,18 @@ def test_a_metric_that_one_method_lacks_is_a_dash(comparison: Comparing) -> None
     del rows[1].runs[0].metrics["PopREO@10"]
     made = tabulate(comparison(rows=rows))
     assert made.lines[1].cells[made.metrics.index("PopREO@10")].text == "–"
+
+
+@pytest.mark.parametrize(
+    ("p_t", "p_wilcoxon", "marked"), [(0.001, 0.002, True), (0.001, 0.2, False), (0.2, 0.001, False), (0.2, 0.3, False)]
+)
+def test_a_difference_is_marked_where_both_tests_see_it(
+    p_t: float, p_wilcoxon: float, marked: bool, comparison: Comparing
+) -> None:
+    rows = [made_row("ease", 0), replace(made_row("als", 1), p_t=p_t, p_wilcoxon=p_wilcoxon)]
+    first, second = tabulate(comparison(rows=rows)).lines
+    assert (first.is_worse, second.is_worse) == (False, marked)
+    assert second.p == f"{max(p_t, p_wilcoxon):.3f}"
 
 
 @pytest.mark.parametrize("n", [1, 12])

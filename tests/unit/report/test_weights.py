@@ -42,7 +42,7 @@ def test_rounds_say_how_unequally_people_counted_and_by_what() -> None:
     columns, lines = over_rounds(told())
     assert columns == [
         "round",
-        "people",
+        "clients",
         "heaviest",
         "median",
         "lightest",

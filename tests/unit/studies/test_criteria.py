@@ -26,7 +26,7 @@ def test_orders_hold_every_criterion_alone_and_every_order_of_three() -> None:
 def test_the_study_leaves_a_table_and_two_figures(tmp_path: Path) -> None:
     tiny = {"data.people": 60, "data.places": 60, "data.visits": 15}
     made = reproduce("criteria-recommenders", "town", quick=True, settings=tiny, out=tmp_path)[0]
-    assert {row.method for row in made.found.rows} == {"all alike", "size", "diversity"}
+    assert {row.method for row in made.found.rows} == {"unweighted", "size", "diversity"}
     text = (made.folder / "table.md").read_text()
     assert "The heaviest and the lightest of the last round" in text
     for name in ("shares", "weights"):
@@ -39,7 +39,7 @@ def test_weights_are_explained_in_a_table() -> None:
         4, pl.Series([7, 8, 9]).to_numpy(), weigh_clients(("size", "diversity"), [[10.0, 30.0, 0.0], [1.0, 3.0, 4.0]])
     )
     columns, lines = explain_weights(told.frame())
-    assert columns == ["person", "size", "of all", "diversity", "of all", "score", "counts"]
+    assert columns == ["client", "size", "of all", "diversity", "of all", "score", "counts"]
     assert lines[0][:5] == ["8", "30", "75.00%", "3", "37.50%"]
     assert lines[-1][0] == "9"
     assert lines[-1][-1] == "0.00 times", "whoever has nothing counts for nothing, however diverse"

@@ -39,7 +39,7 @@ def test_rules_are_compared_clean_and_legacy(tmp_path: Path) -> None:
     assert (folder / "figures" / "convergence.svg").stat().st_size > 5_000
 
 
-def test_models_stand_beside_their_twins(tmp_path: Path) -> None:
+def test_models_are_listed_with_their_centralised_counterparts(tmp_path: Path) -> None:
     stored, folder = made("fedncf-quality", tmp_path)
     clean = {row["method"] for row in stored["rows"] if row["sampling"] == "clean"}
     assert {"most-popular", *printed.MODELS, "gmf", "mlp", "neumf", *(f"{n}, alone" for n in printed.MODELS)} <= clean
@@ -47,7 +47,7 @@ def test_models_stand_beside_their_twins(tmp_path: Path) -> None:
     assert (folder / "figures" / "convergence-devices.svg").exists()
 
 
-def test_the_best_is_chosen_on_validation_and_stands_beside_its_twins(
+def test_the_best_is_chosen_on_validation_and_listed_with_its_counterparts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stored, folder = made("fedncf-best", tmp_path)
@@ -106,14 +106,14 @@ def test_fewer_people_leave_fewer_items(tmp_path: Path) -> None:
     setup = StudySetup(
         "town", fedncf.recipe("town"), TINY, seeds=1, quick=True, choices=tmp_path, progress=lambda *_: None
     )
-    all_of_them, half = (fedncf.sample_people_of(setup, share, 42).parts for share in (1.0, 0.5))
+    all_of_them, half = (fedncf.sample_users_of(setup, share, 42).parts for share in (1.0, 0.5))
     assert len(half.train) == round(len(all_of_them.train) / 2)
     assert half.catalog.n_items < all_of_them.catalog.n_items
     counts = np.bincount(half.train.items, minlength=half.catalog.n_items)
     truth, _ = half.test.open()
     held = half.validation.open()[0] if half.validation is not None else truth
     assert np.all((counts > 0) | np.isin(np.arange(len(counts)), np.append(truth.items, held.items)))
-    assert len(set(fedncf.sample_people_of(setup, 0.5, 43).parts.user_ids.labels) ^ set(half.user_ids.labels)) > 0
+    assert len(set(fedncf.sample_users_of(setup, 0.5, 43).parts.user_ids.labels) ^ set(half.user_ids.labels)) > 0
 
 
 @pytest.mark.parametrize("name", ["fedncf-cost", "fedncf-heterogeneity"])

@@ -64,17 +64,17 @@ def test_options_are_searched_on_validation_once_and_kept(tmp_path: Path, monkey
         "RATES": (0.05, 500.0),
         "STEPS": (0.05, 500.0),
         "FCF_PASSES": 2,
-        "FCF_LOOK": 1,
+        "FCF_EVALUATE_EVERY": 1,
         "FACTORS": (4, 6),
         "PASSES": 4,
-        "LOOK": 2,
+        "EVALUATE_EVERY": 2,
         "STEPS_AT": (1.0,),
         "PIS": (0.0, 1.0),
         "LONG_PIS": (0.0, 1.0),
         "SHORT_PIS": (1.0,),
         "NEIGHBOURS": (10, 20),
         "LONG_PASSES": 8,
-        "LONG_LOOK": 4,
+        "LONG_EVALUATE_EVERY": 4,
     }.items():
         monkeypatch.setattr(f"tacit.studies.fpl_choices.{name}", value)
 

@@ -30,7 +30,7 @@ def test_what_two_stages_cost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     sums = {"plain": None, "k_min 1": {"k_min": 1}, "k_min 60": {"k_min": 60}}
     monkeypatch.setattr(secure_quality, "SUMS", sums)
     rows = reproduce("secure-quality", "town", quick=True, settings=TINY, out=tmp_path)[0].found.rows
-    for method in ("fed-gmf, groups of 20", "fed-svd, everybody"):
+    for method in ("fed-gmf, groups of 20", "fed-svd, all clients"):
         plain, same = (value_of(rows, f"{method}; {name}", "NDCG@10") for name in ("plain", "k_min 1"))
         assert plain == same
         assert value_of(rows, f"{method}; k_min 60", "rows moved") < value_of(rows, f"{method}; plain", "rows moved")
@@ -59,6 +59,6 @@ def test_hiding_costs_of_masks_and_encryption(tmp_path: Path, monkeypatch: pytes
     ]
     assert len(ways) == 4 or "tenseal" in found.notes[-1]
     for way in ways:
-        assert all(value_of(found.rows, way, f"s {part}") > 0 for part in ("person", "adding", "opening"))
+        assert all(value_of(found.rows, way, f"s {part}") > 0 for part in ("user", "adding", "opening"))
     packed, single = (value_of(found.rows, way, "kB up") for way in list(ways)[1:3])
     assert packed < single / 20

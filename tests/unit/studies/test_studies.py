@@ -16,14 +16,14 @@ TINY = {"data.people": 120, "data.places": 60}
 
 
 def test_every_attack_meets_every_rule(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    few = ("nobody lies", "5 % no numbers", "5 % promote")
+    few = ("no adversaries", "5 % NaN", "5 % promote")
     monkeypatch.setattr(adversaries, "ATTACKS", {name: adversaries.ATTACKS[name] for name in few})
-    made = reproduce("robust-liars", "town", quick=True, settings=TINY, out=tmp_path)[0]
+    made = reproduce("robust-adversaries", "town", quick=True, settings=TINY, out=tmp_path)[0]
     rows = made.found.rows
     assert {row.method for row in rows} == {f"{attack}; {rule}" for attack in few for rule in adversaries.DEFENCES}
     assert all(row.ours is not None and np.isfinite(row.ours) for row in rows)
-    assert value_of(rows, "nobody lies; plain sum", "refused") == 0
-    assert value_of(rows, "5 % no numbers; plain sum", "refused") > 0
+    assert value_of(rows, "no adversaries; plain sum", "refused") == 0
+    assert value_of(rows, "5 % NaN; plain sum", "refused") > 0
     assert "Promoted" in (made.folder / "table.md").read_text()
 
 

@@ -7,11 +7,11 @@ import pytest
 
 from helpers.one_round import learn_once
 from helpers.refusals import refused
-from tacit.errors import GuardError
+from tacit.errors import DevicePolicyError
 from tacit.methods.fedncf import FedGMF, FedGMFConfig
 from tacit.privacy.meter import auc
 from tacit.protocols.secure_aggregation.context import Session
-from tacit.protocols.secure_aggregation.device_policy import DevicePolicy, ParticipationHistory, check_people
+from tacit.protocols.secure_aggregation.device_policy import DevicePolicy, ParticipationHistory, check_participants
 from tacit.protocols.secure_aggregation.two_stage import RoundContext, SecureAggregationConfig
 from tacit.random import Key
 from tacit.reasons import ReasonCode
@@ -28,7 +28,7 @@ def people() -> Clients:
     return Clients(np.arange(N_PEOPLE), np.arange(N_PEOPLE + 1) * SIZE, items.astype(np.int32), N_ITEMS)
 
 
-def test_the_same_group_with_and_without_her_tells_her_items(people: Clients) -> None:
+def test_the_same_group_with_and_without_a_user_tells_the_items(people: Clients) -> None:
     """FedNCF, section 3.5.2: fresh negatives blur one round, not fifty."""
     method, target, group = FedGMF(FedGMFConfig()), 3, np.arange(4, 19)
     sums = np.zeros((2, 50, N_ITEMS))
@@ -36,16 +36,16 @@ def test_the_same_group_with_and_without_her_tells_her_items(people: Clients) ->
         for number in range(50):
             touched = method.draw(people.take(cohort), Key(side).child(number))[3]
             sums[side, number] = np.bincount(touched, minlength=N_ITEMS)
-    hers = np.zeros(N_ITEMS, bool)
-    hers[people.of(target)] = True
-    told = [auc(difference_sums(sums[0, :times], sums[1, :times]), hers) for times in (1, 50)]
+    own = np.zeros(N_ITEMS, bool)
+    own[people.of(target)] = True
+    told = [auc(difference_sums(sums[0, :times], sums[1, :times]), own) for times in (1, 50)]
     assert told[0] < 0.95
     assert told[1] > 0.99
     found = np.argsort(-difference_sums(*sums))[:SIZE]
-    assert hers[found].mean() > 0.9
+    assert own[found].mean() > 0.9
 
 
-def test_guarded_devices_do_not_take_part_in_it() -> None:
+def test_device_policies_refuse_it() -> None:
     identities = [number.to_bytes(32, "big") for number in range(20)]
     session = [
         Session.of(
@@ -57,8 +57,10 @@ def test_guarded_devices_do_not_take_part_in_it() -> None:
         for at, some in enumerate((identities, identities[1:]))
     ]
     history = ParticipationHistory().with_sum(session[0], range(20))
-    with refused(GuardError, ReasonCode.DEVICE_COHORT_TOO_SIMILAR, earlier=0, differ=1):
-        check_people(DevicePolicy(), history, session[1], range(19))
+    with refused(DevicePolicyError, ReasonCode.DEVICE_COHORT_TOO_SIMILAR, earlier=0, differ=1):
+        check_participants(DevicePolicy(most_cohorts=None), history, session[1], range(19))
+    with refused(DevicePolicyError, ReasonCode.DEVICE_OTHER_COHORT, earlier=0):
+        check_participants(DevicePolicy(), history, session[1], range(19))
 
 
 def one_round(people: Clients) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:

@@ -25,7 +25,7 @@ def test_it_leaves_rows_tables_and_a_figure(tmp_path: Path) -> None:
         assert rows[f"{name}, alone", "NDCG@10"]["ours"] < rows["most-popular", "NDCG@10"]["ours"] + 0.05
         points = stored["detail"]["points"][name][0]
         assert [point["rounds"] for point in points] == list(range(1, len(points) + 1))
-        assert rows[name, "KB per person up"]["ours"] * 1e3 == pytest.approx(points[-1]["up"])
+        assert rows[name, "KB per user up"]["ours"] * 1e3 == pytest.approx(points[-1]["up"])
         assert points[-1]["up"] == pytest.approx(points[0]["up"] * len(points)), "every round sends the same rows"
     assert rows["fed-svd", "NDCG@10"]["ours"] > rows["most-popular", "NDCG@10"]["ours"]
     assert "Quick: fixed options" in (made.folder / "table.md").read_text()

@@ -13,7 +13,7 @@ from helpers.page_visitor import Visitor, took_part
 from helpers.small_federation import made
 from tacit.field.device import Device
 from tacit.web.device_view import DeviceView
-from tacit.web.own import person_page
+from tacit.web.own import build_user_page
 from tacit.web.server import serving
 
 
@@ -32,5 +32,5 @@ def device(tmp_path: Path) -> Iterator[Device]:
 
 @pytest.fixture
 def visitor(device: Device) -> Iterator[Visitor]:
-    with serving(person_page(DeviceView(device))) as door:
+    with serving(build_user_page(DeviceView(device))) as door:
         yield Visitor(door)

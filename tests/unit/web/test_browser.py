@@ -14,7 +14,7 @@ from helpers.small_federation import made
 from tacit.field.device import Device
 from tacit.field.device.exposure import LedgerReader
 from tacit.web.device_view import DeviceView
-from tacit.web.own import person_page
+from tacit.web.own import build_user_page
 from tacit.web.server import serving
 
 pytestmark = pytest.mark.slow
@@ -31,7 +31,7 @@ def device(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Device]:
 
 @pytest.fixture(scope="module")
 def door(device: Device) -> Iterator[Any]:
-    with serving(person_page(DeviceView(device))) as door:
+    with serving(build_user_page(DeviceView(device))) as door:
         yield door
 
 
@@ -110,7 +110,7 @@ def test_she_sees_what_left_and_what_could_be_told_from_it(page: Any, device: De
         assert device.catalog.title(device.catalog.item_ids.index(label)) in entry.inner_text()
 
 
-def test_she_says_not_for_me_pauses_and_takes_her_data_along(page: Any, device: Device, tmp_path: Path) -> None:
+def test_a_user_hides_an_item_pauses_and_exports(page: Any, device: Device, tmp_path: Path) -> None:
     first = page.locator(".picks h2").first.inner_text()
     page.get_by_role("button", name=f"Not for me: {first}").click()
     assert first not in page.locator(".picks h2").all_inner_texts()
@@ -137,8 +137,7 @@ def test_everything_works_by_keyboard_alone(page: Any) -> None:
 def test_without_scripts_the_same_can_be_done(browser: Any, door: Any, device: Device) -> None:
     context = browser.new_context(java_script_enabled=False, viewport=PHONE)
     page = context.new_page()
-    page.goto(door.link)
-    page.wait_for_url(f"http://{door.hosts[0]}/")
+    page.goto(f"http://{door.hosts[0]}{door.base}/")
     page.get_by_role("link", name="History").click()
     page.get_by_label("Search the catalogue").fill("ink")
     page.get_by_role("button", name="Search").click()
@@ -149,9 +148,9 @@ def test_without_scripts_the_same_can_be_done(browser: Any, door: Any, device: D
 
 
 def test_a_foreign_site_in_the_same_browser_gets_nothing(page: Any, device: Device, door: Any) -> None:
-    """The cookie is in this browser; a page of another origin posts a form all the same."""
+    """Even a page of another origin that knows the secret path cannot post a form."""
     other = page.context.new_page()
-    target = f"http://{door.hosts[0]}"
+    target = f"http://{door.hosts[0]}{door.base}"
     form = f'<form method="post" action="{target}/mine/pause"></form>'
     other.route("http://evil.example/", lambda route: route.fulfill(body=form, content_type="text/html"))
     other.goto("http://evil.example/")
@@ -163,7 +162,7 @@ def test_a_foreign_site_in_the_same_browser_gets_nothing(page: Any, device: Devi
 
 
 def test_she_leaves_and_erases(browser: Any, tmp_path: Path) -> None:
-    with made(tmp_path / "device.db") as device, serving(person_page(DeviceView(device))) as own:
+    with made(tmp_path / "device.db") as device, serving(build_user_page(DeviceView(device))) as own:
         page = opened(browser, own)
         page.get_by_role("link", name="My file").click()
         page.get_by_role("button", name="Leave").click()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import socket
 
 import pytest
@@ -11,7 +12,7 @@ from tacit.errors import FieldError
 from tacit.field.device import Device
 from tacit.web.device_view import MOST_UPLOAD, DeviceView
 from tacit.web.guard import HEADERS, SMALL, Door
-from tacit.web.own import person_page
+from tacit.web.own import build_user_page
 from tacit.web.server import serve_page
 
 pytestmark = pytest.mark.slow
@@ -19,25 +20,46 @@ pytestmark = pytest.mark.slow
 PAGES = ("/", "/history", "/sharing", "/sent", "/mine", "/mine/data.json", "/mine/device.tacit")
 
 
-def test_without_the_cookie_nothing_is_shown(visitor: Visitor) -> None:
+def test_without_the_secret_path_nothing_is_shown(visitor: Visitor) -> None:
     for path in PAGES:
-        for cookie in (None, f"{visitor.door.cookie_name}=guess", f"{visitor.door.cookie_name}={Door(1).cookie}"):
-            answer = visitor.get(path, Cookie=cookie)
+        for base in ("", "/guess", Door(1).base, visitor.base[:-1], visitor.base.upper(), f"/{visitor.base}"):
+            answer = visitor.without_path(base).get(path, Cookie=f"tacit={visitor.door.secret}")
             assert answer.status == 403
             assert "Benedetta" not in answer.html
         assert visitor.get(path).status == 200
 
 
-def test_the_start_link_gives_a_cookie_that_scripts_and_other_sites_cannot_use(visitor: Visitor) -> None:
-    path = visitor.door.link.partition(visitor.host)[2]
-    answer = visitor.get(path, Cookie=None)
+def test_the_start_link_works_once_and_leads_to_the_secret_path(visitor: Visitor) -> None:
+    path, outside = visitor.door.link.partition(visitor.host)[2], visitor.without_path()
+    assert outside.ask("HEAD", path).status == 403
+    assert outside.get("/?key=" + "x" * 43).status == 403
+    answer = outside.get(path)
     assert answer.status == 200
-    cookie = answer.headers["set-cookie"]
-    assert {"httponly", "samesite=strict", "path=/"} <= {part.strip().lower() for part in cookie.split(";")}
-    assert visitor.door.token not in cookie
-    assert visitor.get("/", Cookie=cookie.partition(";")[0]).status == 200
-    wrong = visitor.get("/?key=" + "x" * 43, Cookie=None)
-    assert (wrong.status, "set-cookie" in wrong.headers) == (403, False)
+    assert f'href="{visitor.base}/"' in answer.html
+    again = outside.get(path)
+    assert (again.status, visitor.base in again.html) == (403, False)
+    assert visitor.get("/").status == 200
+
+
+def test_no_cookie_is_ever_set_so_that_no_other_port_receives_one(visitor: Visitor) -> None:
+    answers = [visitor.without_path().get(visitor.door.link.partition(visitor.host)[2])]
+    answers += [visitor.get(path) for path in PAGES]
+    answers.append(visitor.post("/mine/pause"))
+    assert not any("set-cookie" in answer.headers for answer in answers)
+    assert all(answer.headers["referrer-policy"] == "same-origin" for answer in answers)
+    assert visitor.door.secret not in visitor.door.link
+    assert visitor.door.secret not in repr(visitor.door)
+
+
+def test_links_and_redirects_stay_below_the_secret_path(visitor: Visitor) -> None:
+    raw = visitor.without_path()
+    for path in ("/", "/history", "/sharing", "/sent", "/mine", "/nowhere"):
+        html = raw.get(visitor.base + path).html
+        links = re.findall(r'(?:href|action|src|data-wait)="(/[^"]*)"', html)
+        assert links
+        assert all(link.startswith((visitor.base + "/", "/static/")) for link in links), path
+    moved = raw.post(visitor.base + "/mine/pause")
+    assert (moved.status, moved.headers["location"]) == (303, visitor.base + "/mine")
 
 
 def test_a_name_that_was_made_to_point_here_is_refused(visitor: Visitor) -> None:
@@ -57,7 +79,7 @@ def test_another_site_changes_nothing(origin: str | None, visitor: Visitor, devi
     assert device.membership is not None
 
 
-def test_another_site_cannot_read_even_with_the_cookie(visitor: Visitor) -> None:
+def test_another_site_cannot_read_even_with_the_path(visitor: Visitor) -> None:
     assert visitor.get("/history", **{"Sec-Fetch-Site": "cross-site"}).status == 403
     assert visitor.get("/history", **{"Sec-Fetch-Site": "same-origin"}).status == 200
 
@@ -71,7 +93,7 @@ def test_only_get_and_post_are_known(visitor: Visitor) -> None:
 
 def test_every_answer_is_sealed(visitor: Visitor) -> None:
     for path in (*PAGES, "/nowhere", "/static/style.css"):
-        for answer in (visitor.get(path), visitor.get(path, Cookie=None)):
+        for answer in (visitor.get(path), visitor.without_path().get(path)):
             for name, value in HEADERS.items():
                 if name != "cache-control":
                     assert answer.headers[name] == value
@@ -117,4 +139,4 @@ def test_a_taken_port_is_one_clear_message(device: Device) -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]
         with pytest.raises(FieldError, match=f"Port {port} is taken"):
-            serve_page(person_page(DeviceView(device)), port, print)
+            serve_page(build_user_page(DeviceView(device)), port, print)

@@ -20,7 +20,7 @@ from tacit.field.coordinator import CoordinatorJournal
 from tacit.field.device import Device
 from tacit.web.device_view import DeviceView
 from tacit.web.guard import Door
-from tacit.web.own import person_page
+from tacit.web.own import build_user_page
 from tacit.web.server import serving
 from tacit.wire.messages import write_welcome
 
@@ -41,7 +41,7 @@ def alone(tmp_path: Path) -> Iterator[tuple[Device, Door]]:
     """A device that belongs to nobody, and its page."""
     with (
         Device.create(tmp_path / "device.db", PASSPHRASE, cost=CHEAP) as device,
-        serving(person_page(DeviceView(device))) as door,
+        serving(build_user_page(DeviceView(device))) as door,
     ):
         yield device, door
 
@@ -130,7 +130,7 @@ DAMAGED = {
 
 
 @pytest.mark.parametrize("which", DAMAGED)
-def test_a_damaged_invitation_is_told_and_forgotten_once_she_joined_otherwise(
+def test_a_damaged_invitation_is_reported_and_forgotten_after_joining_otherwise(
     alone: tuple[Device, Door], which: str
 ) -> None:
     device, door = alone
@@ -164,7 +164,7 @@ def test_a_welcome_that_comes_drop_by_drop_or_has_no_end_is_given_up(monkeypatch
 
 def test_the_waiting_page_in_a_browser(browser: Any, alone: tuple[Device, Door], silence: socket.socket) -> None:
     page = opened(browser, alone[1])
-    page.goto(f"http://{alone[1].hosts[0]}/mine")
+    page.goto(f"http://{alone[1].hosts[0]}{alone[1].base}/mine")
     page.get_by_label("Invitation").fill(line_to(silence))
     page.get_by_role("button", name="Join").click()
     page.get_by_text("Waiting for 127.0.0.1").wait_for(timeout=60_000)

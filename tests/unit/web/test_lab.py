@@ -29,7 +29,7 @@ TWO = {
     "name": "two",
     "data": {"source": "town", "people": 60, "places": 50, "visits": 20},
     "runtime": {"ledger": "events"},
-    "evaluation": {"local_only_people": 0},
+    "evaluation": {"local_only_users": 0},
     "methods": ["most-popular", {"name": "fpl", "epochs": 3, "learning_rate": 0.05}],
     "grid": {"method.pi": [0.2, 1.0]},
 }
@@ -39,7 +39,7 @@ TWO = {
 def compared(tmp_path_factory: pytest.TempPathFactory) -> ComparisonResult:
     given = {**TWO, "methods": [TWO["methods"][1]]}  # type: ignore[index]
     out = tmp_path_factory.mktemp("runs")
-    return compare(Comparison.from_options(given, "a test"), out)
+    return compare(Comparison.from_options(given, "a test"), out=out)
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ from tacit.field.device.history import HistoryEntry
 from tacit.random import Key
 from tacit.types import Catalog, Labels, Vocabulary
 from tacit.web.device_view import DeviceView
-from tacit.web.own import person_page
+from tacit.web.own import build_user_page
 from tacit.web.server import serving
 from tacit.wire.federation import Federation
 from tacit.wire.messages import Request, write_request, write_welcome
@@ -36,13 +36,14 @@ def visitor(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Visitor]:
     federation = Federation.create("ab" * 16, "large", "fpl", {"local_steps": 24}, catalog)
     with Device.create(tmp_path_factory.mktemp("large") / "d.db", PASSPHRASE, cost=CHEAP) as device:
         device.join(write_welcome(federation, catalog), "here")
+        device.change(lambda before: before.model_copy(update={"masked_only": False}))
         device.history.add([HistoryEntry(5 * item, 1_700_000_000 + item) for item in range(HERS)], None)
         shared = federation.download(federation.first_model(catalog, Key(7)))
         for number in range(3):
             entry = device.learn(write_request(federation, Request(number, shared, True, number - 1)))
             device.release(entry)
             device.mark_sent(entry)
-        with serving(person_page(DeviceView(device))) as door:
+        with serving(build_user_page(DeviceView(device))) as door:
             yield Visitor(door)
 
 

@@ -23,13 +23,15 @@ from tacit.web.words import format_bytes
 
 pytestmark = pytest.mark.slow
 
-RULES = RoundRules(rounds=50, minimum=2, quorum=3)
+RULES = RoundRules(rounds=50, minimum=2, quorum=3, readable=True)
 COOL_DOWN = RoundReason(ReasonCode.COOL_DOWN, {"eligible": 3, "here": 24, "needed": 13, "cool_down": 5})
 HAPPENED = (
     RoundRecord(0, "finished", 5, 5, 0, 0, 12_345, 67_890, 1.25),
     RoundRecord(1, "finished", 5, 2, 1, 2, 6_000, 67_890, 2.5),
     RoundRecord(2, "abandoned", 5, 1, 0, 4, 3_000, 67_890, 60.0),
 )
+MASKED = RoundRules(rounds=50, secure=SecureAggregationConfig(n_min=5))
+CALM = [RoundRecord(0, "finished", 5, 5, 0, 0, 12_345, 67_890, 1.25, masked=1)]
 
 
 def kept(path: Path, keys: list[bytes], counted: list[int], revoked: int) -> None:
@@ -117,7 +119,7 @@ def len_of(version: ModelVersion) -> str:
 
 
 def test_where_many_are_lost_is_said_with_what_to_do() -> None:
-    lost = [RoundRecord(number, "finished", 10, 4, 0, 6, 1, 1, 1.0) for number in range(3)]
+    lost = [RoundRecord(number, "finished", 10, 4, 0, 6, 1, 1, 1.0, masked=1) for number in range(3)]
     courses = {number: masked_course(6, None) for number in range(3)}
     standing = FederationStatus(founded(), 16, RoundRules(secure=SecureAggregationConfig()), lost, 10, 0, 10, courses)
     (alert,) = standing.alerts()
@@ -163,8 +165,8 @@ def test_rounds_that_are_skipped_are_told_with_their_reason(tmp_path: Path) -> N
     assert "rounds.clients_per_round" in text
 
 
-def test_lists_worse_than_lots_are_an_alert() -> None:
-    standing = FederationStatus(founded(), 16, RULES, HAPPENED[:1], 5, 0, 5, quality=SummedQuality(3, 40))
+def test_lists_worse_than_chance_are_an_alert() -> None:
+    standing = FederationStatus(founded(), 16, MASKED, CALM, 5, 0, 5, quality=SummedQuality(3, 40))
     assert "3 of 40" in standing.alerts()[0].what
 
 
@@ -208,7 +210,7 @@ def test_the_page_changes_when_a_round_is_over(tmp_path: Path) -> None:
         (RULES, 2, "2 of 3 devices are here"),
         (RULES, 5, "did not answer"),
         (RoundRules(secure=SecureAggregationConfig(n_min=7)), 6, "6 of 7 devices are here"),
-        (RoundRules(minimum=1), 5, "single answer"),
+        (RoundRules(minimum=1, readable=True), 5, "single answer"),
     ],
 )
 def test_alerts_say_what_to_do(rules: RoundRules, present: int, said: str) -> None:
@@ -246,7 +248,14 @@ def test_a_secure_sum_is_said() -> None:
 
 
 def test_a_calm_federation_has_no_alerts() -> None:
-    assert FederationStatus(founded(), 16, RULES, HAPPENED[:1], 5, 0, 5).alerts() == []
+    assert FederationStatus(founded(), 16, MASKED, CALM, 5, 0, 5).alerts() == []
+
+
+def test_readable_rounds_are_an_alert_and_so_is_that_they_may_come() -> None:
+    (read,) = FederationStatus(founded(), 16, RULES, HAPPENED[:1], 5, 0, 5).alerts()
+    assert "rounds.readable" in read.todo
+    (allowed,) = FederationStatus(founded(), 16, RULES, [], 5, 0, 5).alerts()
+    assert "rounds.readable" in allowed.todo
 
 
 @pytest.mark.slow

@@ -19,7 +19,7 @@ from tacit.field.device.history import HistoryEntry
 from tacit.privacy.meter import measure_exposure
 from tacit.types import Catalog, Labels, Vocabulary
 from tacit.web.device_view import DeviceView
-from tacit.web.own import person_page
+from tacit.web.own import build_user_page
 from tacit.web.server import serving
 from tacit.wire.federation import Federation
 from tacit.wire.messages import write_welcome
@@ -93,7 +93,7 @@ def test_sharing_is_saved_whole_and_refused_whole(visitor: Visitor, device: Devi
     assert device.sharing.never_items == ()
 
 
-def test_an_old_page_changes_only_what_she_changed_on_it(visitor: Visitor, device: Device) -> None:
+def test_an_old_page_changes_only_what_was_changed_on_it(visitor: Visitor, device: Device) -> None:
     """Meanwhile her first sum turned masked_only on, and she forbade a kind and was paused elsewhere."""
     page = visitor.get("/sharing")
     settled = Sharing(pi=0.333, masked_only=True, measure=False, never_categories=("food",), paused=True)
@@ -103,7 +103,9 @@ def test_an_old_page_changes_only_what_she_changed_on_it(visitor: Visitor, devic
     visitor.save_sharing(page, pi="20", measure="yes", never=["drinks"], masked_only="yes")
     assert device.sharing == settled.model_copy(update={"pi": 0.2, "never_categories": ("drinks", "food")})
     visitor.save_sharing(pi="20", never=["drinks"])
-    assert device.sharing == Sharing(pi=0.2, measure=False, never_categories=("drinks",), paused=True)
+    assert device.sharing == Sharing(
+        pi=0.2, masked_only=False, measure=False, never_categories=("drinks",), paused=True
+    )
 
 
 def test_what_was_announced_is_what_leaves(visitor: Visitor, device: Device) -> None:
@@ -161,7 +163,7 @@ def test_what_changes_in_the_middle_of_a_visit_is_seen_by_the_next(
     assert visitor.get("/sent").of("items") == "5"
 
 
-def test_only_what_may_have_left_in_the_clear_is_held_against_her(tmp_path: Path) -> None:
+def test_only_what_may_have_left_readable_counts_as_exposed(tmp_path: Path) -> None:
     with made(tmp_path / "device.db") as device:
         assert LedgerReader.of(device).measure().exposure.named == 0
         device.learn(request(founded(), 0))
@@ -201,7 +203,7 @@ def test_everything_can_be_taken_along(visitor: Visitor, device: Device, tmp_pat
     copy = tmp_path / "copy"
     copy.write_bytes(visitor.get("/mine/device.tacit").body)
     with Device.open(copy, PASSPHRASE) as other:
-        assert other.readable() == device.readable()
+        assert other.readable() == {**device.readable(), "sharing": other.sharing.model_dump(mode="json")}
 
 
 def test_erasing_asks_says_what_it_cannot_undo_and_does_it(visitor: Visitor, tmp_path: Path) -> None:
@@ -258,7 +260,7 @@ def test_a_malformed_file_adds_nothing_and_is_explained(visitor: Visitor, device
     assert device.readable() == before
 
 
-def test_damaged_rows_are_shown_and_the_others_added_once_she_says_so(visitor: Visitor, device: Device) -> None:
+def test_damaged_rows_are_shown_and_the_others_added_once_confirmed(visitor: Visitor, device: Device) -> None:
     before = device.readable()
     table = b"title,date\nHill Hotel,2024-05-01\nMill Museum,2024-13-01\n<b>,2024-05-02,x\n"
     assert visitor.upload("/history/import", "seen.csv", table).headers["location"] == "/history/imported"
@@ -291,6 +293,7 @@ def hostile_device(path: Path) -> Device:
     federation = Federation.create("cd" * 16, HOSTILE, "fpl", {"local_steps": 4}, catalog)
     device = Device.create(path, PASSPHRASE, cost=CHEAP)
     device.join(write_welcome(federation, catalog), HOSTILE)
+    device.change(lambda before: before.model_copy(update={"masked_only": False}))
     device.history.add([HistoryEntry(catalog.item_ids[item]) for item in (0, 1)], catalog)
     entry = device.learn(request(federation, 0, first_shared(federation, catalog)))
     device.release(entry)
@@ -298,7 +301,7 @@ def hostile_device(path: Path) -> Device:
 
 
 def test_script_in_a_title_is_text(tmp_path: Path) -> None:
-    with hostile_device(tmp_path / "d.db") as device, serving(person_page(DeviceView(device))) as door:
+    with hostile_device(tmp_path / "d.db") as device, serving(build_user_page(DeviceView(device))) as door:
         visitor = Visitor(door)
         for path in ("/", "/history?q=script", "/sharing", "/sent", "/mine"):
             page = visitor.get(path)
@@ -326,6 +329,32 @@ def test_what_another_program_writes_is_seen(visitor: Visitor, device: Device, t
 def test_long_lists_are_paged(tmp_path: Path) -> None:
     with made(tmp_path / "device.db") as device:
         took_part(device, 23)
-        with serving(person_page(DeviceView(device))) as door:
+        with serving(build_user_page(DeviceView(device))) as door:
             first, second = (Visitor(door).get(f"/sent?page={number}") for number in (1, 2))
         assert (first.html.count("data-entry"), second.html.count("data-entry")) == (20, 3)
+
+
+def test_limits_in_time_are_set_on_the_page(visitor: Visitor, device: Device) -> None:
+    fields = {"rounds_per_day": "4", "mb_per_day": "2,5", "hours": "22 - 7", "pause_minutes": ""}
+    assert visitor.post("/sharing/limits", fields).status == 303
+    limits = device.sharing.limits
+    assert (limits.rounds_per_day, limits.bytes_per_day, limits.hours, limits.pause_minutes) == (
+        4,
+        2_500_000,
+        "22-7",
+        0,
+    )
+    assert 'value="22-7"' in visitor.get("/sharing").html
+    for wrong in ({"rounds_per_day": "-1"}, {"mb_per_day": "many"}, {"hours": "9"}, {"mb_per_day": "1e999"}):
+        assert visitor.post("/sharing/limits", wrong).status == 400
+    assert device.sharing.limits == limits
+    visitor.post("/sharing/limits", {})
+    assert device.sharing.limits.rounds_per_day is None
+
+
+def test_too_many_rows_are_refused_and_the_page_goes_on(visitor: Visitor, device: Device) -> None:
+    before = device.history.list()
+    answer = visitor.upload("/history/import", "all.csv", b"title\n" + b"Eel House\n" * 2_900_000)
+    assert answer.status == 400
+    assert device.history.list() == before
+    assert visitor.get("/history").status == 200

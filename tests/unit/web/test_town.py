@@ -10,18 +10,18 @@ from helpers.page_visitor import Visitor
 from tacit.lab.experiments import silent
 from tacit.web import town as room
 from tacit.web.device_view import DeviceView
-from tacit.web.own import person_page
+from tacit.web.own import build_user_page
 from tacit.web.server import serving
 
 
 @pytest.mark.slow
 def test_a_round_in_the_town(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(room, "BEFORE", 2)
-    monkeypatch.setattr(room, "WITH_HER", 1)
+    monkeypatch.setattr(room, "WITH_USER", 1)
     town = room.Town.create(tmp_path / "device.db", silent)
     device = town.device
     assert device is not None
-    with device, serving(person_page(DeviceView(device, "town", town))) as door:
+    with device, serving(build_user_page(DeviceView(device, "town", town))) as door:
         visitor = Visitor(door)
         assert "999 simulated people" in visitor.get("/").text
         assert len(device.recommend(5)) == 5

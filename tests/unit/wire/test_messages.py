@@ -166,7 +166,7 @@ def test_each_thing_that_is_wrong_is_named() -> None:
     assert messages.message_kind(UPDATE) == "update"
 
 
-def test_a_lying_length_allocates_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_false_length_allocates_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     body = b"\x01\x05items\x01\x02" + struct.pack("<II", 2**31 - 1, 2**31 - 1)
     with pytest.raises(WireError, match="early"):
         messages.unpack(body)
@@ -175,7 +175,7 @@ def test_a_lying_length_allocates_nothing(monkeypatch: pytest.MonkeyPatch) -> No
     terms = FPL.canonical()
     with pytest.raises(WireError, match="too large or cut"):
         messages.read_welcome(
-            messages._message(messages.WELCOME, FPL.digest, 0, struct.pack("<I", len(terms)) + terms + bomb)
+            messages.seal_message(messages.WELCOME, FPL.digest, 0, struct.pack("<I", len(terms)) + terms + bomb)
         )
 
 
@@ -186,7 +186,7 @@ def test_a_welcome_that_contradicts_itself_is_refused() -> None:
     for terms in (b"{}", b"[", canonical({**FPL.model_dump(mode="json"), "code": "x"})):
         body = struct.pack("<I", len(terms)) + terms
         with pytest.raises(WireError, match="cannot read the federation"):
-            messages.read_welcome(messages._message(messages.WELCOME, FPL.digest, 0, body))
+            messages.read_welcome(messages.seal_message(messages.WELCOME, FPL.digest, 0, body))
     for name, options in (
         ("ease", {}),
         ("fpl", {"local_steps": "x"}),
@@ -197,7 +197,7 @@ def test_a_welcome_that_contradicts_itself_is_refused() -> None:
         terms, packed = wrong.canonical(), zlib.compress(catalog_bytes(CATALOG), 9)
         body = struct.pack("<I", len(terms)) + terms + packed
         with pytest.raises(WireError):
-            messages.read_welcome(messages._message(messages.WELCOME, wrong.digest, 0, body))
+            messages.read_welcome(messages.seal_message(messages.WELCOME, wrong.digest, 0, body))
 
 
 def test_a_federation_is_founded_only_on_what_can_run_there() -> None:

@@ -12,7 +12,7 @@ from tacit.data.formats.lines import columns
 
 
 def lastfm_2k(folder: Path, table: str) -> Tables:
-    """Read the tag assignments (one row per person, artist and tag) or the listening counts."""
+    """Read the tag assignments (one row per user, artist and tag) or the listening counts."""
     names = {"user": "userID", "item": "artistID"}
     ids = {"user": (0, pl.Int64), "item": (1, pl.Int64)}
     if table == "listens":

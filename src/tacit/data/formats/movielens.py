@@ -70,13 +70,13 @@ def movies_1m(source: Member) -> pl.DataFrame:
     return pl.DataFrame(rows, schema={"item": pl.Int64, "title": pl.String, "category": pl.String}, orient="row")
 
 
-def people_100k(source: Member) -> pl.DataFrame:
+def users_100k(source: Member) -> pl.DataFrame:
     """Read u.user: id|age|gender|occupation|zip."""
     kinds = {"user": (0, pl.Int64), "age": (1, pl.Int64), "gender": (2, pl.String), "occupation": (3, pl.String)}
     return columns(source, {**kinds, "zip": (4, pl.String)}, 5, separator="|")
 
 
-def people_1m(source: Member) -> pl.DataFrame:
+def users_1m(source: Member) -> pl.DataFrame:
     """Read users.dat: id::gender::age::occupation::zip."""
     kinds = {"user": (0, pl.Int64), "gender": (1, pl.String), "age": (2, pl.Int64), "occupation": (3, pl.Int64)}
     return columns(source, {**kinds, "zip": (4, pl.String)}, 5, separator="::")

@@ -41,14 +41,14 @@ def librarything(folder: Path) -> Tables:
 
 
 def _ratings(source: Member) -> Iterator[tuple[str, str, float]]:
-    """Yield (person, work, stars): the file has a line for each tag, and tags may hold spaces."""
+    """Yield (user, work, stars): the file has a line for each tag, and tags may hold spaces."""
     with source.open() as handle:
         for number, raw in enumerate(handle, start=1):
             fields = raw.decode("utf-8", "replace").split(maxsplit=3)
             if not fields:
                 continue
             if len(fields) < 3 or not fields[2].isdigit():
-                raise DataError(f"{source}, line {number}: person, work, rating, tag expected, seen {fields}.")
+                raise DataError(f"{source}, line {number}: user, work, rating, tag expected, seen {fields}.")
             yield fields[0], fields[1], int(fields[2]) / 2
 
 

@@ -6,14 +6,15 @@ from collections.abc import Generator, Mapping
 
 from tacit.errors import TacitError
 from tacit.field.device import Device
-from tacit.field.exchange import respond
+from tacit.field.exchange import FetchAmendments, follow_amendments, respond
+from tacit.wire.status import CoordinatorStatus
 
 
 class Loopback:
     """A carrier that hands messages over. Devices that refuse or fail count as lost, as anywhere else."""
 
-    def __init__(self, devices: Mapping[int, Device]) -> None:
-        self.devices = dict(devices)
+    def __init__(self, devices: Mapping[int, Device], fetch: FetchAmendments = lambda digest: b"") -> None:
+        self.devices, self._fetch = dict(devices), fetch
 
     def present(self) -> frozenset[int]:
         """All devices that were given."""
@@ -24,6 +25,7 @@ class Loopback:
         for number, content in requests.items():
             answers: list[bytes] = []
             try:
+                follow_amendments(self.devices[number], content, self._fetch)
                 respond(self.devices[number], content, answers.append)
             except TacitError:
                 continue
@@ -32,4 +34,12 @@ class Loopback:
     def tell(self, messages: Mapping[int, bytes], seconds: float) -> None:
         """Hand models over."""
         for number, content in messages.items():
+            follow_amendments(self.devices[number], content, self._fetch)
             respond(self.devices[number], content, lambda answer: None)
+
+    def offer(self, messages: Mapping[int, bytes]) -> None:
+        """Hand models over."""
+        self.tell(messages, 0)
+
+    def announce(self, status: CoordinatorStatus) -> None:
+        """Do nothing: devices here are given messages, and look for none."""

@@ -6,7 +6,7 @@ A parcel is one Flower message with one record that holds our bytes; Flower sees
 from __future__ import annotations
 
 import logging
-import time
+import secrets
 from typing import Any
 
 from flwr.app import ConfigRecord, Message, RecordDict
@@ -27,6 +27,7 @@ logging.getLogger("flwr").setLevel(logging.CRITICAL)  # it would log who came an
 RECORD, FIELD, KIND = "tacit", "message", "query"
 MOST_OBJECTS = 8  # a message, its records, one record
 SERVER = 1  # the node id of every SuperLink
+WRITTEN, KEPT = 2e9, 1e11  # when every message was written, and for how many seconds it holds: no clock is asked
 
 
 class FlowerMessage:
@@ -43,17 +44,17 @@ class FlowerMessage:
         self.head = Message(RecordDict(), metadata=message.metadata)
 
 
-def wrap_request(content: bytes, node: int, run: int, seconds: float) -> FlowerMessage:
-    """Wrap what the coordinator sends to a node; it may be fetched for so many seconds."""
+def wrap_request(content: bytes, node: int, run: int) -> FlowerMessage:
+    """Wrap what the coordinator sends to a node."""
     metadata = Metadata(
         run_id=run,
         message_id="",
         src_node_id=SERVER,
         dst_node_id=node,
         reply_to_message_id="",
-        group_id="",
-        created_at=time.time(),
-        ttl=seconds,
+        group_id=secrets.token_hex(8),  # no two messages are the same
+        created_at=WRITTEN,
+        ttl=KEPT,
         message_type=KIND,
     )
     metadata.delivered_at = ""
@@ -61,8 +62,21 @@ def wrap_request(content: bytes, node: int, run: int, seconds: float) -> FlowerM
 
 
 def wrap_reply(content: bytes, to: Any) -> FlowerMessage:
-    """Wrap what a device answers."""
-    return FlowerMessage(Message(_record(content), reply_to=to))
+    """Wrap what a device answers, with the time of the request: the device's own clock may be anywhere."""
+    asked = to.metadata
+    metadata = Metadata(
+        run_id=asked.run_id,
+        message_id="",
+        src_node_id=asked.dst_node_id,
+        dst_node_id=asked.src_node_id,
+        reply_to_message_id=asked.message_id,
+        group_id=asked.group_id,
+        created_at=asked.created_at,
+        ttl=asked.ttl,
+        message_type=asked.message_type,
+    )
+    metadata.delivered_at = ""
+    return FlowerMessage(Message(_record(content), metadata=metadata))
 
 
 def _record(content: bytes) -> Any:
@@ -85,7 +99,7 @@ def open_parcel(root: str, contents: dict[str, bytes]) -> bytes:
         raise WireError("A parcel is too large.", "It was dropped, and nothing was changed.")
     try:
         content = inflate_object_from_contents(root, dict(contents)).content[RECORD][FIELD]
-    except Exception as error:  # whatever Flower finds wrong with a stranger's bytes
+    except Exception as error:  # whatever Flower finds wrong with unknown bytes
         raise WireError(
             f"A parcel cannot be opened ({type(error).__name__}).", "It was dropped, and nothing was changed."
         ) from None

@@ -1,6 +1,6 @@
 """The coordinator's end of the line: a Flower SuperLink, reduced to what devices need.
 
-Only Flower's Fleet API is served, over TLS, to registered keys: there is no door through which anybody could submit an
+Only Flower's Fleet API is served, over TLS, to registered keys: there is no way to submit an
 application or a run. Beside it stands one route of ours, where an invitation enrols a device.
 """
 
@@ -11,40 +11,56 @@ import socket
 import ssl
 import threading
 import time
-from collections.abc import Generator, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tacit.errors import FieldError, WireError
-from tacit.field.carriers.parcels import SERVER, names_in, open_parcel, wrap_request
-from tacit.field.coordinator import CoordinatorJournal
-from tacit.wire.messages import MOST_BYTES
+from flwr.supercore.object_store import NoObjectInStoreError
 
-LOOK = 0.02  # seconds between looks at what has arrived
-SPARE = 3600.0  # seconds that Flower keeps a message beyond the deadline, which is ours
-ENROL = "/v1/tacit/enrol"
+from tacit.errors import FieldError, WireError
+from tacit.field.carriers.enrolment_limits import AT_ONCE, ENROL, WITNESS, BodyLimit, EnrolmentLimit, is_device_key
+from tacit.field.carriers.link_state import SteadyLinkState
+from tacit.field.carriers.parcels import names_in, open_parcel, wrap_request
+from tacit.field.carriers.witness_route import WitnessRoute
+from tacit.field.coordinator import CoordinatorJournal
+from tacit.field.coordinator.config import WitnessRules
+from tacit.wire.amendments import PATH as AMENDMENTS
+from tacit.wire.status import HEADER, CoordinatorStatus
+
+POLL_SECONDS = 0.02  # seconds between checks for answers
 IDENTITY_BYTES = 32
 KEYS = ("key", "identity", "proof")
+
+
+@dataclass(frozen=True)
+class _PostedMessage:
+    """A message that lies ready: its name, and in which of the device's sessions it was put there."""
+
+    name: str
+    session: int
 
 
 class SuperLink:
     """A carrier over real sockets."""
 
-    def __init__(self, journal: CoordinatorJournal, host: str, port: int, certificate: Path, key: Path) -> None:
-        from flwr.common.constant import NOOP_ACCOUNT_NAME, NOOP_FLWR_AID
-        from flwr.supercore.constant import FLWR_IN_MEMORY_DB_NAME, NOOP_FEDERATION_ID, TaskType
-        from flwr.superlink.config_loader import get_federation_manager, get_objectstore_linkstate_factories
-
-        self._journal, self._owner = journal, (NOOP_FLWR_AID, NOOP_ACCOUNT_NAME)
-        _, self._factory = get_objectstore_linkstate_factories(FLWR_IN_MEMORY_DB_NAME, get_federation_manager())
-        self._state: Any = self._factory.state()
-        self._run = self._state.create_run(
-            "", "", "", {}, NOOP_FEDERATION_ID, None, NOOP_FLWR_AID, str(TaskType.SERVER_APP)
-        )
-        self._task = self._state.get_run_info(run_ids=[self._run])[0].primary_task_id
-        self._state.claim_task(self._task)
-        self._state.activate_task(self._task)
+    def __init__(
+        self,
+        journal: CoordinatorJournal,
+        host: str,
+        port: int,
+        certificate: Path,
+        key: Path,
+        witness: WitnessRules | None = None,
+    ) -> None:
+        self._journal, self._state = journal, SteadyLinkState()
+        self._witness = WitnessRoute(journal, witness)
+        self._run = self._state.start_run()
         self._nodes: dict[int, int] = {}  # device -> node
+        self._welcome = journal.welcome  # it is large, and the same for all devices
+        self._limit, self._enrolling = EnrolmentLimit(), 0
+        self._offers: dict[int, _PostedMessage] = {}
+        self._status = b""
         self._lock = threading.Lock()
         self._sync()
         self._listen(host, port, certificate, key)
@@ -86,7 +102,7 @@ class SuperLink:
         while not self._server.started:
             if not self._thread.is_alive() or time.monotonic() > until:
                 raise FieldError("The SuperLink did not start.", "See the log above.")
-            time.sleep(LOOK)
+            time.sleep(POLL_SECONDS)
 
     def _app(self) -> Any:
         from fastapi import FastAPI
@@ -102,16 +118,19 @@ class SuperLink:
             redoc_url=None,
             openapi_url=None,
             middleware=[
-                Middleware(_BodyLimit),
+                Middleware(BodyLimit),
+                Middleware(_StatusHeader, status=lambda: self._status),
                 Middleware(BaseHTTPMiddleware, dispatch=http_error_translator),
                 Middleware(ProtobufTranslationMiddleware),
                 Middleware(NodeAuthMiddleware),
             ],
         )
-        app.state.linkstate_factory = self._factory
+        app.state.linkstate_factory = self._state
         app.state.enable_supernode_auth = True
         app.include_router(router)
         app.add_route(ENROL, self._enrol, methods=["POST"])
+        app.add_route(WITNESS, self._visit, methods=["POST"])
+        app.add_route(f"{AMENDMENTS}/{{digest}}", self._amendments, methods=["GET"])
         return app
 
     async def _enrol(self, request: Any) -> Any:
@@ -119,28 +138,58 @@ class SuperLink:
         from starlette.concurrency import run_in_threadpool
         from starlette.responses import Response
 
+        if not self._limit.allows("" if request.client is None else request.client.host):
+            return Response(status_code=429)
+        if self._enrolling >= AT_ONCE:
+            return Response(status_code=503)
         try:
             given = await request.json()
             word = str(given["word"])
             key, identity, proof = (base64.b64decode(given[name], validate=True) for name in KEYS)
-            if len(key) > 1000 or len(identity) != IDENTITY_BYTES:
+            if len(identity) != IDENTITY_BYTES or not is_device_key(key):
                 raise ValueError("these are not keys")
-        except (ValueError, KeyError, TypeError):
+        except (ValueError, KeyError, TypeError, RecursionError):
             return Response(status_code=400)
-        welcome = await run_in_threadpool(self._enrolled, word, key, identity, proof)
+        self._enrolling += 1
+        try:
+            welcome = await run_in_threadpool(self._enrolled, word, key, identity, proof)
+        finally:
+            self._enrolling -= 1
         return Response(welcome or b"", 200 if welcome else 403, media_type="application/octet-stream")
 
+    async def _visit(self, request: Any) -> Any:
+        """Answer the witness of the directory."""
+        from starlette.concurrency import run_in_threadpool
+        from starlette.responses import Response
+
+        status, body = await run_in_threadpool(self._witness.answer, await request.body())
+        return Response(body, status, media_type="application/octet-stream")
+
+    async def _amendments(self, request: Any) -> Any:
+        """Give out what has changed since the terms of a digest, which members know and others cannot guess."""
+        from starlette.concurrency import run_in_threadpool
+        from starlette.responses import Response
+
+        chain = await run_in_threadpool(self._chain_since, request.path_params["digest"])
+        return Response(chain, 200 if chain else 404, media_type="application/octet-stream")
+
+    def _chain_since(self, digest: str) -> bytes:
+        journal = self._journal.again()  # a connection of this thread's own
+        try:
+            return journal.amendments.since(_digest_in(digest))
+        finally:
+            journal.close()
+
     def _enrolled(self, word: str, key: bytes, identity: bytes, proof: bytes) -> bytes | None:
-        journal = CoordinatorJournal.open(self._journal.path)  # a connection of this thread's own
+        journal = self._journal.again()  # a connection of this thread's own
         try:
             number = journal.enrol(word, key, int(time.time()), identity, proof)
-            welcome = journal.welcome
         finally:
             journal.close()
         if number is None:
             return None
         self._sync()
-        return welcome
+        return self._welcome
 
     def close(self) -> None:
         """Stop listening."""
@@ -151,7 +200,7 @@ class SuperLink:
 
     def _sync(self) -> None:
         """Let the SuperLink know the devices that the journal knows, and no others."""
-        journal = CoordinatorJournal.open(self._journal.path)
+        journal = self._journal.again()
         try:
             devices = journal.devices()
         finally:
@@ -159,9 +208,9 @@ class SuperLink:
         with self._lock:
             for device in devices:
                 if device.revoked and device.number in self._nodes:
-                    self._state.delete_node(self._owner[0], self._nodes.pop(device.number))
+                    self._state.remove_node(self._nodes.pop(device.number))
                 elif not device.revoked and device.number not in self._nodes:
-                    self._nodes[device.number] = self._state.create_node(*self._owner, device.key, 0)
+                    self._nodes[device.number] = self._state.add_node(device.key)
 
     def present(self) -> frozenset[int]:
         """Return the devices that are connected now."""
@@ -169,61 +218,81 @@ class SuperLink:
         return self._online()
 
     def _online(self) -> frozenset[int]:
-        self._state.acknowledge_task_heartbeat(self._task)
-        online = self._state.get_nodes(self._run)
+        online = self._state.online()
         return frozenset(device for device, node in self._nodes.items() if node in online)
 
     # --- messages -----------------------------------------------------------------------------------------------------
 
     def ask(self, requests: Mapping[int, bytes], seconds: float) -> Generator[tuple[int, bytes]]:
-        """Put requests where devices fetch them, and yield answers as they arrive."""
-        until = time.monotonic() + seconds
-        waiting = {self._post(content, device, seconds + SPARE): device for device, content in requests.items()}
-        everything, arriving = set(waiting), dict[str, int]()
-        waiting.pop("", None)
-        gone = set(requests) - set(waiting.values())  # they may come back in time
+        """Put requests where devices fetch them, and yield answers as they arrive.
+
+        A device that was away, or has come back in between, finds its request again: it may have died over the first.
+        """
+        until, posted, answered = time.monotonic() + seconds, dict[int, _PostedMessage](), set[int]()
+        self._withdraw(requests)
         try:
-            while (waiting or arriving or gone) and time.monotonic() < until:
-                for device in gone & self._online():
-                    name = self._post(requests[device], device, seconds + SPARE)
-                    if name:
-                        waiting[name] = device
-                        everything.add(name)
-                        gone.discard(device)
-                for message in self._state.get_message_res(set(waiting), self._run) if waiting else ():
-                    device = waiting.pop(message.metadata.reply_to_message_id)
-                    if message.has_error():
-                        gone.add(device)
-                    else:
-                        arriving[message.metadata.message_id] = device
-                for name, device in list(arriving.items()):
-                    content = self._whole(name)
+            while len(answered) < len(requests) and time.monotonic() < until:
+                online = self._online()
+                for device in requests.keys() - answered:
+                    self._keep_posted(posted, device, requests[device], device in online)
+                    content = self._answer_of(posted.get(device))
                     if content is not None:
-                        del arriving[name]
+                        answered.add(device)
+                        self._take_back(posted, device)
                         yield device, content
-                time.sleep(LOOK)
+                time.sleep(POLL_SECONDS)
         finally:
-            self._state.delete_messages(everything - {""})
+            for device in list(posted):
+                self._take_back(posted, device)
 
     def tell(self, messages: Mapping[int, bytes], seconds: float) -> None:
         """Put messages where devices fetch them, and wait until they have."""
-        until = time.monotonic() + seconds
-        waiting = {self._post(content, device, seconds + SPARE) for device, content in messages.items()} - {""}
-        while waiting and time.monotonic() < until:
-            self._state.acknowledge_task_heartbeat(self._task)
-            waiting = {name for name in waiting if self._state.object_store.get(name) is not None}
-            time.sleep(LOOK)
+        until, posted = time.monotonic() + seconds, dict[int, _PostedMessage]()
+        self._withdraw(messages)
+        for device, content in messages.items():
+            self._keep_posted(posted, device, content, is_online=True)
+        try:
+            while time.monotonic() < until and any(self._state.is_unread(one.name) for one in posted.values()):
+                time.sleep(POLL_SECONDS)
+        finally:
+            for device in list(posted):
+                self._take_back(posted, device)
 
-    def _post(self, content: bytes, device: int, seconds: float) -> str:
-        """Store one message for a device; return its id, or nothing if the device is gone."""
-        parcel = wrap_request(content, self._nodes.get(device, SERVER), self._run, seconds)
-        session = self._state.start_session(self._run)
-        stored, missing = self._state.store_message_and_object_tree(parcel.head, parcel.tree, session)
-        if not stored:
-            return ""
-        for name in missing:
-            self._state.store_object(self._run, session, name, parcel.objects[name])
-        return parcel.id
+    def offer(self, messages: Mapping[int, bytes]) -> None:
+        """Put messages where devices find them when they look."""
+        self._withdraw(messages)
+        for device, content in messages.items():
+            self._keep_posted(self._offers, device, content, is_online=True)
+
+    def _withdraw(self, devices: Iterable[int]) -> None:
+        """Take back what was offered to devices that are about to get something else."""
+        for device in devices:
+            self._take_back(self._offers, device)
+
+    def announce(self, status: CoordinatorStatus) -> None:
+        """Let every device that looks for messages know what the coordinator does now."""
+        self._status = status.write().encode("ascii")
+
+    def _keep_posted(self, posted: dict[int, _PostedMessage], device: int, content: bytes, is_online: bool) -> None:
+        """See to it that a message lies ready for a device that is there, in the session that it has now."""
+        node = self._nodes.get(device)
+        if node is None or not is_online:
+            return
+        last, session = posted.get(device), self._state.activations[node]
+        if last is not None and last.session == session and self._state.is_waiting(last.name):
+            return
+        self._take_back(posted, device)
+        parcel = wrap_request(content, node, self._run)
+        if self._state.post(parcel, self._run):
+            posted[device] = _PostedMessage(parcel.id, session)
+
+    def _take_back(self, posted: dict[int, _PostedMessage], device: int) -> None:
+        if device in posted:
+            self._state.take_back(posted.pop(device).name)
+
+    def _answer_of(self, posted: _PostedMessage | None) -> bytes | None:
+        answer = None if posted is None else self._state.answer_to(posted.name)
+        return None if answer is None else self._whole(answer)
 
     def _whole(self, root: str) -> bytes | None:
         """Return an answer when all of it is here; what cannot be one is returned as no message at all."""
@@ -233,20 +302,30 @@ class SuperLink:
             if not all(contents.values()):
                 return None
             return open_parcel(root, contents)
-        except WireError:
+        except (WireError, NoObjectInStoreError):
             return b""
 
 
-class _BodyLimit:
-    """Refuses bodies that are larger than any message can be, before they are read."""
+def _digest_in(text: str) -> bytes:
+    """Return the digest that a path names; nothing where it names none."""
+    try:
+        return bytes.fromhex(text)
+    except ValueError:
+        return b""
 
-    def __init__(self, app: Any) -> None:
-        self._app = app
+
+class _StatusHeader:
+    """Adds the coordinator's status to what devices with a registered key are answered."""
+
+    def __init__(self, app: Any, status: Callable[[], bytes]) -> None:
+        self._app, self._status = app, status
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        size = next((value for name, value in scope.get("headers", ()) if name == b"content-length"), b"0")
-        if scope["type"] == "http" and (not size.isdigit() or int(size) > MOST_BYTES + 2**16):
-            await send({"type": "http.response.start", "status": 413, "headers": []})
-            await send({"type": "http.response.body", "body": b""})
-            return
-        await self._app(scope, receive, send)
+        async def add_status(message: Any) -> None:
+            status = self._status()
+            if status and message["type"] == "http.response.start" and message["status"] == 200:
+                message["headers"] = [*message["headers"], (HEADER.encode("ascii"), status)]
+            await send(message)
+
+        is_fleet = scope["type"] == "http" and scope["path"].startswith("/v1/fleet/")
+        await self._app(scope, receive, add_status if is_fleet else send)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Generator, Mapping
 from typing import Protocol
 
+from tacit.wire.status import CoordinatorStatus
+
 
 class Carrier(Protocol):
     """What brings messages to devices and their answers back."""
@@ -19,4 +21,12 @@ class Carrier(Protocol):
 
     def tell(self, messages: Mapping[int, bytes], seconds: float) -> None:
         """Send what needs no answer; return when all have it or time is up."""
+        ...
+
+    def offer(self, messages: Mapping[int, bytes]) -> None:
+        """Put messages where devices find them when they look, and do not wait; later ones replace them."""
+        ...
+
+    def announce(self, status: CoordinatorStatus) -> None:
+        """Let every device that looks for messages know what the coordinator does now."""
         ...

@@ -7,33 +7,40 @@ round's devices again; they give the very same answers.
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
+from dataclasses import replace
 
 import numpy as np
 
 from tacit.errors import ConfigError, DivergedError, FieldError, WireError
+from tacit.field.coordinator.attendance import WAIT, DeviceAttendance, Timing
 from tacit.field.coordinator.carrier import Carrier
 from tacit.field.coordinator.config import RoundRules
+from tacit.field.coordinator.directory import CoordinatorDirectory
 from tacit.field.coordinator.journal import CoordinatorJournal, EnrolledDevice, RoundRecord
 from tacit.field.coordinator.masked_round import MaskedRound, MaskedRoundOptions, RoundOutcome, note_strike
-from tacit.field.coordinator.round_policy import RoundPolicy, count_needed, decide_round, is_settled
+from tacit.field.coordinator.round_policy import RoundPolicy, count_needed, count_used, decide_round, is_repeated
 from tacit.field.coordinator.round_stats import ANSWERS, APPLYING, WAITING, PhaseCounts, RoundStats
+from tacit.field.coordinator.spending import NoisySum
 from tacit.methods.base import FederatedSpec
 from tacit.numerics import one_blas_thread
 from tacit.protocols.federated import server_round
+from tacit.protocols.guarantee import refuse_exact_counts, refuse_groups
 from tacit.protocols.robust import assign_groups, combine_groups
+from tacit.protocols.secure_aggregation.two_stage import SecureAggregationConfig
 from tacit.protocols.selection import sample_clients
 from tacit.random import Key
 from tacit.reasons import ReasonCode, RoundReason, describe_reason
 from tacit.types import Array
 from tacit.updates import Message, Total
-from tacit.wire.federation import LARGEST_LEARNT
+from tacit.wire.federation import LARGEST_LEARNT, Federation
 from tacit.wire.messages import Request, read_update, write_request
+from tacit.wire.status import CoordinatorStatus
 
 log = logging.getLogger("tacit.field.coordinator")
-WAIT = 0.2  # seconds between looks at who is there
+TIMING = Timing()
+SILENT_ROUNDS = 3  # in which a device is not asked that did not join a sum with a guarantee
 LEFT_OUT = 0.2  # share of readable answers, at most, without which a round that would diverge is finished
 
 
@@ -45,14 +52,21 @@ class Coordinator:
         journal: CoordinatorJournal,
         rules: RoundRules,
         carrier: Carrier,
-        clock: Callable[[], float] = time.monotonic,
+        timing: Timing = TIMING,
     ) -> None:
-        self.journal, self.rules, self.carrier, self._clock = journal, rules, carrier, clock
+        self.journal, self.rules, self.carrier, self._timing = journal, rules, carrier, timing
+        self._clock = timing.clock
+        self._attendance = DeviceAttendance(journal, rules, carrier, timing, self._write_models)
+        self._directory = None if rules.witness is None else CoordinatorDirectory(journal, rules.witness)
+        self._absent: set[int] = set()  # devices that were lost in a secure sum that failed, and is tried without them
         self.federation, self._key = journal.federation, Key(journal.seed).child("learn")
         self._path, self._spec = self.federation.path(), self.federation.built.spec
         refuse_readable_only(self._spec, rules)
+        refuse_unguarded(self.federation, rules, sum(not device.revoked for device in journal.devices()))
+        self._silent: dict[int, int] = {}  # by device: the last round that it did not join
         self._constants = self.federation.constants(journal.catalog)
-        self.shared: dict[str, Array] = {**(journal.model() or self._first_model(1)), **self._constants}
+        learnt = journal.amendments.grow_model(self.federation, journal.catalog, self._key.child("init"))
+        self.shared: dict[str, Array] = {**(learnt or self._first_model(1)), **self._constants}
 
     def _first_model(self, n_clients: int) -> dict[str, Array]:
         return self.federation.first_model(self.journal.catalog, self._key.child("init"), n_clients)
@@ -65,79 +79,118 @@ class Coordinator:
             if len(here) < most:
                 self.shared[name] = np.concatenate([here, self._first_model(most)[name][len(here) :]])
 
-    def run(self, on_round: Callable[[RoundRecord], None] = lambda happened: None) -> None:
-        """Run all rounds that are left, then give everybody the model."""
-        while self.journal.next_round < self.rules.rounds:
+    def run(self, on_round: Callable[[RoundRecord], None] = lambda happened: None) -> RoundReason | None:
+        """Run all rounds that are left, for ever if the rules say so, then give all devices the model.
+
+        Return why there are fewer rounds than agreed, if there are.
+        """
+        repeats = self.federation.privacy is None  # a sum that failed has spent budgets: it is not repeated at once
+        while not self.is_done:
+            rounds = self.journal.rounds()
+            used = count_used(rounds) if repeats else len(rounds)
+            if self.rules.rounds is not None and used >= self.rules.rounds:
+                break
+            if not (repeats and is_repeated(rounds)):
+                self._attendance.wait_for_pause()
             on_round(self.round())
-            if self.journal.next_round < self.rules.rounds:
-                time.sleep(self.rules.pause)
+            self.journal.note_time(int(self._timing.wall()))
         self.distribute()
+        if not self.is_done:
+            return None
+        log.info("plan done", extra={"fields": _log_fields(RoundReason(ReasonCode.PLAN_DONE))})
+        return RoundReason(ReasonCode.PLAN_DONE)
+
+    @property
+    def is_done(self) -> bool:
+        """Whether the method has made all sums that the privacy budgets pay for: no device is asked any more."""
+        return self.federation.privacy is not None and not self._path.budget_share(self.shared)
+
+    def stay(self) -> None:
+        """Give the model to every device that connects, for ever: all rounds are done."""
+        self._attendance.stay()
 
     def round(self) -> RoundRecord:
         """Run one round."""
         began, number = self._clock(), self.journal.next_round
-        self._quorum(began + self.rules.patience)
         if number == self.journal.last_begun_round:
             return self._cut_off(number)
+        self._attendance.wait_for_quorum(began)
         members, policy = self._decided(number)
         if not policy.asked:
             return self._closed(RoundRecord(number, "skipped", 0, 0, 0, 0, 0, 0, 0.0, reason=policy.reason))
         started, is_masked = self._clock(), policy.secure_config is not None
         about = {"round": number, "asked": len(policy.asked), "masked": is_masked, **_log_fields(policy.reason)}
-        log.info("round begins", extra={"fields": about})
+        log.log(logging.INFO if is_masked else logging.WARNING, "round begins", extra={"fields": about})
+        self._attendance.note_given(number, policy.asked)
+        self._attendance.give_model(self._attendance.check_members("round"))
         self._make_rows(policy.asked)
         requests = self._requests(number, policy.asked, learn=True)
-        heard = (
+        outcome = (
             self._ask_masked(number, policy, requests)
             if is_masked
             else self._ask_readable(number, requests, len(members))
         )
-        heard_all = self._clock()
-        shared = self._try_apply(number, heard)
-        if heard.strikes:
-            self.journal.strike(number, heard.strikes)
-        lost = max(0, len(requests) - len(heard.counted) - heard.refused - heard.called_off)
-        counts = len(requests), len(heard.counted), heard.refused, lost, heard.bytes_up, heard.bytes_down
-        phases = [PhaseCounts(0, WAITING, seconds=started - began), *heard.phases]
-        others = heard.called_off, int(is_masked)
+        collected = self._clock()
+        shared = self._try_apply(number, outcome, len(requests))
+        self._absent = outcome.absent if shared is None else set()
+        if outcome.strikes:
+            self._strike(number, outcome.strikes)
+        lost = max(0, len(requests) - len(outcome.counted) - outcome.refused - outcome.called_off)
+        counts = len(requests), len(outcome.counted), outcome.refused, lost, outcome.bytes_up, outcome.bytes_down
+        phases = [PhaseCounts(0, WAITING, seconds=started - began), *outcome.phases]
+        others = outcome.called_off, int(is_masked)
         if shared is None:
-            reason = (heard.reason or self._too_few(len(heard.counted))).public()
+            reason = (outcome.reason or self._too_few(len(outcome.counted))).public()
             happened = RoundRecord(number, "abandoned", *counts, self._clock() - started, *others, reason)
             self.journal.abandon(happened, RoundStats(tuple(phases)))
         else:
             over = self._clock()
             happened = RoundRecord(number, "finished", *counts, over - started, *others, policy.reason)
-            phases.append(PhaseCounts(0, APPLYING, seconds=over - heard_all))
+            phases.append(PhaseCounts(0, APPLYING, seconds=over - collected))
             learnt = {name: array for name, array in shared.items() if name not in self._constants}
-            self.journal.finish(happened, learnt, heard.counted, RoundStats(tuple(phases), heard.quality))
+            stats = RoundStats(tuple(phases), outcome.quality)
+            self.journal.finish(happened, learnt, outcome.counted, stats, self.rules.keep_models)
             self.shared = shared
         log.info("round ends", extra={"fields": happened.public()})
         return happened
 
-    def _try_apply(self, number: int, heard: RoundOutcome) -> dict[str, Array] | None:
+    def _strike(self, number: int, strikes: Mapping[int, ReasonCode]) -> None:
+        """Note who sent what no honest device sends, and revoke those who did it again and again.
+
+        A device of a batch is not revoked here: its batch could not be summed any more, and others would lose more than
+        by its lies. The operator may.
+        """
+        self.journal.strike(number, strikes)
+        batched = {device.number for device in self.journal.devices() if device.batch}
+        for known in self.journal.strikes():
+            if known.count >= self.rules.strikes and known.device in strikes and known.device not in batched:
+                self.journal.revoke(known.device)
+                log.warning("device revoked", extra={"fields": {"round": number, "strikes": known.count}})
+
+    def _try_apply(self, number: int, outcome: RoundOutcome, n_asked: int) -> dict[str, Array] | None:
         """Return the model after a round; none if too few answered, or if what they sent makes it diverge.
 
         Readable answers can be judged one by one: where the model stays finite without the few that move it furthest,
-        these are left out and struck. Of a masked sum nobody can say whose part it was.
+        these are left out and struck. In a masked sum it cannot be known whose part it was.
         """
-        if not heard.totals or len(heard.counted) < self.rules.minimum:
+        if not outcome.totals or len(outcome.counted) < self.rules.minimum:
             return None
         try:
-            return self._apply(number, heard.totals)
+            return self._apply(number, outcome.totals, n_asked)
         except DivergedError as error:
-            heard.reason = error.reason
+            outcome.reason = error.reason
         shapes = self._path.method.shapes(self.shared)
-        reach = {device: _largest(_sum_of([message], shapes)) for device, message in heard.answers.items()}
+        reach = {device: _largest(_sum_of([message], shapes)) for device, message in outcome.answers.items()}
         furthest = sorted(reach, key=lambda device: -reach[device])
         most = 0 if self.rules.robust is not None else int(len(furthest) * LEFT_OUT)
         for n_out in range(1, min(most, len(furthest) - self.rules.minimum) + 1):
             rest = sorted(furthest[n_out:])
             try:
-                shared = self._apply(number, [_sum_of([heard.answers[device] for device in rest], shapes)])
+                shared = self._apply(number, [_sum_of([outcome.answers[device] for device in rest], shapes)], n_asked)
             except DivergedError:
                 continue
-            heard.counted, heard.refused = rest, heard.refused + n_out
-            heard.strikes |= dict.fromkeys(furthest[:n_out], ReasonCode.DIVERGED)
+            outcome.counted, outcome.refused = rest, outcome.refused + n_out
+            outcome.strikes |= dict.fromkeys(furthest[:n_out], ReasonCode.DIVERGED)
             return shared
         return None
 
@@ -147,12 +200,12 @@ class Coordinator:
 
     def _cut_off(self, number: int) -> RoundRecord:
         """Close a round that was killed in the middle of a sum; of its answers nothing is known."""
-        asked = len(self.journal.sums().get((number, 0), ()))
+        asked = self.journal.n_begun_with
         reason = RoundReason(ReasonCode.COORDINATOR_INTERRUPTED)
         return self._closed(RoundRecord(number, "abandoned", asked, 0, 0, 0, 0, 0, 0.0, asked, masked=1, reason=reason))
 
     def _closed(self, happened: RoundRecord) -> RoundRecord:
-        """Close a round in which nobody is asked now."""
+        """Close a round in which no device is asked now."""
         self.journal.abandon(happened)
         log.info("round skipped" if happened.state == "skipped" else "round ends", extra={"fields": happened.public()})
         return happened
@@ -160,16 +213,16 @@ class Coordinator:
     def _ask_readable(self, number: int, requests: Mapping[int, bytes], n_members: int) -> RoundOutcome:
         """Ask in the clear; the first answers count."""
         wanted = min(self.rules.clients_per_round or n_members, n_members)
-        heard, answers = (
+        outcome, answers = (
             RoundOutcome(bytes_down=sum(len(content) for content in requests.values())),
             dict[int, Message](),
         )
         started = self._clock()
         with closing(self.carrier.ask(requests, self.rules.deadline)) as arriving:
             for device, content in arriving:
-                heard.bytes_up += len(content)
+                outcome.bytes_up += len(content)
                 if device not in requests or device in answers:
-                    heard.refused += 1
+                    outcome.refused += 1
                     again = RoundReason(ReasonCode.REPEATED_ANSWER)
                     log.warning("answer refused", extra={"fields": {"round": number, **_log_fields(again)}})
                     continue
@@ -177,16 +230,16 @@ class Coordinator:
                     shapes = self._path.method.shapes(self.shared)
                     answers[device] = read_update(self.federation, number, content, shapes, device - 1)
                 except WireError as error:
-                    heard.refused += 1
-                    note_strike(heard, device, error)
+                    outcome.refused += 1
+                    note_strike(outcome, device, error)
                     log.warning("answer refused", extra={"fields": {"round": number, **error.public()}})
                 if len(answers) == wanted:
-                    heard.called_off = max(0, len(requests) - len(answers) - heard.refused)
+                    outcome.called_off = max(0, len(requests) - len(answers) - outcome.refused)
                     break
-        heard.counted, heard.answers = sorted(answers), answers
-        counts = len(requests), len(answers), heard.refused, heard.called_off, heard.bytes_up, heard.bytes_down
-        heard.phases = [PhaseCounts(0, ANSWERS, *counts, self._clock() - started)]
-        robust, order = self.rules.robust, np.array(heard.counted, np.int64)
+        outcome.counted, outcome.answers = sorted(answers), answers
+        counts = len(requests), len(answers), outcome.refused, outcome.called_off, outcome.bytes_up, outcome.bytes_down
+        outcome.phases = [PhaseCounts(0, ANSWERS, *counts, self._clock() - started)]
+        robust, order = self.rules.robust, np.array(outcome.counted, np.int64)
         groups = (
             [order]
             if robust is None or not answers
@@ -194,74 +247,97 @@ class Coordinator:
         )
         for group in groups:
             shapes = self._path.method.shapes(self.shared)
-            heard.totals.append(_sum_of([answers[int(device)] for device in group], shapes))
-        return heard
+            outcome.totals.append(_sum_of([answers[int(device)] for device in group], shapes))
+        return outcome
 
     def _ask_masked(self, number: int, policy: RoundPolicy, requests: Mapping[int, bytes]) -> RoundOutcome:
         """Ask for a sum under masks."""
         assert policy.secure_config is not None
-        self.journal.begin(number, requests, self.rules.guards.cool_down)
+        privacy, share = self.federation.guarantee, self._path.budget_share(self.shared)
         shapes = self._path.method.shapes(self.shared)
+        event = None if privacy is None else privacy.event(share, f"round {number}", len(requests), shapes)
+        cool_down = self.rules.device_policy.cool_down
+        kept = self.rules.keep_sums if policy.batch is None else min(cool_down, self.rules.keep_sums)
+        self.journal.begin(number, len(requests), cool_down, kept)
+
+        def note_vectors(number: int, devices: Iterable[int]) -> None:
+            self.journal.note_asked(number, devices)
+            if event is not None:
+                self.journal.note_spending(NoisySum(number, share, event))
+
         options = MaskedRoundOptions(
             self.federation,
             shapes,
             policy.secure_config,
             self.carrier,
             self.rules.deadline,
-            policy.worth,
+            share,
             self._clock,
-            self.journal.settle,
+            note_vectors,
+            policy.batch,
+            lambda half, devices: self.journal.note_batch(number + 1, half, devices),
+            self._directory,
         )
-        heard = MaskedRound(options, number, self.journal.note_sum).run(policy.asked, requests)
-        if heard.is_thin:
-            self.journal.try_later(len(requests))
-        return heard
+        outcome = MaskedRound(options, number, self.journal.note_sum).run(policy.asked, requests)
+        if privacy is not None:
+            self._silent |= dict.fromkeys(outcome.silent, number)
+        return outcome
 
     def distribute(self) -> None:
-        """Give the model to all devices that are there."""
-        there = self.carrier.present()
-        members = [device for device in self._members() if device.number in there]
-        self._make_rows(members)
-        messages = self._requests(self.journal.next_round, members, learn=False)
+        """Announce that the rounds are done, and give the model to all devices that are there."""
+        members = self._attendance.members()
+        self.carrier.announce(CoordinatorStatus("finished", len(members), self._attendance.needed))
+        self._attendance.note_given(self.journal.next_round, members)
+        messages = self._write_models(members)
         self.carrier.tell(messages, self.rules.deadline)
         log.info("model given out", extra={"fields": {"round": self.journal.next_round, "devices": len(messages)}})
 
-    def _members(self) -> list[EnrolledDevice]:
-        return [device for device in self.journal.devices() if not device.revoked]
+    def _write_models(self, devices: list[EnrolledDevice]) -> dict[int, bytes]:
+        """Return the model as it is given to some devices."""
+        self._make_rows(devices)
+        return self._requests(self.journal.next_round, devices, learn=False)
 
     def _decided(self, number: int) -> tuple[list[EnrolledDevice], RoundPolicy]:
         """Decide how a round is run; where only others than those who are here could be asked, wait for them."""
-        seen, policy, until = list[EnrolledDevice](), None, self._clock() + self.rules.patience
+        seen, policy, began = list[EnrolledDevice](), None, self._clock()
+        n_settled = 0
         while True:
-            members = self._quorum(until)
-            if policy is None or members != seen:
-                seen, policy = members, decide_round(self.rules, self.journal, number, members, self._draw(number))
+            members = self._attendance.wait_for_quorum(began)
+            settled = 0 if self._directory is None else self._directory.n_settled
+            if policy is None or members != seen or settled != n_settled:
+                seen, n_settled, policy = members, settled, self._decide(number, members)
                 if policy.asked or not policy.waits:
                     return members, policy
                 about = {"round": number, "here": len(members), **_log_fields(policy.reason)}
                 log.info("round waits", extra={"fields": about})
-            if self._clock() >= until:
-                said = describe_reason(policy.reason)
+            if self._attendance.is_over(self._clock() - began):
+                description = describe_reason(policy.reason)
                 raise FieldError(
-                    f"No device could be asked within {self.rules.patience:g} seconds. {said.what} {said.meaning}",
-                    f"{said.remedy} Then start again: finished rounds are kept.",
+                    f"No device could be asked within {self.rules.patience:g} seconds. "
+                    f"{description.what} {description.meaning}",
+                    f"{description.remedy} Then start again: finished rounds are kept.",
                     policy.reason,
                 )
-            time.sleep(WAIT)
+            self._timing.sleep(WAIT)
 
-    def _quorum(self, until: float) -> list[EnrolledDevice]:
-        """Wait until enough devices are there, but not for ever."""
-        least = count_needed(self.rules, is_settled(self.rules, self.journal))
-        while True:
-            there = self.carrier.present()
-            members = [device for device in self._members() if device.number in there]
-            if len(members) >= least:
-                return members
-            if self._clock() >= until:
-                by_rules = least == max(self.rules.quorum, self.rules.minimum)
-                code = ReasonCode.QUORUM_MISSED if by_rules else ReasonCode.SECURE_QUORUM_MISSED
-                raise FieldError.because(code, here=len(members), needed=least, seconds=self.rules.patience)
-            time.sleep(WAIT)
+    def _decide(self, number: int, members: Sequence[EnrolledDevice]) -> RoundPolicy:
+        """Decide on a round. Devices that have just refused a sum with noise, because of a level or a limit of their
+        users, are not asked again at once: every device that is asked counts for the noise that the others must add.
+        """
+        share = self._path.budget_share(self.shared)
+        members = [one for one in members if number - self._silent.get(one.number, -SILENT_ROUNDS - 1) > SILENT_ROUNDS]
+        here, members = len(members), members if self._directory is None else self._directory.settled(members)
+        others = [one for one in members if one.number not in self._absent]  # lost in a sum that is repeated
+        draw = self._draw(number)
+        if len(others) < len(members) and len(others) >= self._attendance.needed:
+            policy = decide_round(self.rules, self.journal, number, others, draw, share)
+            if policy.asked:
+                return policy
+        policy = decide_round(self.rules, self.journal, number, members, draw, share)
+        if self._directory is not None and not policy.asked and len(members) < self._attendance.needed:
+            reason = self._directory.waits(len(members), here, self._attendance.needed)
+            return replace(policy, reason=reason, waits=True)
+        return policy
 
     def _draw(self, number: int) -> Callable[[Sequence[EnrolledDevice], int, int, int], list[EnrolledDevice]]:
         """Return what draws those who are asked in a round: as many as are wanted, and some to spare."""
@@ -272,8 +348,8 @@ class Coordinator:
             first = sample_clients(key.child("choose"), number, n, wanted)
             spare = min(max(int(np.ceil(wanted * self.rules.over_selection)), least - wanted), most - wanted)
             others = np.setdiff1d(np.arange(n), first, assume_unique=True)
-            lots = key.child("spare", number).uniform(others, 1)[:, 0]
-            places = sorted([*first.tolist(), *others[np.argsort(lots, kind="stable")[:spare]].tolist()])
+            draws = key.child("spare", number).uniform(others, 1)[:, 0]
+            places = sorted([*first.tolist(), *others[np.argsort(draws, kind="stable")[:spare]].tolist()])
             return [devices[place] for place in places]
 
         return draw
@@ -289,11 +365,11 @@ class Coordinator:
             requests[device.number] = written[device.counted, row]
         return requests
 
-    def _apply(self, number: int, totals: list[Total]) -> dict[str, Array]:
+    def _apply(self, number: int, totals: list[Total], n_asked: int) -> dict[str, Array]:
         total = totals[0] if self.rules.robust is None else combine_groups(totals, self.rules.robust)
         try:
             with one_blas_thread(), np.errstate(over="ignore", invalid="ignore"):
-                shared = dict(server_round(self._path, self.shared, total))
+                shared = dict(server_round(self._path, self.shared, total, n_asked))
         except np.linalg.LinAlgError:
             raise DivergedError(
                 f"The sum of round {number} cannot be applied: its equations have no solution."
@@ -327,6 +403,27 @@ def refuse_readable_only(spec: FederatedSpec, rules: RoundRules) -> None:
             f"This method cannot run under secure aggregation: its server reads a row of '{spec.client_tables[0]}' "
             "from every client.",
             "Set rounds.secure to none if all members agree to that, or choose another method.",
+        )
+
+
+def refuse_unguarded(federation: Federation, rules: RoundRules, n_devices: int = 0) -> None:
+    """Refuse rounds under which the guarantee of a federation would not hold for so many devices."""
+    if federation.privacy is None:
+        return
+    if rules.secure is None:
+        raise ConfigError(
+            "rounds.secure is off: the coordinator would read every answer, and noise protects sums only.",
+            "Set rounds.secure to auto, or remove the guarantee (privacy).",
+        )
+    refuse_groups(rules.robust, "rounds.robust")
+    secure = rules.secure if isinstance(rules.secure, SecureAggregationConfig) else None
+    refuse_exact_counts(secure is not None and secure.two_stage, "rounds.secure.two_stage")
+    most = max(n_devices, rules.quorum, rules.minimum, rules.clients_per_round, count_needed(rules, settled=True))
+    if federation.privacy.delta * most >= 1:
+        raise ConfigError(
+            f"privacy.delta is {federation.privacy.delta:g}, and there are {most} devices: a coordinator that "
+            "publishes one of them whole has that delta.",
+            f"Found a federation with a delta below {1 / most:.2g}; 1 / (10 devices) is usual.",
         )
 
 

@@ -3,26 +3,32 @@
 It holds nothing of what a single device learnt: answers are added in memory and gone when the round is. A device that
 sent what no honest device sends has a strike: its number, the round and a code. Why a round ended as it did is a code
 with counts. Of secure sums the journal holds who was in them, by number, because nearly the same
-people must not be summed again; so it also tells who was lost between the two stages of one.
+users must not be summed again; so it also tells who was lost between the two stages of one.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import secrets
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from tacit.errors import ForgedError, StorageError
+from tacit.field.coordinator.amendments import AUTHORITY, AmendmentLog
+from tacit.field.coordinator.invitation_book import InvitationBook, PendingInvitation
 from tacit.field.coordinator.round_stats import PhaseCounts, RoundStats, SummedQuality
-from tacit.protocols.secure_aggregation.identity import verify
+from tacit.field.coordinator.spending import NoisySum
+from tacit.privacy.accounting import PrivacyEvent
+from tacit.protocols.directory import DirectoryCheckpoint
+from tacit.protocols.secure_aggregation.identity import Identity, verify
 from tacit.reasons import ReasonCode, RoundReason
 from tacit.storage.database import FileFormat, connect
 from tacit.types import Array, Catalog
-from tacit.wire.catalogue import digest_of
+from tacit.wire.catalogue import digest_of, strip_names
 from tacit.wire.enrolment import enrolment_statement
 from tacit.wire.federation import Federation
 from tacit.wire.messages import pack, read_welcome, unpack, write_welcome
@@ -75,9 +81,39 @@ MIGRATIONS = (
         WHEN NEW.identity != x'' AND EXISTS (SELECT 1 FROM devices WHERE identity = NEW.identity)
         BEGIN SELECT RAISE(ABORT, 'another device has this identity'); END;
     """,
+    "CREATE TABLE spendings (round INTEGER PRIMARY KEY, share REAL NOT NULL, event TEXT NOT NULL);",
+    """
+    ALTER TABLE devices ADD COLUMN summed INTEGER NOT NULL DEFAULT 0;
+    ALTER TABLE devices ADD COLUMN spent REAL NOT NULL DEFAULT 0;
+    """,
+    """
+    ALTER TABLE devices ADD COLUMN batch INTEGER NOT NULL DEFAULT 0;
+    ALTER TABLE devices ADD COLUMN half INTEGER NOT NULL DEFAULT 0;
+    UPDATE devices SET batch = coalesce(
+        (SELECT max(round) + 1 FROM sums WHERE stage > 0 AND device = devices.number), 0);
+    """,
+    """
+    CREATE TABLE amendments (number INTEGER PRIMARY KEY, before BLOB NOT NULL UNIQUE, content BLOB NOT NULL);
+    ALTER TABLE models ADD COLUMN amendment INTEGER NOT NULL DEFAULT 0;
+    ALTER TABLE invitations ADD COLUMN label TEXT NOT NULL DEFAULT '';
+    ALTER TABLE devices ADD COLUMN label TEXT NOT NULL DEFAULT '';
+    """,
+    """
+    CREATE TABLE directory (place INTEGER PRIMARY KEY, identity BLOB NOT NULL UNIQUE);
+    INSERT INTO directory (identity) SELECT identity FROM devices WHERE length(identity) = 32 ORDER BY number;
+    CREATE TRIGGER directory_grows AFTER INSERT ON devices WHEN length(NEW.identity) = 32
+        BEGIN INSERT OR IGNORE INTO directory (identity) VALUES (NEW.identity); END;
+    CREATE TABLE checkpoints (
+        size INTEGER NOT NULL, time INTEGER NOT NULL, root BLOB NOT NULL, signature BLOB NOT NULL,
+        PRIMARY KEY (size, time)
+    ) WITHOUT ROWID;
+    ALTER TABLE devices ADD COLUMN shown INTEGER NOT NULL DEFAULT 0;
+    """,
 )
+KEPT_MODELS = 10
+ROLLED_BACK = "rolled back"
+EXPIRED_KEPT = 30 * 86_400  # seconds that an expired invitation, and its label, stay
 FILE = FileFormat(0x54434A4E, "a coordinator's journal", MIGRATIONS, StorageError, "Restore a copy of it.")
-KEPT_MODELS = 3
 
 
 @dataclass(frozen=True)
@@ -85,7 +121,7 @@ class RoundRecord:
     """What happened in a round, in counts."""
 
     number: int
-    state: str  # finished, abandoned, or skipped: nobody was asked
+    state: str  # finished, abandoned, skipped (no device was asked), or rolled back
     asked: int
     answered: int
     refused: int
@@ -130,6 +166,10 @@ class EnrolledDevice:
     counted: int  # the last round in which its answer was added
     revoked: bool
     identity: bytes  # its public key in secure sums
+    summed: int = 0  # in how many sums it was that are not kept any more
+    batch: int = 0  # those it is summed with for life, by number; 0: it was in no sum yet
+    half: int = 0  # in which half of its batch its rows are counted
+    label: str = field(default="", repr=False)  # of the invitation, for the operator alone
 
 
 class CoordinatorJournal:
@@ -138,12 +178,18 @@ class CoordinatorJournal:
     def __init__(self, path: Path, federation: Federation, catalog: Catalog) -> None:
         self.path, self.federation, self.catalog = path, federation, catalog
         self._connection = connect(path)
+        self.amendments, self._invitations = AmendmentLog(self._connection), InvitationBook(self._connection)
 
     @classmethod
     def create(
-        cls, path: Path, federation: Federation, catalog: Catalog, seed: int | None = None
+        cls,
+        path: Path,
+        federation: Federation,
+        catalog: Catalog,
+        seed: int | None = None,
+        authority: Identity | None = None,
     ) -> CoordinatorJournal:
-        """Found a federation; `seed` is for tests that compare with a simulation."""
+        """Found a federation, with the key of its authority; `seed` is for tests that compare with a simulation."""
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         try:
             os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
@@ -153,7 +199,8 @@ class CoordinatorJournal:
             with FILE.complaints(path):
                 connection = FILE.make(path)
                 root = secrets.randbits(63) if seed is None else seed
-                facts = (("welcome", write_welcome(federation, catalog)), ("seed", str(root).encode()))
+                facts = [("welcome", write_welcome(federation, catalog)), ("seed", str(root).encode())]
+                facts += [] if authority is None else [(AUTHORITY, authority.secret)]
                 connection.executemany("INSERT INTO facts VALUES (?, ?)", facts)
                 connection.execute("COMMIT")
                 connection.close()
@@ -176,6 +223,10 @@ class CoordinatorJournal:
             finally:
                 connection.close()
         return cls(path, *read_welcome(welcome))
+
+    def again(self) -> CoordinatorJournal:
+        """Open it once more, for another thread; what was read of the federation is not read again."""
+        return CoordinatorJournal(self.path, self.federation, self.catalog)
 
     def close(self) -> None:
         """Let the file go."""
@@ -216,6 +267,12 @@ class CoordinatorJournal:
             row = self._connection.execute("SELECT content FROM models ORDER BY round DESC LIMIT 1").fetchone()
         return None if row is None else unpack(row[0])
 
+    @property
+    def has_model(self) -> bool:
+        """Whether any round was finished."""
+        with FILE.complaints(self.path):
+            return bool(self._connection.execute("SELECT EXISTS(SELECT 1 FROM models)").fetchone()[0])
+
     def versions(self) -> list[ModelVersion]:
         """Return the models that are kept, newest first."""
         with FILE.complaints(self.path):
@@ -227,8 +284,8 @@ class CoordinatorJournal:
         phases: dict[int, list[PhaseCounts]] = {}
         which = "WHERE round BETWEEN ? AND ? ORDER BY round"
         with FILE.complaints(self.path):
-            told = self._connection.execute(f"SELECT * FROM phases {which}, place", (since, until))
-            for number, _, *values in told:
+            found_phases = self._connection.execute(f"SELECT * FROM phases {which}, place", (since, until))
+            for number, _, *values in found_phases:
                 phases.setdefault(number, []).append(PhaseCounts(*values))
             rated = self._connection.execute(f"SELECT * FROM quality {which}", (since, until))
             quality = {number: SummedQuality(hits, people) for number, hits, people in rated}
@@ -247,7 +304,7 @@ class CoordinatorJournal:
             return [PhaseCounts(*row) for row in found]
 
     def quality(self, last: int | None = None) -> SummedQuality:
-        """Return the quality summed over all rounds, or the last that have one; of nobody where none has."""
+        """Return the quality summed over all rounds, or the last that have one; with no users where none has."""
         with FILE.complaints(self.path):
             rated = "SELECT hits, people FROM quality ORDER BY round DESC LIMIT ?"
             asked = (-1 if last is None else last,)
@@ -257,34 +314,107 @@ class CoordinatorJournal:
         return SummedQuality(hits, people)
 
     def finish(
-        self, happened: RoundRecord, shared: dict[str, Array], counted: Iterable[int], course: RoundStats | None = None
+        self,
+        happened: RoundRecord,
+        shared: dict[str, Array],
+        counted: Iterable[int],
+        course: RoundStats | None = None,
+        keep_models: int = KEPT_MODELS,
     ) -> None:
-        """Close a round whose sum was applied: model, statistics and whose answers counted, all or nothing."""
+        """Close a round whose sum was applied: model, statistics and whose answers counted, all or nothing.
+
+        Of the models the newest ones are kept.
+        """
         with self._transaction():
             self._note(happened, course)
-            self._connection.execute("INSERT INTO models VALUES (?, ?)", (happened.number, pack(shared)))
-            self._connection.execute(
-                "DELETE FROM models WHERE round NOT IN (SELECT round FROM models ORDER BY round DESC LIMIT ?)",
-                (KEPT_MODELS,),
-            )
+            self._insert("models", (happened.number, pack(shared), self.federation.number))
+            self._forget_models(keep_models)
             changes = [(happened.number, number) for number in counted]
             self._connection.executemany("UPDATE devices SET counted = ? WHERE number = ?", changes)
 
-    def begin(self, number: int, asked: Iterable[int], cool_down: int) -> None:
-        """Note that a secure sum has begun, and with whom: its round cannot be asked for again, also after a crash.
+    def _forget_models(self, kept: int) -> None:
+        old = "DELETE FROM models WHERE round NOT IN (SELECT round FROM models ORDER BY round DESC LIMIT ?)"
+        self._connection.execute(old, (kept,))
 
-        Who was asked for an earlier one is forgotten as soon as their cool-down of so many rounds is over.
+    def publish(self, catalog: Catalog) -> None:
+        """Amend the federation by a catalogue whose first items are those of the one before."""
+        with self._transaction():
+            amended = self.amendments.add(catalog)
+        self.federation, self.catalog = amended.federation, strip_names(amended.catalog)
+
+    def skip_rounds(self, count: int) -> None:
+        """Leave out so many numbers of rounds: after a restore, devices may have answered rounds with these."""
+        number = self.next_round + count - 1
+        skipped = RoundRecord(number, "skipped", 0, 0, 0, 0, 0, 0, 0.0, reason=RoundReason(ReasonCode.RESTORED))
+        with self._transaction():
+            self._note(skipped, None)
+
+    def roll_back(self, to: int) -> None:
+        """Put the model after an earlier round in force again, as a round of its own, and as an amendment."""
+        number = self.next_round
+        with self._transaction():
+            found = self._connection.execute("SELECT content, amendment FROM models WHERE round = ?", (to,)).fetchone()
+            if found is None:
+                kept = ", ".join(str(version.round) for version in self.versions()) or "none"
+                raise StorageError(
+                    f"There is no model of round {to}. Kept are those of rounds {kept}.",
+                    "Choose one of these; rounds.keep_models says how many are kept.",
+                )
+            amended = self.amendments.add(self.amendments.at(self.federation.number)[1], (to, number))
+            reason = RoundReason(ReasonCode.ROLLED_BACK, {"earlier": to})
+            self._note(RoundRecord(number, ROLLED_BACK, 0, 0, 0, 0, 0, 0, 0.0, reason=reason), None)
+            self._insert("models", (number, *found))
+        self.federation = amended.federation
+
+    def begin(self, number: int, n_asked: int, cool_down: int, kept: int) -> None:
+        """Note that a secure sum has begun with so many: its round cannot be asked for again, also after a crash.
+
+        Who was asked for an earlier one is forgotten as soon as their cool-down of so many rounds is over. Who was in
+        one is forgotten after `kept` rounds, but for how often each device was.
         """
         with self._transaction():
             self._keep("begun", number)
+            self._keep("begun with", n_asked)
             self._connection.execute("DELETE FROM sums WHERE stage = 0 AND round < ?", (number - cool_down,))
-            self._connection.executemany("INSERT INTO sums VALUES (?, 0, ?)", [(number, one) for one in asked])
+            old = "FROM sums WHERE stage > 0 AND round < ?"
+            times = f"SELECT count(DISTINCT round) {old} AND device = devices.number"
+            shares = (
+                "SELECT coalesce(sum(share), 0) FROM sums JOIN spendings USING (round) WHERE stage = 2 AND round < ?"
+            )
+            spent = f"spent + ({shares} AND device = devices.number)"
+            change = f"UPDATE devices SET summed = summed + ({times}), spent = {spent}"
+            self._connection.execute(change, (number - kept, number - kept))
+            self._connection.execute(f"DELETE {old}", (number - kept,))
+
+    @property
+    def n_begun_with(self) -> int:
+        """How many devices the last secure sum was begun with."""
+        return self._kept_digests("begun with", 0)
+
+    def note_asked(self, number: int, devices: Iterable[int]) -> None:
+        """Note who is asked for a vector of a secure sum: their cool-down begins, whatever becomes of it."""
+        with self._transaction():
+            rows = [(number, one) for one in devices]
+            self._connection.executemany("INSERT OR IGNORE INTO sums VALUES (?, 0, ?)", rows)
 
     def note_sum(self, number: int, stage: int, people: Iterable[int]) -> None:
-        """Note who is in a sum, before anybody is asked to unmask it."""
+        """Note who is in a sum, before any device is asked to unmask it."""
         with self._transaction():
             rows = [(number, stage, one) for one in people]
             self._connection.executemany("INSERT INTO sums VALUES (?, ?, ?)", rows)
+
+    def note_batch(self, batch: int, half: int, devices: Iterable[int]) -> None:
+        """Note who are summed together for life, before they learn of each other."""
+        with self._transaction():
+            rows = [(batch, half, device) for device in devices]
+            self._connection.executemany("UPDATE devices SET batch = ?, half = ? WHERE number = ? AND batch = 0", rows)
+
+    @property
+    def smallest_batch(self) -> int:
+        """How many devices the smallest batch without a revoked one has; 0 without any."""
+        sizes = "SELECT count(*) AS size FROM devices WHERE batch > 0 GROUP BY batch HAVING sum(revoked) = 0"
+        with FILE.complaints(self.path):
+            return int(self._connection.execute(f"SELECT coalesce(min(size), 0) FROM ({sizes})").fetchone()[0])
 
     def sums(self) -> dict[tuple[int, int], frozenset[int]]:
         """Return who was lately asked for a secure sum (stage 0), and who was in one, by round and stage."""
@@ -296,26 +426,41 @@ class CoordinatorJournal:
 
     @property
     def is_summed(self) -> bool:
-        """Whether devices were ever asked for the vectors of a secure sum: from then on they refuse to be read."""
-        if self._kept_digests("settled", 0):
+        """Whether a secure sum was ever begun: from then on devices are not asked in the clear."""
+        if self.last_begun_round >= 0:
             return True
         with FILE.complaints(self.path):
             return bool(self._connection.execute("SELECT EXISTS(SELECT 1 FROM sums WHERE stage = 2)").fetchone()[0])
 
-    def settle(self) -> None:
-        """Note that the vectors of a secure sum are asked for, whatever becomes of it."""
+    def note_spending(self, spending: NoisySum) -> None:
+        """Note what a sum costs its devices, before their vectors are asked for."""
         with self._transaction():
-            self._keep("settled", 1)
+            self._insert("spendings", (spending.round, spending.share, json.dumps(spending.event.to_dict())))
+
+    def spendings(self) -> list[NoisySum]:
+        """Return all sums whose vectors were asked for, whatever became of them."""
+        with FILE.complaints(self.path):
+            found = self._connection.execute("SELECT round, share, event FROM spendings ORDER BY round").fetchall()
+        return [NoisySum(number, share, PrivacyEvent.from_dict(json.loads(event))) for number, share, event in found]
+
+    def spent_shares(self) -> dict[int, float]:
+        """Return how much of its budget each device has spent in sums, as far as is known here."""
+        with FILE.complaints(self.path):
+            kept = "SELECT coalesce(sum(share), 0) FROM sums JOIN spendings USING (round) WHERE stage = 2"
+            found = self._connection.execute(
+                f"SELECT number, spent + ({kept} AND device = devices.number) FROM devices"
+            )
+            return {device: spent for device, spent in found if spent}
 
     @property
-    def tried(self) -> int:
-        """How many devices were in the last sum that would have shown too little, 0 if none did."""
-        return self._kept_digests("tried", 0)
+    def last_time(self) -> int:
+        """When the last round ended, in unix seconds; 0 if that is not known."""
+        return self._kept_digests("ended", 0)
 
-    def try_later(self, n_devices: int) -> None:
-        """Note that a sum of so many devices would have shown too little."""
+    def note_time(self, now: int) -> None:
+        """Note that a round ended now, in unix seconds."""
         with self._transaction():
-            self._keep("tried", n_devices)
+            self._keep("ended", now)
 
     def _keep(self, name: str, value: int) -> None:
         self._connection.execute("INSERT OR REPLACE INTO facts VALUES (?, ?)", (name, str(value).encode()))
@@ -331,7 +476,7 @@ class CoordinatorJournal:
         return self._kept_digests("begun", -1)
 
     def abandon(self, happened: RoundRecord, course: RoundStats | None = None) -> None:
-        """Close a round in which nothing was added: too few answered, or nobody was asked."""
+        """Close a round in which nothing was added: too few answered, or none was asked."""
         with self._transaction():
             self._note(happened, course)
 
@@ -370,19 +515,80 @@ class CoordinatorJournal:
         """Return all devices that were ever enrolled."""
         with FILE.complaints(self.path):
             found = self._connection.execute(
-                "SELECT number, key, counted, revoked, identity FROM devices ORDER BY number"
+                "SELECT number, key, counted, revoked, identity, summed, batch, half, label FROM devices ORDER BY 1"
             )
             return [
-                EnrolledDevice(number, key, counted, bool(off), identity)
-                for number, key, counted, off, identity in found
+                EnrolledDevice(number, key, counted, bool(off), identity, *others)
+                for number, key, counted, off, identity, *others in found
             ]
 
-    def invite(self, expires: int) -> str:
-        """Make a word that enrols one device, once, until `expires` (unix seconds)."""
-        word = secrets.token_urlsafe(24)
+    # --- the directory of identities ----------------------------------------------------------------------------------
+
+    def identities(self, since: int = 0, most: int = -1) -> list[bytes]:
+        """Return the identities that were ever enrolled, in the order of their enrolment, from a place on."""
+        listed = "SELECT identity FROM directory ORDER BY place LIMIT ? OFFSET ?"
+        with FILE.complaints(self.path):
+            found = self._connection.execute(listed, (most, since))
+            return [identity for (identity,) in found]
+
+    def checkpoints(self) -> list[DirectoryCheckpoint]:
+        """Return what a witness has signed, in the order of sizes: of each size the first, of the last the newest too.
+
+        These are enough: the first says since when a size is known, and the newest that the witness is still there.
+        """
+        log = bytes.fromhex(self.federation.id)
+        with FILE.complaints(self.path):
+            found = self._connection.execute("SELECT size, root, time, signature FROM checkpoints ORDER BY size, time")
+            return [DirectoryCheckpoint(log, *row) for row in found]
+
+    def note_checkpoint(self, checkpoint: DirectoryCheckpoint) -> None:
+        """Keep what a witness has signed, in place of what it repeats."""
         with self._transaction():
-            self._connection.execute("INSERT INTO invitations VALUES (?, ?)", (digest_of(word.encode()), expires))
-        return word
+            given = checkpoint.size, checkpoint.time, checkpoint.root, checkpoint.signature
+            self._connection.execute("INSERT OR REPLACE INTO checkpoints VALUES (?, ?, ?, ?)", given)
+            repeated = (
+                "time > (SELECT min(time) FROM checkpoints AS same WHERE same.size = checkpoints.size) AND "
+                "(size, time) < (SELECT size, time FROM checkpoints ORDER BY size DESC, time DESC LIMIT 1)"
+            )
+            self._connection.execute(f"DELETE FROM checkpoints WHERE {repeated}")
+
+    def forget_checkpoints(self) -> None:
+        """Forget what a former witness has signed."""
+        with self._transaction():
+            self._connection.execute("DELETE FROM checkpoints")
+            self._connection.execute("UPDATE devices SET shown = 0")
+
+    def shown_sizes(self) -> dict[int, int]:
+        """Return, by device, the size of the directory with which it joined a sum last; 0: it never did."""
+        with FILE.complaints(self.path):
+            return dict(self._connection.execute("SELECT number, shown FROM devices"))
+
+    def note_shown(self, devices: Iterable[int], size: int) -> None:
+        """Note that some devices have joined a sum with a directory of this size."""
+        with self._transaction():
+            rows = [(size, number) for number in devices]
+            self._connection.executemany("UPDATE devices SET shown = ? WHERE number = ?", rows)
+
+    # --- invitations --------------------------------------------------------------------------------------------------
+
+    def invite(self, expires: int, label: str = "") -> str:
+        """Make a word that enrols one device, once, until `expires` (unix seconds); its label is the operator's."""
+        return self.invite_many(1, expires, label)[0]
+
+    def invite_many(self, count: int, expires: int, label: str = "") -> list[str]:
+        """Make as many words as are wanted, all or none."""
+        with self._transaction():
+            return [self._invitations.add(expires, label) for _ in range(count)]
+
+    def pending(self, now: int) -> list[PendingInvitation]:
+        """Return the invitations that can still be used."""
+        with FILE.complaints(self.path):
+            return self._invitations.pending(now)
+
+    def revoke_invitation(self, name: str) -> int:
+        """Take pending invitations back, by short name or by label; return how many."""
+        with self._transaction():
+            return self._invitations.revoke(name)
 
     def enrol(self, word: str, key: bytes, now: int, identity: bytes = b"", proof: bytes = b"") -> int | None:
         """Enrol a device by its invitation; none if the word is wrong, used or expired. Twice with one key is fine.
@@ -399,17 +605,17 @@ class CoordinatorJournal:
             same = "identity = ? AND identity != x''"
             if self._connection.execute(f"SELECT 1 FROM devices WHERE revoked AND {same}", (identity,)).fetchone():
                 return None
-            spent = self._connection.execute(
-                "DELETE FROM invitations WHERE digest = ? AND expires > ?", (digest_of(word.encode()), now)
-            )
-            if spent.rowcount != 1:
+            self._invitations.forget_expired(now - EXPIRED_KEPT)  # a clock may be wrong for a while
+            label = self._invitations.use(word, now)
+            if label is None:
                 return None
             self._connection.execute(f"UPDATE devices SET revoked = 1, identity = x'' WHERE {same}", (identity,))
-            return self.add(key, identity)
+            return self.add(key, identity, label)
 
-    def add(self, key: bytes, identity: bytes = b"") -> int:
+    def add(self, key: bytes, identity: bytes = b"", label: str = "") -> int:
         """Enrol a device whose keys are at hand; return its number."""
-        added = self._connection.execute("INSERT INTO devices (key, identity) VALUES (?, ?)", (key, identity))
+        row = (key, identity, label)
+        added = self._connection.execute("INSERT INTO devices (key, identity, label) VALUES (?, ?, ?)", row)
         return int(added.lastrowid or 0)
 
     def revoke(self, number: int) -> bool:

@@ -33,9 +33,9 @@ class PhaseCounts:
 
 @dataclass(frozen=True)
 class SummedQuality:
-    """For how many people the newest thing they did stood among the best of the list they would have been shown.
+    """For how many users the newest thing they did stood among the best of the list they would have been shown.
 
-    Both numbers are read from a secure sum; there is none of a single person.
+    Both numbers are read from a secure sum; there is none of a single user.
     """
 
     hits: int

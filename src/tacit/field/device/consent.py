@@ -5,6 +5,7 @@ from __future__ import annotations
 from tacit.errors import ConsentError
 from tacit.field.device.settings import Sharing
 from tacit.reasons import ReasonCode
+from tacit.wire.federation import Federation
 
 
 def refuse_if_silent(sharing: Sharing, before: Sharing | None = None) -> None:
@@ -15,8 +16,10 @@ def refuse_if_silent(sharing: Sharing, before: Sharing | None = None) -> None:
         raise ConsentError.because(ReasonCode.SETTINGS_CHANGED)
 
 
-def refuse_readable(sharing: Sharing) -> None:
-    """Refuse a readable message if the settings allow masked rounds only."""
+def refuse_readable(sharing: Sharing, federation: Federation) -> None:
+    """Refuse a readable message if the settings allow masked rounds only, or if the federation has a guarantee."""
+    if federation.privacy is not None:
+        raise ConsentError.because(ReasonCode.NEEDS_MASKS)
     if sharing.masked_only:
         raise ConsentError.because(ReasonCode.MASKED_ONLY)
 

@@ -1,15 +1,18 @@
-"""Copies of a device: readable ones for the person, encrypted ones for another machine; and its end."""
+"""Copies of a device: readable ones for the user, encrypted ones for another machine; and its end."""
 
 from __future__ import annotations
 
 import json
 import os
+import secrets
 import shlex
+import shutil
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 from tacit.errors import DeviceError
+from tacit.field.device.file_lock import FileLock
 from tacit.field.device.history import History
 from tacit.field.device.keyring import forget_secret
 from tacit.field.device.ledger import Ledger
@@ -26,8 +29,8 @@ def readable_copy(
 ) -> dict[str, Any]:
     """Return the user's data as one JSON object; `titles` has the titles of items, if known."""
     entries, releases = history.list(), ledger.list()
-    spoken = (label for release in releases for label in (*release.positives, *release.negatives))
-    named = dict.fromkeys([*(entry.item for entry in entries), *hidden, *sharing.never_items, *spoken])
+    mentioned = (label for release in releases for label in (*release.positives, *release.negatives))
+    named = dict.fromkeys([*(entry.item for entry in entries), *hidden, *sharing.never_items, *mentioned])
     titles = {} if member is None else _titles(named, member.catalog)
     return {
         "history": [
@@ -61,11 +64,11 @@ def write_readable(path: Path, value: dict[str, Any]) -> None:
 
 
 def write_copy(store: Store, path: Path) -> None:
-    """Write an encrypted copy that opens with the same passphrase."""
-    if Store.keeper(store.path):
+    """Write an encrypted copy that opens with the same secrets."""
+    if Store.keeper(store.path) and not store.has_recovery:
         raise DeviceError(
-            "This device's key is in the keyring of this machine, so a copy could not be opened elsewhere.",
-            "Set a passphrase first: tacit device passphrase.",
+            "This device's key is in the keyring of this machine, so a backup could not be opened elsewhere.",
+            "Make a recovery code first: tacit device recovery-code. Or set a passphrase: tacit device passphrase.",
         )
     store.copy_to(path)
 
@@ -78,29 +81,37 @@ def erase_device(store: Store) -> None:
         forget_secret(name)
 
 
-def refuse_import(copy: Path, path: Path) -> None:
+def refuse_restore(copy: Path, path: Path) -> None:
     """Say why a file cannot become the device at `path`, if so; it takes no passphrase to know that."""
     if not copy.is_file():
-        raise DeviceError(f"There is no file '{copy}'.", "Give one that `tacit device export` wrote.")
+        raise DeviceError(f"There is no file '{copy}'.", "Give one that `tacit device backup` wrote.")
     with copy.open("rb") as file:
         if file.read(len(HEAD)) != HEAD:
             raise DeviceError(
-                f"'{copy}' is not a copy of a device.",
+                f"'{copy}' is not a backup of a device.",
                 f"To add its rows to your history: tacit device history import {shlex.quote(str(copy))}",
             )
     if path.exists():
         raise DeviceError(
             f"There is already a device, which was not changed: '{path}'.",
-            "To restore the copy elsewhere: tacit device --file PATH import COPY.",
+            "To restore the backup elsewhere: tacit device --file PATH restore BACKUP.",
         )
 
 
-def import_device(copy: Path, path: Path, passphrase: str) -> None:
-    """Put an exported copy at `path`, where nothing may be yet; it must open with the passphrase."""
-    refuse_import(copy, path)
-    opened = Store.open(copy, passphrase)
+def restore_file(copy: Path, path: Path) -> None:
+    """Put a backup at `path`, where nothing may be yet; the backup itself is not changed."""
+    refuse_restore(copy, path)
+    unfinished = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        opened.copy_to(path)
+        with os.fdopen(os.open(unfinished, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "wb") as file:
+            with copy.open("rb") as source:
+                shutil.copyfileobj(source, file)
+            file.flush()
+            os.fsync(file.fileno())
+        FileLock(path).path.unlink(missing_ok=True)
+        unfinished.replace(path)
+    except OSError as error:
+        raise DeviceError(f"'{path}' cannot be written: {error.strerror}.", "Choose another place.") from None
     finally:
-        opened.close()
+        unfinished.unlink(missing_ok=True)

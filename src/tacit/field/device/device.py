@@ -4,7 +4,7 @@ A round, as the device sees it:
 
     learn     a request -> `device_round` -> message, private part, ledger entry and model: all on disk, or nothing
     release   the settings are read again, the entry is marked, and only then are there bytes to send
-    sent      or `not_sent`: what the transport says
+    sent      or it may have left, or it was not sent: what became of it
 
 The new private part of an answer is kept when the next message says that the answer counted, and undone otherwise.
 Each round is answered once: asked again, also after a crash, the device gives the very same bytes. A request for a
@@ -25,17 +25,28 @@ import numpy as np
 
 from tacit.errors import ConsentError, DeviceError, WireError
 from tacit.field.device import copies
+from tacit.field.device.amendments import AmendmentNote, follow, read_notes
+from tacit.field.device.budget import Budgets, plan_debit
 from tacit.field.device.consent import refuse_if_narrowed, refuse_if_silent, refuse_readable
+from tacit.field.device.directory import DeviceDirectory, normalise_key
 from tacit.field.device.history import History
 from tacit.field.device.learning import empty_update, learn_for_sum, learn_locally, recommend
 from tacit.field.device.ledger import Clock, Ledger, MentionedItems, UpcomingMessage, system_clock
+from tacit.field.device.limits import NO_ROUND
 from tacit.field.device.masked_rounds import LastReply, MaskedRounds, PreparedVector, vector_of
 from tacit.field.device.membership import Answer, Membership
+from tacit.field.device.participation import SEED_BITS, Participation
 from tacit.field.device.quality import measure_for_sum
+from tacit.field.device.recovery import COST as RECOVERY_COST
+from tacit.field.device.recovery import draw_code
+from tacit.field.device.sealed_root import RESTORE
 from tacit.field.device.settings import Sharing, find_item
-from tacit.field.device.store import Store
+from tacit.field.device.store import LockName, Store
 from tacit.field.device.vault import ScryptCost
+from tacit.privacy.noise import NoiseSource, SystemNoise
+from tacit.protocols.directory import DirectoryCheckpoint
 from tacit.protocols.secure_aggregation import Identity, ServerPhase
+from tacit.protocols.secure_aggregation.noise_shares import add_noise_share
 from tacit.random import Key
 from tacit.reasons import ReasonCode
 from tacit.serving.recommender import Recommendation
@@ -46,21 +57,36 @@ from tacit.wire.messages import (
     SecureRequest,
     digest_in,
     read_secure_request,
+    read_welcome,
     write_secure_reply,
     write_update,
 )
 
-SEED_BITS = 256
+NoiseOfRound = Callable[[int], NoiseSource]
+
+
+def system_noise(number: int) -> NoiseSource:
+    """Return fresh noise from the operating system, for any round."""
+    return SystemNoise()
 
 
 class Device:
     """An open device. Its user can read `history`, `sharing` and `ledger` at any time."""
 
-    def __init__(self, store: Store, clock: Clock = system_clock) -> None:
-        self._store, self._clock = store, clock
-        self.history, self.ledger = History(store), Ledger(store)
+    def __init__(self, store: Store, clock: Clock = system_clock, noise: NoiseOfRound = system_noise) -> None:
+        """Open what a store holds. `noise` is for tests that compare with a simulation; the device must have a seed."""
+        self._store, self._clock, self._noise = store, clock, noise
+        self.history, self.ledger, self.budgets = History(store), Ledger(store), Budgets(store)
         self._member = Membership.of(store)
         self._masked = MaskedRounds(store)
+        self.participation = Participation(store, self._masked, clock)
+        self.directory = DeviceDirectory(store, clock)
+        if store.is_copy:
+            self._sit_out()
+        self.participation.keep_former_enrolment()
+        if store.is_new and self._member is None and store.get("identity") is not None and not self.enrolment:
+            with store.transaction():  # in earlier formats one identity served all federations
+                self._masked.renew_identity()
 
     @classmethod
     def create(
@@ -76,20 +102,45 @@ class Device:
     ) -> Device:
         """Make a new device. Its root key comes from the system's entropy.
 
-        A `seed` and a `lane` (the person's number) are for tests that compare with a simulation: whoever knows the seed
+        A `seed` and a `lane` (the user's number) are for tests that compare with a simulation: whoever knows the seed
         can tell what was positive in each message. `keeper` is the name under which a keyring has the passphrase.
         """
         store = Store.create(path, passphrase, cost or ScryptCost(), keeper)
         with store.transaction():
-            store.put_json("root", {"seed": secrets.randbits(SEED_BITS) if seed is None else seed, "lane": lane})
+            drawn = secrets.randbits(SEED_BITS) if seed is None else seed
+            store.put_json("root", {"seed": drawn, "lane": lane, "is_given": seed is not None})
             store.put("identity", Identity.fresh().secret)
             store.put("sharing", Sharing().model_dump_json().encode())
         return cls(store, clock)
 
     @classmethod
-    def open(cls, path: Path, passphrase: str, clock: Clock = system_clock) -> Device:
-        """Open a device with its passphrase."""
-        return cls(Store.open(path, passphrase), clock)
+    def open(
+        cls,
+        path: Path,
+        passphrase: str,
+        clock: Clock = system_clock,
+        by: LockName = "lock",
+        noise: NoiseOfRound = system_noise,
+    ) -> Device:
+        """Open a device with its passphrase, or with its recovery code; `noise` as in `__init__`.
+
+        A file that was copied or put back without `restore` is noticed, as far as that can be, and sits out as well.
+        """
+        return cls(Store.open(path, passphrase, by), clock, noise)
+
+    def _sit_out(self) -> None:
+        """Take part in masked rounds only, and not in those that the copy of this device may have answered.
+
+        What the other copy has spent of privacy budgets is not known: they count as spent.
+        """
+        with self._store.transaction():
+            self.participation.sit_out()
+            self.budgets.close_copies(None if self._member is None else self._member.federation)
+            self._put_sharing(self.sharing.model_copy(update={"masked_only": True}))
+
+    def open_again(self) -> Device:
+        """Open the same file once more, for another thread; the passphrase is not needed a second time."""
+        return Device(self._store.open_again(), self._clock, self._noise)
 
     def close(self) -> None:
         """Let the file go."""
@@ -120,7 +171,7 @@ class Device:
         """What may leave, as it is on disk now."""
         stored = self._store.get("sharing")
         if stored is None:
-            raise DeviceError("This device's file has no settings.", "Restore a copy: tacit device import.")
+            raise DeviceError("This device's file has no settings.", RESTORE)
         return Sharing.model_validate_json(stored)
 
     def share(self, sharing: Sharing) -> None:
@@ -133,8 +184,11 @@ class Device:
             settled = decide(before := self.sharing)
             if self._member is not None and settled != before.model_copy(update={"paused": settled.paused}):
                 settled.stage(self._root[1], self._member.catalog)
-            self._store.put("sharing", settled.model_dump_json().encode())
+            self._put_sharing(settled)
         return settled
+
+    def _put_sharing(self, sharing: Sharing) -> None:
+        self._store.put("sharing", sharing.model_dump_json().encode())
 
     def pause(self) -> None:
         """Let nothing leave until `resume`."""
@@ -179,10 +233,52 @@ class Device:
             raise ConsentError.because(ReasonCode.NOT_A_MEMBER)
         return self._member
 
-    def join(self, welcome: bytes, address: str = "") -> Membership:
-        """Become a member of a federation; nothing leaves by that."""
-        self._member = Membership.join(self._store, welcome, address)
-        return self._member
+    def join(self, welcome: bytes, address: str = "", witness: str = "") -> Membership:
+        """Become a member of a federation; nothing leaves by that. `witness` is the key of who watches over it."""
+        self.budgets.refuse_without_guarantee(read_welcome(welcome)[0])
+        member = Membership.join(self._store, welcome, address, normalise_key(witness))
+        with self._store.transaction():
+            self.budgets.begin(member.federation)
+        self._member = member
+        return member
+
+    def is_behind(self, content: bytes) -> bool:
+        """Say whether a message is of other terms than this device's: perhaps of later ones."""
+        return self._member is not None and digest_in(content) != self._member.federation.digest
+
+    def amend(self, chain: bytes) -> list[AmendmentNote]:
+        """Follow amendments of the federation, all or none of them; return what changed."""
+        with self._store.transaction():
+            self._refuse_if_left()
+            notes, sharing = follow(self._store, self._joined, chain, self.sharing, self._now())
+            self._put_sharing(sharing)
+        self._member = Membership.of(self._store)
+        return notes
+
+    @property
+    def amendments(self) -> list[AmendmentNote]:
+        """What has changed in the federation since this device joined, oldest first."""
+        return read_notes(self._store)
+
+    def keep_enrolment(self, line: Mapping[str, str]) -> None:
+        """Keep the connection of a coordinator that is asked to enrol this device: it holds only once it is joined.
+
+        It is kept before the coordinator is asked, so that the same invitation can be shown again after a crash.
+        """
+        with self._store.transaction():
+            self._masked.renew_identity()  # whoever is asked next does not learn whom this device asked before
+            self._store.put_json("enrolment", dict(line))
+
+    def forget_enrolment(self) -> None:
+        """Forget a connection that came to nothing."""
+        with self._store.transaction():
+            self._store.drop("enrolment")
+
+    @property
+    def enrolment(self) -> dict[str, str]:
+        """The connection of a coordinator that was asked to enrol this device; empty without one."""
+        found: dict[str, str] = self._store.get_json("enrolment") or {}
+        return found
 
     def keep_connection(self, line: Mapping[str, str]) -> None:
         """Keep what the carrier needs to reach the coordinator: an address, certificates, this device's key there."""
@@ -197,7 +293,9 @@ class Device:
 
     def leave(self) -> None:
         """Leave the federation at once. History, settings and ledger stay; what was sent stays sent."""
-        Membership.leave(self._store)
+        with self._store.transaction():
+            Membership.leave(self._store)
+            self._masked.renew_identity()
         self._member = None
 
     # --- a round ------------------------------------------------------------------------------------------------------
@@ -217,6 +315,7 @@ class Device:
             self._refuse_if_left()
             member.settle(request.counted)
             member.keep_model(content)
+            self.participation.count(member.task, NO_ROUND, len(content))
         return request
 
     def learn(self, content: bytes) -> int:
@@ -226,10 +325,11 @@ class Device:
         """
         member, sharing = self._joined, self.sharing
         refuse_if_silent(sharing)
-        refuse_readable(sharing)
+        refuse_readable(sharing, member.federation)
         request, digest = member.read(content), hashlib.sha256(content).hexdigest()
         if not request.learn:
             raise WireError.because(ReasonCode.NOT_A_REQUEST)
+        self.participation.admit(member.task, request.round, sharing, len(content))
         last = member.answer()
         if last is not None and (last.round, last.request) == (request.round, digest) and last.content:
             refuse_if_narrowed(sharing, last.under)
@@ -246,19 +346,21 @@ class Device:
             self._keep_private(member, request, learnt.private, self.history.clients(0, member.catalog).items)
             member.keep_model(content)
             member.keep_answer(Answer(entry, request.round, digest, answer, sharing.model_dump_json()))
+            self.participation.count(member.task, request.round, len(content) + len(answer))
         return entry
 
-    def turn(self, content: bytes) -> tuple[bytes, int | None]:
-        """Take one turn in a secure sum; return the bytes to send now and, where they hold what was learnt, the entry.
+    def step_session(self, content: bytes) -> tuple[bytes, int | None]:
+        """Take one step in a secure sum; return the bytes to send now and, where they hold what was learnt, the entry.
 
-        Everything is on disk, and the ledger says that it may have left, when this returns. The same turn again, also
+        Everything is on disk, and the ledger says that it may have left, when this returns. The same step again, also
         after a crash, gives the same bytes. After its first masked vector the device sends nothing readable any more.
         What was learnt never decides whether there is an answer: an update that cannot be sent becomes zeros, and the
         ledger says so. What will be added is learnt and kept with the first message of a session, as its masks are.
         """
         member, sharing = self._joined, self.sharing
         refuse_if_silent(sharing)
-        turn = read_secure_request(member.federation, content)
+        asked = read_secure_request(member.federation, content)
+        self._store.lock.take()
         again = self._masked.last_reply(content)
         if again is not None:
             with self._store.transaction():
@@ -268,50 +370,63 @@ class Device:
                     refuse_if_narrowed(self.sharing, again.under)
                     self.ledger.mark(again.entry, "releasing", self._now())
             return again.answer, again.entry
-        made, entry, opening = None, None, b""
-        if turn.phase == ServerPhase.ADVERTS:
-            opening = turn.request or self._masked.opening(turn.round)
-            made = self._prepare(member, sharing, turn, opening)
-        elif turn.phase == ServerPhase.VECTORS:
-            opening, made = self._masked.opening(turn.round), self._masked.prepared()
+        made, entry, opening, checkpoint = None, None, b"", None
+        if asked.phase == ServerPhase.ADVERTS:
+            self.participation.admit(member.task, asked.round, sharing, len(content))
+            opening = asked.request or self._masked.opening(asked.round)
+            made, checkpoint = self._prepare(member, sharing, asked, opening)
+        elif asked.phase == ServerPhase.VECTORS:
+            opening, made = self._masked.opening(asked.round), self._masked.prepared()
             refuse_if_narrowed(sharing, made.under)
         with self._store.transaction(), self._masked.careful():
             self._refuse_if_left()
             refuse_if_silent(self.sharing, sharing)
-            if turn.phase == ServerPhase.VECTORS:
-                member.refuse_if_answered(turn.round, hashlib.sha256(opening).hexdigest())
-            body = self._masked.step(member.federation, sharing.guards, turn, made)
-            answer, under = write_secure_reply(member.federation, turn.round, body), sharing.model_dump_json()
-            if made is not None and turn.phase == ServerPhase.VECTORS:
+            if asked.phase == ServerPhase.VECTORS:
+                member.refuse_if_answered(asked.round, hashlib.sha256(opening).hexdigest())
+            body = self._masked.step(member.federation, sharing.device_policy, asked, made)
+            self.directory.keep(checkpoint)
+            if made is not None and asked.phase == ServerPhase.VECTORS:
+                self._spend(member, sharing, made)
+            answer, under = write_secure_reply(member.federation, asked.round, body), sharing.model_dump_json()
+            if made is not None and asked.phase == ServerPhase.VECTORS:
                 under = made.under
                 if self._masked.settles():
-                    latched = sharing.model_copy(update={"masked_only": True})
-                    self._store.put("sharing", latched.model_dump_json().encode())
+                    self._put_sharing(sharing.model_copy(update={"masked_only": True}))
                 member.keep_measured(asdict(made.found))
-                entry = self.ledger.write(self._now(), member.to, turn.round, made.rows, answer, masked=True)
+                entry = self.ledger.write(self._now(), member.to, asked.round, made.rows, answer, masked=True)
                 self._keep_private(member, member.read(opening), made.private, np.array(made.items, np.int64))
                 self.ledger.mark(entry, "releasing", self._now())
                 member.keep_model(opening)
-                member.keep_answer(Answer(entry, turn.round, hashlib.sha256(opening).hexdigest(), b"", under))
+                member.keep_answer(Answer(entry, asked.round, hashlib.sha256(opening).hexdigest(), b"", under))
             self._masked.keep(content, LastReply(answer, entry, under))
+            self.participation.count(member.task, asked.round, len(content) + len(answer))
         return answer, entry
 
-    def _prepare(self, member: Membership, sharing: Sharing, turn: SecureRequest, opening: bytes) -> PreparedVector:
-        """Learn what is added to a session, if it may be joined; nothing is kept."""
+    def _prepare(
+        self, member: Membership, sharing: Sharing, asked: SecureRequest, opening: bytes
+    ) -> tuple[PreparedVector, DirectoryCheckpoint | None]:
+        """Learn what is added to a session, if it may be joined; nothing is kept. Return the directory's state too."""
         request = member.read(opening)
-        if not request.learn or request.round != turn.round:
+        if not request.learn or request.round != asked.round:
             raise WireError.because(ReasonCode.OTHER_TERMS)
-        if turn.request:
+        if asked.request:
             member.refuse_if_answered(request.round)
-        session = self._masked.check_invitation(member.federation, sharing.guards, turn, opening)
+        session = self._masked.check_invitation(member.federation, sharing.device_policy, asked, opening)
+        checkpoint = self.directory.check(sharing, member.federation.id, session.cohort, asked.directory)
+        debit = plan_debit(member.federation, request.shared, session)
+        if debit is not None:
+            self.budgets.check(member.federation, debit, sharing.most_epsilon)
         learnt = learn_for_sum(member, sharing, request, self.history, *self._root)
         found = measure_for_sum(member, sharing, self.history, self.hidden, request, *self._root)
         vector, is_measured, zeros = vector_of(learnt, found, session.terms)
         if zeros is not None:
             learnt = empty_update(member, request, self._root[1], zeros)
+        if debit is not None and member.federation.guarantee is not None:
+            noisy = session.terms.layout, member.federation.guarantee, debit.share, session.n_participants
+            add_noise_share(vector, *noisy, self._noise_of(request.round))
         rows = MentionedItems.of(learnt.message, member.federation.built.spec, member.catalog, is_measured)
         items = self.history.clients(0, member.catalog).items.tolist()
-        return PreparedVector(
+        made = PreparedVector(
             session.context,
             vector.tobytes(),
             replace(rows, zeros=str(zeros or "")),
@@ -319,7 +434,23 @@ class Device:
             items,
             found,
             sharing.model_dump_json(),
+            debit,
         )
+        return made, checkpoint
+
+    def _spend(self, member: Membership, sharing: Sharing, made: PreparedVector) -> None:
+        """Debit what a vector costs, inside the transaction that submits it."""
+        if (made.debit is None) != (member.federation.privacy is None):
+            raise WireError.because(ReasonCode.OUT_OF_TURN)
+        if made.debit is not None:
+            self.budgets.debit(member.federation, made.debit, sharing.most_epsilon, self._now())
+
+    def _noise_of(self, number: int) -> NoiseSource:
+        """Return the noise of a round; simulated noise is refused on a device whose root key is its own."""
+        source = self._noise(number)
+        if source.is_simulated and not self._store.get_json("root").get("is_given"):
+            raise DeviceError("Noise that can be repeated protects no user.", "Leave the option 'noise' out.")
+        return source
 
     def upcoming(self) -> UpcomingMessage | None:
         """Return the message that the device would send in the round after the last one it knows; none without a model.
@@ -339,7 +470,7 @@ class Device:
 
     @property
     def identity(self) -> bytes:
-        """The public key by which others know this device in secure sums."""
+        """The public key by which others in this federation know this device in secure sums."""
         return self._masked.identity.public
 
     def prove_identity(self, word: str, key: bytes) -> bytes:
@@ -362,7 +493,7 @@ class Device:
         with self._store.transaction():
             self._refuse_if_left()
             refuse_if_silent(self.sharing)
-            refuse_readable(self.sharing)
+            refuse_readable(self.sharing, member.federation)
             answer = member.answer()
             if answer is None or answer.entry != entry or not answer.content:
                 raise DeviceError(
@@ -378,8 +509,13 @@ class Device:
         with self._store.transaction():
             self.ledger.mark(entry, "sent", self._now())
 
+    def mark_broken_off(self, entry: int, why: str) -> None:
+        """Note that the transfer of a message failed: its receiver may have it nevertheless."""
+        with self._store.transaction():
+            self.ledger.mark(entry, "may have left", self._now(), why)
+
     def mark_not_sent(self, entry: int, why: str) -> None:
-        """Note that a message did not arrive."""
+        """Note that nothing of a message was handed over."""
         with self._store.transaction():
             self.ledger.mark(entry, "not sent", self._now(), why)
 
@@ -407,28 +543,41 @@ class Device:
         """Open with another passphrase from now on. Copies made before still open with the old one."""
         self._store.change_passphrase(passphrase, cost or ScryptCost(), keeper)
 
-    def export(self, path: Path) -> None:
-        """Write an encrypted copy that opens with the same passphrase. Use one copy at a time."""
+    def backup(self, path: Path) -> None:
+        """Write an encrypted copy that opens with the same passphrase and recovery code. Use one at a time."""
         copies.write_copy(self._store, path)
 
     def readable(self) -> dict[str, Any]:
-        """Return all data of the user, readable: history, settings, ledger; with titles if they are known."""
-        return copies.readable_copy(self.history, self.sharing, self.hidden, self._member, self.ledger)
+        """Return all data of the user, readable: history, settings, ledger, budgets; with titles if they are known."""
+        found = copies.readable_copy(self.history, self.sharing, self.hidden, self._member, self.ledger)
+        return {**found, "budgets": [budget.as_json() for budget in self.budgets.list()]}
 
     def export_readable(self, path: Path) -> None:
         """Write all data of the user into a readable file."""
         copies.write_readable(path, self.readable())
 
-    @classmethod
-    def import_copy(cls, copy: Path, path: Path, passphrase: str, clock: Clock = system_clock) -> Device:
-        """Make a device from an exported copy; one that is already at `path` is never touched.
+    def make_recovery_code(self) -> str:
+        """Return a new code that opens this device without its passphrase; the one before no longer does."""
+        code = draw_code()
+        self._store.change_recovery(code, RECOVERY_COST)
+        return code
 
-        It does not go on with a secure sum that the copy was in: the device it was copied from may have gone on.
+    @classmethod
+    def restore(
+        cls, copy: Path, path: Path, passphrase: str, clock: Clock = system_clock, by: LockName = "lock"
+    ) -> Device:
+        """Make a device from a backup; one that is already at `path` is never touched.
+
+        It sits out until it cannot contradict what the device it is a copy of has answered since.
         """
-        copies.import_device(copy, path, passphrase)
-        device = cls.open(path, passphrase, clock)
-        with device._store.transaction():
-            device._masked.leave_session()
+        copies.restore_file(copy, path)
+        try:
+            device = cls.open(path, passphrase, clock, by)
+        except BaseException:
+            path.unlink()
+            raise
+        if device.participation.sits_out_until is None:  # an earlier version wrote the backup
+            device._sit_out()
         return device
 
     def erase(self) -> None:

@@ -8,11 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from tacit.field.device.device import Device
-from tacit.field.device.ledger import LedgerEntry, UpcomingMessage
+from tacit.field.device.ledger import MAY_HAVE_LEFT, LedgerEntry, UpcomingMessage
 from tacit.privacy.meter import MOST, SURE, Exposure, Numbers, ObservedRows, measure_exposure, presence, prior, sign
 from tacit.types import Array, Catalog, Label
-
-MAY_HAVE_LEFT = ("releasing", "sent")
 
 
 @dataclass(frozen=True)
@@ -29,7 +27,7 @@ class ExposureReport:
 
 @dataclass(frozen=True)
 class LedgerReader:
-    """Somebody who keeps all that left a device: what was known before the first message, and every message."""
+    """A reader that keeps all that left a device: what was known before the first message, and every message."""
 
     catalog: Catalog
     history: Array  # the true history: only to count how often the reader is right
@@ -79,7 +77,7 @@ def readable_rows(releases: Iterable[LedgerEntry]) -> list[RowLabels]:
 
 
 def evidence(rows: Sequence[RowLabels], size: int, catalog: Catalog) -> Numbers:
-    """Return what presence and sign of all rows tell of each item, for somebody with `size` items.
+    """Return what presence and sign of all rows tell of each item, for a user with `size` items.
 
     The reader takes pi and the number of local steps from the messages themselves: in pair-wise learning all
     negatives leave, one for each positive that was drawn.
@@ -94,16 +92,16 @@ def evidence(rows: Sequence[RowLabels], size: int, catalog: Catalog) -> Numbers:
     kept = sum(len(positives) for positives, _ in rows)
     seen = ObservedRows(rose, fell, len(rows))
     steps = max(1, round(drawn / len(rows)))
-    told: Numbers = presence(seen, size, min(1.0, kept / max(drawn, 1)), steps) + sign(seen)
-    return told
+    evidence: Numbers = presence(seen, size, min(1.0, kept / max(drawn, 1)), steps) + sign(seen)
+    return evidence
 
 
 def evidence_of_own_rows(rows: Sequence[RowLabels], size: int, catalog: Catalog) -> Numbers:
     """Return what rows tell where a device sends rows of its user's items and of no others: all that it names."""
-    told: Numbers = np.zeros(catalog.n_items)
+    evidence: Numbers = np.zeros(catalog.n_items)
     for positives, _ in rows:
-        told[_places(positives, catalog)] = np.log((1.0 - MOST) / MOST) * 2
-    return told
+        evidence[_places(positives, catalog)] = np.log((1.0 - MOST) / MOST) * 2
+    return evidence
 
 
 def _places(labels: Iterable[Label], catalog: Catalog) -> Array:

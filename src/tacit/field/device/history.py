@@ -62,7 +62,7 @@ class History:
             return self._read[1]
         self._rows = self._store.read("history", self._rows, _entry)
         entries = tuple(entry for _, entry in self._rows.values())
-        if not self._store.connection.in_transaction:
+        if not self._store.in_transaction:
             self._read = (moment, entries)
         return entries
 
@@ -106,24 +106,12 @@ class History:
         return self.import_bytes(content, str(path), catalog, skip_bad=skip_bad)
 
     def import_bytes(self, content: bytes, name: str, catalog: Catalog, *, skip_bad: bool = False) -> ImportResult:
-        """Add what the content of a file says. Lines not understood are reported; the others go in together.
+        """Add what the content of a file says: see `read_import`."""
+        return self.add_import(*read_import(content, name, catalog, skip_bad=skip_bad))
 
-        Damaged lines (a date that is none, a field too many) may mean that the file is not what it seems: nothing is
-        added, and a BadRowsError names them, unless `skip_bad` leaves them out.
-        """
-        lines = read_lines(content, name)
-        missed = [(line.number, line.text, line.wrong) for line in lines if line.wrong]
-        if missed and not skip_bad:
-            raise _damage_error(name, missed, len(lines) - len(missed))
+    def add_import(self, entries: Sequence[HistoryEntry], missed: Sequence[tuple[int, str, str]]) -> ImportResult:
+        """Add what was read from a file."""
         before = {entry.item for entry in self.list()}
-        entries, names = [], Names(catalog)
-        for line in lines:
-            if line.wrong:
-                continue
-            try:
-                entries.append(_find_item(line, names))
-            except DataError as error:
-                missed.append((line.number, line.text, str(error)))
         added = self.add(entries, None)
         return ImportResult(added, len({entry.item for entry in entries} & before), sorted(missed))
 
@@ -135,11 +123,34 @@ class History:
         return replace(last[2], ids=np.array([lane]))
 
 
+def read_import(
+    content: bytes, name: str, catalog: Catalog, *, skip_bad: bool = False
+) -> tuple[list[HistoryEntry], list[tuple[int, str, str]]]:
+    """Return what the content of a file says, and which of its lines were not understood. Nothing is stored.
+
+    Damaged lines (a date that is none, a field too many) may mean that the file is not what it seems: a BadRowsError
+    names them, unless `skip_bad` leaves them out.
+    """
+    lines = read_lines(content, name)
+    missed = [(line.number, line.text, line.wrong) for line in lines if line.wrong]
+    if missed and not skip_bad:
+        raise _damage_error(name, missed, len(lines) - len(missed))
+    entries, names = [], Names(catalog)
+    for line in lines:
+        if line.wrong:
+            continue
+        try:
+            entries.append(_find_item(line, names))
+        except DataError as error:
+            missed.append((line.number, line.text, str(error)))
+    return entries, missed
+
+
 def _damage_error(name: str, rows: Sequence[tuple[int, str, str]], good: int) -> BadRowsError:
-    told = "; ".join(f"line {line}: {why}" for line, _, why in rows[:NAMED])
+    problems = "; ".join(f"line {line}: {why}" for line, _, why in rows[:NAMED])
     more = f"; and {len(rows) - NAMED} more" if len(rows) > NAMED else ""
     return BadRowsError(
-        f"'{name}' has {len(rows)} row{'s' if len(rows) > 1 else ''} that cannot be read ({told}{more}).",
+        f"'{name}' has {len(rows)} row{'s' if len(rows) > 1 else ''} that cannot be read ({problems}{more}).",
         f"Nothing was added. Correct the file, or add the {good} other{'s' if good > 1 else ''} with --skip-bad.",
         rows,
         good,
@@ -147,15 +158,19 @@ def _damage_error(name: str, rows: Sequence[tuple[int, str, str]], good: int) ->
 
 
 def _cohort(everything: Sequence[HistoryEntry], catalog: Catalog) -> Clients:
-    placed = ((catalog.item_ids.place(entry.item), entry) for entry in everything)
-    known = sorted(((item, entry) for item, entry in placed if item is not None), key=itemgetter(0))
+    placed = ((catalog.item_ids.place(entry.item), at, entry) for at, entry in enumerate(everything))
+    known = sorted(((item, at, entry) for item, at, entry in placed if item is not None), key=itemgetter(0))
+    times = _all_or_none([entry.when for _, _, entry in known], np.int64)
+    added = np.array([at for _, at, _ in known], np.int32)
     return Clients(
         np.zeros(1, np.int64),
         offsets(np.array([len(known)])),
-        np.array([item for item, _ in known], np.int32),
+        np.array([item for item, _, _ in known], np.int32),
         catalog.n_items,
-        _all_or_none([entry.value for _, entry in known], np.float32),
-        _all_or_none([entry.when for _, entry in known], np.int64),
+        _all_or_none([entry.value for _, _, entry in known], np.float32),
+        times,
+        None,
+        None if times is not None else added,  # where a date is missing, what was added later came later
     )
 
 

@@ -1,4 +1,4 @@
-"""Files that people bring along: their own tables, and what other services hand out when asked for one's data.
+"""Files that users bring along: their own tables, and what other services hand out when asked for one's data.
 
     tables      CSV or TSV with a column of ids or titles, and where there are, times and ratings; Letterboxd's
                 exports are such tables, with Name and Year
@@ -6,7 +6,7 @@
     places      Google Takeout, Maps: saved places and reviews (features), visits (timelineObjects)
     archives    a ZIP of such files, as the services send them; what else is in it is left alone
 
-Whatever the file, the outcome is the same: lines that say what somebody did. Which item a line means is for the
+Whatever the file, the outcome is the same: lines that say what a user did. Which item a line means is for the
 catalogue's names to say. A line that is damaged says why, so that the others can be had without it.
 """
 
@@ -19,6 +19,7 @@ import re
 import zipfile
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from itertools import islice
 from typing import Any
 
 from tacit.data.clock import seconds_or_none
@@ -26,7 +27,10 @@ from tacit.data.columns import ROLES, normalise_column
 from tacit.errors import DataError
 from tacit.field.device.names import title_spellings
 
-MOST_BYTES = 2**27  # of a file, and of all that is unpacked from one
+MOST_BYTES = 2**26  # of a file, and of all that is unpacked from one
+MOST_LINES = 200_000  # of a file, and of all files of an archive
+MOST_COLUMNS = 1000
+MOST_PARTS = 5 * MOST_LINES  # objects and lists of a JSON file
 MOST_FILES = 500  # in an archive
 _DID = re.compile(r"(watched|visited|listened to|viewed|played|used|read)\s+", re.IGNORECASE)
 
@@ -36,7 +40,7 @@ _Time = tuple[int | None, str]  # unix seconds, and what is wrong with what stan
 
 @dataclass(frozen=True)
 class ExportLine:
-    """One thing somebody did, as a file says it."""
+    """One thing a user did, as a file says it."""
 
     number: int
     text: str  # what stands there
@@ -58,7 +62,21 @@ def read_lines(content: bytes, name: str) -> list[ExportLine]:
         raise DataError(f"'{name}' is not text in UTF-8 (byte {error.start}).", "Save it as CSV in UTF-8.") from None
     if not text.strip():
         raise DataError(f"'{name}' is empty.")
-    return _json(text, name) if text.lstrip()[0] in "[{" else _table(text, name)
+    if text.lstrip()[0] not in "[{":
+        return _table(text, name)
+    if text.count("{") + text.count("[") > MOST_PARTS:  # before each of them takes memory
+        raise _too_long(name)
+    return _json(text, name)
+
+
+class TooLongError(DataError):
+    """A file with more rows than a user's history can have."""
+
+
+def _too_long(name: str) -> TooLongError:
+    return TooLongError(
+        f"'{name}' has more than {MOST_LINES:,} rows, too many for one user's history.", "Give a smaller file."
+    )
 
 
 # --- tables -----------------------------------------------------------------------------------------------------------
@@ -66,9 +84,16 @@ def read_lines(content: bytes, name: str) -> list[ExportLine]:
 
 def _table(text: str, name: str) -> list[ExportLine]:
     separator = max(",;\t|", key=text.partition("\n")[0].count)
+    if text.partition("\n")[0].count(separator) >= MOST_COLUMNS:
+        raise DataError(f"'{name}' has more than {MOST_COLUMNS:,} columns.", "Give a table with fewer.")
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=separator, strict=True)
+    rows = list[tuple[int, list[str]]]()
     try:
-        rows = [(reader.line_num, [field.strip() for field in row]) for row in reader if row]
+        for row in reader:
+            if row:
+                rows.append((reader.line_num, [field.strip() for field in row]))
+            if len(rows) > MOST_LINES + 1:
+                raise _too_long(name)
     except csv.Error as error:
         raise DataError(f"'{name}', line {reader.line_num}: {error}.", "Check the quotes there.") from None
     header = rows[0][1]
@@ -140,7 +165,9 @@ def _json(text: str, name: str) -> list[ExportLine]:
         content = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise DataError(f"'{name}' is not JSON: {error}.", "Ask for the export again.") from None
-    found = list(_acts(content))
+    found = list(islice(_acts(content), MOST_LINES + 1))
+    if len(found) > MOST_LINES:
+        raise _too_long(name)
     if not found:
         raise DataError(
             f"'{name}' is JSON of an unknown kind.",
@@ -200,7 +227,7 @@ def _archive(content: bytes, name: str) -> list[ExportLine]:
                 if entry.is_dir() or not entry.filename.lower().endswith((".csv", ".tsv", ".json")):
                     continue
                 with archive.open(entry) as file:
-                    inside = file.read(left + 1)  # what the archive claims of its size is not believed
+                    inside = file.read(left + 1)  # the size that the archive claims is not trusted
                 left -= len(inside)
                 if left < 0:
                     raise DataError(
@@ -208,9 +235,13 @@ def _archive(content: bytes, name: str) -> list[ExportLine]:
                     )
                 try:
                     lines = read_lines(inside, entry.filename)
+                except TooLongError:
+                    raise
                 except DataError:
                     continue  # an archive holds much that is no history
                 known += 1
+                if len(found) + len(lines) > MOST_LINES:
+                    raise _too_long(name)
                 found += [
                     replace(line, wrong=f"{line.wrong} (in {entry.filename})") if line.wrong else line for line in lines
                 ]

@@ -1,7 +1,7 @@
-"""The system's keyring instead of a passphrase: a random secret that the person's login unlocks.
+"""The system's keyring instead of a passphrase: a random secret that the user's login unlocks.
 
 The secret takes the place of the passphrase and never stands in the device's file; the file says only under which name
-the keyring has it. How well it is kept there is the keyring's affair: as well as the person's login, as a rule.
+the keyring has it. How well it is kept there is the keyring's affair: as well as the user's login, as a rule.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from tacit.errors import DeviceError
 
 SERVICE = "tacit device"
 INSTEAD = "Or use a passphrase: leave --keyring out."
-UNLOCK = "The key of this device is in that keyring: unlock it, as the person who made the device."
+UNLOCK = "The key of this device is in that keyring: unlock it, as the user who made the device."
 
 
 def store_secret() -> tuple[str, str]:
@@ -38,7 +38,7 @@ def load_secret(name: str) -> str:
     if found is None:
         raise DeviceError(
             "This machine's keyring does not hold the key of this device.",
-            "Open the device on the machine and account where it was made. Without the key nobody can open it.",
+            "Open the device on the machine and account where it was made. Without the key it cannot be opened.",
         )
     return str(found)
 
@@ -59,7 +59,7 @@ def _complaints(instead: str = INSTEAD) -> Iterator[Any]:
     except ImportError:
         raise DeviceError(
             "The keyring needs a package that is not installed.",
-            f"In the folder of Tacit's source, run: pip install -e '.[field]'. {instead}",
+            f"In the folder of Tacit's source, run: make field. {instead}",
         ) from None
     try:
         yield keyring

@@ -100,6 +100,6 @@ def recommend(
         )
     model = Model(last.shared, member.last_private() or member.private() or first_private(member, clients, key))
     clients = history.clients(0, member.catalog)  # of client tables a device has one row, its own
-    federation, herself = member.federation, Vocabulary(np.zeros(1, np.int64))
-    counter = Recommender(federation.method, federation.config, model, clients, member.catalog, herself)
+    federation, labels = member.federation, Vocabulary(np.zeros(1, np.int64))
+    counter = Recommender(federation.method, federation.config, model, clients, member.catalog, labels)
     return [found for found in counter.recommend(0, n + len(hidden)) if found.item not in hidden][:n]

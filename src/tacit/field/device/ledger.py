@@ -1,12 +1,13 @@
 """The ledger: what left this device. An entry is on disk before anything is sent, and is never changed.
 
-    prepared    made, and nothing of it has left
-    releasing   handed to the transport: it may have left
-    sent        the transport says that it arrived
-    not sent    the transport says that it did not
+    prepared        made, and nothing of it has left
+    releasing       handed to the transport: it may have left
+    sent            the receiver says that it arrived
+    may have left   the transfer broke off: the receiver may have all of it, whatever it says
+    not sent        the transfer ended before the first byte of it was handed over, at every attempt
 
-Marks are added to an entry, not written over it. Every entry holds the digest of the one before: an entry taken from
-the middle is noticed (one cut from the end, by somebody who restores an old copy of the file, is not).
+Marks are added to an entry, not written over it. Every entry holds the digest of the one before, and the file's root
+knows the last: an entry that is taken away or put back is noticed.
 """
 
 from __future__ import annotations
@@ -21,12 +22,14 @@ from typing import Any, Literal
 import numpy as np
 
 from tacit.errors import DeviceError
+from tacit.field.device.sealed_root import RESTORE
 from tacit.field.device.store import Store
 from tacit.methods.base import FederatedSpec
 from tacit.types import Catalog, Label
 from tacit.updates import Message
 
-State = Literal["prepared", "releasing", "sent", "not sent"]
+State = Literal["prepared", "releasing", "sent", "may have left", "not sent"]
+MAY_HAVE_LEFT: tuple[State, ...] = ("releasing", "sent", "may have left")
 Clock = Callable[[], datetime]
 
 
@@ -51,7 +54,7 @@ class LedgerEntry:
     digest: str  # SHA-256 of the message
     state: State = "prepared"
     attempts: int = 0  # how often it was handed to the transport, the same bytes each time
-    why: str = ""  # it was not sent
+    why: str = ""  # it did not arrive, as far as is known
     measured: bool = False  # whether it has one yes or no: was the newest item in the recommended list?
     derived: int = 0  # rows about something the user did that name no single item: features of their items
     zeros: str = ""  # reason code: nothing of the history is in it, it added zeros to a secure sum
@@ -63,7 +66,7 @@ class LedgerEntry:
 
 @dataclass(frozen=True)
 class MentionedItems:
-    """What the rows of a message speak of, in labels."""
+    """The items that the rows of a message mention, as labels."""
 
     positives: list[Label]
     negatives: list[Label]
@@ -128,7 +131,7 @@ class Ledger:
 
     def mark(self, entry: int, state: State, when: str, why: str = "") -> None:
         """Add what became of an entry."""
-        self._store.add("marks", {"state": state, "when": when, "why": why}, entry)
+        self._store.add("marks", {"entry": entry, "state": state, "when": when, "why": why})
 
     def list(self, since: int = 0) -> list[LedgerEntry]:
         """Return the entries after number `since`, oldest first, each with what became of it."""
@@ -138,24 +141,30 @@ class Ledger:
             if value["before"] != before or number != len(found) + 1:
                 raise DeviceError(
                     f"The ledger is damaged: entry {number} does not follow the one before it.",
-                    "Restore a copy: tacit device import.",
+                    RESTORE,
                 )
             before = _digest_of(value)
             del value["before"]
             found[number] = LedgerEntry(number=number, **value)
-        for entry, mark in self._store.marks():
-            release = found[entry]
-            found[entry] = replace(
+        doubtful = set[int]()  # entries of which an earlier attempt may have left
+        for _, mark in self._store.rows("marks"):
+            number, state = mark["entry"], mark["state"]
+            release = found[number]
+            if release.state in ("releasing", "may have left") and state == "releasing":
+                doubtful.add(number)
+            if state == "not sent" and number in doubtful:
+                state = "may have left"
+            found[number] = replace(
                 release,
-                state=mark["state"],
+                state="sent" if release.state == "sent" else state,
                 why=mark["why"],
-                attempts=release.attempts + (mark["state"] == "releasing"),
+                attempts=release.attempts + (state == "releasing"),
             )
         return [release for number, release in found.items() if number > since]
 
     def _digest(self) -> str:
-        last = [value for _, value in self._store.rows("ledger", self._store.last("ledger") - 1)]
-        return _digest_of(last[0]) if last else ""
+        last = self._store.last("ledger")
+        return "" if last is None else _digest_of(last)
 
 
 def _digest_of(value: Any) -> str:

@@ -12,20 +12,21 @@ import json
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
-from functools import cached_property
 
 import numpy as np
 
 from tacit.errors import DeviceError, RangeError, WireError
+from tacit.field.device.budget import Debit
 from tacit.field.device.learning import LocalUpdate
 from tacit.field.device.ledger import MentionedItems
 from tacit.field.device.membership import late_round_error
 from tacit.field.device.quality import QualityMeasurement, with_quality
+from tacit.field.device.sealed_root import RESTORE
 from tacit.field.device.store import Store
 from tacit.protocols.secure_aggregation import DevicePolicy, Identity, ServerPhase, Terms, encode_message
 from tacit.protocols.secure_aggregation import SecureDevice as Machine
 from tacit.protocols.secure_aggregation.context import Session
-from tacit.protocols.secure_aggregation.encoding import SegmentKind, people_layout, rows_layout
+from tacit.protocols.secure_aggregation.encoding import SegmentKind, counts_layout, rows_layout
 from tacit.protocols.secure_aggregation.journal import Record
 from tacit.protocols.secure_aggregation.masks import Vector
 from tacit.protocols.secure_aggregation.messages import SessionInvitation
@@ -61,6 +62,7 @@ class PreparedVector:
     items: list[int]  # of the history that was learnt from
     found: QualityMeasurement
     under: str  # the settings, as JSON
+    debit: Debit | None = None  # what the sum costs of the privacy budget; noise for it is in the vector
 
     def pack(self) -> bytes:
         """Write it for the store."""
@@ -71,6 +73,7 @@ class PreparedVector:
             "items": self.items,
             "found": asdict(self.found),
             "under": self.under,
+            "debit": None if self.debit is None else asdict(self.debit),
             "private": None if self.private is None else len(private),
         }
         return json.dumps(head).encode() + b"\n" + private + self.vector
@@ -83,8 +86,9 @@ class PreparedVector:
         n_private = head["private"] or 0
         private = None if head["private"] is None else unpack(rest[:n_private])
         rows, found = MentionedItems(**head["rows"]), QualityMeasurement(**head["found"])
-        context = bytes.fromhex(head["context"])
-        return cls(context, rest[n_private:], rows, private, head["items"], found, head["under"])
+        context, debit = bytes.fromhex(head["context"]), head.get("debit")
+        debit = None if debit is None else Debit(**debit)
+        return cls(context, rest[n_private:], rows, private, head["items"], found, head["under"], debit)
 
 
 class DeviceFileJournal:
@@ -103,7 +107,7 @@ class DeviceFileJournal:
 
     def rewrite(self, records: Iterable[Record]) -> None:
         """Replace all records."""
-        self._store.clear_turns()
+        self._store.clear_session()
         for kind, content in records:
             self.append(kind, content)
 
@@ -115,12 +119,12 @@ class MaskedRounds:
         self._store = store
         self._machine: Machine | None = None
 
-    @cached_property
+    @property
     def identity(self) -> Identity:
-        """The key by which others know this device."""
+        """The key by which others in this federation know this device."""
         secret = self._store.get("identity")
         if secret is None:
-            raise DeviceError("This device's file has no identity.", "Restore a copy: tacit device import.")
+            raise DeviceError("This device's file has no identity.", RESTORE)
         return Identity(secret)
 
     @contextmanager
@@ -133,17 +137,17 @@ class MaskedRounds:
             raise
 
     def last_reply(self, content: bytes) -> LastReply | None:
-        """Return what was answered to the very same turn, if it was the last."""
+        """Return what was answered to the very same request, if it was the last."""
         last, answer = self._store.get_json("turn"), self._store.get("turned")
         if last is None or answer is None or last["turn"] != hashlib.sha256(content).hexdigest():
             return None
         return LastReply(answer, last["entry"], last.get("under", ""))
 
-    def keep(self, content: bytes, said: LastReply) -> None:
-        """Remember the last turn, inside a transaction."""
-        turn = hashlib.sha256(content).hexdigest()
-        self._store.put_json("turn", {"turn": turn, "entry": said.entry, "under": said.under})
-        self._store.put("turned", said.answer)
+    def keep(self, content: bytes, reply: LastReply) -> None:
+        """Remember the last request and its reply, inside a transaction."""
+        asked = hashlib.sha256(content).hexdigest()
+        self._store.put_json("turn", {"turn": asked, "entry": reply.entry, "under": reply.under})
+        self._store.put("turned", reply.answer)
 
     def refuse_if_opened(self, number: int) -> None:
         """Refuse a round in the clear if it, or a later one, was opened under masks."""
@@ -166,23 +170,40 @@ class MaskedRounds:
         self._store.put("masked", b"since")
         return True
 
-    def _machine_of(self, guards: DevicePolicy) -> Machine:
-        if self._machine is None or self._machine.guards != guards:
-            self._machine = Machine(self.identity, guards, DeviceFileJournal(self._store))
-        return self._machine
+    def renew_identity(self) -> None:
+        """Take a new identity, inside a transaction: no two federations know a device by the same key."""
+        self.leave_session()
+        self._store.put("identity", Identity.fresh().secret)
+
+    def _machine_of(self, device_policy: DevicePolicy) -> Machine:
+        identity, machine = self.identity, self._machine
+        if machine is None or (machine.device_policy, machine.identity.secret) != (device_policy, identity.secret):
+            machine = self._machine = Machine(identity, device_policy, DeviceFileJournal(self._store))
+        return machine
 
     def check_invitation(
-        self, federation: Federation, guards: DevicePolicy, turn: SecureRequest, opening: bytes
+        self, federation: Federation, device_policy: DevicePolicy, asked: SecureRequest, opening: bytes
     ) -> Session:
         """Refuse a session that must not be joined, before anything is learnt for it; nothing changes."""
-        self._check_terms(federation, turn, opening)
-        return self._machine_of(guards).check(turn.content, federation.digest.hex())
+        self._check_terms(federation, asked, opening)
+        return self._machine_of(policy_in(federation, device_policy)).check(asked.content, federation.lineage.hex())
 
     def leave_session(self) -> None:
         """Forget a session that has begun, inside a transaction; its round cannot be joined again."""
         Machine(self.identity, DevicePolicy(), DeviceFileJournal(self._store)).leave()
         for place in ("prepared", "turn", "turned"):
             self._store.drop(place)
+        self._machine = None
+
+    def suppose_sums(self, task: str, number: int, device_policy: DevicePolicy) -> None:
+        """Count the sums up to round `number` that a restored device may have been in, inside a transaction.
+
+        Between two there is a cool-down, so that there are only so many since the last one that it knows of.
+        """
+        machine = Machine(self.identity, device_policy, DeviceFileJournal(self._store))
+        known = max([-1, *machine.history.of(task).rounds])
+        rounds = range(number, known, -1 - device_policy.cool_down)
+        machine.suppose_sums(task, rounds[: device_policy.most_rounds])
         self._machine = None
 
     def prepared(self) -> PreparedVector:
@@ -195,61 +216,72 @@ class MaskedRounds:
     def step(
         self,
         federation: Federation,
-        guards: DevicePolicy,
-        turn: SecureRequest,
+        device_policy: DevicePolicy,
+        asked: SecureRequest,
         made: PreparedVector | None,
     ) -> bytes:
         """Let the machine answer, inside a transaction. `made` is kept with an advert, and sent as the vector."""
-        machine = self._machine_of(guards)
-        if turn.phase == ServerPhase.ADVERTS and made is not None:
-            if turn.request:
-                self._store.put("opening", turn.round.to_bytes(8, "big") + turn.request)
-            self._check_terms(federation, turn, self.opening(turn.round))
-            machine.turn_to(federation.digest.hex())
-            advert = machine.advertise(turn.content)
+        machine = self._machine_of(policy_in(federation, device_policy))
+        if asked.phase == ServerPhase.ADVERTS and made is not None:
+            if asked.request:
+                self._store.put("opening", asked.round.to_bytes(8, "big") + asked.request)
+            self._check_terms(federation, asked, self.opening(asked.round))
+            machine.switch_to(federation.lineage.hex())
+            advert = machine.advertise(asked.content)
             self._store.put("prepared", made.pack())
             return advert
-        if turn.phase == ServerPhase.SHARES:
-            return machine.share(turn.content)
-        if turn.phase == ServerPhase.VECTORS and made is not None and machine.session is not None:
+        if asked.phase == ServerPhase.SHARES:
+            return machine.share(asked.content)
+        if asked.phase == ServerPhase.VECTORS and made is not None and machine.session is not None:
             if made.context != machine.session.context:
                 raise WireError.because(ReasonCode.OUT_OF_TURN)
             self._store.drop("prepared")
-            return machine.submit(turn.content, Vector(machine.session.terms.layout.sizes, made.vector))
-        if turn.phase == ServerPhase.CONFIRMATIONS:
-            return machine.confirm(turn.content)
-        if turn.phase == ServerPhase.UNMASKINGS:
-            return machine.unmask(turn.content)
+            return machine.submit(asked.content, Vector(machine.session.terms.layout.sizes, made.vector))
+        if asked.phase == ServerPhase.CONFIRMATIONS:
+            return machine.confirm(asked.content)
+        if asked.phase == ServerPhase.UNMASKINGS:
+            return machine.unmask(asked.content)
         raise WireError.because(ReasonCode.OUT_OF_TURN)
 
-    def _check_terms(self, federation: Federation, turn: SecureRequest, request: bytes) -> None:
+    def _check_terms(self, federation: Federation, asked: SecureRequest, request: bytes) -> None:
         """Refuse a sum of something else than what this federation agreed on, in this round, from this model."""
-        session = SessionInvitation.decode(turn.content).session
+        session = SessionInvitation.decode(asked.content).session
         terms = session.terms
         shapes = federation.built.shapes(read_request(federation, request).shared)
-        if terms.task != federation.digest.hex() or terms.round != turn.round or terms.model != model_in(request):
+        if terms.task != federation.lineage.hex() or terms.round != asked.round or terms.model != model_in(request):
             raise WireError.because(ReasonCode.OTHER_TERMS)
         both = {**shapes, QUALITY: QUALITY_SHAPE}
         for part in terms.layout.segments:
             wide = 1 if part.kind is not SegmentKind.NUMBERS else both.get(part.table, (0, 0))[1]
             if part.table not in both or part.n_rows != both[part.table][0] or part.width != wide:
                 raise WireError.because(ReasonCode.UNKNOWN_TABLE, table=part.table)
-        if not is_layout_of(terms, session.n_people, shapes, federation.ring):
+        if federation.guarantee is not None:
+            counted = federation.guarantee.count_units
+            layout = rows_layout(shapes, federation.ring, session.n_participants, counted=counted)
+            is_agreed = terms.stage == 2 and terms.layout == layout
+        else:
+            is_agreed = is_layout_of(terms, session.n_participants, shapes, federation.ring)
+        if not is_agreed:
             raise WireError.because(ReasonCode.OTHER_TERMS)
 
 
-def is_layout_of(terms: Terms, n_people: int, shapes: Shapes, ring: Ring) -> bool:
+def policy_in(federation: Federation, device_policy: DevicePolicy) -> DevicePolicy:
+    """Return the limits that hold in a federation: with a guarantee, the noise does what some of them are for."""
+    return device_policy if federation.privacy is None else device_policy.under_noise()
+
+
+def is_layout_of(terms: Terms, n_participants: int, shapes: Shapes, ring: Ring) -> bool:
     """Say whether parts, bits and bounds are those that a ring gives for so many participants.
 
     A bound of the coordinator's choice would tell whose numbers exceed it.
     """
     both, layout = {**shapes, QUALITY: QUALITY_SHAPE}, terms.layout
     if terms.stage == 1:
-        return layout in (people_layout(both, n_people), people_layout(shapes, n_people))
+        return layout in (counts_layout(both, n_participants), counts_layout(shapes, n_participants))
     if all(part.rows is None for part in layout.segments):
-        return layout == rows_layout(shapes, ring, n_people)
+        return layout == rows_layout(shapes, ring, n_participants)
     listed = dict.fromkeys(both, np.zeros(0, np.int64)) | {part.table: part.listed for part in layout.segments}
-    return layout == rows_layout(both, ring, n_people, listed)
+    return layout == rows_layout(both, ring, n_participants, listed)
 
 
 def vector_of(

@@ -20,9 +20,10 @@ from tacit.wire.federation import Federation
 from tacit.wire.messages import Request, pack, read_request, read_welcome, unpack
 
 PLACES = (
-    *("welcome", "address", "line", "model", "private", "learnt", "outbox"),
+    *("welcome", "address", "enrolment", "line", "link", "model", "private", "learnt", "outbox"),
     *("opening", "prepared", "turn", "turned", "masked"),  # of secure sums
-    *("known", "measured"),
+    *("known", "measured", "amendments"),
+    *("witness", "directory"),
 )
 
 
@@ -56,14 +57,20 @@ class Membership:
         self._received: tuple[tuple[int, int], Request | None] | None = None
 
     @classmethod
-    def join(cls, store: Store, welcome: bytes, address: str) -> Membership:
-        """Become a member; one who already is must leave first."""
+    def join(cls, store: Store, welcome: bytes, address: str, witness: str = "") -> Membership:
+        """Become a member; one who already is must leave first. The witness is kept in the same transaction."""
         federation, catalog = read_welcome(welcome)
         with store.transaction():
             if store.get("welcome") is not None:
                 raise ConsentError.because(ReasonCode.ALREADY_A_MEMBER)
             store.put("welcome", welcome)
             store.put_json("address", address)
+            store.put_json("witness", witness)
+            enrolment = store.get_json("enrolment") or {}
+            if address and enrolment.get("address") == address:
+                store.put_json("line", enrolment)
+            store.drop("enrolment")
+            store.drop("link")
         return cls(store, federation, catalog, address)
 
     @classmethod
@@ -82,15 +89,19 @@ class Membership:
 
     @staticmethod
     def leave(store: Store) -> None:
-        """Delete the federation, its model and the private part; history, settings and ledger stay."""
-        with store.transaction():
-            for place in PLACES:
-                store.drop(place)
+        """Delete the federation, its model and the private part, inside a transaction; the rest stays."""
+        for place in PLACES:
+            store.drop(place)
+
+    @property
+    def task(self) -> str:
+        """The digest of the founding terms, by which what is remembered of the federation is found."""
+        return self.federation.lineage.hex()
 
     @property
     def to(self) -> str:
         """Whom messages are for, in words."""
-        return f"{self.federation.name} ({self.address})" if self.address else self.federation.name
+        return f"{self.federation.title} ({self.address})" if self.address else self.federation.title
 
     @cached_property
     def first(self) -> dict[str, Array]:
@@ -114,7 +125,7 @@ class Membership:
             return self._received[1]
         content = self._store.get("model")
         request = None if content is None else self._with_constants(read_request(self.federation, content))
-        if not self._store.connection.in_transaction:  # which may yet take it back
+        if not self._store.in_transaction:  # which may yet take it back
             self._received = (moment, request)
         return request
 

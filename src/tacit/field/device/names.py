@@ -1,4 +1,4 @@
-"""How people and services call the items of a catalogue: id or title, with or without year, article first or last."""
+"""How users and services call the items of a catalogue: id or title, with or without year, article first or last."""
 
 from __future__ import annotations
 

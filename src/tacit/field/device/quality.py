@@ -2,7 +2,7 @@
 
 An item is tested first and learnt from afterwards. The arriving model and the private part have not learnt from items
 added since the last round, so no item is held back from learning, and no learnt item is tested. The
-answer is one yes or no. It leaves only inside the two stages of a secure sum, where people are counted before anything
+answer is one yes or no. It leaves only inside the two stages of a secure sum, where users are counted before anything
 is added, and only about an item that may leave at all.
 """
 
@@ -22,7 +22,7 @@ from tacit.field.device.settings import Sharing
 from tacit.numerics import one_blas_thread
 from tacit.protocols.secure_aggregation.two_stage import QUALITY
 from tacit.random import Key
-from tacit.types import Clients, Label, offsets
+from tacit.types import Clients, Label
 from tacit.updates import Message
 from tacit.wire.messages import Request
 
@@ -47,7 +47,7 @@ def measure_quality(
     key: Key,
     lane: int,
 ) -> QualityMeasurement:
-    """Measure, or return what was measured in this round before; about no item where there is none to speak of."""
+    """Measure, or return what was measured in this round before; of no item where there is none to measure."""
     last, learnt_from, nothing = member.last_measurement(), member.learnt_from(), QualityMeasurement(request.round)
     if last is not None and last["round"] == request.round:
         again = QualityMeasurement(**last)
@@ -118,7 +118,4 @@ def _may_mention(item: Label | None, sharing: Sharing, history: History, member:
 def _without_new(clients: Clients, learnt_from: NDArray[np.bool_]) -> Clients:
     """Return the history of the last round, without items removed since."""
     old = learnt_from[clients.items]
-    values = None if clients.values is None else clients.values[old]
-    times = None if clients.times is None else clients.times[old]
-    items = clients.items[old]
-    return Clients(clients.ids, offsets(np.array([len(items)])), items, clients.n_items, values, times)
+    return clients.keep(old)

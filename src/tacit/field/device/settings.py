@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Mapping
+from typing import Any, Literal
 
 import numpy as np
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from tacit.errors import DataError, DeviceError, nearest
+from tacit.field.device.limits import TimeLimits
 from tacit.field.device.similar_names import normalise_text, rank_similar
 from tacit.privacy.disclosure import Disclosure, DisclosureConfig
+from tacit.protocols.directory import DirectoryPolicy
 from tacit.protocols.secure_aggregation import DevicePolicy
 from tacit.random import Key
 from tacit.types import Catalog, Config, Label, Vocabulary
 
 USUAL_PI = 0.5
+LEVELS: Mapping[str, float] = {"strict": 1.0, "balanced": 4.0, "open": 8.0}  # epsilon
 ADVISED = 3  # items that are named where one was not found
 
 
@@ -25,24 +29,46 @@ class Sharing(Config):
     coin: Literal["row", "item"] = Field("row", description="one coin per row, or one per item and round")
     never_items: tuple[Label, ...] = Field((), description="items whose positive rows never leave")
     never_categories: tuple[str, ...] = Field((), description="categories whose positive rows never leave")
-    masked_only: bool = Field(False, description="messages leave in masked rounds only")
+    masked_only: bool = Field(True, description="messages leave in masked rounds only")
     measure: bool = Field(
         True, description="a masked sum may include whether the newest item was in the recommended list"
     )
-    guards: DevicePolicy = Field(
+    device_policy: DevicePolicy = Field(
         DevicePolicy(), description="what the device demands of a masked round before it takes part"
     )
+    directory: DirectoryPolicy = Field(
+        DirectoryPolicy(), description="what the device demands of the directory of members, where a witness is named"
+    )
+    privacy: Literal["strict", "balanced", "open"] = Field(
+        "balanced", description="the most that a federation with differential privacy may learn: epsilon 1, 4 or 8"
+    )
+    limits: TimeLimits = Field(TimeLimits(), description="when this device takes part at all")
     paused: bool = Field(False, description="nothing leaves until the user resumes")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _read_earlier_files(cls, given: Any) -> Any:
+        """Device files of the version before call the device policy `guards`; there is nothing for the user to do."""
+        if isinstance(given, Mapping) and "guards" in given:
+            return {"device_policy": given["guards"], **{name: given[name] for name in given if name != "guards"}}
+        return given
 
     def forbids_more(self, before: Sharing) -> bool:
         """Say whether a message made under settings `before` could hold what these keep here."""
         return (
             self.pi < before.pi
-            or (self.coin, self.guards) != (before.coin, before.guards)
+            or (self.coin, self.device_policy) != (before.coin, before.device_policy)
+            or self.directory != before.directory
             or not {*self.never_items} <= {*before.never_items}
             or not {*self.never_categories} <= {*before.never_categories}
             or (before.measure and not self.measure)
+            or self.most_epsilon < before.most_epsilon
         )
+
+    @property
+    def most_epsilon(self) -> float:
+        """The epsilon of the user's level: sums that would tell more are not joined."""
+        return LEVELS[self.privacy]
 
     def stage(self, lane: int, catalog: Catalog) -> Disclosure:
         """Return the disclosure stage of the user's updates; its draws are those of `lane`."""

@@ -6,7 +6,7 @@ import unicodedata
 from collections.abc import Sequence
 from heapq import nlargest
 
-LOOKED_AT = 200  # names that are nearest in letters, whatever the order of their words, are compared word by word
+COMPARED = 200  # names that are nearest in letters, whatever the order of their words, are compared word by word
 MARGIN = 12  # others are offered beside the likest if they are nearly as like
 NEAR = 68  # likeness in per cent from which a name is worth being offered
 
@@ -33,7 +33,7 @@ def rank_similar(text: str, names: Sequence[str], most: int) -> list[int]:
     from rapidfuzz import fuzz, process
 
     asked = normalise_text(text)
-    near = process.extract(asked, names, scorer=fuzz.token_sort_ratio, limit=LOOKED_AT)
+    near = process.extract(asked, names, scorer=fuzz.token_sort_ratio, limit=COMPARED)
     scored = [(_similarity(asked, name), -at) for name, _, at in near]
     least = max(NEAR, max(scored, default=(0.0, 0))[0] - MARGIN)
     return [-at for score, at in nlargest(most, scored) if score >= least]

@@ -1,11 +1,13 @@
-"""The store: one SQLite file whose every row is sealed. It survives kill -9 at any point.
+"""The store: one SQLite file whose every row is sealed, under one sealed root. It survives kill -9 at any point.
 
-What lies in the clear: that this is a device's file, its version, how its key is wrapped, the number and size of rows,
-and the names of a few fixed places.
+What is not encrypted: that this is a device's file, its version, how its key is wrapped, the number of rows and
+roughly their size, and the names of a few fixed places. All of it is under the root: a row that was changed, moved,
+taken away or put back, and a name or fact that was changed, is noticed when it is read.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import secrets
@@ -13,32 +15,18 @@ import sqlite3
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 from tacit.errors import DeviceError
+from tacit.field.device.file_format import FILE, SEALED_ROOT, TABLES
+from tacit.field.device.file_lock import FileLock
+from tacit.field.device.former_files import read_former_rows
+from tacit.field.device.sealed_root import SealedRoot, damage_error
 from tacit.field.device.vault import Lock, ScryptCost, Vault
-from tacit.storage.database import FileFormat, connect
-
-MIGRATIONS = (
-    """
-    CREATE TABLE facts (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
-    CREATE TABLE places (name TEXT PRIMARY KEY, sealed BLOB NOT NULL) WITHOUT ROWID;
-    CREATE TABLE history (row INTEGER PRIMARY KEY AUTOINCREMENT, sealed BLOB NOT NULL);
-    CREATE TABLE ledger (row INTEGER PRIMARY KEY AUTOINCREMENT, sealed BLOB NOT NULL);
-    CREATE TABLE marks (
-        row INTEGER PRIMARY KEY AUTOINCREMENT, entry INTEGER NOT NULL REFERENCES ledger, sealed BLOB NOT NULL
-    );
-    CREATE TRIGGER ledger_stays BEFORE UPDATE ON ledger BEGIN SELECT RAISE(ABORT, 'the ledger is append-only'); END;
-    CREATE TRIGGER ledger_kept BEFORE DELETE ON ledger BEGIN SELECT RAISE(ABORT, 'the ledger is append-only'); END;
-    CREATE TRIGGER marks_stay BEFORE UPDATE ON marks BEGIN SELECT RAISE(ABORT, 'the ledger is append-only'); END;
-    CREATE TRIGGER marks_kept BEFORE DELETE ON marks BEGIN SELECT RAISE(ABORT, 'the ledger is append-only'); END;
-    """,
-    "CREATE TABLE turns (row INTEGER PRIMARY KEY AUTOINCREMENT, sealed BLOB NOT NULL);",
-)
-"""What made each version of the file from the one before; the table `versions` says which were applied."""
+from tacit.storage.database import connect
 
 T = TypeVar("T")
-FILE = FileFormat(0x54434954, "a device's file", MIGRATIONS, DeviceError, "Restore a copy with `tacit device import`.")
+LockName = Literal["lock", "recovery"]
 
 
 class Store:
@@ -46,6 +34,12 @@ class Store:
 
     def __init__(self, path: Path, connection: sqlite3.Connection, vault: Vault) -> None:
         self.path, self.connection, self._vault = path, connection, vault
+        self.lock = FileLock(path)
+        self.is_copy = False  # it was put back, or copied without the note beside it: it may not know all it answered
+        self.is_new = False  # made now, or moved from an earlier format
+        self._known: tuple[bytes, SealedRoot] | None = None  # the root as it was read last
+        self._open: SealedRoot | None = None  # inside a transaction: the root as it will be
+        self._is_changed = False
 
     @classmethod
     def create(cls, path: Path, passphrase: str, cost: ScryptCost, keeper: str = "") -> Store:
@@ -65,41 +59,155 @@ class Store:
             ) from None
         try:
             with FILE.complaints(path):
-                connection = FILE.make(path)
-                facts = (("file", file_id), ("lock", lock.model_dump_json()), ("keeper", keeper))
-                connection.executemany("INSERT INTO facts VALUES (?, ?)", facts)
-                connection.execute("COMMIT")
+                store = cls(path, FILE.make(path), vault)
+                store._write_facts({"file": file_id, "lock": lock.model_dump_json(), "keeper": keeper})
+                store._begin_root(0)
+                store.connection.execute("COMMIT")
+                store._check_names()
         except BaseException:
             path.unlink(missing_ok=True)
+            FileLock(path).path.unlink(missing_ok=True)
             raise
-        return cls(path, connection, vault)
+        return store
 
     @classmethod
-    def open(cls, path: Path, passphrase: str) -> Store:
-        """Open a file: refused if it is none of ours, damaged, newer than this program, or the passphrase is wrong."""
+    def open(cls, path: Path, passphrase: str, by: LockName = "lock") -> Store:
+        """Open a file: refused if it is none of ours, damaged, newer than this program, or the passphrase is wrong.
+
+        `by` recovery: with the recovery code instead.
+        """
         refuse_if_missing(path)
         with FILE.complaints(path):
             connection = connect(path)
             try:
                 FILE.check(path, connection)
-                facts = dict(connection.execute("SELECT name, value FROM facts"))
-                lock, file_id = Lock.parse(str(facts.get("lock"))), str(facts.get("file"))
-                vault = Vault.open(lock, passphrase, file_id)
-                FILE.upgrade(connection)
+                facts = _read_facts(connection)
+                if by == "recovery" and by not in facts:
+                    raise DeviceError("This device has no recovery code.", "It opens with its passphrase only.")
+                lock, file_id = Lock.parse(facts.get(by, "")), facts.get("file", "")
+                store = cls(path, connection, Vault.open(lock, passphrase, file_id))
+                FILE.upgrade(connection, store._begin_root)
+                store._check_names()
             except BaseException:
                 connection.close()
                 raise
-        return cls(path, connection, vault)
+        return store
+
+    def open_again(self) -> Store:
+        """Open the same file once more, with a connection and a lock of its own."""
+        with FILE.complaints(self.path):
+            store = Store(self.path, connect(self.path), self._vault)
+            try:
+                store._check_names()
+            except BaseException:
+                store.close()
+                raise
+        store.is_copy = False  # what follows from a copy was done when it was first opened
+        return store
 
     def close(self) -> None:
         """Let the file go."""
         self.connection.close()
+        self.lock.close()
+
+    # --- the root -----------------------------------------------------------------------------------------------------
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
         """All of what happens inside, or nothing of it; on disk when it ends."""
         with FILE.transaction(self.path, self.connection):
-            yield
+            self._open, self._is_changed = self._read_root(), False
+            try:
+                yield
+                if self._is_changed:
+                    self._write_root(self._open)
+            finally:
+                counter, self._open = self._open.counter, None
+        if self._is_changed:
+            self.lock.note(self._vault.file_id, counter)
+
+    @property
+    def in_transaction(self) -> bool:
+        """Whether what is read now may yet be taken back."""
+        return self.connection.in_transaction
+
+    def _changed(self) -> SealedRoot:
+        """Return the root to write a change into; there is none outside a transaction."""
+        assert self._open is not None, "a device's file changes inside a transaction only"
+        self._is_changed = True
+        return self._open
+
+    def _read_root(self) -> SealedRoot:
+        """Return the root as the file has it now, to be changed."""
+        found = self.connection.execute("SELECT sealed FROM root").fetchone()
+        return SealedRoot.unpack(self._vault.unseal(*_require_sealed("root", 0, found)))
+
+    def _root_in(self, sealed: bytes | None) -> SealedRoot:
+        """Return the root that holds for rows read in the same statement as `sealed`."""
+        if self._open is not None:
+            return self._open
+        if self._known is None or self._known[0] != sealed:
+            self._known = None
+            content = self._vault.unseal(*_require_sealed("root", 0, (sealed,)))
+            assert sealed is not None
+            self._known = (sealed, SealedRoot.unpack(content))
+        return self._known[1]
+
+    def _write_root(self, root: SealedRoot) -> None:
+        root.counter += 1
+        sealed = self._vault.seal(root.pack(), "root", 0)
+        self.connection.execute("INSERT OR REPLACE INTO root VALUES (0, ?)", (sealed,))
+
+    def _begin_root(self, before: int) -> None:
+        """Write the first root, inside a transaction: of a new file, or of one that an earlier version wrote."""
+        if before >= SEALED_ROOT:
+            return
+        self._write_facts({})
+        self._open = root = SealedRoot(facts=self._facts_mark())
+        try:
+            for table, place, content in read_former_rows(self.connection, self._vault):
+                if table == "places":
+                    self.put(place, content)
+                else:
+                    self.add(table, json.loads(content))
+            for table in ("marks", "places", "history", "ledger", "turns"):
+                self.connection.execute(f"DROP TABLE former_{table}")
+            self._write_root(root)
+            self.is_new = True
+        finally:
+            self._open = None
+
+    def _check_names(self) -> None:
+        """Refuse a file whose facts, places or numbers of rows are not those of its root; notice one put back."""
+        noted = self.lock.read()  # first: another program may write meanwhile
+        self.connection.execute("BEGIN")
+        root, facts = self._read_root(), self._facts_mark()
+        names = {name for (name,) in self.connection.execute("SELECT name FROM places")}
+        counts = [self.connection.execute(f"SELECT count(*) FROM {table}").fetchone()[0] for table in TABLES]
+        self.connection.execute("COMMIT")
+        if root.facts != facts:
+            raise damage_error("facts", "as a whole")
+        for name in sorted(names ^ root.places.keys(), key=str):
+            raise damage_error("places", str(name))
+        for table, count in zip(TABLES, counts, strict=True):
+            if count != root.table(table).count:
+                raise damage_error(table, "as a whole")
+        if self.is_new:
+            self.lock.note(self._vault.file_id, root.counter)
+        else:
+            self.is_copy = noted is None or noted[0] != self._vault.file_id or noted[1] > root.counter
+
+    def _facts_mark(self) -> int:
+        facts = sorted(_read_facts(self.connection).items())
+        return self._vault.mark_bytes(json.dumps(facts).encode())
+
+    def _write_facts(self, facts: Mapping[str, str]) -> None:
+        """Write what stands in the clear, and its checksum, inside a transaction."""
+        self.connection.executemany("INSERT OR REPLACE INTO facts VALUES (?, ?)", facts.items())
+        stored = {str(name): str(value) for name, value in self.connection.execute("SELECT name, value FROM facts")}
+        self.connection.execute("INSERT OR REPLACE INTO facts VALUES ('sum', ?)", (_checksum(stored),))
+
+    # --- places -------------------------------------------------------------------------------------------------------
 
     def moment(self) -> tuple[int, int]:
         """Return numbers that change whenever the file does, by this connection or by another."""
@@ -110,16 +218,24 @@ class Store:
     def put(self, name: str, content: bytes) -> None:
         """Keep something at a fixed place."""
         sealed = self._vault.seal(content, "places", name)
+        self._changed().places[name] = self._vault.mark(sealed, "places", name)
         self.connection.execute("INSERT OR REPLACE INTO places VALUES (?, ?)", (name, sealed))
 
     def get(self, name: str) -> bytes | None:
         """Return what is kept at a fixed place."""
+        both = "SELECT (SELECT sealed FROM root), (SELECT sealed FROM places WHERE name = ?)"
         with FILE.complaints(self.path):
-            row = self.connection.execute("SELECT sealed FROM places WHERE name = ?", (name,)).fetchone()
-        return None if row is None else self._vault.unseal(row[0], "places", name)
+            root, sealed = self.connection.execute(both, (name,)).fetchone()
+        mark = self._root_in(root).places.get(name)
+        if sealed is None and mark is None:
+            return None
+        if not isinstance(sealed, bytes) or self._vault.mark(sealed, "places", name) != mark:
+            raise damage_error("places", name)
+        return self._vault.unseal(sealed, "places", name)
 
     def drop(self, name: str) -> None:
         """Forget what is kept at a fixed place."""
+        self._changed().places.pop(name, None)
         self.connection.execute("DELETE FROM places WHERE name = ?", (name,))
 
     def put_json(self, name: str, value: Any) -> None:
@@ -131,69 +247,98 @@ class Store:
         content = self.get(name)
         return None if content is None else json.loads(content)
 
-    def add(self, table: str, content: Any, entry: int | None = None) -> int:
-        """Append a JSON value to `history`, `ledger`, `turns` or (with its `entry`) `marks`; return its row."""
-        row = 1 + self.last(table)
+    # --- tables -------------------------------------------------------------------------------------------------------
+
+    def add(self, table: str, content: Any) -> int:
+        """Append a JSON value to `history`, `ledger`, `marks` or `turns`; return its row."""
+        record = self._changed().table(table)
+        row = 1 + record.last
         sealed = self._vault.seal(json.dumps(content, ensure_ascii=False).encode(), table, row)
-        columns: dict[str, Any] = {"row": row, "sealed": sealed} | ({} if entry is None else {"entry": entry})
-        names, holes = ", ".join(columns), ", ".join("?" * len(columns))
-        self.connection.execute(f"INSERT INTO {table} ({names}) VALUES ({holes})", tuple(columns.values()))
+        record.add(self._vault.mark(sealed, table, row))
+        self.connection.execute(f"INSERT INTO {table} VALUES (?, ?)", (row, sealed))
         return row
 
-    def last(self, table: str) -> int:
-        """Return the highest row that a table ever had."""
-        found = self.connection.execute("SELECT seq FROM sqlite_sequence WHERE name = ?", (table,)).fetchone()
-        return 0 if found is None else int(found[0])
-
-    def rows(self, table: str, since: int = 0) -> Iterator[tuple[int, Any]]:
-        """Yield (row, value) of a table in order, from after row `since`."""
+    def last(self, table: str) -> Any:
+        """Return the last value of a table from which none is removed, inside a transaction; none if it is empty."""
         with FILE.complaints(self.path):
-            found = self.connection.execute(f"SELECT row, sealed FROM {table} WHERE row > ? ORDER BY row", (since,))
-            for row, sealed in found:
-                yield row, json.loads(self._vault.unseal(sealed, table, row))
+            record = self._read_root().table(table) if self._open is None else self._open.table(table)
+            found = self.connection.execute(f"SELECT sealed FROM {table} WHERE row = ?", (record.last,)).fetchone()
+        if not record.count and found is None:
+            return None
+        sealed, *_ = _require_sealed(table, record.last, found)
+        if self._vault.mark(sealed, table, record.last) != record.tip:
+            raise damage_error(table, record.last)
+        return json.loads(self._vault.unseal(sealed, table, record.last))
+
+    def rows(self, table: str) -> list[tuple[int, Any]]:
+        """Return (row, value) of a table in order."""
+        return [(row, json.loads(self._vault.unseal(sealed, table, row))) for row, sealed in self._checked(table)]
 
     def read(
         self, table: str, before: Mapping[int, tuple[bytes, T]], make: Callable[[Any], T]
     ) -> dict[int, tuple[bytes, T]]:
         """Return what `make` makes of every row of a table; rows that are as they were `before` are not made again."""
         found: dict[int, tuple[bytes, T]] = {}
-        with FILE.complaints(self.path):
-            for row, sealed in self.connection.execute(f"SELECT row, sealed FROM {table} ORDER BY row"):
-                known = before.get(row)
-                if known is None or known[0] != sealed:
-                    known = (sealed, make(json.loads(self._vault.unseal(sealed, table, row))))
-                found[row] = known
+        for row, sealed in self._checked(table):
+            known = before.get(row)
+            if known is None or known[0] != sealed:
+                known = (sealed, make(json.loads(self._vault.unseal(sealed, table, row))))
+            found[row] = known
         return found
 
-    def marks(self) -> Iterator[tuple[int, Any]]:
-        """Yield (entry, mark) in order."""
+    def _checked(self, table: str) -> list[tuple[int, bytes]]:
+        """Return the sealed rows of a table, in order, if they are exactly those that the root knows."""
         with FILE.complaints(self.path):
-            for row, entry, sealed in self.connection.execute("SELECT row, entry, sealed FROM marks ORDER BY row"):
-                yield entry, json.loads(self._vault.unseal(sealed, "marks", row))
+            found = self.connection.execute(f"SELECT -1, sealed FROM root UNION ALL SELECT row, sealed FROM {table}")
+            (_, root), *rows = found.fetchall() or [(-1, None)]
+        if not all(isinstance(row, int) and isinstance(sealed, bytes) for row, sealed in rows):
+            raise damage_error(table, "as a whole")
+        mark = self._vault.mark
+        self._root_in(root).table(table).check(table, (mark(sealed, table, row) for row, sealed in rows))
+        return sorted(rows)
 
     def remove(self, row: int) -> None:
         """Take a row of the history away; its bytes are overwritten."""
+        found = self.connection.execute("SELECT sealed FROM history WHERE row = ?", (row,)).fetchone()
+        sealed, *_ = _require_sealed("history", row, found)
+        self._changed().table("history").remove(self._vault.mark(sealed, "history", row))
         self.connection.execute("DELETE FROM history WHERE row = ?", (row,))
 
-    def clear_turns(self) -> None:
+    def clear_session(self) -> None:
         """Forget the records of secure sums; their bytes are overwritten."""
+        self._changed().table("turns").clear()
         self.connection.execute("DELETE FROM turns")
+
+    # --- the file -----------------------------------------------------------------------------------------------------
 
     @staticmethod
     def keeper(path: Path) -> str:
-        """Return under which name a keyring has the passphrase of a file; nothing where a person has it."""
+        """Return under which name a keyring has the passphrase of a file; nothing where a user has it."""
         if not path.is_file():
             return ""
         with FILE.complaints(path), closing(connect(path)) as connection:
             FILE.check(path, connection)
-            found = connection.execute("SELECT value FROM facts WHERE name = 'keeper'").fetchone()
-        return "" if found is None else str(found[0])
+            return _read_facts(connection).get("keeper", "")
 
     def change_passphrase(self, passphrase: str, cost: ScryptCost, keeper: str = "") -> None:
-        """Wrap the data key anew; rows stay as they are."""
-        facts = (("lock", self._vault.lock(passphrase, cost).model_dump_json()), ("keeper", keeper))
-        with self.transaction():
-            self.connection.executemany("INSERT OR REPLACE INTO facts VALUES (?, ?)", facts)
+        """Wrap the data key anew; rows stay as they are. The former wrapping is overwritten wherever it stood."""
+        lock = self._vault.lock(passphrase, cost).model_dump_json()
+        with self._overwriting(), self.transaction():
+            self._write_facts({"lock": lock, "keeper": keeper})
+            self._changed().facts = self._facts_mark()
+
+    def change_recovery(self, code: str, cost: ScryptCost) -> None:
+        """Let a recovery code open the file too; the one before no longer does."""
+        lock = self._vault.lock(code, cost).model_dump_json()
+        with self._overwriting(), self.transaction():
+            self._write_facts({"recovery": lock})
+            self._changed().facts = self._facts_mark()
+
+    @property
+    def has_recovery(self) -> bool:
+        """Whether a recovery code opens the file."""
+        with FILE.complaints(self.path):
+            return "recovery" in _read_facts(self.connection)
 
     def copy_to(self, path: Path) -> None:
         """Write a whole, encrypted copy; it opens with the same passphrase."""
@@ -211,22 +356,74 @@ class Store:
             unfinished.unlink(missing_ok=True)
 
     def erase(self) -> None:
-        """Destroy the wrapped key, then the file: what remains on the disk cannot be opened by any passphrase."""
-        with self.transaction():
-            self.connection.execute("UPDATE facts SET value = '' WHERE name = 'lock'")
+        """Destroy the wrapped keys, then the file: what remains on the disk cannot be opened by any passphrase."""
+        self.lock.take()
+        with self._overwriting(), FILE.transaction(self.path, self.connection):
+            self.connection.execute("DELETE FROM facts WHERE name <> 'file'")
         self.close()
         self.path.unlink(missing_ok=True)
-        Path(f"{self.path}-journal").unlink(missing_ok=True)
+        self._journal.unlink(missing_ok=True)
+        self.lock.path.unlink(missing_ok=True)
+
+    @property
+    def _journal(self) -> Path:
+        return Path(f"{self.path}-journal")
+
+    @contextmanager
+    def _overwriting(self) -> Iterator[None]:
+        """Overwrite the rollback journal of the transaction inside: it holds the pages as they were before."""
+        with FILE.complaints(self.path):
+            self.connection.execute(
+                "PRAGMA locking_mode = EXCLUSIVE"
+            ).fetchall()  # no other process may begin a journal
+            self.connection.execute("PRAGMA journal_mode = PERSIST").fetchall()
+        try:
+            yield
+            _overwrite(self._journal)
+        finally:
+            with FILE.complaints(self.path):
+                self.connection.execute("PRAGMA journal_mode = DELETE").fetchall()
+                self.connection.execute("PRAGMA locking_mode = NORMAL").fetchall()
+                self.connection.execute("SELECT count(*) FROM facts").fetchall()  # it is let go with the next statement
+
+
+def _overwrite(path: Path) -> None:
+    """Write zeros over a file. A file system that writes elsewhere, and a disk that moves blocks, keep what was."""
+    if path.exists():
+        with path.open("r+b") as file:
+            file.write(bytes(path.stat().st_size))
+            file.flush()
+            os.fsync(file.fileno())
+
+
+def _require_sealed(table: str, row: int, found: tuple[Any, ...] | None) -> tuple[bytes, str, int]:
+    """Return a sealed row and its place; what is missing, or no bytes, is damage."""
+    if found is None or not isinstance(found[0], bytes):
+        raise damage_error(table, row)
+    return found[0], table, row
+
+
+def _read_facts(connection: sqlite3.Connection) -> dict[str, str]:
+    """Return what stands in the clear; what a disk has damaged is not taken for a wrong passphrase."""
+    facts = {str(name): str(value) for name, value in connection.execute("SELECT name, value FROM facts")}
+    if "sum" in facts and facts["sum"] != _checksum(facts):
+        raise damage_error("facts", "as a whole")
+    return facts
+
+
+def _checksum(facts: Mapping[str, str]) -> str:
+    stored = sorted((name, value) for name, value in facts.items() if name != "sum")
+    return hashlib.sha256(json.dumps(stored).encode()).hexdigest()
 
 
 def refuse_if_missing(path: Path) -> None:
-    """Say that there is no device, if so: nobody is asked for a passphrase that opens nothing."""
+    """Say that there is no device, if so: so no passphrase is asked for in vain."""
     if not path.is_file():
         raise DeviceError(f"There is no device '{path}'.", "Make one with `tacit device init`.")
 
 
 def refuse_if_there(path: Path) -> None:
-    """Say that there is a device already, if so: nobody invents a passphrase for nothing."""
+    """Say that there is a device already, if so: so no passphrase is asked for in vain."""
     if path.exists():
         raise _already(path)
 

@@ -1,32 +1,41 @@
 """The vault: a passphrase opens a data key, and the data key seals every row of a device's file.
 
 scrypt turns the passphrase into a key that does nothing but wrap the data key (AES-256-GCM), so a passphrase can be
-changed without touching a row. Each row is sealed (AES-256-GCM, a fresh nonce of 96 bits) with its place in the file as
-associated data: a row that is moved, swapped or taken from another file does not open. Secrets come from the system's
-entropy, never from `tacit.random`.
+changed without touching a row. Each row is padded to one of a few lengths and sealed (AES-256-GCM, a fresh nonce of 96
+bits) with its place in the file as associated data: a row that is moved, swapped or taken from another file does not
+open. The marks of rows, by which the sealed root knows them, are made here too. Secrets come from the system's entropy,
+never from `tacit.random`.
 """
 
 from __future__ import annotations
 
+import hashlib
 import secrets
 from typing import Self
 
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.kdf.hkdf import HKDFExpand
 from cryptography.hazmat.primitives.kdf.scrypt import Scrypt
 from pydantic import Field, ValidationError, model_validator
 
 from tacit.errors import DeviceError
+from tacit.field.device.sealed_root import RESTORE, damage_error
 from tacit.types import Config
 
-KEY_BYTES, NONCE_BYTES, SALT_BYTES = 32, 12, 16
+KEY_BYTES, NONCE_BYTES, SALT_BYTES, TAG_BYTES = 32, 12, 16, 16
+LEAST_BYTES = {"history": 128, "marks": 256, "ledger": 1024}  # of a row before it is sealed; others: LEAST
+LEAST = 512
+DOUBLED = 2**16  # up to here lengths double from one to the next; then there are eight between two powers of two
+END = b"\x80"  # after the content of a padded row
 SHORTEST = 8  # characters of a passphrase: below that, stretching it does not help
 
 
 class ScryptCost(Config):
     """What one try of a passphrase costs: scrypt needs 128 · r · 2^log_n bytes of memory, p times over."""
 
-    log_n: int = Field(16, ge=10, le=20, description="2^16 with r = 8: 64 MB and about a fifth of a second")
+    log_n: int = Field(17, ge=10, le=20, description="2^17 with r = 8: 128 MB and about half a second")
     r: int = Field(8, ge=1, le=16)
     p: int = Field(1, ge=1, le=4)
 
@@ -50,16 +59,15 @@ class Lock(Config):
         try:
             return cls.model_validate_json(text)
         except ValidationError:
-            raise DeviceError(
-                "The lock of this device's file is damaged.", "Restore a copy: tacit device import."
-            ) from None
+            raise DeviceError("The lock of this device's file is damaged.", RESTORE) from None
 
 
 class Vault:
     """An open vault. It holds the data key in memory; Python cannot wipe it reliably when it is gone."""
 
     def __init__(self, data_key: bytes, file_id: str) -> None:
-        self._data_key, self._file_id, self._cipher = data_key, file_id, AESGCM(data_key)
+        self._data_key, self.file_id, self._cipher = data_key, file_id, AESGCM(data_key)
+        self._mark_key = HKDFExpand(SHA256(), KEY_BYTES, b"tacit/2/marks").derive(data_key)
 
     @classmethod
     def create(cls, file_id: str) -> Vault:
@@ -85,31 +93,54 @@ class Vault:
         length = len(passphrase.strip())
         if length < SHORTEST:
             raise DeviceError(
-                f"A passphrase of {length} character{'' if length == 1 else 's'} is too short: somebody with the file "
+                f"A passphrase of {length} character{'' if length == 1 else 's'} is too short: whoever has the file "
                 "can try them all.",
                 f"Choose at least {SHORTEST} characters, best several words.",
             )
         salt, nonce = secrets.token_bytes(SALT_BYTES), secrets.token_bytes(NONCE_BYTES)
         cipher = AESGCM(_stretch(passphrase, salt, cost))
-        wrapped = nonce + cipher.encrypt(nonce, self._data_key, _bind(self._file_id, cost))
+        wrapped = nonce + cipher.encrypt(nonce, self._data_key, _bind(self.file_id, cost))
         return Lock(cost=cost, salt=salt.hex(), wrapped=wrapped.hex())
 
     def seal(self, content: bytes, table: str, row: int | str) -> bytes:
-        """Return content that only opens at this place of this file."""
-        nonce = secrets.token_bytes(NONCE_BYTES)
-        return nonce + self._cipher.encrypt(nonce, content, self._place(table, row))
+        """Return content that only opens at this place of this file; its length tells little of the content's."""
+        nonce, padded = secrets.token_bytes(NONCE_BYTES), _pad(content, LEAST_BYTES.get(table, LEAST))
+        return nonce + self._cipher.encrypt(nonce, padded, self._place(2, table, row))
 
     def unseal(self, sealed: bytes, table: str, row: int | str) -> bytes:
         """Return what was sealed; anything changed since is a DeviceError."""
-        try:
-            return self._cipher.decrypt(sealed[:NONCE_BYTES], sealed[NONCE_BYTES:], self._place(table, row))
-        except (InvalidTag, ValueError, TypeError):
-            raise DeviceError(
-                f"A row of this device's file is damaged ({table} {row}).", "Restore a copy: tacit device import."
-            ) from None
+        return self._opened(sealed, 2, table, row).rstrip(b"\0")[: -len(END)]
 
-    def _place(self, table: str, row: int | str) -> bytes:
-        return f"tacit/1/{self._file_id}/{table}/{row}".encode()
+    def unseal_former(self, sealed: bytes, table: str, row: int | str) -> bytes:
+        """Return what a file before format 3 holds, whose rows are not padded."""
+        return self._opened(sealed, 1, table, row)
+
+    def mark(self, sealed: bytes, table: str, row: int | str) -> int:
+        """Return the mark by which the root knows a sealed row: of its place, nonce and tag."""
+        content = f"{table}/{row}\0".encode() + sealed[:NONCE_BYTES] + sealed[-TAG_BYTES:]
+        return self.mark_bytes(content)
+
+    def mark_bytes(self, content: bytes) -> int:
+        """Return a mark of bytes that only this vault can make."""
+        return int.from_bytes(hashlib.blake2b(content, key=self._mark_key, digest_size=32).digest())
+
+    def _opened(self, sealed: bytes, version: int, table: str, row: int | str) -> bytes:
+        try:
+            place = self._place(version, table, row)
+            return self._cipher.decrypt(sealed[:NONCE_BYTES], sealed[NONCE_BYTES:], place)
+        except (InvalidTag, ValueError, TypeError):
+            raise damage_error(table, row) from None
+
+    def _place(self, version: int, table: str, row: int | str) -> bytes:
+        return f"tacit/{version}/{self.file_id}/{table}/{row}".encode()
+
+
+def _pad(content: bytes, least: int) -> bytes:
+    needed = len(content) + len(END)
+    step = least if needed <= least else 1 << (needed - 1).bit_length()
+    if needed > DOUBLED:
+        step >>= 4
+    return (content + END).ljust(-(-needed // step) * step, b"\0")
 
 
 def _stretch(passphrase: str, salt: bytes, cost: ScryptCost) -> bytes:

@@ -1,4 +1,4 @@
-"""Dense Adam on rows that are read now and then: a row makes its overdue steps at once, when it is next read.
+"""Dense Adam on rows that are read now and then: a row makes the steps it has missed at once, when it is next read.
 
 Dense Adam moves a row at every step, whether it has a gradient or not. But between two gradients its moments only fade,
 m by b1 and v by b2 a step, so all those steps go in one direction, and what is due is a number times a vector. With t0

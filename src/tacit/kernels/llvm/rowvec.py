@@ -11,6 +11,7 @@ unsigned (no wrap-around branch) and are not checked.
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -32,8 +33,12 @@ _FUSE = ("contract",)  # multiply and add may become one instruction; nothing el
 
 def rows_of(table: Floats) -> Array:
     """View a contiguous float32 table [n, F] as n rows, [n]: what the intrinsics of this file take."""
-    kind = np.dtype([("row", np.float32, (table.shape[1],))])
-    return table.view(kind).reshape(len(table))
+    return table.view(_row_type(table.shape[1])).reshape(len(table))
+
+
+@cache
+def _row_type(length: int) -> np.dtype[Any]:
+    return np.dtype([("row", np.float32, (length,))])
 
 
 def chunks(length: int) -> list[tuple[int, int]]:

@@ -1,6 +1,6 @@
-"""One triple of FPL on whole rows: how sure a person is, her step, and what the triple says about its two items.
+"""One triple of FPL on whole rows: the preference of a client, its step, and the gradients of the two items.
 
-A row of the item table is [q, 0.., b] and a person's is [p, 0.., 1]: zeros fill it up to whole vectors, and the bias
+A row of the item table is [q, 0.., b] and a client's is [p, 0.., 1]: zeros fill it up to whole vectors, and the bias
 comes last. `pad_rows` and `unpad_rows` lead there and back. Every operation is elementwise or in one fixed order, so a
 triple gives the same bits wherever it is computed.
 """
@@ -11,11 +11,13 @@ from typing import Any
 
 import numpy as np
 from llvmlite import ir
-from numba import types
+from numba import njit, types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
+from tacit.kernels.llvm.rowsum import square
 from tacit.kernels.llvm.rowvec import RowCode, broadcast, chunks
+from tacit.kernels.sampling import U64
 from tacit.types import Array, Floats
 
 _F32 = ir.FloatType()
@@ -28,15 +30,30 @@ _LINE = 64  # bytes
 def pad_rows(rows: Floats) -> Floats:
     """Return rows [n, F + 1] with zeros before the last column, so that they are whole vectors in aligned memory."""
     n, width = rows.shape
-    result = _align_rows(np.zeros, n, -(-width // _VECTOR) * _VECTOR)
-    result[:, : width - 1] = rows[:, :-1]
-    result[:, -1] = rows[:, -1]
+    result = empty_rows(n, -(-width // _VECTOR) * _VECTOR)
+    _pad(rows, result)
     return result
+
+
+@njit(cache=True, nogil=True)
+def _pad(rows, result):
+    width, last = U64(rows.shape[1] - 1), U64(result.shape[1] - 1)
+    for r in range(U64(rows.shape[0])):
+        for d in range(width):
+            result[r, d] = rows[r, d]
+        for d in range(width, last):
+            result[r, d] = 0.0
+        result[r, last] = rows[r, width]
 
 
 def empty_rows(n: int, width: int) -> Floats:
     """Return room for n rows, aligned."""
     return _align_rows(np.empty, n, width)
+
+
+def zero_rows(n: int, width: int) -> Floats:
+    """Return n rows of zeros, aligned."""
+    return _align_rows(np.zeros, n, width)
 
 
 def _align_rows(make: Any, n: int, width: int) -> Floats:
@@ -48,9 +65,17 @@ def _align_rows(make: Any, n: int, width: int) -> Floats:
 def unpad_rows(rows: Array, width: int) -> Array:
     """Return padded rows as [n, width]."""
     result = np.empty((len(rows), width), rows.dtype)
-    result[:, :-1] = rows[:, : width - 1]
-    result[:, -1] = rows[:, -1]
+    _unpad(rows, result)
     return result
+
+
+@njit(cache=True, nogil=True)
+def _unpad(rows, result):
+    width, last = U64(result.shape[1] - 1), U64(rows.shape[1] - 1)
+    for r in range(U64(rows.shape[0])):
+        for d in range(width):
+            result[r, d] = rows[r, d]
+        result[r, width] = rows[r, last]
 
 
 def _call(builder: Any, name: str, *args: Any) -> Any:
@@ -134,18 +159,18 @@ def preference(typing_context, left, u, right, i, j):
 
 
 class _Step:
-    """Code for one triple: the rows it reads, the person's step, and z [p, 1] on the grid."""
+    """Code for one triple: the rows it reads, the client's step, and z [p, 1] on the grid."""
 
     def __init__(self, context: Any, builder: Any, kinds: Any, args: Any) -> None:
-        moved, people, table = kinds
+        moved, users, table = kinds
         self.builder = builder
         self.row = RowCode(context, builder, moved, args[0], args[3])
-        self.p = RowCode(context, builder, people, args[1], args[3]).load()
+        self.p = RowCode(context, builder, users, args[1], args[3]).load()
         self.q_i = RowCode(context, builder, table, args[2], args[4]).load()
         self.q_j = RowCode(context, builder, table, args[2], args[5]).load()
 
     def advance(self, step: Any, shrink: Any) -> None:
-        """Move the person: += step (q_i - q_j) - shrink p, but for the last place, where her 1 stays."""
+        """Move the client: += step (q_i - q_j) - shrink p, but for the last place, which stays 1."""
         builder, p = self.builder, self.p
         kept = _fma(builder, _fill(builder, builder.fneg(shrink), p, last=0.0), p, self.row.load())
         self.row.store(_fma(builder, _fill(builder, step, p, last=0.0), _minus(builder, self.q_i, self.q_j), kept))
@@ -159,11 +184,11 @@ _STEP = [types.uint64] * 3 + [types.float32] * 3
 
 
 @intrinsic
-def step_and_write(typing_context, moved, people, table, c, i, j, step, shrink, z, reg_i, reg_j, unit, rows, a, b):
+def step_and_write(typing_context, moved, users, table, c, i, j, step, shrink, z, reg_i, reg_j, unit, rows, a, b):
     """Move client c by a triple, and write its rows to rows[a] and rows[b]; z and both regs come times the scale."""
 
     def generate(context, builder, signature, args):
-        triple = _Step(context, builder, (moved, people, table), args)
+        triple = _Step(context, builder, (moved, users, table), args)
         step, shrink, z, reg_i, reg_j, unit, target, a, b = args[6:]
         pull = triple.pull(z)
         push = [builder.fneg(vector) for vector in pull]
@@ -175,21 +200,45 @@ def step_and_write(typing_context, moved, people, table, c, i, j, step, shrink, 
         return context.get_dummy_value()
 
     more = [types.float32] * 3 + [rows] + [types.uint64] * 2
-    return types.void(moved, people, table, *_STEP, *more), generate
+    return types.void(moved, users, table, *_STEP, *more), generate
 
 
 @intrinsic
-def step_and_add(typing_context, moved, people, table, c, i, j, step, shrink, z, totals, a, peaks):
+def step_and_measure(typing_context, moved, users, table, c, i, j, step, shrink, z, reg_i, reg_j, rows, a, b):
+    """Move client c by a triple, write its rows as whole numbers, and return their squared lengths in these.
+
+    rows[a] is the positive's row, rows[b] minus the negative's: adding it with a negative factor costs nothing.
+    """
+
+    def generate(context, builder, signature, args):
+        triple = _Step(context, builder, (moved, users, table), args)
+        step, shrink, z, reg_i, reg_j, target, a, b = args[6:]
+        pull = triple.pull(z)
+        positive = _minus(builder, pull, _on_grid(builder, reg_i, triple.q_i, last=0.0))
+        grids = zip(pull, _on_grid(builder, reg_j, triple.q_j, last=0.0), strict=True)
+        negative = [builder.fadd(x, y) for x, y in grids]
+        RowCode(context, builder, rows, target, a).store(positive)
+        RowCode(context, builder, rows, target, b).store(negative)
+        triple.advance(step, shrink)
+        squares = [square(builder, row) for row in (positive, negative)]
+        return context.make_tuple(builder, signature.return_type, squares)
+
+    more = [types.float32] * 2 + [rows] + [types.uint64] * 2
+    return types.UniTuple(types.float32, 2)(moved, users, table, *_STEP, *more), generate
+
+
+@intrinsic
+def step_and_add(typing_context, moved, users, table, c, i, j, step, shrink, z, totals, a, peaks):
     """Move client c by a triple; add z [p, 1] to totals[a], subtract it from totals[j], keep the largest in peaks[0].
 
-    `a` is i, or a row that nobody reads where the positive must not leave: no branch, so none is guessed wrongly.
+    `a` is i, or a row that is never read where the positive must not leave: no branch, so none is guessed wrongly.
     Totals are whole numbers of 32 or 64 bits, or of 53 in float64.
     """
     bits, is_float = totals.dtype.bitwidth, isinstance(totals.dtype, types.Float)
     number = ir.DoubleType() if is_float else ir.IntType(bits)
 
     def generate(context, builder, signature, args):
-        triple = _Step(context, builder, (moved, people, table), args)
+        triple = _Step(context, builder, (moved, users, table), args)
         step, shrink, z, target, a, largest = args[6:]
         length = table.dtype.size // 4
         grid = triple.pull(z)
@@ -213,15 +262,15 @@ def step_and_add(typing_context, moved, people, table, c, i, j, step, shrink, z,
                 builder.store(operation(builder.load(cell, align=bits // 8), whole), cell, align=bits // 8)
         return context.get_dummy_value()
 
-    return types.void(moved, people, table, *_STEP, totals, types.uint64, peaks), generate
+    return types.void(moved, users, table, *_STEP, totals, types.uint64, peaks), generate
 
 
 @intrinsic
-def step_and_apply(typing_context, moved, people, table, c, i, j, step, shrink, z, reg_i, reg_j, gain, is_sent, peaks):
+def step_and_apply(typing_context, moved, users, table, c, i, j, step, shrink, z, reg_i, reg_j, gain, is_sent, peaks):
     """Move client c by a triple, and the two items by gain times their rows: a whole round of one triple."""
 
     def generate(context, builder, signature, args):
-        triple = _Step(context, builder, (moved, people, table), args)
+        triple = _Step(context, builder, (moved, users, table), args)
         step, shrink, z, reg_i, reg_j, gain, sent, largest = args[6:]
         pull = triple.pull(z)
         push = [builder.fneg(vector) for vector in pull]
@@ -240,4 +289,4 @@ def step_and_apply(typing_context, moved, people, table, c, i, j, step, shrink, 
             change(args[4], pull, reg_i, triple.q_i)
         return context.get_dummy_value()
 
-    return types.void(moved, people, table, *_STEP, *[types.float32] * 3, types.uint8, peaks), generate
+    return types.void(moved, users, table, *_STEP, *[types.float32] * 3, types.uint8, peaks), generate

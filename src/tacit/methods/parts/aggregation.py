@@ -4,7 +4,7 @@
     fedavg       every number weighted by the samples behind it (McMahan et al., 2017)
     mf-fedavg    a row of a table over those who learnt it, layers weighted by samples (FedNCF)
 
-A device that does not touch a row sends nothing for it, which is a move of zero: dividing by everybody, as the first
+A device that does not touch a row sends nothing for it, which is a move of zero: dividing by all clients, as the first
 two do, keeps rows of rare items where they are. Devices send moves, not values, so that a sum needs no old model.
 
 A rule is an object with the methods of `Average`; `AVERAGES` names ours.
@@ -45,12 +45,12 @@ class Average:
     ) -> Floats:
         """Return the averaged update of each row of a table [n, D]; zero for rows that no client mentions.
 
-        `counts` says who spoke of each row, `weight` is the sum of the layers' weights. `shrink` adds so many people
-        who would leave every row as it is: a row that few have learnt is then believed less.
+        `counts` says how many mentioned each row, `weight` is the sum of the layers' weights. `shrink` adds so many
+        clients who would leave every row as it is: a row that few have learnt then moves less.
         """
-        people: Array = counts if self.by_row else np.full(len(counts), n_clients)
+        voters: Array = counts if self.by_row else np.full(len(counts), n_clients)
         each = weight / n_clients if self.weighs_rows and n_clients else 1.0
-        by = np.where((counts > 0) & (each > 0), (people + shrink) * each, np.inf)  # rows without weight move nothing
+        by = np.where((counts > 0) & (each > 0), (voters + shrink) * each, np.inf)  # rows without weight move nothing
         return sums * (1.0 / by).astype(np.float32)[:, None]
 
     def layers(self, sums: Floats, weight: float) -> Floats:
@@ -58,17 +58,17 @@ class Average:
         return sums * np.float32(1.0 / weight if weight > 0 else 0.0)
 
     def moves(self, total: Total, ring: Ring, shrink: float = 0.0) -> tuple[dict[str, Floats], dict[str, Array]]:
-        """Return the average moves of 'items' and of 'layers' (one row that ends with its weight), and what was heard.
+        """Return the average moves of 'items' and of 'layers' (one row, its weight last), and which rows got one.
 
-        Where everybody counts, somebody silent speaks of a move of zero, so every row was heard; otherwise those rows
-        were of which somebody spoke. Layers were heard if somebody's weighed anything.
+        Where all clients count, a client that does not mention a row sends a move of zero, so every row received one.
+        Otherwise only mentioned rows did. Layers received one if their weights have a positive sum.
         """
         layers, counts, n_clients = ring.decode(total.sums["layers"])[0], total.counts["items"], total.n_clients
         weight = float(layers[-1])
         items = self.rows(ring.decode(total.sums["items"]), counts, n_clients, weight, shrink)
         moves = {"items": items, "layers": np.append(self.layers(layers[:-1], weight), np.float32(0))[None, :]}
-        heard = counts > 0 if self.by_row else np.full(len(counts), n_clients > 0)
-        return moves, {"items": heard, "layers": np.array([weight > 0])}
+        received = counts > 0 if self.by_row else np.full(len(counts), n_clients > 0)
+        return moves, {"items": received, "layers": np.array([weight > 0])}
 
 
 AVERAGES = {

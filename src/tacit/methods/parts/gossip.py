@@ -1,8 +1,8 @@
-"""What gossip methods have in common: nodes that hold whole models, learn alone, mix what peers send, choose peers.
+"""What gossip methods have in common: peers that hold whole models, learn alone, mix what peers send, choose peers.
 
-A method is a merge rule (`mixing`), a peer sampler (`peers`) and a model that lives on nodes. All functions take
-cohorts of nodes, arrays with the node axis first; a node alone is a cohort of one. A node's chance is its own: a root
-drawn from its person's id, and the number of things it has done so far.
+A method is a merge rule (`mixing`), a peer sampler (`peers`) and a model that lives on peers. All functions take
+cohorts of peers, arrays with the peer axis first; a peer alone is a cohort of one. A peer's chance is its own: a root
+drawn from its client's id, and the number of things it has done so far.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from tacit.random import Key
 from tacit.types import Array, Catalog, Clients, Floats, Model, Reason
 from tacit.updates import PeerModels
 
-BLOCK = 256  # nodes that work one after the other
+BLOCK = 256  # peers that work one after the other
 REMEMBERED = 16  # distances of past peer models, by which a far one is recognised
 ENOUGH = 4  # of them, before anything is clipped
 Each = Callable[[Callable[[Array], None], Sequence[Array]], Any]  # runs a function on every block, perhaps in threads
@@ -63,9 +63,9 @@ class GossipConfig(LocalModelConfig):
 
 @dataclass(frozen=True)
 class PeerInbox:
-    """Who reads which peer models in a round: node n those at `peer_models[ptr[n]:ptr[n + 1]]`, in that order."""
+    """Who reads which peer models in a round: peer n those at `peer_models[ptr[n]:ptr[n + 1]]`, in that order."""
 
-    ptr: NDArray[np.int64]  # [nodes + 1]
+    ptr: NDArray[np.int64]  # [peers + 1]
     peer_models: NDArray[np.int64]
 
 
@@ -84,7 +84,7 @@ class GossipMethod(Gossip):
 
     @property
     def n_best(self) -> float:
-        """How many of a node's peers it keeps on average for what their models were worth."""
+        """How many of a peer's peers it keeps on average for what their models were worth."""
         return 0.0
 
     @property
@@ -93,60 +93,60 @@ class GossipMethod(Gossip):
         also = (self.model.vector,) if self.config.user_vector == "sent" else ()
         return (*self.model.tables, *also)
 
-    def memory(self, n_nodes: int, n_items: int) -> int:
-        """Return the bytes that so many nodes need: every model twice, so that all of a round read the same ones."""
-        return 4 * n_nodes * n_items * self.model.numbers_per_item
+    def memory(self, n_peers: int, n_items: int) -> int:
+        """Return the bytes that so many peers need: every model twice, so that all of a round read the same ones."""
+        return 4 * n_peers * n_items * self.model.numbers_per_item
 
     def init(self, clients: Clients, catalog: Catalog, key: Key) -> Model:
-        """Return the first model of every node; nothing is shared but what is public."""
+        """Return the first model of every peer; nothing is shared but what is public."""
         if not len(clients.items):
             raise MethodError("There is nothing to learn from: no client has any history.")
         self.model.check(clients, catalog)
-        nodes = self.model.init(clients, catalog, key)
-        nodes["chance"] = key.child("chance").bits(clients.ids, 1)[:, 0]
-        nodes["done"], nodes["age"] = np.zeros(len(clients), np.int64), np.zeros(len(clients), np.int64)
+        models = self.model.init(clients, catalog, key)
+        models["chance"] = key.child("chance").bits(clients.ids, 1)[:, 0]
+        models["done"], models["age"] = np.zeros(len(clients), np.int64), np.zeros(len(clients), np.int64)
         if self.config.clip:
-            nodes["distances"] = np.full((len(clients), REMEMBERED), np.nan)
-            nodes["met"] = np.zeros(len(clients), np.int64)
-        return Model(self.model.constants(catalog), nodes)
+            models["distances"] = np.full((len(clients), REMEMBERED), np.nan)
+            models["met"] = np.zeros(len(clients), np.int64)
+        return Model(self.model.constants(catalog), models)
 
-    def own(self, shared: Mapping[str, Array], nodes: LocalArrays, clients: Clients) -> Any:
-        """Return what nodes have of their people's histories: what to learn from, what to weigh with."""
-        return self.model.own(shared, clients, nodes["chance"], self.config.weighting)
+    def own(self, shared: Mapping[str, Array], models: LocalArrays, clients: Clients) -> Any:
+        """Return what peers have of their clients' histories: what to learn from, what to weigh with."""
+        return self.model.own(shared, clients, models["chance"], self.config.weighting)
 
-    def peer_models(self, nodes: LocalArrays, ids: Ids, own: Any) -> PeerModels:
-        """Return what each node would send now. Large tables are not copied."""
-        tables = {name: nodes[name] if name == "items" else nodes[name].copy() for name in self.sent}
-        return PeerModels(ids, tables, own.samples, nodes["age"].copy())
+    def peer_models(self, models: LocalArrays, ids: Ids, own: Any) -> PeerModels:
+        """Return what each peer would send now. Large tables are not copied."""
+        tables = {name: models[name] if name == "items" else models[name].copy() for name in self.sent}
+        return PeerModels(ids, tables, own.samples, models["age"].copy())
 
-    def learn(self, nodes: LocalArrays, own: Any) -> dict[str, Array]:
-        """Return the nodes after each has learnt from its own samples."""
-        moved = {name: array.copy() for name, array in nodes.items()}
-        self._learn(np.arange(len(nodes["age"])), moved, own)
+    def learn(self, models: LocalArrays, own: Any) -> dict[str, Array]:
+        """Return the peers after each has learnt from its own samples."""
+        moved = {name: array.copy() for name, array in models.items()}
+        self._learn(np.arange(len(models["age"])), moved, own)
         return moved
 
     def mix(
-        self, nodes: LocalArrays, peer_models: PeerModels, own: Any
+        self, models: LocalArrays, peer_models: PeerModels, own: Any
     ) -> tuple[dict[str, Array], NDArray[np.float32]]:
-        """Return the nodes after each has mixed one peer model in, and what it was worth to each; -1: not judged."""
-        moved = {name: array.copy() for name, array in nodes.items()}
-        every = np.arange(len(nodes["age"]))
-        return moved, self._meet(every, every, nodes["items"], moved, peer_models, own)
+        """Return the peers after each has mixed one peer model in, and what it was worth to each; -1: not judged."""
+        moved = {name: array.copy() for name, array in models.items()}
+        every = np.arange(len(models["age"]))
+        return moved, self._meet(every, every, models["items"], moved, peer_models, own)
 
     def choose(self, known: KnownPeers, chance: np.uint64) -> Ids:
-        """Return whom a node sends to next; `chance` is drawn for this choice."""
+        """Return whom a peer sends to next; `chance` is drawn for this choice."""
         return type(self).sampler(known, self.config.view, self.n_best, chance)
 
     def step(
-        self, nodes: dict[str, Array], spare: Array, peer_models: PeerModels, inbox: PeerInbox, own: Any, each: Each
+        self, models: dict[str, Array], spare: Array, peer_models: PeerModels, inbox: PeerInbox, own: Any, each: Each
     ) -> NDArray[np.float32]:
-        """Let every node read its peer models and learn, all of one round at once: what single nodes do, only faster.
+        """Let every peer read its peer models and learn, all of one round at once: what single peers do, only faster.
 
-        `nodes` move in place; their new item tables are written to `spare`, which changes places with the old ones.
+        `peers` move in place; their new item tables are written to `spare`, which changes places with the old ones.
         Returns what each peer model was worth to its reader.
         """
-        before, counts = nodes["items"], np.diff(inbox.ptr)
-        moved = {**nodes, "items": spare}
+        before, counts = models["items"], np.diff(inbox.ptr)
+        moved = {**models, "items": spare}
         worths = np.full(len(inbox.peer_models), -1, np.float32)
 
         def work(block: Array) -> None:
@@ -163,27 +163,27 @@ class GossipMethod(Gossip):
 
         every = np.arange(len(counts))
         each(work, [every[start : start + BLOCK] for start in range(0, len(every), BLOCK)])
-        nodes["items"] = spare
+        models["items"] = spare
         return worths
 
     def _meet(
         self, rows: Array, at: Array, items: Array, moved: LocalArrays, peer_models: PeerModels, own: Any
     ) -> NDArray[np.float32]:
-        """Mix peer models `at` into the nodes `rows`, whose item tables are in `items`; return the peer models'
+        """Mix peer models `at` into the peers `rows`, whose item tables are in `items`; return the peer models'
         worths."""
-        nodes = {**moved, "items": items}
+        models = {**moved, "items": items}
         worths = np.full((len(rows), 2), -1.0)
         if self.rule.judges:
-            worths = self.worth(self.model.judge(rows, at, nodes, peer_models.tables, own, self.samples))
+            worths = self.worth(self.model.judge(rows, at, models, peer_models.tables, own, self.samples))
         samples, ages = np.empty((len(rows), 2)), np.empty((len(rows), 2))
         samples[:, 0], samples[:, 1] = own.samples[rows], peer_models.samples[at]
-        ages[:, 0], ages[:, 1] = nodes["age"][rows], peer_models.ages[at]
+        ages[:, 0], ages[:, 1] = models["age"][rows], peer_models.ages[at]
         weights = self.rule.weigh(ModelPair(samples, ages, worths))
         weights = weights / weights.sum(axis=1, keepdims=True)
         if self.config.clip:
-            weights = self._clipped(rows, at, nodes, peer_models, weights)
+            weights = self._clipped(rows, at, models, peer_models, weights)
         for name in self.sent:
-            mix_at(rows, at, nodes[name], peer_models.tables[name], weights.astype(np.float32), moved[name])
+            mix_at(rows, at, models[name], peer_models.tables[name], weights.astype(np.float32), moved[name])
         moved["age"][rows] = np.maximum(moved["age"][rows], peer_models.ages[at])
         return worths[:, 1].astype(np.float32)
 
@@ -192,11 +192,11 @@ class GossipMethod(Gossip):
         return np.where(judged[:, :, 0] < 0, -1.0, judged[:, :, 0] * judged[:, :, 1])
 
     def _clipped(
-        self, rows: Array, at: Array, nodes: LocalArrays, peer_models: PeerModels, weights: Weights
+        self, rows: Array, at: Array, models: LocalArrays, peer_models: PeerModels, weights: Weights
     ) -> Weights:
         """Clip a peer model that is farther away than usual to the usual distance."""
-        far = distances_at(rows, at, nodes["items"], peer_models.tables["items"])
-        past, met = nodes["distances"], nodes["met"]
+        far = distances_at(rows, at, models["items"], peer_models.tables["items"])
+        past, met = models["distances"], models["met"]
         limit = np.full(len(rows), np.inf)
         enough = met[rows] >= ENOUGH
         limit[enough] = self.config.clip * np.nanmedian(past[rows[enough]], axis=1)
@@ -206,9 +206,9 @@ class GossipMethod(Gossip):
         theirs = np.where(np.isfinite(far), weights[:, 1] * reach, 0.0)
         return np.stack([1.0 - theirs, theirs], axis=1)
 
-    def _learn(self, rows: Array, nodes: LocalArrays, own: Any) -> None:
-        self.model.learn(rows, nodes, own)
-        nodes["age"][rows] += 1
+    def _learn(self, rows: Array, models: LocalArrays, own: Any) -> None:
+        self.model.learn(rows, models, own)
+        models["age"][rows] += 1
 
     def score(self, shared: Mapping[str, Array], private: LocalArrays, clients: Clients) -> Floats:
         """Return the scores of all items, each client by its own peer's model."""

@@ -1,4 +1,4 @@
-"""Models that a person's device trains whole, whether peers or a server bring them together: GMF and PRME-G."""
+"""Models that a client's device trains whole, whether peers or a server bring them together: GMF and PRME-G."""
 
 from __future__ import annotations
 
@@ -47,10 +47,10 @@ class LocalModelConfig(Config):
 
 
 class LocalModel(Protocol):
-    """A model that lives on nodes: how it starts, learns, judges and scores."""
+    """A model that lives on clients: how it starts, learns, judges and scores."""
 
     tables: ClassVar[tuple[str, ...]]  # what a peer model carries
-    vector: ClassVar[str]  # the person's own, which may be sent too
+    vector: ClassVar[str]  # the client's own, which may be sent too
 
     def check(self, clients: Clients, catalog: Catalog) -> None:
         """Refuse data that the model cannot learn from."""
@@ -58,15 +58,15 @@ class LocalModel(Protocol):
 
     @property
     def numbers_per_item(self) -> int:
-        """How many numbers a node holds for each item, the spare table of a round included."""
+        """How many numbers a client holds for each item, the spare table of a round included."""
         ...
 
     def init(self, clients: Clients, catalog: Catalog, key: Key) -> dict[str, Array]:
-        """Return the first arrays of every node."""
+        """Return the first arrays of every client."""
         ...
 
-    def person(self, clients: Clients, key: Key) -> dict[str, Array]:
-        """Return what is each person's own at first."""
+    def init_private(self, clients: Clients, key: Key) -> dict[str, Array]:
+        """Return what is each client's own at first."""
         ...
 
     def constants(self, catalog: Catalog) -> dict[str, Array]:
@@ -74,26 +74,26 @@ class LocalModel(Protocol):
         ...
 
     def own(self, constants: LocalArrays, clients: Clients, chance: NDArray[np.uint64], weighting: float) -> Any:
-        """Part each history into what its node learns from and what it weighs with."""
+        """Part each history into what its client learns from and what it weighs with."""
         ...
 
-    def learn(self, rows: Array, nodes: LocalArrays, own: Any, epochs: int | None = None) -> None:
-        """Let some nodes learn from their own samples, in place."""
+    def learn(self, rows: Array, models: LocalArrays, own: Any, epochs: int | None = None) -> None:
+        """Let some clients learn from their own samples, in place."""
         ...
 
     def judge(
-        self, rows: Array, at: Array, nodes: LocalArrays, peer_models: LocalArrays, own: Any, samples: bool
+        self, rows: Array, at: Array, models: LocalArrays, peer_models: LocalArrays, own: Any, samples: bool
     ) -> Weights:
         """Return [R, 2, 2]: (own, peer model's) mean (HR, NDCG) on the readers' weighting sets; -1 where there is
         none."""
         ...
 
-    def score(self, constants: LocalArrays, nodes: LocalArrays) -> Floats:
+    def score(self, constants: LocalArrays, models: LocalArrays) -> Floats:
         """Return the scores [C, n_items], each client by its own peer's model."""
         ...
 
-    def vectors(self, nodes: LocalArrays) -> Floats:
-        """Return the item vectors [n_items, D] of the first node."""
+    def vectors(self, models: LocalArrays) -> Floats:
+        """Return the item vectors [n_items, D] of the first client."""
         ...
 
 

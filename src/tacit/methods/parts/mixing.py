@@ -1,4 +1,4 @@
-"""Merge rules: how much of itself a node keeps when it mixes a peer's model into its own. A new one is one function.
+"""Merge rules: how much of itself a peer keeps when it mixes a peer's model into its own. A new one is one function.
 
 A rule sees what is known of two models when they meet and returns two weights for each meeting, not both zero; they are
 divided by their sum.
@@ -39,7 +39,7 @@ class MergeRule:
 
 
 def by_performance(meeting: ModelPair) -> Weights:
-    """Weights are worths. If neither earns anything the node keeps its own; a node that cannot judge averages."""
+    """Weights are worths. If neither earns anything the peer keeps its own; a peer that cannot judge averages."""
     worths = meeting.worths
     keeps = np.where(worths.sum(axis=1, keepdims=True) == 0, [1.0, 0.0], worths)
     return np.where(worths.min(axis=1, keepdims=True) < 0, 0.5, keeps)
@@ -52,7 +52,7 @@ def by_performance_or_even(meeting: ModelPair) -> Weights:
 
 
 def by_samples(meeting: ModelPair) -> Weights:
-    """Weights are numbers of samples; two nodes that have none average."""
+    """Weights are numbers of samples; two peers that have none average."""
     return _or_even(meeting.samples)
 
 

@@ -1,8 +1,9 @@
-"""Peer samplers: whom a node sends its model to next. A new one is one function.
+"""Peer samplers: whom a peer sends its model to next. A new one is one function.
 
-A sampler sees what its own node knows: whom it has judged, and whom it has lately heard of, in random order.
+A sampler sees what its own peer knows: which peers it has judged, and which it has lately learnt about, in random
+order.
 
-    random         whoever it has heard of
+    random         any peer it knows of
     personalised   some of those whose models served it best, the rest at random (PEPPER, algorithm 3)
 """
 
@@ -21,7 +22,7 @@ Ids = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class KnownPeers:
-    """What a node knows of others; it is in none of the lists itself."""
+    """What a peer knows of others; it is in none of the lists itself."""
 
     judged: Ids  # who has sent it models
     worths: NDArray[np.float32]  # what the last model of each was worth, above 0

@@ -1,4 +1,4 @@
-"""Turn contributions to a score into the few reasons a person is shown."""
+"""Turn contributions to a score into the few reasons a client is shown."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import numpy as np
 
 from tacit.types import Array, Reason
 
-MOST = 5  # reasons: more than a person reads
+MOST = 5  # reasons: more than a client reads
 
 
 def from_history(items: Array, parts: Array) -> list[Reason]:

@@ -7,9 +7,9 @@ The average move takes the place of a gradient (Reddi et al., Adaptive Federated
     adam   m = b m + (1 - b) move,  v += .01 (move^2 - v)      w += rate m / (sqrt(v) + .001)
     yogi   the same,  v -= .01 move^2 sign(v - move^2)
 
-Without momentum `sgd` is plain averaging. A row of which nothing was heard stays, and so does what is remembered of it:
-its average is not a move of zero but no move. What a server remembers lies beside the tables in the shared model, under
-names of its own, so that a coordinator that was stopped goes on as if it had not been; devices never receive it.
+Without momentum `sgd` is plain averaging. A row without an update stays, and so do its moments: its average is not a
+move of zero but no move. What a server remembers is stored beside the tables in the shared model, under names of its
+own, so that a coordinator that was stopped goes on as if it had not been; devices never receive it.
 """
 
 from __future__ import annotations
@@ -49,25 +49,30 @@ def server_state(config: ServerConfig, tables: Mapping[str, Array]) -> dict[str,
     return found
 
 
+def is_plain(config: ServerConfig) -> bool:
+    """Whether the average move is made as it is, so that rows without an update stay whatever happens to others."""
+    return not config.server_momentum and config.server_optimiser == "sgd"
+
+
 def apply_server_step(
-    config: ServerConfig, shared: Mapping[str, Array], moves: Mapping[str, Floats], heard: Mapping[str, Array]
+    config: ServerConfig, shared: Mapping[str, Array], moves: Mapping[str, Floats], received: Mapping[str, Array]
 ) -> dict[str, Array]:
-    """Return the shared model after the average moves were made, of those rows of which something was `heard`."""
+    """Return the shared model after the average moves were made, of those rows that `received` an update."""
     found, b, rate = dict(shared), np.float32(config.server_momentum), np.float32(config.server_rate)
     is_scaled = config.server_optimiser != "sgd"
     for name, move in moves.items():
-        if not b and not is_scaled:  # plain averaging, of which most runs are
+        if is_plain(config):  # of which most runs are
             found[name] = shared[name] + rate * move
             continue
-        is_heard, step = heard[name][:, None], move
+        is_received, step = received[name][:, None], move
         if b:
             step = b * shared[f"{name}_momentum"] + (1 - b if is_scaled else np.float32(1)) * move
-            found[f"{name}_momentum"] = np.where(is_heard, step, shared[f"{name}_momentum"])
+            found[f"{name}_momentum"] = np.where(is_received, step, shared[f"{name}_momentum"])
         if is_scaled:
             usual, square = shared[f"{name}_size"], move * move
             by = np.sign(square - usual) * square if config.server_optimiser == "yogi" else square - usual
             usual = usual + FORGETS * by
-            found[f"{name}_size"] = np.where(is_heard, usual, shared[f"{name}_size"])
+            found[f"{name}_size"] = np.where(is_received, usual, shared[f"{name}_size"])
             step = step / (np.sqrt(usual) + TAU)
-        found[name] = np.where(is_heard, shared[name] + rate * step, shared[name])
+        found[name] = np.where(is_received, shared[name] + rate * step, shared[name])
     return found

@@ -17,10 +17,10 @@ import polars as pl
 from numpy.typing import NDArray
 
 from tacit.errors import MethodError
-from tacit.kernels.outer import person_sums
+from tacit.kernels.outer import client_sums
 from tacit.methods.base import Federated, Schedule
 from tacit.privacy.update_sink import UpdateSink
-from tacit.types import Array, Catalog, Clients, Floats, offsets
+from tacit.types import Array, Catalog, Clients, Floats
 from tacit.updates import PlannedRows, Ring, UpdatePlan
 
 LONG_HISTORY = 4096.0  # ranges are chosen for a history of this length; longer ones fit up to the ring's own limit
@@ -41,8 +41,7 @@ def _distinct(clients: Clients) -> Clients:
 
 def keep_items(clients: Clients, kept: NDArray[np.bool_]) -> Clients:
     """Return the cohort with the kept items [N] only."""
-    counts = np.bincount(clients.rows[kept], minlength=len(clients))
-    return Clients(clients.ids, offsets(counts), clients.items[kept], clients.n_items)
+    return clients.keep(kept)
 
 
 def plan_items(table: str, clients: Clients) -> PlannedRows:
@@ -73,7 +72,7 @@ class BySums(Federated):
         self._rounds = config.epochs
 
     def schedule(self, clients: Clients) -> Schedule:
-        """Everybody, every round."""
+        """All clients in every round."""
         return Schedule(self._rounds, 1, len(clients))
 
     def rows_per_client(self, shared: Mapping[str, Array]) -> int:
@@ -88,35 +87,35 @@ def to_float64(sums: NDArray[np.int64], ring: Ring) -> NDArray[np.float64]:
 
 @dataclass(frozen=True)
 class OuterSum:
-    """The sum over people of s_u x_u (x_u' T): a person's part as rows, or a cohort's added at once.
+    """The sum over clients of s_u x_u (x_u' T): a client's part as rows, or a cohort's added at once.
 
-    s_u = n^-2v 4096^(v - 1/2) for n items: with |x_u|^2 <= n and orthonormal T, a person's part is at most
+    s_u = n^-2v 4096^(v - 1/2) for n items: with |x_u|^2 <= n and orthonormal T, a client's part is at most
     n^(1 - 2v) 4096^(v - 1/2) long (Frobenius), and no number in it above n^(1/2 - 2v) 4096^(v - 1/2).
     """
 
-    person_weight: float = 0.0  # v
+    user_weight: float = 0.0  # v
 
     @property
     def unit(self) -> float:
         """What the sums are multiplied with so that they fit."""
-        return float(LONG_HISTORY ** (self.person_weight - 0.5))
+        return float(LONG_HISTORY ** (self.user_weight - 0.5))
 
     def bound(self, n_items: int) -> float:
-        """Return the largest Frobenius norm of the part of a person with so many items, before rounding."""
-        return float(n_items ** (1.0 - 2.0 * self.person_weight) * self.unit)
+        """Return the largest Frobenius norm of the part of a client with so many items, before rounding."""
+        return float(n_items ** (1.0 - 2.0 * self.user_weight) * self.unit)
 
-    def people(self, table: Floats, weights: Floats, clients: Clients) -> Floats:
-        """Return T' x_u of each person, [C, D]."""
+    def project_users(self, table: Floats, weights: Floats, clients: Clients) -> Floats:
+        """Return T' x_u of each client, [C, D]."""
         found = np.empty((len(clients), table.shape[1]), np.float32)
-        person_sums(clients.ptr, clients.items, weights, table, found)
+        client_sums(clients.ptr, clients.items, weights, table, found)
         return found
 
     def put(self, table: Floats, weights: Floats, clients: Clients, plan: UpdatePlan, sink: UpdateSink) -> None:
         """Put a row for every item: its weight times s_u (T' x_u), made of the disclosed items alone."""
         known = disclose_histories(clients, plan.parts[0])
         lengths = np.maximum(known.sizes, 1).astype(np.float32)
-        scale = lengths ** np.float32(-2.0 * self.person_weight) * np.float32(self.unit)
-        sink.put_outer(0, self.people(table, weights, known) * scale[:, None], weights, by_row=True)
+        scale = lengths ** np.float32(-2.0 * self.user_weight) * np.float32(self.unit)
+        sink.put_outer(0, self.project_users(table, weights, known) * scale[:, None], weights, by_row=True)
 
 
 def earlier(folder: str, names: tuple[str, ...], catalog: Catalog) -> tuple[dict[str, Array], Array, Array]:
@@ -158,11 +157,17 @@ def start_table(start: Floats, folder: str | None, name: str, catalog: Catalog) 
 
 
 def orthonormal(sums: NDArray[np.float64], noise: float) -> NDArray[np.float64]:
-    """Return an orthonormal basis of the columns, signs settled; a column that adds no more than noise becomes zero."""
-    basis, r = np.linalg.qr(sums)
-    lengths = np.diag(r)
-    basis *= np.where(lengths < 0, -1.0, 1.0)  # one sign, whatever the library's habit
-    basis[:, np.abs(lengths) <= noise] = 0.0
+    """Return an orthonormal basis of the columns, signs settled; a column that adds no more than noise becomes zero.
+
+    Rows of zeros, items of no client, stay zero, and cost nothing.
+    """
+    rows = np.flatnonzero(sums.any(axis=1))
+    found, r = np.linalg.qr(sums[rows])
+    lengths = np.diag(r)  # as many as there are rows or columns
+    found *= np.where(lengths < 0, -1.0, 1.0)  # one sign, whatever the library's habit
+    found[:, np.abs(lengths) <= noise] = 0.0
+    basis = np.zeros_like(sums)
+    basis[rows, : found.shape[1]] = found
     return basis
 
 

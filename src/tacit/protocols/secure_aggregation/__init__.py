@@ -15,10 +15,10 @@ Two state machines that know no transport, no clock and no method. Bytes in, byt
     unmaskings       server.advance()[i]       device.unmask(confirmed)
     done             server.advance(); server.total, server.survivors
 
-Each answer goes to `server.receive`; `server.answered` says who has spoken in this phase, and whoever carries the
+Each answer goes to `server.receive`; `server.answered` says who has answered in this phase, and whoever carries the
 messages decides when to close it. `i` is a position in `server.session.cohort`. In between, a device process may end:
-`SecureDevice(identity, guards, journal)` is again where it was, and `last_answer` may be sent once more, as it is.
-After the last phase, or when tired of waiting, `device.leave()`.
+`SecureDevice(identity, device_policy, journal)` is again where it was, and `last_answer` may be sent once more, as it
+is. After the last phase, or when tired of waiting, `device.leave()`.
 
 `Terms` say what is summed (`VectorLayout`, from `rows_layout` or `people_layout`), for whom at least, and on which
 graph (`plan_masking`).
@@ -29,10 +29,10 @@ from tacit.protocols.secure_aggregation.device import DevicePhase, SecureDevice
 from tacit.protocols.secure_aggregation.device_policy import DevicePolicy
 from tacit.protocols.secure_aggregation.encoding import (
     VectorLayout,
+    counts_layout,
+    decode_counts,
     decode_sum,
     encode_message,
-    people_layout,
-    people_of,
     rows_layout,
 )
 from tacit.protocols.secure_aggregation.graph import MaskingPlan, plan_masking
@@ -54,10 +54,10 @@ __all__ = [
     "Terms",
     "Vector",
     "VectorLayout",
+    "counts_layout",
+    "decode_counts",
     "decode_sum",
     "encode_message",
-    "people_layout",
-    "people_of",
     "plan_masking",
     "rows_layout",
 ]

@@ -8,7 +8,7 @@ from typing import Any
 
 from tacit.errors import MessageError
 
-MOST_PEOPLE = 16_384  # in one cohort
+MOST_PARTICIPANTS = 16_384  # in one cohort
 MOST_BYTES = 2**28  # of one message
 MOST_TEXT = 200
 
@@ -101,9 +101,9 @@ class ByteReader:
         if not self.is_over:
             raise self.wrong(f"{len(self._data) - self._at} bytes stand after its end")
 
-    def wrong(self, said: str) -> MessageError:
+    def wrong(self, problem: str) -> MessageError:
         """Return the error that says what is wrong with this message."""
-        return MessageError(f"{self._what} is malformed: {said}.")
+        return MessageError(f"{self._what} is malformed: {problem}.")
 
 
 def write_entries(writer: ByteWriter, form: struct.Struct, entries: Iterable[tuple[object, ...]]) -> ByteWriter:
@@ -112,25 +112,27 @@ def write_entries(writer: ByteWriter, form: struct.Struct, entries: Iterable[tup
     return writer.number(len(packed), 4).raw(b"".join(packed))
 
 
-def to_bits(members: Iterable[int], n_people: int) -> bytes:
+def to_bits(members: Iterable[int], n_participants: int) -> bytes:
     """Return positions in a cohort as one bit each.
 
     >>> to_bits([0, 9], 12).hex()
     '0102'
     """
-    bits = bytearray((n_people + 7) // 8)
+    bits = bytearray((n_participants + 7) // 8)
     for member in members:
         bits[member >> 3] |= 1 << (member & 7)
     return bytes(bits)
 
 
-def from_bits(bits: bytes, n_people: int) -> frozenset[int]:
+def from_bits(bits: bytes, n_participants: int) -> frozenset[int]:
     """Return the positions that `to_bits` wrote; bits beyond the cohort are refused."""
-    if len(bits) != (n_people + 7) // 8:
-        raise MessageError(f"A set of {n_people} participants takes {(n_people + 7) // 8} bytes, not {len(bits)}.")
+    if len(bits) != (n_participants + 7) // 8:
+        raise MessageError(
+            f"A set of {n_participants} participants takes {(n_participants + 7) // 8} bytes, not {len(bits)}."
+        )
     members = frozenset(_ones(bits))
-    if members and max(members) >= n_people:
-        raise MessageError(f"A set names a position outside a cohort of {n_people}.")
+    if members and max(members) >= n_participants:
+        raise MessageError(f"A set names a position outside a cohort of {n_participants}.")
     return members
 
 

@@ -1,7 +1,7 @@
 """What all participants of a round must agree on, and its hash, to which every derived key is bound.
 
-A server that shows two people different models, cohorts or options gives them different contexts: their masks do not
-cancel, and what it adds up is noise.
+A server that shows two participants different models, cohorts or options gives them different contexts: their masks do
+not cancel, and what it adds up is noise.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
 
-from tacit.errors import GuardError, MessageError
-from tacit.protocols.secure_aggregation.bytes import MOST_PEOPLE, ByteReader, ByteWriter
+from tacit.errors import DevicePolicyError, MessageError
+from tacit.protocols.secure_aggregation.bytes import MOST_PARTICIPANTS, ByteReader, ByteWriter
 from tacit.protocols.secure_aggregation.encoding import VectorLayout
 from tacit.protocols.secure_aggregation.graph import NeighbourGraph
 from tacit.protocols.secure_aggregation.identity import KEY_BYTES
@@ -30,12 +30,12 @@ class Terms:
 
     task: str
     round: int
-    stage: int  # 1: counts of people, 2: rows
-    model: bytes  # hash of the shared model that people learnt from
+    stage: int  # 1: counts of participants, 2: rows
+    model: bytes  # hash of the shared model that participants learnt from
     layout: VectorLayout
-    n_min: int  # people in the sum, at least
-    k_min: int  # people behind each row of it, at least
-    spare: int  # people who may be lost between the two stages
+    n_min: int  # participants in the sum, at least
+    k_min: int  # participants behind each row of it, at least
+    spare: int  # participants who may be lost between the two stages
     degree: int
     threshold: int
     beacon: bytes  # randomness that orders the graph; with a verified draw, no participant chose it
@@ -53,7 +53,7 @@ class Terms:
     def read(cls, reader: ByteReader) -> Terms:
         """Take terms out of a message."""
         task, number, stage, model = reader.text(), reader.number(8), reader.number(1, 2, 1), reader.raw(HASH_BYTES)
-        n_min, k_min, spare, degree, threshold = (reader.number(4, MOST_PEOPLE) for _ in range(5))
+        n_min, k_min, spare, degree, threshold = (reader.number(4, MOST_PARTICIPANTS) for _ in range(5))
         beacon, server_key = reader.raw(HASH_BYTES), reader.raw(KEY_BYTES)
         layout = VectorLayout.read(reader)
         return cls(task, number, stage, model, layout, n_min, k_min, spare, degree, threshold, beacon, server_key)
@@ -72,7 +72,7 @@ class Session:
         return cls(terms, tuple(sorted(identities)))
 
     @property
-    def n_people(self) -> int:
+    def n_participants(self) -> int:
         """How many were invited."""
         return len(self.cohort)
 
@@ -89,28 +89,30 @@ class Session:
         terms = self.terms
         writer = ByteWriter().raw(b"graph").raw(terms.beacon).text(terms.task).number(terms.round, 8)
         key = hashlib.sha256(writer.number(terms.stage, 1).raw(cohort_root(self.cohort)).done()).digest()
-        return NeighbourGraph(self.n_people, terms.degree, key)
+        return NeighbourGraph(self.n_participants, terms.degree, key)
 
     def position(self, identity: bytes) -> int:
         """Return the position of an identity in the cohort."""
         try:
             return self.cohort.index(identity)
         except ValueError:
-            raise GuardError.because(ReasonCode.NOT_INVITED) from None
+            raise DevicePolicyError.because(ReasonCode.NOT_INVITED) from None
 
     def check(self) -> None:
-        """Refuse terms that are unsafe whatever people send: done by both sides before a key is made."""
-        terms, n_people = self.terms, self.n_people
+        """Refuse terms that are unsafe whatever participants send: done by both sides before a key is made."""
+        terms, n_participants = self.terms, self.n_participants
         if any(a >= b for a, b in pairwise(self.cohort)):
             raise MessageError("A cohort must list each identity once, in ascending order.")
-        if n_people < terms.n_min or terms.n_min < 2:
-            raise GuardError.because(ReasonCode.COHORT_TOO_SMALL, cohort=n_people, needed=max(2, terms.n_min))
-        whole = terms.degree == n_people - 1
-        if not whole and (terms.degree % 2 or not 0 < terms.degree < n_people - 1):
-            raise MessageError(f"{n_people} participants cannot have {terms.degree} neighbours each.")
+        if n_participants < terms.n_min or terms.n_min < 2:
+            raise DevicePolicyError.because(
+                ReasonCode.COHORT_TOO_SMALL, cohort=n_participants, needed=max(2, terms.n_min)
+            )
+        whole = terms.degree == n_participants - 1
+        if not whole and (terms.degree % 2 or not 0 < terms.degree < n_participants - 1):
+            raise MessageError(f"{n_participants} participants cannot have {terms.degree} neighbours each.")
         if not terms.degree // 2 < terms.threshold <= terms.degree:
-            raise GuardError.because(ReasonCode.UNSAFE_THRESHOLD, threshold=terms.threshold, degree=terms.degree)
-        terms.layout.check(n_people)
+            raise DevicePolicyError.because(ReasonCode.UNSAFE_THRESHOLD, threshold=terms.threshold, degree=terms.degree)
+        terms.layout.check(n_participants)
 
 
 def cohort_root(cohort: Sequence[bytes]) -> bytes:

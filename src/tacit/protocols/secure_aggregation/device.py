@@ -14,20 +14,20 @@ error changes nothing. There is no clock in here: whoever carries the messages d
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from functools import cached_property
 
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-from tacit.errors import ForgedError, GuardError, OutOfTurnError
+from tacit.errors import DevicePolicyError, ForgedError, OutOfTurnError
 from tacit.protocols.secure_aggregation import device_policy as rules
 from tacit.protocols.secure_aggregation import shamir
 from tacit.protocols.secure_aggregation.bytes import ByteReader, ByteWriter
 from tacit.protocols.secure_aggregation.context import Session
-from tacit.protocols.secure_aggregation.device_policy import DevicePolicy, ParticipationHistory
+from tacit.protocols.secure_aggregation.device_policy import DevicePolicy, ParticipationHistory, PastSum
 from tacit.protocols.secure_aggregation.draw import Directory, check_draw
 from tacit.protocols.secure_aggregation.identity import KEY_BYTES, Identity, KeyPair, tag, verify
 from tacit.protocols.secure_aggregation.journal import Journal, MemoryJournal
@@ -73,6 +73,7 @@ class DevicePhase(IntEnum):
     UNMASKED = 5
 
 
+MOST_STAGE = 255  # after every stage of a round
 _HISTORY = 100  # kinds of records: this one, or a phase
 
 
@@ -105,7 +106,10 @@ class _SessionState:
     def agree_keys(self, adverts: Mapping[int, Advert]) -> dict[int, PairKeys]:
         """Agree on keys with each neighbour."""
         own, at, context = self.seal_pair, self.position, self.context
-        return {person: PairKeys.of(own, at, advert.seal_key, person, context) for person, advert in adverts.items()}
+        return {
+            participant: PairKeys.of(own, at, advert.seal_key, participant, context)
+            for participant, advert in adverts.items()
+        }
 
     def sharing_key(self, of_self_mask: bool) -> bytes:
         """Return the key of the polynomial that shares the seed of the own mask, or the mask key."""
@@ -122,12 +126,12 @@ class SecureDevice:
     def __init__(
         self,
         identity: Identity,
-        guards: DevicePolicy | None = None,
+        device_policy: DevicePolicy | None = None,
         journal: Journal | None = None,
         directory: Directory | None = None,
     ) -> None:
         """Continue from what the journal holds; without a journal, remember as long as the process lives."""
-        self.identity, self.guards = identity, guards or DevicePolicy()
+        self.identity, self.device_policy = identity, device_policy or DevicePolicy()
         self.directory = directory
         self.journal: Journal = MemoryJournal() if journal is None else journal
         self.history, self.phase = ParticipationHistory(), DevicePhase.IDLE
@@ -167,19 +171,19 @@ class SecureDevice:
         state = self._in(DevicePhase.ADVERTISED)
         adverts = self._listed(state, roster)
         keys = state.agree_keys(adverts)
-        people, threshold = sorted(adverts), state.session.terms.threshold
-        places = [person + 1 for person in people]
+        participants, threshold = sorted(adverts), state.session.terms.threshold
+        places = [participant + 1 for participant in participants]
         of_self, of_key = (
             shamir.split_secret(int.from_bytes(secret, "little"), places, threshold, state.sharing_key(of_self_mask))
             for secret, of_self_mask in ((state.seed, True), (state.mask_pair.secret, False))
         )
         entries = []
-        for person, *both in zip(people, of_self, of_key, strict=True):
+        for participant, *both in zip(participants, of_self, of_key, strict=True):
             own, other = (share.to_bytes(shamir.SHARE_BYTES, "little") for share in both)
-            box = AESGCM(keys[person].mine).encrypt(_NONCE, own + other, state.context)
-            own_hash = share_hash(state.context, state.position, person, True, own)
-            key_hash = share_hash(state.context, state.position, person, False, other)
-            entries.append(SealedShares(person, own_hash, key_hash, box))
+            box = AESGCM(keys[participant].mine).encrypt(_NONCE, own + other, state.context)
+            own_hash = share_hash(state.context, state.position, participant, True, own)
+            key_hash = share_hash(state.context, state.position, participant, False, other)
+            entries.append(SealedShares(participant, own_hash, key_hash, box))
         answer = state.append_code(Shares(state.position, tuple(entries)).encode(state.context))
         self._keep(DevicePhase.SHARED, roster, answer)
         state.adverts, state.pair_keys = adverts, keys
@@ -189,13 +193,13 @@ class SecureDevice:
         """Mask a vector with one stream per neighbour and one of this device's own; `vector` itself is overwritten."""
         state = self._in(DevicePhase.SHARED)
         if vector.sizes != state.session.terms.layout.sizes:
-            raise GuardError.because(ReasonCode.WRONG_VECTOR_SIZE)
+            raise DevicePolicyError.because(ReasonCode.WRONG_VECTOR_SIZE)
         sharing, kept, complaints = self._unboxed(state, inbox)
         at, context = state.position, state.context
         plus, minus = [own_mask(context, at, state.seed)], list[bytes]()
-        for person in sharing:
-            key = pair_mask(state.mask_pair, at, state.adverts[person].mask_key, person, context)
-            (plus if person > at else minus).append(key)
+        for participant in sharing:
+            key = pair_mask(state.mask_pair, at, state.adverts[participant].mask_key, participant, context)
+            (plus if participant > at else minus).append(key)
         mask(vector, plus, minus)
         answer = state.append_code(MaskedVector(state.position, vector.tobytes()).encode(state.context))
         self._keep(DevicePhase.MASKED, inbox, answer)
@@ -206,14 +210,20 @@ class SecureDevice:
     def confirm(self, survivors: bytes) -> bytes:
         """Check who is in the sum, and confirm the list to each neighbour, so that all must have the same list."""
         state = self._in(DevicePhase.MASKED)
-        people = self._surviving(state, survivors)
-        said, at, keys = survivors_hash(state.context, people, state.session.n_people), state.position, state.pair_keys
-        near = sorted(people & state.sharing)
-        codes = tuple((person, code_between(keys[person].codes, at, person, said)) for person in near)
+        participants = self._surviving(state, survivors)
+        listed, at, keys = (
+            survivors_hash(state.context, participants, state.session.n_participants),
+            state.position,
+            state.pair_keys,
+        )
+        near = sorted(participants & state.sharing)
+        codes = tuple(
+            (participant, code_between(keys[participant].codes, at, participant, listed)) for participant in near
+        )
         answer = state.append_code(Codes(codes).encode(state.context, state.position))
         self._keep(DevicePhase.CONFIRMED, survivors, answer)
-        state.survivors = people
-        self.history = self.history.with_sum(state.session, people)
+        state.survivors = participants
+        self.history = self.history.with_sum(state.session, participants)
         return self._answer_in(DevicePhase.CONFIRMED, answer)
 
     def unmask(self, confirmed: bytes) -> bytes:
@@ -221,12 +231,16 @@ class SecureDevice:
         state = self._in(DevicePhase.CONFIRMED)
         complaints = self.complaints | self._check_codes(state, confirmed)
         pieces = tuple(
-            SecretShare(person, person in state.survivors, state.kept[person][0 if person in state.survivors else 1])
-            for person in sorted(state.kept)
+            SecretShare(
+                participant,
+                participant in state.survivors,
+                state.kept[participant][0 if participant in state.survivors else 1],
+            )
+            for participant in sorted(state.kept)
         )
         kinds = {code: kind for kind, code in COMPLAINTS.items()}
-        told = tuple((person, kinds[code]) for person, code in sorted(complaints.items()))
-        answer = state.append_code(Unmasking(state.position, state.seed, pieces, told).encode(state.context))
+        reported = tuple((participant, kinds[code]) for participant, code in sorted(complaints.items()))
+        answer = state.append_code(Unmasking(state.position, state.seed, pieces, reported).encode(state.context))
         self._keep(DevicePhase.UNMASKED, confirmed, answer)
         self.complaints = complaints
         return self._answer_in(DevicePhase.UNMASKED, answer)
@@ -236,11 +250,19 @@ class SecureDevice:
         self.journal.rewrite([(_HISTORY, self.history.encode())])
         self._state, self.phase, self.last_answer = None, DevicePhase.IDLE, b""
 
+    def suppose_sums(self, task: str, rounds: Iterable[int]) -> None:
+        """Count sums that this device may have been in, though its journal was put back and does not know of them."""
+        self.switch_to(task)
+        supposed = [PastSum(number, 0, frozenset()) for number in rounds]
+        latest = max([self.history.latest, *((past.round, MOST_STAGE) for past in supposed)])
+        self.history = replace(self.history, task=task, latest=latest, sums=(*self.history.sums, *supposed))
+        self.leave()
+
     def check(self, invitation: bytes, task: str) -> Session:
         """Refuse an invitation that `advertise` would refuse after `turn_to`; nothing changes."""
         return self._invited(invitation, self.history.of(task))
 
-    def turn_to(self, task: str) -> None:
+    def switch_to(self, task: str) -> None:
         """Go by the memory of one task from now on; a session of another is left, the memory of it stays."""
         if self.history.task not in ("", task):
             self.history = self.history.of(task)
@@ -258,7 +280,7 @@ class SecureDevice:
         session = invitation.session
         session.check()
         session.position(self.identity.public)
-        rules.check_invitation(self.guards, history, session)
+        rules.check_invitation(self.device_policy, history, session)
         if self.directory is not None:
             terms = session.terms
             check_draw(self.directory, terms.task, terms.round, terms.beacon, session.cohort, invitation.drawn)
@@ -266,7 +288,7 @@ class SecureDevice:
 
     def _listed(self, state: _SessionState, data: bytes) -> dict[int, Advert]:
         session = state.session
-        context, roster = Roster.decode(data, session.n_people)
+        context, roster = Roster.decode(data, session.n_participants)
         self._same(context, state)
         near = session.graph.neighbours(state.position)
         _check_present(state, roster.present, "roster", "adverts")
@@ -284,36 +306,36 @@ class SecureDevice:
         self, state: _SessionState, data: bytes
     ) -> tuple[frozenset[int], dict[int, tuple[bytes, bytes]], dict[int, ReasonCode]]:
         session = state.session
-        context, inbox = ShareInbox.decode(data, session.n_people)
+        context, inbox = ShareInbox.decode(data, session.n_participants)
         self._same(context, state)
         sharing = inbox.sharing & state.adverts.keys()
         _check_present(state, inbox.sharing, "inbox", "shares")
         _check_near(state, len(sharing), "shares")
-        if {entry.person for entry in inbox.entries} != sharing:
+        if {entry.participant for entry in inbox.entries} != sharing:
             raise ForgedError.because(ReasonCode.INCONSISTENT_LIST, list="inbox")
         kept, complaints = {}, {}
         for entry in inbox.entries:
             opened = _open_box(state, entry)
             if opened is None:  # we cannot help to rebuild its secrets; the round may go on
-                complaints[entry.person] = ReasonCode.BAD_SHARE
+                complaints[entry.participant] = ReasonCode.BAD_SHARE
             else:
-                kept[entry.person] = opened
+                kept[entry.participant] = opened
         return frozenset(sharing), kept, complaints
 
     def _surviving(self, state: _SessionState, data: bytes) -> frozenset[int]:
         session = state.session
-        context, message = Survivors.decode(data, session.n_people)
+        context, message = Survivors.decode(data, session.n_participants)
         self._same(context, state)
-        people, near = message.people, message.people & state.sharing
-        if state.position not in people:
-            raise GuardError.because(ReasonCode.LEFT_OUT, list="survivors")
-        if not people & session.graph.neighbours(state.position) <= state.sharing:
+        participants, near = message.participants, message.participants & state.sharing
+        if state.position not in participants:
+            raise DevicePolicyError.because(ReasonCode.LEFT_OUT, list="survivors")
+        if not participants & session.graph.neighbours(state.position) <= state.sharing:
             raise ForgedError.because(ReasonCode.INCONSISTENT_LIST, list="survivors")
-        _check_present(state, people, "survivors", "vectors")
+        _check_present(state, participants, "survivors", "vectors")
         _check_near(state, len(near), "vectors")
-        rules.check_people(self.guards, self.history, session, people)
-        rules.check_loss(self.history, session, people)
-        return people
+        rules.check_participants(self.device_policy, self.history, session, participants)
+        rules.check_loss(self.device_policy, self.history, session, participants)
+        return participants
 
     def _check_codes(self, state: _SessionState, data: bytes) -> dict[int, ReasonCode]:
         """Refuse to unmask unless enough neighbours saw the same survivors; return whose codes are wrong.
@@ -322,15 +344,15 @@ class SecureDevice:
         """
         context, codes = Codes.decode(data)
         self._same(context, state)
-        said, wrong = survivors_hash(context, state.survivors, state.session.n_people), dict[int, ReasonCode]()
-        for person, code in codes.entries:
-            if person not in state.survivors & state.sharing:  # only the server can have put it there
-                raise ForgedError.because(ReasonCode.BAD_CONFIRMATION, sender=person)
-            if code != code_between(state.pair_keys[person].codes, person, state.position, said):
-                wrong[person] = ReasonCode.BAD_CONFIRMATION
+        listed, wrong = survivors_hash(context, state.survivors, state.session.n_participants), dict[int, ReasonCode]()
+        for participant, code in codes.entries:
+            if participant not in state.survivors & state.sharing:  # only the server can have put it there
+                raise ForgedError.because(ReasonCode.BAD_CONFIRMATION, sender=participant)
+            if code != code_between(state.pair_keys[participant].codes, participant, state.position, listed):
+                wrong[participant] = ReasonCode.BAD_CONFIRMATION
         n_good, needed = len(codes.entries) - len(wrong), state.session.terms.threshold
         if n_good < needed:
-            raise GuardError.because(ReasonCode.TOO_FEW_CONFIRMATIONS, left=n_good, needed=needed)
+            raise DevicePolicyError.because(ReasonCode.TOO_FEW_CONFIRMATIONS, left=n_good, needed=needed)
         return wrong
 
     def _in(self, phase: DevicePhase) -> _SessionState:
@@ -388,38 +410,43 @@ class SecureDevice:
 
     def _again_confirmed(self, request: bytes, answer: bytes) -> None:
         state = self._in(DevicePhase.MASKED)
-        state.survivors = Survivors.decode(request, state.session.n_people)[1].people
+        state.survivors = Survivors.decode(request, state.session.n_participants)[1].participants
         self.history = self.history.with_sum(state.session, state.survivors)
 
     def _again_unmasked(self, request: bytes, answer: bytes) -> None:
         self._in(DevicePhase.CONFIRMED)
 
 
-def _check_present(state: _SessionState, people: frozenset[int], named: str, phase: str) -> None:
+def _check_present(state: _SessionState, participants: frozenset[int], named: str, phase: str) -> None:
     """Refuse a list of participants without this device, or of too few."""
     needed = state.session.terms.n_min
-    if state.position not in people:
-        raise GuardError.because(ReasonCode.LEFT_OUT, list=named)
-    if len(people) < needed:
-        raise GuardError.because(ReasonCode.TOO_MANY_DROPOUTS, left=len(people), needed=needed, phase=phase)
+    if state.position not in participants:
+        raise DevicePolicyError.because(ReasonCode.LEFT_OUT, list=named)
+    if len(participants) < needed:
+        raise DevicePolicyError.because(
+            ReasonCode.TOO_MANY_DROPOUTS, left=len(participants), needed=needed, phase=phase
+        )
 
 
 def _check_near(state: _SessionState, n_near: int, phase: str) -> None:
     """Refuse to go on with fewer neighbours than rebuild a secret together."""
     needed = state.session.terms.threshold
     if n_near < needed:
-        raise GuardError.because(ReasonCode.TOO_FEW_NEIGHBOURS, left=n_near, needed=needed, phase=phase)
+        raise DevicePolicyError.because(ReasonCode.TOO_FEW_NEIGHBOURS, left=n_near, needed=needed, phase=phase)
 
 
 def _open_box(state: _SessionState, entry: SealedShares) -> tuple[bytes, bytes] | None:
     """Open the box of one neighbour: shares of its self mask's seed and of its mask key; none if one is wrong."""
-    person = entry.person
+    participant = entry.participant
     try:
-        boxed = AESGCM(state.pair_keys[person].hers).decrypt(_NONCE, entry.box, state.context)
+        boxed = AESGCM(state.pair_keys[participant].theirs).decrypt(_NONCE, entry.box, state.context)
     except InvalidTag:
         return None
     own, key = boxed[: shamir.SHARE_BYTES], boxed[shamir.SHARE_BYTES :]
     for of_self_mask, share, seen in ((True, own, entry.self_hash), (False, key, entry.key_hash)):
-        if not shamir.is_share(share) or share_hash(state.context, person, state.position, of_self_mask, share) != seen:
+        if (
+            not shamir.is_share(share)
+            or share_hash(state.context, participant, state.position, of_self_mask, share) != seen
+        ):
             return None
     return own, key

@@ -1,10 +1,12 @@
-"""What a device insists on, whatever the server asks: enough people, sums that differ enough, and time in between.
+"""What a device demands, whatever the server asks: enough participants, always the same ones, and a cool-down.
 
-Two sums over nearly the same people differ by what the few others sent (FedNCF, section 3.5.2). A device therefore
-remembers the people of every sum it has been in and refuses one that differs from an earlier one, but by fewer than
-`d_min` people. The same people again are no harm: equal sets have no difference. The check is made on those whose
-vectors are in the sum, because a server can also pretend that somebody dropped out. Participation is counted when the
-vector is sent: what becomes of the sum after that is not in the device's hands.
+Cohorts are known and contributions repeat, so that sums over different cohorts are linear equations in participants:
+two that differ by a few show what these sent (FedNCF, section 3.5.2), and four that differ by many can still be solved
+for one participant. A device therefore remembers the participants of its first sum in a federation and refuses sums of
+any others (`most_cohorts`). The same participants again are harmless: equal sets have no difference. A user who allows
+more cohorts than one is left with `d_min`, by which any two of them must differ. The check is made on those whose
+vectors are in the sum, because a server can also pretend that a participant dropped out. Participation is counted when
+the vector is sent: the device cannot know what becomes of the sum after that.
 """
 
 from __future__ import annotations
@@ -16,8 +18,8 @@ from dataclasses import dataclass, replace
 
 from pydantic import Field
 
-from tacit.errors import GuardError, OutOfTurnError
-from tacit.protocols.secure_aggregation.bytes import MOST_PEOPLE, ByteReader, ByteWriter
+from tacit.errors import DevicePolicyError, OutOfTurnError
+from tacit.protocols.secure_aggregation.bytes import MOST_PARTICIPANTS, ByteReader, ByteWriter
 from tacit.protocols.secure_aggregation.context import Session
 from tacit.protocols.secure_aggregation.encoding import SegmentKind
 from tacit.protocols.secure_aggregation.graph import MaskingPlan, is_safe
@@ -42,22 +44,34 @@ class DevicePolicy(Config):
     corrupted: float = Field(0.2, ge=0, lt=1, description="share of participants that may collude with the server")
     cool_down: int = Field(5, ge=0, description="cool-down: rounds that the device sits out after a masked round")
     most_rounds: int = Field(1000, ge=1, description="most masked rounds that the device takes part in, per federation")
+    most_cohorts: int | None = Field(
+        1, ge=1, description="most sets of participants that the device is summed with, per federation; none: any"
+    )
 
-    def differ_by(self, n_people: int) -> int:
+    def differ_by(self, n_participants: int) -> int:
         """Return d_min for a sum of so many."""
-        return max(self.k_min, math.ceil(n_people / 4)) if self.d_min is None else self.d_min
+        return max(self.k_min, math.ceil(n_participants / 4)) if self.d_min is None else self.d_min
+
+    def under_noise(self) -> DevicePolicy:
+        """Return the limits of sums whose every number carries noise that is accounted.
+
+        Rows of few participants, cohorts that change, and many sums in a row are what the noise is for; the
+        budget counts them. How many participants there are, and how many may collude, matters as before.
+        """
+        return self.model_copy(update={"k_min": 1, "d_min": 0, "cool_down": 0, "most_cohorts": None})
 
 
 @dataclass(frozen=True)
 class PastSum:
-    """A sum that this device has sent its vector to: round and stage, and its people as short hashes.
+    """A sum that this device has sent its vector to: round and stage, and its participants as short hashes.
 
-    People are known with the confirmation. Without it the sum may still be opened, so that it counts all the same.
+    Participants are known with the confirmation. Without it the sum may still be opened, so that it counts all the
+    same.
     """
 
     round: int
     stage: int
-    people: frozenset[bytes]  # empty: not known
+    participants: frozenset[bytes]  # empty: not known
 
 
 @dataclass(frozen=True)
@@ -91,9 +105,13 @@ class ParticipationHistory:
         return replace(self, sums=(*self.sums, PastSum(session.terms.round, session.terms.stage, frozenset())))
 
     def with_sum(self, session: Session, survivors: Iterable[int]) -> ParticipationHistory:
-        """Remember who was in a sum."""
+        """Remember who was in a sum. Of a cohort that comes again only the last time is kept: no check needs more."""
         past = PastSum(session.terms.round, session.terms.stage, names_of(session, survivors))
-        before = (other for other in self.sums if (other.round, other.stage) != (past.round, past.stage))
+        before = (
+            replace(other, participants=frozenset()) if _is_same_cohort(other, past) else other
+            for other in self.sums
+            if (other.round, other.stage) != (past.round, past.stage)
+        )
         return replace(self, sums=(*before, past))
 
     def encode(self) -> bytes:
@@ -106,7 +124,7 @@ class ParticipationHistory:
             .number(len(self.sums), 4)
         )
         for past in self.sums:
-            writer.number(past.round, 8).number(past.stage, 1).block(b"".join(sorted(past.people)))
+            writer.number(past.round, 8).number(past.stage, 1).block(b"".join(sorted(past.participants)))
         for other in self.others:
             writer.block(other.encode())
         return writer.done()
@@ -118,8 +136,12 @@ class ParticipationHistory:
         task, latest = reader.text(), (reader.number(8) - 1, reader.number(1))
         sums = []
         for _ in range(reader.number(4, MOST_SUMS)):
-            number, stage, people = reader.number(8), reader.number(1), reader.block(MOST_PEOPLE * NAME_BYTES)
-            names = (people[start : start + NAME_BYTES] for start in range(0, len(people), NAME_BYTES))
+            number, stage, participants = (
+                reader.number(8),
+                reader.number(1),
+                reader.block(MOST_PARTICIPANTS * NAME_BYTES),
+            )
+            names = (participants[start : start + NAME_BYTES] for start in range(0, len(participants), NAME_BYTES))
             sums.append(PastSum(number, stage, frozenset(names)))
         others = []
         while not reader.is_over:
@@ -127,85 +149,119 @@ class ParticipationHistory:
         return cls(task, latest, tuple(sums), tuple(others))
 
 
-def names_of(session: Session, people: Iterable[int]) -> frozenset[bytes]:
-    """Return some people of a cohort as hashes that mean nothing outside this task."""
+def names_of(session: Session, participants: Iterable[int]) -> frozenset[bytes]:
+    """Return some participants of a cohort as hashes that mean nothing outside this task."""
     salt = b"tacit person" + session.terms.task.encode()
-    return frozenset(hashlib.sha256(salt + session.cohort[person]).digest()[:NAME_BYTES] for person in people)
+    return frozenset(
+        hashlib.sha256(salt + session.cohort[participant]).digest()[:NAME_BYTES] for participant in participants
+    )
 
 
-def check_invitation(guards: DevicePolicy, history: ParticipationHistory, session: Session) -> None:
+def check_invitation(device_policy: DevicePolicy, history: ParticipationHistory, session: Session) -> None:
     """Refuse an invitation that asks for too little care, comes too soon, or is over."""
     terms = session.terms
     if history.task not in ("", terms.task):
         raise OutOfTurnError.because(ReasonCode.OTHER_FEDERATION)
     if (terms.round, terms.stage) <= history.latest:
         raise OutOfTurnError.because(ReasonCode.ROUND_REPEATED, round=terms.round, stage=terms.stage)
-    if terms.n_min < guards.n_min or terms.k_min < guards.k_min:
-        raise GuardError.because(
+    if terms.n_min < device_policy.n_min or terms.k_min < device_policy.k_min:
+        raise DevicePolicyError.because(
             ReasonCode.WEAK_TERMS,
             n_min=terms.n_min,
             k_min=terms.k_min,
-            device_n_min=guards.n_min,
-            device_k_min=guards.k_min,
+            device_n_min=device_policy.n_min,
+            device_k_min=device_policy.k_min,
         )
-    if not is_safe(session.n_people, MaskingPlan(terms.degree, terms.threshold), guards.corrupted):
-        raise GuardError.because(ReasonCode.UNSAFE_THRESHOLD, threshold=terms.threshold, degree=terms.degree)
+    if not is_safe(session.n_participants, MaskingPlan(terms.degree, terms.threshold), device_policy.corrupted):
+        raise DevicePolicyError.because(ReasonCode.UNSAFE_THRESHOLD, threshold=terms.threshold, degree=terms.degree)
     others = history.rounds - {terms.round}
-    if len(others) >= guards.most_rounds:
-        raise GuardError.because(ReasonCode.DEVICE_PARTICIPATION_LIMIT, rounds=len(others))
-    if others and terms.round - max(others) <= guards.cool_down:
-        raise GuardError.because(
-            ReasonCode.DEVICE_COOL_DOWN, earlier=max(others), cool_down=guards.cool_down, round=terms.round
+    if len(others) >= device_policy.most_rounds:
+        raise DevicePolicyError.because(ReasonCode.DEVICE_PARTICIPATION_LIMIT, rounds=len(others))
+    if others and terms.round - max(others) <= device_policy.cool_down:
+        raise DevicePolicyError.because(
+            ReasonCode.DEVICE_COOL_DOWN, earlier=max(others), cool_down=device_policy.cool_down, round=terms.round
         )
-    check_people(guards, history, session, range(session.n_people))
+    check_participants(device_policy, history, session, range(session.n_participants))
     first = _first_stage(history, session)
     if terms.stage == 2:
         if first is None and terms.k_min > 1:
-            raise GuardError.because(ReasonCode.UNCOUNTED_ROWS)
-        if first is not None and not names_of(session, range(session.n_people)) <= first.people:
-            raise GuardError.because(ReasonCode.NEW_PARTICIPANTS)
+            raise DevicePolicyError.because(ReasonCode.UNCOUNTED_ROWS)
+        if first is not None:
+            _check_second_stage(device_policy, first.participants, names_of(session, range(session.n_participants)))
     check_parts(session, was_counted=first is not None)
+
+
+def _check_second_stage(device_policy: DevicePolicy, first: frozenset[bytes], invited: frozenset[bytes]) -> None:
+    """Refuse participants whose rows were not counted, but for another part of the cohort that is a sum by itself."""
+    if not invited <= first and not (first <= invited and len(invited - first) >= device_policy.n_min):
+        raise DevicePolicyError.because(ReasonCode.NEW_PARTICIPANTS)
 
 
 def check_parts(session: Session, *, was_counted: bool) -> None:
     """Refuse a stage that holds what belongs into another one.
 
-    The first counts people and nothing else, of all rows. After it the rows that it listed are added, and nobody is
-    counted again: the difference would speak of those who dropped out in between. A sum in one stage has no quality.
+    The first counts participants and nothing else, of all rows. After it the rows that it listed are added, and none is
+    counted again: the difference would tell about those who dropped out in between. A sum in one stage has no quality.
     """
     stage = session.terms.stage
     for part in session.terms.layout.segments:
         if stage == 1:
-            is_right = part.kind is SegmentKind.PEOPLE and part.rows is None
+            is_right = part.kind is SegmentKind.COUNTS and part.rows is None
         elif was_counted:
             is_right = part.kind is SegmentKind.NUMBERS and part.rows is not None
         else:
-            is_right = part.kind is not SegmentKind.PEOPLE and part.table != QUALITY
+            is_right = part.kind is not SegmentKind.COUNTS and part.table != QUALITY
         if not is_right:
             kind = part.kind.name.lower()
-            raise GuardError.because(ReasonCode.WRONG_STAGE_CONTENT, stage=stage, kind=kind, table=part.table)
+            raise DevicePolicyError.because(ReasonCode.WRONG_STAGE_CONTENT, stage=stage, kind=kind, table=part.table)
 
 
-def check_people(guards: DevicePolicy, history: ParticipationHistory, session: Session, people: Iterable[int]) -> None:
-    """Refuse a set of people that differs from an earlier sum, but too little."""
-    names, least = names_of(session, people), guards.differ_by(session.n_people)
+def check_participants(
+    device_policy: DevicePolicy, history: ParticipationHistory, session: Session, participants: Iterable[int]
+) -> None:
+    """Refuse a cohort beyond those that the policy allows, and one that differs from an earlier one, but too little.
+
+    Stages are counted apart: rows may be counted in halves of the cohort whose rows are then added.
+    """
+    names, least = names_of(session, participants), device_policy.differ_by(session.n_participants)
+    cohorts = {
+        past.participants: past.round
+        for past in history.sums
+        if past.participants and past.stage == session.terms.stage and past.round != session.terms.round
+    }
+    if device_policy.most_cohorts is not None and len({*cohorts, names}) > max(
+        device_policy.most_cohorts, len(cohorts)
+    ):
+        raise DevicePolicyError.because(ReasonCode.DEVICE_OTHER_COHORT, earlier=max(cohorts.values()))
     for past in history.sums:
-        differ = len(names ^ past.people)
-        if past.people and past.round != session.terms.round and 0 < differ < least:
-            raise GuardError.because(
+        differ = len(names ^ past.participants)
+        if past.participants and past.round != session.terms.round and 0 < differ < least:
+            raise DevicePolicyError.because(
                 ReasonCode.DEVICE_COHORT_TOO_SIMILAR, earlier=past.round, differ=differ, needed=least
             )
 
 
-def check_loss(history: ParticipationHistory, session: Session, survivors: Iterable[int]) -> None:
-    """Refuse a second stage that has lost more people since the first than its list of rows allows for."""
+def check_loss(
+    device_policy: DevicePolicy, history: ParticipationHistory, session: Session, survivors: Iterable[int]
+) -> None:
+    """Refuse a second stage that has lost more participants since the first than its list of rows allows for.
+
+    Where there is one cohort only, none may be lost: counts and rows would be of two.
+    """
     first = _first_stage(history, session)
     if session.terms.stage == 2 and first is not None:
-        n_lost = len(first.people - names_of(session, survivors))
-        if n_lost > session.terms.spare:
-            raise GuardError.because(ReasonCode.LOST_BETWEEN_STAGES, lost=n_lost, spare=session.terms.spare)
+        n_lost = len(first.participants - names_of(session, survivors))
+        spare = 0 if device_policy.most_cohorts == 1 else session.terms.spare
+        if n_lost > spare:
+            raise DevicePolicyError.because(ReasonCode.LOST_BETWEEN_STAGES, lost=n_lost, spare=spare)
+
+
+def _is_same_cohort(one: PastSum, other: PastSum) -> bool:
+    return (one.stage, one.participants) == (other.stage, other.participants)
 
 
 def _first_stage(history: ParticipationHistory, session: Session) -> PastSum | None:
-    found = (past for past in history.sums if past.people and (past.round, past.stage) == (session.terms.round, 1))
+    found = (
+        past for past in history.sums if past.participants and (past.round, past.stage) == (session.terms.round, 1)
+    )
     return next(found, None)

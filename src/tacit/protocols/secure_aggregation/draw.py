@@ -1,14 +1,14 @@
 """Who takes part is drawn by chance that each device can check.
 
 At enrolment a device commits to the end of a hash chain. In each round it shows the link before the one it showed, or
-published, last: its ticket. Nobody else knew it, and the device had no choice. Together with the round's beacon the
-ticket decides whether the device takes part. Before a round, everybody who is there puts the hash of her ticket on a
-board, and the server put there, a round earlier, the hash of a secret. The beacon is made of that secret and of all the
-nonces on the board: the server had to commit before it saw them, and whoever has a ticket can make no other nonce.
+published, last: its ticket. No other party knew it, and the device could not choose it. Together with the round's
+beacon the ticket decides whether the device takes part. Before a round, every device that is present puts the hash of
+its ticket on a board. A round earlier, the server put the hash of a secret there. The beacon is made of that secret and
+of all the nonces on the board: the server had to commit before it saw them, and a ticket has only one nonce.
 
-This holds as far as directory and board come from elsewhere than the server. What remains even then: a server may call
-a round off once it knows the beacon, which costs it the round; and it may say that somebody who was drawn has dropped
-out, up to half of those expected, since tickets of the absent are not known.
+This holds if directory and board do not come from the server. Even then a server can cancel a round once it knows the
+beacon, which costs it the round. It can also claim that a drawn device has dropped out, for up to half of those
+expected, since the tickets of absent devices are not known.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from tacit.errors import ForgedError, GuardError
+from tacit.errors import DevicePolicyError, ForgedError
 from tacit.protocols.secure_aggregation.context import HASH_BYTES
 from tacit.reasons import ReasonCode
 
@@ -46,7 +46,7 @@ class Chain:
     def ticket(self, number: int) -> bytes:
         """Return the ticket of round `number`, from 0 on."""
         if not 0 <= number < self.length:
-            raise GuardError.because(ReasonCode.NO_TICKET, round=number)
+            raise DevicePolicyError.because(ReasonCode.NO_TICKET, round=number)
         return self._link(self.length - 1 - number)
 
     @property
@@ -94,7 +94,7 @@ def check_ticket(ticket: bytes, number: int, known: Link, sender: int) -> None:
 
 
 def is_drawn(ticket: bytes, beacon: bytes, share: float) -> bool:
-    """Say whether the holder of a ticket takes part, where a `share` of all people should.
+    """Say whether the holder of a ticket takes part, where a `share` of all participants should.
 
     >>> is_drawn(bytes(32), bytes(32), 1.0), is_drawn(bytes(32), bytes(32), 0.0)
     (True, False)
@@ -121,7 +121,7 @@ def nonce_of(ticket: bytes) -> bytes:
 
 
 def least_drawn(share: float, n_there: int) -> int:
-    """Return how many people a cohort must have, where so many were there: the others may have dropped out."""
+    """Return how many participants a cohort must have, where so many were there: the others may have dropped out."""
     return math.ceil((1.0 - MISSING) * share * n_there)
 
 
@@ -148,28 +148,28 @@ class Directory:
     task: str
     links: Mapping[bytes, Link]  # of all enrolled devices, by identity
     boards: Mapping[int, Board]  # by round
-    share: float = 1.0  # of the people who are there, in each round
+    share: float = 1.0  # of the participants who are there, in each round
 
 
 def check_draw(
     directory: Directory, task: str, number: int, beacon: bytes, cohort: Sequence[bytes], drawn: DrawProof | None
 ) -> None:
-    """Refuse another beacon than the board's, people who were not drawn, and cohorts from which many are missing."""
+    """Refuse a beacon that is not the board's, participants that were not drawn, and cohorts that lack many."""
     if drawn is None or len(drawn.tickets) != len(cohort):
-        raise GuardError.because(ReasonCode.MISSING_TICKETS)
+        raise DevicePolicyError.because(ReasonCode.MISSING_TICKETS)
     board = directory.boards.get(number)
     if board is None or task != directory.task:
-        raise GuardError.because(ReasonCode.UNKNOWN_BOARD, round=number)
+        raise DevicePolicyError.because(ReasonCode.UNKNOWN_BOARD, round=number)
     if beacon_of(drawn.secret, board.promise, board.nonces.values()) != beacon:
         raise ForgedError.because(ReasonCode.BAD_BEACON)
-    for person, (identity, ticket) in enumerate(zip(cohort, drawn.tickets, strict=True)):
+    for participant, (identity, ticket) in enumerate(zip(cohort, drawn.tickets, strict=True)):
         if identity not in directory.links or identity not in board.nonces:
-            raise GuardError.because(ReasonCode.NOT_ENROLLED, participant=person)
-        check_ticket(ticket, number, directory.links[identity], person)
+            raise DevicePolicyError.because(ReasonCode.NOT_ENROLLED, participant=participant)
+        check_ticket(ticket, number, directory.links[identity], participant)
         if nonce_of(ticket) != board.nonces[identity]:
-            raise GuardError.because(ReasonCode.BAD_TICKET, sender=person)
+            raise DevicePolicyError.because(ReasonCode.BAD_TICKET, sender=participant)
         if not is_drawn(ticket, beacon, directory.share):
-            raise GuardError.because(ReasonCode.NOT_DRAWN, round=number, participant=person)
+            raise DevicePolicyError.because(ReasonCode.NOT_DRAWN, round=number, participant=participant)
     least = least_drawn(directory.share, len(board.nonces))
     if len(cohort) < least:
-        raise GuardError.because(ReasonCode.COHORT_TOO_SMALL, cohort=len(cohort), needed=least)
+        raise DevicePolicyError.because(ReasonCode.COHORT_TOO_SMALL, cohort=len(cohort), needed=least)

@@ -5,16 +5,17 @@ sum bit for bit. A table travels as up to three parts:
 
     numbers    [rows, width]  the rows' numbers, added up per row, in the ring's 32 or 64 bits; a table of one row
                               (dense layers, weighted by samples) always in 64
-    mentions   [rows]         how often the participant mentions a row
-    people     [rows]         1 if the participant mentions it at all; the sum counts participants
+    mentions       [rows]     how often the participant mentions a row; under differential privacy what the row counts,
+                              as a number of the ring, and only where the server reads counts
+    participants   [rows]     1 if the participant mentions it at all; the sum counts participants
 
-Every part has a bound on what one person adds to a number, and a sum stays in the ring because
+Every part has a bound on what one participant adds to a number, and a sum stays in the ring because
 `n_people * bound < 2^(bits - 1)`: server and device both check it before a key is made.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from functools import cached_property
@@ -31,7 +32,7 @@ from tacit.updates import Message, Ring, Total
 
 MOST_SEGMENTS = 256
 MOST_CELLS = 2**27
-MOST_MENTIONS = 2**15  # of one row by one person in one round
+MOST_MENTIONS = 2**15  # of one row by one participant in one round
 
 
 class SegmentKind(IntEnum):
@@ -39,7 +40,7 @@ class SegmentKind(IntEnum):
 
     NUMBERS = 1
     MENTIONS = 2
-    PEOPLE = 3
+    COUNTS = 3
 
 
 @dataclass(frozen=True)
@@ -51,7 +52,7 @@ class Segment:
     n_rows: int  # of the table
     width: int  # numbers per row
     bits: int
-    bound: int  # largest absolute value that one person adds to a number
+    bound: int  # largest absolute value that one participant adds to a number
     rows: tuple[int, ...] | None = None  # ascending; None: all
 
     @property
@@ -94,12 +95,12 @@ class VectorLayout:
         wide, middle, narrow = (sum(part.size for part in self.segments if part.bits == bits) for bits in WIDTHS)
         return wide, middle, narrow
 
-    def check(self, n_people: int) -> None:
+    def check(self, n_participants: int) -> None:
         """Refuse a layout in which a sum over `n_people` could leave the ring."""
         for part in self.segments:
-            if n_people * part.bound >= 2 ** (part.bits - 1):
+            if n_participants * part.bound >= 2 ** (part.bits - 1):
                 raise RangeError.because(
-                    ReasonCode.SUM_OVERFLOW, table=part.table, cohort=n_people, bound=part.bound, bits=part.bits
+                    ReasonCode.SUM_OVERFLOW, table=part.table, cohort=n_participants, bound=part.bound, bits=part.bits
                 )
 
     def views(self, vector: Vector) -> dict[tuple[str, SegmentKind], Array]:
@@ -153,12 +154,19 @@ def _segment(reader: ByteReader) -> Segment:
 
 
 def rows_layout(
-    shapes: Mapping[str, tuple[int, ...]], ring: Ring, n_people: int, listed: Mapping[str, Array] | None = None
+    shapes: Mapping[str, tuple[int, ...]],
+    ring: Ring,
+    n_participants: int,
+    listed: Mapping[str, Array] | None = None,
+    counted: Collection[str] | None = None,
 ) -> VectorLayout:
     """Return the parts for rows and mentions of all tables; with `listed`, for those rows, which were counted before.
 
-    One person's number may be as large as the ring allows for so many people: 2^(bits - 1) / n_people. A table of one
-    row holds dense layers: everybody moves all of it, weighted by samples, so that it has the room of 64 bits.
+    Under differential privacy only `counted` tables have mentions, and these are numbers of the ring.
+
+    One participant's number may be as large as the ring allows for so many participants: 2^(bits - 1) / n_participants.
+    A table of one row holds dense layers: every participant moves all of it, weighted by samples, so that it has the
+    room of 64 bits.
     """
     segments = []
     for name, shape in shapes.items():
@@ -166,19 +174,20 @@ def rows_layout(
         if rows is None or rows:
             width = int(np.prod(shape[1:], dtype=np.int64))
             wide = ring.bits if shape[0] > 1 else 64
-            segments.append(
-                Segment(name, SegmentKind.NUMBERS, shape[0], width, wide, (2 ** (wide - 1) - 1) // n_people, rows)
-            )
-            if listed is None:
-                bits = 32 if n_people * MOST_MENTIONS < 2**31 else 64
+            most = (2 ** (wide - 1) - 1) // n_participants
+            segments.append(Segment(name, SegmentKind.NUMBERS, shape[0], width, wide, most, rows))
+            if counted is not None:
+                segments += [Segment(name, SegmentKind.MENTIONS, shape[0], 1, wide, most)] if name in counted else []
+            elif listed is None:
+                bits = 32 if n_participants * MOST_MENTIONS < 2**31 else 64
                 segments.append(Segment(name, SegmentKind.MENTIONS, shape[0], 1, bits, MOST_MENTIONS))
     return VectorLayout.of(segments)
 
 
-def people_layout(shapes: Mapping[str, tuple[int, ...]], n_people: int) -> VectorLayout:
+def counts_layout(shapes: Mapping[str, tuple[int, ...]], n_participants: int) -> VectorLayout:
     """Return the parts that count participants per row: two bytes a row, four in very large cohorts."""
-    bits = 16 if n_people < 2**15 else 32
-    return VectorLayout.of([Segment(name, SegmentKind.PEOPLE, shape[0], 1, bits, 1) for name, shape in shapes.items()])
+    bits = 16 if n_participants < 2**15 else 32
+    return VectorLayout.of([Segment(name, SegmentKind.COUNTS, shape[0], 1, bits, 1) for name, shape in shapes.items()])
 
 
 def encode_message(message: Message, layout: VectorLayout, client: int = 0) -> Vector:
@@ -191,10 +200,14 @@ def encode_message(message: Message, layout: VectorLayout, client: int = 0) -> V
         ids, numbers = ids[own], numbers[own]
         at = part.place[ids]
         ids_here, into = at[at >= 0], views[part.table, part.kind]
-        if part.kind is SegmentKind.PEOPLE:
+        if part.kind is SegmentKind.COUNTS:
             into[ids_here] = 1
             continue
-        values = numbers[at >= 0] if part.kind is SegmentKind.NUMBERS else np.ones((len(ids_here), 1), np.int64)
+        if part.kind is SegmentKind.NUMBERS:
+            values = numbers[at >= 0]
+        else:
+            weighed = message.counts.get(part.table)
+            values = np.ones(len(ids_here), np.int64) if weighed is None else weighed[own][at >= 0]
         distinct, where = np.unique(ids_here, return_inverse=True)
         sums = np.zeros((len(distinct), part.width), np.int64)
         np.add.at(sums, where, values.reshape(len(values), part.width))
@@ -205,8 +218,10 @@ def encode_message(message: Message, layout: VectorLayout, client: int = 0) -> V
     return vector
 
 
-def decode_sum(vector: Vector, layout: VectorLayout, shapes: Mapping[str, tuple[int, ...]], n_people: int) -> Total:
-    """Read the sum of so many people's vectors as a Total; rows that the layout does not list are zero."""
+def decode_sum(
+    vector: Vector, layout: VectorLayout, shapes: Mapping[str, tuple[int, ...]], n_participants: int
+) -> Total:
+    """Read the sum of so many participants' vectors as a Total; rows that the layout does not list are zero."""
     total = Total.zero(shapes)
     views = layout.views(vector)
     for part in layout.segments:
@@ -215,11 +230,11 @@ def decode_sum(vector: Vector, layout: VectorLayout, shapes: Mapping[str, tuple[
             total.sums[part.table][part.listed] = here.reshape(-1, *shapes[part.table][1:])
         elif part.kind is SegmentKind.MENTIONS:
             total.counts[part.table][part.listed] = here[:, 0]
-    total.n_clients = n_people
+    total.n_clients = n_participants
     return total
 
 
-def people_per_row(message: Message, n_rows: Mapping[str, int]) -> dict[str, NDArray[np.int64]]:
+def count_mentions(message: Message, n_rows: Mapping[str, int]) -> dict[str, NDArray[np.int64]]:
     """Return how many clients of a message mention each row of each table."""
     found = {}
     for name, (ptr, ids, _) in message.tables.items():
@@ -229,6 +244,6 @@ def people_per_row(message: Message, n_rows: Mapping[str, int]) -> dict[str, NDA
     return found
 
 
-def people_of(vector: Vector, layout: VectorLayout) -> dict[str, NDArray[np.int64]]:
+def decode_counts(vector: Vector, layout: VectorLayout) -> dict[str, NDArray[np.int64]]:
     """Read how many participants mention each row of each table."""
     return {table: part[:, 0].astype(np.int64) for (table, _), part in layout.views(vector).items()}

@@ -1,4 +1,4 @@
-"""Who speaks: a long-term Ed25519 identity per device, fresh X25519 keys per round, and what is derived from them."""
+"""Identities and keys: a long-term Ed25519 identity per device, X25519 keys per round, and keys derived from them."""
 
 from __future__ import annotations
 
@@ -77,8 +77,8 @@ class KeyPair:
     def agree(self, other: bytes | X25519PublicKey, context: bytes, info: bytes, size: int, sender: int) -> bytes:
         """Return `size` bytes that only the holders of the two secrets know, for this context and purpose only.
 
-        `other` is the public key of the person at position `sender`, or its point where that is used more than once;
-        points of low order are refused.
+        `other` is the public key of the participant at position `sender`, or its point where that is used more than
+        once; points of low order are refused.
         """
         point = point_of(other, sender) if isinstance(other, bytes) else other
         try:
@@ -89,7 +89,7 @@ class KeyPair:
 
 
 def point_of(public: bytes, sender: int) -> X25519PublicKey:
-    """Return the public key of the person at position `sender` in the form that keys are agreed with."""
+    """Return the public key of the participant at position `sender` in the form that keys are agreed with."""
     try:
         return X25519PublicKey.from_public_bytes(public)
     except ValueError:

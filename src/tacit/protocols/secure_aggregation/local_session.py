@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from tacit.errors import ForgedError, GuardError
+from tacit.errors import DevicePolicyError, ForgedError
 from tacit.protocols.secure_aggregation.context import Terms
 from tacit.protocols.secure_aggregation.device import SecureDevice
 from tacit.protocols.secure_aggregation.draw import DrawProof
@@ -54,14 +54,14 @@ def run_session(
             try:
                 answer = _answer(devices[at], phase, message, lambda at=at: give(at))  # type: ignore[misc]
                 server.receive(answer)
-            except (GuardError, ForgedError):  # the device refuses or is excluded: as if it had dropped out
+            except (DevicePolicyError, ForgedError):  # the device refuses or is excluded: as if it had dropped out
                 gone[at] = phase
                 continue
             sent[at] += len(answer)
         finished = server.answered
         messages = server.advance()
-    everybody = tuple(sorted(who[position] for position in server.survivors))
-    return SessionOutcome(server.total, everybody, tuple(sorted(who[p] for p in finished)), sent, received)
+    summed_devices = tuple(sorted(who[position] for position in server.survivors))
+    return SessionOutcome(server.total, summed_devices, tuple(sorted(who[p] for p in finished)), sent, received)
 
 
 def _answer(device: SecureDevice, phase: ServerPhase, message: bytes, give: Callable[[], Vector]) -> bytes:
@@ -75,12 +75,12 @@ def _answer(device: SecureDevice, phase: ServerPhase, message: bytes, give: Call
 
 
 def can_finish(graph: NeighbourGraph, n_min: int, threshold: int, leaves: Mapping[int, ServerPhase]) -> bool:
-    """Say whether a session would come to its end if these people (by position) stopped answering in these phases."""
+    """Say whether a session would finish if these participants (by position) stopped answering in these phases."""
 
     def there(phase: ServerPhase) -> frozenset[int]:
-        return everybody - {person for person, last in leaves.items() if last <= phase}
+        return summed_devices - {participant for participant, last in leaves.items() if last <= phase}
 
-    everybody = frozenset(range(graph.n_people))
+    summed_devices = frozenset(range(graph.n_participants))
     shared, summed = there(ServerPhase.SHARES), there(ServerPhase.VECTORS)
     asking = {
         ServerPhase.ADVERTS: there(ServerPhase.ADVERTS),
@@ -89,9 +89,11 @@ def can_finish(graph: NeighbourGraph, n_min: int, threshold: int, leaves: Mappin
         ServerPhase.CONFIRMATIONS: there(ServerPhase.CONFIRMATIONS),
         ServerPhase.UNMASKINGS: shared - (summed & there(ServerPhase.UNMASKINGS)),  # whose secrets must be rebuilt
     }
-    for phase, people in asking.items():
+    for phase, participants in asking.items():
         here = there(phase)
         least = n_min if phase < ServerPhase.UNMASKINGS else 0
-        if len(here) < least or any(len(graph.neighbours(person) & here) < threshold for person in people):
+        if len(here) < least or any(
+            len(graph.neighbours(participant) & here) < threshold for participant in participants
+        ):
             return False
     return True

@@ -23,7 +23,7 @@ from typing import NamedTuple
 
 from tacit.errors import MessageError
 from tacit.protocols.secure_aggregation.bytes import (
-    MOST_PEOPLE,
+    MOST_PARTICIPANTS,
     ByteReader,
     ByteWriter,
     from_bits,
@@ -61,7 +61,7 @@ _SHARE = struct.Struct(f"<I{TAG_BYTES}s{TAG_BYTES}s{SEALED_BYTES}s")
 _CODE = struct.Struct(f"<I{TAG_BYTES}s")
 _PIECE = struct.Struct(f"<IB{SHARE_BYTES}s")
 _COMPLAINT = struct.Struct("<IB")
-_PERSON = itemgetter(0)
+_PARTICIPANT = itemgetter(0)
 
 
 COMPLAINTS = {1: ReasonCode.BAD_SHARE, 2: ReasonCode.BAD_CONFIRMATION}
@@ -90,11 +90,11 @@ def _start(kind: MessageType, context: bytes) -> ByteWriter:
     return ByteWriter().number(VERSION, 1).number(kind, 1).raw(context)
 
 
-def _ascending(reader: ByteReader, people: Sequence[int]) -> None:
-    if not all(map(lt, people, people[1:])):
-        raise reader.wrong("people stand out of order or twice")
-    if people and people[-1] >= MOST_PEOPLE:
-        raise reader.wrong("it names somebody beyond the largest cohort")
+def _ascending(reader: ByteReader, participants: Sequence[int]) -> None:
+    if not all(map(lt, participants, participants[1:])):
+        raise reader.wrong("participants are out of order or repeated")
+    if participants and participants[-1] >= MOST_PARTICIPANTS:
+        raise reader.wrong("it names a participant beyond the largest cohort")
 
 
 @dataclass(frozen=True)
@@ -117,8 +117,8 @@ class SessionInvitation:
         """Read it; its context must be the hash of what it says."""
         context, reader = open_message(data, MessageType.INVITATION)
         terms = Terms.read(reader)
-        cohort = reader.block(MOST_PEOPLE * KEY_BYTES)
-        shown = reader.block((1 + MOST_PEOPLE) * HASH_BYTES)
+        cohort = reader.block(MOST_PARTICIPANTS * KEY_BYTES)
+        shown = reader.block((1 + MOST_PARTICIPANTS) * HASH_BYTES)
         reader.end()
         if len(cohort) % KEY_BYTES or len(shown) not in (0, HASH_BYTES + len(cohort)):
             raise reader.wrong("identities or tickets are cut off")
@@ -173,17 +173,17 @@ class Roster:
     present: frozenset[int]
     adverts: tuple[Advert, ...]
 
-    def encode(self, context: bytes, n_people: int) -> bytes:
+    def encode(self, context: bytes, n_participants: int) -> bytes:
         """Return its bytes."""
-        writer = _start(MessageType.ROSTER, context).block(to_bits(self.present, n_people))
+        writer = _start(MessageType.ROSTER, context).block(to_bits(self.present, n_participants))
         return writer.number(len(self.adverts), 4).raw(b"".join(advert.entry for advert in self.adverts)).done()
 
     @classmethod
-    def decode(cls, data: bytes, n_people: int) -> tuple[bytes, Roster]:
+    def decode(cls, data: bytes, n_participants: int) -> tuple[bytes, Roster]:
         """Read context and roster."""
         context, reader = open_message(data, MessageType.ROSTER)
-        present = from_bits(reader.block(MOST_PEOPLE), n_people)
-        adverts = tuple(Advert(*entry) for entry in reader.entries(_ADVERT, n_people))
+        present = from_bits(reader.block(MOST_PARTICIPANTS), n_participants)
+        adverts = tuple(Advert(*entry) for entry in reader.entries(_ADVERT, n_participants))
         reader.end()
         _ascending(reader, [advert.sender for advert in adverts])
         return context, cls(present, adverts)
@@ -195,7 +195,7 @@ class SealedShares(NamedTuple):
     It and `SecretShare` are plain tuples: a server handles one for every pair of neighbours.
     """
 
-    person: int  # for whom, or from whom
+    participant: int  # for whom, or from whom
     self_hash: bytes
     key_hash: bytes
     box: bytes
@@ -216,7 +216,7 @@ class Shares:
     def decode(cls, data: bytes) -> tuple[bytes, Shares, bytes]:
         """Read context, shares and the closing code."""
         context, reader = open_message(data, MessageType.SHARES)
-        sender = reader.number(4, MOST_PEOPLE)
+        sender = reader.number(4, MOST_PARTICIPANTS)
         entries = _read_sealed(reader)
         code = reader.raw(TAG_BYTES)
         reader.end()
@@ -230,15 +230,17 @@ class ShareInbox:
     sharing: frozenset[int]
     entries: tuple[SealedShares, ...]
 
-    def encode(self, context: bytes, n_people: int) -> bytes:
+    def encode(self, context: bytes, n_participants: int) -> bytes:
         """Return its bytes."""
-        return _write_sealed(_start(MessageType.INBOX, context).block(to_bits(self.sharing, n_people)), self.entries)
+        return _write_sealed(
+            _start(MessageType.INBOX, context).block(to_bits(self.sharing, n_participants)), self.entries
+        )
 
     @classmethod
-    def decode(cls, data: bytes, n_people: int) -> tuple[bytes, ShareInbox]:
+    def decode(cls, data: bytes, n_participants: int) -> tuple[bytes, ShareInbox]:
         """Read context and inbox."""
         context, reader = open_message(data, MessageType.INBOX)
-        sharing = from_bits(reader.block(MOST_PEOPLE), n_people)
+        sharing = from_bits(reader.block(MOST_PARTICIPANTS), n_participants)
         entries = _read_sealed(reader)
         reader.end()
         return context, cls(sharing, entries)
@@ -249,14 +251,14 @@ def _write_sealed(writer: ByteWriter, entries: Sequence[SealedShares]) -> bytes:
 
 
 def _read_sealed(reader: ByteReader) -> tuple[SealedShares, ...]:
-    entries = tuple(map(SealedShares._make, reader.entries(_SHARE, MOST_PEOPLE)))
-    _ascending(reader, list(map(_PERSON, entries)))
+    entries = tuple(map(SealedShares._make, reader.entries(_SHARE, MOST_PARTICIPANTS)))
+    _ascending(reader, list(map(_PARTICIPANT, entries)))
     return entries
 
 
 @dataclass(frozen=True)
 class MaskedVector:
-    """One person's vector under its masks."""
+    """One participant's vector under its masks."""
 
     sender: int
     vector: bytes
@@ -269,7 +271,7 @@ class MaskedVector:
     def decode(cls, data: bytes, size: int) -> tuple[bytes, MaskedVector, bytes]:
         """Read context, a vector of `size` bytes and the closing code."""
         context, reader = open_message(data, MessageType.MASKED)
-        masked = cls(reader.number(4, MOST_PEOPLE), reader.raw(size))
+        masked = cls(reader.number(4, MOST_PARTICIPANTS), reader.raw(size))
         code = reader.raw(TAG_BYTES)
         reader.end()
         return context, masked, code
@@ -279,19 +281,19 @@ class MaskedVector:
 class Survivors:
     """Whose vectors are in the sum."""
 
-    people: frozenset[int]
+    participants: frozenset[int]
 
-    def encode(self, context: bytes, n_people: int) -> bytes:
+    def encode(self, context: bytes, n_participants: int) -> bytes:
         """Return its bytes."""
-        return _start(MessageType.SURVIVORS, context).block(to_bits(self.people, n_people)).done()
+        return _start(MessageType.SURVIVORS, context).block(to_bits(self.participants, n_participants)).done()
 
     @classmethod
-    def decode(cls, data: bytes, n_people: int) -> tuple[bytes, Survivors]:
+    def decode(cls, data: bytes, n_participants: int) -> tuple[bytes, Survivors]:
         """Read context and survivors."""
         context, reader = open_message(data, MessageType.SURVIVORS)
-        people = from_bits(reader.block(MOST_PEOPLE), n_people)
+        participants = from_bits(reader.block(MOST_PARTICIPANTS), n_participants)
         reader.end()
-        return context, cls(people)
+        return context, cls(participants)
 
 
 @dataclass(frozen=True)
@@ -310,7 +312,7 @@ class Codes:
     def decode_sent(cls, data: bytes) -> tuple[bytes, int, Codes, bytes]:
         """Read context, sender, codes and the closing code of a confirmation."""
         context, reader = open_message(data, MessageType.CONFIRMATION)
-        sender, codes = reader.number(4, MOST_PEOPLE), cls._read(reader)
+        sender, codes = reader.number(4, MOST_PARTICIPANTS), cls._read(reader)
         code = reader.raw(TAG_BYTES)
         reader.end()
         return context, sender, codes, code
@@ -325,15 +327,15 @@ class Codes:
 
     @classmethod
     def _read(cls, reader: ByteReader) -> Codes:
-        entries = tuple(reader.entries(_CODE, MOST_PEOPLE))
-        _ascending(reader, list(map(_PERSON, entries)))
+        entries = tuple(reader.entries(_CODE, MOST_PARTICIPANTS))
+        _ascending(reader, list(map(_PARTICIPANT, entries)))
         return cls(entries)
 
 
 class SecretShare(NamedTuple):
     """One share of a participant's secret: of its self mask if its vector arrived, else of its mask key."""
 
-    person: int
+    participant: int
     of_self_mask: bool
     share: bytes
 
@@ -360,18 +362,18 @@ class Unmasking:
     def decode(cls, data: bytes) -> tuple[bytes, Unmasking, bytes]:
         """Read context, shares, complaints and the closing code."""
         context, reader = open_message(data, MessageType.UNMASKING)
-        sender, seed = reader.number(4, MOST_PEOPLE), reader.raw(KEY_BYTES)
-        entries = reader.entries(_PIECE, MOST_PEOPLE)
+        sender, seed = reader.number(4, MOST_PARTICIPANTS), reader.raw(KEY_BYTES)
+        entries = reader.entries(_PIECE, MOST_PARTICIPANTS)
         if any(kind > 1 or not is_share(share) for _, kind, share in entries):
             raise reader.wrong("a share is no number of the field, or of neither kind")
-        pieces = tuple(SecretShare(person, kind == 1, share) for person, kind, share in entries)
-        complaints = tuple(reader.entries(_COMPLAINT, MOST_PEOPLE)) if reader.n_left > TAG_BYTES else None
+        pieces = tuple(SecretShare(participant, kind == 1, share) for participant, kind, share in entries)
+        complaints = tuple(reader.entries(_COMPLAINT, MOST_PARTICIPANTS)) if reader.n_left > TAG_BYTES else None
         if complaints is not None and not (complaints and all(kind in COMPLAINTS for _, kind in complaints)):
             raise reader.wrong("complaints are of no kind, or an empty list")
         code = reader.raw(TAG_BYTES)
         reader.end()
-        _ascending(reader, list(map(_PERSON, pieces)))
-        _ascending(reader, list(map(_PERSON, complaints or ())))
+        _ascending(reader, list(map(_PARTICIPANT, pieces)))
+        _ascending(reader, list(map(_PARTICIPANT, complaints or ())))
         return context, cls(sender, seed, pieces, complaints or ()), code
 
 

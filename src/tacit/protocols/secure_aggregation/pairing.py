@@ -21,48 +21,48 @@ class PairKeys:
     """What two neighbours share besides their mask: keys that seal boxes, one per direction, and one for codes."""
 
     mine: bytes = field(repr=False)
-    hers: bytes = field(repr=False)
+    theirs: bytes = field(repr=False)
     codes: bytes = field(repr=False)
 
     @classmethod
-    def of(cls, own: KeyPair, position: int, other: bytes, person: int, context: bytes) -> PairKeys:
-        """Agree on them with the person whose public sealing key is `other`."""
-        info = b"seal" + _both(position, person)
-        cut = own.agree(other, context, info, 3 * KEY_BYTES, person)
+    def of(cls, own: KeyPair, position: int, other: bytes, participant: int, context: bytes) -> PairKeys:
+        """Agree on them with the participant whose public sealing key is `other`."""
+        info = b"seal" + _both(position, participant)
+        cut = own.agree(other, context, info, 3 * KEY_BYTES, participant)
         up, down, codes = cut[:KEY_BYTES], cut[KEY_BYTES : 2 * KEY_BYTES], cut[2 * KEY_BYTES :]
-        return cls(up, down, codes) if position < person else cls(down, up, codes)
+        return cls(up, down, codes) if position < participant else cls(down, up, codes)
 
 
 def _both(one: int, other: int) -> bytes:
     return min(one, other).to_bytes(4, "little") + max(one, other).to_bytes(4, "little")
 
 
-def pair_mask(own: KeyPair, position: int, other: bytes | X25519PublicKey, person: int, context: bytes) -> bytes:
+def pair_mask(own: KeyPair, position: int, other: bytes | X25519PublicKey, participant: int, context: bytes) -> bytes:
     """Return the key of the stream by which two neighbours hide their vectors: one adds it, the other takes it away."""
-    return own.agree(other, context, b"mask" + _both(position, person), KEY_BYTES, person)
+    return own.agree(other, context, b"mask" + _both(position, participant), KEY_BYTES, participant)
 
 
-def own_mask(context: bytes, person: int, seed: bytes) -> bytes:
+def own_mask(context: bytes, participant: int, seed: bytes) -> bytes:
     """Return the key of the self mask, which hides a participant's vector even when all pair masks are known."""
-    return HKDF(SHA256(), KEY_BYTES, context, b"own" + person.to_bytes(4, "little")).derive(seed)
+    return HKDF(SHA256(), KEY_BYTES, context, b"own" + participant.to_bytes(4, "little")).derive(seed)
 
 
-def sharing_key(context: bytes, person: int, secret: bytes, of_self_mask: bool) -> bytes:
-    """Return the key of the polynomial that shares one of somebody's two secrets, from a secret that is never shared.
+def sharing_key(context: bytes, participant: int, secret: bytes, of_self_mask: bool) -> bytes:
+    """Return the key of the polynomial that shares one of a participant's two secrets, from a secret never shared.
 
     Whatever copy of a device shares again, each neighbour's box holds the same: its key and nonce seal it once.
     """
-    return HKDF(SHA256(), KEY_BYTES, context, b"polynomial" + _WHOSE.pack(person, 0, of_self_mask)).derive(secret)
+    return HKDF(SHA256(), KEY_BYTES, context, b"polynomial" + _WHOSE.pack(participant, 0, of_self_mask)).derive(secret)
 
 
-def link(own: KeyPair, other: bytes, person: int, context: bytes) -> bytes:
+def link(own: KeyPair, other: bytes, participant: int, context: bytes) -> bytes:
     """Return the key with which a device authenticates its messages to the server."""
-    return own.agree(other, context, b"link" + person.to_bytes(4, "little"), KEY_BYTES, person)
+    return own.agree(other, context, b"link" + participant.to_bytes(4, "little"), KEY_BYTES, participant)
 
 
-def commitment_to(context: bytes, person: int, seed: bytes) -> bytes:
+def commitment_to(context: bytes, participant: int, seed: bytes) -> bytes:
     """Return the commitment to the seed of a participant's self mask."""
-    return hashlib.sha256(ByteWriter().raw(b"seed").raw(context).number(person, 4).raw(seed).done()).digest()
+    return hashlib.sha256(ByteWriter().raw(b"seed").raw(context).number(participant, 4).raw(seed).done()).digest()
 
 
 def share_hash(context: bytes, dealer: int, holder: int, of_self_mask: bool, share: bytes) -> bytes:
@@ -71,11 +71,11 @@ def share_hash(context: bytes, dealer: int, holder: int, of_self_mask: bool, sha
     return hashlib.sha256(b"share" + context + whose + share).digest()[:TAG_BYTES]
 
 
-def survivors_hash(context: bytes, people: frozenset[int], n_people: int) -> bytes:
+def survivors_hash(context: bytes, participants: frozenset[int], n_participants: int) -> bytes:
     """Return the hash of who is in a sum."""
-    return hashlib.sha256(b"survivors" + context + to_bits(people, n_people)).digest()
+    return hashlib.sha256(b"survivors" + context + to_bits(participants, n_participants)).digest()
 
 
-def code_between(key: bytes, sender: int, receiver: int, said: bytes) -> bytes:
+def code_between(key: bytes, sender: int, receiver: int, content: bytes) -> bytes:
     """Return the code with which a neighbour confirms to another which list it received."""
-    return tag(key, sender.to_bytes(4, "little") + receiver.to_bytes(4, "little") + said)
+    return tag(key, sender.to_bytes(4, "little") + receiver.to_bytes(4, "little") + content)

@@ -1,11 +1,11 @@
 """The server's side of a secure sum: it carries keys and shares it cannot use, adds masked vectors, unmasks the sum.
 
-    Server.start(terms, identities)   -> invitation: the same bytes for everybody
+    Server.start(terms, identities)   -> invitation: the same bytes for all
     receive(message)                  one message of one device; an error changes nothing; its reason holds the sender
     advance()                         closes the phase: what each device is sent next
     total                             the sum, once the last phase is closed
 
-A phase is closed when everybody has answered or the carrier has waited long enough: there is no clock in here. Vectors
+A phase is closed when all have answered or the carrier has waited long enough: there is no clock in here. Vectors
 are added as they arrive; one that arrives later is refused unread. A server is held in memory only: one that was killed
 has lost its session, and nothing of it can be unmasked any more.
 """
@@ -71,7 +71,7 @@ class SecureServer:
         """Use `start`."""
         self.session, self._invitation, self._pair = invitation.session, invitation, pair
         self.context = self.session.context
-        self.stand = ServerPhase.ADVERTS
+        self.phase = ServerPhase.ADVERTS
         self.adverts: dict[int, Advert] = {}
         self._keys: set[bytes] = set()  # of all adverts
         self._links: dict[int, bytes] = {}
@@ -80,7 +80,7 @@ class SecureServer:
         self._arrived: set[int] = set()
         self._codes: dict[int, dict[int, bytes]] = {}  # sender -> receiver -> code
         self._unmaskings: dict[int, Unmasking] = {}
-        self.blamed: set[int] = set()  # who gave wrong shares of people that fell silent at the very end
+        self.blamed: set[int] = set()  # who gave wrong shares of participants that fell silent at the very end
         self.total = Vector(self.session.terms.layout.sizes)
 
     @classmethod
@@ -109,14 +109,14 @@ class SecureServer:
             ServerPhase.CONFIRMATIONS: self._codes,
             ServerPhase.UNMASKINGS: self._unmaskings,
         }
-        return frozenset(here.get(self.stand, ()))
+        return frozenset(here.get(self.phase, ()))
 
     def receive(self, message: bytes) -> int:
         """Take one message of one device; return its position in the cohort."""
         kind = message_type(message)
-        if self.stand not in _EXPECTED or kind != _EXPECTED[self.stand]:
+        if self.phase not in _EXPECTED or kind != _EXPECTED[self.phase]:
             raise OutOfTurnError.because(
-                ReasonCode.UNEXPECTED_MESSAGE, kind=kind.name.lower(), phase=self.stand.name.lower()
+                ReasonCode.UNEXPECTED_MESSAGE, kind=kind.name.lower(), phase=self.phase.name.lower()
             )
         take = {
             MessageType.ADVERT: self._take_advert,
@@ -135,7 +135,7 @@ class SecureServer:
             ServerPhase.VECTORS: self._close_vectors,
             ServerPhase.CONFIRMATIONS: self._close_confirmations,
             ServerPhase.UNMASKINGS: self._close_unmaskings,
-        }.get(self.stand)
+        }.get(self.phase)
         if step is None:
             raise OutOfTurnError.because(ReasonCode.OUT_OF_TURN)
         try:
@@ -143,29 +143,29 @@ class SecureServer:
         except AbortedError:
             self.abort()
             raise
-        self.stand = ServerPhase(self.stand + 1)
+        self.phase = ServerPhase(self.phase + 1)
         return sent
 
     def accused(self) -> dict[int, ReasonCode]:
         """Return who sent something wrong that only the last phase shows, and what, by position.
 
         A wrong share is proved. A complaint is one participant's word against another's: it counts where more than
-        half of somebody's neighbours who answered to the end make it.
+        half of a participant's neighbours that answered to the end make it.
         """
         found = dict.fromkeys(sorted(self.blamed), ReasonCode.BAD_SHARE)
-        told: dict[int, list[ReasonCode]] = {}
+        complaints: dict[int, list[ReasonCode]] = {}
         for sender, unmasking in sorted(self._unmaskings.items()):
-            for person, kind in unmasking.complaints:
-                if person in self._near(sender):
-                    told.setdefault(person, []).append(COMPLAINTS[kind])
-        for person, codes in sorted(told.items()):
-            if len(codes) > len(self._near(person) & self._unmaskings.keys()) / 2:
-                found.setdefault(person, codes[0])
+            for participant, kind in unmasking.complaints:
+                if participant in self._near(sender):
+                    complaints.setdefault(participant, []).append(COMPLAINTS[kind])
+        for participant, codes in sorted(complaints.items()):
+            if len(codes) > len(self._near(participant) & self._unmaskings.keys()) / 2:
+                found.setdefault(participant, codes[0])
         return found
 
     def abort(self) -> bytes:
-        """Call the round off; return what everybody is told. Nothing of it will be unmasked."""
-        self.stand = ServerPhase.ABORTED
+        """Cancel the round; return the message for all. Nothing of it will be unmasked."""
+        self.phase = ServerPhase.ABORTED
         return end_of_round(self.context)
 
     # --- one message ------------------------------------------------------------------------------------------------
@@ -182,11 +182,11 @@ class SecureServer:
         check_tag(self._links[sender], message[: -len(code)], code, sender)
 
     def _misaddressed(self, sender: int) -> ForgedError:
-        return ForgedError.because(ReasonCode.WRONG_RECIPIENTS, phase=self.stand.name.lower(), sender=sender)
+        return ForgedError.because(ReasonCode.WRONG_RECIPIENTS, phase=self.phase.name.lower(), sender=sender)
 
     def _take_advert(self, message: bytes) -> int:
         context, advert = Advert.decode(message)
-        self._known(context, advert.sender, range(self.session.n_people))
+        self._known(context, advert.sender, range(self.session.n_participants))
         verify(self.session.cohort[advert.sender], advert.signed_part(context), advert.signature, advert.sender)
         keys = {advert.mask_key, advert.seal_key}
         if len(keys) < 2 or keys & self._keys:
@@ -202,9 +202,9 @@ class SecureServer:
         self._known(context, shares.sender, self.adverts)
         self._genuine(message, code, shares.sender)
         expected = self.session.graph.neighbours(shares.sender) & self.adverts.keys()
-        if {entry.person for entry in shares.entries} != expected:
+        if {entry.participant for entry in shares.entries} != expected:
             raise self._misaddressed(shares.sender)
-        self._shares[shares.sender] = {entry.person: entry for entry in shares.entries}
+        self._shares[shares.sender] = {entry.participant: entry for entry in shares.entries}
         return shares.sender
 
     def _take_vector(self, message: bytes) -> int:
@@ -219,7 +219,7 @@ class SecureServer:
         context, sender, codes, code = Codes.decode_sent(message)
         self._known(context, sender, self.survivors)
         self._genuine(message, code, sender)
-        if {person for person, _ in codes.entries} != self._near(sender) & self.survivors:
+        if {participant for participant, _ in codes.entries} != self._near(sender) & self.survivors:
             raise self._misaddressed(sender)
         self._codes[sender] = dict(codes.entries)
         return sender
@@ -233,110 +233,122 @@ class SecureServer:
             raise ForgedError.because(ReasonCode.BROKEN_COMMITMENT, sender=sender)
         near = self._near(sender)
         for piece in unmasking.pieces:
-            if piece.person not in near or piece.of_self_mask != (piece.person in self.survivors):
-                raise ForgedError.because(ReasonCode.UNREQUESTED_SHARE, sender=sender, participant=piece.person)
-            if piece.person not in self._codes and not self._fits(sender, piece):
-                raise ForgedError.because(ReasonCode.BAD_SHARE, sender=sender, participant=piece.person)
+            if piece.participant not in near or piece.of_self_mask != (piece.participant in self.survivors):
+                raise ForgedError.because(ReasonCode.UNREQUESTED_SHARE, sender=sender, participant=piece.participant)
+            if piece.participant not in self._codes and not self._fits(sender, piece):
+                raise ForgedError.because(ReasonCode.BAD_SHARE, sender=sender, participant=piece.participant)
         self._unmaskings[sender] = unmasking
         return sender
 
     # --- the end of a phase -----------------------------------------------------------------------------------------
 
-    def _near(self, person: int) -> frozenset[int]:
+    def _near(self, participant: int) -> frozenset[int]:
         """The neighbours of a participant that have sent it shares."""
-        return self.session.graph.neighbours(person) & self._shares.keys()
+        return self.session.graph.neighbours(participant) & self._shares.keys()
 
     def _enough(self, there: Iterable[int], whose: Iterable[int]) -> None:
-        """Abort if too few are there, or too few neighbours of anybody who needs them."""
-        people, terms, phase = frozenset(there), self.session.terms, self.stand.name.lower()
-        if len(people) < terms.n_min:
-            raise AbortedError.because(ReasonCode.TOO_MANY_DROPOUTS, left=len(people), needed=terms.n_min, phase=phase)
-        for person in whose:
-            n_near = len(self.session.graph.neighbours(person) & people)
+        """Abort if too few are there, or too few neighbours of a participant that needs them."""
+        participants, terms, phase = frozenset(there), self.session.terms, self.phase.name.lower()
+        if len(participants) < terms.n_min:
+            raise AbortedError.because(
+                ReasonCode.TOO_MANY_DROPOUTS, left=len(participants), needed=terms.n_min, phase=phase
+            )
+        for participant in whose:
+            n_near = len(self.session.graph.neighbours(participant) & participants)
             if n_near < terms.threshold:
                 raise AbortedError.because(
-                    ReasonCode.TOO_FEW_NEIGHBOURS, left=n_near, needed=terms.threshold, phase=phase, participant=person
+                    ReasonCode.TOO_FEW_NEIGHBOURS,
+                    left=n_near,
+                    needed=terms.threshold,
+                    phase=phase,
+                    participant=participant,
                 )
 
     def _close_adverts(self) -> dict[int, bytes]:
         self._enough(self.adverts, self.adverts)
         present, near = frozenset(self.adverts), self.session.graph.neighbours
         return {
-            person: Roster(present, tuple(self.adverts[other] for other in sorted(near(person) & present))).encode(
-                self.context, self.session.n_people
-            )
-            for person in self.adverts
+            participant: Roster(
+                present, tuple(self.adverts[other] for other in sorted(near(participant) & present))
+            ).encode(self.context, self.session.n_participants)
+            for participant in self.adverts
         }
 
     def _close_shares(self) -> dict[int, bytes]:
         self._enough(self._shares, self._shares)
         sharing = frozenset(self._shares)
         sent = {}
-        for person in self._shares:
-            boxes = tuple(SealedShares(other, *self._shares[other][person][1:]) for other in sorted(self._near(person)))
-            sent[person] = ShareInbox(sharing, boxes).encode(self.context, self.session.n_people)
+        for participant in self._shares:
+            boxes = tuple(
+                SealedShares(other, *self._shares[other][participant][1:]) for other in sorted(self._near(participant))
+            )
+            sent[participant] = ShareInbox(sharing, boxes).encode(self.context, self.session.n_participants)
         return sent
 
     def _close_vectors(self) -> dict[int, bytes]:
         self._enough(self._arrived, self._shares)
         self.survivors = frozenset(self._arrived)
-        message = Survivors(self.survivors).encode(self.context, self.session.n_people)
+        message = Survivors(self.survivors).encode(self.context, self.session.n_participants)
         return dict.fromkeys(self.survivors, message)
 
     def _close_confirmations(self) -> dict[int, bytes]:
         self._enough(self._codes, self._codes)
         sent = {}
-        for person in self._codes:
-            near = sorted(other for other in self._near(person) if other in self._codes)
-            sent[person] = Codes(tuple((other, self._codes[other][person]) for other in near)).encode(self.context)
+        for participant in self._codes:
+            near = sorted(other for other in self._near(participant) if other in self._codes)
+            sent[participant] = Codes(tuple((other, self._codes[other][participant]) for other in near)).encode(
+                self.context
+            )
         return sent
 
     def _close_unmaskings(self) -> dict[int, bytes]:
         lost = self._shares.keys() - self.survivors
         held = self._pieces((self.survivors - self._unmaskings.keys()) | lost)
-        points = {person: point_of(self.adverts[person].mask_key, person) for person in self.survivors}
+        points = {
+            participant: point_of(self.adverts[participant].mask_key, participant) for participant in self.survivors
+        }
         plus: list[bytes] = []
         minus = []
-        for person in sorted(self.survivors):
-            given = self._unmaskings.get(person)
-            seed = given.seed if given is not None else self._rebuilt(held, person)
-            if commitment_to(self.context, person, seed) != self.adverts[person].commitment:
-                raise AbortedError.because(ReasonCode.BROKEN_COMMITMENT, sender=person)
-            minus.append(own_mask(self.context, person, seed))
-        for person in sorted(lost):
-            pair = KeyPair(self._rebuilt(held, person))
-            if pair.public != self.adverts[person].mask_key:
-                raise AbortedError.because(ReasonCode.BROKEN_COMMITMENT, sender=person)
-            for other in self._near(person) & self.survivors:
-                key = pair_mask(pair, person, points[other], other, self.context)
-                (minus if person > other else plus).append(key)
+        for participant in sorted(self.survivors):
+            given = self._unmaskings.get(participant)
+            seed = given.seed if given is not None else self._rebuilt(held, participant)
+            if commitment_to(self.context, participant, seed) != self.adverts[participant].commitment:
+                raise AbortedError.because(ReasonCode.BROKEN_COMMITMENT, sender=participant)
+            minus.append(own_mask(self.context, participant, seed))
+        for participant in sorted(lost):
+            pair = KeyPair(self._rebuilt(held, participant))
+            if pair.public != self.adverts[participant].mask_key:
+                raise AbortedError.because(ReasonCode.BROKEN_COMMITMENT, sender=participant)
+            for other in self._near(participant) & self.survivors:
+                key = pair_mask(pair, participant, points[other], other, self.context)
+                (minus if participant > other else plus).append(key)
         mask(self.total, plus, minus)
         return {}
 
     def _pieces(self, wanted: Iterable[int]) -> dict[int, dict[int, int]]:
-        """Gather the shares given of some people, by place; whoever gave a wrong one is noted in `blamed`."""
-        held: dict[int, dict[int, int]] = {person: {} for person in wanted}
+        """Gather the shares given of some participants, by place; whoever gave a wrong one is noted in `blamed`."""
+        held: dict[int, dict[int, int]] = {participant: {} for participant in wanted}
         for sender, unmasking in sorted(self._unmaskings.items()):
             for piece in unmasking.pieces:
-                if piece.person not in held:
+                if piece.participant not in held:
                     continue
-                if piece.person in self._codes and not self._fits(sender, piece):
+                if piece.participant in self._codes and not self._fits(sender, piece):
                     self.blamed.add(sender)  # it was expected to answer itself, so the share is checked only now
                 else:
-                    held[piece.person][sender + 1] = int.from_bytes(piece.share, "little")
+                    held[piece.participant][sender + 1] = int.from_bytes(piece.share, "little")
         return held
 
     def _fits(self, sender: int, piece: SecretShare) -> bool:
         """Return whether a share matches the hash that its dealer announced."""
-        box = self._shares[piece.person][sender]
+        box = self._shares[piece.participant][sender]
         known = box.self_hash if piece.of_self_mask else box.key_hash
-        return share_hash(self.context, piece.person, sender, piece.of_self_mask, piece.share) == known
+        return share_hash(self.context, piece.participant, sender, piece.of_self_mask, piece.share) == known
 
-    def _rebuilt(self, held: Mapping[int, Mapping[int, int]], person: int) -> bytes:
-        shares, threshold = held[person], self.session.terms.threshold
+    def _rebuilt(self, held: Mapping[int, Mapping[int, int]], participant: int) -> bytes:
+        shares, threshold = held[participant], self.session.terms.threshold
         if len(shares) < threshold:
             raise AbortedError.because(
-                ReasonCode.TOO_FEW_SHARES, left=len(shares), needed=threshold, participant=person
+                ReasonCode.TOO_FEW_SHARES, left=len(shares), needed=threshold, participant=participant
             )
         found = shamir.join_shares({place: shares[place] for place in list(shares)[:threshold]})
         return (found % 2**256).to_bytes(KEY_BYTES, "little")

@@ -64,7 +64,7 @@ function watch(sign) {
   let state = sign.dataset.live;
   setInterval(async () => {
     if (document.hidden) return;
-    const answer = await fetch("/state").catch(() => null);
+    const answer = await fetch(`${document.body.dataset.base}/state`).catch(() => null);
     sign.classList.toggle("is-away", !answer?.ok);
     sign.lastElementChild.textContent = answer?.ok ? "live" : "stopped";
     if (!answer?.ok) return;
@@ -86,6 +86,23 @@ function wait(sign) {
   setTimeout(look, 200);
 }
 
+function stand(sign) {
+  const badge = sign.querySelector("#badge");
+  const words = document.querySelector("[data-standing]");
+  setInterval(async () => {
+    if (document.hidden) return;
+    const answer = await fetch(sign.dataset.state).catch(() => null);
+    const now = answer?.ok ? await answer.json() : { state: "closed", badge: "Page closed", tone: "warn", sentence: "The program behind this page has ended." };
+    sign.dataset.code = now.state;
+    badge.textContent = now.badge;
+    badge.title = now.sentence;
+    badge.className = `badge ${now.tone}`;
+    if (words && words.textContent !== now.sentence) words.textContent = now.sentence;
+    if (words) words.className = now.tone === "warn" ? "notice warn" : "stand";
+    if (now.has_model && document.querySelector("[data-until-model]")) location.reload();
+  }, 2000);
+}
+
 function weigh(input) {
   input.addEventListener("change", () => {
     const size = input.files[0]?.size ?? 0;
@@ -98,5 +115,6 @@ function weigh(input) {
 document.querySelectorAll("form[data-slide]").forEach(slide);
 document.querySelectorAll("form[data-follow]").forEach(follow);
 document.querySelectorAll("[data-live]").forEach(watch);
+document.querySelectorAll("[data-state]").forEach(stand);
 document.querySelectorAll("[data-wait]").forEach(wait);
 document.querySelectorAll("input[data-most]").forEach(weigh);

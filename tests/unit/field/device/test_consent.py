@@ -52,6 +52,7 @@ def egress(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 
 profiles = st.builds(
     Sharing,
+    masked_only=st.just(False),
     pi=st.sampled_from([0.0, 0.2, 0.7, 1.0]),
     coin=st.sampled_from(["row", "item"]),
     never_items=st.lists(st.sampled_from(CATALOG.item_ids.labels.tolist()), unique=True, max_size=6).map(tuple),

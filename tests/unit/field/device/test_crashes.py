@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from helpers.killed_processes import dying_at, was_killed
-from helpers.small_federation import PASSPHRASE, founded, made, noon, request
+from helpers.small_federation import PASSPHRASE, copy_file, founded, made, noon, request
 from helpers.waiting import LONG, wait_until
 from tacit.field.device import Device
 from tacit.field.device.store import Store
@@ -94,7 +94,7 @@ def private_of(path: Path) -> np.ndarray:
 
 def test_killed_at_every_statement_it_resumes_and_nothing_leaves_twice(base: Path, tmp_path: Path) -> None:
     whole = tmp_path / "whole.db"
-    shutil.copy(base, whole)
+    copy_file(base, whole)
     with Device.open(whole, PASSPHRASE, noon) as device:
         take_part(device, Recorder(tmp_path / "whole"))
     expected, messages = private_of(whole), Recorder(tmp_path / "whole").messages()
@@ -104,7 +104,7 @@ def test_killed_at_every_statement_it_resumes_and_nothing_leaves_twice(base: Pat
         folder = tmp_path / str(deadly)
         folder.mkdir()
         path, recorder = folder / "device.db", Recorder(folder / "sent")
-        shutil.copy(base, path)
+        copy_file(base, path)
         died = in_a_child(path, recorder, deadly)
         check(path, recorder)
         if not died:
@@ -120,7 +120,7 @@ def test_killed_at_every_statement_it_resumes_and_nothing_leaves_twice(base: Pat
 def test_killed_at_any_moment_the_file_is_whole(base: Path, tmp_path: Path) -> None:
     draw = random.Random(5)
     path, begun = tmp_path / "device.db", tmp_path / "begun"  # one byte in the middle of each transaction
-    shutil.copy(base, path)
+    copy_file(base, path)
     for wanted in [draw.randint(1, 30) for _ in range(12)]:
         begun.write_bytes(b"")
         child = os.fork()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import resource
 import zipfile
 from typing import Any
 
@@ -12,7 +13,7 @@ import pytest
 
 from tacit.errors import DataError
 from tacit.field.device import import_files
-from tacit.field.device.import_files import read_lines
+from tacit.field.device.import_files import TooLongError, read_lines
 from tacit.field.device.names import Names, title_spellings
 from tacit.types import Catalog, Vocabulary
 
@@ -130,3 +131,38 @@ def test_spellings_try_the_surest_first() -> None:
     assert Names(FILMS).find(["2"]) == 1, "an id comes before a title"
     with pytest.raises(DataError, match="Is it “Café Luna”"):
         Names(FILMS).find(["Cafe Luna"])
+
+
+def zipped(content: bytes) -> bytes:
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("history.csv", content)
+    return out.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("content", "error"),
+    [
+        (b"title\n" + b"Eel\n" * 7_000_000, TooLongError),
+        (zipped(b"title\n" + b"Eel\n" * 300_000), TooLongError),
+        (zipped(b"title\n" + b"Eel\n" * 20_000_000), DataError),
+        (b"[" + b"{}," * 9_000_000 + b"{}]", TooLongError),
+        (b"[" * 30_000_000, TooLongError),
+        (b"[" + b'{"title":"x"},' * 250_000 + b"{}]", TooLongError),
+        (b"title," * 5_000_000 + b"\n1\n", DataError),
+    ],
+    ids=["rows", "rows in an archive", "an archive that grows", "objects", "depth", "acts", "columns"],
+)
+def test_a_file_is_bounded_by_rows_as_well_as_bytes(content: bytes, error: type[DataError]) -> None:
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    with pytest.raises(error):
+        read_lines(content, "a file")
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 400 * 1024, "kB, for files of 30 MB"
+
+
+def test_an_archive_that_lies_about_its_size_is_cut_off() -> None:
+    content = bytearray(zipped(b"title\n" + b"Eel\n" * 20_000_000))
+    for place in (content.index(b"PK\3\4") + 22, content.index(b"PK\1\2") + 24):
+        content[place : place + 4] = (1000).to_bytes(4, "little")
+    with pytest.raises(DataError):
+        read_lines(bytes(content), "all.zip")

@@ -58,14 +58,14 @@ def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "device.db"
 
 
-def test_a_device_opens_with_the_keyring_until_she_chooses_a_passphrase(
+def test_a_device_opens_with_the_keyring_until_the_user_chooses_a_passphrase(
     ring: InMemory,
     file: Path,
     capsys: pytest.CaptureFixture[str],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    assert device_document(capsys, "init", "--keyring") == {"file": str(file)}
+    assert device_document(capsys, "init", "--keyring")["file"] == str(file)
     ((service, name),) = ring.held
     secret = ring.held[service, name]
     assert service == SERVICE
@@ -74,14 +74,19 @@ def test_a_device_opens_with_the_keyring_until_she_chooses_a_passphrase(
     assert device_document(capsys, "share")["pi"] == 0.5, "nobody is asked"
     with pytest.raises(DeviceError, match="passphrase is wrong"):
         Device.open(file, PASSPHRASE)
-    assert "not be opened elsewhere" in device_document(capsys, "export", str(tmp_path / "copy"))["error"]["message"]
+    assert device_document(capsys, "backup", str(tmp_path / "backup"))["encrypted"], "the recovery code opens it"
+    elsewhere = device_document(capsys, "--file", str(tmp_path / "new.db"), "restore", str(tmp_path / "backup"))
+    assert "keyring" in elsewhere["error"]["message"]
+    bare = Device.create(tmp_path / "none.db", PASSPHRASE, cost=ScryptCost(log_n=10), keeper="a name")
+    with bare, pytest.raises(DeviceError, match="not be opened elsewhere"):
+        bare.backup(tmp_path / "bare")
     assert "There is already a device" in device_document(capsys, "init", "--keyring")["error"]["message"]
     assert list(ring.held) == [(service, name)], "a secret for nothing is taken back"
     (tmp_path / "words").write_text(PASSPHRASE + "\n")
     assert device_document(capsys, "passphrase", "--new-file", str(tmp_path / "words"))["changed"]
     assert not ring.held
     with Device.open(file, PASSPHRASE) as device:
-        device.export(tmp_path / "copy")
+        device.backup(tmp_path / "copy")
     words = ("--passphrase-file", str(tmp_path / "words"))
     assert device_document(capsys, *words, "passphrase", "--keyring") == {"changed": True}
     monkeypatch.setenv("TACIT_PASSPHRASE", "another device's")

@@ -24,26 +24,29 @@ NARROWER: dict[str, dict[str, Any]] = {
     "never one item": {"never_items": (CATALOG.item_ids[1],)},
     "never a kind": {"never_categories": (KINDS[0],)},
     "one coin per item": {"coin": "item"},
-    "stricter sums": {"guards": DevicePolicy(n_min=50)},
+    "stricter sums": {"device_policy": DevicePolicy(n_min=50)},
     "no measure": {"measure": False},
 }
 WIDER: dict[str, Callable[[Device], None]] = {
     "unchanged": lambda device: None,
     "paused and resumed": lambda device: (device.pause(), device.resume())[0],
-    "more": lambda device: device.share(Sharing(pi=1.0)),
-    "there and back": lambda device: (device.share(Sharing(pi=0.0)), device.share(Sharing(pi=0.95)))[0],
+    "more": lambda device: device.share(Sharing(pi=1.0, masked_only=False)),
+    "there and back": lambda device: (
+        device.share(Sharing(pi=0.0, masked_only=False)),
+        device.share(Sharing(pi=0.95, masked_only=False)),
+    )[0],
 }
 
 
 @pytest.fixture
 def device(tmp_path: Path) -> Device:
     device = made(tmp_path / "device.db")
-    device.share(Sharing(pi=0.95))
+    device.share(Sharing(pi=0.95, masked_only=False))
     return device
 
 
 @pytest.mark.parametrize("how", NARROWER)
-def test_what_was_made_before_she_forbade_more_does_not_leave(device: Device, how: str) -> None:
+def test_what_was_made_before_the_user_forbade_more_does_not_leave(device: Device, how: str) -> None:
     asked = request(founded(), 0)
     entry = device.learn(asked)  # and the line breaks, or the device dies
     device.share(device.sharing.model_copy(update=NARROWER[how]))
@@ -53,12 +56,12 @@ def test_what_was_made_before_she_forbade_more_does_not_leave(device: Device, ho
     with refused(ConsentError, code):
         device.release(entry)
     assert [release.state for release in device.ledger.list()] == ["prepared"]
-    device.share(Sharing(pi=0.95))
+    device.share(Sharing(pi=0.95, masked_only=False))
     assert device.release(device.learn(asked)), "it was her settings and nothing else"
 
 
 @pytest.mark.parametrize("how", WIDER)
-def test_what_she_still_allows_is_repeated_as_it_is(device: Device, how: str) -> None:
+def test_what_the_user_still_allows_is_repeated_as_it_is(device: Device, how: str) -> None:
     asked = request(founded(), 0)
     first = device.release(device.learn(asked))
     WIDER[how](device)

@@ -25,7 +25,7 @@ def test_learning_leaves_the_callers_arithmetic_alone() -> None:
         experiment = tacit.Experiment(
             method={"name": method, "epochs": 1},
             data={"people": 30, "places": 20},
-            evaluation={"local_only_people": 2, "k": [5]},
+            evaluation={"local_only_users": 2, "k": [5]},
         )
         tacit.run(experiment)
         assert (np.ones(1, np.float32) * TINY)[0] > 0, f"{method} left denormal numbers switched off"

@@ -75,7 +75,7 @@ def _lazy(w, batches, gradients, cuts=()):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("width", [1, 12, 37])
-def test_overdue_steps_are_those_of_dense_adam(width):
+def test_missed_steps_are_those_of_dense_adam(width):
     w, batches, gradients = _case(width, 1e-3)
     expected = _dense(w, batches, gradients)
     assert np.abs(expected - w).max() > 0.1

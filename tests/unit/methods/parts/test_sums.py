@@ -15,13 +15,14 @@ from tacit.config import Experiment
 from tacit.data import load
 from tacit.data.dataset import Dataset
 from tacit.errors import MethodError
-from tacit.kernels.outer import normal_rows, person_sums
+from tacit.kernels.outer import client_sums, normal_rows
 from tacit.lab.experiments import run
 from tacit.lab.simulation import simulate
 from tacit.methods import fed_ease
 from tacit.methods.base import build_federated, options
 from tacit.methods.fed_svd import largest_angle
 from tacit.methods.parts.sums import LONG_HISTORY, OuterSum, distinct, orthonormal, plan_items
+from tacit.numerics import DIVERGENCE_LIMIT
 from tacit.privacy.update_sink import UpdateSink
 from tacit.protocols.federated import UpdatePath
 from tacit.random import Key
@@ -74,7 +75,7 @@ def test_rows_of_outer_products_are_those_of_a_plain_loop() -> None:
     clients, rng = drawn(9, 14), np.random.default_rng(1)
     table, weights = rng.normal(size=(14, 3)).astype(np.float32), rng.uniform(0.2, 1, 14).astype(np.float32)
     sums = np.empty((9, 3), np.float32)
-    person_sums(clients.ptr, clients.items, weights, table, sums)
+    client_sums(clients.ptr, clients.items, weights, table, sums)
     message, total = put_both_ways(clients, lambda sink: sink.put_outer(0, sums, weights, by_row=True), 3)
     rows = message.read(RING).tables["rows"].values
     expected = np.zeros((14, 3), np.int64)
@@ -133,9 +134,9 @@ def test_a_persons_part_of_an_outer_sum_is_bounded_and_the_bound_is_reached(v: f
         table = np.linalg.qr(np.random.default_rng(seed).normal(size=(n_items, 4)))[0].astype(np.float32)
         weights = np.random.default_rng(seed).uniform(0, 1, n_items).astype(np.float32)
         assert np.linalg.norm(part_of(outer, table, weights, one)) <= outer.bound(n) * (1 + 1e-5) + rounding
-    hers = np.zeros((n_items, 4), np.float32)
-    hers[one.items, 0] = n**-0.5  # a basis that holds her very history is the worst
-    worst = part_of(outer, hers, ones, one)
+    own = np.zeros((n_items, 4), np.float32)
+    own[one.items, 0] = n**-0.5  # a basis that holds her very history is the worst
+    worst = part_of(outer, own, ones, one)
     np.testing.assert_allclose(np.linalg.norm(worst), outer.bound(n), rtol=1e-4, atol=rounding)
     np.testing.assert_allclose(np.abs(worst).max(), n ** (0.5 - 2 * v) * LONG_HISTORY ** (v - 0.5), rtol=1e-3)
     if v == 0.5:
@@ -150,8 +151,8 @@ def test_a_persons_vector_in_als_is_bounded_and_the_bound_is_reached(alpha: floa
     one = make_clients([list(range(n))], n_items)
 
     def length(items: Floats) -> float:
-        shared = {"items": items, "item_gram": items.T @ items}
-        return float(np.linalg.norm(method.people(shared, one)) ** 2)
+        shared = {"items": items}
+        return float(np.linalg.norm(method.solve_users(shared, one)) ** 2)
 
     for seed, scale in enumerate((0.01, 0.1, 0.5, 1.0, 10.0, 100.0)):
         items = (np.random.default_rng(seed).normal(size=(n_items, 4)) * scale).astype(np.float32)
@@ -175,13 +176,13 @@ def test_the_longest_history_fits_the_ring(fraction: int) -> None:
 
 
 def test_a_weighted_person_adds_at_most_a_constant_to_als() -> None:
-    method = made("fed-als", alpha=2.0, reg=1.0, factors=3, person_weight=1.5)
+    method = made("fed-als", alpha=2.0, reg=1.0, factors=3, user_weight=1.5)
     b = method.bound(1)
     for n in (1, 10, 100, 300):
         one = make_clients([list(range(n))], 300)
         items = np.zeros((300, 3), np.float32)
         items[:n, 0] = np.sqrt(1.0 / (n * 3))
-        shared = {**method.init(one, catalogue(300), KEY).shared, "items": items, "item_gram": items.T @ items}
+        shared = {**method.init(one, catalogue(300), KEY).shared, "items": items}
         update, _ = learn_once(method, Model(shared, {}), one, KEY)
         s2, s1 = method.scales(RING)
         normal, gram = update.tables["normal"].values, update.tables["gram"].values
@@ -189,6 +190,15 @@ def test_a_weighted_person_adds_at_most_a_constant_to_als() -> None:
             (normal[:, :6] ** 2).sum() / s2**2 + (normal[:, 6:] ** 2).sum() / s1**2 + (gram**2).sum() / s2**2
         )
         assert length <= np.sqrt(2 * b**2 + b) * 1.01
+
+
+def test_a_large_catalogue_is_not_taken_for_divergence() -> None:
+    """The Gramian of the items is a sum over them: it passes a bound that single vectors never reach."""
+    rng = np.random.default_rng(0)
+    people = make_clients([sorted(rng.choice(2000, 1000, replace=False)) for _ in range(20)], 2000)
+    items = final(made("fed-als", factors=2, reg=1.0, epochs=1), people).shared["items"]
+    assert np.abs(items).max() < 10
+    assert np.abs(items.T @ items).max() > DIVERGENCE_LIMIT
 
 
 # --- more than the data supports -------------------------------------------------------------------------------------
@@ -206,7 +216,7 @@ def test_directions_that_the_data_lacks_become_zero() -> None:
     assert model.shared["angles"][-1] < 1e-3
 
 
-def test_one_person_alone_finds_her_own_direction() -> None:
+def test_one_client_alone_finds_its_own_direction() -> None:
     clients = make_clients([[1, 4, 5]], 9)
     for name, given in (("fed-svd", {"factors": 4}), ("fed-als", {"factors": 4}), ("fed-ease", {"sketch": 4})):
         method = made(name, **given)
@@ -232,6 +242,19 @@ def test_orthonormal_columns_have_one_sign_and_noise_is_dropped() -> None:
     basis = orthonormal(y, 1e-6)
     np.testing.assert_allclose(basis.T @ basis, np.diag([1, 1, 1, 0]), atol=1e-9)
     assert (np.einsum("nk,nk->k", basis[:, :3], y[:, :3]) > 0).all()
+
+
+@pytest.mark.parametrize("n_rows", [3, 9])
+def test_rows_of_zeros_change_no_basis(n_rows: int) -> None:
+    """Fewer rows than columns span only so many directions; the other columns become zero."""
+    few = np.random.default_rng(1).normal(size=(n_rows, 5))
+    y = np.zeros((40, 5))
+    y[np.arange(n_rows) * 4] = few
+    basis, expected = orthonormal(y, 1e-9), np.linalg.qr(y)[0]
+    rank = min(n_rows, 5)
+    np.testing.assert_allclose(np.abs(basis[:, :rank]), np.abs(expected[:, :rank]), atol=1e-12)
+    assert not basis[:, rank:].any()
+    assert (np.flatnonzero(basis.any(axis=1)) == np.arange(n_rows) * 4).all()
 
 
 def test_principal_angles_shrink_round_by_round() -> None:
@@ -263,6 +286,26 @@ def test_a_sketch_as_wide_as_the_rank_is_exact() -> None:
     np.testing.assert_allclose(directions * values @ directions.T, g, atol=1e-6)
 
 
+def test_a_sketch_of_nothing_but_noise_has_no_direction() -> None:
+    s = np.linalg.qr(np.random.default_rng(3).normal(size=(30, 4)))[0]
+    g = np.zeros((30, 30))
+    g[0, 0] = 1.0
+    directions, values = fed_ease.nystrom(s, g @ s, 10.0)
+    assert directions.shape == (30, 0)
+    _, diagonal = fed_ease.invert_low_rank(directions, values, np.full(30, 300.0))
+    np.testing.assert_allclose(diagonal, 1 / 300)
+
+
+def test_models_of_one_method_begin_with_the_sketch_of_their_key() -> None:
+    method, people = made("fed-ease", sketch=4), drawn(5, 20)
+    first, again, other = (method.init(people, catalogue(20), key).shared["sketch"] for key in (KEY, KEY, Key(6)))
+    np.testing.assert_array_equal(first, again)
+    assert not np.array_equal(first, other)
+    fresh = made("fed-ease", sketch=4).init(people, catalogue(20), KEY).shared["sketch"]
+    np.testing.assert_array_equal(first, fresh)
+    assert method.init(drawn(5, 30), catalogue(30), KEY).shared["sketch"].shape == (30, 4)
+
+
 def test_the_inverse_is_a_diagonal_plus_a_low_rank() -> None:
     rng = np.random.default_rng(4)
     u, values, d = np.linalg.qr(rng.normal(size=(12, 4)))[0], rng.uniform(1, 9, 4), rng.uniform(1, 3, 12)
@@ -284,7 +327,7 @@ TABLE = {"fed-svd": "basis", "fed-als": "items", "fed-ease": "sketch"}
 
 def experiment(name: str, **given: Any) -> Experiment:
     return Experiment.from_options(
-        {"seed": 3, "method": {"name": name, **SMALL[name], **given}, "evaluation": {"local_only_people": 0}}, "test"
+        {"seed": 3, "method": {"name": name, **SMALL[name], **given}, "evaluation": {"local_only_users": 0}}, "test"
     )
 
 

@@ -11,10 +11,15 @@ import pytest
 
 from helpers.refusals import refused
 from helpers.secure_session import Party, copied, terms
-from tacit.errors import ForgedError, GuardError, MessageError, OutOfTurnError, SecureSumError
+from tacit.errors import DevicePolicyError, ForgedError, MessageError, OutOfTurnError, SecureSumError
 from tacit.protocols.secure_aggregation.context import Session
 from tacit.protocols.secure_aggregation.device import SecureDevice
-from tacit.protocols.secure_aggregation.device_policy import DevicePolicy, ParticipationHistory, check_people, names_of
+from tacit.protocols.secure_aggregation.device_policy import (
+    DevicePolicy,
+    ParticipationHistory,
+    check_participants,
+    names_of,
+)
 from tacit.protocols.secure_aggregation.draw import (
     Board,
     Chain,
@@ -27,7 +32,7 @@ from tacit.protocols.secure_aggregation.draw import (
     is_drawn,
     nonce_of,
 )
-from tacit.protocols.secure_aggregation.encoding import Segment, SegmentKind, VectorLayout, people_layout, rows_layout
+from tacit.protocols.secure_aggregation.encoding import Segment, SegmentKind, VectorLayout, counts_layout, rows_layout
 from tacit.protocols.secure_aggregation.identity import Identity
 from tacit.protocols.secure_aggregation.local_session import run_session
 from tacit.protocols.secure_aggregation.messages import SessionInvitation
@@ -45,7 +50,7 @@ def session(identities: list[bytes], number: int = 1) -> Session:
 
 def test_nearly_the_same_people_are_refused_the_same_and_others_are_not() -> None:
     people = [secrets.token_bytes(32) for _ in range(30)]
-    guards = DevicePolicy(d_min=None, k_min=3)
+    device_policy = DevicePolicy(d_min=None, k_min=3, most_cohorts=None)
     first = session(people[:20])
     history = ParticipationHistory().with_sum(first, range(20))
     for cohort, is_refused in (
@@ -56,77 +61,80 @@ def test_nearly_the_same_people_are_refused_the_same_and_others_are_not() -> Non
         (people[10:30], False),
     ):
         later = session(cohort, 9)
-        least = guards.differ_by(len(cohort))
-        differ = len(names_of(later, range(len(cohort))) ^ history.sums[0].people)
+        least = device_policy.differ_by(len(cohort))
+        differ = len(names_of(later, range(len(cohort))) ^ history.sums[0].participants)
         if 0 < differ < least:
-            with refused(GuardError, ReasonCode.DEVICE_COHORT_TOO_SIMILAR, earlier=1, differ=differ, needed=least):
-                check_people(guards, history, later, range(len(cohort)))
+            with refused(
+                DevicePolicyError, ReasonCode.DEVICE_COHORT_TOO_SIMILAR, earlier=1, differ=differ, needed=least
+            ):
+                check_participants(device_policy, history, later, range(len(cohort)))
         else:
-            check_people(guards, history, later, range(len(cohort)))
+            check_participants(device_policy, history, later, range(len(cohort)))
         assert (0 < differ < least) == is_refused or len(cohort) == 16
 
 
 def test_a_server_that_pretends_that_one_dropped_out_is_refused() -> None:
     """The cohort is the same as before, but the sum is to lack one person."""
-    party = Party.of(8, guards=DevicePolicy(n_min=2, k_min=1, cool_down=0, corrupted=0)).run()
-    again = party.again(round=2).run(ServerPhase.VECTORS)
-    again.step(gone=[7])
-    with refused(GuardError, ReasonCode.DEVICE_COHORT_TOO_SIMILAR, earlier=1, differ=1):
-        again.answer(0)
+    for allowed, code in ((1, ReasonCode.DEVICE_OTHER_COHORT), (None, ReasonCode.DEVICE_COHORT_TOO_SIMILAR)):
+        policy = DevicePolicy(n_min=2, k_min=1, cool_down=0, corrupted=0, most_cohorts=allowed)
+        again = Party.of(8, device_policy=policy).run().again(round=2).run(ServerPhase.VECTORS)
+        again.step(gone=[7])
+        with refused(DevicePolicyError, code, earlier=1):
+            again.answer(0)
 
 
 def test_cool_down_minimum_and_lifetime() -> None:
     strict = DevicePolicy(n_min=5, k_min=2, cool_down=5, most_rounds=2, d_min=0, corrupted=0)
-    with refused(GuardError, ReasonCode.WEAK_TERMS, n_min=2, k_min=1, device_n_min=5, device_k_min=2):
-        Party.of(6, guards=strict).answer(0)
-    party = Party.of(6, guards=strict.model_copy(update={"n_min": 2, "k_min": 1})).run()
-    with refused(GuardError, ReasonCode.DEVICE_COOL_DOWN, earlier=1, cool_down=5, round=6):
+    with refused(DevicePolicyError, ReasonCode.WEAK_TERMS, n_min=2, k_min=1, device_n_min=5, device_k_min=2):
+        Party.of(6, device_policy=strict).answer(0)
+    party = Party.of(6, device_policy=strict.model_copy(update={"n_min": 2, "k_min": 1})).run()
+    with refused(DevicePolicyError, ReasonCode.DEVICE_COOL_DOWN, earlier=1, cool_down=5, round=6):
         party.again(round=6).answer(0)
     party.again(round=7).run()
-    with refused(GuardError, ReasonCode.DEVICE_PARTICIPATION_LIMIT, rounds=2):
+    with refused(DevicePolicyError, ReasonCode.DEVICE_PARTICIPATION_LIMIT, rounds=2):
         party.again(round=100).answer(0)
 
 
 @pytest.mark.parametrize("last", [ServerPhase.VECTORS, ServerPhase.CONFIRMATIONS], ids=lambda phase: phase.name.lower())
 def test_a_device_that_has_sent_its_vector_cools_down_and_counts_it_though_it_hears_no_more(last: ServerPhase) -> None:
     """Its neighbours can open the sum without it."""
-    guards = DevicePolicy(n_min=2, k_min=1, cool_down=5, most_rounds=2, d_min=0, corrupted=0)
-    party = Party.of(6, guards=guards, threshold=3).run(last)
+    device_policy = DevicePolicy(n_min=2, k_min=1, cool_down=5, most_rounds=2, d_min=0, corrupted=0)
+    party = Party.of(6, device_policy=device_policy, threshold=3).run(last)
     party.step()
     party.step(gone=[0])
     device = party.devices[0]
-    for one in (device, SecureDevice(device.identity, guards, copied(device.journal))):
+    for one in (device, SecureDevice(device.identity, device_policy, copied(device.journal))):
         assert one.history.rounds == {1}
         party.devices[0] = one
-        with refused(GuardError, ReasonCode.DEVICE_COOL_DOWN, earlier=1, cool_down=5, round=2):
+        with refused(DevicePolicyError, ReasonCode.DEVICE_COOL_DOWN, earlier=1, cool_down=5, round=2):
             party.again(round=2).answer(0)
-        one.turn_to("other")
-        one.turn_to("test")
+        one.switch_to("other")
+        one.switch_to("test")
         assert one.history.rounds == {1}, "also after it was elsewhere"
     party.again(round=7).run()
-    with refused(GuardError, ReasonCode.DEVICE_PARTICIPATION_LIMIT, rounds=2):
+    with refused(DevicePolicyError, ReasonCode.DEVICE_PARTICIPATION_LIMIT, rounds=2):
         party.again(round=100).answer(0)
 
 
 def test_participants_are_remembered_with_the_confirmation() -> None:
-    guards = DevicePolicy(n_min=2, k_min=1, cool_down=0, corrupted=0)
-    party = Party.of(8, guards=guards, threshold=5).run(ServerPhase.CONFIRMATIONS)
+    device_policy = DevicePolicy(n_min=2, k_min=1, cool_down=0, corrupted=0, most_cohorts=None)
+    party = Party.of(8, device_policy=device_policy, threshold=5).run(ServerPhase.CONFIRMATIONS)
     party.step()  # the list of participants was confirmed, and nobody is asked to unmask
     session = party.server.session
     for device in party.devices:
-        twin = SecureDevice(device.identity, guards, copied(device.journal))
+        twin = SecureDevice(device.identity, device_policy, copied(device.journal))
         for one in (device, twin):
-            assert [past.people for past in one.history.sums] == [names_of(session, range(8))]
+            assert [past.participants for past in one.history.sums] == [names_of(session, range(8))]
     again = party.again(round=2).run(ServerPhase.VECTORS)
     again.step(gone=[7])
-    with refused(GuardError, ReasonCode.DEVICE_COHORT_TOO_SIMILAR, earlier=1, differ=1):
+    with refused(DevicePolicyError, ReasonCode.DEVICE_COHORT_TOO_SIMILAR, earlier=1, differ=1):
         again.answer(0)
 
 
 def test_a_threshold_that_a_few_cheats_could_meet_twice_is_refused() -> None:
-    with refused(GuardError, ReasonCode.UNSAFE_THRESHOLD, threshold=11):
-        Party.of(20, guards=DevicePolicy(n_min=2, k_min=1, corrupted=0.2), threshold=11).answer(0)
-    Party.of(20, guards=DevicePolicy(n_min=2, k_min=1, corrupted=0.2), threshold=12).answer(0)
+    with refused(DevicePolicyError, ReasonCode.UNSAFE_THRESHOLD, threshold=11):
+        Party.of(20, device_policy=DevicePolicy(n_min=2, k_min=1, corrupted=0.2), threshold=11).answer(0)
+    Party.of(20, device_policy=DevicePolicy(n_min=2, k_min=1, corrupted=0.2), threshold=12).answer(0)
 
 
 def test_a_memory_is_of_one_task() -> None:
@@ -138,14 +146,14 @@ def test_a_memory_is_of_one_task() -> None:
 def test_each_task_has_a_memory_of_its_own_and_none_is_lost() -> None:
     def turned(party: Party, task: str, number: int) -> Party:
         for device in party.devices:
-            device.turn_to(task)
+            device.switch_to(task)
         return party.again(task=task, round=number)
 
     other = turned(Party.of(3, round=5).run(), "other", 1).run()
     assert other.is_right()
     for device in other.devices:
         assert (device.history.task, device.history.rounds) == ("other", {1})
-        twin = SecureDevice(device.identity, device.guards, copied(device.journal))
+        twin = SecureDevice(device.identity, device.device_policy, copied(device.journal))
         assert twin.history == device.history, "also after a restart"
     with refused(OutOfTurnError, ReasonCode.ROUND_REPEATED):
         turned(other, "test", 5).answer(0)
@@ -163,35 +171,47 @@ def test_rounds_only_go_forward() -> None:
 
 
 def test_rows_are_not_sent_uncounted_nor_after_too_many_were_lost() -> None:
-    guards = DevicePolicy(n_min=2, k_min=2, cool_down=0, d_min=0, corrupted=0)
+    device_policy = DevicePolicy(n_min=2, k_min=2, cool_down=0, d_min=0, corrupted=0, most_cohorts=None)
     shapes = {"items": (3, 2)}
-    with refused(GuardError, ReasonCode.UNCOUNTED_ROWS):
-        Party.of(4, guards=guards, k_min=2).answer(0)
-    counted = Party.of(4, guards=guards, k_min=2, stage=1, layout=people_layout(shapes, 4), threshold=2).run()
+    with refused(DevicePolicyError, ReasonCode.UNCOUNTED_ROWS):
+        Party.of(4, device_policy=device_policy, k_min=2).answer(0)
+    counted = Party.of(
+        4, device_policy=device_policy, k_min=2, stage=1, layout=counts_layout(shapes, 4), threshold=2
+    ).run()
     assert counted.is_right()
     layout = rows_layout(shapes, Ring(), 4, {"items": np.arange(3)})
     rows = counted.again(k_min=2, threshold=2, layout=layout).run(ServerPhase.VECTORS)
     rows.step(gone=[3])
-    with refused(GuardError, ReasonCode.LOST_BETWEEN_STAGES, lost=1, spare=0):
+    with refused(DevicePolicyError, ReasonCode.LOST_BETWEEN_STAGES, lost=1, spare=0):
         rows.answer(0)
-    spare = Party.of(4, guards=guards, k_min=2, stage=1, layout=people_layout(shapes, 4), threshold=2).run()
+    spare = Party.of(
+        4, device_policy=device_policy, k_min=2, stage=1, layout=counts_layout(shapes, 4), threshold=2
+    ).run()
     assert spare.again(k_min=2, threshold=2, spare=1, layout=layout).run(leaves={3: ServerPhase.VECTORS}).is_right()
+    one = device_policy.model_copy(update={"most_cohorts": 1})
+    whole = Party.of(4, device_policy=one, k_min=2, stage=1, layout=counts_layout(shapes, 4), threshold=2).run()
+    rows = whole.again(k_min=2, threshold=2, spare=1, layout=layout).run(ServerPhase.VECTORS)
+    rows.step(gone=[3])
+    with refused(DevicePolicyError, ReasonCode.LOST_BETWEEN_STAGES, lost=1, spare=0):  # counts and rows of two cohorts
+        rows.answer(0)
 
 
 def test_the_second_stage_is_for_those_of_the_first() -> None:
-    guards = DevicePolicy(n_min=2, k_min=2, cool_down=0, d_min=0, corrupted=0)
-    counted = Party.of(4, guards=guards, k_min=2, stage=1, layout=people_layout({"items": (3, 2)}, 4)).run()
-    stranger = SecureDevice(Identity.fresh(), guards)
+    device_policy = DevicePolicy(n_min=2, k_min=2, cool_down=0, d_min=0, corrupted=0)
+    counted = Party.of(
+        4, device_policy=device_policy, k_min=2, stage=1, layout=counts_layout({"items": (3, 2)}, 4)
+    ).run()
+    made_up_client = SecureDevice(Identity.fresh(), device_policy)
     server = SecureServer.start(
-        terms(5, k_min=2), [*(device.identity.public for device in counted.devices), stranger.identity.public]
+        terms(5, k_min=2), [*(device.identity.public for device in counted.devices), made_up_client.identity.public]
     )
-    with refused(GuardError, ReasonCode.NEW_PARTICIPANTS):
+    with refused(DevicePolicyError, ReasonCode.NEW_PARTICIPANTS):
         counted.devices[0].advertise(server.invitation)
 
 
 ITEMS, QUALITIES = {"items": (3, 2)}, {QUALITY: (1, 1)}
 LISTED = {"items": np.arange(3), QUALITY: np.arange(1)}
-COUNTS, QUALITY_COUNTS = people_layout(ITEMS, 4).segments, people_layout(QUALITIES, 4).segments
+COUNTS, QUALITY_COUNTS = counts_layout(ITEMS, 4).segments, counts_layout(QUALITIES, 4).segments
 NUMBERS, MENTIONS = rows_layout(ITEMS, Ring(), 4).segments
 QUALITY_NUMBERS, QUALITY_MENTIONS = rows_layout(QUALITIES, Ring(), 4).segments
 ROWS, QUALITY_ROWS = (rows_layout(shapes, Ring(), 4, LISTED).segments for shapes in (ITEMS, QUALITIES))
@@ -208,7 +228,7 @@ FORBIDDEN = [
     (stage, part)
     for stage, allowed in ALLOWED.items()
     for part in EVERYTHING
-    if part not in allowed and (stage or part.kind is SegmentKind.PEOPLE or part.table == QUALITY)
+    if part not in allowed and (stage or part.kind is SegmentKind.COUNTS or part.table == QUALITY)
 ]
 
 
@@ -219,15 +239,15 @@ FORBIDDEN = [
 )
 def test_a_stage_holds_nothing_that_belongs_into_another(stage: int, part: Segment) -> None:
     """Whatever a server adds to what a stage is for, alone or beside it, nobody answers."""
-    guards = DevicePolicy(n_min=2, k_min=2 if stage else 1, cool_down=0, d_min=0, corrupted=0)
+    device_policy = DevicePolicy(n_min=2, k_min=2 if stage else 1, cool_down=0, d_min=0, corrupted=0)
     usual = [allowed for allowed in ALLOWED[stage] if (allowed.table, allowed.kind) != (part.table, part.kind)]
-    k_min = guards.k_min
-    first = Party.of(4, guards=guards, k_min=k_min, stage=1, layout=VectorLayout.of(ALLOWED[1]))
+    k_min = device_policy.k_min
+    first = Party.of(4, device_policy=device_policy, k_min=k_min, stage=1, layout=VectorLayout.of(ALLOWED[1]))
     if stage == 2:
         first.run()
     for layout in (VectorLayout.of([*usual, part]), VectorLayout.of([part])):
         offered = first.again(stage=stage or 2, k_min=k_min, layout=layout)
-        with refused(GuardError, ReasonCode.WRONG_STAGE_CONTENT, stage=stage or 2):
+        with refused(DevicePolicyError, ReasonCode.WRONG_STAGE_CONTENT, stage=stage or 2):
             offered.answer(0)
     assert first.again(stage=stage or 2, k_min=k_min, layout=VectorLayout.of(ALLOWED[stage])).run().is_right()
 
@@ -257,7 +277,7 @@ def test_a_ticket_leads_to_the_anchor_and_none_can_be_made_up() -> None:
     with refused(ForgedError, ReasonCode.BAD_TICKET, sender=0):
         check_ticket(seventh, 7, Link(seventh, 7), 0)
     for beyond in (-1, 20):
-        with refused(GuardError, ReasonCode.NO_TICKET, round=beyond):
+        with refused(DevicePolicyError, ReasonCode.NO_TICKET, round=beyond):
             chain.ticket(beyond)
 
 
@@ -326,7 +346,7 @@ def test_a_device_that_knows_the_enrolled_takes_part_in_drawn_cohorts_only() -> 
     assert lot.advertise(lot.invitation(drawn))
     assert lot.advertise(lot.invitation(drawn[:3])), "some of them have dropped out"
 
-    def refuses(code: ReasonCode, invited: bytes, kind: type[SecureSumError] = GuardError, **bent: Any) -> None:
+    def refuses(code: ReasonCode, invited: bytes, kind: type[SecureSumError] = DevicePolicyError, **bent: Any) -> None:
         with refused(kind, code):
             lot.advertise(invited, **bent)
 
@@ -356,7 +376,7 @@ def test_no_nonce_can_be_invented_or_left_out() -> None:
     mine = lot.identities[lot.drawn[0]].public
     other = {**nonces, mine: secrets.token_bytes(32)}
     bent = beacon_of(lot.secret, promise, other.values())
-    with refused(GuardError, ReasonCode.BAD_TICKET):
+    with refused(DevicePolicyError, ReasonCode.BAD_TICKET):
         lot.advertise(lot.invitation(lot.drawn, beacon=bent), boards={2: Board(promise, other)}, share=1.0)
 
 

@@ -13,10 +13,10 @@ from tacit.protocols.secure_aggregation.encoding import (
     Segment,
     SegmentKind,
     VectorLayout,
+    counts_layout,
+    decode_counts,
     decode_sum,
     encode_message,
-    people_layout,
-    people_of,
     rows_layout,
 )
 from tacit.protocols.secure_aggregation.masks import Vector
@@ -70,7 +70,7 @@ def test_the_sum_of_vectors_is_the_plain_total(cohort: list[Message], bits: int)
 @settings(max_examples=40, deadline=None)
 @given(messages(), st.sets(st.integers(0, 6)))
 def test_unlisted_rows_stay_and_people_are_counted_once(cohort: list[Message], listed: set[int]) -> None:
-    counts = people_layout(SHAPES, len(cohort))
+    counts = counts_layout(SHAPES, len(cohort))
     people = Vector(counts.sizes)
     rows = {"items": np.array(sorted(listed), np.int64), "layers": np.array([0])}
     layout = rows_layout(SHAPES, Ring(), len(cohort), rows)
@@ -84,31 +84,34 @@ def test_unlisted_rows_stay_and_people_are_counted_once(cohort: list[Message], l
         expected = plain.sums["items"][row] if row in listed else np.zeros(3)
         assert np.array_equal(found.sums["items"][row], expected)
         speaking = sum(row in message.tables["items"][1] for message in cohort)
-        assert people_of(people, counts)["items"][row] == speaking
+        assert decode_counts(people, counts)["items"][row] == speaking
 
 
 def test_extremes_from_everybody_decode_right_and_one_more_is_refused() -> None:
-    for bits, n_people in ((32, 1000), (32, 3), (64, 1000)):
-        layout = rows_layout({"layers": (2, 5)}, Ring(bits=bits), n_people)
+    for bits, n_participants in ((32, 1000), (32, 3), (64, 1000)):
+        layout = rows_layout({"layers": (2, 5)}, Ring(bits=bits), n_participants)
         bound = layout.segments[0].bound
-        assert n_people * bound < 2 ** (bits - 1) <= n_people * (bound + 1)
+        assert n_participants * bound < 2 ** (bits - 1) <= n_participants * (bound + 1)
         largest = sent({"layers": ([0], [[bound, -bound, 0, 1, -1]])})
         total = Vector(layout.sizes)
         vector = encode_message(largest, layout).tobytes()
-        for _ in range(n_people):
+        for _ in range(n_participants):
             total.add(vector)
-        expected = n_people * np.array([bound, -bound, 0, 1, -1], dtype=object)
-        assert decode_sum(total, layout, {"layers": (2, 5)}, n_people).sums["layers"][0].tolist() == expected.tolist()
+        expected = n_participants * np.array([bound, -bound, 0, 1, -1], dtype=object)
+        assert (
+            decode_sum(total, layout, {"layers": (2, 5)}, n_participants).sums["layers"][0].tolist()
+            == expected.tolist()
+        )
         with refused(RangeError, ReasonCode.VALUE_OUT_OF_RANGE, bound=bound, largest=bound + 1):
             encode_message(sent({"layers": ([0], [[bound + 1, 0, 0, 0, 0]])}), layout)
 
 
 def test_dense_layers_have_64_bits_beside_rows_of_32() -> None:
     """A hundred thousand people's weighted layers, where the rows of a 32-bit ring have little room."""
-    n_people, layout = 100_000, rows_layout(SHAPES, Ring(bits=32), 100_000)
+    n_participants, layout = 100_000, rows_layout(SHAPES, Ring(bits=32), 100_000)
     bits = {part.table: (part.bits, part.bound) for part in layout.segments if part.kind is SegmentKind.NUMBERS}
-    assert bits == {"items": (32, 21474), "layers": (64, (2**63 - 1) // n_people)}
-    layout.check(n_people)
+    assert bits == {"items": (32, 21474), "layers": (64, (2**63 - 1) // n_participants)}
+    layout.check(n_participants)
     large = 2**40
     message = sent({"items": ([], []), "layers": ([0], [[large, -large, 0, 1, -1]])})
     total = Vector(layout.sizes)
@@ -118,11 +121,11 @@ def test_dense_layers_have_64_bits_beside_rows_of_32() -> None:
 
 
 def test_a_layout_that_could_overflow_is_refused_at_the_boundary() -> None:
-    for n_people in (2, 1000):
-        bound = (2**31 - 1) // n_people
-        VectorLayout.of([Segment("a", SegmentKind.NUMBERS, 1, 1, 32, bound)]).check(n_people)
+    for n_participants in (2, 1000):
+        bound = (2**31 - 1) // n_participants
+        VectorLayout.of([Segment("a", SegmentKind.NUMBERS, 1, 1, 32, bound)]).check(n_participants)
         with refused(RangeError, ReasonCode.SUM_OVERFLOW, bound=bound + 1):
-            VectorLayout.of([Segment("a", SegmentKind.NUMBERS, 1, 1, 32, bound + 1)]).check(n_people)
+            VectorLayout.of([Segment("a", SegmentKind.NUMBERS, 1, 1, 32, bound + 1)]).check(n_participants)
 
 
 def test_too_many_mentions_are_refused() -> None:
@@ -133,5 +136,5 @@ def test_too_many_mentions_are_refused() -> None:
 
 
 def test_counts_take_two_bytes_a_row() -> None:
-    assert people_layout(SHAPES, 100).sizes == (0, 0, 8)
-    assert people_layout(SHAPES, 40_000).sizes == (0, 8, 0)
+    assert counts_layout(SHAPES, 100).sizes == (0, 0, 8)
+    assert counts_layout(SHAPES, 40_000).sizes == (0, 8, 0)

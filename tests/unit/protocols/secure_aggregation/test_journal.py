@@ -152,7 +152,7 @@ def test_a_killed_device_never_says_two_things(path: Path, at: int, where: str) 
     for message in said:
         if message[1] == 10:
             for piece in Unmasking.decode(message)[1].pieces:
-                kinds.setdefault(piece.person, set()).add(piece.of_self_mask)
+                kinds.setdefault(piece.participant, set()).add(piece.of_self_mask)
     assert all(len(kind) == 1 for kind in kinds.values()), "both shares of a neighbour were given away"
     assert len({m for m in said if m[1] == 8}) == 1, "two sets of survivors were confirmed"
     assert party.is_right()
@@ -227,7 +227,7 @@ def test_a_server_that_calls_off_unmasks_nothing(phase: ServerPhase) -> None:
     party = Party.of(4, threshold=2).run(phase)
     message = party.answer(0)
     party.server.abort()
-    assert party.server.stand == ServerPhase.ABORTED
+    assert party.server.phase == ServerPhase.ABORTED
     with pytest.raises(OutOfTurnError):
         party.server.advance()
     with pytest.raises(OutOfTurnError):
@@ -243,4 +243,4 @@ def test_a_server_never_unmasks_fewer_than_the_minimum() -> None:
     party = Party.of(5, threshold=3, n_min=4).run(ServerPhase.VECTORS)
     with refused(AbortedError, ReasonCode.TOO_MANY_DROPOUTS, left=3, needed=4, phase="vectors"):
         party.step(gone=[3, 4])
-    assert party.server.stand == ServerPhase.ABORTED
+    assert party.server.phase == ServerPhase.ABORTED

@@ -9,7 +9,7 @@ import pytest
 
 from helpers.noise import uniform_p
 from helpers.secure_session import EASY, PHASES, Party, plain_sum, terms, vector
-from tacit.errors import ForgedError, GuardError, OutOfTurnError, SecureSumError
+from tacit.errors import DevicePolicyError, ForgedError, OutOfTurnError, SecureSumError
 from tacit.protocols.secure_aggregation.context import Session
 from tacit.protocols.secure_aggregation.device import DevicePhase, SecureDevice
 from tacit.protocols.secure_aggregation.encoding import rows_layout
@@ -42,10 +42,10 @@ class Liar:
 
     def __init__(self, lie: str, seed: int) -> None:
         self.lie, self.chance = lie, np.random.default_rng([seed, LIES.index(lie)])
-        self.n_people = int(self.chance.integers(5, 9))
-        self.degree = 4 if self.n_people > 5 and self.chance.random() < 0.4 else self.n_people - 1
+        self.n_participants = int(self.chance.integers(5, 9))
+        self.degree = 4 if self.n_participants > 5 and self.chance.random() < 0.4 else self.n_participants - 1
         self.threshold = self.degree // 2 + 1
-        people = sorted((Identity.fresh() for _ in range(self.n_people)), key=lambda one: one.public)
+        people = sorted((Identity.fresh() for _ in range(self.n_participants)), key=lambda one: one.public)
         self.devices = [SecureDevice(one, EASY) for one in people]
         self.sessions = [self._session([one.public for one in people], 0) for _ in people]
         if lie == "terms":
@@ -69,12 +69,12 @@ class Liar:
             {"beacon": b"\1" * 32},
         )[other]
         usual = {"layout": LAYOUT, "degree": self.degree, "threshold": self.threshold, "server_key": b"\1" * 32}
-        return Session.of(terms(self.n_people, **{**usual, **options}), cohort)
+        return Session.of(terms(self.n_participants, **{**usual, **options}), cohort)
 
     def _some(self) -> list[int]:
         """Some people, not all of them."""
-        size = int(self.chance.integers(1, self.n_people))
-        return sorted(self.chance.choice(self.n_people, size, replace=False).tolist())
+        size = int(self.chance.integers(1, self.n_participants))
+        return sorted(self.chance.choice(self.n_participants, size, replace=False).tolist())
 
     def _told(self, truth: Mapping[int, frozenset[int]], lie: str) -> dict[int, frozenset[int]]:
         """Return what each person is told of who is there: if this is the lie, some are told of fewer than others."""
@@ -89,17 +89,17 @@ class Liar:
 
     def run(self) -> None:
         """Go as far as the devices do."""
-        everybody = frozenset(range(self.n_people))
+        everybody = frozenset(range(self.n_participants))
         adverts = {}
         for at, device in enumerate(self.devices):
             adverts[at] = Advert.decode(device.advertise(SessionInvitation(self.sessions[at]).encode()))[1]
-        there = self._told(dict.fromkeys(range(self.n_people), everybody), "roster")
+        there = self._told(dict.fromkeys(range(self.n_participants), everybody), "roster")
         shares = {}
         for at, device in enumerate(self.devices):
             shown = tuple(adverts[other] for other in sorted(self.near[at] & there[at]))
-            message = Roster(there[at], shown).encode(self.sessions[at].context, self.n_people)
+            message = Roster(there[at], shown).encode(self.sessions[at].context, self.n_participants)
             if (answer := _heard(lambda device=device, message=message: device.share(message))) is not None:
-                shares[at] = {entry.person: entry for entry in Shares.decode(answer)[1].entries}
+                shares[at] = {entry.participant: entry for entry in Shares.decode(answer)[1].entries}
         dealt = {
             at: frozenset(other for other in shares if at in shares[other] or other not in self.near[at]) | {at}
             for at in shares
@@ -108,7 +108,7 @@ class Liar:
         for at in shares:
             boxes = [SealedShares(o, *shares[o][at][1:]) for o in sorted(self.near[at] & there[at] & sharing[at])]
             context = self.sessions[at].context
-            message = ShareInbox(sharing[at], tuple(boxes)).encode(context, self.n_people)
+            message = ShareInbox(sharing[at], tuple(boxes)).encode(context, self.n_participants)
             sent = _heard(lambda at=at, message=message: self.devices[at].submit(message, vector(LAYOUT, at)))
             if sent is not None:
                 self.vectors[at] = MaskedVector.decode(sent, Vector(LAYOUT.sizes).buffer.nbytes)[1].vector
@@ -119,7 +119,7 @@ class Liar:
         codes: dict[int, dict[int, bytes]] = {}
         self.told = self._told(dict.fromkeys(arrived, arrived), "survivors")
         for at in arrived:
-            message = Survivors(self.told[at]).encode(self.sessions[at].context, self.n_people)
+            message = Survivors(self.told[at]).encode(self.sessions[at].context, self.n_participants)
             answer = _heard(lambda at=at, message=message: self.devices[at].confirm(message))
             if answer is not None:
                 codes[at] = dict(Codes.decode_sent(answer)[2].entries)
@@ -131,12 +131,12 @@ class Liar:
                 said = Unmasking.decode(answer)[1]
                 self.seeds[at] = said.seed
                 for piece in said.pieces:
-                    self.given.setdefault(piece.person, {})[at] = piece.of_self_mask
+                    self.given.setdefault(piece.participant, {})[at] = piece.of_self_mask
 
     def sees_through(self) -> list[int]:
         """Return whose two masks could both be taken away: nobody's, ever."""
         seen = []
-        for person in range(self.n_people):
+        for person in range(self.n_participants):
             kinds = list(self.given.get(person, {}).values())
             knows_own = person in self.seeds or kinds.count(True) >= self.threshold
             if knows_own and kinds.count(False) >= self.threshold:
@@ -158,7 +158,7 @@ class Liar:
 def _heard(ask) -> bytes | None:  # type: ignore[no-untyped-def]
     try:
         answer: bytes = ask()
-    except (ForgedError, GuardError, OutOfTurnError):
+    except (ForgedError, DevicePolicyError, OutOfTurnError):
         return None
     return answer
 
@@ -186,25 +186,25 @@ def lied(lie: str, times: int) -> dict[str, int]:
 
 
 @pytest.mark.parametrize("lie", LIES)
-def test_a_lying_server_gets_noise_or_nothing(lie: str) -> None:
+def test_a_malicious_server_gets_noise_or_nothing(lie: str) -> None:
     assert sum(lied(lie, 12).values()) == 12
 
 
 @pytest.mark.fuzz
 @pytest.mark.parametrize("lie", LIES)
-def test_a_thousand_lying_servers(lie: str) -> None:
+def test_a_thousand_malicious_servers(lie: str) -> None:
     found = lied(lie, 1000)
     print(lie, found)
     assert sum(found.values()) == 1000
 
 
-def test_the_liar_would_get_the_sum_if_it_did_not_lie() -> None:
+def test_the_malicious_server_would_get_the_sum_if_it_were_honest() -> None:
     """The harness works: told the same, devices unmask."""
     liar = Liar("terms", 0)
-    liar.sessions = [liar.sessions[0]] * liar.n_people
-    liar.near = [liar.sessions[0].graph.neighbours(at) for at in range(liar.n_people)]
+    liar.sessions = [liar.sessions[0]] * liar.n_participants
+    liar.near = [liar.sessions[0].graph.neighbours(at) for at in range(liar.n_participants)]
     liar.run()
-    assert liar.total() == plain_sum(LAYOUT, range(liar.n_people))
+    assert liar.total() == plain_sum(LAYOUT, range(liar.n_participants))
 
 
 # --- the same messages again -----------------------------------------------------------------------------------------
@@ -279,7 +279,7 @@ def test_everybody_may_leave_at_once_and_nothing_is_unmasked() -> None:
         try:
             party.run(leaves=dict.fromkeys((0, 4, 8), phase))
         except SecureSumError:
-            assert party.server.stand == ServerPhase.ABORTED
+            assert party.server.phase == ServerPhase.ABORTED
             assert not party.is_right()
         else:
             assert party.is_right()

@@ -30,10 +30,10 @@ class Course(RuleBasedStateMachine):
         self.start(data)
 
     def start(self, data: st.DataObject) -> None:
-        n_people = data.draw(st.integers(2, self.most_people))
-        ring = n_people >= 5 and data.draw(st.booleans())
-        degree = 4 if ring else plan_masking(n_people, 0, 0).degree
-        self.party = Party.of(n_people, degree=degree, threshold=degree // 2 + 1)
+        n_participants = data.draw(st.integers(2, self.most_people))
+        ring = n_participants >= 5 and data.draw(st.booleans())
+        degree = 4 if ring else plan_masking(n_participants, 0, 0).degree
+        self.party = Party.of(n_participants, degree=degree, threshold=degree // 2 + 1)
         self.heard: list[bytes] = []
         self.aborted = False
 
@@ -44,7 +44,7 @@ class Course(RuleBasedStateMachine):
 
     @property
     def open(self) -> bool:
-        return not self.aborted and self.party.server.stand < ServerPhase.DONE
+        return not self.aborted and self.party.server.phase < ServerPhase.DONE
 
     @precondition(lambda self: self.open)
     @rule(data=st.data())
@@ -88,16 +88,16 @@ class Course(RuleBasedStateMachine):
             self.party.inbox = self.party.server.advance()
         except AbortedError:
             self.aborted = True
-            assert self.party.server.stand == ServerPhase.ABORTED
+            assert self.party.server.phase == ServerPhase.ABORTED
 
     @invariant()
     def the_sum_is_masked_until_it_is_right(self) -> None:
         if not hasattr(self, "party"):
             return
         server = self.party.server
-        if server.stand == ServerPhase.DONE:
+        if server.phase == ServerPhase.DONE:
             assert self.party.is_right()
-        elif server.stand > ServerPhase.VECTORS and server.survivors:
+        elif server.phase > ServerPhase.VECTORS and server.survivors:
             assert not self.party.is_right(), "the sum was readable before the last phase"
 
 

@@ -163,8 +163,8 @@ def test_any_bytes_are_refused_by_name(data: bytes, kind: MessageType) -> None:
 
 
 @given(st.sets(st.integers(0, 99)), st.integers(100, 130))
-def test_sets_of_people_travel_as_bits(people: set[int], n_people: int) -> None:
-    assert from_bits(to_bits(people, n_people), n_people) == people
+def test_sets_of_people_travel_as_bits(people: set[int], n_participants: int) -> None:
+    assert from_bits(to_bits(people, n_participants), n_participants) == people
 
 
 def test_bits_beyond_the_cohort_and_huge_messages_are_refused() -> None:

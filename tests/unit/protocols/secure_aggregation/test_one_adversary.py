@@ -10,7 +10,7 @@ import pytest
 
 from helpers.refusals import refused
 from helpers.secure_session import Party
-from tacit.errors import ForgedError, GuardError, MessageError
+from tacit.errors import DevicePolicyError, ForgedError, MessageError
 from tacit.protocols.secure_aggregation.identity import KeyPair
 from tacit.protocols.secure_aggregation.messages import Advert, Codes, Unmasking
 from tacit.protocols.secure_aggregation.server import ServerPhase
@@ -45,7 +45,7 @@ def test_too_few_good_codes_are_still_too_few() -> None:
     for person in (0, 1):
         false_codes(party, person, range(6))
     party.step()
-    with refused(GuardError, ReasonCode.TOO_FEW_CONFIRMATIONS, left=3, needed=4):
+    with refused(DevicePolicyError, ReasonCode.TOO_FEW_CONFIRMATIONS, left=3, needed=4):
         party.answer(2)
     assert party.devices[2].phase == 4, "and no share was given"
 

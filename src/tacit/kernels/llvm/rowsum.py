@@ -40,13 +40,17 @@ def _join(builder: Any, vectors: list[Any]) -> Any:
     return builder.extract_element(total, ir.Constant(_I32, 0))
 
 
+def square(builder: Any, row: list[Any]) -> Any:
+    """Code for |row|^2 of a row in registers: whoever measures a row gets the same bits."""
+    return _join(builder, [builder.fmul(vector, vector) for vector in row])
+
+
 @intrinsic
 def square_of_row(typing_context, rows, r):
     """Return |rows[r]|^2."""
 
     def generate(context, builder, signature, args):
-        row = RowCode(context, builder, rows, *args).load()
-        return _join(builder, [builder.fmul(vector, vector) for vector in row])
+        return square(builder, RowCode(context, builder, rows, *args).load())
 
     return types.float32(rows, types.uint64), generate
 

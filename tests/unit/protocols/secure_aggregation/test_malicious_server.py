@@ -11,7 +11,7 @@ import pytest
 from helpers.noise import uniform_p
 from helpers.refusals import refused
 from helpers.secure_session import EASY, Party, plain_sum, terms, vector
-from tacit.errors import ForgedError, GuardError, MessageError, OutOfTurnError, RangeError, SecureSumError
+from tacit.errors import DevicePolicyError, ForgedError, MessageError, OutOfTurnError, RangeError, SecureSumError
 from tacit.protocols.secure_aggregation.context import Session
 from tacit.protocols.secure_aggregation.device import DevicePhase, SecureDevice
 from tacit.protocols.secure_aggregation.encoding import Segment, SegmentKind, VectorLayout, rows_layout
@@ -78,7 +78,7 @@ def test_a_context_is_the_hash_of_every_term_and_of_the_cohort() -> None:
     assert {one.name for one in fields(usual)} == {*OTHERWISE, "layout"}
     contexts += [Session.of(replace(usual, **{name: to}), people[:4]).context for name, to in OTHERWISE.items()]
     part = usual.layout.segments[0]
-    bent = {"table": "b", "kind": SegmentKind.PEOPLE, "n_rows": 9, "width": 9, "bits": 16, "bound": 9, "rows": (0,)}
+    bent = {"table": "b", "kind": SegmentKind.COUNTS, "n_rows": 9, "width": 9, "bits": 16, "bound": 9, "rows": (0,)}
     assert {one.name for one in fields(part)} == bent.keys()
     for name, to in bent.items():
         layout = VectorLayout((replace(part, **{name: to}), *usual.layout.segments[1:]))
@@ -122,10 +122,10 @@ def test_devices_told_of_different_survivors_give_no_share() -> None:
         near = [other for other in range(6) if other != person]
         codes = [(other, dict(sent[other].entries).get(person)) for other in near]
         known = Codes(tuple((other, code) for other, code in codes if code is not None)).encode(context)
-        with pytest.raises((ForgedError, GuardError)):
+        with pytest.raises((ForgedError, DevicePolicyError)):
             party.devices[person].unmask(known)
         same = [(o, c) for o, c in codes if c is not None and (o in (3, 4)) == (person in (3, 4))]
-        with refused(GuardError, ReasonCode.TOO_FEW_CONFIRMATIONS, left=len(same), needed=4):
+        with refused(DevicePolicyError, ReasonCode.TOO_FEW_CONFIRMATIONS, left=len(same), needed=4):
             party.devices[person].unmask(Codes(tuple(same)).encode(context))
         assert party.devices[person].phase == DevicePhase.CONFIRMED
 
@@ -148,7 +148,7 @@ def test_a_device_answers_one_set_of_survivors_only() -> None:
 )
 def test_survivors_that_cannot_be_are_refused(survivors: set[int], code: ReasonCode) -> None:
     party = Party.of(4, threshold=2, n_min=3).run(ServerPhase.CONFIRMATIONS)
-    with refused(GuardError, code):
+    with refused(DevicePolicyError, code):
         party.devices[0].confirm(Survivors(frozenset(survivors)).encode(party.server.context, 4))
 
 

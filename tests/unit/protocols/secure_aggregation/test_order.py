@@ -126,9 +126,9 @@ def test_nobody_can_speak_for_another() -> None:
 
 def test_an_advert_must_be_signed_by_the_identity_in_the_cohort() -> None:
     party = Party.of(3)
-    stranger = Identity.fresh()
+    made_up_client = Identity.fresh()
     advert = Advert(0, KeyPair.fresh().public, KeyPair.fresh().public, bytes(32))
-    signed = advert.signed_part(party.server.context) + stranger.sign(advert.signed_part(party.server.context))
+    signed = advert.signed_part(party.server.context) + made_up_client.sign(advert.signed_part(party.server.context))
     with refused(ForgedError, ReasonCode.BAD_SIGNATURE, sender=0):
         party.server.receive(signed)
     party.step()
@@ -215,7 +215,7 @@ def test_a_dealer_whose_shares_do_not_fit_is_noted_and_the_others_go_on() -> Non
     for person in range(5):
         party.server.receive(party.answer(person))
     box = party.server._shares[4][0]
-    party.server._shares[4][0] = type(box)(box.person, bytes(16), box.key_hash, box.box)
+    party.server._shares[4][0] = type(box)(box.participant, bytes(16), box.key_hash, box.box)
     party.inbox = party.server.advance()
     party.step()
     assert party.devices[0].complaints == {4: ReasonCode.BAD_SHARE}

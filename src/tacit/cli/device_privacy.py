@@ -1,0 +1,60 @@
+"""`tacit device privacy`: the user's level, and what federations have spent of their privacy budgets."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from tacit.cli import app as shell
+from tacit.cli.app import Json
+from tacit.cli.device import device_app, open_device
+
+if TYPE_CHECKING:
+    from tacit.field.device.budget import PrivacyBudget
+
+Level = Literal["strict", "balanced", "open"]
+
+
+@device_app.command(epilog="Example: tacit device privacy strict")
+def privacy(
+    level: Annotated[Level | None, typer.Argument(help="The most that a federation may learn of you.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Show what federations may learn of you and have learnt, or choose the most: strict, balanced or open."""
+    from tacit.field.device.settings import LEVELS
+
+    with open_device() as device:
+        if level is not None:
+            device.change(lambda before: before.model_copy(update={"privacy": level}))
+        sharing, budgets, member = device.sharing, device.budgets.list(), device.membership
+    found = {"level": sharing.privacy, "most_epsilon": sharing.most_epsilon, "levels": dict(LEVELS)}
+    shell.screen.document({**found, "budgets": [budget.as_json() for budget in budgets]})
+    shell.screen.say(
+        f"Your level is {sharing.privacy}: a federation with differential privacy learns at most epsilon = "
+        f"{sharing.most_epsilon:g} of you. Smaller is stricter: strict 1, balanced 4, open 8."
+    )
+    for budget in budgets:
+        shell.screen.say(describe_budget(budget, sharing.most_epsilon))
+    if member is not None and member.federation.privacy is None:
+        shell.screen.say(f"{member.federation.title} promises no differential privacy: see tacit device share.")
+
+
+def describe_budget(budget: PrivacyBudget, level: float) -> str:
+    """Return what a federation has learnt, of how much, and in which rounds."""
+    most = min(budget.epsilon, level)
+    if budget.is_copied:
+        return (
+            f"{budget.name}: this device is a copy, so that its budget counts as spent. Recommendations go on, "
+            "sharing stops."
+        )
+    rounds = ", ".join(str(debit.round) for debit in budget.debits) or "none yet"
+    now, at_last = (f"{100 * chance:.0f}" for chance in (budget.certainty(), budget.certainty(level)))
+    sentence = (
+        f"{budget.name}: epsilon {budget.spent_epsilon:.3g} of {most:g} is spent ({budget.used(level):.0%} of your "
+        f"budget), in rounds: {rounds}. Whoever knows everything else and guesses whether this device sent what you "
+        f"did, or noise alone, is right in at most {now} of 100 cases; with the whole budget in {at_last}."
+    )
+    if budget.used(level) > 0.995:
+        sentence += " It is spent: recommendations go on, sharing stops."
+    return sentence

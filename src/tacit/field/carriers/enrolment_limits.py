@@ -1,0 +1,93 @@
+"""What unknown senders can cost a coordinator: how much they may send, how often they may enrol, with which keys."""
+
+from __future__ import annotations
+
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Any
+
+from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+
+from tacit.wire.messages import MOST_BYTES
+
+ENROL, WITNESS = "/v1/tacit/enrol", "/v1/tacit/witness"
+ENROL_BYTES = 4096  # an invitation's word, two keys and a proof
+BODY_BYTES = MOST_BYTES + 2**16
+AT_ONCE = 8  # enrolments that are looked at at the same time
+BURST, PER_SECOND = 60.0, 1.0  # tries of one address: so many at once, then so many a second
+MOST_ADDRESSES = 10_000
+
+
+class BodyLimit:
+    """Ends requests whose bodies are larger than any message can be; what was announced does not matter."""
+
+    def __init__(self, app: Any) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        """Count the bytes of a request as they come."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        most, came, has_begun = (ENROL_BYTES if scope["path"] in (ENROL, WITNESS) else BODY_BYTES), 0, False
+
+        async def count() -> Any:
+            nonlocal came
+            message = await receive()
+            came += len(message.get("body", b""))
+            if came > most:
+                raise _BodyError
+            return message
+
+        async def note(message: Any) -> None:
+            nonlocal has_begun
+            has_begun = True
+            await send(message)
+
+        size = next((value for name, value in scope.get("headers", ()) if name == b"content-length"), b"0")
+        try:
+            if not size.isdigit() or int(size) > most:
+                raise _BodyError
+            await self._app(scope, count, note)
+        except _BodyError:
+            if not has_begun:
+                await send({"type": "http.response.start", "status": 413, "headers": [(b"connection", b"close")]})
+                await send({"type": "http.response.body", "body": b""})
+
+
+class _BodyError(Exception):
+    """A body is too large."""
+
+
+class EnrolmentLimit:
+    """How often each address may try to enrol a device; addresses are kept in memory only, and not for long."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._left: OrderedDict[str, tuple[float, float]] = OrderedDict()  # address -> tries left, and when
+
+    def allows(self, address: str) -> bool:
+        """Count one try of an address; say whether it may."""
+        now = self._clock()
+        left, since = self._left.pop(address, (BURST, now))
+        left = min(BURST, left + (now - since) * PER_SECOND)
+        is_allowed = left >= 1
+        self._left[address] = (left - 1 if is_allowed else left, now)
+        while len(self._left) > MOST_ADDRESSES:
+            self._left.popitem(last=False)
+        return is_allowed
+
+
+def is_device_key(key: bytes) -> bool:
+    """Say whether some bytes are a public key as devices make it, written as they write it."""
+    try:
+        public = serialization.load_pem_public_key(key)
+    except (ValueError, TypeError, UnsupportedAlgorithm):
+        return False
+    if not isinstance(public, ec.EllipticCurvePublicKey) or not isinstance(public.curve, ec.SECP384R1):
+        return False
+    form = serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo
+    return public.public_bytes(*form) == key

@@ -1,0 +1,128 @@
+"""What a SuperLink knows of devices and messages, kept by a steady clock.
+
+Flower ends a run whose application gave no sign of life for a minute, forgets messages and believes devices away by the
+wall clock. A coordinator that pauses between rounds, a suspended machine and a clock that is set would end a federation
+that way. Here the application is this program, so that its run ends with it; messages stay until they are taken back;
+and whether a device is there is measured by a monotonic clock.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+from flwr.common.constant import HEARTBEAT_INTERVAL_INF, HEARTBEAT_PATIENCE, NOOP_ACCOUNT_NAME, NOOP_FLWR_AID
+from flwr.server.superlink.linkstate.in_memory_linkstate import InMemoryLinkState
+from flwr.supercore.constant import FLWR_IN_MEMORY_DB_NAME, NOOP_FEDERATION_ID, NodeStatus, TaskType
+from flwr.supercore.object_store import ObjectStoreFactory
+from flwr.superlink.config_loader import get_federation_manager
+
+
+class SteadyLinkState(InMemoryLinkState):  # type: ignore[misc]  # Flower has no types that are checked
+    """Flower's state in memory, without the wall clock."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        super().__init__(get_federation_manager(), ObjectStoreFactory(FLWR_IN_MEMORY_DB_NAME).store())
+        self.clock = clock
+        self._online_until: dict[int, float] = {}
+        self._patience: dict[int, float] = {}  # seconds without a sign of life after which a node is away
+        self.activations: Counter[int] = Counter()  # how often each node has begun a session
+
+    def state(self) -> SteadyLinkState:
+        """Return itself, where Flower asks a factory."""
+        return self
+
+    # --- the run ------------------------------------------------------------------------------------------------------
+
+    def start_run(self) -> int:
+        """Make the one run that all messages belong to; return its number."""
+        run = int(self.create_run("", "", "", {}, NOOP_FEDERATION_ID, None, NOOP_FLWR_AID, str(TaskType.SERVER_APP)))
+        task = self.get_run_info(run_ids=[run])[0].primary_task_id
+        self.claim_task(task)
+        self.activate_task(task)
+        return run
+
+    def _cleanup_expired_task_tokens_locked(self) -> None:
+        """Let no run end by the clock."""
+
+    # --- nodes --------------------------------------------------------------------------------------------------------
+
+    def add_node(self, key: bytes) -> int:
+        """Let a device connect; return the number of its node."""
+        return int(self.create_node(NOOP_FLWR_AID, NOOP_ACCOUNT_NAME, key, 0))
+
+    def remove_node(self, node: int) -> None:
+        """Let a device connect no more."""
+        with self.lock:
+            self._online_until.pop(node, None)
+            if node in self.nodes:
+                self.nodes[node].status = NodeStatus.UNREGISTERED
+
+    def activate_node(self, node_id: int, heartbeat_interval: float) -> bool:
+        """Begin a session of a node; one that is believed to be there has come back before it was missed."""
+        self.activations[node_id] += 1
+        return self.acknowledge_node_heartbeat(node_id, heartbeat_interval)
+
+    def deactivate_node(self, node_id: int) -> bool:
+        """End a session of a node."""
+        self._online_until.pop(node_id, None)
+        return bool(super().deactivate_node(node_id))
+
+    def acknowledge_node_heartbeat(self, node_id: int, heartbeat_interval: float) -> bool:
+        """Note a sign of life."""
+        if not super().acknowledge_node_heartbeat(node_id, HEARTBEAT_INTERVAL_INF):
+            return False
+        self._patience[node_id] = HEARTBEAT_PATIENCE * heartbeat_interval
+        self._online_until[node_id] = self.clock() + self._patience[node_id]
+        return True
+
+    def get_message_ins(self, node_id: int, limit: int | None, *, run_id: int | None = None) -> list[Any]:
+        """Return the messages of a node; that it looks for them is a sign of life."""
+        if node_id in self._online_until:
+            self._online_until[node_id] = self.clock() + self._patience[node_id]
+        found: list[Any] = super().get_message_ins(node_id, limit, run_id=run_id)
+        return found
+
+    def online(self) -> set[int]:
+        """Return the nodes that gave a sign of life lately."""
+        now = self.clock()
+        return {node for node, until in list(self._online_until.items()) if until > now}
+
+    # --- messages -----------------------------------------------------------------------------------------------------
+
+    def _check_stored_messages(self, message_ids: set[str], run_id: int | None = None) -> None:
+        """Let no message end by the clock."""
+
+    def is_waiting(self, message: str) -> bool:
+        """Say whether a message is still here."""
+        return message in self.message_ins_store
+
+    def is_unread(self, message: str) -> bool:
+        """Say whether a message is still here, and its device has not confirmed that it has it."""
+        return self.is_waiting(message) and self.object_store.get(message) is not None
+
+    def answer_to(self, message: str) -> str | None:
+        """Return the name of the answer that has come to a message, if one has; parts of it may be missing."""
+        found: str | None = self.message_ins_id_to_message_res_id.get(message)
+        return found
+
+    def take_back(self, *messages: str) -> None:
+        """Delete messages and their answers, with everything that they consist of."""
+        with self.lock:
+            names = {name for name in messages if name}
+            answers = {self.message_ins_id_to_message_res_id.get(name, "") for name in names}
+            self.delete_messages(names)
+        for name in {*names, *answers} - {""}:
+            self.object_store.delete(name)
+
+    def post(self, parcel: Any, run: int) -> bool:
+        """Store a message where its device fetches it; say whether there is such a device."""
+        session = self.start_session(run)
+        stored, missing = self.store_message_and_object_tree(parcel.head, parcel.tree, session)
+        for name in missing:
+            self.store_object(run, session, name, parcel.objects[name])
+        with self._lock_object_push_sessions:
+            self._cleanup_push_session(session, cleanup_messages=False)
+        return bool(stored)

@@ -1,0 +1,99 @@
+"""The amendments of a federation in its coordinator's journal, and the models that were learnt before each of them.
+
+Only differences are kept, with the terms that the federation was founded on: an earlier catalogue is made again from
+them when a model of its time is needed.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from dataclasses import dataclass
+
+from tacit.errors import StorageError
+from tacit.protocols.secure_aggregation.identity import Identity
+from tacit.random import Key
+from tacit.types import Array, Catalog
+from tacit.wire.amendments import AmendedFederation, read_amendment, write_amendment, write_chain
+from tacit.wire.federation import Federation
+from tacit.wire.messages import open_welcome, unpack, write_welcome
+
+AUTHORITY, FOUNDING, WELCOME = "authority", "founding", "welcome"  # names of facts
+
+
+@dataclass(frozen=True)
+class StoredModel:
+    """A model as it was stored, and after which amendment."""
+
+    round: int
+    shared: dict[str, Array]
+    amendment: int
+
+
+class AmendmentLog:
+    """The amendments in an open journal."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+
+    def since(self, digest: bytes) -> bytes:
+        """Return the amendments since the terms of a digest, as a chain; nothing if there are none such terms."""
+        found = self._connection.execute("SELECT number FROM amendments WHERE before = ?", (digest,)).fetchone()
+        return b"" if found is None else write_chain(self._contents(found[0]))
+
+    def __len__(self) -> int:
+        return int(self._connection.execute("SELECT count(*) FROM amendments").fetchone()[0])
+
+    def _contents(self, first: int = 1, last: int = 2**31) -> list[bytes]:
+        which = "SELECT content FROM amendments WHERE number BETWEEN ? AND ? ORDER BY number"
+        return [content for (content,) in self._connection.execute(which, (first, last))]
+
+    def add(self, catalog: Catalog, rollback: tuple[int, int] | None = None) -> AmendedFederation:
+        """Sign and keep one more amendment, inside a transaction: a catalogue, or the model of an earlier round."""
+        current = self._fact(WELCOME)
+        if current is None:
+            raise StorageError("The journal has no federation.", "Restore a copy of it.")
+        federation, before = open_welcome(current)
+        secret = self._fact(AUTHORITY) if federation.authority is not None else None
+        content, amended = write_amendment(
+            federation, before, catalog, None if secret is None else Identity(secret), rollback
+        )
+        row = (amended.federation.number, federation.digest, content)
+        self._connection.execute("INSERT INTO amendments (number, before, content) VALUES (?, ?, ?)", row)
+        if self._fact(FOUNDING) is None:
+            self._put_fact(FOUNDING, current)
+        self._put_fact(WELCOME, write_welcome(amended.federation, catalog))
+        return amended
+
+    def at(self, number: int) -> tuple[Federation, Catalog]:
+        """Return the federation and its catalogue after an amendment; 0: as it was founded."""
+        founding = self._fact(FOUNDING) or self._fact(WELCOME)
+        assert founding is not None
+        federation, catalog = open_welcome(founding)
+        for content in self._contents(1, number):
+            amended = read_amendment(content, federation, catalog)
+            federation, catalog = amended.federation, amended.catalog
+        return federation, catalog
+
+    def model(self) -> StoredModel | None:
+        """Return the newest model, as it was stored."""
+        newest = "SELECT round, content, amendment FROM models ORDER BY round DESC LIMIT 1"
+        found = self._connection.execute(newest).fetchone()
+        return None if found is None else StoredModel(found[0], unpack(found[1]), found[2])
+
+    def grow_model(self, federation: Federation, catalog: Catalog, key: Key) -> dict[str, Array] | None:
+        """Return the newest model as it is under the present catalogue; none before the first round."""
+        stored = self.model()
+        if stored is None or stored.amendment == federation.number:
+            return None if stored is None else stored.shared
+        earlier, before = self.at(stored.amendment)
+        if earlier.catalog == federation.catalog:
+            return stored.shared
+        first, later = earlier.first_model(before, key), federation.first_model(catalog, key)
+        return federation.built.grow(stored.shared, first, later)
+
+    def _fact(self, name: str) -> bytes | None:
+        found = self._connection.execute("SELECT value FROM facts WHERE name = ?", (name,)).fetchone()
+        return None if found is None else bytes(found[0])
+
+    def _put_fact(self, name: str, value: bytes) -> None:
+        self._connection.execute("INSERT OR REPLACE INTO facts VALUES (?, ?)", (name, value))

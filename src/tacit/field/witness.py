@@ -1,0 +1,202 @@
+"""The witness of a directory: a party that is not the operator, with its own copy of the list of members.
+
+It comes by at the coordinator, which therefore needs no way to reach it: a member can be a witness behind any router.
+
+    signs    the list that it holds, with its own time, and leaves that checkpoint there
+    gets     the entries after those, and the root that they lead to
+    adds     them to its list, on disk, if they lead to that root; then it signs and leaves the new one
+
+It signs nothing but its own list, so that there is one: a coordinator with another one gets no signature. What it adds
+within a day has a limit, so that a coordinator cannot fill the directory at once.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import os
+import ssl
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import httpx
+
+from tacit.errors import FieldError, StorageError
+from tacit.protocols.directory import DAY, LOG_BYTES, DirectoryCheckpoint, DirectoryGrowth
+from tacit.protocols.merkle import MerkleTree
+from tacit.protocols.secure_aggregation.identity import KEY_BYTES, Identity
+from tacit.reasons import ReasonCode
+from tacit.storage.database import FileFormat, connect
+
+PREFIX = "tacitw1:"
+ROUTE = "/v1/tacit/witness"
+SECONDS = 30.0
+MOST_A_DAY = 200  # new identities that are signed in 24 hours, unless the witness decides otherwise
+MIGRATIONS = (
+    """
+    CREATE TABLE entries (
+        log TEXT NOT NULL, place INTEGER NOT NULL, identity BLOB NOT NULL, seen INTEGER NOT NULL,
+        PRIMARY KEY (log, place), UNIQUE (log, identity)
+    ) WITHOUT ROWID;
+    """,
+)
+FILE = FileFormat(0x54435754, "a witness's file", MIGRATIONS, StorageError, "Restore a copy of it.")
+
+
+@dataclass(frozen=True)
+class WitnessLine:
+    """Where a witness finds the coordinator of a federation, and how to know that it is the right one."""
+
+    address: str
+    roots: str
+    log: str  # the federation's id
+    name: str
+
+    def line(self) -> str:
+        """Write it as one line."""
+        about = json.dumps({"a": self.address, "r": self.roots, "l": self.log, "n": self.name}).encode()
+        return PREFIX + base64.urlsafe_b64encode(about).decode().rstrip("=")
+
+    @classmethod
+    def parse(cls, line: str) -> WitnessLine:
+        """Read it from one line."""
+        text = "".join(line.split())
+        try:
+            if not text.startswith(PREFIX):
+                raise ValueError
+            body = text.removeprefix(PREFIX)
+            about = json.loads(base64.urlsafe_b64decode(body + "=" * (-len(body) % 4)))
+            parts = tuple(about[name] for name in ("a", "r", "l", "n"))
+            if not all(isinstance(part, str) for part in parts) or len(bytes.fromhex(parts[2])) != LOG_BYTES:
+                raise ValueError
+        except (ValueError, KeyError, TypeError, binascii.Error):
+            raise FieldError(
+                "This is not a line for a witness, or a part of it is missing.",
+                "The operator makes it: tacit enroll FILE --witness. Copy all of it, from 'tacitw1:' on.",
+            ) from None
+        return cls(*parts)
+
+
+class Witness:
+    """A key, and the lists that it has signed."""
+
+    def __init__(self, folder: Path, clock: Callable[[], float] = time.time, most_a_day: int = MOST_A_DAY) -> None:
+        self._clock, self._most = clock, most_a_day
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        self.identity = _open_key(folder / "witness.key")
+        self._path = folder / "witness.db"
+        is_new = not self._path.exists()
+        with FILE.complaints(self._path):
+            if is_new:
+                connection = FILE.make(self._path)
+                connection.execute("COMMIT")
+                connection.close()
+            self._connection = connect(self._path)
+            FILE.check(self._path, self._connection)
+            FILE.upgrade(self._connection)
+        self._trees: dict[str, MerkleTree] = {}
+
+    @property
+    def key(self) -> bytes:
+        """The public key, which invitations name."""
+        return self.identity.public
+
+    def close(self) -> None:
+        """Let the file go."""
+        self._connection.close()
+
+    def _tree(self, log: str) -> MerkleTree:
+        if log not in self._trees:
+            with FILE.complaints(self._path):
+                rows = self._connection.execute("SELECT identity FROM entries WHERE log = ? ORDER BY place", (log,))
+                self._trees[log] = MerkleTree(identity for (identity,) in rows)
+        return self._trees[log]
+
+    def held(self, log: str) -> DirectoryCheckpoint:
+        """Return what the witness holds, signed now."""
+        tree, now = self._tree(log), int(self._clock())
+        return DirectoryCheckpoint.sign(self.identity, bytes.fromhex(log), len(tree), tree.root(), now)
+
+    def add(self, log: str, growth: DirectoryGrowth) -> int:
+        """Add what is new, and return how much of it: no more than may be added in a day. A list that forks is refused.
+
+        When this returns, it is on disk: no other list can be signed any more, also after a crash.
+        """
+        tree, now, entries = self._tree(log), int(self._clock()), growth.entries
+        wanted = tree.copy()
+        for entry in entries:
+            wanted.append(entry)
+        if (len(wanted), wanted.root()) != (growth.size, growth.root):
+            raise FieldError.because(ReasonCode.DIRECTORY_FORKED)
+        with FILE.transaction(self._path, self._connection):
+            since = "SELECT count(*) FROM entries WHERE log = ? AND seen > ?"
+            (today,) = self._connection.execute(since, (log, now - DAY)).fetchone()
+            added = entries[: max(0, self._most - today)]
+            rows = [(log, len(tree) + at, entry, now) for at, entry in enumerate(added)]
+            self._connection.executemany("INSERT INTO entries VALUES (?, ?, ?, ?)", rows)
+        for entry in added:
+            tree.append(entry)
+        return len(added)
+
+
+def _open_key(path: Path) -> Identity:
+    """Return the key in a file, made if there is none."""
+    try:
+        if not path.exists():
+            secret = Identity.fresh().secret
+            with os.fdopen(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "wb") as file:
+                file.write(secret)
+                file.flush()
+                os.fsync(file.fileno())
+        content = path.read_bytes()
+    except OSError as error:
+        raise StorageError(f"'{path}' cannot be used: {error.strerror}.", "Choose another folder.") from None
+    if len(content) != KEY_BYTES:
+        raise StorageError(f"'{path}' is not the key of a witness.", "Restore a copy of it.")
+    return Identity(content)
+
+
+class WitnessVisit:
+    """A witness's way to one coordinator."""
+
+    def __init__(self, witness: Witness, line: WitnessLine) -> None:
+        self._witness, self._line = witness, line
+        try:
+            self._context = ssl.create_default_context(cadata=line.roots or None)
+        except (ssl.SSLError, TypeError, ValueError):
+            raise FieldError("The certificate in the line is damaged.", "Ask the operator for another line.") from None
+
+    def run(self) -> tuple[DirectoryCheckpoint, int]:
+        """Leave the signature of what is held, add what is new, sign it too; return it, and how many were not added."""
+        witness, log = self._witness, self._line.log
+        with httpx.Client(verify=self._context, timeout=SECONDS) as client:
+            while True:
+                held = witness.held(log)
+                growth = DirectoryGrowth.decode(self._post(client, held))
+                if not growth.entries or not witness.add(log, growth):
+                    return held, len(growth.entries)
+
+    def _post(self, client: httpx.Client, held: DirectoryCheckpoint) -> bytes:
+        address = self._line.address
+        try:
+            response = client.post(f"https://{address}{ROUTE}", content=held.encode())
+        except (httpx.InvalidURL, UnicodeError):
+            raise FieldError(f"The address in the line is damaged: {address!r}.", "Ask for another line.") from None
+        except httpx.HTTPError as error:
+            raise FieldError(
+                f"{address} cannot be reached, or has another certificate than the line says: {error}.",
+                "It will be tried again.",
+            ) from None
+        if response.status_code == 403:
+            raise FieldError(
+                f"{address} does not know this witness.",
+                "Its operator must name your key (rounds.witness.key): tacit witness key.",
+            )
+        if response.status_code == 409:
+            raise FieldError.because(ReasonCode.DIRECTORY_FORKED)
+        if response.status_code != 200:
+            raise FieldError(f"{address} refuses (HTTP {response.status_code}).", "Ask the operator.")
+        return bytes(response.content)

@@ -1,0 +1,229 @@
+"""Shards in other processes. Arrays travel as files: shared ones once per round, by their digest; totals back.
+
+What a shard must know to be made again is kept here: the requests that counted since its last checkpoint. A task that a
+dead worker did not end is given to another one, with the same bits.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from tacit.errors import EngineError
+from tacit.lab.engine import EngineConfig, ShardedClients, split_request
+from tacit.lab.shard_worker import (
+    PastRequest,
+    ShardTask,
+    TaskResult,
+    checkpoint_path,
+    digest_array,
+    read_pickle,
+    run_task,
+    write_pickle,
+)
+from tacit.lab.shards import ShardAnswer, ShardRequest, cut_evenly
+from tacit.lab.workers import refuse_other_bits, start_workers
+from tacit.types import Array
+
+TRIES = 3  # a task whose workers die so often is too large for them
+KEPT_REQUESTS = 8  # of a shard, before its private part is written down
+
+
+@dataclass
+class _ShardHistory:
+    """What makes a shard again: a checkpoint, and the requests that counted since."""
+
+    checkpoint: int = 0
+    past: list[PastRequest] = field(default_factory=list)
+    pending: dict[int, PastRequest] = field(default_factory=dict)  # by ticket
+
+
+class RemoteEngine:
+    """Asks shards that live in workers."""
+
+    def __init__(self, config: EngineConfig, sharded: ShardedClients) -> None:
+        self.clients, self._sharded = sharded.clients, sharded
+        self._has_private, self._owns_workers = bool(sharded.private), config.workers is None
+        self._folder = Path(tempfile.mkdtemp(prefix="tacit-shards-", dir=config.folder or None))
+        try:
+            assert config.kind != "local"
+            self._workers = config.workers or start_workers(config.kind, config.address, config.shards)
+        except BaseException:
+            shutil.rmtree(self._folder, ignore_errors=True)
+            raise
+        try:
+            self.cuts = cut_evenly(sharded.clients, config.shards or self._workers.n_workers)
+            self._histories = [_ShardHistory() for _ in self.cuts[:-1]]
+            self._n_tickets = 0
+            write_pickle(self._folder / "path.pickle", (sharded.path, sharded.key))
+            for at, shard in enumerate(sharded.cut(self.cuts)):
+                write_pickle(self._folder / f"shard-{at}.pickle", (shard.first, shard.clients))
+                write_pickle(checkpoint_path(self._folder, at, 0), dict(shard.private))
+        except BaseException as error:
+            self.close()
+            if isinstance(error, OSError):
+                raise EngineError(
+                    f"Shards cannot be written to '{self._folder}': {error}.", "Set runtime.folder to another folder."
+                ) from None
+            raise
+
+    def close(self) -> None:
+        """End the workers, unless they were given, and remove the files."""
+        if self._owns_workers:
+            self._workers.close()
+        else:
+            self._workers.forget(str(self._folder))
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def ask(self, request: ShardRequest, shared: Mapping[str, Array]) -> tuple[int, list[ShardAnswer]]:
+        """Ask the shards side by side, and read their answers in order."""
+        ticket, self._n_tickets = self._n_tickets, self._n_tickets + 1
+        digests = self._write_shared(shared)
+        asked: dict[int, ShardTask] = {}
+        for at, who in split_request(request, self.cuts).items():
+            history, now = self._histories[at], PastRequest(ticket, request.of(who), digests)
+            saves = len(history.past) >= KEPT_REQUESTS
+            asked[at] = self._task(at, "answer", now, saves)
+            history.pending[ticket] = now
+        results = self._run(asked)
+        for at, task in asked.items():
+            if task.saves:
+                self._trim(at)
+        return ticket, [read_pickle(Path(results[at].file)) for at in asked]
+
+    def settle(self, tickets: Sequence[int]) -> None:
+        """Note which requests count; shards learn it with their next task."""
+        for history in self._histories:
+            if self._has_private:
+                history.past += [one for ticket, one in history.pending.items() if ticket in tickets]
+            history.pending = {}
+        needed = {digest for history in self._histories for one in history.past for digest in one.shared.values()}
+        for digest in [digest for digest in self._written if digest not in needed]:
+            if digest not in self._constants:
+                (self._folder / f"{digest}.npy").unlink(missing_ok=True)
+                self._written.remove(digest)
+
+    def here(self) -> None:
+        """Private parts are elsewhere."""
+
+    def private(self) -> Mapping[str, Array]:
+        """Return the private parts, fetched when one is first read."""
+        return FetchedArrays(self) if self._has_private else {}
+
+    def largest(self) -> dict[str, float]:
+        """Ask every shard for its largest numbers."""
+        if not self._has_private:
+            return {}
+        found = self._run({at: self._task(at, "largest") for at in range(len(self._histories))})
+        names = next(iter(found.values())).largest
+        return {name: float(np.max([result.largest[name] for result in found.values()])) for name in names}
+
+    def fetch(self) -> dict[str, Array]:
+        """Return the private part of all clients, in order."""
+        found = self._run({at: self._task(at, "fetch") for at in range(len(self._histories))})
+        parts = [read_pickle(Path(found[at].file)) for at in sorted(found)]
+        return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+
+    # --- inside -------------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def _written(self) -> set[str]:
+        return set()
+
+    @cached_property
+    def _constants(self) -> set[str]:
+        """Digests of arrays that no round changes."""
+        return set()
+
+    def _write_shared(self, shared: Mapping[str, Array]) -> dict[str, str]:
+        """Write the arrays that clients receive, each once, under the name of its digest."""
+        spec, found = self._sharded.path.method.spec, {}
+        for name in (*spec.downloads, *spec.constants, *spec.client_tables):
+            array = shared[name]
+            found[name] = digest = digest_array(array)
+            if name in spec.constants:
+                self._constants.add(digest)
+            if digest not in self._written:
+                path = self._folder / f"{digest}.npy"
+                partial = path.with_name(f"{digest}.partial")
+                with partial.open("wb") as file:
+                    np.save(file, np.asarray(array), allow_pickle=False)
+                partial.replace(path)
+                self._written.add(digest)
+        return found
+
+    def _task(
+        self,
+        at: int,
+        action: Literal["answer", "largest", "fetch"],
+        now: PastRequest | None = None,
+        saves: bool = False,
+    ) -> ShardTask:
+        history = self._histories[at]
+        pending, past = frozenset(history.pending), tuple(history.past)
+        return ShardTask(str(self._folder), at, action, history.checkpoint, past, pending, now, saves)
+
+    def _trim(self, at: int) -> None:
+        """Forget the requests that a new checkpoint of a shard holds."""
+        history = self._histories[at]
+        old = checkpoint_path(self._folder, at, history.checkpoint)
+        history.checkpoint, history.past = history.checkpoint + len(history.past), []
+        old.unlink(missing_ok=True)
+
+    def _run(self, tasks: Mapping[int, ShardTask]) -> dict[int, TaskResult]:
+        """Do tasks side by side; those of workers that die are done again."""
+        found: dict[int, TaskResult] = {}
+        for tries in range(1, TRIES + 1):
+            running = {at: self._workers.submit(at, run_task, tasks[at]) for at in tasks if at not in found}
+            lost: dict[int, Exception] = {}
+            for at, future in running.items():
+                try:
+                    found[at] = _check_worker(future.result())
+                except Exception as error:
+                    if not self._workers.is_lost(error):
+                        raise
+                    lost[at] = error
+            if not lost:
+                return found
+            for at in lost:
+                self._workers.renew(at)
+            if tries == TRIES:
+                shards = ", ".join(str(at + 1) for at in lost)
+                raise EngineError(
+                    f"The workers of shard {shards} of {len(self._histories)} died {TRIES} times in a row.",
+                    "They were killed, or ran out of memory: set runtime.shards higher, or use fewer workers.",
+                ) from None
+        return found
+
+
+class FetchedArrays(Mapping[str, Array]):
+    """The private parts of all shards, fetched when one is first read: most passes need none of them."""
+
+    def __init__(self, engine: RemoteEngine) -> None:
+        self._engine = engine
+
+    @cached_property
+    def _arrays(self) -> dict[str, Array]:
+        return self._engine.fetch()
+
+    def __getitem__(self, name: str) -> Array:
+        return self._arrays[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._arrays)
+
+    def __len__(self) -> int:
+        return len(self._arrays)
+
+
+def _check_worker(result: Any) -> TaskResult:
+    assert isinstance(result, TaskResult)
+    refuse_other_bits(result.worker, str(result.worker.pid))
+    return result

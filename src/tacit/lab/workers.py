@@ -1,0 +1,196 @@
+"""Workers that exist already: the process pools of Python, and Dask."""
+
+from __future__ import annotations
+
+import contextlib
+import multiprocessing
+import os
+import uuid
+from collections.abc import Callable
+from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from typing import Any, Literal, Protocol
+
+from tacit.errors import EngineError
+from tacit.lab.shard_worker import WorkerIdentity, begin_worker, forget_shards
+
+REACH_SECONDS = 15
+
+
+class Workers(Protocol):
+    """Processes that do tasks. A shard has a worker of its own as long as that one lives."""
+
+    @property
+    def n_workers(self) -> int:
+        """How many there are."""
+        ...
+
+    def submit(self, shard: int, work: Callable[[Any], Any], task: object) -> Any:
+        """Begin a task; return what has `result()`."""
+        ...
+
+    def is_lost(self, error: Exception) -> bool:
+        """Whether an error means that a worker has died, so that its task can be done again."""
+        ...
+
+    def renew(self, shard: int) -> None:
+        """Put a new worker in the place of one that has died."""
+        ...
+
+    def forget(self, folder: str) -> None:
+        """Let the workers drop the shards of a simulation that has ended."""
+        ...
+
+    def close(self) -> None:
+        """End the workers, or leave those of others."""
+        ...
+
+
+def start_workers(kind: Literal["processes", "dask"], address: str, n_wanted: int) -> Workers:
+    """Start workers, at most one for each core of this machine; or reach those of a cluster."""
+    n_cores = os.cpu_count() or 1
+    n_workers = min(n_wanted or n_cores, n_cores)
+    return DaskWorkers(address, n_workers) if kind == "dask" else ProcessWorkers(n_workers)
+
+
+class ProcessWorkers:
+    """One process of Python's own pool for each worker, so that a shard stays where it is."""
+
+    def __init__(self, n_workers: int) -> None:
+        self._pools = [_start_pool() for _ in range(n_workers)]
+
+    @property
+    def n_workers(self) -> int:
+        """How many processes there are."""
+        return len(self._pools)
+
+    def submit(self, shard: int, work: Callable[[Any], Any], task: object) -> Future[Any]:
+        """Begin a task in the process of a shard."""
+        try:
+            return self._pools[shard % len(self._pools)].submit(work, task)
+        except BrokenProcessPool as error:
+            failed: Future[Any] = Future()
+            failed.set_exception(error)
+            return failed
+
+    def is_lost(self, error: Exception) -> bool:
+        """Whether the process has died."""
+        return isinstance(error, BrokenProcessPool)
+
+    def renew(self, shard: int) -> None:
+        """Start a new process."""
+        at = shard % len(self._pools)
+        self._pools[at].shutdown(wait=False, cancel_futures=True)
+        self._pools[at] = _start_pool()
+
+    def forget(self, folder: str) -> None:
+        """Let every process drop the shards of a simulation."""
+        for pool in self._pools:
+            with contextlib.suppress(BrokenProcessPool):
+                pool.submit(forget_shards, folder)
+
+    def close(self) -> None:
+        """End all processes, also in the midst of a task: nothing is written that is not in the scratch folder."""
+        for pool in self._pools:
+            processes = list((getattr(pool, "_processes", None) or {}).values())
+            pool.shutdown(wait=False, cancel_futures=True)
+            for process in processes:
+                process.terminate()
+            for process in processes:
+                process.join(5)
+
+
+def _start_pool() -> ProcessPoolExecutor:
+    context = multiprocessing.get_context("spawn")  # a fork of a process with threads may stand still
+    return ProcessPoolExecutor(1, context, initializer=begin_worker, initargs=(os.getpid(),))
+
+
+class DaskWorkers:
+    """Workers of a Dask cluster: of a running scheduler, or started on this machine."""
+
+    def __init__(self, address: str, n_workers: int) -> None:
+        try:
+            from distributed import Client, LocalCluster
+        except ImportError:
+            raise EngineError(
+                "runtime.engine=dask needs Dask, which is not installed.", "Install it: pip install 'tacit[cluster]'."
+            ) from None
+        self._cluster = None
+        try:
+            if not address:
+                self._cluster = LocalCluster(
+                    n_workers=n_workers, threads_per_worker=1, dashboard_address=None, silence_logs=50
+                )
+            self._client = Client(self._cluster or address, timeout=REACH_SECONDS)
+        except (OSError, TimeoutError, ValueError) as error:
+            self._end_cluster()
+            raise EngineError(
+                f"No Dask scheduler answers at '{address}': {error}",
+                "Start one with 'dask scheduler' and workers with 'dask worker', or leave runtime.address empty.",
+            ) from None
+        self._refuse_other_versions()
+
+    def _refuse_other_versions(self) -> None:
+        try:
+            found = self._client.run(WorkerIdentity.of_this_process)
+        except Exception as error:  # a worker without Tacit cannot even name its error
+            self.close()
+            raise EngineError(
+                f"A worker of the cluster cannot run Tacit: {error}",
+                "Install the same version of Tacit, from the same lock, on every machine of the cluster.",
+            ) from None
+        if not found:
+            self.close()
+            raise EngineError("The Dask scheduler has no workers.", "Start some with 'dask worker'.")
+        for place, identity in found.items():
+            try:
+                refuse_other_bits(identity, place)
+            except EngineError:
+                self.close()
+                raise
+
+    @property
+    def n_workers(self) -> int:
+        """How many workers the scheduler knows."""
+        return max(1, len(self._client.scheduler_info(n_workers=-1)["workers"]))
+
+    def submit(self, shard: int, work: Callable[[Any], Any], task: object) -> Any:
+        """Begin a task, where its shard was last if that worker lives; Dask repeats what a dead worker did not end."""
+        places = sorted(self._client.scheduler_info(n_workers=-1)["workers"])
+        where = {"workers": [places[shard % len(places)]], "allow_other_workers": True} if places else {}
+        return self._client.submit(work, task, pure=False, key=f"tacit-{uuid.uuid4().hex}", **where)
+
+    def is_lost(self, error: Exception) -> bool:
+        """Whether Dask gave a task up because its workers died."""
+        return type(error).__name__ in ("KilledWorker", "FutureCancelledError", "CancelledError")
+
+    def renew(self, shard: int) -> None:
+        """Dask has started a new worker, or has others."""
+
+    def forget(self, folder: str) -> None:
+        """Let every worker drop the shards of a simulation."""
+        with contextlib.suppress(Exception):  # of workers that have gone: they hold nothing any more
+            self._client.run(forget_shards, folder)
+
+    def close(self) -> None:
+        """Leave the cluster; one that was started here ends."""
+        with contextlib.suppress(Exception):
+            self._client.close(timeout=5)
+        self._end_cluster()
+
+    def _end_cluster(self) -> None:
+        if self._cluster is not None:
+            with contextlib.suppress(Exception):
+                self._cluster.close(timeout=5)
+
+
+def refuse_other_bits(worker: WorkerIdentity, place: str) -> None:
+    """Refuse a worker whose arithmetic may give other bits: another version, or another processor."""
+    own = dict(WorkerIdentity.of_this_process().bits)
+    for name, theirs in worker.bits:
+        if own.get(name) != theirs:
+            raise EngineError(
+                f"Worker {place} on {worker.host} has {name} {theirs}, this process {own.get(name)}: "
+                "bits would differ.",
+                "Use the same versions and the same kind of processor on all machines.",
+            )

@@ -1,0 +1,103 @@
+"""Sums over rounds as linear equations in users: what a coordinator can solve from all that it has ever seen.
+
+Who is asked is decided by the coordinator's own functions, round by round, with devices that are not always there and
+policies that refuse. *Least squares* takes every sum of counts that was opened. *Combination* is a coordinator that
+chooses cohorts itself: four of them, any two of which differ enough, add up to twice what one user sent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tacit.errors import DevicePolicyError
+from tacit.field.coordinator.batches import BatchSupply, choose_batch
+from tacit.field.coordinator.journal import EnrolledDevice
+from tacit.field.coordinator.round_policy import Past, different_enough, enough, is_eligible
+from tacit.methods.base import build_federated
+from tacit.protocols.secure_aggregation.context import Session
+from tacit.protocols.secure_aggregation.device_policy import DevicePolicy, ParticipationHistory, check_participants
+from tacit.protocols.secure_aggregation.two_stage import RoundContext, SecureAggregationConfig
+from tacit.random import Key
+from tacit.types import Clients, Model
+
+HERE = 0.95  # share of devices that are connected in a round
+Cohort = tuple[int, ...]
+
+
+def scheduled_cohorts(n_people: int, policy: DevicePolicy, rounds: int, size: int, key: Key) -> list[Cohort]:
+    """Return the cohorts that the coordinator would sum in so many rounds, `size` of the devices at a time."""
+    generator, least = key.generator(), enough(policy)
+    devices = [EnrolledDevice(number, b"", -1, False, b"i") for number in range(n_people)]
+    sums: dict[tuple[int, int], frozenset[int]] = {}
+    cohorts = []
+
+    def draw(some: Sequence[EnrolledDevice], least: int, most: int, at: int = 0) -> list[EnrolledDevice]:
+        places = generator.choice(len(some), min(max(size, least), most, len(some)), replace=False)
+        return [some[place] for place in sorted(places.tolist())]
+
+    for number in range(rounds):
+        past, here = Past(sums), generator.random(n_people) < HERE
+        willing = [device for device in devices if here[device.number]]
+        eligible = [device for device in willing if is_eligible(device.number, number, past, policy)]
+        if policy.most_cohorts == 1:
+            supply = BatchSupply.of(devices, willing, eligible, least)
+            chosen = choose_batch(supply, least, size, past.last, lambda some, most: draw(some, least, most))
+            asked = [] if chosen is None else chosen[0]
+        else:
+            asked = different_enough(eligible, least, sums, policy, draw) if len(eligible) >= least else []
+        if not asked:
+            continue
+        cohort = frozenset(device.number for device in asked)
+        sums[number, 2] = cohort
+        devices = [replace(one, batch=number + 1) if one.number in cohort and not one.batch else one for one in devices]
+        cohorts.append(tuple(sorted(cohort)))
+    return cohorts
+
+
+def mentions_of_sums(people: Clients, cohorts: Sequence[Cohort], samples: bool, key: Key) -> NDArray[np.float64]:
+    """Return the counts of each sum [sums, items]: of users' own items, or of what fed-gmf samples in every round."""
+    method = build_federated("fed-gmf")
+    counts = np.zeros((len(cohorts), people.n_items))
+    for at, cohort in enumerate(cohorts):
+        clients = people.take(np.array(cohort))
+        ids = method.plan(Model({}, {}), clients, key.child("learn", at)).parts[0].ids if samples else clients.items
+        assert ids is not None
+        counts[at] = np.bincount(ids, minlength=people.n_items)
+    return counts
+
+
+def solve_sums(n_people: int, cohorts: Sequence[Cohort], counts: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return what least squares takes each user to have sent [people, items]."""
+    matrix = np.zeros((len(cohorts), n_people))
+    for at, cohort in enumerate(cohorts):
+        matrix[at, list(cohort)] = 1
+    return np.asarray(np.linalg.lstsq(matrix, counts, rcond=None)[0], np.float64)
+
+
+def combination_cohorts(n_people: int) -> list[Cohort]:
+    """Return four cohorts whose first + second - third - fourth sum is twice what user 0 sent."""
+    rest = tuple(range(7, min(n_people, 17)))
+    return [(*rest, 0, 1, 2, 3), (*rest, 0, 4, 5, 6), (*rest, 1, 2, 3, 4, 5, 6), rest]
+
+
+def count_opened(cohorts: Sequence[Cohort], policy: DevicePolicy) -> int:
+    """Return how many of some cohorts are opened in a row by devices with this policy."""
+    identities = {person: person.to_bytes(32, "big") for cohort in cohorts for person in cohort}
+    histories = dict.fromkeys(identities, ParticipationHistory())
+    opened = 0
+    for at, cohort in enumerate(cohorts):
+        context = RoundContext("attack", 10 * at, bytes(32), bytes(32))
+        terms = context.counting({"items": (1, 1)}, len(cohort), SecureAggregationConfig())
+        session = Session.of(terms, [identities[person] for person in cohort])
+        try:
+            for person in cohort:
+                check_participants(policy, histories[person], session, range(len(cohort)))
+        except DevicePolicyError:
+            continue
+        opened += 1
+        histories |= {person: histories[person].with_sum(session, range(len(cohort))) for person in cohort}
+    return opened

@@ -1,0 +1,62 @@
+"""What a coordinator tells devices that look for messages: what it does, how many are here, how many are missing."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from typing import Literal
+
+HEADER = "x-tacit-status"
+MOST_BYTES, MOST = 200, 10**9
+CoordinatorPhase = Literal["waiting", "round", "pause", "finished"]
+PHASES: tuple[CoordinatorPhase, ...] = ("waiting", "round", "pause", "finished")
+
+
+@dataclass(frozen=True)
+class CoordinatorStatus:
+    """What a coordinator does now, how many devices are connected, and how many a round needs."""
+
+    phase: CoordinatorPhase
+    here: int = 0
+    needed: int = 0
+    seconds: int = 0  # until the next round, in a pause
+
+    @property
+    def missing(self) -> int:
+        """How many devices more must connect."""
+        return max(0, self.needed - self.here)
+
+    def write(self) -> str:
+        """Write it as one line."""
+        return json.dumps(asdict(self), separators=(",", ":"))
+
+    @classmethod
+    def read(cls, line: str) -> CoordinatorStatus | None:
+        """Read it from one line; none if that is something else."""
+        try:
+            given = json.loads(line) if len(line) <= MOST_BYTES else {}
+            numbers = [given[name] for name in ("here", "needed", "seconds")]
+            is_right = all(type(number) is int and 0 <= number <= MOST for number in numbers)
+            return cls(given["phase"], *numbers) if is_right and given["phase"] in PHASES else None
+        except (ValueError, KeyError, TypeError, RecursionError):
+            return None
+
+    def describe(self) -> str:
+        """Return it as a sentence for a user."""
+        if self.phase == "waiting":
+            return f"{self.here} of {self.needed} devices are connected; the next round waits for {self.missing} more."
+        if self.phase == "pause":
+            return (
+                f"The next round begins in {describe_duration(self.seconds)}, if {self.needed} devices are connected."
+            )
+        if self.phase == "finished":
+            return "All rounds are done."
+        return "A round is running."
+
+
+def describe_duration(seconds: float) -> str:
+    """Return a duration in words, as exactly as it matters."""
+    for size, name in ((86_400, "days"), (3600, "hours"), (60, "minutes")):
+        if seconds >= 1.5 * size:
+            return f"{seconds / size:.0f} {name}"
+    return f"{seconds:.0f} seconds"

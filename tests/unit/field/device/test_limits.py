@@ -1,0 +1,152 @@
+"""TimeLimits in time are the device's own: rounds and bytes a day, hours, minutes between rounds, mains power."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from helpers.hostile_sessions import EASY
+from helpers.refusals import refused
+from helpers.small_federation import PASSPHRASE, founded, made, request
+from tacit.errors import ConsentError
+from tacit.field.device import Device, Sharing, limits
+from tacit.field.device.limits import TimeLimits, is_on_mains
+from tacit.reasons import ReasonCode
+
+
+class Watch:
+    """A clock that stands still until it is moved."""
+
+    def __init__(self) -> None:
+        self.now = datetime(2026, 3, 1, 12, tzinfo=UTC)
+
+    def __call__(self) -> datetime:
+        return self.now
+
+    def move(self, **time: float) -> None:
+        self.now += timedelta(**time)
+
+
+@pytest.fixture
+def watch() -> Watch:
+    return Watch()
+
+
+@pytest.fixture
+def device(tmp_path: Path, watch: Watch) -> Iterator[Device]:
+    made(tmp_path / "device.db").close()
+    with Device.open(tmp_path / "device.db", PASSPHRASE, watch) as device:
+        device.share(Sharing(device_policy=EASY, masked_only=False))
+        yield device
+
+
+def limit(device: Device, **given: object) -> None:
+    device.share(device.sharing.model_copy(update={"limits": TimeLimits.model_validate(given)}))
+
+
+def answer(device: Device, number: int) -> int:
+    return len(device.release(device.learn(request(founded(), number))))
+
+
+def test_rounds_a_day(device: Device, watch: Watch) -> None:
+    limit(device, rounds_per_day=2)
+    answer(device, 0)
+    watch.move(hours=1)
+    answer(device, 1)
+    answer(device, 1)  # the same round again is no other
+    with refused(ConsentError, ReasonCode.DAILY_ROUNDS, rounds=2):
+        answer(device, 1000)  # round numbers are the coordinator's
+    watch.move(hours=23, seconds=1)
+    answer(device, 1000)
+    with refused(ConsentError, ReasonCode.DAILY_ROUNDS, rounds=2):
+        answer(device, 1001)
+
+
+def test_a_clock_that_is_put_back_gives_no_rounds_away(device: Device, watch: Watch) -> None:
+    limit(device, rounds_per_day=1)
+    answer(device, 0)
+    watch.move(days=-3)
+    with refused(ConsentError, ReasonCode.DAILY_ROUNDS, rounds=1):
+        answer(device, 1)
+
+
+def test_bytes_a_day_count_what_comes_and_what_goes(device: Device, watch: Watch) -> None:
+    size = len(request(founded(), 0)) + answer(device, 0)
+    device.receive(request(founded(), 0, learn=False))
+    limit(device, bytes_per_day=size + 2 * len(request(founded(), 0)))
+    answer(device, 1)
+    with refused(ConsentError, ReasonCode.DAILY_BYTES):
+        answer(device, 2)
+    watch.move(hours=25)
+    answer(device, 3)
+
+
+def test_minutes_between_rounds(device: Device, watch: Watch) -> None:
+    limit(device, pause_minutes=30)
+    answer(device, 0)
+    watch.move(minutes=29)
+    with refused(ConsentError, ReasonCode.TOO_SOON):
+        answer(device, 500)
+    watch.move(minutes=1)
+    answer(device, 501)
+
+
+@pytest.mark.parametrize(
+    ("hours", "inside", "outside"), [("22-7", (22, 23, 0, 6), (7, 12, 21)), ("9-17", (9, 16), (8, 17)), ("", (3,), ())]
+)
+def test_hours_of_the_day(hours: str, inside: tuple[int, ...], outside: tuple[int, ...]) -> None:
+    chosen = TimeLimits(hours=hours)
+    at = {hour: datetime(2026, 3, 1, hour).astimezone() for hour in range(24)}
+    assert all(chosen.covers(at[hour]) for hour in inside)
+    assert not any(chosen.covers(at[hour]) for hour in outside)
+
+
+@pytest.mark.parametrize("wrong", ["25-3", "7", "7-7", "x-y", "-1-3"])
+def test_hours_that_are_none_are_refused(wrong: str) -> None:
+    with pytest.raises(ValueError, match="hours"):
+        TimeLimits(hours=wrong)
+
+
+def supply(folder: Path, name: str, **files: str) -> None:
+    (folder / name).mkdir(parents=True)
+    for file, text in files.items():
+        (folder / name / file).write_text(text + "\n")
+
+
+def test_mains_power_is_claimed_only_where_the_system_tells(
+    device: Device, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    laptop = tmp_path / "laptop"
+    assert is_on_mains(tmp_path / "nothing") is None
+    supply(laptop, "mouse", type="Battery", scope="Device", status="Discharging")
+    assert is_on_mains(laptop) is None
+    supply(laptop, "BAT0", type="Battery", status="Discharging")
+    assert is_on_mains(laptop) is False
+    supply(laptop, "AC", type="Mains", online="1")
+    assert is_on_mains(laptop) is True
+    limit(device, mains_only=True)
+    monkeypatch.setattr(limits, "SUPPLIES", laptop)
+    answer(device, 0)
+    (laptop / "AC" / "online").write_text("0\n")
+    with refused(ConsentError, ReasonCode.NO_MAINS_POWER):
+        answer(device, 1)
+    monkeypatch.setattr(limits, "SUPPLIES", tmp_path / "nothing")
+    with refused(ConsentError, ReasonCode.NO_MAINS_POWER):
+        answer(device, 1)
+
+
+def test_a_device_rests_when_it_may_begin_no_round_but_not_in_the_middle_of_one(device: Device, watch: Watch) -> None:
+    limit(device, rounds_per_day=1)
+    resting = device.participation.why_resting
+    assert resting(device.sharing) is None
+    answer(device, 0)
+    assert resting(device.sharing) is None  # the next message of the round may come
+    watch.move(minutes=5)
+    why = resting(device.sharing)
+    assert why is not None
+    assert why.code == ReasonCode.DAILY_ROUNDS
+    watch.move(days=1)
+    assert resting(device.sharing) is None

@@ -1,0 +1,98 @@
+"""A coordinator whose catalogue file changes, and copies of its folder."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("flwr", reason="the field needs Flower")
+from tacit.config import read_config
+from tacit.errors import DataError, FieldError, StorageError
+from tacit.field.coordinator_folder import hold_folder, restore_backup, write_backup
+from tacit.field.serve import ServeConfig, open_federation
+
+HEAD = "item,title,category,retired\n"
+FIRST = "a,Apple,fruit|red,\nb,Bean,,\nc,Cherry,fruit,\n"
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> ServeConfig:
+    (tmp_path / "items.csv").write_text(HEAD + FIRST)
+    (tmp_path / "field.yaml").write_text(
+        f"folder: {tmp_path}/state\ncatalog: {tmp_path}/items.csv\nmethod: {{name: fpl, factors: 3, local_steps: 2}}\n"
+    )
+    return read_config(ServeConfig, tmp_path / "field.yaml")
+
+
+def change(config: ServeConfig, rows: str, amends: bool = True) -> tuple[int, list[str], list[int]]:
+    Path(config.catalog).write_text(HEAD + rows)
+    journal = open_federation(config, amends=amends)
+    catalog = journal.catalog
+    journal.close()
+    retired = [] if catalog.retired is None else catalog.retired.tolist()
+    return journal.federation.number, list(catalog.titles or ()), retired
+
+
+def test_a_changed_file_is_published_once_and_items_keep_their_places(config: ServeConfig) -> None:
+    open_federation(config).close()
+    rows = "d,Date,fruit|dry,\nc,Sour cherry,fruit,\na,Apple,fruit|red,\nb,Bean,,yes\n"
+    assert change(config, rows, amends=False) == (0, ["Apple", "Bean", "Cherry"], []), "an invitation changes nothing"
+    after = (1, ["Apple", "Bean", "Sour cherry", "Date"], [1])
+    assert change(config, rows) == after
+    assert change(config, rows) == after
+    assert change(config, rows.replace("b,Bean,,yes\n", "")) == after, "a retired item may leave the file"
+    assert change(config, rows.replace("yes", "no")) == (2, after[1], [])
+
+
+def test_a_bad_catalogue_is_refused_by_name_and_nothing_changes(config: ServeConfig) -> None:
+    open_federation(config).close()
+    for rows, said in (
+        (FIRST + "b,Bean,,\n", "'b'"),
+        (FIRST.replace("b,Bean,,\n", ""), "'b'"),
+        (FIRST + ",Nothing,,\n", "line 5"),
+        (FIRST.replace("b,Bean,,", "b,Bean,,perhaps"), "perhaps"),
+        (FIRST.replace(",\n", ",yes\n"), "retired"),
+    ):
+        with pytest.raises(DataError, match=said):
+            change(config, rows)
+        assert change(config, FIRST) == (0, ["Apple", "Bean", "Cherry"], [])
+
+
+def test_a_folder_has_one_coordinator_and_copies_that_open(config: ServeConfig, tmp_path: Path) -> None:
+    journal = open_federation(config)
+    with hold_folder(config.folder):
+        write_backup(config.folder, tmp_path / "copy.tar.gz")
+        with pytest.raises(FieldError), hold_folder(config.folder):
+            pass
+    with pytest.raises(StorageError):
+        write_backup(config.folder, tmp_path / "copy.tar.gz")
+    with pytest.raises(StorageError):
+        restore_backup(tmp_path / "copy.tar.gz", config.folder)
+    with pytest.raises(StorageError):
+        restore_backup(tmp_path / "items.csv", tmp_path / "other")
+    again = restore_backup(tmp_path / "copy.tar.gz", tmp_path / "other")
+    assert again.federation == journal.federation
+    assert again.seed == journal.seed
+    assert again.next_round == 10, "numbers that devices may have seen are left out"
+    again.close()
+    journal.close()
+
+
+def test_invitations_are_made_listed_and_taken_back(config: ServeConfig) -> None:
+    journal = open_federation(config)
+    journal.invite_many(3, 100, "ours")
+    (word,) = journal.invite_many(1, 100, "yours")
+    (late,) = journal.invite_many(1, 50)
+    pending = journal.pending(60)
+    assert [one.label for one in pending].count("ours") == 3
+    assert len(pending) == 4
+    assert journal.revoke_invitation("none such") == 0
+    assert journal.revoke_invitation("ours") == 3
+    assert journal.enrol(late, b"k1", 60) is None
+    assert journal.enrol(word, b"k2", 60) == 1
+    assert journal.enrol(word, b"k3", 60) is None, "used twice"
+    assert [device.label for device in journal.devices()] == ["yours"]
+    assert "yours" not in repr(journal.devices())
+    assert journal.pending(60) == []
+    journal.close()

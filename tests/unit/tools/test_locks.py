@@ -1,0 +1,47 @@
+"""Everything that is installed has a hash, what builds Tacit included."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[3]
+LOCKS = sorted((ROOT / "requirements").glob("*.lock"))
+
+
+def name_of(requirement: str) -> str:
+    return re.split(r"[^A-Za-z0-9_.-]", requirement.strip())[0].lower().replace("_", "-")
+
+
+def locked(path: Path) -> dict[str, str]:
+    """Return the packages of a lock and what stands behind each."""
+    entries = re.split(r"^(?=[a-z0-9])", path.read_text(encoding="utf-8"), flags=re.MULTILINE)
+    return {name_of(entry): entry for entry in entries if entry.strip()}
+
+
+@pytest.mark.parametrize("lock", LOCKS, ids=lambda lock: lock.name)
+def test_every_package_of_a_lock_has_a_hash_and_what_builds_tacit_is_in_it(lock: Path) -> None:
+    packages, project = locked(lock), tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    assert all("--hash=sha256:" in entry for entry in packages.values())
+    needed = [*project["build-system"]["requires"], *project["project"]["dependencies"], "editables"]
+    assert {name_of(requirement) for requirement in needed} <= packages.keys()
+    given = (ROOT / "requirements" / "build.in").read_text(encoding="utf-8")
+    assert all(requirement in given for requirement in project["build-system"]["requires"])
+
+
+def test_the_locks_are_those_that_make_writes_and_installs_with_hashes() -> None:
+    recipes = (ROOT / "Makefile").read_text(encoding="utf-8")
+    assert {f"requirements/{lock.name}" for lock in LOCKS} == set(re.findall(r"-o (requirements/\w+\.lock)", recipes))
+    assert "install --require-hashes -r" in recipes
+    installs = [line for line in recipes.splitlines() if "--editable ." in line]
+    assert installs
+    assert all("--no-build-isolation" in line and "--no-deps" in line for line in installs)
+
+
+def test_the_field_runs_with_the_versions_that_are_tested() -> None:
+    field, dev = (locked(ROOT / "requirements" / f"{name}.lock") for name in ("field", "dev"))
+    assert {"flwr", "starlette", "keyring"} <= field.keys()
+    assert all(dev[name] == entry for name, entry in field.items())
