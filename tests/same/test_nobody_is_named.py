@@ -38,7 +38,7 @@ from tacit.field.serve import JsonLines
 pytestmark = pytest.mark.slow
 
 FIRST, PEOPLE = 7_000_001, 6
-BOLD = DevicePolicy(n_min=3, k_min=1, d_min=0, cool_down=0, corrupted=0)
+BOLD = DevicePolicy(n_min=3, k_min=1, d_min=0, cool_down=0, corrupted=0, most_cohorts=None)
 ONE_STAGE = {"n_min": 3, "k_min": 1, "corrupted": 0.0, "dropped": 0.2, "two_stage": False}
 Fault = Callable[[int, int | None, bytes], list[bytes]]
 """What arrives of one device's answer in one phase (none: a readable round)."""
@@ -73,6 +73,7 @@ class World:
             "device_policy": BOLD.model_dump(),
             **rules,
         }
+        self.journal._connection.execute("DELETE FROM strikes")  # a device with a strike would not be asked again
         carrier = Faulty(self, fault)
         happened = Coordinator(self.journal, RoundRules.from_options(given, "rules"), carrier).round()
         self.rows.append(_in_words(happened))
@@ -142,7 +143,7 @@ def run_faults(world: World, guilty: int, lost: int, others: list[int]) -> None:
     for fault in (bent, twice, losing([lost], ServerPhase.VECTORS)):
         world.round(fault, **masked)
     world.round(losing([lost, *others], ServerPhase.SHARES), **masked)  # too few are left
-    world.round(losing([lost, *others[:2]], ServerPhase.VECTORS), **masked)  # a few are lost
+    world.round(losing([lost, *others[:2]], ServerPhase.VECTORS), **masked)  # somebody has too few neighbours
     world.round(breaks_its_word, **masked)
     world.journal.begin(world.journal.next_round, len(world.devices), 0, 100)
     world.round(none, **masked)  # it was killed
@@ -207,7 +208,7 @@ def test_after_refusals_and_losses_nobody_can_be_told_from_another(
         "enough-devices",
         "enough-devices",
         "too-many-dropouts",
-        "too-many-dropouts",
+        "too-few-neighbours",
         "broken-commitment",
         "coordinator-interrupted",
         "enough-devices",

@@ -21,7 +21,7 @@ from tacit.protocols.secure_aggregation.encoding import SegmentKind
 from tacit.protocols.secure_aggregation.two_stage import SecureAggregationConfig
 from tacit.reasons import ReasonCode
 from tacit.wire.federation import Federation
-from tacit.wire.messages import UPDATE, _encode_name, _message, read_update
+from tacit.wire.messages import UPDATE, _encode_name, read_update, seal_message
 
 pytestmark = pytest.mark.slow
 
@@ -33,7 +33,7 @@ def update(federation: Federation, number: int, ids: list[int], value: int, widt
     rows = np.array(ids, "<u4")
     numbers = np.full((len(ids), width), value, "<i8")
     body = struct.pack("<B", 1) + _encode_name("items") + struct.pack("<II", *numbers.shape)
-    return _message(UPDATE, federation.digest, number, body + rows.tobytes() + numbers.tobytes())
+    return seal_message(UPDATE, federation.digest, number, body + rows.tobytes() + numbers.tobytes())
 
 
 class Lying(Loopback):

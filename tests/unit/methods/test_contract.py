@@ -173,6 +173,10 @@ def unmarked(method: Any) -> None:
     method.plan = harmless
 
 
+def rows_lost_on_growth(method: Any) -> None:
+    method.grow = lambda shared, before, after: dict(shared)  # a new item never gets a row
+
+
 def no_scores(method: Any) -> None:
     method.score = lambda shared, private, clients: np.full((len(clients), 3), np.nan)
 
@@ -191,6 +195,7 @@ BROKEN: dict[str, Callable[[Any], None]] = {
     "keeps-shapes": other_shape,
     "marks-own-rows": unmarked,
     "scores-everything": no_scores,
+    "grows": rows_lost_on_growth,
 }
 
 
