@@ -81,6 +81,7 @@ class SecureServer:
         self._codes: dict[int, dict[int, bytes]] = {}  # sender -> receiver -> code
         self._unmaskings: dict[int, Unmasking] = {}
         self.blamed: set[int] = set()  # who gave wrong shares of participants that fell silent at the very end
+        self._false_dealers: set[int] = set()  # whose shares fit their hashes, and give another secret than announced
         self.total = Vector(self.session.terms.layout.sizes)
 
     @classmethod
@@ -149,10 +150,12 @@ class SecureServer:
     def accused(self) -> dict[int, ReasonCode]:
         """Return who sent something wrong that only the last phase shows, and what, by position.
 
-        A wrong share is proved. A complaint is one participant's word against another's: it counts where more than
-        half of a participant's neighbours that answered to the end make it.
+        A wrong share is proved, and so are shares that give another secret than their dealer announced. A complaint is
+        one participant's word against another's: it counts where more than half of a participant's neighbours that
+        answered to the end make it.
         """
         found = dict.fromkeys(sorted(self.blamed), ReasonCode.BAD_SHARE)
+        found |= dict.fromkeys(sorted(self._false_dealers), ReasonCode.BROKEN_COMMITMENT)
         complaints: dict[int, list[ReasonCode]] = {}
         for sender, unmasking in sorted(self._unmaskings.items()):
             for participant, kind in unmasking.complaints:
@@ -313,17 +316,22 @@ class SecureServer:
             given = self._unmaskings.get(participant)
             seed = given.seed if given is not None else self._rebuilt(held, participant)
             if commitment_to(self.context, participant, seed) != self.adverts[participant].commitment:
-                raise AbortedError.because(ReasonCode.BROKEN_COMMITMENT, sender=participant)
+                raise self._dealt_falsely(participant)
             minus.append(own_mask(self.context, participant, seed))
         for participant in sorted(lost):
             pair = KeyPair(self._rebuilt(held, participant))
             if pair.public != self.adverts[participant].mask_key:
-                raise AbortedError.because(ReasonCode.BROKEN_COMMITMENT, sender=participant)
+                raise self._dealt_falsely(participant)
             for other in self._near(participant) & self.survivors:
                 key = pair_mask(pair, participant, points[other], other, self.context)
                 (minus if participant > other else plus).append(key)
         mask(self.total, plus, minus)
         return {}
+
+    def _dealt_falsely(self, participant: int) -> AbortedError:
+        """Note a participant whose secret cannot be rebuilt from its own shares: the sum is lost by its fault."""
+        self._false_dealers.add(participant)
+        return AbortedError.because(ReasonCode.BROKEN_COMMITMENT, sender=participant)
 
     def _pieces(self, wanted: Iterable[int]) -> dict[int, dict[int, int]]:
         """Gather the shares given of some participants, by place; whoever gave a wrong one is noted in `blamed`."""

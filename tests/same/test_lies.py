@@ -1,0 +1,117 @@
+"""One lying device among many, under masks: rounds go on, it is named, and honest devices lose nothing.
+
+Without a guarantee devices are summed with the same others for life. A liar that shows itself before its first vector
+is in no batch. One that lies later, before a vector, ends the sums of its batch: no honest device goes on without it.
+With a guarantee rounds go on without it.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from helpers.loopback_federation import Field, private
+from helpers.lying_devices import LIES, VECTORS, LyingDevice
+from helpers.town_federation import BOLD, PI
+from tacit.errors import FieldError
+from tacit.field.coordinator import Coordinator, RoundRules
+from tacit.field.coordinator.journal import RoundRecord
+from tacit.field.device import Sharing
+from tacit.protocols.secure_aggregation import DevicePolicy
+from tacit.reasons import ReasonCode
+
+pytestmark = pytest.mark.slow
+
+LIAR, SMALL = 2, DevicePolicy(n_min=3, k_min=2, cool_down=0, corrupted=0.0)
+USUAL = DevicePolicy(cool_down=0)
+FALSE_SHARES = "false shares, and silence at the end"
+
+
+def in_batches(folder: Path, people: int, policy: DevicePolicy) -> Field:
+    field = Field(folder, "fed-svd", people=people)
+    for device in field.devices.values():
+        device.share(Sharing(pi=PI, masked_only=True, device_policy=policy))
+    return field
+
+
+def with_a_guarantee(folder: Path, people: int) -> Field:
+    return private(folder, "fed-svd", people, participations=1000, dropped=0.3, corrupted=0.0)
+
+
+def held(field: Field, carrier: LyingDevice, policy: DevicePolicy, rounds: int) -> list[RoundRecord]:
+    """Hold rounds with a liar; fewer if no device can be asked any more."""
+    for device in field.devices.values():
+        device._store.connection.execute("PRAGMA synchronous = OFF")
+    rules = {"rounds": 2 * rounds, "device_policy": policy.model_dump(), "patience": 0.05}
+    coordinator, happened = Coordinator(field.journal, RoundRules.from_options(rules, "rules"), carrier), []
+    for _ in range(rounds):
+        try:
+            happened.append(coordinator.round())
+        except FieldError as error:
+            if error.code != ReasonCode.BATCHES_INCOMPLETE:
+                raise
+            break
+    return happened
+
+
+def named(field: Field) -> dict[int, tuple[ReasonCode, ...]]:
+    return {strikes.device: strikes.codes for strikes in field.journal.strikes()}
+
+
+def check_from_the_start(folder: Path, lie: str, people: int, policy: DevicePolicy, rounds: int) -> None:
+    field = in_batches(folder, people, policy)
+    lies, code = LIES[lie]
+    happened = held(field, LyingDevice(field, lies, LIAR), policy, rounds)
+    assert named(field) == ({} if code is None else {LIAR: (code,)})
+    if lie == FALSE_SHARES:
+        assert {one.state for one in happened} == {"abandoned"}, "its batch may not be summed without it"
+        return
+    assert [one.state for one in happened] == ["finished"] * rounds
+    batched = {device.number for device in field.journal.devices() if device.batch}
+    is_in = max(lies) > VECTORS or lie == "boxes that nobody can open"  # its vector was right
+    assert batched == set(field.devices) - (set() if is_in else {LIAR})
+    assert [one.answered for one in happened] == [len(batched)] * rounds
+
+
+def check_with_a_guarantee(folder: Path, lie: str, people: int, rounds: int) -> None:
+    field, late = with_a_guarantee(folder, people), 1
+    lies, code = LIES[lie]
+    carrier = LyingDevice(field, lies, LIAR, since=late)
+    happened = held(field, carrier, BOLD, rounds)
+    assert named(field) == ({} if code is None else {LIAR: (code,)})
+    assert happened[0].answered == people
+    lost = 1 if lie == FALSE_SHARES else 0
+    assert [one.state for one in happened[1:]] == ["abandoned"] * lost + ["finished"] * (rounds - 1 - lost)
+    if code is not None:
+        assert carrier.times == len(lies), "it is not asked again"
+        assert {(one.asked, one.answered) for one in happened[2:]} == {(people - 1, people - 1)}
+    assert all(field.devices[number].budgets.list() for number in field.devices)
+
+
+@pytest.mark.parametrize("lie", LIES)
+def test_who_lies_from_the_start_is_named_and_rounds_go_on(tmp_path: Path, lie: str) -> None:
+    check_from_the_start(tmp_path, lie, 5, SMALL, 3)
+
+
+@pytest.mark.parametrize("lie", LIES)
+def test_with_a_guarantee_who_lies_later_is_named_and_not_asked_again(tmp_path: Path, lie: str) -> None:
+    check_with_a_guarantee(tmp_path, lie, 5, 4)
+
+
+@pytest.mark.parametrize("lie", ["an advert that it did not sign", "a vector with another tag"])
+def test_a_batch_with_a_late_liar_is_never_summed_without_it(tmp_path: Path, lie: str) -> None:
+    """Whoever leaves one out could be a coordinator that wants the difference of two sums."""
+    field = in_batches(tmp_path, 5, SMALL)
+    lies, code = LIES[lie]
+    happened = held(field, LyingDevice(field, lies, LIAR, since=1), SMALL, 4)
+    assert [one.state for one in happened] == ["finished"] + ["abandoned"] * (len(happened) - 1)
+    assert named(field) == {LIAR: (code,)}
+    assert {people for (_, stage), people in field.journal.sums().items() if stage} <= {frozenset(range(1, 6))}
+
+
+@pytest.mark.fuzz
+@pytest.mark.parametrize("lie", LIES)
+def test_a_hundred_rounds_of_thirteen_with_a_liar(tmp_path: Path, lie: str) -> None:
+    check_from_the_start(tmp_path / "batches", lie, 13, USUAL, 100)
+    check_with_a_guarantee(tmp_path / "guarantee", lie, 13, 100)
