@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
 .DEFAULT_GOAL := help
-.PHONY: help demo field field-demo test quick check lint format bench reproduce fuzz lock clean
+.PHONY: help demo field field-demo test quick check lint format docs wheel bench reproduce fuzz lock clean
 
 help:  ## show what there is to make
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -39,6 +39,12 @@ format: $(VENV)/dev  ## put the code into its usual form
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
+docs: $(VENV)/docs  ## the documentation site in build/site/html: offline, warnings are errors
+	$(BIN)/python tools/site_pages.py
+
+wheel: $(VENV)/dev  ## wheel and sdist, the wheel installed into an empty environment and run there
+	$(BIN)/python tools/check_wheel.py
+
 bench: $(VENV)/bench  ## speeds beside peers, one JSON line each [ONLY=name]
 	$(BIN)/python -m benchmarks $(ONLY)
 
@@ -53,10 +59,11 @@ lock: $(VENV)/dev  ## renew the locked dependencies
 	$(COMPILE) --extra page -o requirements/core.lock
 	$(COMPILE) --extra dev --extra page --extra field -o requirements/dev.lock
 	$(COMPILE) --extra page --extra field -c requirements/dev.lock -o requirements/field.lock
+	$(COMPILE) --extra page --extra docs -c requirements/dev.lock -o requirements/docs.lock
 	$(COMPILE) --extra dev --extra page --extra field --extra bench -o requirements/bench.lock
 
 clean:  ## remove the environment and everything made here
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis runs
+	rm -rf $(VENV) build .mypy_cache .ruff_cache .pytest_cache .hypothesis runs
 
 COMPILE := $(BIN)/uv pip compile pyproject.toml requirements/build.in --universal --python-version 3.11 --generate-hashes \
 	--no-header --no-annotate --quiet --upgrade
@@ -68,7 +75,7 @@ $(VENV)/bin/python:
 		{ echo "Tacit needs Python 3.11 or newer; $(PYTHON) is older. Run: make PYTHON=python3.12 ..."; exit 1; }
 	$(PYTHON) -m venv $(VENV)
 
-$(VENV)/core $(VENV)/field $(VENV)/dev $(VENV)/bench: $(VENV)/%: requirements/%.lock pyproject.toml | $(VENV)/bin/python
+$(VENV)/core $(VENV)/field $(VENV)/dev $(VENV)/docs $(VENV)/bench: $(VENV)/%: requirements/%.lock pyproject.toml | $(VENV)/bin/python
 	@echo "Installing the packages of $< into $(VENV): a minute or two, once."
 	@$(PIP) install --require-hashes -r $<
 	@$(PIP) install --no-deps --no-build-isolation --editable .
