@@ -2,165 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import numpy as np
 import pytest
 
+from helpers.lying_servers import LAYOUT, LIES, Collusion, LyingServer
 from helpers.noise import uniform_p
-from helpers.secure_session import EASY, PHASES, Party, plain_sum, terms, vector
-from tacit.errors import DevicePolicyError, ForgedError, OutOfTurnError, SecureSumError
-from tacit.protocols.secure_aggregation.context import Session
+from helpers.secure_session import EASY, PHASES, Party, plain_sum
+from tacit.errors import SecureSumError
 from tacit.protocols.secure_aggregation.device import DevicePhase, SecureDevice
-from tacit.protocols.secure_aggregation.encoding import rows_layout
-from tacit.protocols.secure_aggregation.identity import Identity
 from tacit.protocols.secure_aggregation.journal import MemoryJournal
 from tacit.protocols.secure_aggregation.local_session import _answer
-from tacit.protocols.secure_aggregation.masks import Vector, mask
-from tacit.protocols.secure_aggregation.messages import (
-    Advert,
-    Codes,
-    MaskedVector,
-    Roster,
-    SealedShares,
-    SessionInvitation,
-    ShareInbox,
-    Shares,
-    Survivors,
-    Unmasking,
-)
-from tacit.protocols.secure_aggregation.pairing import own_mask
 from tacit.protocols.secure_aggregation.server import ServerPhase
-from tacit.updates import Ring
-
-LAYOUT = rows_layout({"items": (250, 8)}, Ring(bits=32), 8)
-LIES = ("terms", "roster", "inbox", "survivors")
-
-
-class Liar:
-    """A server that keeps no rule: it tells each device what it likes, as far as devices listen."""
-
-    def __init__(self, lie: str, seed: int) -> None:
-        self.lie, self.chance = lie, np.random.default_rng([seed, LIES.index(lie)])
-        self.n_participants = int(self.chance.integers(5, 9))
-        self.degree = 4 if self.n_participants > 5 and self.chance.random() < 0.4 else self.n_participants - 1
-        self.threshold = self.degree // 2 + 1
-        people = sorted((Identity.fresh() for _ in range(self.n_participants)), key=lambda one: one.public)
-        self.devices = [SecureDevice(one, EASY) for one in people]
-        self.sessions = [self._session([one.public for one in people], 0) for _ in people]
-        if lie == "terms":
-            other = int(self.chance.integers(1, 7))
-            for person in self._some():
-                self.sessions[person] = self._session([one.public for one in people], other)
-        self.near = [session.graph.neighbours(at) for at, session in enumerate(self.sessions)]
-        self.vectors: dict[int, bytes] = {}
-        self.seeds: dict[int, bytes] = {}
-        self.told: dict[int, frozenset[int]] = {}
-        self.given: dict[int, dict[int, bool]] = {}  # of whom -> by whom -> of her own mask
-
-    def _session(self, cohort: list[bytes], other: int) -> Session:
-        options = (
-            {},
-            {"model": b"\7" * 32},
-            {"round": 2},
-            {"task": "b"},
-            {"spare": 1},
-            {"n_min": 3},
-            {"beacon": b"\1" * 32},
-        )[other]
-        usual = {"layout": LAYOUT, "degree": self.degree, "threshold": self.threshold, "server_key": b"\1" * 32}
-        return Session.of(terms(self.n_participants, **{**usual, **options}), cohort)
-
-    def _some(self) -> list[int]:
-        """Some people, not all of them."""
-        size = int(self.chance.integers(1, self.n_participants))
-        return sorted(self.chance.choice(self.n_participants, size, replace=False).tolist())
-
-    def _told(self, truth: Mapping[int, frozenset[int]], lie: str) -> dict[int, frozenset[int]]:
-        """Return what each person is told of who is there: if this is the lie, some are told of fewer than others."""
-        told = dict(truth)
-        if self.lie == lie and len(truth) > 1:
-            order = self.chance.permutation(sorted(truth)).tolist()
-            for person in order[: int(self.chance.integers(1, len(truth)))]:
-                others = sorted(truth[person] - {person})
-                gone = self.chance.choice(others, int(self.chance.integers(1, 3)), replace=False).tolist()
-                told[person] = truth[person] - set(gone)
-        return told
-
-    def run(self) -> None:
-        """Go as far as the devices do."""
-        everybody = frozenset(range(self.n_participants))
-        adverts = {}
-        for at, device in enumerate(self.devices):
-            adverts[at] = Advert.decode(device.advertise(SessionInvitation(self.sessions[at]).encode()))[1]
-        there = self._told(dict.fromkeys(range(self.n_participants), everybody), "roster")
-        shares = {}
-        for at, device in enumerate(self.devices):
-            shown = tuple(adverts[other] for other in sorted(self.near[at] & there[at]))
-            message = Roster(there[at], shown).encode(self.sessions[at].context, self.n_participants)
-            if (answer := _heard(lambda device=device, message=message: device.share(message))) is not None:
-                shares[at] = {entry.participant: entry for entry in Shares.decode(answer)[1].entries}
-        dealt = {
-            at: frozenset(other for other in shares if at in shares[other] or other not in self.near[at]) | {at}
-            for at in shares
-        }
-        sharing = self._told(dealt, "inbox")
-        for at in shares:
-            boxes = [SealedShares(o, *shares[o][at][1:]) for o in sorted(self.near[at] & there[at] & sharing[at])]
-            context = self.sessions[at].context
-            message = ShareInbox(sharing[at], tuple(boxes)).encode(context, self.n_participants)
-            sent = _heard(lambda at=at, message=message: self.devices[at].submit(message, vector(LAYOUT, at)))
-            if sent is not None:
-                self.vectors[at] = MaskedVector.decode(sent, Vector(LAYOUT.sizes).buffer.nbytes)[1].vector
-        self._unmask()
-
-    def _unmask(self) -> None:
-        arrived = frozenset(self.vectors)
-        codes: dict[int, dict[int, bytes]] = {}
-        self.told = self._told(dict.fromkeys(arrived, arrived), "survivors")
-        for at in arrived:
-            message = Survivors(self.told[at]).encode(self.sessions[at].context, self.n_participants)
-            answer = _heard(lambda at=at, message=message: self.devices[at].confirm(message))
-            if answer is not None:
-                codes[at] = dict(Codes.decode_sent(answer)[2].entries)
-        for at in codes:
-            fitting = [o for o in sorted(codes) if at in codes[o] and o in codes[at] and self.told[o] == self.told[at]]
-            passed = Codes(tuple((other, codes[other][at]) for other in fitting)).encode(self.sessions[at].context)
-            answer = _heard(lambda at=at, passed=passed: self.devices[at].unmask(passed))
-            if answer is not None:
-                said = Unmasking.decode(answer)[1]
-                self.seeds[at] = said.seed
-                for piece in said.pieces:
-                    self.given.setdefault(piece.participant, {})[at] = piece.of_self_mask
-
-    def sees_through(self) -> list[int]:
-        """Return whose two masks could both be taken away: nobody's, ever."""
-        seen = []
-        for person in range(self.n_participants):
-            kinds = list(self.given.get(person, {}).values())
-            knows_own = person in self.seeds or kinds.count(True) >= self.threshold
-            if knows_own and kinds.count(False) >= self.threshold:
-                seen.append(person)
-        return seen
-
-    def total(self) -> bytes:
-        """Return the best sum it can make: all vectors, without the own masks whose seeds were given or rebuilt."""
-        total, known = Vector(LAYOUT.sizes), dict(self.seeds)
-        for at, sent in self.vectors.items():
-            total.add(sent)
-            state = self.devices[at]._state
-            if list(self.given.get(at, {}).values()).count(True) >= self.threshold and state is not None:
-                known[at] = state.seed
-        mask(total, [], [own_mask(self.sessions[at].context, at, seed) for at, seed in known.items()])
-        return total.tobytes()
-
-
-def _heard(ask) -> bytes | None:  # type: ignore[no-untyped-def]
-    try:
-        answer: bytes = ask()
-    except (ForgedError, DevicePolicyError, OutOfTurnError):
-        return None
-    return answer
 
 
 def lied(lie: str, times: int) -> dict[str, int]:
@@ -168,7 +20,7 @@ def lied(lie: str, times: int) -> dict[str, int]:
     found = {"nothing": 0, "noise": 0, "whole sum": 0}
     lowest = 1.0
     for seed in range(times):
-        liar = Liar(lie, seed)
+        liar = LyingServer(lie, seed)
         liar.run()
         assert not liar.sees_through(), f"seed {seed}: both masks of a person could be removed"
         if not liar.vectors or not liar.seeds:
@@ -200,11 +52,53 @@ def test_a_thousand_malicious_servers(lie: str) -> None:
 
 def test_the_malicious_server_would_get_the_sum_if_it_were_honest() -> None:
     """The harness works: told the same, devices unmask."""
-    liar = Liar("terms", 0)
+    liar = LyingServer("terms", 0)
     liar.sessions = [liar.sessions[0]] * liar.n_participants
     liar.near = [liar.sessions[0].graph.neighbours(at) for at in range(liar.n_participants)]
     liar.run()
     assert liar.total() == plain_sum(LAYOUT, range(liar.n_participants))
+
+
+# --- with colluding participants -------------------------------------------------------------------------------------
+
+
+def colluded(lie: str, times: int, unsafe: bool = False) -> dict[str, int]:
+    """Let many servers lie together with some participants; return how often a sum was opened, and how often wrongly.
+
+    A right sum is one that its honest members all agreed to, and that is no smaller than a server which only reads
+    would get with the same colluders.
+    """
+    found = {"nothing": 0, "right sum": 0, "too small a sum": 0}
+    for seed in range(times):
+        server = Collusion(lie, seed, unsafe=unsafe)
+        server.run()
+        opened = server.opened()
+        for members in opened:
+            assert server.sum_of(members) == plain_sum(LAYOUT, sorted(members)), "the harness opens what it says"
+        wrong = [members for members in opened if not server.is_agreed(members)]
+        found["too small a sum" if wrong else "right sum" if opened else "nothing"] += 1
+    return found
+
+
+@pytest.mark.parametrize("lie", LIES)
+def test_a_malicious_server_with_colluding_participants_opens_no_smaller_sum(lie: str) -> None:
+    found = colluded(lie, 12)
+    assert found["too small a sum"] == 0
+    assert sum(found.values()) == 12
+
+
+def test_with_thresholds_that_collusion_does_not_raise_smaller_sums_would_be_opened() -> None:
+    """The harness finds what it looks for: 2t > degree + c is what stops it."""
+    assert colluded("survivors", 60, unsafe=True)["too small a sum"] > 0
+
+
+@pytest.mark.fuzz
+@pytest.mark.parametrize("lie", LIES)
+def test_a_thousand_and_a_half_of_malicious_servers_with_colluding_participants(lie: str) -> None:
+    found = colluded(lie, 1500)
+    print(lie, found)
+    assert found["too small a sum"] == 0
+    assert sum(found.values()) == 1500
 
 
 # --- the same messages again -----------------------------------------------------------------------------------------
