@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -12,7 +13,10 @@ from tacit.cli import app as shell
 from tacit.cli.app import Json
 from tacit.cli.device import device_app, open_device
 from tacit.cli.secret_input import read_names
-from tacit.errors import BadRowsError, DataError
+from tacit.errors import DataError
+
+if TYPE_CHECKING:
+    from tacit.field.device.import_preview import ImportPreview
 
 history_app = typer.Typer(no_args_is_help=True, help="Your history. It never leaves this device.")
 device_app.add_typer(history_app, name="history")
@@ -57,29 +61,95 @@ def history_remove(
     shell.screen.say(f"Removed; your history has {total} items.")
 
 
-@history_app.command("import", epilog="Example: tacit device history import watched.csv")
+@history_app.command("import", epilog="Example: tacit device history import watched.csv --yes")
 def history_import(
-    file: Annotated[Path, typer.Argument(help="A CSV table, a Letterboxd export or Google Takeout.")],
+    file: Annotated[Path, typer.Argument(help="A table, a list of titles, or an export of a service; also as ZIP.")],
+    yes: Annotated[bool, typer.Option("--yes", help="Add what is certain, without a question.")] = False,
+    doubtful: Annotated[bool, typer.Option("--doubtful", help="Also add all rows that are doubtful.")] = False,
+    likes_from: Annotated[
+        float, typer.Option(min=0, max=5, help="Stars of five; what you rated lower is not added.")
+    ] = 3.0,
+    scale: Annotated[float, typer.Option(min=0, max=1000, help="The highest rating; 0: as the file tells.")] = 0.0,
+    dates: Annotated[str, typer.Option(help="What comes first in 3/12/23: day-first or month-first.")] = "",
+    ids: Annotated[bool, typer.Option("--ids", help="Ids in the file are those of this catalogue.")] = False,
+    profile: Annotated[str, typer.Option(help="Your name, where a file has the rows of several people.")] = "",
     skip_bad: Annotated[bool, typer.Option("--skip-bad", help="Skip damaged rows and add the others.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Add items from a file, and list the rows that were not understood."""
+    """Show what a file would add to your history, then add it. `history undo` takes it back."""
+    from tacit.field.device.import_lines import ImportChoices
+    from tacit.field.device.import_preview import read_preview_file
+
+    if dates not in ("", "day-first", "month-first"):
+        raise DataError(f"--dates '{dates}' is not known.", "Write --dates day-first or --dates month-first.")
+    choices = ImportChoices(dates, ids, likes_from, scale, profile)  # type: ignore[arg-type]
     with open_device() as device:
-        try:
-            done = device.history.import_file(file, device.catalog, skip_bad=skip_bad)
-        except BadRowsError as error:
-            _show_skipped_rows("cannot be read", error.rows)
-            raise
-    missed = [{"line": line, "text": text, "why": why} for line, text, why in done.not_understood]
-    shell.screen.document({"added": done.added, "known_already": done.known_already, "not_understood": missed})
+        preview = read_preview_file(file, device.catalog, choices)
+        _show_preview(preview)
+        if preview.damaged and not skip_bad:
+            raise preview.damage_error()
+        accepted = range(len(preview.doubtful)) if doubtful else ()
+        found = preview.entries(accepted)
+        document = {"preview": preview.counts(), "added": 0, "known_already": 0}
+        if not found:
+            shell.screen.document(document | {"not_understood": _as_documents(preview.not_added())})
+            shell.screen.say(
+                "Nothing was added. A table needs a column 'title'; put a title with a comma in quotes."
+                if len(preview.not_found) == preview.n_rows
+                else "Nothing was added."
+            )
+            raise typer.Exit(DataError.exit_code)
+        if not yes and not _confirm(len(found)):
+            shell.screen.document(document | {"not_understood": _as_documents(preview.not_added(accepted))})
+            shell.screen.say("Nothing was added. To add these items, repeat the command with --yes.")
+            return
+        done = device.history.add_import(preview, accepted)
+    told = {"added": done.added, "known_already": done.known_already, "dated": done.dated}
+    shell.screen.document(document | told | {"not_understood": _as_documents(done.not_understood)})
     shell.screen.say(f"Added {done.added} items; {done.known_already} were already in your history.")
-    if missed:
-        _show_skipped_rows("were not understood" if len(missed) > 1 else "was not understood", done.not_understood)
-    if missed and not done.added and not done.known_already:
+    shell.screen.say("To take it back: tacit device history undo.")
+
+
+@history_app.command("undo", epilog="Example: tacit device history undo")
+def history_undo(as_json: Json = False) -> None:
+    """Take the last import back. What was sent about it before stays sent."""
+    with open_device() as device:
+        changed = device.history.undo_import()
+        total = len(device.history)
+    shell.screen.document({"undone": changed, "history": total})
+    shell.screen.say(f"Took back {changed} items; your history has {total} items.")
+
+
+def _confirm(n_items: int) -> bool:
+    """Ask before anything is added; where nobody can answer, the answer is no."""
+    if shell.screen.as_json or not sys.stdin.isatty():
+        return False
+    return typer.confirm(f"Add {n_items} items to your history?")
+
+
+def _show_preview(preview: ImportPreview) -> None:
+    """Show what a file would add, and why the rest would not be."""
+    counts = preview.counts()
+    shell.screen.say(f"{counts['rows']} rows; {counts['certain']} items are certain. Nothing is added yet.")
+    if preview.scale:
         shell.screen.say(
-            "No row was understood. A table needs a column 'item' or 'title'; put a title with a comma in quotes."
+            f"Ratings go up to {preview.scale:g}. From {preview.likes_from * preview.scale / 5:g} on they count as "
+            "something you did (--likes-from, in stars of five)."
         )
-        raise typer.Exit(DataError.exit_code)
+    doubtful = [one.row for one in preview.doubtful]
+    for what, rows in (
+        ("doubtful; add them with --doubtful", doubtful),
+        ("rated lower, not added", preview.disliked),
+        ("nothing that you did, not added", preview.left_out),
+        ("cannot be read", preview.damaged),
+        ("not found in the catalogue", preview.not_found),
+    ):
+        if rows:
+            _show_skipped_rows(what, rows)
+
+
+def _as_documents(rows: list[tuple[int, str, str]]) -> list[dict[str, object]]:
+    return [{"line": line, "text": text, "why": why} for line, text, why in rows]
 
 
 @history_app.command("list", epilog="Example: tacit device history list")
@@ -99,7 +169,7 @@ def history_list(as_json: Json = False) -> None:
 
 def _show_skipped_rows(what: str, rows: list[tuple[int, str, str]]) -> None:
     """Show the rows of a file that were skipped, and why."""
-    title = f"{len(rows)} row{'s' if len(rows) > 1 else ''} {what}"
+    title = f"{len(rows)} row{'s' if len(rows) > 1 else ''}: {what}"
     shell.screen.table(title, ["line", "text", "why"], [[str(line), text, why] for line, text, why in rows[:50]])
 
 

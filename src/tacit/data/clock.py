@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import numpy as np
 import polars as pl
@@ -61,27 +60,6 @@ def to_seconds(column: pl.Series, where: Where, before_1970: bool = False) -> ND
     if values.dtype.kind == "f":
         return np.asarray(np.floor(values / scale), np.int64)
     return np.asarray(values if scale == 1 else values // scale, np.int64)
-
-
-def seconds_or_none(text: Sequence[str]) -> list[int | None]:
-    """Return unix seconds row by row, none where text is no time; of numbers and dates mixed the rarer are none."""
-    column = pl.Series(text, dtype=pl.String).str.strip_chars()
-    numbers = column.cast(pl.Float64, strict=False)
-    numbers = numbers.set((numbers < 0) | numbers.is_infinite() | numbers.is_nan(), None)
-    dates = pl.Series([None] * len(text), dtype=pl.Datetime("us"))
-    for pattern in _FORMATS:
-        if dates.null_count() == 0:
-            break
-        dates = dates.fill_null(_try(column, pattern).cast(pl.Datetime("us")))
-    if dates.null_count() <= numbers.null_count():
-        found = dates.dt.epoch("us").to_list()
-        return [None if stamp is None or stamp < 0 else stamp // 10**6 for stamp in found]
-    scales = [None if value is None else _unit(value)[1] for value in numbers.to_list()]
-    usual = Counter(scale for scale in scales if scale is not None).most_common(1)[0][0]
-    return [
-        int(value // scale) if value is not None and scale == usual else None
-        for value, scale in zip(numbers.to_list(), scales, strict=True)
-    ]
 
 
 def _unit(value: float) -> tuple[str, int]:

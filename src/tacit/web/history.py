@@ -10,8 +10,12 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from tacit.errors import BadRowsError, ConsentError, DataError
-from tacit.field.device.history import HistoryEntry, ImportResult, read_import
+from tacit.errors import ConsentError, DataError
+from tacit.field.device.history import HistoryEntry
+from tacit.field.device.import_dates import DateOrderError
+from tacit.field.device.import_files import ProfileError
+from tacit.field.device.import_lines import ImportChoices
+from tacit.field.device.import_preview import read_preview
 from tacit.field.device.similar_names import normalise_text
 from tacit.web.device_view import MOST_UPLOAD, CatalogIndex, DeviceView, RowsPage, form_handler, read_upload
 from tacit.web.frame import redirect_back
@@ -22,7 +26,7 @@ NEAR = 4  # things that are offered where nothing is called so
 
 def routes(view: DeviceView) -> list[Route]:
     """Return the page of the user's history and its forms."""
-    last: dict[str, Any] = {}  # what the last import understood
+    last: dict[str, Any] = {}  # the file that is looked at: its preview or a question about it; then what was done
 
     async def page(request: Request) -> Response:
         asked = request.query_params
@@ -50,6 +54,7 @@ def routes(view: DeviceView) -> list[Route]:
             hidden=[shelf.thing(item) for item in view.device.hidden] if shelf is not None else [],
             most=MOST_UPLOAD,
             is_member=shelf is not None,
+            undoable=view.device.history.last_import,
         )
 
     def add(form: dict[str, str]) -> str:
@@ -69,38 +74,56 @@ def routes(view: DeviceView) -> list[Route]:
         view.say(f"“{_name_of(view, item)}” may be suggested again.")
         return "/" if form.get("from") == "for-you" else "/history"
 
+    async def read(content: bytes, name: str, choices: ImportChoices) -> Response:
+        """Read a file in a thread, so that other pages answer meanwhile; a question about it is kept for the user."""
+        last.clear()
+        last.update(name=name, content=content, choices=choices)
+        try:
+            last["preview"] = await run_in_threadpool(read_preview, content, name, view.device.catalog, choices)
+        except (DateOrderError, ProfileError) as error:
+            last["question"] = error
+        except DataError:
+            last.clear()
+            raise
+        return redirect_back("/history/imported")
+
     async def bring(request: Request) -> Response:
         _, name, content = await read_upload(request)
         if view.shelf is None:
             raise ConsentError("There is no catalogue yet, which an import needs.", "Join a federation first.")
         if not name:
             raise DataError("No file was chosen.", "Choose one and try again.")
-        last.clear()
-        try:  # in a thread, so that other pages answer meanwhile; what is stored is stored here
-            read = await run_in_threadpool(read_import, content, name, view.device.catalog)
-            last.update(name=name, done=view.device.history.add_import(*read))
-        except BadRowsError as error:
-            last.update(name=name, bad=error, content=content)  # until the user decides about those rows
-        return redirect_back("/history/imported")
+        return await read(content, name, ImportChoices())
 
-    def bring_rest(form: dict[str, str]) -> str:
+    async def read_again(request: Request) -> Response:
+        form = await request.form()
         if "content" not in last:
-            return "/history"
-        content, name = last.pop("content"), last["name"]
-        done = view.device.history.import_bytes(content, name, view.device.catalog, skip_bad=True)
+            return redirect_back("/history")
+        given = {name: str(value) for name, value in form.items()}
+        return await read(last["content"], last["name"], _choices(given, last["choices"]))
+
+    async def add_read(request: Request) -> Response:
+        form = await request.form()
+        if last.get("preview") is None:
+            return redirect_back("/history")
+        accepted = {int(str(at)) for at in form.getlist("doubtful") if str(at).isdigit()}
+        name, preview = last["name"], last["preview"]
+        done = view.device.history.add_import(preview, accepted)
         last.clear()
         last.update(name=name, done=done)
-        return "/history/imported"
+        return redirect_back("/history/imported")
+
+    def undo(form: dict[str, str]) -> str:
+        changed = view.device.history.undo_import()
+        last.clear()
+        view.say(f"The import was undone: {changed} rows. What was sent about them before stays sent.")
+        return "/history"
 
     async def imported(request: Request) -> Response:
         if not last:
             return redirect_back("/history")
-        if "content" in last:
-            return view.page_response(
-                "damaged.html", "history", "Import", file=last["name"], bad=last["bad"], most=MISSED
-            )
-        done: ImportResult = last["done"]
-        return view.page_response("imported.html", "history", "Import", file=last["name"], done=done, most=MISSED)
+        template = "imported.html" if "done" in last else "question.html" if "question" in last else "preview.html"
+        return view.page_response(template, "history", "Import", most=MISSED, **last)
 
     return [
         Route("/history", page),
@@ -108,7 +131,9 @@ def routes(view: DeviceView) -> list[Route]:
         Route("/history/remove", form_handler(remove), methods=["POST"]),
         Route("/history/unhide", form_handler(unhide), methods=["POST"]),
         Route("/history/import", bring, methods=["POST"]),
-        Route("/history/import/rest", form_handler(bring_rest), methods=["POST"]),
+        Route("/history/import/again", read_again, methods=["POST"]),
+        Route("/history/import/add", add_read, methods=["POST"]),
+        Route("/history/import/undo", form_handler(undo), methods=["POST"]),
         Route("/history/imported", imported),
     ]
 
@@ -124,3 +149,22 @@ def _find(history: list[HistoryEntry], text: str, shelf: CatalogIndex | None) ->
 def _name_of(view: DeviceView, label: Any) -> str:
     shelf = view.shelf
     return str(label) if shelf is None else shelf.thing(label).title
+
+
+def _choices(given: dict[str, str], before: ImportChoices) -> ImportChoices:
+    """Return what the user says about a file, from a form; what the form does not ask stays as it was."""
+    try:
+        likes_from = float(given.get("likes_from", before.likes_from))
+    except ValueError:
+        likes_from = -1.0
+    if not 0 <= likes_from <= 5:
+        raise DataError("The least number of stars is between 0 and 5.", "Go back and write another.")
+    dates = given.get("dates", before.dates)
+    asked = "likes_from" in given
+    return ImportChoices(
+        dates if dates in ("day-first", "month-first") else "",  # type: ignore[arg-type]
+        given.get("ids") == "yes" if asked else before.ids,
+        likes_from,
+        before.scale,
+        given.get("profile", before.profile),
+    )

@@ -41,7 +41,7 @@ def test_a_user_makes_joins_and_uses_a_device(here: Path, capsys: pytest.Capture
     assert device_document(capsys, "join", str(here / "small.tacit"))["items"] == CATALOG.n_items
     assert device_document(capsys, "history", "add", "Hill Hotel", "place-0001-bar")["added"] == 2
     (here / "seen.csv").write_text("title\nEel House\nNowhere Inn\n")
-    imported = device_document(capsys, "history", "import", str(here / "seen.csv"))
+    imported = device_document(capsys, "history", "import", "--yes", str(here / "seen.csv"))
     assert (imported["added"], len(imported["not_understood"])) == (1, 1)
     assert device_document(capsys, "history", "remove", "eel house")["history"] == 2
     assert {row["title"] for row in device_document(capsys, "history", "list")["history"]} == {
@@ -229,15 +229,21 @@ def test_a_history_that_was_not_understood_or_known_is_told(here: Path, capsys: 
     (here / "odd.csv").write_text("title\nNowhere Inn\n")
     code, told = shown(capsys, "history", "import", str(here / "odd.csv"))
     assert code == DataError.exit_code
-    assert "1 row was not understood" in told
-    assert "'item' or 'title'" in told
+    assert "1 row: not found" in told
+    assert "column 'title'" in told
     (here / "odd.csv").write_text("title,date\nHill Hotel,2026-01-01\nMill Museum,soon\n")
     code, told = shown(capsys, "history", "import", str(here / "odd.csv"))
     assert code == BadRowsError.exit_code
-    assert "1 row cannot be read" in told
+    assert "1 row: cannot be read" in told
     assert "line 3: the timestamp 'soon' cannot be read" in told
     assert device_document(capsys, "history", "list") == {"history": []}
-    done = device_document(capsys, "history", "import", "--skip-bad", str(here / "odd.csv"))
+    looked = device_document(capsys, "history", "import", "--skip-bad", str(here / "odd.csv"))
+    assert (looked["added"], looked["preview"]["certain"]) == (0, 1), "nothing is added before the user agrees"
+    assert device_document(capsys, "history", "list") == {"history": []}
+    done = device_document(capsys, "history", "import", "--yes", "--skip-bad", str(here / "odd.csv"))
+    assert done["added"] == 1
+    assert device_document(capsys, "history", "undo") == {"undone": 1, "history": 0}
+    done = device_document(capsys, "history", "import", "--yes", "--skip-bad", str(here / "odd.csv"))
     assert (done["added"], [row["line"] for row in done["not_understood"]]) == (1, [3])
     shown(capsys, "history", "add", "Hill Hotel", "--when", "2026-01-02")
     code, told = shown(capsys, "history", "add", "Hill Hotel", "--when", "2026-01-03")

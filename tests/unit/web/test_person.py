@@ -229,11 +229,15 @@ def archive(files: dict[str, str]) -> bytes:
 
 def test_a_file_is_read_and_what_was_not_understood_is_said(visitor: Visitor, device: Device) -> None:
     table = "Date,Name,Year,Rating\n2024-05-01,Hill Hotel,,4\n2024-05-02,Nowhere <b>Bar</b>,1999,5\n"
+    before = len(device.history)
     content = archive({"a/watched.csv": table, "a/readme.txt": "hello", "profile.json": "{}"})
     assert visitor.upload("/history/import", "letterboxd.zip", content).headers["location"] == "/history/imported"
     page = visitor.get("/history/imported")
-    assert "added 1 known already 0 not understood 1" in page.text
+    assert "certain 1 doubtful 0 rated low 0 not things you did 0 not in the catalogue 1" in page.text
     assert "Nowhere &lt;b&gt;Bar" in page.html
+    assert len(device.history) == before, "nothing is added before the user agrees"
+    assert visitor.post("/history/import/add").headers["location"] == "/history/imported"
+    assert "added 1 known already 0 not added 1" in visitor.get("/history/imported").text
     assert HistoryEntry("place-0007-hill", 1_714_521_600, 4.0) in device.history.list()
 
 
@@ -266,17 +270,36 @@ def test_damaged_rows_are_shown_and_the_others_added_once_confirmed(visitor: Vis
     assert visitor.upload("/history/import", "seen.csv", table).headers["location"] == "/history/imported"
     page = visitor.get("/history/imported")
     assert "Nothing was added yet" in page.text
-    assert "2 of the 3 rows" in page.text
+    assert "cannot be read 2" in page.text
     assert "3 Mill Museum, 2024-13-01 the timestamp '2024-13-01' cannot be read" in page.text
     assert "4 <b>, 2024-05-02, x 3 fields, but the first line has 2" in page.text
     assert "&lt;b&gt;, 2024-05-02" in page.html
     assert device.readable() == before
-    assert visitor.post("/history/import/rest").headers["location"] == "/history/imported"
-    assert "added 1 known already 0 not understood 2" in visitor.get("/history/imported").text
+    assert visitor.post("/history/import/add").headers["location"] == "/history/imported"
+    assert "added 1 known already 0 not added 2" in visitor.get("/history/imported").text
     assert HistoryEntry("place-0007-hill", 1_714_521_600) in device.history.list()
     after = device.readable()
-    assert visitor.post("/history/import/rest").headers["location"] == "/history", "a file is added once"
+    assert visitor.post("/history/import/add").headers["location"] == "/history", "a file is added once"
     assert device.readable() == after
+    assert "Undo the last import" in visitor.get("/history").text
+    assert visitor.post("/history/import/undo").headers["location"] == "/history"
+    assert device.readable() == before
+
+
+def test_a_file_whose_dates_are_not_clear_is_asked_about(visitor: Visitor, device: Device) -> None:
+    table = b"title,date,stars\nHill Hotel,3/12/23,5\nHil Hotle,3/11/23,5\nMill Museum,3/10/23,2\n"
+    assert visitor.upload("/history/import", "seen.csv", table).headers["location"] == "/history/imported"
+    page = visitor.get("/history/imported")
+    assert "whether 3/12/23 is in March or December" in page.text
+    visitor.post("/history/import/again", {"dates": "day-first"})
+    assert "certain 1 doubtful 1 rated low 1" in visitor.get("/history/imported").text
+    visitor.post("/history/import/again", {"likes_from": "1"})
+    assert "certain 2 doubtful 1 rated low 0" in visitor.get("/history/imported").text
+    assert visitor.post("/history/import/again", {"likes_from": "many"}).status == 400
+    visitor.post("/history/import/add", {"doubtful": "0"})
+    entries = {entry.item: entry.when for entry in device.history.list()}
+    assert entries["place-0007-hill"] == 1_701_561_600, "3 December"
+    assert "place-0012-mill" in entries
 
 
 def test_trouble_leads_back_to_the_page_that_the_form_was_on(visitor: Visitor) -> None:

@@ -2,41 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import asdict, replace
 from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from tacit.errors import BadRowsError, DataError
-from tacit.field.device.import_files import MOST_BYTES, ExportLine, read_lines
-from tacit.field.device.names import Names
+from tacit.errors import DataError
+from tacit.field.device.import_lines import ImportChoices
+from tacit.field.device.import_preview import HistoryEntry, ImportPreview, ImportResult, read_preview_file
 from tacit.field.device.settings import find_item
 from tacit.field.device.store import Store
 from tacit.types import Catalog, Clients, Label, offsets
 
+__all__ = ["History", "HistoryEntry", "ImportPreview", "ImportResult"]
+
 MOST_ROWS = 1_000_000
-NAMED = 5  # damaged rows that a message repeats
-
-
-@dataclass(frozen=True)
-class HistoryEntry:
-    """One interaction of the user."""
-
-    item: Label
-    when: int | None = None  # unix seconds
-    value: float | None = None
-
-
-@dataclass(frozen=True)
-class ImportResult:
-    """What an import understood, and what it did not: (line, what stood there, why)."""
-
-    added: int
-    known_already: int
-    not_understood: list[tuple[int, str, str]]
+IMPORT = "import"  # where the last import is kept, so that it can be undone
 
 
 class History:
@@ -70,17 +54,24 @@ class History:
         """Add interactions; return how many are new. With a catalogue, each must be in it, by id or by title."""
         chosen = [entry if catalog is None else _find_known(entry, catalog) for entry in entries]
         with self._store.transaction():
-            rows = {value["item"]: row for row, value in self._store.rows("history")}
-            before = len(rows)
-            for entry in chosen:
-                if entry.item in rows:
-                    self._store.remove(rows[entry.item])
-                value = {"item": entry.item, "when": entry.when, "value": entry.value}
-                rows[entry.item] = self._store.add("history", value)
-            if len(rows) > MOST_ROWS:
-                raise DataError(
-                    f"A history of {len(rows):,} rows is too long ({MOST_ROWS:,} at most).", "Give fewer rows."
-                )
+            return self._put(chosen)
+
+    def _put(self, chosen: Iterable[HistoryEntry]) -> int:
+        """Add interactions inside a transaction; what is known of one and not said anew stays."""
+        there = {row: _entry(value) for row, value in self._store.rows("history")}
+        rows = {entry.item: row for row, entry in there.items()}
+        before = len(rows)
+        for entry in chosen:
+            known = there.get(rows.get(entry.item, -1))
+            kept = entry if known is None else _keep_known(known, entry)
+            if kept == known:
+                continue
+            if known is not None:
+                self._store.remove(rows[entry.item])
+            rows[entry.item] = self._store.add("history", asdict(kept))
+            there[rows[entry.item]] = kept
+        if len(rows) > MOST_ROWS:
+            raise DataError(f"A history of {len(rows):,} rows is too long ({MOST_ROWS:,} at most).", "Give fewer rows.")
         return len(rows) - before
 
     def remove(self, named: Label, catalog: Catalog | None) -> Label:
@@ -95,25 +86,59 @@ class History:
             self._store.remove(rows[item])
         return item
 
-    def import_file(self, path: Path, catalog: Catalog, *, skip_bad: bool = False) -> ImportResult:
-        """Add what a file says: a table, or what another service handed out (see `tacit.field.device.import_files`)."""
-        try:
-            if path.stat().st_size > MOST_BYTES:
-                raise DataError(f"'{path}' is too large for one user's history.", "Give a smaller file.")
-            content = path.read_bytes()
-        except OSError as error:
-            raise DataError(f"'{path}' cannot be read: {error.strerror}.") from None
-        return self.import_bytes(content, str(path), catalog, skip_bad=skip_bad)
+    def import_file(
+        self, path: Path, catalog: Catalog, choices: ImportChoices | None = None, *, skip_bad: bool = False
+    ) -> ImportResult:
+        """Add what is certain in a file: see `read_preview`. Damaged rows are a BadRowsError unless left out."""
+        preview = read_preview_file(path, catalog, choices)
+        if preview.damaged and not skip_bad:
+            raise preview.damage_error()
+        return self.add_import(preview)
 
-    def import_bytes(self, content: bytes, name: str, catalog: Catalog, *, skip_bad: bool = False) -> ImportResult:
-        """Add what the content of a file says: see `read_import`."""
-        return self.add_import(*read_import(content, name, catalog, skip_bad=skip_bad))
+    def add_import(self, preview: ImportPreview, accepted: Collection[int] = ()) -> ImportResult:
+        """Add what a preview found certain, and those of its doubtful rows that the user accepts; it can be undone."""
+        with self._store.transaction():
+            known = {entry.item: entry for entry in self._entries()}
+            entries = preview.entries(accepted)
+            latest = [_keep_latest(known.get(entry.item), entry) for entry in entries]
+            added = self._put(latest)
+            after = {entry.item: entry for entry in self._entries()}
+            changed = [entry.item for entry in entries if after[entry.item] != known.get(entry.item)]
+            dated = sum(item in known and known[item].when is None for item in changed)
+            note = {
+                "file": preview.name,
+                "before": [asdict(known[item]) for item in changed if item in known],
+                "after": [asdict(after[item]) for item in changed],
+            }
+            if changed:
+                self._store.put_json(IMPORT, note)
+        return ImportResult(added, len(entries) - added, dated, preview.not_added(accepted))
 
-    def add_import(self, entries: Sequence[HistoryEntry], missed: Sequence[tuple[int, str, str]]) -> ImportResult:
-        """Add what was read from a file."""
-        before = {entry.item for entry in self.list()}
-        added = self.add(entries, None)
-        return ImportResult(added, len({entry.item for entry in entries} & before), sorted(missed))
+    @property
+    def last_import(self) -> str:
+        """The name of the file whose import can be undone; empty if there is none."""
+        note = self._store.get_json(IMPORT)
+        return "" if note is None else str(note["file"])
+
+    def undo_import(self) -> int:
+        """Take the last import back, except for rows that were changed since; return how many rows changed."""
+        with self._store.transaction():
+            note = self._store.get_json(IMPORT)
+            if note is None:
+                raise DataError("There is no import to undo.", "Only the last one can be undone, once.")
+            rows = {value["item"]: (row, _entry(value)) for row, value in self._store.rows("history")}
+            before = {value["item"]: _entry(value) for value in note["before"]}
+            n_changed = 0
+            for entry in map(_entry, note["after"]):
+                row, now = rows.get(entry.item, (0, None))
+                if now != entry:
+                    continue
+                self._store.remove(row)
+                if entry.item in before:
+                    self._store.add("history", asdict(before[entry.item]))
+                n_changed += 1
+            self._store.drop(IMPORT)
+        return n_changed
 
     def clients(self, lane: int, catalog: Catalog) -> Clients:
         """Return the history as a cohort of one, without items that the catalogue no longer has."""
@@ -121,40 +146,6 @@ class History:
         if last is None or last[0] is not everything or last[1] is not catalog:
             last = self._cohort = (everything, catalog, _cohort(everything, catalog))
         return replace(last[2], ids=np.array([lane]))
-
-
-def read_import(
-    content: bytes, name: str, catalog: Catalog, *, skip_bad: bool = False
-) -> tuple[list[HistoryEntry], list[tuple[int, str, str]]]:
-    """Return what the content of a file says, and which of its lines were not understood. Nothing is stored.
-
-    Damaged lines (a date that is none, a field too many) may mean that the file is not what it seems: a BadRowsError
-    names them, unless `skip_bad` leaves them out.
-    """
-    lines = read_lines(content, name)
-    missed = [(line.number, line.text, line.wrong) for line in lines if line.wrong]
-    if missed and not skip_bad:
-        raise _damage_error(name, missed, len(lines) - len(missed))
-    entries, names = [], Names(catalog)
-    for line in lines:
-        if line.wrong:
-            continue
-        try:
-            entries.append(_find_item(line, names))
-        except DataError as error:
-            missed.append((line.number, line.text, str(error)))
-    return entries, missed
-
-
-def _damage_error(name: str, rows: Sequence[tuple[int, str, str]], good: int) -> BadRowsError:
-    problems = "; ".join(f"line {line}: {why}" for line, _, why in rows[:NAMED])
-    more = f"; and {len(rows) - NAMED} more" if len(rows) > NAMED else ""
-    return BadRowsError(
-        f"'{name}' has {len(rows)} row{'s' if len(rows) > 1 else ''} that cannot be read ({problems}{more}).",
-        f"Nothing was added. Correct the file, or add the {good} other{'s' if good > 1 else ''} with --skip-bad.",
-        rows,
-        good,
-    )
 
 
 def _cohort(everything: Sequence[HistoryEntry], catalog: Catalog) -> Clients:
@@ -186,14 +177,14 @@ def _find_known(entry: HistoryEntry, catalog: Catalog) -> HistoryEntry:
     return HistoryEntry(catalog.item_ids[find_item(entry.item, catalog)], entry.when, entry.value)
 
 
-def _find_item(line: ExportLine, names: Names) -> HistoryEntry:
-    if not line.spellings:
-        raise DataError("The row names no item.")
-    item = names.find(line.spellings)
-    try:
-        value = float(line.value) if line.value else None
-    except ValueError:
-        value = np.nan
-    if value is not None and not np.isfinite(value):
-        raise DataError(f"'{line.value}' is not a rating.")
-    return HistoryEntry(names.catalog.item_ids[item], line.when, value)
+def _keep_known(known: HistoryEntry, entry: HistoryEntry) -> HistoryEntry:
+    """Return an entry that is renewed, with what was known of it and is not said anew."""
+    when = known.when if entry.when is None else entry.when
+    return replace(entry, when=when, value=known.value if entry.value is None else entry.value)
+
+
+def _keep_latest(known: HistoryEntry | None, entry: HistoryEntry) -> HistoryEntry:
+    """Return an entry of a file with the later of two times."""
+    if known is None or known.when is None or entry.when is None:
+        return entry
+    return replace(entry, when=max(known.when, entry.when))

@@ -1,9 +1,8 @@
 """Files that users bring along: their own tables, and what other services hand out when asked for one's data.
 
-    tables      CSV or TSV with a column of ids or titles, and where there are, times and ratings; Letterboxd's
-                exports are such tables, with Name and Year
-    activity    Google Takeout, My Activity and YouTube history as JSON: a list of {title: "Watched ...", time}
-    places      Google Takeout, Maps: saved places and reviews (features), visits (timelineObjects)
+    tables      CSV or TSV with titles, and where there are, times and ratings; Netflix, Letterboxd, IMDb, Goodreads
+                and Last.fm are known by their columns; a list of titles, one a line
+    JSON, HTML  of Google (YouTube, activity, places), Spotify, Trakt, ListenBrainz and Last.fm: `import_json`
     archives    a ZIP of such files, as the services send them; what else is in it is left alone
 
 Whatever the file, the outcome is the same: lines that say what a user did. Which item a line means is for the
@@ -14,17 +13,25 @@ from __future__ import annotations
 
 import csv
 import io
-import json
-import re
 import zipfile
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
-from itertools import islice
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import replace
 
-from tacit.data.clock import seconds_or_none
-from tacit.data.columns import ROLES, normalise_column
+from tacit.data.columns import normalise_column
 from tacit.errors import DataError
+from tacit.field.device.import_dates import DateOrderError, read_dates
+from tacit.field.device.import_json import Act, read_html, read_json
+from tacit.field.device.import_lines import (
+    COUNTS,
+    PLAIN,
+    ExportLine,
+    ImportChoices,
+    TableService,
+    find_service,
+    left_out_of,
+    rename_title,
+    song_spellings,
+)
 from tacit.field.device.names import title_spellings
 
 MOST_BYTES = 2**26  # of a file, and of all that is unpacked from one
@@ -32,45 +39,45 @@ MOST_LINES = 200_000  # of a file, and of all files of an archive
 MOST_COLUMNS = 1000
 MOST_PARTS = 5 * MOST_LINES  # objects and lists of a JSON file
 MOST_FILES = 500  # in an archive
-_DID = re.compile(r"(watched|visited|listened to|viewed|played|used|read)\s+", re.IGNORECASE)
-
-
+KINDS = (".csv", ".tsv", ".txt", ".json", ".jsonl", ".html")
 _Time = tuple[int | None, str]  # unix seconds, and what is wrong with what stands there
 
 
-@dataclass(frozen=True)
-class ExportLine:
-    """One thing a user did, as a file says it."""
-
-    number: int
-    text: str  # what stands there
-    spellings: tuple[str, ...]  # what it may be called, the surest first; empty where nothing is named
-    when: int | None
-    value: str
-    wrong: str = ""  # why it cannot be read, if it cannot
-
-
-def read_lines(content: bytes, name: str) -> list[ExportLine]:
+def read_lines(content: bytes, name: str, choices: ImportChoices | None = None) -> list[ExportLine]:
     """Return what a file says, whatever kind it is; a file that says nothing of the kind is a DataError."""
+    choices = choices or ImportChoices()
     if len(content) > MOST_BYTES:
         raise DataError(f"'{name}' is too large for one user's history.", "Give a smaller file.")
     if content[:4] == b"PK\x03\x04":
-        return _archive(content, name)
+        return _archive(content, name, choices)
     try:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise DataError(f"'{name}' is not text in UTF-8 (byte {error.start}).", "Save it as CSV in UTF-8.") from None
     if not text.strip():
         raise DataError(f"'{name}' is empty.")
+    if text.lstrip()[0] == "<":
+        return _acts(read_html(text, name), name, choices)
     if text.lstrip()[0] not in "[{":
-        return _table(text, name)
+        return _table(text, name, choices)
     if text.count("{") + text.count("[") > MOST_PARTS:  # before each of them takes memory
         raise _too_long(name)
-    return _json(text, name)
+    return _acts(read_json(text, name, MOST_LINES), name, choices)
 
 
 class TooLongError(DataError):
     """A file with more rows than a user's history can have."""
+
+
+class ProfileError(DataError):
+    """A file with the rows of several people, of whom none was chosen."""
+
+    def __init__(self, name: str, profiles: Sequence[str]) -> None:
+        super().__init__(
+            f"'{name}' has the rows of {len(profiles)} people: {', '.join(profiles[:10])}.",
+            f"Say which of them you are: --profile '{profiles[0]}'.",
+        )
+        self.profiles = list(profiles)
 
 
 def _too_long(name: str) -> TooLongError:
@@ -82,7 +89,7 @@ def _too_long(name: str) -> TooLongError:
 # --- tables -----------------------------------------------------------------------------------------------------------
 
 
-def _table(text: str, name: str) -> list[ExportLine]:
+def _table(text: str, name: str, choices: ImportChoices) -> list[ExportLine]:
     separator = max(",;\t|", key=text.partition("\n")[0].count)
     if text.partition("\n")[0].count(separator) >= MOST_COLUMNS:
         raise DataError(f"'{name}' has more than {MOST_COLUMNS:,} columns.", "Give a table with fewer.")
@@ -96,48 +103,112 @@ def _table(text: str, name: str) -> list[ExportLine]:
                 raise _too_long(name)
     except csv.Error as error:
         raise DataError(f"'{name}', line {reader.line_num}: {error}.", "Check the quotes there.") from None
-    header = rows[0][1]
-    roles = _roles(header, name)
-    body = rows[1:]
-    stamps = [row[roles["timestamp"]] if "timestamp" in roles and len(row) == len(header) else "" for _, row in body]
-    return _some_good(
-        [_row(line, row, roles, when, len(header)) for (line, row), when in zip(body, _times(stamps), strict=True)],
-        name,
-    )
-
-
-def _row(line: int, row: list[str], roles: dict[str, int], time: _Time, fields: int) -> ExportLine:
-    when, wrong = time
-    if len(row) != fields:
-        wrong = f"{len(row)} field{'s' if len(row) > 1 else ''}, but the first line has {fields}"
-        return ExportLine(line, ", ".join(row)[:80], (), None, "", wrong)
-    item, title, year, value = (
-        row[roles[role]] if role in roles else "" for role in ("item", "title", "year", "rating")
-    )
-    spellings = (*((item,) if item else ()), *(title_spellings(title, year) if title else ()))
-    return ExportLine(line, ", ".join(row)[:80], spellings, when, value, wrong)
-
-
-def _roles(header: list[str], name: str) -> dict[str, int]:
+    header, body = rows[0][1], rows[1:]
     words = [normalise_column(column) for column in header]
-    usual = {**ROLES, "timestamp": ("watcheddate", *ROLES["timestamp"]), "year": ("year",)}
+    known = _known_words()
+    if len(header) == 1 and words[0] not in known and separator not in text and name.lower().endswith(".txt"):
+        return [ExportLine(line, row[0][:80], tuple(title_spellings(row[0]))) for line, row in rows]
+    if len(header) == 4 and not known & set(words) and read_dates([header[3]])[0] is not None:
+        header, words, body = ["artist", "album", "track", "date"], ["artist", "album", "track", "date"], rows
+    service = find_service(words)
+    roles = _roles(words, service, header, name)
+    body = _own_rows(body, words, name, choices)
+    whole = [row if len(row) == len(header) else [] for _, row in body]
+    stamps = [_cell(row, roles, "timestamp") for row in whole]
+    table = _Table(service, words, roles, header, name, choices)
+    times = _times(stamps, choices)
+    return _some_good([table.line(*row, when) for row, when in zip(body, times, strict=True)], name)
+
+
+def _known_words() -> set[str]:
+    return {word for names in PLAIN.roles.values() for word in names}
+
+
+def _own_rows(
+    rows: list[tuple[int, list[str]]], words: list[str], name: str, choices: ImportChoices
+) -> list[tuple[int, list[str]]]:
+    """Return the rows of the user, where a table has those of several people."""
+    if "profilename" not in words:
+        return rows
+    at = words.index("profilename")
+    people = sorted({row[at] for _, row in rows if len(row) > at})
+    if choices.profile not in people and len(people) > 1:
+        raise ProfileError(name, people)
+    return [(line, row) for line, row in rows if len(people) < 2 or (len(row) > at and row[at] == choices.profile)]
+
+
+class _Table:
+    """Reads rows of a table, once its columns are known."""
+
+    def __init__(
+        self,
+        service: TableService,
+        words: list[str],
+        roles: dict[str, int],
+        header: list[str],
+        name: str,
+        choices: ImportChoices,
+    ) -> None:
+        self._service, self._words, self._roles, self._name, self._choices = service, words, roles, name, choices
+        self._fields = len(header)
+        rating = roles.get("rating")
+        is_count = rating is not None and words[rating] in COUNTS
+        self._scale = -1.0 if is_count else choices.scale or service.scale
+
+    def line(self, number: int, row: list[str], time: _Time) -> ExportLine:
+        """Read one row."""
+        text = ", ".join(row)[:80]
+        if len(row) != self._fields:
+            wrong = f"{len(row)} field{'s' if len(row) > 1 else ''}, but the first line has {self._fields}"
+            return ExportLine(number, text, wrong=wrong)
+        cells = dict(zip(self._words, row, strict=True))
+        title, year = _cell(row, self._roles, "title"), _cell(row, self._roles, "year")
+        vague: tuple[str, ...] = ()
+        if self._service.name == "Last.fm":
+            spellings, vague = song_spellings(cells["artist"], cells["track"])
+        else:
+            title = rename_title(self._service.name, title)
+            spellings = tuple(title_spellings(title, year)) if title else ()
+        ours, other = _cell(row, self._roles, "item"), _cell(row, self._roles, "other")
+        value = _cell(row, self._roles, "rating")
+        return ExportLine(
+            number,
+            text,
+            spellings,
+            time[0],
+            "" if self._service.name == "Goodreads" and value == "0" else value,
+            time[1],
+            year,
+            ours or other,
+            bool(ours) or self._choices.ids,
+            vague,
+            left_out_of(self._service.name, cells, self._name),
+            self._scale,
+        )
+
+
+def _cell(row: list[str], roles: dict[str, int], role: str) -> str:
+    return row[roles[role]] if role in roles and row else ""
+
+
+def _roles(words: list[str], service: TableService, header: list[str], name: str) -> dict[str, int]:
     roles: dict[str, int] = {}
-    for role in ("item", "title", "timestamp", "rating", "year"):
-        position = next((words.index(word) for word in usual[role] if word in words), None)
+    for role, usual in service.roles.items():
+        position = next((words.index(word) for word in usual if word in words), None)
         if position is not None and position not in roles.values():
             roles[role] = position
-    if "item" not in roles and "title" not in roles:
+    if service is PLAIN and not roles.keys() & {"item", "title", "other"}:
         raise DataError(
             f"'{name}': no column of items among {', '.join(header[:20])}.",
-            "Call one 'item' or 'title' in the first line.",
+            "Call one 'title' in the first line, or 'item' if it holds the ids of this catalogue.",
         )
     return roles
 
 
-def _times(column: list[str]) -> list[_Time]:
+def _times(column: list[str], choices: ImportChoices) -> list[_Time]:
     """Return each row's time, if it has one, and what is wrong with it, if it cannot be read."""
     filled = [text for text in column if text]
-    read = seconds_or_none(filled)
+    read = read_dates(filled, choices.dates)
     like = next((f", like '{text}'" for text, when in zip(filled, read, strict=True) if when is not None), "")
     seconds = iter(read)
     times: list[_Time] = []
@@ -157,74 +228,48 @@ def _some_good(lines: list[ExportLine], name: str) -> list[ExportLine]:
     return lines
 
 
-# --- Google Takeout ---------------------------------------------------------------------------------------------------
+# --- JSON and HTML ----------------------------------------------------------------------------------------------------
 
 
-def _json(text: str, name: str) -> list[ExportLine]:
-    try:
-        content = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise DataError(f"'{name}' is not JSON: {error}.", "Ask for the export again.") from None
-    found = list(islice(_acts(content), MOST_LINES + 1))
-    if len(found) > MOST_LINES:
+def _acts(acts: list[Act], name: str, choices: ImportChoices) -> list[ExportLine]:
+    if len(acts) > MOST_LINES:
         raise _too_long(name)
-    if not found:
-        raise DataError(
-            f"'{name}' is JSON of an unknown kind.",
-            "Known are Google Takeout's activity, YouTube history, saved places, reviews and visits.",
+    times = _times([act.when for act in acts], choices)
+    lines = []
+    for place, (act, (when, wrong)) in enumerate(zip(acts, times, strict=True), start=1):
+        spellings, vague = (
+            song_spellings(act.artist, act.title) if act.artist else (tuple(title_spellings(act.title, act.year)), ())
         )
-    stamps = [when or "" for _, when, _ in found]
-    acts = enumerate(zip(found, _times(stamps), strict=True), start=1)
-    return _some_good(
-        [
-            ExportLine(place, title[:80], tuple(title_spellings(title)) if title else (), when, value, wrong)
-            for place, ((title, _, value), (when, wrong)) in acts
-        ],
-        name,
-    )
-
-
-def _acts(content: Any) -> Iterator[tuple[str, str, str]]:
-    """Yield (title, time, rating) of everything that a Takeout file says was done."""
-    if isinstance(content, list):
-        for act in content:
-            if isinstance(act, dict) and isinstance(act.get("title"), str):
-                yield _DID.sub("", act["title"], count=1).strip(), _text(act.get("time")), ""
-    elif isinstance(content, dict) and isinstance(content.get("features"), list):
-        for feature in content["features"]:
-            about = _dict(feature, "properties")
-            if about:
-                place = _dict(about, "location")
-                title = about.get("Title") or about.get("name") or place.get("name") or place.get("Business Name")
-                when = about.get("date") or about.get("Published")
-                yield _text(title), _text(when), _text(about.get("five_star_rating_published"))
-    elif isinstance(content, dict) and isinstance(content.get("timelineObjects"), list):
-        for one in content["timelineObjects"]:
-            visit = _dict(one, "placeVisit")
-            if visit:
-                stamp = _dict(visit, "duration").get("startTimestamp")
-                yield _text(_dict(visit, "location").get("name")), _text(stamp), ""
-
-
-def _dict(value: Any, key: str) -> dict[str, Any]:
-    found = value.get(key) if isinstance(value, dict) else None
-    return found if isinstance(found, dict) else {}
-
-
-def _text(value: Any) -> str:
-    return str(value).strip() if isinstance(value, str | int | float) else ""
+        shown = f"{act.artist}: {act.title}" if act.artist else act.title
+        lines.append(
+            ExportLine(
+                place,
+                shown[:80],
+                spellings if act.title or act.artist else (),
+                when,
+                act.rating,
+                wrong,
+                act.year,
+                act.item,
+                act.is_ours or choices.ids,
+                vague,
+                act.left_out,
+                choices.scale or act.scale,
+            )
+        )
+    return _some_good(lines, name)
 
 
 # --- archives ---------------------------------------------------------------------------------------------------------
 
 
-def _archive(content: bytes, name: str) -> list[ExportLine]:
+def _archive(content: bytes, name: str, choices: ImportChoices) -> list[ExportLine]:
     found: list[ExportLine] = []
     known, left = 0, MOST_BYTES
     try:
         with zipfile.ZipFile(io.BytesIO(content)) as archive:
             for entry in archive.infolist()[:MOST_FILES]:
-                if entry.is_dir() or not entry.filename.lower().endswith((".csv", ".tsv", ".json")):
+                if entry.is_dir() or not entry.filename.lower().endswith(KINDS[:2] + KINDS[3:]):
                     continue
                 with archive.open(entry) as file:
                     inside = file.read(left + 1)  # the size that the archive claims is not trusted
@@ -234,8 +279,8 @@ def _archive(content: bytes, name: str) -> list[ExportLine]:
                         f"'{name}' unpacks to more than {MOST_BYTES // 2**20} MB.", "Give its files one by one."
                     )
                 try:
-                    lines = read_lines(inside, entry.filename)
-                except TooLongError:
+                    lines = read_lines(inside, entry.filename, choices)
+                except (TooLongError, DateOrderError, ProfileError):
                     raise
                 except DataError:
                     continue  # an archive holds much that is no history
@@ -250,5 +295,5 @@ def _archive(content: bytes, name: str) -> list[ExportLine]:
             f"'{name}' is an archive that cannot be read: {error}.", "Unpack it and give its files."
         ) from None
     if not known:
-        raise DataError(f"'{name}' has no file of a known kind.", "Known are CSV tables and Google Takeout's JSON.")
+        raise DataError(f"'{name}' has no file of a known kind.", "Known are tables, JSON and HTML of usual services.")
     return found

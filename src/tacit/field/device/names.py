@@ -3,16 +3,29 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 from tacit.errors import DataError
 from tacit.field.device.similar_names import normalise_text, rank_similar
 from tacit.types import Catalog
 
+if TYPE_CHECKING:
+    from tacit.field.device.import_lines import ExportLine
+
 _YEAR = re.compile(r"\s*\(\d{4}\)$")
 _ARTICLE = re.compile(r"(the|an|a)\s+(.+)", re.IGNORECASE)
-MOST_ADVICE = 10  # names for which the nearest title is looked up: that is slow in a large catalogue
+MOST_ADVICE = 50  # names for which the nearest title is looked up: that is slow in a large catalogue
+
+
+@dataclass(frozen=True)
+class TitleMatch:
+    """The item that a line means, and why that is doubtful, if it is; no item where several have the title."""
+
+    item: int | None
+    doubt: str = ""
 
 
 class Names:
@@ -33,27 +46,66 @@ class Names:
                 short.setdefault(fold_title(_YEAR.sub("", title)), []).append(item)
         return {**short, **exact}
 
-    def find(self, spellings: Sequence[str]) -> int:
-        """Return the item called by one of some spellings, the surest first; none or several are a DataError."""
-        several: list[int] = []
-        for spelling in spellings:
-            try:
-                return self.catalog.item_ids.index(spelling, "item")
-            except DataError:
-                found = self._called.get(fold_title(spelling), [])
+    def match(self, line: ExportLine) -> TitleMatch:
+        """Return the item that a line means. An id counts only with its title, or where it is said to be of this
+        catalogue; a title with another year, or nearly the same, is doubtful."""
+        placed = self._place(line.item)
+        sure, why = self._by_title(line)
+        if placed is not None:
+            agrees = bool(line.spellings) and self._agrees(placed, line)
+            if agrees or (line.is_ours and not line.spellings):
+                return TitleMatch(placed)
+            if sure is None and not why:
+                if line.spellings:
+                    return TitleMatch(placed, f"The id is that of “{self.catalog.title(placed)}”, another title.")
+                return TitleMatch(placed, "The id may be of another catalogue.")
+        if sure is not None or why:
+            return TitleMatch(sure, why)
+        for spelling in line.vague:
+            found = self._called.get(fold_title(spelling), [])
             if len(found) == 1:
-                return found[0]
-            several = several or found
-        if several:
-            raise DataError(f"“{spellings[-1]}” is the title of {len(several)} items.", "Give the id of one.")
-        raise DataError(f"The catalogue has no item “{spellings[-1]}”.{self._advice(spellings[-1])}")
+                return TitleMatch(found[0], "The title is the same; the artist is not in the catalogue.")
+        if not line.spellings:
+            raise DataError(
+                f"The catalogue has no id “{line.item}”." if line.item else "The row names no item.",
+            )
+        return self._similar(line.spellings[-1])
 
-    def _advice(self, spelling: str) -> str:
-        if self._advised >= MOST_ADVICE:
-            return ""
-        self._advised += 1
-        near = rank_similar(spelling, self._plain, 1)
-        return f" Is it “{self.catalog.title(near[0])}”?" if near else ""
+    def _place(self, label: str) -> int | None:
+        try:
+            return self.catalog.item_ids.index(label, "item") if label else None
+        except DataError:
+            return None
+
+    def _agrees(self, item: int, line: ExportLine) -> bool:
+        """Say whether an item has the title of a line, and no other year."""
+        title = self.catalog.title(item)
+        called = {fold_title(title), fold_title(_YEAR.sub("", title))}
+        return not self._is_other_year(item, line.year) and any(fold_title(one) in called for one in line.spellings)
+
+    def _is_other_year(self, item: int, year: str) -> bool:
+        found = _YEAR.search(self.catalog.title(item))
+        return bool(year) and found is not None and found[0].strip(" ()") != year
+
+    def _by_title(self, line: ExportLine) -> tuple[int | None, str]:
+        """Return the item of a title, and why that is doubtful, if it is."""
+        several = 0
+        for spelling in line.spellings:
+            found = self._called.get(fold_title(spelling), [])
+            if len(found) == 1:
+                if self._is_other_year(found[0], line.year):
+                    return found[0], f"The title is the same, and the year is not {line.year}."
+                return found[0], ""
+            several = several or len(found)
+        return None, f"“{line.spellings[-1]}” is the title of {several} items." if several else ""
+
+    def _similar(self, spelling: str) -> TitleMatch:
+        if self._advised < MOST_ADVICE:
+            self._advised += 1
+            near = rank_similar(spelling, self._plain, 1)
+            if near:
+                return TitleMatch(near[0], f"Is it “{self.catalog.title(near[0])}”?")
+        raise DataError(f"The catalogue has no item “{spelling}”.")
 
     @cached_property
     def _plain(self) -> list[str]:

@@ -14,6 +14,7 @@ import pytest
 from tacit.errors import DataError
 from tacit.field.device import import_files
 from tacit.field.device.import_files import TooLongError, read_lines
+from tacit.field.device.import_lines import ExportLine
 from tacit.field.device.names import Names, title_spellings
 from tacit.types import Catalog, Vocabulary
 
@@ -23,12 +24,13 @@ FILMS = Catalog(
 )
 
 
-def found(lines: list[import_files.ExportLine]) -> list[Any]:
+def found(lines: list[ExportLine]) -> list[Any]:
     names = Names(FILMS)
     told: list[Any] = []
     for line in lines:
         try:
-            told.append(FILMS.title(names.find(line.spellings)))
+            match = names.match(line)
+            told.append(match.doubt or FILMS.title(match.item or 0))
         except DataError as error:
             told.append(error.message)
     return told
@@ -128,9 +130,10 @@ def test_odd_json_is_no_trouble() -> None:
 
 def test_spellings_try_the_surest_first() -> None:
     assert list(title_spellings("A Bug's Life", "1998"))[:2] == ["A Bug's Life (1998)", "Bug's Life, A (1998)"]
-    assert Names(FILMS).find(["2"]) == 1, "an id comes before a title"
-    with pytest.raises(DataError, match="Is it “Café Luna”"):
-        Names(FILMS).find(["Cafe Luna"])
+    assert Names(FILMS).match(ExportLine(1, "", item="2", is_ours=True)).item == 1
+    assert Names(FILMS).match(ExportLine(1, "", ("Cafe Luna",))).doubt == "Is it “Café Luna”?"
+    with pytest.raises(DataError):
+        Names(FILMS).match(ExportLine(1, "", ("2",)))
 
 
 def zipped(content: bytes) -> bytes:

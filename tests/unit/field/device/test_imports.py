@@ -1,0 +1,112 @@
+"""An import that cannot harm: no item that the user did not mean, no date lost, a preview before and an undo after."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from helpers.import_samples import SAMPLES, SHELF, Sample, day
+from helpers.small_federation import CATALOG, PASSPHRASE, made
+from tacit.errors import DataError
+from tacit.field.device import Device
+from tacit.field.device.history import HistoryEntry
+from tacit.field.device.import_dates import read_dates
+from tacit.field.device.import_lines import ImportChoices
+from tacit.field.device.import_preview import ImportPreview, read_preview
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "device.db"
+
+
+def preview_of(content: str, choices: ImportChoices | None = None, name: str = "a.csv") -> ImportPreview:
+    return read_preview(content.encode(), name, CATALOG, choices)
+
+
+@pytest.mark.parametrize("sample", SAMPLES, ids=[f"{one.service}-{one.name}" for one in SAMPLES])
+def test_a_file_of_a_service_adds_what_the_user_did_and_nothing_else(sample: Sample) -> None:
+    if sample.error:
+        with pytest.raises(DataError, match=sample.error):
+            read_preview(sample.content, sample.name, SHELF, sample.choices)
+        return
+    preview = read_preview(sample.content, sample.name, SHELF, sample.choices)
+    assert {entry.item: day(entry.when) for entry in preview.entries()} == sample.right
+
+
+def test_there_are_samples_of_all_services() -> None:
+    services = {sample.service for sample in SAMPLES}
+    wanted = {"Netflix", "Spotify", "YouTube", "Letterboxd", "IMDb", "Trakt", "Goodreads", "Last.fm", "ListenBrainz"}
+    assert wanted < services
+    assert len(SAMPLES) >= 40
+
+
+def test_what_is_known_is_never_replaced_by_less(path: Path) -> None:
+    with made(path, items=()) as device:
+        device.history.add([HistoryEntry("place-0007-hill", 1_714_521_600, 4.0)], CATALOG)
+        done = device.history.add_import(preview_of("title\nHill Hotel\n"))
+        assert (done.added, done.known_already) == (0, 1)
+        assert device.history.list() == [HistoryEntry("place-0007-hill", 1_714_521_600, 4.0)]
+        device.history.add_import(preview_of("title,date\nHill Hotel,2020-01-01\n"))
+        assert device.history.list() == [HistoryEntry("place-0007-hill", 1_714_521_600, 4.0)], "the later time stays"
+        device.history.add_import(preview_of("title,date,stars\nHill Hotel,2025-01-01,5\n"))
+        assert device.history.list() == [HistoryEntry("place-0007-hill", 1_735_689_600, 5.0)]
+
+
+def test_an_import_is_undone_also_after_the_program_was_started_again(path: Path) -> None:
+    with made(path, items=()) as device:
+        device.history.add([HistoryEntry("place-0007-hill")], CATALOG)
+        device.history.add_import(preview_of("title,date\nHill Hotel,2024-05-01\nEel House,2024-05-02\nKite Shop,\n"))
+        device.history.add([HistoryEntry("place-0010-kite", 1_714_521_600)], CATALOG)
+    with Device.open(path, PASSPHRASE) as device:
+        assert device.history.last_import == "a.csv"
+        assert device.history.undo_import() == 2, "the one that was changed since stays"
+        assert {entry.item: entry.when for entry in device.history.list()} == {
+            "place-0007-hill": None,
+            "place-0010-kite": 1_714_521_600,
+        }
+        with pytest.raises(DataError, match="no import to undo"):
+            device.history.undo_import()
+
+
+def test_doubtful_rows_are_added_only_if_the_user_accepts_them(path: Path) -> None:
+    preview = preview_of("title\nHil Hotle\nMill Museum\n")
+    assert [one.title for one in preview.doubtful] == ["Hill Hotel"]
+    assert {entry.item for entry in preview.entries()} == {"place-0012-mill"}
+    assert len(preview.entries([0])) == 2
+    with made(path, items=()) as device:
+        assert device.history.add_import(preview, [0]).added == 2
+
+
+def test_the_threshold_of_likes_can_be_changed() -> None:
+    content = "title,stars\nHill Hotel,2\nEel House,3.5\nMill Museum,5\n"
+    counts = [len(preview_of(content, ImportChoices(likes_from=stars)).entries()) for stars in (0, 3, 4, 5)]
+    assert counts == [3, 2, 1, 1]
+    assert preview_of(content, ImportChoices(scale=10)).scale == 10
+    assert len(preview_of(content, ImportChoices(scale=10)).entries()) == 0
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("2023-03-12", "2023-03-12"),
+        ("2023/3/12", "2023-03-12"),
+        ("2023-03-12T23:30:00-02:00", "2023-03-13"),
+        ("12.03.2023", "2023-03-12"),
+        ("12.3.23 17:06", "2023-03-12"),
+        ("Mar 12, 2023, 11:59:59 PM", "2023-03-12"),
+        ("12 March 2023", "2023-03-12"),
+        ("Sun, 12 Mar 2023 17:06:07 GMT", "2023-03-12"),
+        ("Tue Apr 03 18:00:09 +0000 2012", "2012-04-03"),
+        ("1678640400", "2023-03-12"),
+        ("1678640400000", "2023-03-12"),
+        ("3/3/23", "2023-03-03"),
+        ("2023-02-30", None),
+        ("12 Smarch 2023", None),
+        ("soon", None),
+        ("99/99/99", None),
+    ],
+)
+def test_dates_of_usual_forms_are_read(text: str, expected: str | None) -> None:
+    assert day(read_dates([text])[0]) == expected
