@@ -104,8 +104,8 @@ def history_import(
             shell.screen.say("Nothing was added. To add these items, repeat the command with --yes.")
             return
         done = device.history.add_import(preview, accepted)
-    told = {"added": done.added, "known_already": done.known_already, "dated": done.dated}
-    shell.screen.document(document | told | {"not_understood": _as_documents(done.not_understood)})
+    result = {"added": done.added, "known_already": done.known_already, "dated": done.dated}
+    shell.screen.document(document | result | {"not_understood": _as_documents(done.not_understood)})
     shell.screen.say(f"Added {done.added} items; {done.known_already} were already in your history.")
     shell.screen.say("To take it back: tacit device history undo.")
 
@@ -121,7 +121,7 @@ def history_undo(as_json: Json = False) -> None:
 
 
 def _confirm(n_items: int) -> bool:
-    """Ask before anything is added; where nobody can answer, the answer is no."""
+    """Ask before anything is added; without a terminal the answer is no."""
     if shell.screen.as_json or not sys.stdin.isatty():
         return False
     return typer.confirm(f"Add {n_items} items to your history?")

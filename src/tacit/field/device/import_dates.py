@@ -52,7 +52,7 @@ def read_dates(column: Sequence[str], order: DateOrder = "") -> list[int | None]
     scales = [None if value is None else _scale(value) for value in numbers]
     usual = Counter(scale for scale in scales if scale is not None).most_common(1)[0][0]
     return [
-        _bounded(value / scale) if value is not None and scale == usual else None
+        _check_range(value / scale) if value is not None and scale == usual else None
         for value, scale in zip(numbers, scales, strict=True)
     ]
 
@@ -69,7 +69,7 @@ def _scale(value: float) -> int:
     return next((scale for bound, scale in UNITS if value < bound), 10**9)
 
 
-def _bounded(seconds: float) -> int | None:
+def _check_range(seconds: float) -> int | None:
     return int(seconds) if 0 <= seconds < LATEST else None
 
 
@@ -86,7 +86,7 @@ def _find_order(column: Sequence[str]) -> DateOrder:
 
 def _date(text: str, order: DateOrder) -> int | None:
     try:
-        return _bounded(_moment(text, order).timestamp())
+        return _check_range(_moment(text, order).timestamp())
     except (ValueError, OverflowError, LookupError):
         return None
 
