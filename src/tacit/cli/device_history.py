@@ -69,10 +69,12 @@ def history_import(
     likes_from: Annotated[
         float, typer.Option(min=0, max=5, help="Stars of five; what you rated lower is not added.")
     ] = 3.0,
-    scale: Annotated[float, typer.Option(min=0, max=1000, help="The highest rating; 0: as the file tells.")] = 0.0,
-    dates: Annotated[str, typer.Option(help="What comes first in 3/12/23: day-first or month-first.")] = "",
-    ids: Annotated[bool, typer.Option("--ids", help="Ids in the file are those of this catalogue.")] = False,
-    profile: Annotated[str, typer.Option(help="Your name, where a file has the rows of several people.")] = "",
+    facts: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--with", help="dates=day-first or month-first, ids=yes (of this catalogue), scale=10, profile=Ann."
+        ),
+    ] = None,
     skip_bad: Annotated[bool, typer.Option("--skip-bad", help="Skip damaged rows and add the others.")] = False,
     as_json: Json = False,
 ) -> None:
@@ -80,9 +82,7 @@ def history_import(
     from tacit.field.device.import_lines import ImportChoices
     from tacit.field.device.import_preview import read_preview_file
 
-    if dates not in ("", "day-first", "month-first"):
-        raise DataError(f"--dates '{dates}' is not known.", "Write --dates day-first or --dates month-first.")
-    choices = ImportChoices(dates, ids, likes_from, scale, profile)  # type: ignore[arg-type]
+    choices = ImportChoices.read(facts or (), likes_from)
     with open_device() as device:
         preview = read_preview_file(file, device.catalog, choices)
         _show_preview(preview)

@@ -36,7 +36,7 @@ class DateOrderError(DataError):
     def __init__(self, example: str, first: str, second: str) -> None:
         super().__init__(
             f"We cannot tell whether {example} is in {first} or {second}.",
-            "Say which comes first: --dates day-first or --dates month-first.",
+            "Say which comes first: --with dates=day-first or --with dates=month-first.",
         )
         self.example, self.day_first, self.month_first = example, second, first
 

@@ -75,7 +75,7 @@ class ProfileError(DataError):
     def __init__(self, name: str, profiles: Sequence[str]) -> None:
         super().__init__(
             f"'{name}' has the rows of {len(profiles)} people: {', '.join(profiles[:10])}.",
-            f"Say which of them you are: --profile '{profiles[0]}'.",
+            f"Say which of them you are: --with profile='{profiles[0]}'.",
         )
         self.profiles = list(profiles)
 

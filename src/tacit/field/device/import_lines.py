@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, cast, get_args
 
 from tacit.data.columns import ROLES
+from tacit.errors import DataError
 from tacit.field.device.import_dates import DateOrder
 
 COUNTS = {"count", "plays", "playcount", "listeningcount", "weight"}  # columns of numbers that are no ratings
@@ -30,6 +31,24 @@ class ImportChoices:
     likes_from: float = 3.0  # stars of five from which a rating counts as something the user did
     scale: float = 0.0  # the highest rating that is possible; 0: as the service or the numbers tell
     profile: str = ""  # of several people in one file
+
+    @classmethod
+    def read(cls, facts: Sequence[str], likes_from: float = 3.0) -> ImportChoices:
+        """Read what a user says about a file, as NAME=VALUE.
+
+        >>> ImportChoices.read(["dates=day-first", "ids=yes"]).ids
+        True
+        """
+        given = dict(fact.partition("=")[::2] for fact in facts)
+        dates, ids, scale = given.pop("dates", ""), given.pop("ids", "no"), given.pop("scale", "0")
+        profile = given.pop("profile", "")
+        is_number = re.fullmatch(r"\d{1,4}(\.\d+)?", scale) is not None
+        if given or dates not in ("", *get_args(DateOrder)) or ids not in ("yes", "no") or not is_number:
+            raise DataError(
+                f"--with does not know '{', '.join(facts)}'.",
+                "Write dates=day-first, dates=month-first, ids=yes, scale=10 or profile=NAME.",
+            )
+        return cls(cast(DateOrder, dates), ids == "yes", likes_from, float(scale), profile)
 
 
 @dataclass(frozen=True)

@@ -110,3 +110,11 @@ def test_the_threshold_of_likes_can_be_changed() -> None:
 )
 def test_dates_of_usual_forms_are_read(text: str, expected: str | None) -> None:
     assert day(read_dates([text])[0]) == expected
+
+
+def test_what_is_said_of_a_file_is_checked() -> None:
+    facts = ["dates=month-first", "scale=10", "profile=Ann"]
+    assert ImportChoices.read(facts, 2.0) == ImportChoices("month-first", False, 2.0, 10.0, "Ann")
+    for wrong in ("dates=none", "ids=perhaps", "scale=much", "colour=red", "dates"):
+        with pytest.raises(DataError):
+            ImportChoices.read([wrong] if wrong != "dates" else ["dates=", "dates=x"])
