@@ -41,6 +41,13 @@ Set = Annotated[list[str], typer.Option("--set", help="Override an option, e.g. 
 Threads = Annotated[
     int | None, typer.Option("--threads", min=1, help="Threads for ranking and metrics; results do not depend on it.")
 ]
+Jobs = Annotated[
+    int,
+    typer.Option(
+        "--jobs", min=1, max=1024, help="Runs side by side, as processes; with runtime.engine=dask on that cluster."
+    ),
+]
+Again = Annotated[bool, typer.Option("--again", help="Make finished runs anew instead of reusing them.")]
 STOPPED = 130  # exit number of a command that Ctrl-C ended
 DEMO = Path(__file__).parent / "demo.yaml"
 
@@ -78,7 +85,7 @@ def demo(
     screen.say(
         "Which method recommends a person's next place best? Data: a generated town, 1,000 people and 800 places.\n"
     )
-    best = _compare(DEMO, [], out, None).best.runs[0].folder
+    best = _compare(DEMO, [], out).best.runs[0].folder
     called = "tacit" if shutil.which("tacit") else os.path.relpath(sys.argv[0])
     screen.say("\nNext: open the report in a browser, then try these (`run` trains on the validation part too)")
     for line in ("data list", "run --method ease --data town", f"recommend {best} --user 7"):
@@ -101,6 +108,8 @@ class RunOptions:
     repeat: Annotated[int, typer.Option(min=1, help="Number of runs, with consecutive seeds.")] = 1
     threads: Threads = None
     out: Out = Path("runs")
+    jobs: Jobs = 1
+    again: Again = False
     as_json: Json = False
 
     def experiment(self) -> Experiment:
@@ -127,10 +136,13 @@ def run(options: RunOptions) -> None:
             "Neither a file nor a method is given.", "Give a YAML file, or --method NAME (and --data NAME)."
         )
     from tacit.lab.comparisons import run_repeatedly
+    from tacit.lab.jobs import JobsConfig
     from tacit.report.guarantee import describe_guarantee
     from tacit.report.page import write_report
 
-    compared = run_repeatedly(options.experiment(), options.repeat, options.out, screen.progress)
+    experiment = options.experiment()
+    jobs = JobsConfig.of(options.jobs, experiment.runtime, options.again)
+    compared = run_repeatedly(experiment, options.repeat, options.out, screen.progress, jobs=jobs)
     screen.close()
     row = compared.rows[0]
     for single in row.runs:
@@ -150,6 +162,7 @@ def run(options: RunOptions) -> None:
     guarantee = row.runs[0].result.get("privacy")
     if guarantee is not None:
         screen.say(f"· Differential privacy: {describe_guarantee(guarantee)}")
+    say_reused(compared.reused, "runs")
     screen.say(f"\nRun folder: {row.runs[0].folder}")
 
 
@@ -161,10 +174,12 @@ def compare(
     settings: Set = [],  # noqa: B006
     threads: Threads = None,
     out: Out = Path("runs"),
+    jobs: Jobs = 1,
+    again: Again = False,
     as_json: Json = False,
 ) -> None:
     """Compare methods on the same data and split: table, significance tests, figures, HTML report."""
-    _compare(file, settings, out, threads)
+    _compare(file, with_threads(settings, threads), out, jobs, again)
 
 
 @app.command(epilog="Example: tacit recommend runs/town-ease-42-1a2b3c4d --user 7 -k 5")
@@ -265,16 +280,18 @@ def doctor(as_json: Json = False) -> None:
         raise typer.Exit(1)
 
 
-def _compare(file: Path, settings: list[str], out: Path, threads: int | None) -> ComparisonResult:
+def _compare(file: Path, settings: list[str], out: Path, jobs: int = 1, again: bool = False) -> ComparisonResult:
     from tacit.config import Comparison, read_config
     from tacit.lab.comparisons import compare as run_comparison
+    from tacit.lab.jobs import JobsConfig
 
-    compared = run_comparison(
-        read_config(Comparison, file, with_threads(settings, threads)), out=out, progress=screen.progress
-    )
+    comparison = read_config(Comparison, file, settings)
+    config = JobsConfig.of(jobs, comparison.runtime, again)
+    compared = run_comparison(comparison, out=out, progress=screen.progress, jobs=config)
     screen.close()
     screen.document(compared.as_json())
     _show(compared)
+    say_reused(compared.reused, "runs")
     assert compared.folder is not None
     screen.say(f"\nReport: {compared.folder / 'report.html'}")
     return compared
@@ -283,6 +300,12 @@ def _compare(file: Path, settings: list[str], out: Path, threads: int | None) ->
 def with_threads(settings: list[str], threads: int | None) -> list[str]:
     """Add the option --threads to the settings."""
     return settings if threads is None else [*settings, f"runtime.threads={threads}"]
+
+
+def say_reused(reused: int, what: str) -> None:
+    """Say how many results come from an earlier command."""
+    if reused:
+        screen.say(f"· {reused} {what} were finished before and are reused; --again makes them anew.")
 
 
 def _show(compared: ComparisonResult) -> None:

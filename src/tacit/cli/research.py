@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from tacit.cli import app as shell
-from tacit.cli.app import Json, Out, RunOptions, Set, Threads, app, with_threads
+from tacit.cli.app import Again, Jobs, Json, Out, RunOptions, Set, Threads, app, with_threads
 from tacit.cli.arguments import existing, known_method, takes
 from tacit.errors import ConfigError
 
@@ -26,22 +26,26 @@ def tune(
     settings: Set = [],  # noqa: B006
     threads: Threads = None,
     out: Out = Path("runs"),
+    jobs: Jobs = 1,
+    again: Again = False,
     as_json: Json = False,
 ) -> None:
     """Tune options on the validation part, never on the test part, and write the best to best.yaml."""
     from tacit.config import read_config
+    from tacit.lab.jobs import JobsConfig
     from tacit.lab.tuning import Tuning, describe_settings
     from tacit.lab.tuning import tune as search
     from tacit.studies.sheets import format_cell
 
-    tuned = search(read_config(Tuning, file, with_threads(settings, threads)), out, shell.screen.progress)
+    tuning = read_config(Tuning, file, with_threads(settings, threads))
+    tuned = search(tuning, out, shell.screen.progress, jobs=JobsConfig.of(jobs, tuning.runtime, again))
     shell.screen.close()
     shell.screen.document(tuned.as_json())
     names = list(tuned.best.settings)
     rows = [
         [
             *(str(trial.settings[name]) for name in names),
-            "diverged" if trial.diverged else "not told" if trial.is_hidden else format_cell(trial.value),
+            trial.outcome or format_cell(trial.value),
             str(trial.passes or "–"),
             f"{trial.seconds:.1f}",
         ]
@@ -49,6 +53,10 @@ def tune(
     ]
     columns = [*(name.split(".")[-1] for name in names), f"{tuned.primary} on validation", "passes", "seconds"]
     shell.screen.table(f"{tuned.data}: {len(tuned.trials)} trials", columns, rows)
+    for trial in tuned.trials:
+        if trial.failed:
+            shell.screen.say(f"· {describe_settings(trial.settings)} failed: {trial.problem}")
+    shell.say_reused(tuned.reused, "trials")
     if tuned.privacy is not None:
         shell.screen.say(
             f"Chosen: {describe_settings(tuned.best.settings)}. The search cost epsilon "
@@ -60,33 +68,41 @@ def tune(
     shell.screen.say(f"\nTo train the best on the validation part too: tacit run {tuned.folder / 'best.yaml'}")
 
 
+@dataclass(frozen=True)
+class ReproduceOptions:
+    """The arguments of `tacit reproduce`."""
+
+    name: Annotated[str | None, typer.Argument(help="Name of a table or figure; without it, all are listed.")] = None
+    data: Annotated[str | None, typer.Option("--data", "-d", help="A dataset by name, or your own file.")] = None
+    seeds: Annotated[int | None, typer.Option(min=1, help="Runs of each method; default: as in the recipe.")] = None
+    quick: Annotated[bool, typer.Option("--quick", help="Fixed options and few passes: a trial run.")] = False
+    settings: Set = field(default_factory=list)
+    out: Out = Path("runs")
+    jobs: Jobs = 1
+    as_json: Json = False
+
+
 @app.command(epilog="Example: tacit reproduce fpl-accuracy --data ml-1m --seeds 3")
-def reproduce(
-    name: Annotated[str | None, typer.Argument(help="Name of a table or figure; without it, all are listed.")] = None,
-    data: Annotated[str | None, typer.Option("--data", "-d", help="A dataset by name, or your own file.")] = None,
-    seeds: Annotated[int | None, typer.Option(min=1, help="Runs of each method; default: as in the recipe.")] = None,
-    quick: Annotated[bool, typer.Option("--quick", help="Fixed options and few passes: a trial run.")] = False,
-    settings: Set = [],  # noqa: B006
-    out: Out = Path("runs"),
-    as_json: Json = False,
-) -> None:
+@takes(ReproduceOptions)
+def reproduce(options: ReproduceOptions) -> None:
     """Reproduce a published table or figure: the published values beside ours, on the paper's datasets."""
     from tacit.config import parse_overrides
+    from tacit.lab.jobs import JobsConfig
     from tacit.studies import plan_studies, reproductions
 
-    if name is None:
+    if options.name is None:
         known = reproductions().values()
         listed = [{"name": r.name, "title": r.title, "source": r.source, "datasets": r.datasets} for r in known]
         shell.screen.document({"reproductions": listed})
         shell.screen.table("", ["name", "what", "published in"], [[r.name, r.title, r.source] for r in known])
         return
     planned = plan_studies(
-        name,
-        data,
-        seeds=seeds,
-        quick=quick,
-        settings=parse_overrides(settings),
-        out=out,
+        options.name,
+        options.data,
+        seeds=options.seeds,
+        quick=options.quick,
+        settings=parse_overrides(options.settings),
+        out=options.out,
         progress=shell.screen.progress,
     )
     made = []
@@ -94,9 +110,9 @@ def reproduce(
         if (seconds := study.estimate()) is not None:
             shell.screen.close()
             shell.screen.say(f"{study.setup.name}: this takes at most about {_in_words(seconds)} on this machine.")
-        made.append(study.run())
+        made.append(replace(study, jobs=JobsConfig(options.jobs)).run())
     shell.screen.close()
-    shell.screen.document(_together(name, made))
+    shell.screen.document(_together(options.name, made))
     for one in made:
         _show(one)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, is_dataclass
 from html import escape
 
 import numpy as np
@@ -68,12 +68,17 @@ class Dataset:
     @property
     def fingerprint(self) -> str:
         """Eight digits that follow from what the log holds."""
-        log = self.interactions
-        digest = hashlib.blake2b(digest_size=4)
-        for column in (log.users, log.items, log.values, log.times):
-            digest.update(b"-" if column is None else np.ascontiguousarray(column).tobytes())
-        for vocabulary in (log.user_ids, log.item_ids):
-            digest.update("\n".join(map(str, vocabulary.labels.tolist())).encode())
+        return self._digest(4)
+
+    @property
+    def digest(self) -> str:
+        """A digest of the log, the catalogue and the split that came with them."""
+        return self._digest(16, self.given, self.catalog)
+
+    def _digest(self, size: int, *more: object) -> str:
+        log, digest = self.interactions, hashlib.blake2b(digest_size=size)
+        for value in (log.users, log.items, log.values, log.times, log.user_ids.labels, log.item_ids.labels, *more):
+            _update(digest, value)
         return digest.hexdigest()
 
     def __repr__(self) -> str:
@@ -83,6 +88,20 @@ class Dataset:
         facts = {"users": self.n_users, "items": self.n_items, "interactions": len(self)}
         rows = "".join(f"<tr><th>{name}</th><td>{count:,}</td></tr>" for name, count in facts.items())
         return f"<table><caption>{escape(self.name)}</caption><tbody>{rows}</tbody></table>"
+
+
+def _update(digest: hashlib.blake2b, value: object) -> None:
+    """Add a value to a digest: arrays by their bytes, labels as text, dataclasses field by field."""
+    if isinstance(value, np.ndarray) and value.dtype.kind not in "OUS":
+        digest.update(np.ascontiguousarray(value).reshape(-1).view(np.uint8).data)
+    elif isinstance(value, np.ndarray | list | tuple):
+        listed = value.tolist() if isinstance(value, np.ndarray) else value
+        digest.update("\n".join(map(str, listed)).encode("utf-8", "surrogatepass"))
+    elif is_dataclass(value):
+        for one in fields(value):
+            _update(digest, getattr(value, one.name))
+    else:
+        digest.update(b"-" if value is None else repr(value).encode())
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -11,13 +11,44 @@ from tacit.config import Comparison, Experiment, to_yaml
 from tacit.data import Dataset
 from tacit.evaluation import Evaluation, PairedTest, average, mean_interval
 from tacit.evaluation import compare_methods as test_differences
-from tacit.lab.experiments import PreparedData, folder_name, name_data, prepare_data, run, silent
+from tacit.lab.experiments import folder_name, name_data, reopen_run, run, silent
+from tacit.lab.jobs import ONE_AT_A_TIME, JobsConfig, PreparedParts, raise_failures, run_jobs
 from tacit.report.comparison import ComparisonResult, MethodRow, is_leaking
 from tacit.report.figures import draw, save_figures
-from tacit.report.folder import Run, check_writable, refuse_foreign, whole_folder, write_json
+from tacit.report.folder import Run, check_writable, refuse_foreign, remove_partials, whole_folder, write_json
 from tacit.report.page import write_report
 from tacit.report.table import write_tables
 from tacit.types import Progress
+
+
+@dataclass(frozen=True)
+class RunJob:
+    """One run of a comparison: it is made, or reopened where it is finished."""
+
+    label: str
+    experiment: Experiment
+    folder: Path
+    again: bool
+    travels: bool  # the run stays in its folder, and only that is said
+
+    def run(self, parts: PreparedParts, progress: Progress) -> RunOutcome:
+        """Make the run, unless the folder holds it."""
+        prepared = parts.prepare(self.experiment, progress)
+        found = None if self.again else reopen_run(self.folder, self.experiment, prepared)
+        made = found or run(self.experiment, folder=self.folder, progress=progress, prepared=prepared)
+        return RunOutcome(self.folder if self.travels else made, found is not None)
+
+
+@dataclass(frozen=True)
+class RunOutcome:
+    """A run, or where it is, and whether it was made before."""
+
+    made: Run | Path
+    is_reused: bool
+
+    def open(self) -> Run:
+        """Return the run."""
+        return Run.open(self.made) if isinstance(self.made, Path) else self.made
 
 
 def compare(
@@ -26,31 +57,22 @@ def compare(
     *,
     out: Path | str = "runs",
     progress: Progress = silent,
+    jobs: JobsConfig | int = ONE_AT_A_TIME,
 ) -> ComparisonResult:
     """Run every method of a comparison and write its folder: a report, tables and figures beside the runs.
 
-    `data` takes the place of the configured source.
+    `data` takes the place of the configured source; `jobs` says how many runs are made side by side, and where.
+    Runs that are finished are reused.
     """
     out, comparison = Path(out), name_data(comparison, data)
+    config = JobsConfig.of(jobs, comparison.runtime) if isinstance(jobs, int) else jobs
     refuse_foreign(out / comparison.name)
     check_writable(out)
-    prepared_data: dict[str, PreparedData] = {}
-    planned = list(comparison.experiments())
-    groups: list[tuple[str, list[Run]]] = []
-    done = 0
-    for label, group in groupby(planned, key=lambda pair: pair[0]):
-        runs = []
-        for _, experiment in group:
-
-            def shown(what: str, at: int, total: int, label: str = label, done: int = done) -> None:
-                progress(f"{done + 1}/{len(planned)} {label}: {what}", at, total)
-
-            runs.append(_one(experiment, prepared_data, out, shown, data))
-            done += 1
-        groups.append((label, runs))
+    runs, reused = _run_all([*comparison.experiments()], out, config, progress, data)
+    groups = [(label, [run for _, run in group]) for label, group in groupby(runs, key=lambda pair: pair[0])]
     compared = _test_rows(comparison.name, comparison.evaluation.primary, groups)
     folder = out / comparison.name
-    finished = ComparisonResult(compared.name, compared.primary, compared.rows, folder)
+    finished = replace(compared, folder=folder, reused=reused)
     with whole_folder(folder) as partial:
         (partial / "comparison.yaml").write_text(to_yaml(comparison), encoding="utf-8")
         write_json(partial / "result.json", finished.as_json())
@@ -62,25 +84,43 @@ def compare(
 
 
 def run_repeatedly(
-    experiment: Experiment, repeat: int, out: Path, progress: Progress = silent, data: Dataset | None = None
+    experiment: Experiment,
+    repeat: int,
+    out: Path,
+    progress: Progress = silent,
+    data: Dataset | None = None,
+    jobs: JobsConfig = ONE_AT_A_TIME,
 ) -> ComparisonResult:
     """Run one experiment with seeds s, s+1, ... and keep each in a folder of its own."""
     check_writable(out)
     experiment = name_data(experiment, data)
-    prepared_data: dict[str, PreparedData] = {}
     seeds = range(experiment.seed, experiment.seed + repeat)
-    runs = [_one(experiment.model_copy(update={"seed": s}), prepared_data, out, progress, data) for s in seeds]
-    return _test_rows(experiment.name, experiment.evaluation.primary, [(experiment.method.name, runs)])
+    planned = [(f"seed {seed}", experiment.model_copy(update={"seed": seed})) for seed in seeds]
+    runs, reused = _run_all(planned, out, jobs if repeat > 1 else replace(jobs, n=1, again=True), progress, data)
+    compared = _test_rows(
+        experiment.name, experiment.evaluation.primary, [(experiment.method.name, [run for _, run in runs])]
+    )
+    return replace(compared, reused=reused)
 
 
-def _one(
-    experiment: Experiment, prepared_data: dict[str, PreparedData], out: Path, progress: Progress, data: Dataset | None
-) -> Run:
-    by_chance = str(experiment.seed) if experiment.split.kind == "random" else ""
-    cut = to_yaml(experiment.data) + to_yaml(experiment.split) + by_chance
-    if cut not in prepared_data:
-        prepared_data[cut] = prepare_data(experiment, data, progress)
-    return run(experiment, folder=out / folder_name(experiment), progress=progress, prepared=prepared_data[cut])
+def _run_all(
+    planned: list[tuple[str, Experiment]], out: Path, config: JobsConfig, progress: Progress, data: Dataset | None
+) -> tuple[list[tuple[str, Run]], int]:
+    """Return labelled runs in order, and how many were finished before; a failure is raised when all others are."""
+    placed = [(label, config.place(experiment)) for label, experiment in planned]
+    jobs = [
+        RunJob(label, experiment, out / folder_name(experiment), config.again, config.is_spread)
+        for label, experiment in placed
+    ]
+    try:
+        found = run_jobs(jobs, config, progress, data)
+    finally:
+        remove_partials(out)
+    raise_failures(found)
+    runs = [(label, outcome.open()) for (label, _), outcome in zip(planned, found, strict=True)]
+    if any(one.evaluation is None for _, one in runs):  # users are named otherwise in folders than in memory
+        runs = [(label, replace(one, evaluation=None)) for label, one in runs]
+    return runs, sum(outcome.is_reused for outcome in found)
 
 
 def _test_rows(name: str, primary: str, groups: list[tuple[str, list[Run]]], tested: bool = True) -> ComparisonResult:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import time
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Any, TypeVar
 
 from tacit.config import Comparison, Experiment, to_yaml
 from tacit.data import HANDED_OVER, DataConfig, Dataset, Split, describe, load, split
-from tacit.errors import DivergedError, EvaluationError
+from tacit.errors import DivergedError, EvaluationError, TacitError
 from tacit.evaluation import (
     Evaluation,
     EvaluationOptions,
@@ -18,6 +19,7 @@ from tacit.evaluation import (
     evaluate,
 )
 from tacit.lab.leak_check import Trainer, check_leak, check_placebo, wants_placebo
+from tacit.lab.shard_worker import WorkerIdentity
 from tacit.lab.training import Observer, TrainingResult, learn
 from tacit.numerics import one_blas_thread
 from tacit.privacy.clipping import Clipping, ClippingConfig
@@ -53,7 +55,7 @@ def prepare_data(experiment: Experiment, data: Dataset | None = None, progress: 
         load(experiment.data, lambda done, total: progress("downloading", done, total or 0)) if data is None else data
     )
     parts = split(dataset, experiment.split, Key(experiment.seed).child("split"))
-    return PreparedData(dataset.name, parts, describe(dataset))
+    return PreparedData(dataset.name, parts, {**describe(dataset), "digest": dataset.digest})
 
 
 def name_data(settings: SettingsT, data: Dataset | None) -> SettingsT:
@@ -186,10 +188,28 @@ def _check_leaks(job: TrainingJob, parts: Split, model: Model, progress: Progres
     return LeakVerdict.join(local_only, placebo)
 
 
+def reopen_run(folder: Path, experiment: Experiment, prepared: PreparedData) -> Run | None:
+    """Return a finished run of the same experiment on the same data, made by the same code; none if there is none."""
+    try:
+        found = Run.open(folder)
+        made = json.loads((folder / "environment.json").read_text(encoding="utf-8")).get("arithmetic")
+    except (TacitError, OSError, ValueError, AttributeError):
+        return None
+    is_same_data = found.result.get("about_data", {}).get("digest") == prepared.about["digest"]
+    if made != dict(WorkerIdentity.of_this_process().bits) or not is_same_data:
+        return None
+    if _without_name(found.experiment) != _without_name(experiment):
+        return None
+    return replace(found, experiment=experiment, result={**found.result, "name": experiment.name})
+
+
+def _without_name(experiment: Experiment) -> str:
+    return to_yaml(experiment.model_copy(update={"name": "run"}))
+
+
 def folder_name(experiment: Experiment) -> str:
     """Return the same folder name for the same configuration, whatever its name: data, method, seed, fingerprint."""
-    unnamed = experiment.model_copy(update={"name": "run"})
-    fingerprint = hashlib.blake2b(to_yaml(unnamed).encode(), digest_size=4).hexdigest()
+    fingerprint = hashlib.blake2b(_without_name(experiment).encode(), digest_size=4).hexdigest()
     return f"{Path(experiment.data.source).stem}-{experiment.method.name}-{experiment.seed}-{fingerprint}"
 
 

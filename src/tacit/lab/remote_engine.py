@@ -6,6 +6,7 @@ dead worker did not end is given to another one, with the same bits.
 
 from __future__ import annotations
 
+import os
 import shutil
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
@@ -54,7 +55,9 @@ class RemoteEngine:
         self._folder = Path(tempfile.mkdtemp(prefix="tacit-shards-", dir=config.folder or None))
         try:
             assert config.kind != "local"
-            self._workers = config.workers or start_workers(config.kind, config.address, config.shards)
+            n_cores = os.cpu_count() or 1
+            n_workers = min(config.shards or n_cores, n_cores)
+            self._workers = config.workers or start_workers(config.kind, config.address, n_workers)
         except BaseException:
             shutil.rmtree(self._folder, ignore_errors=True)
             raise

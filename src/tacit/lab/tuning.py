@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import csv
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+import json
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import product
 from pathlib import Path
@@ -15,13 +16,15 @@ from pydantic import Field, field_validator
 
 from tacit.config import Experiment, apply_overrides, to_yaml
 from tacit.data import Dataset
-from tacit.errors import ConfigError, DataError, DivergedError
-from tacit.lab.experiments import PreparedData, TrainingJob, prepare_data, silent
+from tacit.errors import ConfigError, DataError, DivergedError, TacitError
+from tacit.lab.experiments import PreparedData, TrainingJob, silent
+from tacit.lab.jobs import JobFailure, JobsConfig, PreparedParts, raise_failures, run_jobs
 from tacit.lab.private_choice import PrivateChoiceConfig, account_search, choose_trial, refuse_unbounded
+from tacit.lab.shard_worker import WorkerIdentity
 from tacit.methods.choice import MethodChoice
 from tacit.privacy.dp import DPConfig
 from tacit.random import Key
-from tacit.report.folder import whole_folder, write_json
+from tacit.report.folder import check_writable, whole_folder, write_json, write_whole
 from tacit.types import Progress
 
 SEARCH_IS_A_RELEASE = (
@@ -94,11 +97,17 @@ class Trial:
     problem: str = ""
     users: int = 0  # over whom the value is a mean
     is_hidden: bool = False  # the choice is private: what it reached is not told
+    failed: bool = False  # `problem` says why
 
     @property
     def diverged(self) -> bool:
         """True if learning left the finite numbers."""
-        return self.value is None and not self.is_hidden
+        return self.value is None and not self.is_hidden and not self.failed
+
+    @property
+    def outcome(self) -> str:
+        """In a word, why there is no value to show; empty if there is one."""
+        return "failed" if self.failed else "diverged" if self.diverged else "not told" if self.is_hidden else ""
 
 
 @dataclass(frozen=True)
@@ -112,6 +121,7 @@ class TuningResult:
     experiment: Experiment  # learns from training and validation part together, as long as was best
     folder: Path | None = None
     privacy: dict[str, Any] | None = None  # what the search cost, where that is counted
+    reused: int = 0  # trials that were finished before
 
     def rank(self) -> list[Trial]:
         """Return the trials, the best first, diverged ones last."""
@@ -145,27 +155,117 @@ class TuningResult:
         }
 
 
+@dataclass(frozen=True)
+class TrialOutcome:
+    """A trial, what its trainings guarantee, and on which data it was made."""
+
+    trial: Trial
+    trainings: tuple[dict[str, Any], ...]
+    data: str
+    is_reused: bool = False
+
+
+@dataclass(frozen=True)
+class TrialJob:
+    """One combination with all its seeds; `kept` is where finished trials lie."""
+
+    settings: dict[str, Any]
+    base: Experiment  # whose data and split it is
+    experiments: tuple[Experiment, ...]  # one for each seed
+    kept: Path | None
+    again: bool = False
+
+    @property
+    def label(self) -> str:
+        """The settings in a few words."""
+        return describe_settings(self.settings)
+
+    def run(self, parts: PreparedParts, progress: Progress) -> TrialOutcome:
+        """Make the trial, unless it was made before of the same data by the same code."""
+        prepared = parts.prepare(self.base, progress)
+        file = None if self.kept is None else self.kept / f"{self._question(prepared)}.json"
+        if file is not None and not self.again and (found := _read_trial(file)) is not None:
+            return TrialOutcome(replace(found, settings=self.settings), (), prepared.name, True)
+        trainings: list[dict[str, Any]] = []
+        jobs = [TrainingJob.from_split(experiment, prepared.parts) for experiment in self.experiments]
+        trial = run_trial(jobs, self.settings, progress, trainings)
+        if file is not None:
+            write_whole(file, {"settings": describe_settings(self.settings), "trial": asdict(trial)})
+        return TrialOutcome(trial, tuple(trainings), prepared.name)
+
+    def _question(self, prepared: PreparedData) -> str:
+        """Return a digest of all that decides what a trial reaches."""
+        asked = [to_yaml(experiment.model_copy(update={"name": "run"})) for experiment in self.experiments]
+        made_by = repr(WorkerIdentity.of_this_process().bits)
+        text = "\n".join([*asked, str(prepared.about.get("digest")), made_by])
+        return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+
+
+def _read_trial(file: Path) -> Trial | None:
+    try:
+        return Trial(**json.loads(file.read_text(encoding="utf-8"))["trial"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def _make_trials(
+    tuning: Tuning,
+    points: Sequence[tuple[dict[str, Any], Experiment]],
+    kept: Path | None,
+    config: JobsConfig,
+    given: tuple[Progress, Dataset | None, PreparedData | None],
+) -> list[TrialOutcome]:
+    """Make every trial; one that fails, and does not diverge, is a trial without a value."""
+    progress, data, prepared = given
+    seeds = range(tuning.seed, tuning.seed + tuning.repeat)
+    common = tuning.model_dump(mode="json", include=set(Experiment.model_fields))
+    base = Experiment.from_options(common, "the search")
+    jobs = [
+        TrialJob(
+            settings,
+            base,
+            tuple(config.place(experiment.model_copy(update={"seed": seed})) for seed in seeds),
+            None if tuning.private_choice is not None else kept,  # what private trials reached is not told
+            config.again,
+        )
+        for settings, experiment in points
+    ]
+    found = run_jobs(jobs, config, progress, data, prepared)
+    outcomes: list[TrialOutcome] = []
+    for job, one in zip(jobs, found, strict=True):
+        if isinstance(one, JobFailure):
+            problem = one.error.message if isinstance(one.error, TacitError) else repr(one.error)
+            one = TrialOutcome(Trial(dict(job.settings), None, 0, 0.0, {}, problem, failed=True), (), "")
+        outcomes.append(one)
+    if all(one.trial.failed for one in outcomes):
+        raise_failures(found)
+    return outcomes
+
+
 def tune(
     tuning: Tuning,
     out: Path | None = Path("runs"),
     progress: Progress = silent,
     data: Dataset | None = None,
     prepared: PreparedData | None = None,
+    jobs: JobsConfig | int = 1,
+    kept: Path | None = None,
 ) -> TuningResult:
-    """Try every point of a search on the validation part and write a folder with the trials and `best.yaml`."""
+    """Try every point of a search on the validation part and write a folder with the trials and `best.yaml`.
+
+    `jobs` says how many trials are made side by side, and where. Trials that are finished are reused; they lie in
+    `kept`, or beside the folder.
+    """
     points = tuning.points()
-    prepared = prepared or prepare_data(tuning, data, progress)
-    seeds = range(tuning.seed, tuning.seed + tuning.repeat)
-    jobs = [
-        (
-            settings,
-            [TrainingJob.from_split(experiment.model_copy(update={"seed": seed}), prepared.parts) for seed in seeds],
-        )
-        for settings, experiment in points
-    ]
-    trainings: list[dict[str, Any]] = []
-    trials = tuple(_count_progress(jobs, progress, trainings))
-    finite = [i for i, trial in enumerate(trials) if not trial.diverged]
+    config = JobsConfig.of(jobs, tuning.runtime) if isinstance(jobs, int) else jobs
+    if out is not None:
+        check_writable(out)
+        kept = kept or out / "trials"
+    outcomes = _make_trials(tuning, points, kept, config, (progress, data, prepared))
+    trials = tuple(outcome.trial for outcome in outcomes)
+    trainings = [privacy for outcome in outcomes for privacy in outcome.trainings]
+    name = next(outcome.data for outcome in outcomes if outcome.data)
+    finite = [i for i, trial in enumerate(trials) if not trial.diverged and not trial.failed]
     if not finite:
         raise DivergedError(
             f"All {len(trials)} trials diverged. {trials[0].problem}", "Try smaller values of the learning rate."
@@ -184,7 +284,8 @@ def tune(
         trials = tuple(replace(trial, value=None, metrics={}, is_hidden=True) for trial in trials)
     best, experiment = trials[at], final_experiment(points[at][1], trials[at].passes)
     folder = None if out is None else out / _folder_name(tuning)
-    tuned = TuningResult(tuning.evaluation.primary, prepared.name, trials, best, experiment, folder, privacy)
+    reused = sum(outcome.is_reused for outcome in outcomes)
+    tuned = TuningResult(tuning.evaluation.primary, name, trials, best, experiment, folder, privacy, reused)
     if folder is not None:
         with whole_folder(folder) as partial:
             (partial / "search.yaml").write_text(to_yaml(tuning), encoding="utf-8")
@@ -264,19 +365,6 @@ def _refuse_unaccounted_trials(experiments: Sequence[Experiment]) -> None:
             "Set runtime.evaluate_every=0.",
         )
     refuse_unbounded(experiments[0].evaluation.primary)
-
-
-def _count_progress(
-    jobs: Sequence[tuple[dict[str, Any], list[TrainingJob]]], progress: Progress, trainings: list[dict[str, Any]]
-) -> Iterator[Trial]:
-    for number, (settings, seeds) in enumerate(jobs, 1):
-
-        def shown(
-            what: str, done: int, total: int, label: str = f"{number}/{len(jobs)} {describe_settings(settings)}"
-        ) -> None:
-            progress(f"{label}: {what}", done, total)
-
-        yield run_trial(seeds, settings, shown, trainings)
 
 
 def _given_options(method: MethodChoice) -> dict[str, Any]:

@@ -46,10 +46,8 @@ class Workers(Protocol):
         ...
 
 
-def start_workers(kind: Literal["processes", "dask"], address: str, n_wanted: int) -> Workers:
-    """Start workers, at most one for each core of this machine; or reach those of a cluster."""
-    n_cores = os.cpu_count() or 1
-    n_workers = min(n_wanted or n_cores, n_cores)
+def start_workers(kind: Literal["processes", "dask"], address: str, n_workers: int) -> Workers:
+    """Start workers, or reach those of a cluster, however many it has."""
     return DaskWorkers(address, n_workers) if kind == "dask" else ProcessWorkers(n_workers)
 
 
@@ -98,6 +96,8 @@ class ProcessWorkers:
                 process.terminate()
             for process in processes:
                 process.join(5)
+                if process.is_alive():
+                    process.kill()
 
 
 def _start_pool() -> ProcessPoolExecutor:

@@ -68,6 +68,7 @@ class ComparisonResult:
     primary: str
     rows: tuple[MethodRow, ...]
     folder: Path | None = None
+    reused: int = 0  # runs that were finished before
 
     @property
     def best(self) -> MethodRow:

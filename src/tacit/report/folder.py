@@ -18,6 +18,7 @@ from __future__ import annotations
 import json
 import os
 import platform
+import re
 import shutil
 import subprocess
 import sys
@@ -28,6 +29,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from html import escape
 from importlib.metadata import version
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +40,7 @@ from tacit.config import Experiment, read_config, to_yaml
 from tacit.errors import StorageError
 from tacit.evaluation import Evaluation
 from tacit.lab.events import Events
+from tacit.lab.shard_worker import WorkerIdentity
 from tacit.serving.recommender import Recommendation, Recommender
 from tacit.types import Label
 
@@ -221,23 +224,19 @@ def check_writable(folder: Path) -> None:
 
 @contextmanager
 def whole_folder(folder: Path) -> Iterator[Path]:
-    """Give a scratch folder that takes the place of `folder` when all went well, and vanishes otherwise."""
+    """Give a scratch folder that takes the place of `folder` when all went well, and vanishes otherwise.
+
+    Two processes may write the same folder: each writes its own scratch folder, and the last one stays.
+    """
     refuse_foreign(folder)
-    partial = folder.parent / f".{folder.name}.partial-{os.getpid()}"
+    mark = f"{_host()}-{os.getpid()}-{next(_SCRATCH)}"
+    partial, old = (folder.parent / f".{folder.name}.{kind}-{mark}" for kind in ("partial", "old"))
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
         shutil.rmtree(partial, ignore_errors=True)
         partial.mkdir()
         yield partial
-        old = folder.parent / f".{folder.name}.old-{os.getpid()}"
-        if folder.exists():
-            folder.rename(old)
-        try:
-            partial.rename(folder)
-        except BaseException:
-            if old.exists():
-                old.rename(folder)
-            raise
+        _replace_folder(folder, partial, old)
         shutil.rmtree(old, ignore_errors=True)
     except OSError as error:
         hint = "Free some space or choose another folder with --out."
@@ -246,9 +245,68 @@ def whole_folder(folder: Path) -> Iterator[Path]:
         shutil.rmtree(partial, ignore_errors=True)
 
 
+_SCRATCH = count()
+REPLACE_TRIES = 50  # another process puts its folder there at the same moment: once or twice, not fifty times
+
+
+def _replace_folder(folder: Path, partial: Path, old: Path) -> None:
+    """Put `partial` in the place of `folder`, also while others do the same."""
+    for tries in range(1, REPLACE_TRIES + 1):
+        shutil.rmtree(old, ignore_errors=True)
+        with suppress(FileNotFoundError):  # moved away by another process just now
+            folder.rename(old)
+        try:
+            partial.rename(folder)
+        except OSError:
+            if not folder.exists() and old.exists():
+                old.rename(folder)
+                raise
+            if tries == REPLACE_TRIES:
+                raise
+            continue
+        return
+
+
+def remove_partials(parent: Path) -> None:
+    """Remove what processes of this machine that have ended left half-written in a folder."""
+    for partial in parent.glob(f".*.partial-{_host()}-*"):
+        process = partial.name.rpartition(".partial-")[2].split("-")[-2]
+        if process.isdecimal() and not _is_alive(int(process)):
+            shutil.rmtree(partial, ignore_errors=True)
+
+
+def _host() -> str:
+    return re.sub(r"[^\w.]", "_", platform.node()) or "here"
+
+
+def _is_alive(process: int) -> bool:
+    if sys.platform == "win32":
+        return True  # asking there would end it
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
 def write_json(path: Path, value: Any) -> None:
     """Write JSON that users can read."""
     path.write_text(json.dumps(value, indent=2, ensure_ascii=False, allow_nan=True) + "\n", encoding="utf-8")
+
+
+def write_whole(path: Path, value: Any) -> None:
+    """Write JSON so that half of it is never read; the folder is made where it is missing."""
+    partial = path.with_name(f".{path.name}.partial-{_host()}-{os.getpid()}-{next(_SCRATCH)}")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_json(partial, value)
+        partial.replace(path)
+    except OSError as error:
+        raise StorageError(f"'{path}' cannot be written: {error.strerror or error}.", "Free some space.") from None
+    finally:
+        partial.unlink(missing_ok=True)
 
 
 def environment() -> dict[str, Any]:
@@ -260,6 +318,7 @@ def environment() -> dict[str, Any]:
         "processor": _processor(),
         "cores": os.cpu_count(),
         "commit": _commit(),
+        "arithmetic": dict(WorkerIdentity.of_this_process().bits),
     }
 
 

@@ -9,7 +9,7 @@ import importlib
 import pkgutil
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from tacit.data import SOURCES, datasets
 from tacit.errors import ConfigError, nearest
 from tacit.lab.experiments import silent
+from tacit.lab.jobs import ONE_AT_A_TIME, JobsConfig
 from tacit.report.figures import save_figures
 from tacit.report.folder import environment, whole_folder, write_json
 from tacit.studies.setup import StudySetup
@@ -109,6 +110,7 @@ class PlannedStudy:
     chosen: Reproduction
     setup: StudySetup
     out: Path
+    jobs: JobsConfig = ONE_AT_A_TIME  # how many trials and seeds run side by side
 
     def estimate(self) -> float | None:
         """Return about how many seconds it takes at most on this machine; None if that is not known, or it is quick."""
@@ -116,6 +118,7 @@ class PlannedStudy:
 
     def run(self) -> ReproductionResult:
         """Make the table or figure, and write its folder."""
+        self.setup.jobs = self.jobs
         started = time.perf_counter()
         found = self.chosen.make(self.setup)
         name, data = self.chosen.name, self.setup.name
@@ -158,13 +161,13 @@ def plan_studies(
     return [PlannedStudy(chosen, setup, out) for setup in setups]
 
 
-def reproduce(name: str, data: str | None = None, **how: Any) -> list[ReproductionResult]:
+def reproduce(name: str, data: str | None = None, jobs: int = 1, **how: Any) -> list[ReproductionResult]:
     """Make a published table or figure again, on one dataset or on all of the paper's that are at hand.
 
     Options are those of `plan_studies`. `quick` takes fixed options, few passes and one seed: it shows that everything
     runs, not what the method can do. `settings` override the recipe (`{"data.min_per_user": 5}`).
     """
-    return [study.run() for study in plan_studies(name, data, **how)]
+    return [replace(study, jobs=JobsConfig(jobs)).run() for study in plan_studies(name, data, **how)]
 
 
 def present(chosen: Reproduction) -> list[str]:

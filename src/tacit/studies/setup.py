@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -13,12 +14,25 @@ from tacit.config import Experiment, apply_overrides, to_yaml
 from tacit.data import Split
 from tacit.errors import DivergedError
 from tacit.lab.experiments import PreparedData, prepare_data, run
+from tacit.lab.jobs import JobFailure, JobsConfig, PreparedParts, raise_failures, run_jobs
 from tacit.lab.tuning import Tuning, TuningResult, tune
 from tacit.report.folder import Run, write_json
 from tacit.types import Progress
 
 FIRST_SEED = 42
 VALIDATION = 0.2  # share of the training part that a search validates on
+
+
+@dataclass(frozen=True)
+class StudyJob:
+    """One run of a study, with its lists and its model."""
+
+    label: str
+    experiment: Experiment
+
+    def run(self, parts: PreparedParts, progress: Progress) -> Run:
+        """Make the run."""
+        return run(self.experiment, progress=progress, prepared=parts.prepare(self.experiment, progress))
 
 
 class StudySetup:
@@ -38,6 +52,7 @@ class StudySetup:
         self.base = apply_overrides({"seed": FIRST_SEED, "method": "random", **recipe}, settings)
         self.seeds = range(FIRST_SEED, FIRST_SEED + seeds)
         self.quick, self.choices, self.progress = quick, choices, progress
+        self.jobs = JobsConfig()  # how many trials and seeds run side by side
         self.name = Path(source).stem
         self.is_named = source == self.name  # published numbers belong to datasets known by name
         self._runs: dict[str, Run | None] = {}
@@ -53,6 +68,7 @@ class StudySetup:
             choices=self.choices,
             progress=self.progress,
         )
+        other.jobs = self.jobs
         other.is_named = self.is_named
         return other
 
@@ -92,7 +108,12 @@ class StudySetup:
         }
         given["repeat"] = repeat
         return tune(
-            Tuning.from_options(given, "the recipe"), None, self._label(f"choosing {label}"), prepared=self.practice
+            Tuning.from_options(given, "the recipe"),
+            None,
+            self._label(f"choosing {label}"),
+            prepared=None if self.jobs.is_spread else self.practice,
+            jobs=self.jobs,
+            kept=self.choices / "trials",
         )
 
     def runs(
@@ -103,8 +124,17 @@ class StudySetup:
         With `local_only_users`, so many users also learn alone under the first seed, for the leak verdict.
         """
         asked = self.seeds[:seeds]
-        made = [self._run(label, method, seed, local_only_users if seed == FIRST_SEED else 0) for seed in asked]
-        return [found for found in made if found is not None]
+        experiments = [self._experiment(method, seed, local_only_users if seed == FIRST_SEED else 0) for seed in asked]
+        missing = [one for one in experiments if to_yaml(one) not in self._runs]
+        jobs = [StudyJob(f"{label}, seed {one.seed}", one) for one in missing]
+        prepared = None if self.jobs.is_spread or not jobs else self.prepared
+        found = run_jobs(jobs, self.jobs, self._label(label), prepared=prepared)
+        diverged = [isinstance(one, JobFailure) and isinstance(one.error, DivergedError) for one in found]
+        raise_failures([one for one, is_diverged in zip(found, diverged, strict=True) if not is_diverged])
+        for experiment, one in zip(missing, found, strict=True):
+            self._runs[to_yaml(experiment)] = None if isinstance(one, JobFailure) else one
+        made = [self._runs[to_yaml(experiment)] for experiment in experiments]
+        return [one for one in made if one is not None]
 
     def recall(self, what: str, asked: Mapping[str, Any], make: Callable[[], dict[str, Any]]) -> dict[str, Any]:
         """Return choices made before under the same question on the same data; otherwise make and keep them."""
@@ -119,18 +149,11 @@ class StudySetup:
         write_json(path, chosen)
         return chosen
 
-    def _run(self, label: str, method: Mapping[str, Any], seed: int, local_only_users: int) -> Run | None:
+    def _experiment(self, method: Mapping[str, Any], seed: int, local_only_users: int) -> Experiment:
         given = apply_overrides(
             self.base, {"seed": seed, "method": dict(method), "evaluation.local_only_users": local_only_users}
         )
-        experiment = Experiment.from_options(given, "the recipe")
-        key = to_yaml(experiment)
-        if key not in self._runs:
-            try:
-                self._runs[key] = run(experiment, progress=self._label(f"{label}, seed {seed}"), prepared=self.prepared)
-            except DivergedError:
-                self._runs[key] = None
-        return self._runs[key]
+        return Experiment.from_options(given, "the recipe")
 
     def _label(self, label: str) -> Progress:
         return lambda what, done, total: self.progress(f"{self.name}: {label}: {what}", done, total)
