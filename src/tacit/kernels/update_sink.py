@@ -200,6 +200,17 @@ def count_weighted(ptr, ids, kept, factors, unit, is_fit, counts):
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
+def square_counts(ptr, kept, factors, square_unit, squares):
+    """Add to `squares` [C] the squares of what each client's kept rows count: `square_unit` for a factor of 1."""
+    for c in range(U64(ptr.size - 1)):
+        total = np.float64(0)
+        for r in range(U64(ptr[c]), U64(ptr[c + U64(1)])):
+            if kept.size == 0 or kept[r]:
+                total += np.float64(factors[r]) * np.float64(factors[r])
+        squares[c] += square_unit * total
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
 def clip_clients(squares, limit, by):
     """Write to `by` [C] what makes each client's rows together fit; `squares` [C] become the squared lengths then."""
     for c in range(squares.size):

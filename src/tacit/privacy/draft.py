@@ -22,6 +22,7 @@ from tacit.kernels.update_sink import (
     largest_dense,
     largest_outer,
     multiply_rows,
+    square_counts,
     square_sums,
 )
 from tacit.types import Floats, offsets
@@ -136,12 +137,9 @@ class DraftRows:
             found: NDArray[np.float64] = np.bincount(owner, leaving, len(self.planned.ptr) - 1).astype(np.float64)
             return found
 
-    def square_factors(self) -> NDArray[np.float64]:
-        """Return the sum of the squared factors of each client's kept rows [C]: stages before may have changed them."""
-        squares = np.square(self.factors, dtype=np.float64)
-        before = np.concatenate([[0.0], np.cumsum(squares * self.kept if len(self.kept) else squares)])
-        found: NDArray[np.float64] = before[self.planned.ptr[1:]] - before[self.planned.ptr[:-1]]
-        return found
+    def add_square_counts(self, unit: float, squares: NDArray[np.float64]) -> None:
+        """Add to `squares` [C] those of what each client's kept rows count: `unit`, by factors of earlier stages."""
+        square_counts(self.planned.ptr, self.kept, self.factors, unit * unit, squares)
 
     def count_repeats(self, times: NDArray[np.int64]) -> None:
         """Add to `times` [C] how often each client sends the same row at most."""
@@ -249,7 +247,7 @@ class Draft:
             sizes, is_counted = part.planned.kept_sizes(), part.planned.table in count_units
             part.clip(np.inf, squares)
             if is_counted:
-                squares += count_units[part.planned.table] ** 2 * part.square_factors()
+                part.add_square_counts(count_units[part.planned.table], squares)
             numbers += sizes * (part.values.shape[1] + is_counted)
             if repeats:
                 part.count_repeats(times)

@@ -21,11 +21,12 @@ from collections.abc import Sequence
 from itertools import accumulate
 
 import numpy as np
-from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
+from cryptography.hazmat.primitives.ciphers import Cipher, CipherContext, algorithms, modes
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtri
 
 from tacit.errors import PrivacyError
+from tacit.kernels.noise import GUIDE_BITS, find_cells, place_in_blocks, write_guide
 from tacit.privacy.gaussian import require
 from tacit.privacy.skellam import SkellamHat, SkellamTable, find_hat, find_table
 from tacit.random import Key
@@ -36,6 +37,7 @@ WIDEST = 2.0**36  # steps: sums of 2^20 such numbers stay far below 2^63
 LARGEST_EPSILON = 40.0  # above it, 64 bits do not decide whether a bit is flipped
 TABLE_UP_TO = 1e4  # variance of Skellam noise
 _NDTRI_ERROR = 1e-14  # relative; cephes states 1e-15
+_ZEROS = memoryview(bytes(1 << 18))  # what the cipher turns into its stream, used again and again
 _FEWEST = 2.0**-70  # less likely bits of a geometric number are never set
 
 
@@ -53,7 +55,7 @@ class NoiseSource(ABC):
     def _key(self) -> bytes:
         """Return the 32 bytes under which the stream starts."""
 
-    def _start(self) -> object:
+    def _start(self) -> CipherContext:
         return Cipher(algorithms.AES256(self._key()), modes.CTR(bytes(16))).encryptor()
 
     def words(self, n: int) -> Words:
@@ -61,7 +63,11 @@ class NoiseSource(ABC):
         with self._lock:
             if self._process != os.getpid() and not self.is_simulated:  # a fork must not repeat its parent's noise
                 self._process, self._stream = os.getpid(), self._start()
-            return np.frombuffer(self._stream.update(bytes(8 * n)), np.uint64)  # type: ignore[attr-defined]
+            drawn = np.empty(n + 2, np.uint64)  # the cipher asks for room for one block more
+            room = memoryview(drawn).cast("B")
+            for start in range(0, 8 * n, len(_ZEROS)):
+                self._stream.update_into(_ZEROS[: min(len(_ZEROS), 8 * n - start)], room[start:])
+            return drawn[:n]
 
 
 class SystemNoise(NoiseSource):
@@ -149,8 +155,11 @@ def _look_up(source: NoiseSource, n: int, table: SkellamTable) -> Steps:
 
 def _find_cells(source: NoiseSource, n: int, high: Words, low: Words) -> Steps:
     """Return in which cell uniform numbers of 128 bits fall; bounds are given by their high and low words."""
-    words = source.words(n)
-    cells = np.searchsorted(high, words)
+    words, cells = source.words(n), np.empty(n, np.int64)
+    guide = np.empty(1 << GUIDE_BITS, np.int64)
+    write_guide(high, guide)
+    if not find_cells(high, guide, words, cells):
+        return cells
     for at in np.flatnonzero(high[np.minimum(cells, len(high) - 1)] == words):  # one in 10^16: 64 bits do not decide
         more = source.words(1)[0]
         while cells[at] < len(high) and high[cells[at]] == words[at] and low[cells[at]] <= more:
@@ -160,17 +169,14 @@ def _find_cells(source: NoiseSource, n: int, high: Words, low: Words) -> Steps:
 
 def _propose(source: NoiseSource, n: int, hat: SkellamHat) -> tuple[Steps, NDArray[np.bool_]]:
     """Draw numbers under a hat of blocks, and accept each with the probability that is left of the hat."""
-    cells = _find_cells(source, n, hat.high, hat.low)
+    steps, is_accepted = _find_cells(source, n, hat.high, hat.low), np.empty(n, np.bool_)
     words = source.words(n)
-    steps = ((cells + hat.first_block) << hat.width_bits) + (words & np.uint64((1 << hat.width_bits) - 1)).astype(
-        np.int64
-    )
-    heights = (words >> np.uint64(33)).astype(np.int64)  # 31 bits, apart from those of the place in the block
-    is_accepted = heights < hat.surely_below[cells]
+    place_in_blocks(words, hat.first_block, hat.width_bits, hat.surely_below, steps, is_accepted)
     open_at = np.flatnonzero(~is_accepted)
     more = (source.words(len(open_at)) >> np.uint64(11)).astype(np.float64) * 2.0**-53
-    exact = (heights[open_at] + more) * 2.0**-31
-    is_accepted[open_at] = exact < hat.share_of_hat(steps[open_at], cells[open_at])
+    exact = ((words[open_at] >> np.uint64(33)).astype(np.int64) + more) * 2.0**-31
+    unsure = steps[open_at]
+    is_accepted[open_at] = exact < hat.share_of_hat(unsure, (unsure >> hat.width_bits) - hat.first_block)
     return steps, is_accepted
 
 
