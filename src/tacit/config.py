@@ -145,21 +145,37 @@ def parse_overrides(overrides: Iterable[str]) -> dict[str, Any]:
 
 
 def apply_overrides(given: Mapping[str, Any], settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a copy with dotted paths set; a section given by its bare name (`method: ease`) is opened first."""
+    """Return a copy with dotted paths set; a section given by its bare name (`method: ease`) is opened first.
+
+    A number names a place of a list: `privacy.0.epsilon`.
+    """
     result: dict[str, Any] = _copy(given)
     for path, value in settings.items():
         *sections, last = path.split(".")
-        here = result
+        here: Any = result
         for section in sections:
-            inner = here.get(section)
+            at = _place(here, section, path)
+            inner = here[at] if isinstance(here, list) else here.get(section)
             if inner is None or isinstance(inner, str):
                 inner = {} if inner is None else {"name" if section == "method" else "source": inner}
-            if not isinstance(inner, dict):
+            if not isinstance(inner, dict | list):
                 raise ConfigError(f"'{path}' cannot be set: '{section}' has no options of its own.")
-            here[section] = inner
+            here[at] = inner
             here = inner
-        here[last] = value
+        here[_place(here, last, path)] = value
     return result
+
+
+def _place(here: Any, section: str, path: str) -> Any:
+    """Return the key of a section, or, in a list, its place."""
+    if not isinstance(here, list):
+        return section
+    if not section.isdigit() or int(section) >= len(here):
+        raise ConfigError(
+            f"'{path}' cannot be set: '{section}' is no place of a list of {len(here)}.",
+            "Places begin with 0: privacy.0.epsilon is an option of the first stage.",
+        )
+    return int(section)
 
 
 def to_yaml(config: Config) -> str:
@@ -168,4 +184,6 @@ def to_yaml(config: Config) -> str:
 
 
 def _copy(value: Any) -> Any:
+    if isinstance(value, list | tuple):
+        return [_copy(v) for v in value]
     return {k: _copy(v) for k, v in value.items()} if isinstance(value, Mapping) else value

@@ -38,11 +38,14 @@ def quick(name: str, **given: Any) -> Any:
     return build_federated(name, options(name, {k: v for k, v in few.items() if k in fields} | given))
 
 
-def stage_of(method: Any, ring: Ring, bound: float, **given: Any) -> DifferentialPrivacy:
+def stage_of(
+    method: Any, ring: Ring, bound: float, clients: Clients | None = None, **given: Any
+) -> DifferentialPrivacy:
+    """The stage for all rounds of these clients, or for three."""
     spec = method.spec
     config = DPConfig(epsilon=given.pop("epsilon", 4.0), delta=1e-3, bound=bound, **given)
-    of = ContributionSpec(spec.counted, None, spec.rows_repeat, 3)
-    return build_guarantee(config, of, ring, 40)
+    times = 3 if clients is None else count_participations(method, clients, RoundsConfig(), KEY)
+    return build_guarantee(config, ContributionSpec(spec.counted, None, spec.rows_repeat, times), ring, 40)
 
 
 def exact_total(path: UpdatePath, model: Model, clients: Clients, key: Key) -> Total:
@@ -98,7 +101,7 @@ def test_no_client_adds_more_than_the_bound(name: str, ring: Ring, bound: float,
 def test_under_laplace_noise_magnitudes_are_bounded_and_rounds_cost_epsilon(name: str, tastes: World) -> None:
     """As whole numbers, over all tables and counts; message by message and cohort at once make the same model."""
     method, ring = quick(name), Ring()
-    stage = stage_of(method, ring, 0.1, epsilon=500.0, mechanism="laplace", mode="central")
+    stage = stage_of(method, ring, 0.1, tastes[0], epsilon=500.0, mechanism="laplace", mode="central")
     path = UpdatePath(method, [stage], ring)
     model = method.init(*tastes, KEY.child("init"))
     here = Model(method.spec.received(model.shared), model.private)
@@ -116,6 +119,9 @@ def test_under_laplace_noise_magnitudes_are_bounded_and_rounds_cost_epsilon(name
         assert np.array_equal(array, models[1].shared[array_name]), array_name
     spent = sum(1.0 / one.event.noise_multiplier for one in logs[0].rounds if one.event.noise_multiplier)
     assert 0 < spent <= 500.0 * max(1.0, len(logs[0].rounds) / stage.participations)
+    assert (
+        sum(1.0 / one.noise_multiplier for one in logs[0].worst_events(len(tastes[0])) if one.noise_multiplier) <= 500
+    )
     assert {one.event.mechanism for one in logs[0].rounds} == {"laplace"}
 
 
@@ -124,7 +130,7 @@ def test_under_laplace_noise_magnitudes_are_bounded_and_rounds_cost_epsilon(name
 def test_message_by_message_equals_cohort_at_once(name: str, ring: Ring, tastes: World) -> None:
     """The same clipped numbers, and the same noise, which is drawn for the whole sum: the same model, bit for bit."""
     method = quick(name)
-    path = UpdatePath(method, [stage_of(method, ring, 2.0, epsilon=1000.0)], ring)
+    path = UpdatePath(method, [stage_of(method, ring, 2.0, tastes[0], epsilon=1000.0)], ring)
     counted = [Traffic.none(len(tastes[0])) for _ in range(2)]
     models = []
     for traffic, is_reference in zip(counted, (False, True), strict=True):
@@ -194,14 +200,14 @@ def test_all_rounds_together_cost_epsilon(name: str, tastes: World) -> None:
 def test_clients_whose_numbers_do_not_fit_are_counted_as_zeros(tastes: World) -> None:
     """How many clients withheld an update depends on what they did: the number of clients must not."""
     method, log = quick("fpl"), PrivacyLog()
-    path = UpdatePath(method, [stage_of(method, Ring(), 1.0)], Ring())
+    path = UpdatePath(method, [stage_of(method, Ring(), 1.0, tastes[0])], Ring())
     list(simulate(path, *tastes, KEY, None, SimulationOptions(privacy_log=log)))
     assert {one.n_summed for one in log.rounds} == {method.schedule(tastes[0]).clients_per_round}
 
 
 def test_too_many_dropouts_abandon_the_round(tastes: World) -> None:
     method, log = quick("fed-svd", epochs=12), PrivacyLog()
-    stage = stage_of(method, Ring(), 1.0, dropped=0.1)
+    stage = stage_of(method, Ring(), 1.0, tastes[0], dropped=0.1)
     path = UpdatePath(method, [stage], Ring())
     rules = RoundsConfig(dropout=0.1)
     list(simulate(path, *tastes, KEY, None, SimulationOptions(rules, privacy_log=log)))

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.errors import ConfigError
+from tacit.errors import ConfigError, PrivacyError
 from tacit.lab.secure_rounds import SecureRoundsConfig
 from tacit.methods.base import Federated
 from tacit.privacy.accounting import Guarantee, PrivacyEvent, account
@@ -18,7 +18,9 @@ from tacit.privacy.noise import NoiseSource
 from tacit.privacy.pure import build_guarantee
 from tacit.protocols.guarantee import (
     contribution_spec,
+    made_up_client,
     refuse_exact_counts,
+    refuse_first_of_data,
     refuse_groups,
     refuse_unaccounted,
     tells_items,
@@ -31,6 +33,7 @@ from tacit.random import Key
 from tacit.types import Catalog, Clients
 from tacit.updates import Ring, Total
 
+TOLERANCE = 1e-6  # of a budget: shares of a plan travel in single precision
 NoiseShares = Callable[[int, int], NoiseSource]
 """Where the share of a client, by its id, comes from in a round."""
 
@@ -47,6 +50,8 @@ def build_privacy(
     """Return the stage whose noise makes all rounds of a method together cost epsilon."""
     refuse_unaccounted(method, catalog)
     refuse_releases(rounds)
+    refuse_more_dropouts(config, rounds)
+    refuse_first_of_data(method, catalog, key.child("init"), clients, made_up_client(1, catalog, len(clients)))
     first = method.init(clients.take([0]), catalog, key.child("init")).shared
     of = contribution_spec(method, count_participations(method, clients, rounds, key))
     of = replace(of, tells_items=tells_items(method, first))
@@ -64,6 +69,16 @@ def refuse_releases(rounds: RoundsConfig) -> None:
             "Remove it, or the stage 'dp'.",
         )
     refuse_groups(rounds.robust, "runtime.rounds.robust")
+
+
+def refuse_more_dropouts(config: DPConfig, rounds: RoundsConfig) -> None:
+    """Refuse rounds of which most would have fewer clients than their noise needs."""
+    if config.mode == "distributed" and rounds.dropout > config.dropped:
+        raise ConfigError(
+            f"runtime.rounds.dropout is {rounds.dropout:g}, but privacy.dropped is {config.dropped:g}: fewer clients "
+            "than the noise needs would be left in most rounds, and these would be abandoned.",
+            f"Set privacy.dropped to more than {rounds.dropout:g}, so that a share of noise is large enough.",
+        )
 
 
 def count_participations(method: Federated, clients: Clients, rounds: RoundsConfig, key: Key) -> int:
@@ -90,6 +105,25 @@ def refuse_other_sums(secure: SecureRoundsConfig | None) -> None:
             "With runtime.secure.draw it is not known beforehand in how many sums a client will be.",
             "Set runtime.secure.draw=false.",
         )
+
+
+class SimulatedBudgets:
+    """What each client of a simulation has spent of its budget: no sum is made that would spend more than all of it."""
+
+    def __init__(self, n_clients: int) -> None:
+        self.spent = np.zeros(n_clients)
+
+    def debit(self, who: NDArray[np.int64] | None, share: float) -> None:
+        """Spend a share of the budget of the clients at some positions, none: of all; refuse if one has less left."""
+        asked = slice(None) if who is None else who
+        most = float(self.spent[asked].max(initial=0.0))
+        if not most + share <= 1 + TOLERANCE:
+            raise PrivacyError(
+                f"The next sum spends {share:.3g} of a client's privacy budget, and {most:.3g} of it is spent: there "
+                "are more rounds than the budget holds.",
+                "Make fewer rounds, or build the stage for as many rounds as there are.",
+            )
+        self.spent[asked] += share
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ from tacit.lab.guarantee import (
     NoiseShares,
     NoisyRound,
     PrivacyLog,
+    SimulatedBudgets,
     add_noise_shares,
     loudness,
     refuse_other_sums,
@@ -180,6 +181,7 @@ class _Federation:
         )
         self.needs_messages = self._needs_messages()
         self.scales: ClientWeighting | None = None  # where clients count by criteria
+        self.budgets = SimulatedBudgets(len(clients))
 
     def run(self, shared: dict[str, Array], rounds: range) -> dict[str, Array]:
         """Run the rounds of a pass, in one go where a method can."""
@@ -231,6 +233,8 @@ class _Federation:
             if is_abandoned(who, self.rules) or self._lacks_noise(who):
                 self._lose(who.asked, shared)
                 return shared
+        if self.path.privacy is not None:
+            self.budgets.debit(None if who is None else who.answered, share)
         groups: list[NDArray[np.int64] | None] = [None if who is None else who.answered]
         if self.rules.robust is not None and who is not None:
             groups = list(assign_groups(who.answered, self.rules.robust, self.key.child("groups", number)))

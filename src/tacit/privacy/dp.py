@@ -157,6 +157,7 @@ class ContributionSpec:
     rows_repeat: bool
     participations: int  # sums that one client may be part of
     tells_items: bool = False  # a message is one number for each item of a client, and nothing else
+    tables: tuple[str, ...] = ()  # what a client adds rows to: named where nothing bounds them
 
 
 @dataclass(frozen=True)
@@ -214,9 +215,10 @@ class DifferentialPrivacy(Stage):
         """Return the largest length of what a client adds to a sum; refuse a method without any."""
         bound = of.bound if config.bound is None else config.bound
         if bound is None:
+            what = " and ".join(repr(table) for table in of.tables) or "a sum"
             raise ConfigError(
-                "The contribution of a client to a sum of this method has no bound.",
-                "Set privacy.bound: the largest Euclidean norm of what a client adds to a sum.",
+                f"What a client adds to {what} has no bound: one client could move the sum by any amount.",
+                "Set privacy.bound: the largest Euclidean norm of all that a client adds to a sum.",
             )
         if of.bound is not None and bound < of.bound:
             raise ConfigError(

@@ -64,7 +64,7 @@ class NoiseSource(ABC):
             if self._process != os.getpid() and not self.is_simulated:  # a fork must not repeat its parent's noise
                 self._process, self._stream = os.getpid(), self._start()
             drawn = np.empty(n + 2, np.uint64)  # the cipher asks for room for one block more
-            room = memoryview(drawn).cast("B")
+            room = drawn.view(np.uint8).data
             for start in range(0, 8 * n, len(_ZEROS)):
                 self._stream.update_into(_ZEROS[: min(len(_ZEROS), 8 * n - start)], room[start:])
             return drawn[:n]

@@ -29,10 +29,31 @@ def first_shared(
     return dict(one), next((name for name, array in one.items() if not np.array_equal(array, two[name])), None)
 
 
+def refuse_first_of_data(method: Federated, catalog: Catalog, key: Key, *cohorts: Clients) -> None:
+    """Refuse a method whose first shared arrays, or the rows that they have, differ between cohorts of equal size."""
+    one, *others = (method.init(clients, catalog, key).shared for clients in cohorts)
+    for name, array in one.items():
+        if any(other[name].shape != array.shape for other in others):
+            raise ConfigError(
+                f"The size of '{name}' depends on the histories of clients: which rows carry noise would be a release.",
+                "Let it have a row for every item of the catalogue, or choose another method.",
+            )
+        if any(not np.array_equal(other[name], array) for other in others):
+            raise ConfigError(
+                f"The first '{name}' depends on the histories of clients: it would be a release without noise.",
+                f"Set its value: method.{name}.",
+            )
+
+
 def contribution_spec(method: Federated, participations: int) -> ContributionSpec:
     """Return what the stage must know of a method whose clients are in so many sums at most."""
     spec = method.spec
-    return ContributionSpec(spec.counted, spec.bound, spec.rows_repeat, participations)
+    return ContributionSpec(spec.counted, spec.bound, spec.rows_repeat, participations, tables=spec.tables)
+
+
+def has_equal_shares(method: Federated) -> bool:
+    """Say whether every sum of a method spends as much of the budget as any other; others plan what each spends."""
+    return type(method).budget_share is Federated.budget_share
 
 
 def tells_items(method: Federated, shared: Mapping[str, Array]) -> bool:
@@ -55,12 +76,10 @@ def refuse_unaccounted(method: Federated, catalog: Catalog) -> None:
             "method.warm_start begins with a model that was learnt without this guarantee.",
             "Remove it, or the stage 'dp'.",
         )
-    name = first_shared(method, catalog, Key(0))[1]
-    if name is not None:
-        raise ConfigError(
-            f"The first '{name}' depends on the histories of clients: it would be a release without noise.",
-            f"Set its value: method.{name}.",
-        )
+    many = max(1, min(50, catalog.n_items // 2))
+    for n_clients, n_items in ((1, 2), (64, many)):  # some sizes depend on a single history, others on many clients
+        cohorts = [made_up_client(n, catalog, n_clients) for n in (1, n_items)]
+        refuse_first_of_data(method, catalog, Key(0), *cohorts)
 
 
 def refuse_groups(robust: object, option: str) -> None:

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from tacit.evaluation.lists import short_head
 from tacit.report.canvas import new_figure, percent_axis, plain_numbers, report_style
 from tacit.report.comparison import ComparisonResult, MethodRow
+from tacit.report.epsilon_curve import epsilon
 from tacit.report.labels import BESIDE, legend, legend_height, name_ends, name_lines, name_points
 from tacit.report.marks import ALARM, GRID, INK, PAPER, SOFT, line_styles, shorten_label
 from tacit.report.overlay import overlay
@@ -60,6 +61,11 @@ CAPTIONS = {
         "What it took.",
         "Learning time (each mark is ten times the one before) and peak memory of the process, data included.",
     ),
+    "epsilon": (
+        "What a guarantee costs.",
+        "Quality over epsilon: further left, less can be learnt of any one client. Dotted lines have no guarantee. "
+        "Quality is read without noise here, and choosing an epsilon by it is not accounted.",
+    ),
     "weights": (
         "Who counted how much, and why.",
         "Everybody whom the last round asked, heaviest first: 1 is what each would count if all were alike. Colours "
@@ -78,8 +84,8 @@ CAPTIONS = {
 
 
 def draw(compared: ComparisonResult) -> dict[str, Figure]:
-    """Draw the comparison by name: results, curves, coverage, users, tail, cost, weights, and gossip's overlay."""
-    drawers = (_results, _curves, _coverage, _people, _tail, _cost, weights, weights_rounds, overlay)
+    """Draw the comparison by name: results, curves, coverage, users, tail, cost, epsilon, weights, overlay."""
+    drawers = (_results, _curves, _coverage, _people, _tail, _cost, epsilon, weights, weights_rounds, overlay)
     with report_style():
         drawn = {drawer.__name__.removeprefix("_"): drawer(compared) for drawer in drawers}
         figures = {name: figure for name, figure in drawn.items() if figure is not None}

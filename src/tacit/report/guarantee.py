@@ -24,9 +24,10 @@ def describe_guarantee(found: Mapping[str, Any]) -> str:
     """Return one sentence on what all noisy sums of a run tell of any one client."""
     server, others, delta = found["epsilon_server"], found["epsilon_others"], found["delta"]
     both = f"epsilon {server:.3g} against the server and {others:.3g} against everybody else, delta {delta:.2g}"
-    sums = f"{len(found['rounds'])} sums of {found['clients']:,} clients"
+    n_sums = len(found["rounds"])
+    sums = f"{n_sums} {'sum' if n_sums == 1 else 'sums'} of {found['clients']:,} clients"
     if found["mode"] == "distributed":
-        sums += ", each taken to be a secure sum"
+        sums += ", taken to be a secure sum" if n_sums == 1 else ", each taken to be a secure sum"
     return f"{both}, for {found['unit']}, over {sums}; simulated noise"
 
 

@@ -17,7 +17,7 @@ from tacit.privacy.clipping import Clipping, ClippingConfig
 from tacit.privacy.dp import AgreedPrivacyConfig, DifferentialPrivacy
 from tacit.privacy.update_sink import Stage
 from tacit.protocols.federated import UpdatePath
-from tacit.protocols.guarantee import contribution_spec, first_shared, refuse_unaccounted
+from tacit.protocols.guarantee import contribution_spec, first_shared, has_equal_shares, refuse_unaccounted
 from tacit.random import Key
 from tacit.types import Array, Catalog, Config
 from tacit.updates import Ring
@@ -117,7 +117,7 @@ class Federation(Config):
 
     def _check_guarantee(self, privacy: AgreedPrivacyConfig) -> None:
         """Refuse terms from which no guarantee follows."""
-        has_shares = type(self.built).budget_share is not Federated.budget_share
+        has_shares = not has_equal_shares(self.built)
         if has_shares == (privacy.participations is not None):
             raise ConfigError(
                 f"privacy.participations has no effect: {self.method} decides what each of its sums spends."

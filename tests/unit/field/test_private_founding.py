@@ -103,6 +103,20 @@ def test_rounds_under_which_it_would_not_hold_are_refused(tmp_path: Path, rounds
     assert not (tmp_path / "journal.db").exists()
 
 
+@pytest.mark.parametrize(("rounds", "per_round", "holds"), [(3, 0, True), (4, 0, False), (4, 60, True)])
+def test_more_rounds_than_a_budget_holds_are_refused(tmp_path: Path, rounds: int, per_round: int, holds: bool) -> None:
+    """Where every device is asked in every round; where some are drawn, nobody knows beforehand how often."""
+    terms = {"method": {"name": "fed-svd", "factors": 4}, "privacy": {**AGREED, "bound": 0.1, "participations": 3}}
+    config = config_of(tmp_path, **terms, rounds={"rounds": rounds, "clients_per_round": per_round})
+    if holds:
+        open_federation(config).close()
+    else:
+        with pytest.raises(ConfigError) as caught:
+            open_federation(config)
+        assert "privacy.participations" in caught.value.message
+    assert (tmp_path / "journal.db").exists() == holds
+
+
 def test_a_federation_goes_on_with_the_guarantee_that_it_was_founded_with(tmp_path: Path) -> None:
     open_federation(config_of(tmp_path)).close()
     open_federation(config_of(tmp_path)).close()

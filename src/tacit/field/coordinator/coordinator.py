@@ -418,6 +418,13 @@ def refuse_unguarded(federation: Federation, rules: RoundRules, n_devices: int =
     refuse_groups(rules.robust, "rounds.robust")
     secure = rules.secure if isinstance(rules.secure, SecureAggregationConfig) else None
     refuse_exact_counts(secure is not None and secure.two_stage, "rounds.secure.two_stage")
+    held = federation.privacy.participations
+    if held is not None and not rules.clients_per_round and (rules.rounds or 0) > held:
+        raise ConfigError(
+            f"rounds.rounds is {rules.rounds}, and every device is asked in each, but a device's budget holds {held} "
+            "sums (privacy.participations).",
+            f"Set rounds.rounds to {held} or less, or found a federation with more participations.",
+        )
     most = max(n_devices, rules.quorum, rules.minimum, rules.clients_per_round, count_needed(rules, settled=True))
     if federation.privacy.delta * most >= 1:
         raise ConfigError(

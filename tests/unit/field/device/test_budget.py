@@ -171,6 +171,35 @@ def test_a_file_that_is_put_back_without_a_restore_has_spent_its_budget_too(
         assert PrivateSession(session.federation, device).spent == 1.0
 
 
+@pytest.mark.parametrize(
+    ("way", "phase"),
+    [*(("put back", phase) for phase in list(ServerPhase)[:5]), ("restored", ServerPhase.SHARES)],
+    ids=str,
+)
+def test_an_old_copy_of_any_moment_never_lets_more_be_spent(tmp_path: Path, way: str, phase: ServerPhase) -> None:
+    """A copy is taken in the midst of a sum; the original spends all that is left; then the copy is asked again."""
+    federation, path = founded("fed-svd"), tmp_path / "device.db"
+    session = PrivateSession(federation, member(path, federation))
+    asked = [session.ask(0, until=phase)]
+    if way == "restored":
+        session.device.backup(tmp_path / "copy")
+    else:
+        shutil.copy(path, tmp_path / "copy")
+    asked += [session.ask(number) for number in range(1, 5)]
+    session.device.close()
+    if way == "restored":
+        device = Device.restore(tmp_path / "copy", tmp_path / "again.db", PASSPHRASE, noon)
+    else:
+        shutil.copy(tmp_path / "copy", path)
+        device = Device.open(path, PASSPHRASE, noon)
+    with device:
+        again = PrivateSession(federation, device)
+        assert again.spent == 1.0
+        asked += [again.ask(number) for number in (0, 1, 5, 8)]
+    left = [step for steps in asked for step in steps if step[1] == "VECTORS" and isinstance(step[2], int)]
+    assert len(left) == 3, "a third of the budget each"
+
+
 def test_a_device_stops_at_the_level_of_its_user(tmp_path: Path) -> None:
     federation = founded()
     session = PrivateSession(federation, member(tmp_path / "device.db", federation, privacy="strict"))
