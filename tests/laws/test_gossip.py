@@ -197,7 +197,7 @@ def test_every_option_of_the_network_has_an_effect(tastes: World) -> None:
     other = {
         "start": "random", "uneven": 0.5, "staggered": False, "delay": 0.1, "bandwidth": (1.0,), "effort": (0.5,),
         "loss": 0.4, "leaving": 0.3, "crashing": 1.0, "away": 1.0, "late": 0.5, "adversaries": 0.3, "attack": "flip",
-        "promoted": 3,
+        "promoted": 3, "one_vote": True,
     }  # fmt: skip
     assert other.keys() == NetworkConfig.model_fields.keys()
     usual = NetworkConfig(staggered=True, leaving=0.1, adversaries=0.2, attack="promote", loss=0.1, crashing=0.0)

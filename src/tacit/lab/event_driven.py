@@ -26,7 +26,6 @@ from tacit.lab.synchronous import (
     SynchronousNetwork,
     gossip_synchronously,
     note_overlay,
-    peers_to_offer,
     refuse_if_diverged,
     refuse_too_large,
 )
@@ -34,12 +33,11 @@ from tacit.methods.base import Gossip
 from tacit.protocols.attacks import ATTACKS
 from tacit.protocols.gossip import (
     Peer,
+    begin_period,
     end_period,
     forget_peer,
     note_acknowledgement,
     receive_model,
-    renew_view,
-    send_model,
 )
 from tacit.protocols.overlay import first_views, offer_peers
 from tacit.random import Key
@@ -74,6 +72,7 @@ class NetworkConfig(Config):
     crashing: float = Field(0.5, ge=0, le=1, description="share of the leaving peers that crash without notice")
     away: float = Field(5.0, gt=0, description="mean time until a peer that left returns, with the model it had")
     late: float = Field(0.0, ge=0, lt=1, description="share of peers that join late, during the first half")
+    one_vote: bool = Field(False, description="a peer reads one peer model of each sender in a period, and no more")
     adversaries: float = Field(0.0, ge=0, lt=1, description="share of peers that are adversaries")
     attack: Literal["noise", "flip", "promote"] = Field("noise", description="attack: what adversaries send")
     promoted: int = Field(0, ge=0, description="the item that adversaries promote, by its index in the catalogue")
@@ -147,7 +146,8 @@ class _Network:
         for at in range(n):
             mine = {name: array[at : at + 1].copy() for name, array in first.items()}
             own = method.own(self.shared, mine, clients.take([at]))
-            self.peers.append(Peer(at, mine, own, [int(peer) for peer in views[at] if peer >= 0]))
+            view = [int(peer) for peer in views[at] if peer >= 0]
+            self.peers.append(Peer(at, mine, own, view, one_vote=config.one_vote))
         draws = _draw_peer_traits(n, key)
         self.period = 1.0 + config.uneven * (2.0 * draws[:, 0] - 1.0)
         self.link = _classes(config.bandwidth, draws[:, 1], np.inf)
@@ -195,12 +195,13 @@ class _Network:
 
     def _tick(self, time: float, at: int) -> None:
         """A peer's period begins: new peers if it is time, then its peer models go out."""
-        state, method = self.peers[at], self.method
-        if len(self.peers) > 1 and ((state.ticks and state.ticks % method.config.renew_every == 0) or not state.view):
-            one, number = np.array([at]), state.ticks
-            offer = offer_peers(self.key, number, one, np.flatnonzero(self.alive), peers_to_offer(method))[0]
-            renew_view(method, state, offer, self.key.child("choose", number).bits(one, 1)[0, 0])
-        peer_model = send_model(method, state)
+        state, one = self.peers[at], np.array([at])
+        peer_model = begin_period(
+            self.method,
+            state,
+            lambda number, n: offer_peers(self.key, number, one, np.flatnonzero(self.alive), n)[0],
+            lambda number: np.uint64(self.key.child("choose", number).bits(one, 1)[0, 0]),
+        )
         if self.is_adversary[at]:
             peer_model = attack_model(self.config, peer_model, state.ticks, at, self.key)
         n_peer_models = len(state.view)

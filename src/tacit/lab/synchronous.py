@@ -20,6 +20,7 @@ from tacit.methods.base import Gossip
 from tacit.methods.parts.gossip import PeerInbox
 from tacit.methods.parts.peers import KnownPeers
 from tacit.numerics import DIVERGENCE_LIMIT
+from tacit.protocols.gossip import peers_to_offer
 from tacit.protocols.overlay import Views, first_views, measure_overlay, offer_peers
 from tacit.random import Key
 from tacit.types import Array, Catalog, Clients, Model, offsets
@@ -114,11 +115,6 @@ def _renew(method: Any, views: Views, judged: Array, key: Key, number: int) -> V
         chosen = method.choose(KnownPeers(known, worths, offer), chance[n])
         renewed[n, : len(chosen)] = chosen
     return renewed
-
-
-def peers_to_offer(method: Any) -> int:
-    """Return how many others a peer should hear of when it chooses anew."""
-    return int(np.ceil(method.config.view + method.n_best))
 
 
 def count_traffic(traffic: Traffic, views: Views, inbox: PeerInbox, size: int, n_items: int) -> None:

@@ -245,6 +245,16 @@ class Gossip(Method):
     config: Any  # has at least: epochs (rounds), view, renew_every, learns ('round' or 'receipt')
 
     @property
+    def common(self) -> tuple[str, ...]:
+        """The arrays that all peers start with alike: they follow from the key of the network."""
+        return ()
+
+    @property
+    def history_arrays(self) -> tuple[str, ...]:
+        """The private arrays that follow from a history alone: they are made anew when it has changed."""
+        return ()
+
+    @property
     @abstractmethod
     def n_best(self) -> float:
         """How many of its peers a peer keeps on average for what their models were worth."""

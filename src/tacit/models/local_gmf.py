@@ -55,6 +55,7 @@ class LocalGMF:
 
     tables: ClassVar[tuple[str, ...]] = ("items", "layers")
     vector: ClassVar[str] = "users"
+    history_arrays: ClassVar[tuple[str, ...]] = ()
 
     def check(self, clients: Clients, catalog: Catalog) -> None:
         """Any history will do."""

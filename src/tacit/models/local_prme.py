@@ -57,6 +57,7 @@ class LocalPRME:
 
     tables: ClassVar[tuple[str, ...]] = ("items",)
     vector: ClassVar[str] = "users"
+    history_arrays: ClassVar[tuple[str, ...]] = ("here",)
 
     def check(self, clients: Clients, catalog: Catalog) -> None:
         """Refuse data without coordinates or order."""

@@ -2,12 +2,12 @@
 
 A peer is its own arrays, what it has of its user's history, and the peers it knows of. Its functions are given the
 peer model that arrived or the peers that a sampling service offers, and nothing else: there is no way from a peer to
-another one. Every runtime drives these functions.
+another one. Every runtime drives these functions: the simulations of the lab and the peers of the field.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,11 +16,13 @@ from numpy.typing import NDArray
 
 from tacit.methods.base import Gossip
 from tacit.methods.parts.peers import KnownPeers
-from tacit.types import Array
+from tacit.random import Key
+from tacit.types import Array, Catalog, Clients, Model
 from tacit.updates import PeerModels
 
 STRIKES = 2  # peer models in a row that were not acknowledged, before a peer is given up
 TOO_LARGE = 1e3  # no honest model holds such a number
+Ids = NDArray[np.int64]
 
 
 @dataclass
@@ -36,7 +38,38 @@ class Peer:
     senders: set[int] = field(default_factory=set)  # whose peer models it has lately read
     ticks: int = 0
     unread: bool = True  # nothing has arrived since it last learnt
-    refused: int = 0  # peer models that were no models
+    refused: int = 0  # peer models that were no models, or came from a sender that had its vote
+    one_vote: bool = False  # whether it reads one peer model of a sender in each period, and no more
+    voters: set[int] = field(default_factory=set)  # whose peer models it has read in this period
+
+
+def first_models(method: Gossip, clients: Clients, catalog: Catalog, common: Key, own: Key) -> Model:
+    """Return the first model of peers: what all start with follows from `common`, the rest from `own`.
+
+    A simulation gives the same key twice. In a real network the first is public, and the second is a device's secret.
+    """
+    model = method.init(clients, catalog, own)
+    if own == common or not method.common:
+        return model
+    public = method.init(clients, catalog, common).private
+    return Model(model.shared, {**model.private, **{name: public[name] for name in method.common}})
+
+
+def peers_to_offer(method: Gossip) -> int:
+    """Return how many others a peer should hear of when it chooses anew."""
+    return int(np.ceil(method.config.view + method.n_best))
+
+
+def begin_period(
+    method: Gossip, state: Peer, offer: Callable[[int, int], Ids], chance: Callable[[int], np.uint64]
+) -> PeerModels:
+    """Begin a period: choose peers anew if it is time, and return what goes to everyone in the view.
+
+    `offer` names so many others, in random order; `chance` is a draw. Both are asked with the number of the period.
+    """
+    if (state.ticks and state.ticks % method.config.renew_every == 0) or not state.view:
+        renew_view(method, state, offer(state.ticks, peers_to_offer(method)), chance(state.ticks))
+    return send_model(method, state)
 
 
 def send_model(method: Gossip, state: Peer) -> PeerModels:
@@ -47,9 +80,12 @@ def send_model(method: Gossip, state: Peer) -> PeerModels:
 
 def receive_model(method: Gossip, state: Peer, peer_model: PeerModels) -> bool:
     """Mix one peer model in, and learn if the peer learns at every receipt. Says whether it was a model at all."""
-    if not is_model(peer_model, method.peer_models(state.models, np.array([state.id]), state.own)):
+    has_voted = state.one_vote and int(peer_model.senders[0]) in state.voters
+    if has_voted or not is_model(peer_model, method.peer_models(state.models, np.array([state.id]), state.own)):
         state.refused += 1
         return False
+    if state.one_vote:
+        state.voters.add(int(peer_model.senders[0]))
     state.models, worths = method.mix(state.models, peer_model, state.own)
     if worths[0] >= 0:
         state.judged[int(peer_model.senders[0])] = worths[0]
@@ -65,9 +101,10 @@ def end_period(method: Gossip, state: Peer) -> None:
     if method.config.learns == "round" or state.unread:
         state.models = method.learn(state.models, state.own)
     state.unread = True
+    state.voters.clear()
 
 
-def renew_view(method: Gossip, state: Peer, offered: NDArray[np.int64], chance: np.uint64) -> None:
+def renew_view(method: Gossip, state: Peer, offered: Ids, chance: np.uint64) -> None:
     """Choose peers anew among the best senders and those on offer."""
     n = len(state.judged)
     known, worths = np.fromiter(state.judged, np.int64, n), np.fromiter(state.judged.values(), np.float32, n)

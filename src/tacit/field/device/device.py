@@ -61,6 +61,7 @@ from tacit.wire.messages import (
     write_secure_reply,
     write_update,
 )
+from tacit.wire.network import read_network
 
 NoiseOfRound = Callable[[int], NoiseSource]
 
@@ -224,8 +225,15 @@ class Device:
 
     @property
     def catalog(self) -> Catalog:
-        """The catalogue of the federation."""
+        """The catalogue of the federation, or of the network of peers."""
+        if self._member is None and (network := self._store.get("network")) is not None:
+            return read_network(network)[1]
         return self._joined.catalog
+
+    @property
+    def store(self) -> Store:
+        """The file, for what else a device takes part in: a network of peers keeps its state there."""
+        return self._store
 
     @property
     def _joined(self) -> Membership:
@@ -235,6 +243,8 @@ class Device:
 
     def join(self, welcome: bytes, address: str = "", witness: str = "") -> Membership:
         """Become a member of a federation; nothing leaves by that. `witness` is the key of who watches over it."""
+        if self._store.get("network") is not None:
+            raise ConsentError("This device is a member of a network of peers.", "Leave it first: tacit peer leave.")
         self.budgets.refuse_without_guarantee(read_welcome(welcome)[0])
         member = Membership.join(self._store, welcome, address, normalise_key(witness))
         with self._store.transaction():

@@ -88,6 +88,16 @@ class GossipMethod(Gossip):
         return 0.0
 
     @property
+    def common(self) -> tuple[str, ...]:
+        """The arrays that all peers start with alike."""
+        return self.model.tables if self.config.starts == "common" else ()
+
+    @property
+    def history_arrays(self) -> tuple[str, ...]:
+        """The private arrays that follow from a history alone."""
+        return self.model.history_arrays
+
+    @property
     def sent(self) -> tuple[str, ...]:
         """The arrays that a peer model carries."""
         also = (self.model.vector,) if self.config.user_vector == "sent" else ()

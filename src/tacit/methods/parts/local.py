@@ -51,6 +51,7 @@ class LocalModel(Protocol):
 
     tables: ClassVar[tuple[str, ...]]  # what a peer model carries
     vector: ClassVar[str]  # the client's own, which may be sent too
+    history_arrays: ClassVar[tuple[str, ...]]  # the client's own, which follow from its history alone
 
     def check(self, clients: Clients, catalog: Catalog) -> None:
         """Refuse data that the model cannot learn from."""

@@ -1,0 +1,114 @@
+"""A peer's state in the device's file: model, view, worths, sequence numbers, records of others."""
+
+from __future__ import annotations
+
+import io
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from tacit.field.device.store import Store
+from tacit.protocols.gossip import Peer
+from tacit.protocols.peer_sampling import PeerSampler
+from tacit.types import Array
+from tacit.wire.peer_records import RECORD_BYTES, PeerRecord
+
+MARKS_KEPT = 3600.0  # seconds: messages expire long before
+LISTS = ("view", "senders", "voters")
+
+
+@dataclass
+class PeerFile:
+    """All that a peer remembers beside its models."""
+
+    state: Peer
+    sampler: PeerSampler
+    records: dict[int, PeerRecord] = field(default_factory=dict)
+    sequence: int = 0  # of the last message that this peer sealed
+    marks: dict[str, tuple[int, float]] = field(default_factory=dict)  # sender -> its last sequence, and when
+    outbox: dict[str, int] = field(default_factory=dict)  # sequence -> entry of the ledger, until it is settled
+    learnt: list[int] = field(default_factory=list)  # items that the model was ever learnt from
+    clock: list[float] = field(default_factory=list)  # what the last acknowledgements say: seconds ahead of ours
+    received: int = 0
+
+    def write(self, store: Store) -> None:
+        """Write everything, inside a transaction."""
+        state = self.state
+        about = {
+            **{name: sorted(getattr(state, name)) if name != "view" else state.view for name in LISTS},
+            "judged": {str(peer): float(worth) for peer, worth in state.judged.items()},
+            "strikes": {str(peer): n for peer, n in state.strikes.items()},
+            "ticks": state.ticks,
+            "unread": state.unread,
+            "refused": state.refused,
+            "sampler": self.sampler.as_json(),
+            "sequence": self.sequence,
+            "marks": self.marks,
+            "outbox": self.outbox,
+            "learnt": self.learnt,
+            "clock": self.clock,
+            "received": self.received,
+        }
+        store.put_json("peer_state", about)
+        store.put("peer_models", pack_arrays(state.models))
+        store.put("peer_records", b"".join(record.pack() for record in self.records.values()))
+
+
+def read_peer_state(store: Store) -> dict[str, Any] | None:
+    """Return the stored state as JSON; none before the first period."""
+    found: dict[str, Any] | None = store.get_json("peer_state")
+    return found
+
+
+def restore_peer_file(about: Mapping[str, Any], state: Peer, sampler: PeerSampler) -> PeerFile:
+    """Put what was stored into a fresh state."""
+    state.view = [int(peer) for peer in about["view"]]
+    state.senders, state.voters = set(about["senders"]), set(about["voters"])
+    state.judged = {int(peer): np.float32(worth) for peer, worth in about["judged"].items()}
+    state.strikes = {int(peer): int(n) for peer, n in about["strikes"].items()}
+    state.ticks, state.unread, state.refused = about["ticks"], about["unread"], about["refused"]
+    return PeerFile(
+        state,
+        sampler,
+        {},
+        about["sequence"],
+        {sender: (int(mark[0]), float(mark[1])) for sender, mark in about["marks"].items()},
+        dict(about["outbox"]),
+        list(about["learnt"]),
+        list(about["clock"]),
+        about["received"],
+    )
+
+
+def make_sampler(me: int, about: Mapping[str, Any] | None) -> PeerSampler:
+    """Return the sampler of a peer: as it was stored, or a new one with a secret of its own."""
+    if about is None:
+        return PeerSampler(me, secrets.token_bytes(32))
+    return PeerSampler(
+        me,
+        bytes.fromhex(about["secret"]),
+        view=list(about["view"]),
+        slots=list(about["slots"]),
+        gone=set(about["gone"]),
+    )
+
+
+def unpack_records(content: bytes) -> list[PeerRecord]:
+    """Read the records of other peers."""
+    return [PeerRecord.unpack(content[at : at + RECORD_BYTES]) for at in range(0, len(content), RECORD_BYTES)]
+
+
+def pack_arrays(arrays: Mapping[str, Array]) -> bytes:
+    """Write arrays of any shape, for this file only."""
+    buffer = io.BytesIO()
+    np.savez(buffer, **dict(arrays))  # type: ignore[arg-type]
+    return buffer.getvalue()
+
+
+def unpack_arrays(content: bytes) -> dict[str, Array]:
+    """Read arrays back."""
+    with np.load(io.BytesIO(content), allow_pickle=False) as found:
+        return {name: found[name] for name in found.files}

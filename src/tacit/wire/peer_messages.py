@@ -1,0 +1,274 @@
+"""Messages between peers: signed by the sender, sealed for the receiver (HPKE), padded to a few sizes.
+
+    message   head · sealed body · signature (64)
+    head      magic "TCPM" · version · network (32) · sender's signing key (32) · receiver's id (16) · sequence (u64) ·
+              expiry (u64) · about (32) · length of the body (u32)
+    body      HPKE base mode: X25519, HKDF-SHA256, AES-256-GCM; the head and the secret of the network are its info
+    inside    kind (u8) · content · 0x80 · zeros
+
+The signature is over the head and the hash of the sealed body: over network, sender, receiver, sequence and expiry. A
+reply has in `about` the hash of the message that it answers; other messages have zeros. Size, network, receiver, expiry
+and sequence are checked before any signature, the signature before the body is opened, the body before it is decoded.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from functools import cached_property
+
+import numpy as np
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.hpke import AEAD, KDF, KEM, Suite
+
+from tacit.errors import WireError
+from tacit.updates import PeerModels
+from tacit.wire.messages import pack, unpack
+from tacit.wire.peer_records import (
+    RECORD_BYTES,
+    SIGNATURE_BYTES,
+    SKEW,
+    PeerIdentity,
+    PeerRecord,
+    peer_id,
+    verify_signature,
+)
+
+MAGIC, VERSION = b"TCPM", 1
+MODEL, PUSH, PULL, RECORDS, GOODBYE, JOIN, WELCOME = range(1, 8)
+KINDS = {
+    MODEL: "peer model",
+    PUSH: "push",
+    PULL: "pull",
+    RECORDS: "records",
+    GOODBYE: "goodbye",
+    JOIN: "join",
+    WELCOME: "welcome",
+}
+LIFETIME = 600  # seconds from sending until a message is too old
+MOST_BYTES = 2**28
+MOST_RECORDS = 64  # in one message
+LEAST_BYTES = 512  # of what is sealed
+NOTHING = bytes(32)
+_HEAD = struct.Struct("<4sB32s32s16sQQ32sI")
+HEAD_BYTES = _HEAD.size
+OVERHEAD = HEAD_BYTES + SIGNATURE_BYTES + 32 + 16  # head, signature, key of HPKE and tag
+_SUITE = Suite(KEM.X25519, KDF.HKDF_SHA256, AEAD.AES_256_GCM)
+_LABEL = b"tacit/peer/1/message"
+_ACK_LABEL = b"tacit/peer/1/acknowledgement"
+_MODEL_HEAD = struct.Struct("<QQ")
+_ACK = struct.Struct("<BQ")
+ACK_BYTES = _ACK.size + SIGNATURE_BYTES
+
+
+class PeerRefusal(StrEnum):
+    """Why a message of a peer was refused."""
+
+    TOO_LARGE = "too-large"
+    MALFORMED = "malformed"
+    OTHER_NETWORK = "other-network"
+    OTHER_RECEIVER = "other-receiver"
+    EXPIRED = "expired"
+    REPEATED = "repeated"
+    FORGED = "forged"
+    UNSEALED = "cannot-be-opened"
+    UNKNOWN_KIND = "unknown-kind"
+
+
+_WORDING = {
+    PeerRefusal.TOO_LARGE: "A message of a peer is too large.",
+    PeerRefusal.MALFORMED: "This is not a message of a peer.",
+    PeerRefusal.OTHER_NETWORK: "A message belongs to another network of peers.",
+    PeerRefusal.OTHER_RECEIVER: "A message is for another peer.",
+    PeerRefusal.EXPIRED: "A message of a peer is too old, or its sender's clock is wrong.",
+    PeerRefusal.REPEATED: "A message of a peer came again, or after a later one.",
+    PeerRefusal.FORGED: "The signature of a message is wrong.",
+    PeerRefusal.UNSEALED: "A message is not sealed for this peer and this network.",
+    PeerRefusal.UNKNOWN_KIND: "A message of a peer is of an unknown kind.",
+}
+
+
+class PeerMessageError(WireError):
+    """A message of a peer that is refused; nothing was changed."""
+
+    def __init__(self, why: PeerRefusal) -> None:
+        super().__init__(_WORDING[why], "Nothing was changed.")
+        self.why = why
+
+
+@dataclass(frozen=True)
+class PeerEnvelope:
+    """A message as it arrives, of the right form; its signature is not checked yet."""
+
+    head: bytes
+    body: bytes
+    signature: bytes
+    signing: bytes
+    sequence: int
+    expiry: int
+
+    @cached_property
+    def sender(self) -> bytes:
+        """The id of the sender."""
+        return peer_id(self.signing)
+
+    @cached_property
+    def digest(self) -> bytes:
+        """The hash by which an acknowledgement or a reply names this message."""
+        return hashlib.sha256(self.head + self.body).digest()
+
+    def refuse_if_expired(self, now: float) -> None:
+        """Refuse a message that is too old, or of a future that no clock explains."""
+        if not now - SKEW <= self.expiry <= now + LIFETIME + SKEW:
+            raise PeerMessageError(PeerRefusal.EXPIRED)
+
+    def refuse_if_forged(self) -> None:
+        """Refuse a message whose signature is not that of its sender."""
+        if not verify_signature(self.signing, self.signature, _statement(self.head, self.body)):
+            raise PeerMessageError(PeerRefusal.FORGED)
+
+
+@dataclass(frozen=True)
+class PeerSeal:
+    """What a peer seals and opens messages with: its keys, the network's digest, and the secret of the network."""
+
+    identity: PeerIdentity
+    network: bytes
+    secret: bytes = field(repr=False)
+
+    def seal(
+        self, to: PeerRecord, sequence: int, now: float, kind: int, content: bytes, about: bytes = NOTHING
+    ) -> bytes:
+        """Return a message for the peer of a record."""
+        inside = pad_content(bytes([kind]) + content)
+        length = len(inside) + 32 + 16
+        if length + HEAD_BYTES + SIGNATURE_BYTES > MOST_BYTES:
+            raise PeerMessageError(PeerRefusal.TOO_LARGE)
+        head = _HEAD.pack(
+            MAGIC,
+            VERSION,
+            self.network,
+            self.identity.public,
+            to.id,
+            sequence,
+            int(now) + LIFETIME,
+            about,
+            length,
+        )
+        body = _SUITE.encrypt(inside, to.sealing_key, info=self._info(head))
+        return head + body + self.identity.signing.sign(_statement(head, body))
+
+    def read(self, content: bytes, most: int = MOST_BYTES, about: bytes = NOTHING) -> PeerEnvelope:
+        """Read a message as far as it can be without any key: of another network, form or receiver, it is refused."""
+        if len(content) > most:
+            raise PeerMessageError(PeerRefusal.TOO_LARGE)
+        if len(content) < HEAD_BYTES + SIGNATURE_BYTES or content[:4] != MAGIC or content[4] != VERSION:
+            raise PeerMessageError(PeerRefusal.MALFORMED)
+        _, _, network, signing, receiver, sequence, expiry, answers, length = _HEAD.unpack_from(content)
+        if length != len(content) - HEAD_BYTES - SIGNATURE_BYTES:
+            raise PeerMessageError(PeerRefusal.MALFORMED)
+        if network != self.network:
+            raise PeerMessageError(PeerRefusal.OTHER_NETWORK)
+        if receiver != self.identity.id or signing == self.identity.public:
+            raise PeerMessageError(PeerRefusal.OTHER_RECEIVER)
+        if answers != about:
+            raise PeerMessageError(PeerRefusal.REPEATED)
+        body = content[HEAD_BYTES:-SIGNATURE_BYTES]
+        return PeerEnvelope(content[:HEAD_BYTES], body, content[-SIGNATURE_BYTES:], signing, sequence, expiry)
+
+    def open(self, envelope: PeerEnvelope) -> tuple[int, bytes]:
+        """Return kind and content of a message whose signature was checked."""
+        try:
+            inside = _SUITE.decrypt(envelope.body, self.identity.sealing, info=self._info(envelope.head))
+        except (InvalidTag, ValueError):
+            raise PeerMessageError(PeerRefusal.UNSEALED) from None
+        stripped = inside.rstrip(b"\0")
+        if len(stripped) < 2 or stripped[-1:] != b"\x80":
+            raise PeerMessageError(PeerRefusal.MALFORMED)
+        if stripped[0] not in KINDS:
+            raise PeerMessageError(PeerRefusal.UNKNOWN_KIND)
+        return stripped[0], stripped[1:-1]
+
+    def open_reply(self, content: bytes, request: bytes, now: float, kind: int) -> tuple[PeerEnvelope, bytes]:
+        """Return the content of the reply to a message of this peer."""
+        about = hashlib.sha256(request[:-SIGNATURE_BYTES]).digest()
+        envelope = self.read(content, MOST_BYTES, about)
+        envelope.refuse_if_expired(now)
+        envelope.refuse_if_forged()
+        found, inside = self.open(envelope)
+        if found != kind:
+            raise PeerMessageError(PeerRefusal.UNKNOWN_KIND)
+        return envelope, inside
+
+    def _info(self, head: bytes) -> bytes:
+        return _LABEL + self.secret + head
+
+
+def _statement(head: bytes, body: bytes) -> bytes:
+    return _LABEL + head + hashlib.sha256(body).digest()
+
+
+def pad_content(content: bytes) -> bytes:
+    """Pad to one of a few sizes: powers of two up to 4 kB, then eight sizes between two powers."""
+    needed = len(content) + 1
+    step = LEAST_BYTES if needed <= LEAST_BYTES else 1 << (needed - 1).bit_length()
+    if needed > 4096:
+        step >>= 4
+    return (content + b"\x80").ljust(-(-needed // step) * step, b"\0")
+
+
+def most_bytes(content: int) -> int:
+    """Return how long a message is whose content has so many bytes."""
+    return len(pad_content(bytes(content + 1))) + OVERHEAD
+
+
+def write_ack(identity: PeerIdentity, envelope: PeerEnvelope, is_read: bool, now: float) -> bytes:
+    """Write that a message arrived and was read, or that its time is wrong; with the time here, signed."""
+    stamp = _ACK.pack(is_read, int(now))
+    return stamp + identity.signing.sign(_ACK_LABEL + envelope.digest + stamp)
+
+
+def read_ack(content: bytes, message: bytes, by: PeerRecord) -> tuple[bool, int, bytes] | None:
+    """Return whether a message was read, the receiver's time, and what follows; none if it is no acknowledgement."""
+    if len(content) < ACK_BYTES:
+        return None
+    stamp, signature, rest = content[: _ACK.size], content[_ACK.size : ACK_BYTES], content[ACK_BYTES:]
+    digest = hashlib.sha256(message[:-SIGNATURE_BYTES]).digest()
+    if stamp[0] > 1 or not verify_signature(by.signing, signature, _ACK_LABEL + digest + stamp):
+        return None
+    is_read, time = _ACK.unpack(stamp)
+    return bool(is_read), time, rest
+
+
+def write_model(peer_model: PeerModels) -> bytes:
+    """Write one peer model; who sent it is the message's affair."""
+    assert len(peer_model) == 1, "a peer sends one model"
+    return _MODEL_HEAD.pack(int(peer_model.samples[0]), int(peer_model.ages[0])) + pack(peer_model.tables)
+
+
+def read_model(content: bytes, sender: int) -> PeerModels:
+    """Read one peer model; whether its arrays are the expected ones is for the protocol to say."""
+    if len(content) < _MODEL_HEAD.size:
+        raise PeerMessageError(PeerRefusal.MALFORMED)
+    samples, age = _MODEL_HEAD.unpack_from(content)
+    if max(samples, age) >= 2**53:
+        raise PeerMessageError(PeerRefusal.MALFORMED)
+    tables = unpack(content[_MODEL_HEAD.size :])
+    return PeerModels(np.array([sender]), tables, np.array([samples], np.int64), np.array([age], np.int64))
+
+
+def write_records(records: Sequence[PeerRecord]) -> bytes:
+    """Write records of peers, at most as many as one message may have."""
+    return b"".join(record.pack() for record in records[:MOST_RECORDS])
+
+
+def read_records(content: bytes, network: bytes, now: float) -> list[PeerRecord]:
+    """Read the valid records of a message; forged and expired ones are left out."""
+    if len(content) % RECORD_BYTES or len(content) > MOST_RECORDS * RECORD_BYTES:
+        raise PeerMessageError(PeerRefusal.MALFORMED)
+    parts = [content[at : at + RECORD_BYTES] for at in range(0, len(content), RECORD_BYTES)]
+    valid = [record for record in map(PeerRecord.unpack, dict.fromkeys(parts)) if record.is_valid(network, now)]
+    return list({record.id: record for record in valid}.values())

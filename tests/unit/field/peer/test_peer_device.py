@@ -1,0 +1,217 @@
+"""A peer on its own: what it refuses, what the ledger says, what the user forbids, and kill -9 at every statement."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from helpers.killed_processes import dying_at, was_killed
+from helpers.peer_network import PASSPHRASE, RealNetwork
+from tacit.errors import ConsentError, DeviceError
+from tacit.field.device import Device, Sharing
+from tacit.field.peer.membership import PeerMembership, leave_network
+from tacit.field.peer.peer_device import PeerDevice
+from tacit.testing import two_tastes
+from tacit.wire.peer_messages import MODEL, PULL, read_ack, write_model
+
+GIVEN = {"batch_size": 16, "view": 2}
+
+
+@pytest.fixture
+def real(tmp_path: Path) -> Iterator[RealNetwork]:
+    network = RealNetwork(tmp_path, "pepper", GIVEN, two_tastes(n_clients=4))
+    network.start_views()
+    yield network
+    network.close()
+
+
+def test_a_message_is_read_once_and_in_order(real: RealNetwork) -> None:
+    sender, first = real.peers[0], real.peers[0].begin_period()[0]
+    receiver = real.peers[first.number]
+    later = next(send for send in sender.begin_period() + sender.begin_period() if send.number == first.number)
+    assert receiver.receive(later.content)
+    before = {name: array.copy() for name, array in receiver.file.state.models.items()}
+    for content in (later.content, first.content):  # again, and after a later one
+        assert receiver.receive(content) == b""
+    real.reopen(first.number)
+    for content in (later.content, first.content):  # also after a restart
+        assert real.peers[first.number].receive(content) == b""
+    after = real.peers[first.number].file.state.models
+    assert all(np.array_equal(array, after[name]) for name, array in before.items())
+
+
+def test_one_vote_per_sender_and_period(real: RealNetwork) -> None:
+    receiver, ages = None, []
+    for _ in range(3):
+        send = real.peers[0].begin_period()[0]
+        receiver = real.peers[1]
+        record = real.identities[1].record(real.network.digest, int(real.clock().timestamp()))
+        sequence = send.sequence + 1
+        content = write_model(real.network.built.peer_models(
+            real.peers[0].file.state.models, np.array([0]), real.peers[0].file.state.own
+        ).take(np.array([0])))  # fmt: skip
+        own = real.identities[0].record(real.network.digest, int(real.clock().timestamp())).pack()
+        real.peers[0].file.sequence = sequence
+        reply = receiver.receive(
+            real.peers[0].seal.seal(record, sequence, real.clock().timestamp(), MODEL, own + content)
+        )
+        assert reply != b""
+        ages.append(receiver.file.state.refused)
+    assert ages == [0, 1, 2]
+
+
+def test_the_ledger_has_a_message_before_it_leaves_and_what_became_of_it(real: RealNetwork) -> None:
+    peer = real.peers[0]
+    sends = peer.begin_period()
+    assert len(sends) == 2
+    entries = peer.device.ledger.list()
+    assert [entry.state for entry in entries] == ["releasing"] * 2
+    assert [entry.bytes for entry in entries] == [len(send.content) for send in sends]
+    assert entries[0].derived == real.catalog.n_items
+    assert peer.settle(sends[0], real.peers[sends[0].number].receive(sends[0].content))
+    assert not peer.settle(sends[1], None)
+    assert [entry.state for entry in peer.device.ledger.list()] == ["sent", "may have left"]
+
+
+def test_what_was_on_its_way_at_a_crash_is_not_sent_again(real: RealNetwork) -> None:
+    sends = real.peers[0].begin_period()
+    real.reopen(0)
+    again = real.peers[0].begin_period()
+    assert min(send.sequence for send in again) > max(send.sequence for send in sends)
+    states = [entry.state for entry in real.peers[0].device.ledger.list()]
+    assert states == ["may have left"] * 2 + ["releasing"] * 2
+
+
+def test_nothing_leaves_or_enters_while_paused(real: RealNetwork) -> None:
+    send = real.peers[0].begin_period()[0]
+    receiver = real.peers[send.number]
+    receiver.device.pause()
+    assert receiver.receive(send.content) == b""
+    with pytest.raises(ConsentError):
+        receiver.begin_period()
+    with pytest.raises(ConsentError):
+        receiver.exchange_records()
+    assert not receiver.device.ledger.list()
+    receiver.device.resume()
+    assert receiver.receive(send.content) != b""
+
+
+def test_a_model_that_was_learnt_from_what_is_now_forbidden_begins_anew(real: RealNetwork) -> None:
+    peer = real.peers[0]
+    first = {name: array.copy() for name, array in peer.file.state.models.items()}
+    peer.end_period()
+    item = int(real.clients.of(0)[0])
+    assert item in peer.file.learnt
+    peer.device.share(Sharing(never_items=(real.catalog.item_ids[item],)))
+    sent = peer.begin_period()
+    assert sent
+    assert np.array_equal(peer.file.state.models["items"], first["items"])
+    peer.end_period()
+    assert item not in peer.file.learnt
+    assert not np.array_equal(peer.file.state.models["items"], first["items"])
+
+
+def test_a_clock_that_is_hours_off_is_noticed_by_its_owner(real: RealNetwork) -> None:
+    send = real.peers[0].begin_period()[0]
+    real.clock.now += timedelta(hours=5)
+    reply = real.peers[send.number].receive(send.content)
+    ack = read_ack(reply, send.content, send.to)
+    assert ack is not None
+    assert not ack[0]
+    real.clock.now -= timedelta(hours=5)
+    assert not real.peers[0].settle(send, reply)
+    assert real.peers[0].file.clock[-1] == pytest.approx(5 * 3600, abs=2)
+
+
+def test_two_programs_do_not_take_part_with_one_file(real: RealNetwork) -> None:
+    with Device.open(real.path(0), PASSPHRASE, real.clock) as again, pytest.raises(DeviceError):
+        PeerDevice(again, real.clock)
+
+
+def test_one_membership_at_a_time_and_none_after_leaving(real: RealNetwork) -> None:
+    peer = real.peers[0]
+    with pytest.raises(ConsentError):
+        PeerMembership.enter(peer.device, peer.member.content, bytes(32), ())
+    leave_network(peer.device.store)
+    assert PeerMembership.of(peer.device.store) is None
+    with pytest.raises(ConsentError):
+        peer.begin_period()
+    assert len(peer.device.history)
+
+
+def test_records_spread_by_pushes_and_pulls(real: RealNetwork) -> None:
+    peer = real.peers[0]
+    peer.file.sampler.view = [1]
+    peer.file.sampler.slots = [-1] * len(peer.file.sampler.slots)
+    peer.file.records = {1: peer.file.records[1]}
+    for send in peer.exchange_records():
+        assert send.number == 1
+        assert peer.settle(send, real.peers[1].receive(send.content))
+        if send.kind == PULL:
+            assert set(peer.file.records) == {1, 2, 3}
+    assert real.peers[1].file.sampler.pushes == [0]
+    peer.end_period()
+    assert set(peer.file.sampler.view) == {1, 2, 3}
+
+
+def test_a_peer_that_does_not_answer_leaves_the_view_and_the_slots(real: RealNetwork) -> None:
+    peer = real.peers[0]
+    send = peer.begin_period()[0]
+    gone = send.number
+    assert gone in peer.file.sampler.slots
+    peer.settle(send, None)
+    assert gone in peer.file.sampler.slots
+    peer.settle(send, None)
+    assert gone not in peer.file.state.view
+    assert gone not in peer.file.sampler.slots
+    assert gone not in peer.file.sampler.view
+
+
+def test_a_full_disk_changes_nothing_and_is_said(real: RealNetwork, monkeypatch: pytest.MonkeyPatch) -> None:
+    send = real.peers[0].begin_period()[0]
+    receiver = real.peers[send.number]
+    before = receiver.file.state.models["items"].copy()
+
+    def fail(store: object) -> None:
+        raise DeviceError("the disk is full", "")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(receiver.file, "write", fail)
+        assert receiver.receive(send.content) == b""
+    assert receiver.trouble
+    assert np.array_equal(receiver.file.state.models["items"], before)
+    assert receiver.receive(send.content) != b""  # nothing of it was kept: it may come again
+
+
+def test_kill_at_any_statement_loses_nothing_and_merges_nothing_twice(real: RealNetwork) -> None:
+    send = real.peers[0].begin_period()[0]
+    at, deadly, outcomes = send.number, 0, []
+    real.peers[at].device.close()
+    untouched = real.path(at).read_bytes()
+    while True:
+        deadly += 3
+
+        def work(deadly: int = deadly) -> None:
+            peer = real.open(at)
+            peer.device.store.connection.set_trace_callback(dying_at(deadly))
+            peer.receive(send.content)
+            peer.begin_period()
+            peer.end_period()
+
+        killed = was_killed(work)
+        peer = real.open(at)
+        has_read = real.identities[0].id.hex() in peer.file.marks
+        outcomes.append((has_read, len(peer.device.ledger.list())))
+        assert (peer.receive(send.content) == b"") == has_read
+        assert peer.file.received == 1
+        peer.device.close()
+        real.path(at).write_bytes(untouched)
+        if not killed:
+            break
+    real.open(at)
+    assert {has_read for has_read, _ in outcomes} == {True, False}
+    assert {n for _, n in outcomes} == {0, 2}  # all entries of a period, or none
