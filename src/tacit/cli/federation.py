@@ -85,23 +85,64 @@ def invite(
     count: Annotated[int, typer.Option(min=1, max=10_000, help="How many invitations; each enrols one device.")] = 1,
     label: Annotated[str, typer.Option(help="A label that only you see, here and with the devices.")] = "",
     days: Annotated[float, typer.Option(min=0.001, max=365, help="Days that they are valid.")] = 7.0,
+    codes: Annotated[Path | None, typer.Option("--qr", help="Folder for QR codes, one SVG file each.")] = None,
     settings: Set = [],  # noqa: B006
     as_json: Json = False,
 ) -> None:
-    """Make invitations, one line each."""
+    """Make invitations, one line each: links that begin with tacit1:."""
     needs_flower()
     from tacit.config import read_config
+    from tacit.field.qr_codes import prepare_folder, write_codes
     from tacit.field.serve import ServeConfig, make_invitations, open_federation
 
     config = read_config(ServeConfig, file, settings)
     journal = open_federation(config)
     try:
+        if codes is not None:
+            prepare_folder(codes)
         lines = make_invitations(config, journal, days, count, label)
     finally:
         journal.close()
-    shell.screen.document({"invitations": lines, "days": days, "label": label})
+    files = [] if codes is None else write_codes(lines, codes)
+    shell.screen.document({"invitations": lines, "days": days, "label": label, "qr": [str(one) for one in files]})
     for line in lines:
         shell.screen.say(line)
+
+
+@federation_app.command("login-key", epilog="Example: tacit federation login-key login.key")
+def login_key(
+    file: Annotated[Path, typer.Argument(help="The file to write, for your login server only.")], as_json: Json = False
+) -> None:
+    """Make the key with which your login server signs tokens; its public half is the option `login.key`."""
+    from tacit.field.coordinator.login import make_login_key
+
+    public = make_login_key(file)
+    shell.screen.document({"key": public, "file": str(file)})
+    shell.screen.say(public)
+
+
+@federation_app.command(epilog="Example: tacit federation login examples/field.yaml --key login.key --account ann")
+def login(
+    file: File,
+    key: Annotated[Path, typer.Option(help="The key that `login-key` made.")],
+    account: Annotated[str, typer.Option(help="Who has logged in; only a pseudonym of it leaves.")],
+    days: Annotated[float, typer.Option(min=0.001, max=365, help="Days that the line is valid.")] = 1.0,
+    settings: Set = [],  # noqa: B006
+    as_json: Json = False,
+) -> None:
+    """Make a line that enrols a device of a user who has logged in at your own server."""
+    needs_flower()
+    from tacit.config import read_config
+    from tacit.field.serve import ServeConfig, make_login_line, open_federation
+
+    config = read_config(ServeConfig, file, settings)
+    journal = open_federation(config)
+    try:
+        line = make_login_line(config, journal, key, account, days)
+    finally:
+        journal.close()
+    shell.screen.document({"invitation": line, "days": days})
+    shell.screen.say(line)
 
 
 @federation_app.command(epilog="Example: tacit federation invitations examples/field.yaml --revoke 'class 4b'")

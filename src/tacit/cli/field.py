@@ -47,6 +47,9 @@ def serve(
     settings: Set = [],  # noqa: B006
     page: Annotated[bool, typer.Option("--page", help="Open a page that shows the rounds as they happen.")] = False,
     port: Annotated[int, typer.Option("--port", min=0, max=65535, help="Port of the page; 0: any free port.")] = 0,
+    check: Annotated[
+        bool, typer.Option("--check", help="Only say what is wrong with FILE, and what it would do.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Run the coordinator of a federation: ask devices, add their answers, keep the model. A restart continues."""
@@ -58,6 +61,9 @@ def serve(
 
     log_to_stderr()
     config = read_config(ServeConfig, file, settings)
+    if check:
+        _report_check(config)
+        return
     done: list[RoundRecord] = []
 
     def started(devices: int, done: int) -> None:
@@ -93,6 +99,30 @@ def serve(
         shell.screen.say(f"Stopped; finished rounds are kept, and a restart continues. {_summary(done)}")
     document = {"rounds": [happened.public() | {"why": _why(happened)} for happened in done]}
     shell.screen.document(document | ({} if ended is None else {"finished": ended.public().as_dict()}))
+
+
+def _report_check(config: ServeConfig) -> None:
+    """Say what a configuration would do, without doing it."""
+    from tacit.field.check import check_config
+
+    found = check_config(config)
+    change = None if found.change is None else vars(found.change)
+    about = {
+        "founded": found.is_founded,
+        "federation": found.federation,
+        "method": found.method,
+        "items": found.items,
+        "devices": found.devices,
+    }
+    shell.screen.document(about | {"needed": found.needed, "change": change, "warnings": list(found.warnings)})
+    verb = "goes on with" if found.is_founded else "would found"
+    shell.screen.say(f"Nothing is wrong with it. It {verb} '{config.name}': {found.method}, {found.items:,} items.")
+    shell.screen.say(f"Rounds begin when {found.needed} devices are connected; {found.devices} are enrolled.")
+    if change is not None:
+        counts = ", ".join(f"{count} {name}" for name, count in change.items())
+        shell.screen.say(f"A start publishes a changed catalogue: {counts}.")
+    for warning in found.warnings:
+        shell.screen.say(warning)
 
 
 @contextmanager

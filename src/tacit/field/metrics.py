@@ -1,21 +1,29 @@
-"""A coordinator's numbers for Prometheus: read from the journal, so they survive a restart; never about users."""
+"""A coordinator's numbers for Prometheus, read from the journal and never about users; and whether it is well."""
 
 from __future__ import annotations
 
+import hmac
+import json
+import threading
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
+from socketserver import ThreadingMixIn
+from typing import Any
+from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 
-from prometheus_client import CollectorRegistry, start_http_server
+from prometheus_client import CollectorRegistry, make_wsgi_app
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric, SummaryMetricFamily
 from prometheus_client.registry import Collector
 
-from tacit.errors import FieldError
+from tacit.errors import ConfigError, FieldError, TacitError
 from tacit.field.coordinator import Carrier, CoordinatorJournal
 from tacit.field.coordinator.journal import ROLLED_BACK
 from tacit.field.coordinator.spending import LACK_OF_NOISE, find_epsilon
+from tacit.wire.status import CoordinatorStatus
 
 ROUND_STATES = ("finished", "abandoned", "skipped", ROLLED_BACK)
+LEAST_TOKEN = 16  # characters
 MEASURES = {
     "asked": "Devices that were asked",
     "answered": "Answers that came in time",
@@ -98,20 +106,84 @@ def registry_of(path: Path, carrier: Carrier) -> CollectorRegistry:
     return registry
 
 
-class MetricsServer:
-    """Answers Prometheus on a port of its own, while it is open."""
+class _QuietHandler(WSGIRequestHandler):
+    """Writes no line for each request: our log says what happens."""
 
-    def __init__(self, path: Path, carrier: Carrier, host: str, port: int) -> None:
+    def log_message(self, format: str, *args: object) -> None:
+        """Say nothing."""
+
+
+class _ThreadedServer(ThreadingMixIn, WSGIServer):
+    daemon_threads = True
+
+
+class MetricsServer:
+    """Answers Prometheus and health checks on a port of its own, while it is open.
+
+    /health: the program runs and can read its journal. /ready: it also takes devices, and says how many are there. Both
+    are counts and need no token; everything else is metrics, and needs the token if there is one.
+    """
+
+    def __init__(self, path: Path, carrier: Carrier, host: str, port: int, token: str = "") -> None:
+        self._path, self._carrier, self._token = path, carrier, token
+        self._metrics = make_wsgi_app(registry_of(path, carrier))
         try:
-            self._server, self._thread = start_http_server(port, host, registry_of(path, carrier))
+            self._server = make_server(host, port, self._answer, _ThreadedServer, _QuietHandler)
         except OSError as error:
             raise FieldError(
                 f"Cannot listen on {host}:{port} for metrics: {error.strerror}.", "Choose another."
             ) from None
         self.port = int(self._server.server_address[1])
+        self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
+        self._thread.start()
+
+    def _answer(self, environ: dict[str, Any], start: Any) -> Iterable[bytes]:
+        """Answer one request."""
+        place = environ.get("PATH_INFO", "").rstrip("/")
+        if place in ("/health", "/ready"):
+            is_right, about = self._check_health(is_ready=place == "/ready")
+            start("200 OK" if is_right else "503 Service Unavailable", [("Content-Type", "application/json")])
+            return [json.dumps(about).encode()]
+        given = environ.get("HTTP_AUTHORIZATION", "")
+        if self._token and not hmac.compare_digest(given.encode(), f"Bearer {self._token}".encode()):
+            start("401 Unauthorized", [("WWW-Authenticate", "Bearer"), ("Content-Type", "text/plain")])
+            return [b"The metrics need a token.\n"]
+        answer: Iterable[bytes] = self._metrics(environ, start)
+        return answer
+
+    def _check_health(self, is_ready: bool) -> tuple[bool, dict[str, Any]]:
+        """Return whether the coordinator is well, or ready, with counts."""
+        try:
+            journal = CoordinatorJournal.open(self._path)
+            rounds = len(journal.rounds())
+            journal.close()
+        except TacitError:
+            return False, {"status": "the journal cannot be read"}
+        if not is_ready:
+            return True, {"status": "ok", "rounds": rounds}
+        doing: CoordinatorStatus | None = getattr(self._carrier, "status", None)
+        if doing is None:
+            return False, {"status": "starting"}
+        return True, {"status": "ready", "phase": doing.phase, "devices": doing.here, "needed": doing.needed}
 
     def close(self) -> None:
         """Stop listening."""
         self._server.shutdown()
         self._server.server_close()
         self._thread.join()
+
+
+def read_token_file(path: Path | None) -> str:
+    """Return the token that metrics need; empty if there is none."""
+    if path is None:
+        return ""
+    try:
+        token = path.read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"The token of the metrics cannot be read: {error}.", "See metrics_token.") from None
+    if len(token) < LEAST_TOKEN:
+        raise ConfigError(
+            f"The token in '{path}' has {len(token)} characters, and at least {LEAST_TOKEN} are needed.",
+            "Make one: openssl rand -hex 20.",
+        )
+    return token

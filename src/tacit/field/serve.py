@@ -21,6 +21,7 @@ from tacit.field.certificates import Certificates, load_certificates, make_certi
 from tacit.field.coordinator import Carrier, Coordinator, CoordinatorJournal, RoundRules
 from tacit.field.coordinator.coordinator import refuse_readable_only, refuse_unguarded
 from tacit.field.coordinator.journal import RoundRecord
+from tacit.field.coordinator.login import LoginRules, read_login_key, sign_account
 from tacit.field.coordinator.round_policy import count_needed, count_used, is_settled
 from tacit.field.coordinator.trial import try_round
 from tacit.field.coordinator_folder import hold_folder
@@ -68,7 +69,15 @@ class ServeConfig(Config):
     certificate: Path | None = Field(None, description="PEM file; without one, the coordinator makes its own")
     key: Path | None = Field(None, description="PEM file of the certificate's key")
     roots: Path | None = Field(None, description="PEM file that devices must trust, if their machines do not")
-    metrics: str | None = Field(None, description="host:port for Prometheus; keep it inside your own network")
+    metrics: str | None = Field(
+        None, description="host:port for Prometheus, /health and /ready; keep it inside your own network"
+    )
+    metrics_token: Path | None = Field(
+        None, description="file with a token that metrics are given for only; /health and /ready need none"
+    )
+    login: LoginRules | None = Field(
+        None, description="a login server whose signed tokens enrol devices; none: invitations only"
+    )
 
     @property
     def public(self) -> str:
@@ -85,12 +94,8 @@ def open_federation(config: ServeConfig, seed: int | None = None, amends: bool =
     path = config.folder / "journal.db"
     given = config.method.options.model_dump(mode="json", exclude_unset=True)
     if not path.exists():
-        catalog, authority = _catalog(config), Identity.fresh()
-        terms: StageTerms = {**_stages(config), "authority": authority.public.hex()}
-        federation = Federation.create(secrets.token_hex(16), config.name, config.method.name, given, catalog, **terms)
-        refuse_readable_only(federation.built.spec, config.rounds)
-        refuse_unguarded(federation, config.rounds)
-        try_round(federation, catalog)  # refused here and not in the first round
+        authority = Identity.fresh()
+        federation, catalog = plan_federation(config, authority)
         return CoordinatorJournal.create(path, federation, catalog, seed, authority)
     journal = CoordinatorJournal.open(path)
     try:
@@ -110,6 +115,18 @@ def open_federation(config: ServeConfig, seed: int | None = None, amends: bool =
         journal.close()
         raise
     return journal
+
+
+def plan_federation(config: ServeConfig, authority: Identity) -> tuple[Federation, Catalog]:
+    """Return the federation that a configuration would found; what cannot run is refused here, not in a round."""
+    given = config.method.options.model_dump(mode="json", exclude_unset=True)
+    catalog = _catalog(config)
+    terms: StageTerms = {**_stages(config), "authority": authority.public.hex()}
+    federation = Federation.create(secrets.token_hex(16), config.name, config.method.name, given, catalog, **terms)
+    refuse_readable_only(federation.built.spec, config.rounds)
+    refuse_unguarded(federation, config.rounds)
+    try_round(federation, catalog)
+    return federation, catalog
 
 
 def publish_catalogue(
@@ -163,6 +180,16 @@ def make_invitations(
     return [Invitation(config.public, word, roots, witness).line() for word in words]
 
 
+def make_login_line(config: ServeConfig, journal: CoordinatorJournal, key: Path, account: str, days: float) -> str:
+    """Make a line that enrols a device of an account, as the login server may."""
+    signer = read_login_key(key)
+    if config.login is None or signer.public.hex() != config.login.key:
+        raise ConfigError(f"'{key}' is not the key of this federation's login.", "See the option login.key.")
+    word = sign_account(signer, journal.federation.id, account, days)
+    witness = "" if config.rounds.witness is None else config.rounds.witness.key
+    return Invitation(config.public, word, find_certificates(config).roots, witness).line()
+
+
 def make_witness_line(config: ServeConfig, journal: CoordinatorJournal) -> str:
     """Make the line with which a witness finds this federation; it holds no secret."""
     federation = journal.federation
@@ -198,11 +225,11 @@ def _serve(
     from tacit.field.carriers.superlink import SuperLink
 
     journal, tls = open_federation(config, amends=True), find_certificates(config)
-    link = SuperLink(journal, *host_port(config.listen), tls.certificate, tls.key, config.rounds.witness)
+    link = SuperLink(journal, *host_port(config.listen), tls.certificate, tls.key, config.rounds.witness, config.login)
     metrics = None
     try:
         if config.metrics is not None:
-            metrics = _metrics_server()(journal.path, link, *host_port(config.metrics))
+            metrics = _start_metrics(config, journal.path, link)
         on_start(count_needed(config.rounds, is_settled(config.rounds, journal), journal), count_used(journal.rounds()))
         with beside(journal.path, link):
             coordinator = Coordinator(journal, config.rounds, link)
@@ -218,16 +245,16 @@ def _serve(
         journal.close()
 
 
-def _metrics_server() -> type[MetricsServer]:
-    """Load the library that writes metrics; only a coordinator that offers them needs it."""
+def _start_metrics(config: ServeConfig, path: Path, carrier: Carrier) -> MetricsServer:
+    """Answer Prometheus; the library is loaded here, because only a coordinator that offers metrics needs it."""
     try:
-        from tacit.field.metrics import MetricsServer
+        from tacit.field.metrics import MetricsServer, read_token_file
     except ModuleNotFoundError as error:
         raise FieldError(
             f"The metrics need the package '{error.name}', which is not installed.",
             "In the folder of Tacit's source, run: make field. Or leave the option 'metrics' out.",
         ) from None
-    return MetricsServer
+    return MetricsServer(path, carrier, *host_port(config.metrics or ""), read_token_file(config.metrics_token))
 
 
 def host_port(text: str) -> tuple[str, int]:

@@ -33,7 +33,7 @@ from tacit.field.invitations import Invitation, accept
 from tacit.field.serve import (
     JsonLines,
     ServeConfig,
-    _metrics_server,
+    _start_metrics,
     find_certificates,
     host_port,
     make_invitation,
@@ -211,4 +211,4 @@ def test_metrics_without_their_package_are_refused_by_name(monkeypatch: pytest.M
     monkeypatch.delitem(sys.modules, "tacit.field.metrics", raising=False)
     monkeypatch.setitem(sys.modules, "prometheus_client", None)
     with pytest.raises(FieldError, match="prometheus_client"):
-        _metrics_server()
+        _start_metrics(ServeConfig.from_options({"method": {"name": "fpl"}}, "here"), Path("journal.db"), None)  # type: ignore[arg-type]

@@ -25,6 +25,7 @@ from tacit.field.carriers.parcels import names_in, open_parcel, wrap_request
 from tacit.field.carriers.witness_route import WitnessRoute
 from tacit.field.coordinator import CoordinatorJournal
 from tacit.field.coordinator.config import WitnessRules
+from tacit.field.coordinator.login import LoginRules
 from tacit.wire.amendments import PATH as AMENDMENTS
 from tacit.wire.status import HEADER, CoordinatorStatus
 
@@ -52,8 +53,9 @@ class SuperLink:
         certificate: Path,
         key: Path,
         witness: WitnessRules | None = None,
+        login: LoginRules | None = None,
     ) -> None:
-        self._journal, self._state = journal, SteadyLinkState()
+        self._journal, self._state, self._login = journal, SteadyLinkState(), login
         self._witness = WitnessRoute(journal, witness)
         self._run = self._state.start_run()
         self._nodes: dict[int, int] = {}  # device -> node
@@ -183,7 +185,7 @@ class SuperLink:
     def _enrolled(self, word: str, key: bytes, identity: bytes, proof: bytes) -> bytes | None:
         journal = self._journal.again()  # a connection of this thread's own
         try:
-            number = journal.enrol(word, key, int(time.time()), identity, proof)
+            number = journal.enrol(word, key, int(time.time()), identity, proof, self._login)
         finally:
             journal.close()
         if number is None:
@@ -268,6 +270,11 @@ class SuperLink:
         """Take back what was offered to devices that are about to get something else."""
         for device in devices:
             self._take_back(self._offers, device)
+
+    @property
+    def status(self) -> CoordinatorStatus | None:
+        """What the coordinator does now; none before it has begun."""
+        return CoordinatorStatus.read(self._status.decode("ascii"))
 
     def announce(self, status: CoordinatorStatus) -> None:
         """Let every device that looks for messages know what the coordinator does now."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Annotated, ClassVar, Literal, Self
 
@@ -128,7 +129,21 @@ class RoundRules(Config):
                 f"with {which} the coordinator reads each answer, which nobody has allowed; set readable: true if that "
                 "is what members agreed to"
             )
+        most = self._most_asked()
+        if most is not None and self.minimum > most:
+            raise ValueError(
+                f"no round can ever have minimum: {self.minimum} answers, because at most {most} devices are asked; "
+                "lower minimum, or raise clients_per_round or batch"
+            )
         return self
+
+    def _most_asked(self) -> int | None:
+        """Return how many devices a round asks at most; none if that is all who are here."""
+        needed = math.ceil(self.device_policy.n_min / (1 - SecureAggregationConfig().dropped))
+        if self.clients_per_round:
+            return max(math.ceil(self.clients_per_round * (1 + self.over_selection)), needed)
+        is_batched = self.secure == "auto" and not self.readable and self.device_policy.most_cohorts == 1
+        return 2 * max(self.batch, needed) - 1 if is_batched else None
 
     @property
     def pause_seconds(self) -> float:

@@ -20,6 +20,8 @@ from typing import Any
 from tacit.errors import ForgedError, StorageError
 from tacit.field.coordinator.amendments import AUTHORITY, AmendmentLog
 from tacit.field.coordinator.invitation_book import InvitationBook, PendingInvitation
+from tacit.field.coordinator.login import LABEL, LoginRules, read_token
+from tacit.field.coordinator.login import PREFIX as TOKEN
 from tacit.field.coordinator.round_stats import PhaseCounts, RoundStats, SummedQuality
 from tacit.field.coordinator.spending import NoisySum
 from tacit.privacy.accounting import PrivacyEvent
@@ -590,8 +592,18 @@ class CoordinatorJournal:
         with self._transaction():
             return self._invitations.revoke(name)
 
-    def enrol(self, word: str, key: bytes, now: int, identity: bytes = b"", proof: bytes = b"") -> int | None:
+    def enrol(
+        self,
+        word: str,
+        key: bytes,
+        now: int,
+        identity: bytes = b"",
+        proof: bytes = b"",
+        login: LoginRules | None = None,
+    ) -> int | None:
         """Enrol a device by its invitation; none if the word is wrong, used or expired. Twice with one key is fine.
+
+        With the rules of a `login`, a token that its server signed may stand in place of an invitation's word.
 
         `proof` shows that the identity is the device's own, else it is refused. A device that comes back with another
         key, after it left, has a new number, and the old one is revoked. An identity that was revoked stays out.
@@ -606,11 +618,21 @@ class CoordinatorJournal:
             if self._connection.execute(f"SELECT 1 FROM devices WHERE revoked AND {same}", (identity,)).fetchone():
                 return None
             self._invitations.forget_expired(now - EXPIRED_KEPT)  # a clock may be wrong for a while
-            label = self._invitations.use(word, now)
+            is_token = login is not None and word.startswith(TOKEN)
+            label = self._use_token(word, login, now) if is_token else self._invitations.use(word, now)
             if label is None:
                 return None
             self._connection.execute(f"UPDATE devices SET revoked = 1, identity = x'' WHERE {same}", (identity,))
             return self.add(key, identity, label)
+
+    def _use_token(self, token: str, login: LoginRules | None, now: int) -> str | None:
+        """Return the label of an account that may enrol another device; none if it may not."""
+        pseudonym = None if login is None else read_token(token, login, self.federation.id, now)
+        if login is None or pseudonym is None:
+            return None
+        label = f"{LABEL}{digest_of(pseudonym.encode())[:16]}"
+        (known,) = self._connection.execute("SELECT count(*) FROM devices WHERE label = ?", (label,)).fetchone()
+        return label if known < login.devices else None
 
     def add(self, key: bytes, identity: bytes = b"", label: str = "") -> int:
         """Enrol a device whose keys are at hand; return its number."""
