@@ -28,7 +28,6 @@ from tacit.wire.status import CoordinatorStatus
 pytest.importorskip("prometheus_client", reason="the field needs prometheus-client")
 from tacit.field.metrics import MetricsServer, read_token_file
 
-
 HEAD = "item,title\n" + "".join(f"{item},Item {item}\n" for item in range(10, 40))
 
 
