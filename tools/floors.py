@@ -20,7 +20,7 @@ FLOORS = [
     {"serving"},
     {"lab", "field.device", "field.coordinator"},
     {"config"},
-    {"report", "lab.experiments", "lab.jobs", "lab.comparisons", "lab.fitting", "lab.leak_check"},
+    {"report", "lab.experiments", "lab.jobs", "lab.comparisons", "lab.fitting", "lab.leak_check", "lab.matrix_model"},
     {"lab.tuning", "field", "testing"},
     {"studies"},
     {"web"},

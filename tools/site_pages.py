@@ -27,7 +27,11 @@ SOURCES = ("*.md", "docs/**/*.md", "benchmarks/*.md", "examples/*.md")
 LINK = re.compile(r"(\]\()([^)\s#]+)((?:#[^)\s]*)?\))")
 REFERENCE = {  # page -> what it says, and its names
     "running": ("Running", "Experiments, comparisons and models to serve.", "config lab.experiments lab.comparisons"),
-    "results": ("Results", "What a run leaves, and models that recommend.", "lab.fitting report.folder serving"),
+    "results": (
+        "Results",
+        "What a run leaves, and models that recommend.",
+        "lab.fitting lab.matrix_model report.folder serving",
+    ),
     "data": ("Data", "Logs of what people did, and how they are cut.", "data"),
     "evaluation": ("Evaluation", "Rankings, metrics and their options.", "evaluation"),
     "methods": ("Writing a method", "Base classes and what they are given.", "methods types random"),

@@ -21,12 +21,14 @@ if TYPE_CHECKING:
     from tacit.lab.comparisons import compare
     from tacit.lab.experiments import run
     from tacit.lab.fitting import fit
+    from tacit.lab.matrix_model import MatrixModel
     from tacit.methods.base import Centralised, Federated, FederatedSpec, Gossip, Schedule, methods, register
     from tacit.privacy.update_sink import Stage, UpdateSink
     from tacit.protocols.criteria import criterion
     from tacit.random import Key
     from tacit.report.folder import Run
-    from tacit.serving.recommender import Recommendation, Recommender
+    from tacit.serving.lists import ListFilter, Recommendation, Recommendations
+    from tacit.serving.recommender import Recommender
     from tacit.types import Catalog, Clients, Config, Heldout, Interactions, Model, Reason, Vocabulary
     from tacit.updates import Message, PeerModels, PlannedRows, Release, Ring, Total, UpdatePlan
 
@@ -38,12 +40,14 @@ _HOMES = {
     "evaluation": ("Evaluation", "EvaluationConfig", "EvaluationOptions", "evaluate"),
     "lab.experiments": ("run",),
     "lab.fitting": ("fit",),
+    "lab.matrix_model": ("MatrixModel",),
     "methods.base": ("Centralised", "Federated", "FederatedSpec", "Gossip", "Schedule", "methods", "register"),
     "privacy.update_sink": ("Stage", "UpdateSink"),
     "protocols.criteria": ("criterion",),
     "random": ("Key",),
     "report.folder": ("Run",),
-    "serving.recommender": ("Recommendation", "Recommender"),
+    "serving.lists": ("ListFilter", "Recommendation", "Recommendations"),
+    "serving.recommender": ("Recommender",),
     "types": ("Catalog", "Clients", "Config", "Heldout", "Interactions", "Model", "Reason", "Vocabulary"),
     "updates": ("PeerModels", "Message", "PlannedRows", "Release", "Ring", "Total", "UpdatePlan"),
 }
@@ -67,6 +71,7 @@ __all__ = [  # noqa: RUF022 - by room, as above
     "evaluate",
     "run",
     "fit",
+    "MatrixModel",
     "Centralised",
     "Federated",
     "FederatedSpec",
@@ -79,7 +84,9 @@ __all__ = [  # noqa: RUF022 - by room, as above
     "criterion",
     "Key",
     "Run",
+    "ListFilter",
     "Recommendation",
+    "Recommendations",
     "Recommender",
     "Catalog",
     "Clients",

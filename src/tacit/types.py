@@ -85,13 +85,18 @@ class Vocabulary:
         """Return the index of a label as it is written, or none."""
         return self._index.get(label)
 
-    def index(self, label: Label, what: str = "id") -> int:
-        """Return the index of a label; '42' finds 42. Unknown labels are a DataError with the nearest known one."""
+    def find(self, label: Label) -> int | None:
+        """Return the index of a label, or none; '42' finds 42."""
         found = self._index.get(label)
         if found is None and isinstance(label, str) and re.fullmatch(r"-?[0-9]+", label):
             found = self._index.get(int(label))
         if found is None and isinstance(label, int):
             found = self._index.get(str(label))
+        return found
+
+    def index(self, label: Label, what: str = "id") -> int:
+        """Return the index of a label; '42' finds 42. Unknown labels are a DataError with the nearest known one."""
+        found = self.find(label)
         if found is None:
             some = [str(x) for x in self.labels[:1000].tolist()]
             hint = nearest(str(label), some) if len(some) < 30 else f"Ids look like {', '.join(some[:3])}."

@@ -107,6 +107,10 @@ def test_a_model_is_saved_and_served_without_the_training_data(name: str, tastes
     seen = {catalog.item_ids[i] for i in clients.of(3)}
     assert not seen & set(served), "something from her own history was recommended again"
     assert len(served) == catalog.n_items - len(seen)
+    table = after.recommend_all(k=5)
+    for user in (0, 3, len(clients) - 1):
+        rows = table.filter(table["user"] == f"person {user}").sort("rank")
+        assert rows["item"].to_list() == [r.item for r in after.recommend(f"person {user}", 5)], "a batch, or alone"
 
 
 @pytest.mark.parametrize("name", [n for n in EVERY if build(n).scores_pairs])

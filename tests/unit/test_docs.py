@@ -116,6 +116,16 @@ def test_the_quickstarts_method_runs_as_printed() -> None:
     assert (done.returncode, done.stdout.strip()) == (0, "0.2098"), done.stderr
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("page", ["docs/serving.md"])
+def test_the_python_of_a_page_runs_as_printed(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, Any] = {}
+    for block in code_of(page):
+        exec(block, names)
+    assert names["tacit"].__name__ == "tacit"
+
+
 @pytest.mark.parametrize("page", [page for page in PAGES if page != HISTORY], ids=lambda page: page.name)
 def test_commands_options_and_studies_that_are_printed_exist(page: Path) -> None:
     text = re.sub(r"\n\s+(?=--)", " ", page.read_text(encoding="utf-8"))

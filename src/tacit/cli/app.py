@@ -182,23 +182,6 @@ def compare(
     _compare(file, with_threads(settings, threads), out, jobs, again)
 
 
-@app.command(epilog="Example: tacit recommend runs/town-ease-42-1a2b3c4d --user 7 -k 5")
-def recommend(
-    folder: Annotated[Path, typer.Argument(metavar="RUN", help="A run folder, or a model of `tacit fit`.")],
-    user: Annotated[str, typer.Option(help="The id of a user in the data.")],
-    k: Annotated[int, typer.Option("-k", min=1, max=1000, help="Length of the list.")] = 10,
-    as_json: Json = False,
-) -> None:
-    """Show the best recommendations for a user, with explanations."""
-    from tacit.report.folder import open_recommender
-
-    found = open_recommender(folder).recommend(user, k)
-    rows = [{"item": r.item, "title": r.title, "score": r.score, "why": r.why} for r in found]
-    screen.document({"run": str(folder), "user": user, "recommendations": rows})
-    table = [[str(i), f"{r.title}", f"{r.score:.3f}", r.why] for i, r in enumerate(found, 1)]
-    screen.table(f"For {user}", ["", "item", "score", "why"], table)
-
-
 @data_app.command("list", epilog="Example: tacit data list")
 def data_list(as_json: Json = False) -> None:
     """List the named datasets: present, downloadable, or available on request."""

@@ -1,15 +1,97 @@
-"""The commands that make a model to serve: fit, export."""
+"""The commands of models that serve: recommend, fit, export."""
 
 from __future__ import annotations
 
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from tacit.cli import app as shell
 from tacit.cli.app import Json, app
-from tacit.cli.arguments import existing
+from tacit.cli.arguments import existing, takes
+from tacit.errors import ConfigError
+
+if TYPE_CHECKING:
+    from tacit.serving.lists import ListFilter
+    from tacit.serving.recommender import Recommender
+
+
+@dataclass(frozen=True)
+class RecommendOptions:
+    """The arguments of `tacit recommend`."""
+
+    folder: Annotated[Path, typer.Argument(metavar="RUN", help="A run folder, or a model of `tacit fit`.")]
+    user: Annotated[str | None, typer.Option(help="The id of a user in the data.")] = None
+    history: Annotated[
+        list[str], typer.Option("--history", help="An item of somebody who is not in the data; repeat it.")
+    ] = field(default_factory=list)
+    all_users: Annotated[bool, typer.Option("--all", help="Lists of all users, into the file of --out.")] = False
+    k: Annotated[int, typer.Option("-k", min=1, max=1000, help="Length of the list.")] = 10
+    exclude: Annotated[list[str], typer.Option("--exclude", help="An item that is not listed.")] = field(
+        default_factory=list
+    )
+    only: Annotated[list[str], typer.Option("--only", help="An item that may be listed; no others are.")] = field(
+        default_factory=list
+    )
+    category: Annotated[list[str], typer.Option("--category", help="List items of this category only.")] = field(
+        default_factory=list
+    )
+    out: Annotated[
+        Path | None, typer.Option("--out", help="With --all: a file .tsv, .csv, .parquet, .jsonl or .trec.")
+    ] = None
+    as_json: Json = False
+
+    def check(self) -> None:
+        """Refuse options that contradict each other."""
+        if (self.user is not None) + bool(self.history) + self.all_users != 1:
+            raise ConfigError("It is not clear for whom.", "Give one of --user ID, --history ITEM and --all.")
+        if self.all_users != (self.out is not None):
+            raise ConfigError("--all and --out go together.", "Write --all --out lists.tsv.")
+
+    def filter(self) -> ListFilter:
+        """Return which items may be listed."""
+        from tacit.serving.lists import ListFilter
+
+        return ListFilter(tuple(self.exclude), tuple(self.only) or None, tuple(self.category))
+
+
+@app.command(epilog="Example: tacit recommend runs/town-ease-42-1a2b3c4d --user 7 -k 5")
+@takes(RecommendOptions)
+def recommend(options: RecommendOptions) -> None:
+    """Show the best recommendations for a user, with explanations; or write those of all users to a file."""
+    from tacit.report.folder import open_recommender
+
+    options.check()
+    model = open_recommender(options.folder)
+    if options.out is not None:
+        _write_all(model, options, options.out)
+        return
+    found = (
+        model.recommend(options.user, options.k, options.filter())
+        if options.user is not None
+        else model.recommend_for(options.history, options.k, options.filter())
+    )
+    whom = {"user": options.user} if options.user is not None else {"history": options.history}
+    rows = [asdict(one) for one in found]
+    shell.screen.document({"run": str(options.folder), **whom, "recommendations": rows, "notices": list(found.notices)})
+    table = [[str(i), f"{r.title}", f"{r.score:.3f}", r.why] for i, r in enumerate(found, 1)]
+    shell.screen.table(f"For {options.user or 'this history'}", ["", "item", "score", "why"], table)
+    for notice in found.notices:
+        shell.screen.say(f"· {notice}")
+
+
+def _write_all(model: Recommender, options: RecommendOptions, out: Path) -> None:
+    """Write the lists of all users."""
+    from tacit.serving.lists import check_ending, write_lists
+
+    check_ending(out)
+    lists = model.recommend_all(k=options.k, among=options.filter())
+    write_lists(lists, out)
+    users = lists["user"].n_unique()
+    shell.screen.document({"run": str(options.folder), "file": str(out), "users": users, "rows": len(lists)})
+    shell.screen.say(f"{len(lists):,} recommendations for {users:,} users: {out}")
 
 
 @app.command(epilog="Example: tacit fit runs/town-ease-42-1a2b3c4d --out model")

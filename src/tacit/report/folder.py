@@ -41,7 +41,8 @@ from tacit.errors import StorageError
 from tacit.evaluation import Evaluation
 from tacit.lab.events import Events
 from tacit.lab.shard_worker import WorkerIdentity
-from tacit.serving.recommender import Recommendation, Recommender
+from tacit.serving.lists import ListFilter, Recommendations
+from tacit.serving.recommender import Recommender
 from tacit.types import Label
 
 RUNS_NAMED = 3  # in a hint
@@ -123,9 +124,9 @@ class Run:
             raise StorageError("This run has neither a model in memory nor a folder.")
         return Recommender.load(self.folder / "model")
 
-    def recommend(self, user: Label, k: int = 10) -> list[Recommendation]:
-        """Return the k best items for a user, with reasons."""
-        return self.recommender.recommend(user, k)
+    def recommend(self, user: Label, k: int = 10, among: ListFilter | None = None) -> Recommendations:
+        """Return the k best items for a user, with reasons; `among` says which items may be listed."""
+        return self.recommender.recommend(user, k, among)
 
     def save(self, folder: Path | str) -> Run:
         """Write the run folder, whole or not at all, in place of an earlier one."""

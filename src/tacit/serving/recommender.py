@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -17,17 +18,8 @@ from tacit.evaluation.ranking import TieOrder
 from tacit.methods.base import Federated, Method, build, options, score_clients
 from tacit.numerics import one_blas_thread
 from tacit.random import Key
+from tacit.serving.lists import ListFilter, Recommendation, Recommendations
 from tacit.types import Array, Catalog, Clients, Config, Floats, Label, Labels, Model, Reason, Vocabulary, offsets
-
-
-@dataclass(frozen=True)
-class Recommendation:
-    """One item for one user, and why."""
-
-    item: Label
-    title: str
-    score: float
-    why: str
 
 
 @dataclass(frozen=True)
@@ -54,7 +46,7 @@ class Recommender:
 
     def score(self, positions: Array) -> Floats:
         """Score all items for some users, by position in the cohort."""
-        return score_clients(self.method, self.model.take(positions), self.clients.take(positions))
+        return score_rows(self.method, self.model.take(positions), self.clients.take(positions))
 
     def score_pairs(self, positions: Array, items: Array) -> Floats:
         """Score single items for users by position, where the method can do that cheaply."""
@@ -62,44 +54,104 @@ class Recommender:
         scores: Floats = self.method.score_pairs(model.shared, model.private, positions, items, self.clients)
         return scores
 
-    def recommend(self, user: Label, k: int = 10) -> list[Recommendation]:
-        """Return the k best items that are not in the history, best first, each with its reason."""
-        position = self.user_ids.index(user, "person")
-        return self._serve(self.model.take(np.array([position])), self.clients.take([position]), k)
+    def recommend(self, user: Label, k: int = 10, among: ListFilter | None = None) -> Recommendations:
+        """Return the k best items that are not in the history, best first, each with its reason.
 
-    def recommend_for(self, history: list[Label], k: int = 10) -> list[Recommendation]:
-        """Return recommendations for someone the model has never seen, from a history given now."""
-        if self.model.private:
+        `among` says which items may be listed. A user whose history is empty gets popular items.
+        """
+        position = self.user_ids.index(user, "person")
+        return self._serve(self.model.take(np.array([position])), self.clients.take([position]), k, among)
+
+    def recommend_for(self, history: Sequence[Label], k: int = 10, among: ListFilter | None = None) -> Recommendations:
+        """Return recommendations for someone the model has never seen, from a history given now.
+
+        Items that the model does not know are ignored, with a notice. If none is left, popular items are listed.
+        """
+        places = {label: self.catalog.item_ids.find(label) for label in history}
+        strange = [str(label) for label, place in places.items() if place is None]
+        known = [place for place in places.values() if place is not None]
+        if known and self.model.private:
             raise MethodError(
                 f"'{self.name}' keeps a vector per user and cannot recommend to a user it was not trained on.",
                 "Use a method that scores from the history: ease, item-knn, pure-svd, multi-vae.",
             )
-        items = np.unique([self.catalog.item_ids.index(label, "item") for label in history]).astype(np.int32)
+        items = np.unique(known).astype(np.int32)
         new_user = Clients(np.array([-1]), offsets(np.array([len(items)])), items, self.catalog.n_items)
-        return self._serve(self.model, new_user, k)
+        found = self._serve(self.model, new_user, k, among)
+        more = [f"Not known, and ignored: {', '.join(strange)}."] if strange else []
+        return Recommendations(found, (*more, *found.notices))
 
-    def _serve(self, model: Model, client: Clients, k: int) -> list[Recommendation]:
-        method = self.method
+    def recommend_all(
+        self, users: Sequence[Label] | None = None, k: int = 10, among: ListFilter | None = None
+    ) -> pl.DataFrame:
+        """Return the lists of many users, or of all, as one table: user, rank, item, title, score; without reasons."""
+        positions = (
+            np.arange(len(self.clients))
+            if users is None
+            else np.array([self.user_ids.index(user, "person") for user in users], np.int64)
+        )
+        allowed = (among or ListFilter()).items(self.catalog)
         with one_blas_thread():
-            scores = score_clients(method, model, client)[0]
-            if not np.isfinite(scores).all():
-                raise MethodError(
-                    f"'{self.name}' gave a score that is not finite.",
-                    "It has probably diverged: train it again with a lower learning rate.",
+            parts = [
+                self.best_items(position, np.setdiff1d(allowed, self.clients.of(position)), k)
+                for position in positions.tolist()
+            ]
+        sizes = [len(items) for items, _ in parts]
+        who = np.repeat(positions, sizes)
+        items, scores = (np.concatenate([part[i] for part in parts]) if parts else np.zeros(0) for i in range(2))
+        ranks = [rank for size in sizes for rank in range(1, size + 1)]
+        return pl.DataFrame(
+            {
+                "user": [self.user_ids[int(user)] for user in who],
+                "rank": np.array(ranks, np.int32),
+                "item": [self.catalog.item_ids[int(item)] for item in items],
+                "title": [self.catalog.title(int(item)) for item in items],
+                "score": scores.astype(np.float32),
+            },
+            schema_overrides={"title": pl.String},
+        )
+
+    def best_items(self, position: int, listed: Array, k: int) -> tuple[Array, Floats]:
+        """Return the k best of some items for a user by position, and their scores.
+
+        Users are scored one by one: in a block, single numbers could have other last bits than in a list of one user.
+        """
+        client = self.clients.take([position])
+        scores = self._popularity if self._is_unknown(client) else self._finite(self.score(np.array([position]))[0])
+        best = self.ties.best(scores, client.ids[0], listed, k)
+        return best, scores[best]
+
+    @cached_property
+    def _popularity(self) -> Floats:
+        """How many users have each item."""
+        return np.asarray(self.clients.matrix().getnnz(axis=0), np.float32)
+
+    def _is_unknown(self, client: Clients) -> bool:
+        """Say whether nothing is known of a client while something is known of others: then popular items serve."""
+        return len(client.items) == 0 and len(self.clients.items) > 0
+
+    def _finite(self, scores: Floats) -> Floats:
+        if not np.isfinite(scores).all():
+            raise MethodError(
+                f"'{self.name}' gave a score that is not finite.",
+                "It has probably diverged: train it again with a lower learning rate.",
+            )
+        return scores
+
+    def _serve(self, model: Model, client: Clients, k: int, among: ListFilter | None) -> Recommendations:
+        method, is_unknown = self.method, self._is_unknown(client)
+        listed = np.setdiff1d((among or ListFilter()).items(self.catalog), client.items)
+        found = Recommendations(notices=["The history is empty: these are popular items."] if is_unknown else [])
+        with one_blas_thread():
+            scores = self._popularity if is_unknown else self._finite(score_rows(method, model, client)[0])
+            for item in self.ties.best(scores, client.ids[0], listed, k).tolist():
+                reasons = (
+                    [Reason("popularity", int(scores[item]), 1.0)]
+                    if is_unknown
+                    else method.explain(model.shared, model.private, client, item)
                 )
-            retired = self.catalog.retired
-            unseen, found = np.setdiff1d(np.arange(len(scores)), client.items), []
-            unseen = unseen if retired is None else np.setdiff1d(unseen, retired)
-            for item in self.ties.best(scores, client.ids[0], unseen, k).tolist():
-                reasons = method.explain(model.shared, model.private, client, item)
-                found.append(
-                    Recommendation(
-                        self.catalog.item_ids[item],
-                        self.catalog.title(item),
-                        float(scores[item]),
-                        explain_in_words(reasons, self.catalog),
-                    )
-                )
+                label, title = self.catalog.item_ids[item], self.catalog.title(item)
+                found.append(Recommendation(label, title, float(scores[item]), explain_in_words(reasons, self.catalog)))
         return found
 
     def save(self, folder: Path | str) -> None:
@@ -148,6 +200,14 @@ class Recommender:
         model = Model(parts["shared"], parts["private"])
         seed = int(about.get("seed", 0))  # models of earlier versions have none
         return cls(name, options(name, about["options"]), model, clients, catalog, _vocabulary(people), seed)
+
+
+def score_rows(method: Method, model: Model, clients: Clients) -> Floats:
+    """Return the scores of clients; one alone is scored twice, so that it has the bits it has among others."""
+    if len(clients) != 1:
+        return score_clients(method, model, clients)
+    twice = np.zeros(2, np.int64)
+    return score_clients(method, model.take(twice), clients.take(twice))[:1]
 
 
 def _places(clients: Clients) -> NDArray[np.int32]:

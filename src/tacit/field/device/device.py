@@ -49,7 +49,7 @@ from tacit.protocols.secure_aggregation import Identity, ServerPhase
 from tacit.protocols.secure_aggregation.noise_shares import add_noise_share
 from tacit.random import Key
 from tacit.reasons import ReasonCode
-from tacit.serving.recommender import Recommendation
+from tacit.serving.lists import Recommendation
 from tacit.types import Array, Catalog, Label
 from tacit.wire.enrolment import enrolment_statement
 from tacit.wire.messages import (

@@ -15,7 +15,8 @@ from tacit.numerics import one_blas_thread
 from tacit.protocols.federated import device_round
 from tacit.random import Key
 from tacit.reasons import ReasonCode
-from tacit.serving.recommender import Recommendation, Recommender
+from tacit.serving.lists import Recommendation
+from tacit.serving.recommender import Recommender
 from tacit.types import Array, Clients, Label, Model, Vocabulary
 from tacit.updates import Message, Release
 from tacit.wire.messages import Request
