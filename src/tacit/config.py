@@ -98,7 +98,7 @@ class Comparison(_RunSettings):
         return self
 
     def experiments(self) -> Iterator[tuple[str, Experiment]]:
-        """Yield (label, experiment) for every method, point of the grid and seed, the seeds of a label together."""
+        """Yield (label, experiment) for every method, point of the grid, seed and fold, those of a label together."""
         shared = self.model_dump(mode="json", exclude={"methods", "repeat", "grid"})
         names = [method.name for method in self.methods]
         for method in self.methods:
@@ -108,7 +108,9 @@ class Comparison(_RunSettings):
                 label = " ".join([called, *(f"{k.split('.')[-1]}={v}" for k, v in settings.items())])
                 for seed in range(self.seed, self.seed + self.repeat):
                     base = {**shared, "method": method.model_dump(mode="json"), "seed": seed}
-                    yield label, Experiment.from_options(apply_overrides(base, settings), "the comparison")
+                    one = Experiment.from_options(apply_overrides(base, settings), "the comparison")
+                    for cut in one.split.every_fold():
+                        yield label, one.model_copy(update={"split": cut})
 
 
 T = TypeVar("T", bound=Config)

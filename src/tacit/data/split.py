@@ -31,15 +31,17 @@ from tacit.random import Key
 from tacit.types import Array, Catalog, Clients, Config, Heldout, Interactions, Vocabulary, offsets
 
 _BELONGS = {"date": "global-time", "windows": "global-time", "new_users": "global-time", "gap": "last-session"}
+_BELONGS |= {"folds": "k-fold", "fold": "k-fold", "draw": "k-fold"}
+_BY_CHANCE = ("random", "k-fold")
 
 
 class SplitConfig(Config):
     """How each user's rows are parted."""
 
-    kind: Literal["temporal", "leave-last-out", "global-time", "last-session", "random", "given"] = Field(
+    kind: Literal["temporal", "leave-last-out", "global-time", "last-session", "random", "k-fold", "given"] = Field(
         "temporal",
         description="which rows are held out: each user's newest share, newest one, all rows from one moment on, "
-        "newest session, random share, or the split of the data itself",
+        "newest session, random share, one of k equal random parts, or the split of the data itself",
     )
     test: float = Field(
         0.2, gt=0, lt=1, description="share of each history (global-time: of all rows) that is held out for the test"
@@ -52,6 +54,11 @@ class SplitConfig(Config):
         1, ge=1, description="global-time: which window is tested; train is what lies before it, later rows are unused"
     )
     gap: float = Field(60.0, gt=0, description="last-session: so many minutes without a row end a session")
+    folds: int = Field(5, ge=2, description="k-fold: each user's rows are dealt to so many parts at random")
+    fold: int = Field(
+        0, ge=0, description="k-fold: which part is tested, from 1 on; 0: each in turn, in comparisons only"
+    )
+    draw: int = Field(0, ge=0, description="k-fold: seed of the parts; the seed of a run does not change them")
     targets: Literal["all", "next"] = Field(
         "all", description="'next': of each user's held-out rows only the oldest counts, as the next item"
     )
@@ -62,7 +69,7 @@ class SplitConfig(Config):
         "down", description="how the number of held-out rows is rounded: down, or up as Elliot does"
     )
     together: bool = Field(
-        False, description="random: repeated rows of a user and an item fall into the same part and count as one"
+        False, description="random, k-fold: repeated rows of a user and an item fall into one part and count as one"
     )
     validation: bool | float = Field(
         False, description="hold out a validation part of train in the same way; or its share"
@@ -81,16 +88,24 @@ class SplitConfig(Config):
 
     @model_validator(mode="after")
     def _has_effect(self) -> Self:
-        if self.together and self.kind != "random":
-            raise ValueError(f"'together' belongs to kind 'random', not to '{self.kind}'")
+        if self.together and self.kind not in _BY_CHANCE:
+            raise ValueError(f"'together' belongs to kind 'random' or 'k-fold', not to '{self.kind}'")
+        if self.fold > self.folds:
+            raise ValueError(f"fold {self.fold} is not among the {self.folds} folds")
         for option, kind in _BELONGS.items():
             if self.kind != kind and getattr(self, option) != type(self).model_fields[option].default:
                 raise ValueError(f"'{option}' belongs to kind '{kind}', not to '{self.kind}'")
         if self.window > self.windows:
             raise ValueError(f"window {self.window} is not among the {self.windows} windows")
-        if self.targets == "next" and self.kind in ("random", "given"):
+        if self.targets == "next" and self.kind in (*_BY_CHANCE, "given"):
             raise ValueError(f"targets 'next' needs a split by time, not '{self.kind}'")
         return self
+
+    def every_fold(self) -> list[Self]:
+        """Return the splits that a comparison goes through: one per fold, or this one."""
+        if self.kind != "k-fold" or self.fold:
+            return [self]
+        return [self.model_copy(update={"fold": fold}) for fold in range(1, self.folds + 1)]
 
 
 @dataclass(frozen=True)
@@ -147,13 +162,15 @@ def assign(dataset: Dataset, config: SplitConfig, key: Key) -> NDArray[np.int8]:
         period = Period(config.test, config.date, config.windows, config.window)
         parts = split_at_moment(log, period, _validation_share(config), dataset.name)
         return parts if config.targets == "all" else keep_next(log, parts, _age(log, n, config, dataset.name, key))
-    rank = _age(log, n, config, dataset.name, key)
+    rank = _age(log, n, config, dataset.name, Key(config.draw).child("folds") if config.kind == "k-fold" else key)
+    if config.kind == "k-fold":
+        return _fold(dataset, n, rank, config)
     if config.kind == "last-session":
         parts = split_last_session(log, rank, config.gap, _whole_validation(config))
         return parts if config.targets == "all" else keep_next(log, parts, rank)
     if config.kind == "leave-last-out":
         validation = _whole_validation(config)
-        _long_enough(dataset, n, 3 if validation else 2)
+        _long_enough(dataset, config.kind, n, 3 if validation else 2)
         n_test = np.ones_like(n)
         n_validation = n_test * int(validation)
     else:
@@ -163,6 +180,23 @@ def assign(dataset: Dataset, config: SplitConfig, key: Key) -> NDArray[np.int8]:
     parts[rank < (n_test + n_validation)[log.users]] = VALIDATION
     parts[rank < n_test[log.users]] = TEST
     return parts if config.targets == "all" else keep_next(log, parts, rank)
+
+
+def _fold(dataset: Dataset, n: NDArray[np.int64], rank: NDArray[np.int64], config: SplitConfig) -> NDArray[np.int8]:
+    """Hold out every k-th of each user's rows in random order; every user is tested in every fold."""
+    if config.fold == 0:
+        raise ConfigError(
+            "A run tests one fold, and split.fold is 0.",
+            f"Set split.fold to 1 ... {config.folds}, or use a comparison, which goes through all of them.",
+        )
+    _long_enough(dataset, config.kind, n, config.folds)
+    first, users = config.fold - 1, dataset.interactions.users
+    tested_before = np.maximum(0, -(-(rank - first) // config.folds))  # of the same user, with a smaller rank
+    n_validation = _share(_validation_share(config), n - -(-(n - first) // config.folds), config.rounding == "up")
+    parts = np.full(len(rank), TRAIN)
+    parts[rank - tested_before < n_validation[users]] = VALIDATION
+    parts[rank % config.folds == first] = TEST
+    return parts
 
 
 def _whole_validation(config: SplitConfig) -> bool:
@@ -193,7 +227,7 @@ def _share(ratio: float, n: NDArray[np.int64], up: bool) -> NDArray[np.int64]:
 
 def _age(log: Interactions, n: NDArray[np.int64], config: SplitConfig, name: str, key: Key) -> NDArray[np.int64]:
     """Return each row's place among its user's rows, 0 = first to be held out."""
-    if config.kind == "random":
+    if config.kind in _BY_CHANCE:
         by_item = order_by(log.users, log.items, *_identity(log))
         draws = np.empty(len(log), np.uint64)
         draws[by_item] = ragged_bits(key.child("split"), np.arange(len(n)), n)
@@ -237,11 +271,11 @@ def _identity(log: Interactions) -> tuple[NDArray[np.float32] | NDArray[np.int64
     return tuple(column for column in (log.times, log.values) if column is not None)
 
 
-def _long_enough(dataset: Dataset, n: NDArray[np.int64], needed: int) -> None:
+def _long_enough(dataset: Dataset, kind: str, n: NDArray[np.int64], needed: int) -> None:
     short = int((n < needed).sum())
     if short:
         raise DataError(
-            f"leave-last-out needs at least {needed} rows per user, but {short} of {len(n)} users in "
+            f"{kind} needs at least {needed} rows per user, but {short} of {len(n)} users in "
             f"'{dataset.name}' have fewer.",
             f"Set data.min_per_user={needed}.",
         )

@@ -48,6 +48,7 @@ KINDS = {
     "global-time": "everything from one moment on held out",
     "last-session": "each user's newest session held out",
     "random": "a random {share} of each history held out",
+    "k-fold": "one of {folds} random parts of each history held out, each in turn",
     "given": "held-out part as given with the data",
 }
 
@@ -157,7 +158,7 @@ def _interactions(counts: dict[str, int]) -> int:
 
 def _split(run: Run) -> str:
     split = run.experiment.split
-    return KINDS[split.kind].format(share=f"{100 * split.test:g} %")
+    return KINDS[split.kind].format(share=f"{100 * split.test:g} %", folds=split.folds)
 
 
 def _protocol(run: Run) -> str:

@@ -116,6 +116,36 @@ def test_random_split_is_keyed_per_person():
     assert len({tuple(heldout(one, person)) for person in range(5)}) > 1
 
 
+@pytest.mark.parametrize("validation", [False, 0.25])
+def test_folds_test_every_row_once_and_every_user_in_each(validation):
+    rows = [(person, item, 0) for person in range(6) for item in range(5 + 3 * person)]
+    data, seen = load(frame(rows)), []
+    for cut in SplitConfig(kind="k-fold", folds=4, validation=validation).every_fold():
+        parted = split(data, cut, KEY)
+        again = split(data, cut, Key(99))
+        assert parted.test.open()[0].items.tolist() == again.test.open()[0].items.tolist(), "the seed changes no fold"
+        seen += [(person, item) for person in range(6) for item in heldout(parted, person)]
+        sizes = np.array([len(heldout(parted, person)) for person in range(6)])
+        n = np.arange(5, 23, 3)
+        assert ((sizes == n // 4) | (sizes == n // 4 + 1)).all()
+        assert parted.counts["train"] + parted.counts["test"] + parted.counts.get("validation", 0) == len(rows)
+        assert parted.counts.get("validation", 0) == (int(((n - sizes) // 4).sum()) if validation else 0)
+    assert sorted(seen) == sorted((person, item) for person, item, _ in rows)
+    other = split(data, SplitConfig(kind="k-fold", folds=4, fold=1, draw=1), KEY).test.open()[0].items
+    assert other.tolist() != split(data, SplitConfig(kind="k-fold", folds=4, fold=1), KEY).test.open()[0].items.tolist()
+
+
+def test_folds_are_refused_where_they_cannot_be_made():
+    data = load(frame([(1, item, 0) for item in range(3)] + [(2, item, 0) for item in range(9)]))
+    with pytest.raises(DataError, match="min_per_user=5"):
+        split(data, SplitConfig(kind="k-fold", fold=1), KEY)
+    with pytest.raises(ConfigError, match=r"split\.fold"):
+        split(data, SplitConfig(kind="k-fold", folds=2), KEY)
+    for wrong in ({"kind": "k-fold", "fold": 6}, {"fold": 1}, {"kind": "random", "folds": 3}):
+        with pytest.raises(ConfigError, match="fold"):
+            SplitConfig.from_options(wrong, "split")
+
+
 def test_repeated_rows_together_are_parted_as_if_there_were_one_of_each():
     rows = [(person, item, time) for person in range(5) for item in range(20) for time in range(1 + item % 3)]
     config = SplitConfig(kind="random", test=0.25)

@@ -139,3 +139,12 @@ def test_a_refusal_names_the_option_that_only_federated_methods_have(method: str
         tacit.run(experiment)
     assert f"runtime.{section}" in refused.value.message
     assert "in one place" not in refused.value.message
+
+
+def test_a_comparison_goes_through_all_folds_and_pairs_users() -> None:
+    folds = {"kind": "k-fold", "folds": 3}
+    planned = list(tacit.Comparison(split=folds, methods=["ease", "random"], repeat=2).experiments())
+    assert [label for label, _ in planned] == ["ease"] * 6 + ["random"] * 6
+    assert [(one.seed, one.split.fold) for _, one in planned[:6]] == [(s, f) for s in (42, 43) for f in (1, 2, 3)]
+    chosen = list(tacit.Comparison(split={**folds, "fold": 2}, methods=["ease"]).experiments())
+    assert [one.split.fold for _, one in chosen] == [2]

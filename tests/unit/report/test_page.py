@@ -6,12 +6,14 @@ import re
 from collections import Counter
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
 from helpers.report_runs import METHODS, Comparing, made_row
+from tacit.data import SplitConfig
 from tacit.report.comparison import ComparisonResult
-from tacit.report.page import write_report
+from tacit.report.page import KINDS, write_report
 
 pytestmark = pytest.mark.slow
 
@@ -179,3 +181,7 @@ def test_a_run_without_folder_or_leak_check_is_reported(comparison: Comparing, t
 def test_the_same_runs_give_the_same_bytes(six: tuple[str, Page], comparison: Comparing, tmp_path: Path) -> None:
     again, _ = page(comparison(6), tmp_path)
     assert again == six[0]
+
+
+def test_a_report_has_words_for_every_kind_of_split() -> None:
+    assert KINDS.keys() == set(get_args(SplitConfig.model_fields["kind"].annotation))
