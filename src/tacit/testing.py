@@ -9,6 +9,7 @@ clients, catalog = two_tastes()        # client 0 likes items 0, 2, 4, ...; clie
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -44,12 +45,15 @@ def two_tastes(n_clients: int = 40, n_items: int = 24, seed: int = 0) -> tuple[C
     """Return clients of two tastes, and a catalogue that says as much of the items.
 
     Even clients like even items, odd clients like odd ones. A client's history is a random half of what it likes, so
-    the right recommendation is the other half: the items of its parity that it does not have yet. Item i has the label
-    i + 100. Its categories and its statements in the graph name its parity, beside others that do not matter.
+    the right recommendation is the other half: the items of its parity that it does not have yet. Its items came 45
+    minutes apart. Item i has the label i + 100. Its categories and its statements in the graph name its parity, beside
+    others that do not matter.
     """
     rng = np.random.default_rng(seed)
     liked = [np.arange(client % 2, n_items, 2) for client in range(n_clients)]
     clients = make_clients([rng.choice(own, len(own) // 2, replace=False) for own in liked], n_items)
+    assert clients.places is not None
+    clients = replace(clients, times=clients.places.astype(np.int64) * 45 * 60)
     items = np.arange(n_items)
     marks = [mark for item in range(n_items) for mark in ([item % 2, 2] if item % 5 == 0 else [item % 2])]
     categories = Labels(offsets(1 + (items % 5 == 0)), np.array(marks, np.int32), ["even", "odd", "fifth"])
@@ -214,7 +218,7 @@ class _Contract:
             total, own = Total.zero(method.shapes(shared)), Model(self.spec.received(shared, clients.ids), private)
             private = dict(device_round(path, own, clients, self.key, number, total).private)
             shared = dict(server_round(path, shared, total))
-        later = Clients(clients.ids, clients.ptr, clients.items, self.catalog.n_items)
+        later = replace(clients, n_items=self.catalog.n_items)
         after = method.init(later, self.catalog, self.key.child("init"))
         grown = method.grow(shared, first.shared, after.shared)
         grown_private = method.grow_private(private, first.shared, after.shared)

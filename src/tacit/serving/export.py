@@ -9,6 +9,7 @@ The folder holds `export.json` (what it is), `items.json` (ids and titles), `wei
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -56,7 +57,12 @@ def export(recommender: Recommender, folder: Path | str) -> dict[str, Any]:
 
 def _score(recommender: Recommender, sizes: Array, items: Array) -> Floats:
     """Return the scores of new users with these histories."""
-    clients = Clients(np.arange(len(sizes)), offsets(sizes), items, recommender.catalog.n_items)
+    return _score_clients(
+        recommender, Clients(np.arange(len(sizes)), offsets(sizes), items, recommender.catalog.n_items)
+    )
+
+
+def _score_clients(recommender: Recommender, clients: Clients) -> Floats:
     with one_blas_thread():
         return score_clients(recommender.method, recommender.model, clients)
 
@@ -64,7 +70,7 @@ def _score(recommender: Recommender, sizes: Array, items: Array) -> Floats:
 def _check_sums(recommender: Recommender, bias: Floats, rows: Floats) -> None:
     """Refuse a model whose scores of real histories are not sums of rows."""
     sample = recommender.clients.take(np.arange(min(CHECKED, len(recommender.clients))))
-    wanted = _score(recommender, sample.sizes, sample.items)
+    wanted = _score_clients(recommender, replace(sample, ids=np.arange(len(sample))))  # with their order
     found = np.stack([bias + rows[sample.take([c]).items].sum(axis=0) for c in range(len(sample))])
     apart = float(np.abs(found - wanted).max(initial=0.0))
     if not apart <= TOLERANCE * float(np.abs(wanted).max(initial=0.0)):
