@@ -19,6 +19,8 @@ from flwr.supercore.constant import FLWR_IN_MEMORY_DB_NAME, NOOP_FEDERATION_ID, 
 from flwr.supercore.object_store import ObjectStoreFactory
 from flwr.superlink.config_loader import get_federation_manager
 
+DELIVERED = "delivered"  # Flower writes a time here, and only ever asks whether there is one
+
 
 class SteadyLinkState(InMemoryLinkState):  # type: ignore[misc]  # Flower has no types that are checked
     """Flower's state in memory, without the wall clock."""
@@ -29,6 +31,7 @@ class SteadyLinkState(InMemoryLinkState):  # type: ignore[misc]  # Flower has no
         self._online_until: dict[int, float] = {}
         self._patience: dict[int, float] = {}  # seconds without a sign of life after which a node is away
         self.activations: Counter[int] = Counter()  # how often each node has begun a session
+        self._names_of: dict[int, dict[str, None]] = {}  # node -> its messages, in the order in which they came
 
     def state(self) -> SteadyLinkState:
         """Return itself, where Flower asks a factory."""
@@ -79,10 +82,22 @@ class SteadyLinkState(InMemoryLinkState):  # type: ignore[misc]  # Flower has no
         return True
 
     def get_message_ins(self, node_id: int, limit: int | None, *, run_id: int | None = None) -> list[Any]:
-        """Return the messages of a node; that it looks for them is a sign of life."""
+        """Return the messages of a node that it has not fetched yet; that it looks for them is a sign of life.
+
+        Flower goes through the messages of all nodes. Here a look costs the same however many wait for others.
+        """
         if node_id in self._online_until:
             self._online_until[node_id] = self.clock() + self._patience[node_id]
-        found: list[Any] = super().get_message_ins(node_id, limit, run_id=run_id)
+        found: list[Any] = []
+        with self.lock:
+            for name in self._names_of.get(node_id, ()):
+                message = self.message_ins_store[name]
+                if message.metadata.delivered_at == "" and run_id in (None, message.metadata.run_id):
+                    found.append(message)
+                if limit is not None and len(found) >= limit:
+                    break
+            for message in found:
+                message.metadata.delivered_at = DELIVERED
         return found
 
     def online(self) -> set[int]:
@@ -94,6 +109,28 @@ class SteadyLinkState(InMemoryLinkState):  # type: ignore[misc]  # Flower has no
 
     def _check_stored_messages(self, message_ids: set[str], run_id: int | None = None) -> None:
         """Let no message end by the clock."""
+
+    def store_message_ins(self, message: Any) -> str | None:
+        """Store a message, and note whose it is."""
+        with self.lock:
+            stored: str | None = super().store_message_ins(message)
+            if stored is not None:
+                self._names_of.setdefault(message.metadata.dst_node_id, {})[stored] = None
+        return stored
+
+    def delete_messages(self, message_ins_ids: set[str]) -> None:
+        """Delete messages and their answers, also from the notes of whose they are."""
+        with self.lock:
+            for name in message_ins_ids:
+                message = self.message_ins_store.get(name)
+                if message is None:
+                    continue
+                node = message.metadata.dst_node_id
+                names = self._names_of.get(node, {})
+                names.pop(name, None)
+                if not names:
+                    self._names_of.pop(node, None)
+            super().delete_messages(message_ins_ids)
 
     def is_waiting(self, message: str) -> bool:
         """Say whether a message is still here."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 import secrets
+from functools import lru_cache
 from typing import Any
 
 from flwr.app import ConfigRecord, Message, RecordDict
@@ -79,8 +80,32 @@ def wrap_reply(content: bytes, to: Any) -> FlowerMessage:
     return FlowerMessage(Message(_record(content), metadata=metadata))
 
 
+class _FrozenRecord(ConfigRecord):  # type: ignore[misc]  # Flower has no types that are checked
+    """A record that stays as it is: it is written and hashed once, however many messages hold it."""
+
+    __qualname__ = "ConfigRecord"  # what Flower writes in front of the bytes
+
+    def deflate(self) -> bytes:
+        """Return its bytes, made at the first time."""
+        written: bytes | None = self.__dict__.get("_written")
+        if written is None:
+            written = self.__dict__["_written"] = super().deflate()
+        return written
+
+    @property
+    def is_dirty(self) -> bool:
+        """Never: nothing changes it."""
+        return False
+
+
+@lru_cache(maxsize=1)
+def _frozen_record(content: bytes) -> Any:
+    """Return the record of a content; a round sends many devices the same one."""
+    return _FrozenRecord({FIELD: content})
+
+
 def _record(content: bytes) -> Any:
-    return RecordDict({RECORD: ConfigRecord({FIELD: content})})
+    return RecordDict({RECORD: _frozen_record(content)})
 
 
 def names_in(tree: Any) -> list[str]:

@@ -29,7 +29,8 @@ from tacit.field.coordinator.login import LoginRules
 from tacit.wire.amendments import PATH as AMENDMENTS
 from tacit.wire.status import HEADER, CoordinatorStatus
 
-POLL_SECONDS = 0.02  # seconds between checks for answers
+POLL_SECONDS, MOST_POLL_SECONDS = 0.02, 1.0  # between looks for answers, of few devices and of very many
+REST = 5  # times as long as a look took is rested after it: looking takes a sixth of a core at most
 IDENTITY_BYTES = 32
 KEYS = ("key", "identity", "proof")
 
@@ -63,6 +64,7 @@ class SuperLink:
         self._limit, self._enrolling = EnrolmentLimit(), 0
         self._offers: dict[int, _PostedMessage] = {}
         self._status = b""
+        self._written: tuple[int, int] | None = None  # as the journal's file was when devices were last read
         self._lock = threading.Lock()
         self._sync()
         self._listen(host, port, certificate, key)
@@ -201,7 +203,10 @@ class SuperLink:
     # --- who is there -------------------------------------------------------------------------------------------------
 
     def _sync(self) -> None:
-        """Let the SuperLink know the devices that the journal knows, and no others."""
+        """Let the SuperLink know the devices that the journal knows, and no others; a journal as it was is not read."""
+        written = self._journal.written()
+        if written == self._written and written is not None:
+            return
         journal = self._journal.again()
         try:
             devices = journal.devices()
@@ -213,6 +218,7 @@ class SuperLink:
                     self._state.remove_node(self._nodes.pop(device.number))
                 elif not device.revoked and device.number not in self._nodes:
                     self._nodes[device.number] = self._state.add_node(device.key)
+            self._written = written
 
     def present(self) -> frozenset[int]:
         """Return the devices that are connected now."""
@@ -234,7 +240,7 @@ class SuperLink:
         self._withdraw(requests)
         try:
             while len(answered) < len(requests) and time.monotonic() < until:
-                online = self._online()
+                began, online = time.monotonic(), self._online()
                 for device in requests.keys() - answered:
                     self._keep_posted(posted, device, requests[device], device in online)
                     content = self._answer_of(posted.get(device))
@@ -242,7 +248,7 @@ class SuperLink:
                         answered.add(device)
                         self._take_back(posted, device)
                         yield device, content
-                time.sleep(POLL_SECONDS)
+                time.sleep(rest_after(time.monotonic() - began))
         finally:
             for device in list(posted):
                 self._take_back(posted, device)
@@ -254,8 +260,10 @@ class SuperLink:
         for device, content in messages.items():
             self._keep_posted(posted, device, content, is_online=True)
         try:
-            while time.monotonic() < until and any(self._state.is_unread(one.name) for one in posted.values()):
-                time.sleep(POLL_SECONDS)
+            began = time.monotonic()
+            while began < until and any(self._state.is_unread(one.name) for one in posted.values()):
+                time.sleep(rest_after(time.monotonic() - began))
+                began = time.monotonic()
         finally:
             for device in list(posted):
                 self._take_back(posted, device)
@@ -311,6 +319,15 @@ class SuperLink:
             return open_parcel(root, contents)
         except (WireError, NoObjectInStoreError):
             return b""
+
+
+def rest_after(look: float) -> float:
+    """Return how long to rest after a look for answers that took so many seconds.
+
+    >>> [round(rest_after(look), 3) for look in (0.001, 0.05, 3.0)]
+    [0.02, 0.25, 1.0]
+    """
+    return min(MOST_POLL_SECONDS, max(POLL_SECONDS, REST * look))
 
 
 def _digest_in(text: str) -> bytes:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import os
 import secrets
+import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
@@ -113,6 +114,7 @@ MIGRATIONS = (
     """,
 )
 KEPT_MODELS = 10
+SETTLED_SECONDS = 2.0  # the clock of a file system may stand still between two changes that follow each other
 ROLLED_BACK = "rolled back"
 EXPIRED_KEPT = 30 * 86_400  # seconds that an expired invitation, and its label, stay
 FILE = FileFormat(0x54434A4E, "a coordinator's journal", MIGRATIONS, StorageError, "Restore a copy of it.")
@@ -229,6 +231,15 @@ class CoordinatorJournal:
     def again(self) -> CoordinatorJournal:
         """Open it once more, for another thread; what was read of the federation is not read again."""
         return CoordinatorJournal(self.path, self.federation, self.catalog)
+
+    def written(self) -> tuple[int, int] | None:
+        """Return a mark that changes with every change of the file; none while it could change unseen.
+
+        The file is asked for and not opened: closing it would end the locks of this process.
+        """
+        about = self.path.stat()
+        is_settled = about.st_mtime < time.time() - SETTLED_SECONDS
+        return (about.st_mtime_ns, about.st_size) if is_settled else None
 
     def close(self) -> None:
         """Let the file go."""

@@ -1,0 +1,91 @@
+"""What a coordinator holds for devices: a look costs the same however much waits for others."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from flwr.app import ConfigRecord
+from flwr.server.superlink.linkstate.in_memory_linkstate import InMemoryLinkState
+
+from tacit.field.carriers.link_state import SteadyLinkState
+from tacit.field.carriers.parcels import FIELD, open_parcel, wrap_request
+from tacit.field.coordinator import CoordinatorJournal
+from tacit.types import Catalog, Vocabulary
+from tacit.wire.federation import Federation
+
+
+def test_devices_find_what_flower_would_find_whatever_came_and_went() -> None:
+    state, rng = SteadyLinkState(), np.random.default_rng(5)
+    run = state.start_run()
+    nodes = [state.add_node(secrets.token_bytes(97)) for _ in range(5)]
+    assert all(state.activate_node(node, 60.0) for node in nodes)
+    posted: list[str] = []
+    fetched = 0
+    for step in range(300):
+        node = nodes[rng.integers(5)]
+        what = rng.random()
+        if what < 0.5:
+            parcel = wrap_request(bytes([step % 7]), node, run)
+            assert state.post(parcel, run)
+            posted.append(parcel.id)
+        elif what < 0.7 and posted:
+            state.take_back(posted.pop(rng.integers(len(posted))))
+        else:
+            limit = [None, 1, 2][rng.integers(3)]
+            flowers = [message.metadata.message_id for message in _peek(state, node, limit)]
+            found = [message.metadata.message_id for message in state.get_message_ins(node, limit)]
+            assert found == flowers
+            fetched += len(found)
+            assert not set(found) & {m.metadata.message_id for m in state.get_message_ins(node, None)}
+    assert fetched > 30
+    state.take_back(*posted)
+    assert not state.message_ins_store
+    assert not state._names_of, "nothing is kept of messages that are gone"
+
+
+def _peek(state: SteadyLinkState, node: int, limit: int | None) -> list[object]:
+    """Return what Flower's own search finds, and put it back as it was."""
+    found: list[object] = InMemoryLinkState.get_message_ins(state, node, limit)
+    for message in found:
+        message.metadata.delivered_at = ""  # type: ignore[attr-defined]
+    return found
+
+
+def test_one_content_for_many_devices_is_written_once_and_as_flower_writes_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    written: list[int] = []
+    plain = ConfigRecord.deflate
+
+    def counted(record: ConfigRecord) -> bytes:
+        written.append(1)
+        return bytes(plain(record))
+
+    monkeypatch.setattr(ConfigRecord, "deflate", counted)
+    content = secrets.token_bytes(1000)
+    parcels = [wrap_request(content, node, 1) for node in range(2, 7)]
+    assert len(written) == 1
+    assert len({parcel.id for parcel in parcels}) == 5, "no two messages are the same"
+    assert plain(ConfigRecord({FIELD: content})) in parcels[0].objects.values()
+    assert [open_parcel(parcel.id, parcel.objects) for parcel in parcels] == [content] * 5
+
+
+def test_a_journal_shows_that_it_was_written_and_says_nothing_of_a_moment_ago(tmp_path: Path) -> None:
+    catalog = Catalog(Vocabulary(np.arange(4)))
+    federation = Federation.create("ef" * 16, "test", "fpl", {"factors": 2}, catalog)
+    journal = CoordinatorJournal.create(tmp_path / "journal.db", federation, catalog, seed=1)
+    assert journal.written() is None, "it was written just now, and may be again within the file system's clock"
+    os.utime(journal.path, (time.time() - 60, time.time() - 60))
+    mark = journal.written()
+    assert mark is not None
+    assert journal.written() == mark
+    other = journal.again()
+    other.invite(int(time.time()) + 60)
+    other.close()
+    assert journal.written() is None
+    os.utime(journal.path, (time.time() - 30, time.time() - 30))
+    assert journal.written() not in (None, mark)
+    journal.close()
