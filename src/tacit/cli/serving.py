@@ -6,12 +6,12 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
+import click
 import typer
 
 from tacit.cli import app as shell
 from tacit.cli.app import Json, app
 from tacit.cli.arguments import existing, takes
-from tacit.errors import ConfigError
 
 if TYPE_CHECKING:
     from tacit.serving.lists import ListFilter
@@ -46,9 +46,9 @@ class RecommendOptions:
     def check(self) -> None:
         """Refuse options that contradict each other."""
         if (self.user is not None) + bool(self.history) + self.all_users != 1:
-            raise ConfigError("It is not clear for whom.", "Give one of --user ID, --history ITEM and --all.")
+            raise click.UsageError("It is not clear for whom: give one of --user ID, --history ITEM and --all.")
         if self.all_users != (self.out is not None):
-            raise ConfigError("--all and --out go together.", "Write --all --out lists.tsv.")
+            raise click.UsageError("--all and --out go together: write --all --out lists.tsv.")
 
     def filter(self) -> ListFilter:
         """Return which items may be listed."""
