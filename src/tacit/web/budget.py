@@ -25,6 +25,7 @@ class LevelView:
     epsilon: float
     certainty: float
     is_chosen: bool
+    is_passed: bool  # more is spent already: the level cannot be kept any more, only nothing more be shared
 
 
 @dataclass(frozen=True)
@@ -64,7 +65,9 @@ def view_budget(device: Device) -> BudgetView | None:
         return None
     chosen, most = device.sharing.privacy, device.sharing.most_epsilon
     levels = [
-        LevelView(name, WORDS[name], epsilon, budget.certainty(epsilon), name == chosen)
+        LevelView(
+            name, WORDS[name], epsilon, budget.certainty(epsilon), name == chosen, budget.spent_epsilon > epsilon
+        )
         for name, epsilon in LEVELS.items()
     ]
     return BudgetView(budget, budget.used(most), min(budget.epsilon, most), levels)

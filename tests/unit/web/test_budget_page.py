@@ -71,6 +71,7 @@ def test_a_budget_that_is_spent_says_that_suggestions_go_on(session: PrivateSess
     view = view_budget(session.device)
     assert view is not None
     assert view.is_spent
+    assert [level.is_passed for level in view.levels] == [True, False, False], "strict came too late to be promised"
     assert visitor.get("/sharing").of("used") == "100 % spent"
     assert visitor.get("/").status == 200
     sent = visitor.get("/sent")
