@@ -65,9 +65,7 @@ def view_budget(device: Device) -> BudgetView | None:
         return None
     chosen, most = device.sharing.privacy, device.sharing.most_epsilon
     levels = [
-        LevelView(
-            name, WORDS[name], epsilon, budget.certainty(epsilon), name == chosen, budget.spent_epsilon > epsilon
-        )
+        LevelView(name, WORDS[name], epsilon, budget.certainty(epsilon), name == chosen, budget.spent_epsilon > epsilon)
         for name, epsilon in LEVELS.items()
     ]
     return BudgetView(budget, budget.used(most), min(budget.epsilon, most), levels)
