@@ -20,6 +20,8 @@ from tacit.field.device.membership import Membership
 from tacit.protocols.directory import read_key, write_key
 from tacit.reasons import ReasonCode
 from tacit.wire.amendments import PATH as AMENDMENTS
+from tacit.wire.versions import HEADER as VERSIONS
+from tacit.wire.versions import OWN, VersionRanges, refuse_other_versions
 
 PREFIX = "tacit1:"
 ENROL = "/v1/tacit/enrol"
@@ -106,12 +108,14 @@ def enrol(invitation: Invitation, public: bytes, identity: bytes, proof: bytes) 
     except (ssl.SSLError, TypeError, ValueError):  # not a certificate, or not even text of the right kind
         raise InvitationError("The certificate in the invitation is damaged.", "Ask for another invitation.") from None
     keys = {"key": public, "identity": identity, "proof": proof}
+    named = {VERSIONS: OWN.write()}
     asked = {"word": invitation.word} | {name: base64.b64encode(key).decode() for name, key in keys.items()}
     try:
         with (
             httpx.Client(verify=context, timeout=SECONDS) as client,
-            client.stream("POST", f"https://{invitation.address}{ENROL}", json=asked) as response,
+            client.stream("POST", f"https://{invitation.address}{ENROL}", json=asked, headers=named) as response,
         ):
+            refuse_other_versions(invitation.address, VersionRanges.read(response.headers.get(VERSIONS, "")))
             if response.status_code == 403:
                 raise InvitationError("The invitation was used already, or has expired.", "Ask for another one.")
             if response.status_code in (429, 503):

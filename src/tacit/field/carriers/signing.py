@@ -17,6 +17,8 @@ from flwr.supercore.primitives.asymmetric import public_key_to_bytes, sign_messa
 from flwr.supercore.runtime_version_compatibility import RuntimeVersionMetadata
 
 from tacit.wire.status import HEADER, CoordinatorStatus
+from tacit.wire.versions import HEADER as VERSIONS
+from tacit.wire.versions import OWN, VersionRanges
 
 REFUSED = 401
 ROUNDING = 2.0  # seconds by which a time in a header may be off
@@ -35,11 +37,13 @@ class SignedRequests:
         self._public_key = b64encode(public_key_to_bytes(private_key.public_key())).decode("ascii")
         self._version = dict(RuntimeVersionMetadata.from_local_component("SuperNode").as_metadata())
         self.status: CoordinatorStatus | None = None  # what the coordinator said last of what it does
+        self.versions = OWN  # of the coordinator, as it named them last
         self.ahead = 0.0  # seconds by which this machine's clock is taken to be ahead of the coordinator's
 
     def intercept(self, context: Any, call_next: Any) -> Any:
         """Sign a request, send it, and send it once more if only the clock was wrong."""
         response = call_next(self._signed(context))
+        self.versions = VersionRanges.read(response.headers.get(VERSIONS, ""))
         self.status = CoordinatorStatus.read(response.headers.get(HEADER, "")) or self.status
         ahead = seconds_ahead(response)
         if response.status_code != REFUSED or ahead is None or abs(ahead - self.ahead) <= ROUNDING:
@@ -52,6 +56,7 @@ class SignedRequests:
         stamp = (local_time() - timedelta(seconds=self.ahead)).isoformat()
         signature = b64encode(sign_message(self._private_key, stamp.encode("ascii"))).decode("ascii")
         context.request.headers.update(self._version)
+        context.request.headers[VERSIONS] = OWN.write()
         context.request.headers[FLEET_HTTP_PUBLIC_KEY_HEADER] = self._public_key
         context.request.headers[TIMESTAMP_HEADER] = stamp
         context.request.headers[FLEET_HTTP_SIGNATURE_HEADER] = signature

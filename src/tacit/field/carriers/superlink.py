@@ -22,6 +22,7 @@ from tacit.errors import FieldError, WireError
 from tacit.field.carriers.enrolment_limits import AT_ONCE, ENROL, WITNESS, BodyLimit, EnrolmentLimit, is_device_key
 from tacit.field.carriers.link_state import SteadyLinkState
 from tacit.field.carriers.parcels import names_in, open_parcel, wrap_request
+from tacit.field.carriers.version_gate import VersionGate
 from tacit.field.carriers.witness_route import WitnessRoute
 from tacit.field.coordinator import CoordinatorJournal
 from tacit.field.coordinator.config import WitnessRules
@@ -122,6 +123,7 @@ class SuperLink:
             redoc_url=None,
             openapi_url=None,
             middleware=[
+                Middleware(VersionGate),
                 Middleware(BodyLimit),
                 Middleware(_StatusHeader, status=lambda: self._status),
                 Middleware(BaseHTTPMiddleware, dispatch=http_error_translator),

@@ -31,6 +31,7 @@ from tacit.field.exchange import MessageKind, follow_amendments, respond
 from tacit.field.invitations import fetch_amendments
 from tacit.reasons import ReasonCode
 from tacit.wire.status import CoordinatorStatus
+from tacit.wire.versions import refuse_other_versions
 
 log = logging.getLogger("tacit.field.device")
 BEAT = 10.0  # seconds between signs of life, unless a device looks for messages more rarely
@@ -155,6 +156,7 @@ class SuperNode:
                     beating.join()
                     self._farewell(client, node)
         except (httpx.HTTPError, RuntimeError, ValueError) as error:
+            refuse_other_versions(self._address, self._signing.versions)
             raise _connection_error(self._address, error) from None
 
     def _activated(self, client: Any) -> Any:
@@ -182,6 +184,7 @@ class SuperNode:
         last: tuple[str, int] | None = None
         while self._goes_on(stop) and self._why_resting() is None:
             found = client.PullMessages(PullMessagesRequest(node=node))
+            refuse_other_versions(self._address, self._signing.versions)
             status = self.status
             self._note_status(status)
             if status is not None and (status.phase, status.missing) != last:

@@ -19,7 +19,7 @@ from tacit.protocols.secure_aggregation.graph import NeighbourGraph
 from tacit.protocols.secure_aggregation.identity import KEY_BYTES
 from tacit.reasons import ReasonCode
 
-VERSION = 1
+VERSION, OLDEST = 1, 1  # of the messages of a sum: the newest that is known, and the oldest
 NAME = b"tacit secure sum"
 HASH_BYTES = 32
 

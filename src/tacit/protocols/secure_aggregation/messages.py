@@ -30,7 +30,7 @@ from tacit.protocols.secure_aggregation.bytes import (
     to_bits,
     write_entries,
 )
-from tacit.protocols.secure_aggregation.context import HASH_BYTES, VERSION, Session, Terms
+from tacit.protocols.secure_aggregation.context import HASH_BYTES, OLDEST, VERSION, Session, Terms
 from tacit.protocols.secure_aggregation.draw import DrawProof
 from tacit.protocols.secure_aggregation.identity import KEY_BYTES, SIGNATURE_BYTES, TAG_BYTES
 from tacit.protocols.secure_aggregation.shamir import SHARE_BYTES, is_share
@@ -72,8 +72,8 @@ def open_message(data: bytes, kind: MessageType) -> tuple[bytes, ByteReader]:
     """Check version and kind of a message; return its context and a reader of the rest."""
     reader = ByteReader(data, f"A message of kind {kind.name.lower()}")
     version, seen = reader.number(1), reader.number(1)
-    if version != VERSION:
-        raise reader.wrong(f"it is of version {version}, not {VERSION}")
+    if not OLDEST <= version <= VERSION:
+        raise _other_version(version)
     if seen != kind:
         raise reader.wrong(f"its kind is {seen}, not {int(kind)}")
     return reader.raw(HASH_BYTES), reader
@@ -81,9 +81,19 @@ def open_message(data: bytes, kind: MessageType) -> tuple[bytes, ByteReader]:
 
 def message_type(data: bytes) -> MessageType:
     """Return the kind of a message."""
-    if len(data) < HEAD_BYTES or data[0] != VERSION or data[1] not in set(MessageType):
+    if data and not OLDEST <= data[0] <= VERSION:
+        raise _other_version(data[0])
+    if len(data) < HEAD_BYTES or data[1] not in set(MessageType):
         raise MessageError(f"{len(data):,} bytes are not a message of this protocol.")
     return MessageType(data[1])
+
+
+def _other_version(version: int) -> MessageError:
+    is_newer = version > VERSION
+    return MessageError(
+        f"A message of a secure sum is of version {version}; this program knows {OLDEST} to {VERSION}.",
+        "Upgrade Tacit here, if the sender is right." if is_newer else "Its sender must upgrade Tacit.",
+    )
 
 
 def _start(kind: MessageType, context: bytes) -> ByteWriter:
