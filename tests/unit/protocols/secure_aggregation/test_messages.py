@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from helpers.mutations import bend
 from helpers.refusals import refused
 from helpers.secure_session import PHASES, Party
 from tacit.errors import MessageError, SecureSumError
@@ -115,23 +116,7 @@ def check_mutations(kind: MessageType, times: int, seed: int) -> None:
     message, decode = MESSAGES[kind], DECODERS[kind]
     generator = np.random.default_rng(seed)
     for _ in range(times):
-        bent = bytearray(message)
-        for _ in range(int(generator.integers(1, 4))):
-            way, at = int(generator.integers(6)), int(generator.integers(len(bent) or 1))
-            value = int(generator.integers(256))
-            if way == 0 and bent:
-                bent[at] = value
-            elif way == 1 and bent:
-                bent[at] ^= 1 << (value & 7)
-            elif way == 2:
-                bent = bent[:at]
-            elif way == 3:
-                bent[at:at] = generator.bytes(int(generator.integers(1, 9)))
-            elif way == 4:
-                del bent[at : at + int(generator.integers(1, 9))]
-            else:
-                bent[at : at + 4] = (2**32 - 1 - value).to_bytes(4, "little")
-        data = bytes(bent)
+        data = bend(message, generator)
         try:
             decode(data)
         except SecureSumError:
