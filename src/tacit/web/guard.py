@@ -102,7 +102,7 @@ class Guard:
             path = "/" + path.removeprefix(self.door.base).removeprefix("/")
         scope = {**scope, "path": path, "raw_path": path.encode()}
         BASE.set(self.door.base)
-        await self.app(scope, _cap(receive, self.caps.get(path, SMALL), headers), send)
+        await self.app(scope, cap_body(receive, self.caps.get(path, SMALL), headers), send)
 
     def _answer(self, scope: Scope, headers: Headers) -> Response | None:
         """Return a refusal or the first page, or none to accept the request."""
@@ -143,7 +143,7 @@ def _refuse(why: str, status: int) -> Response:
     return HTMLResponse(REFUSED.format(why=why), status)
 
 
-def _cap(receive: Receive, cap: int, headers: Headers) -> Receive:
+def cap_body(receive: Receive, cap: int, headers: Headers) -> Receive:
     """Stop reading at the cap. Some of the rest is read and discarded, so that the browser receives the answer."""
     claimed = headers.get("content-length", "0")
     seen = int(claimed) if claimed.isdigit() and int(claimed) > cap else 0

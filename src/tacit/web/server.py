@@ -30,10 +30,20 @@ class Page:
 
 def serve_page(page: Page, port: int, say: Callable[[str], None]) -> None:
     """Serve a page until Ctrl-C; `say` receives the link that opens it. Port 0 takes any free port."""
-    with _listening(port) as (listener, door), suppress(KeyboardInterrupt):  # the usual way to close it
+    with _listening(port) as listener, suppress(KeyboardInterrupt):  # the usual way to close it
+        door = Door(listener.getsockname()[1])
         say(door.link)
         freeze_loaded_objects()
-        _server(page, door).run(sockets=[listener])
+        _server(Guard(page.app, door, page.caps)).run(sockets=[listener])
+
+
+@contextmanager
+def serving_app(make: Callable[[int], ASGIApp], port: int = 0) -> Iterator[int]:
+    """Serve an application with a guard of its own while the block runs; `make` is given the port."""
+    with _listening(port) as listener:
+        taken = int(listener.getsockname()[1])
+        with _running(_server(make(taken)), listener):
+            yield taken
 
 
 def freeze_loaded_objects() -> None:
@@ -45,19 +55,25 @@ def freeze_loaded_objects() -> None:
 @contextmanager
 def serving(page: Page, port: int = 0) -> Iterator[Door]:
     """Serve a page in a thread of its own while the block runs."""
-    with _listening(port) as (listener, door):
-        server = _server(page, door)
-        thread = Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
-        thread.start()
-        try:
+    with _listening(port) as listener:
+        door = Door(listener.getsockname()[1])
+        with _running(_server(Guard(page.app, door, page.caps)), listener):
             yield door
-        finally:
-            server.should_exit = True
-            thread.join(STOP_SECONDS)
 
 
 @contextmanager
-def _listening(port: int) -> Iterator[tuple[socket.socket, Door]]:
+def _running(server: uvicorn.Server, listener: socket.socket) -> Iterator[None]:
+    thread = Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        server.should_exit = True
+        thread.join(STOP_SECONDS)
+
+
+@contextmanager
+def _listening(port: int) -> Iterator[socket.socket]:
     listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
@@ -70,14 +86,14 @@ def _listening(port: int) -> Iterator[tuple[socket.socket, Door]]:
                     f"Port {port} is taken by another program.", "Give another with --port, or none for a free one."
                 ) from None
             raise FieldError(f"Port {port} cannot be used: {error.strerror}.", "Give another with --port.") from None
-        yield listener, Door(listener.getsockname()[1])
+        yield listener
     finally:
         listener.close()
 
 
-def _server(page: Page, door: Door) -> uvicorn.Server:
+def _server(app: ASGIApp) -> uvicorn.Server:
     config = uvicorn.Config(
-        Guard(page.app, door, page.caps),
+        app,
         log_level="error",
         access_log=False,
         lifespan="off",
