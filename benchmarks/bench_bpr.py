@@ -31,7 +31,7 @@ PEER_EPOCHS = (2, 12)  # two lengths, so that what a run costs before its first 
 def histories() -> tuple[str, Clients, Catalog]:
     """All interactions of the dataset as one cohort."""
     has_movielens = (Path(os.environ.get("TACIT_DATA", "")) / "ml-1m").is_dir() and "TACIT_DATA" in os.environ
-    dataset = load("ml-1m") if has_movielens else load("town", people=6000, places=3700, visits=300)
+    dataset = load("ml-1m") if has_movielens else load("town", users=6000, places=3700, visits=300)
     log = dataset.interactions
     order = np.lexsort((log.items, log.users))
     sizes = np.bincount(log.users, minlength=len(log.user_ids))

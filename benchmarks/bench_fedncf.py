@@ -47,7 +47,7 @@ def histories(name: str) -> tuple[Clients, Catalog]:
     """Return the training part of a real dataset, or a town of the size of the smaller one."""
     root = os.environ.get("TACIT_DATA")
     found = root is not None and (Path(root) / name).is_dir()
-    data = load(name) if found else load("town", people=943, places=1682, visits=106)
+    data = load(name) if found else load("town", users=943, places=1682, visits=106)
     parts = split(data, SplitConfig(kind="leave-last-out"), Key(0))
     return parts.train, parts.catalog
 

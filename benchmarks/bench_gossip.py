@@ -37,7 +37,7 @@ def histories() -> tuple[str, Clients, Catalog]:
     """Return the training part of MovieLens 100K, or of a town of its size."""
     root = os.environ.get("TACIT_DATA")
     found = root is not None and (Path(root) / "ml-100k").is_dir()
-    data = load("ml-100k") if found else load("town", people=943, places=1682, visits=106)
+    data = load("ml-100k") if found else load("town", users=943, places=1682, visits=106)
     parts = split(data, SplitConfig(kind="random", test=0.15), Key(0))
     return data.name, parts.train, parts.catalog
 

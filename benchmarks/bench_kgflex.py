@@ -34,7 +34,7 @@ def histories() -> tuple[str, Clients, Catalog]:
     if root is not None and (Path(root) / "facebook-books").is_dir():
         name, data = "facebook-books", load("facebook-books", graph=True, hops=2, described=True, core=5)
     else:
-        name, data = "town", load("town", people=1363, places=782, visits=10, graph=True, hops=2)
+        name, data = "town", load("town", users=1363, places=782, visits=10, graph=True, hops=2)
     parts = split(data, SplitConfig(kind="random", rounding="up"), Key(0))
     return name, parts.train, parts.catalog
 

@@ -40,7 +40,7 @@ PEOPLE, ITEMS, EACH = 1_000_000, 100_000, 20
 def histories() -> tuple[str, Clients, Catalog]:
     """All interactions of MovieLens 1M as one cohort, or of a town of about its size."""
     has_movielens = "TACIT_DATA" in os.environ and (Path(os.environ["TACIT_DATA"]) / "ml-1m").is_dir()
-    dataset = load("ml-1m") if has_movielens else load("town", people=6000, places=3700, visits=300)
+    dataset = load("ml-1m") if has_movielens else load("town", users=6000, places=3700, visits=300)
     log = dataset.interactions
     order = np.lexsort((log.items, log.users))
     sizes = np.bincount(log.users, minlength=len(log.user_ids))

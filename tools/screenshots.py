@@ -94,7 +94,7 @@ class Losing(Loopback):
 
 def federation(folder: Path) -> tuple[Path, RoundRules]:
     """Run a small federation under masks, whose people do something new between rounds; return its journal."""
-    data = load(DataConfig(source="town", people=PEOPLE, places=PLACES))
+    data = load(DataConfig(source="town", users=PEOPLE, places=PLACES))
     catalog, log = data.catalog, data.interactions
     terms = Federation.create("ab" * 16, "Seaside friends", "fpl", {"local_steps": 20, "learning_rate": 0.05}, catalog)
     journal, devices = CoordinatorJournal.create(folder / "journal.db", terms, catalog, seed=1), {}

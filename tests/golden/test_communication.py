@@ -49,7 +49,7 @@ def test_many_triples_per_round_cost_a_share_of_what_is_printed(name: str) -> No
 @pytest.mark.parametrize(("preset", "pi"), [("pFPL+", 1.0), ("sFPL", 0.0), ("sFPL+", 1.0), ("pFPL", 0.5)])
 def test_a_run_records_the_cost_that_the_formula_expects(preset: str, pi: float) -> None:
     given = {
-        "data": {"source": "town", "people": 60, "places": 50, "visits": 15},
+        "data": {"source": "town", "users": 60, "places": 50, "visits": 15},
         "method": {"name": "fpl", "preset": preset, "pi": pi, "epochs": 3},
         "evaluation": {"local_only_users": 0},
     }

@@ -22,7 +22,7 @@ from tacit.methods.base import Centralised, build, score_clients
 from tacit.random import Key
 from tacit.types import Array, Catalog, Clients, Floats, Heldout, Model
 
-TOWN = {"source": "town", "people": 300, "places": 300, "visits": 25, "min_per_user": 2}
+TOWN = {"source": "town", "users": 300, "places": 300, "visits": 25, "min_per_user": 2}
 
 
 @dataclass(frozen=True)

@@ -89,7 +89,7 @@ def made_run(label: str, place: int = 0, seed: int = 42, leaks: bool = False, sa
         },
         "peak_mb": 210.0 + 9 * place,
         "notes": ["3 held-out items are not in the catalogue: they count as never found"],
-        "about_data": {"counts": {"people": N_PEOPLE, "items": N_ITEMS, "train": 7200, "validation": 0, "test": 1800}},
+        "about_data": {"counts": {"users": N_PEOPLE, "items": N_ITEMS, "train": 7200, "validation": 0, "test": 1800}},
     }
     return Run(
         Experiment(name="tour", seed=seed, method=method),
@@ -104,7 +104,7 @@ def made_run(label: str, place: int = 0, seed: int = 42, leaks: bool = False, sa
 
 def made_row(label: str, place: int = 0, seeds: Sequence[int] = (42,), **how: Any) -> MethodRow:
     runs = tuple(made_run(label, place, seed, **how) for seed in seeds)
-    values = {name: runs[0].people[name].to_numpy() for name in runs[0].people.columns if name != "user"}
+    values = {name: runs[0].users[name].to_numpy() for name in runs[0].users.columns if name != "user"}
     half = {name: 1.98 * value.std(ddof=1) / np.sqrt(N_PEOPLE) for name, value in values.items()}
     ci = {name: (float(value.mean() - half[name]), float(value.mean() + half[name])) for name, value in values.items()}
     p = None if place == 0 else 0.6 / 5**place

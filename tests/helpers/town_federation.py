@@ -41,7 +41,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
 
 def town(people: int = 5) -> tuple[Clients, Catalog]:
     """Some users of the built-in town, each with a history."""
-    dataset = load(DataConfig(source="town", people=people, places=60))
+    dataset = load(DataConfig(source="town", users=people, places=60))
     log, known = dataset.interactions, dataset.catalog
     catalog = Catalog(known.item_ids, known.titles, known.categories)
     assert log.times is not None
@@ -102,7 +102,7 @@ def who_answers(clients: Clients, rules: RoundsConfig, number: int) -> set[int]:
 
 def device_of(folder: Path, clients: Clients, person: int, catalog: Catalog, welcome: bytes) -> Device:
     """The device of one person, made as the simulator makes her."""
-    device = Device.create(folder / f"{person}.db", PASSPHRASE, cost=CHEAP, seed=SEED, lane=person)
+    device = Device.create(folder / f"{person}.db", PASSPHRASE, cost=CHEAP, seed=SEED, client_id=person)
     device.join(welcome)
     device.share(Sharing(pi=PI, masked_only=False, privacy="open"))
     own = clients.take([person])

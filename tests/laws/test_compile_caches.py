@@ -24,7 +24,7 @@ def fingerprint(name: str) -> str:
     options = {"epochs": 2} if "epochs" in entry(name).config.model_fields else {}
     given = {
         "seed": 3,
-        "data": {"source": "town", "people": 60, "places": 80, "visits": 20},
+        "data": {"source": "town", "users": 60, "places": 80, "visits": 20},
         "method": {"name": name} | options,
         "evaluation": {"local_only_users": 0},
     }

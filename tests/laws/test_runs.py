@@ -32,7 +32,7 @@ def small(name: str, **given: Any) -> Experiment:
     return Experiment.from_options(
         {
             "seed": 3,
-            "data": {"source": "town", "people": 60, "places": 80, "visits": 20},
+            "data": {"source": "town", "users": 60, "places": 80, "visits": 20},
             "method": {"name": name} | ({"epochs": 2} if "epochs" in fields else {}),
             "evaluation": {"local_only_users": 0},
         }
@@ -77,7 +77,7 @@ def other_held_out(dataset: Dataset, seed: int) -> Dataset:
 
 @pytest.fixture(scope="module")
 def twins() -> tuple[Dataset, Dataset]:
-    dataset = load("town", people=60, places=80, visits=20)
+    dataset = load("town", users=60, places=80, visits=20)
     return dataset, other_held_out(dataset, 5)
 
 
@@ -101,7 +101,7 @@ ALONE: Mapping[str, dict[str, Any]] = {
 def test_learning_alone_is_chance_unless_negatives_leak(name: str, negatives: str) -> None:
     experiment = small(
         name,
-        data={"source": "town", "people": 200, "places": 200, "visits": 40},
+        data={"source": "town", "users": 200, "places": 200, "visits": 40},
         method={"name": name, **ALONE[name]},
         split={"kind": "leave-last-out", "negatives": negatives},
         evaluation={"local_only_users": 100},

@@ -74,17 +74,17 @@ def test_a_comparison_of_handed_over_data_is_filed_under_its_contents(tmp_path: 
 
 
 def test_named_data_that_was_handed_over_can_be_loaded_again(tmp_path: Path) -> None:
-    data = tacit.load("town", people=30, places=20, visits=9)
+    data = tacit.load("town", users=30, places=20, visits=9)
     first = tacit.run(tacit.Experiment(method="most-popular"), data, folder=tmp_path / "run")
     saved = read_config(tacit.Experiment, tmp_path / "run" / "experiment.yaml")
-    assert (saved.data.source, saved.data.people) == ("town", 30)
+    assert (saved.data.source, saved.data.users) == ("town", 30)
     assert tacit.run(saved).metrics == first.metrics
     changed = dataclasses.replace(data, interactions=data.interactions.take(np.arange(len(data) - 5)))
     assert changed.request is None
 
 
 def test_results_are_shown_in_a_few_lines() -> None:
-    data = tacit.load("town", people=30, places=20, visits=9)
+    data = tacit.load("town", users=30, places=20, visits=9)
     run = tacit.run(tacit.Experiment(method="most-popular"), data)
     assert len(repr(run)) < 300
     assert f"{run.metrics['NDCG@10']:.4f}" in repr(run)

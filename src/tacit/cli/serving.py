@@ -113,7 +113,7 @@ def fit(
     shell.screen.close()
     with whole_folder(out) as partial:
         model.save(partial)
-    document = {"model": str(out), "method": model.name, "people": len(model.clients), "items": model.catalog.n_items}
+    document = {"model": str(out), "method": model.name, "users": len(model.clients), "items": model.catalog.n_items}
     shell.screen.document({**document, "interactions": len(model.clients.items)})
     shell.screen.say(
         f"{model.name} has learnt from all {len(model.clients.items):,} interactions of {len(model.clients):,} people."

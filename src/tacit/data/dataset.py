@@ -29,7 +29,7 @@ class Step:
 
     what: str
     rows: int
-    people: int
+    users: int
     items: int
 
 

@@ -20,7 +20,7 @@ def describe(dataset: Dataset) -> dict[str, Any]:
     about: dict[str, Any] = {
         "name": dataset.name,
         "origin": dataset.origin,
-        "people": dataset.n_users,
+        "users": dataset.n_users,
         "items": dataset.n_items,
         "interactions": len(dataset),
         "density": len(dataset) / cells,
@@ -34,7 +34,7 @@ def describe(dataset: Dataset) -> dict[str, Any]:
         "coordinates": catalog.coordinates is not None,
         "graph": None if catalog.graph is None else len(catalog.graph),
         "given_split": None,
-        "steps": [{"what": s.what, "rows": s.rows, "people": s.people, "items": s.items} for s in dataset.steps],
+        "steps": [{"what": s.what, "rows": s.rows, "users": s.users, "items": s.items} for s in dataset.steps],
     }
     if dataset.given is not None:
         sizes = np.bincount(dataset.given, minlength=len(PARTS))
@@ -52,10 +52,10 @@ def describe_in_words(about: Mapping[str, Any]) -> list[tuple[str, str]]:
         "coordinates" if about["coordinates"] else "",
         f"a graph of {about['graph']:,} statements" if about["graph"] else "",
     ]
-    steps = [f"{s['what']}: {s['rows']:,} rows, {s['people']:,} users, {s['items']:,} items" for s in about["steps"]]
+    steps = [f"{s['what']}: {s['rows']:,} rows, {s['users']:,} users, {s['items']:,} items" for s in about["steps"]]
     rows = [
         ("where it is from", about["origin"]),
-        ("people", f"{about['people']:,}"),
+        ("users", f"{about['users']:,}"),
         ("items", f"{about['items']:,}"),
         ("interactions", f"{about['interactions']:,}, {100 * about['density']:.3g} % of all pairs"),
         ("per user", _spread_in_words(about["per_person"])),

@@ -170,9 +170,9 @@ def compact(dataset: Dataset, rows: NDArray[np.int64], steps: tuple[Step, ...]) 
 
 
 def _step(what: str, log: Interactions) -> Step:
-    people = int((np.bincount(log.users, minlength=1) > 0).sum())
-    return Step(what, len(log), people, int((np.bincount(log.items, minlength=1) > 0).sum()))
+    users = int((np.bincount(log.users, minlength=1) > 0).sum())
+    return Step(what, len(log), users, int((np.bincount(log.items, minlength=1) > 0).sum()))
 
 
 def _describe_steps(steps: list[Step]) -> str:
-    return " -> ".join(f"{s.what} {s.rows} rows, {s.people} users, {s.items} items" for s in steps)
+    return " -> ".join(f"{s.what} {s.rows} rows, {s.users} users, {s.items} items" for s in steps)

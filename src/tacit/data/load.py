@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 from pydantic import Field, model_validator
 
@@ -21,13 +21,14 @@ from tacit.data.sources import SOURCES, DatasetLocation, Source, find_source, lo
 from tacit.data.town import town
 from tacit.errors import DataError, nearest
 
-_TOWN_ONLY = ("people", "places", "visits", "seed")
+_TOWN_ONLY = ("users", "places", "visits", "seed")
 _PEPPER = {"foursquare-nyc": {"user": "1", "item": "2", "rating": "3", "lat": "5", "lon": "6"}}
 
 
 class DataConfig(FilterConfig):
     """Which data, and what of it."""
 
+    former_names: ClassVar[Mapping[str, str]] = {"data.people": "data.users"}
     source: str = Field("town", description="name of a dataset, or path of your own file or folder")
     columns: dict[str, str] = Field(
         default_factory=dict,
@@ -52,7 +53,7 @@ class DataConfig(FilterConfig):
     only_predicates: tuple[str, ...] = Field(
         (), description="predicates with one of which an explored path must begin; empty: any"
     )
-    people: int = Field(1000, ge=2, description="town: number of users")
+    users: int = Field(1000, ge=2, description="town: number of users")
     places: int = Field(800, ge=2, description="town: number of items (places)")
     visits: int = Field(60, ge=2, description="town: mean number of visits of a user in a year")
     seed: int = Field(0, ge=0, description="town: seed of the generator")
@@ -137,7 +138,7 @@ def _graph_request(config: DataConfig) -> GraphRequest | None:
 def _read(config: DataConfig, progress: DownloadProgress | None) -> Dataset:
     wish = _graph_request(config)
     if config.source == "town":
-        return town(config.people, config.places, config.visits, config.seed, bool(config.graph))
+        return town(config.users, config.places, config.visits, config.seed, bool(config.graph))
     if config.source in SOURCES:
         return _read_named(find_source(config.source), config, progress)
     path = Path(config.source).expanduser()

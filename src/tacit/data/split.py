@@ -348,8 +348,8 @@ def _counts(log: Interactions, parts: NDArray[np.int8]) -> dict[str, int]:
     learnt_items = np.append(np.bincount(np.maximum(log.items[parts == TRAIN], 0), minlength=n_items) > 0, False)
     tested = parts == TEST
     return {
-        "people": len(log.user_ids),
-        "people_tested": len(np.unique(log.users[parts == TEST])),
+        "users": len(log.user_ids),
+        "users_tested": len(np.unique(log.users[parts == TEST])),
         "items": len(log.item_ids),
         "train": int((parts == TRAIN).sum()),
         "validation": int((parts == VALIDATION).sum()),

@@ -57,7 +57,7 @@ class Places:
         return self.cell % len(PRICES)
 
 
-def town(people: int = 1000, places: int = 800, visits: int = 60, seed: int = 0, graph: bool = False) -> Dataset:
+def town(n_users: int = 1000, places: int = 800, visits: int = 60, seed: int = 0, graph: bool = False) -> Dataset:
     """Generate the town: `visits` is the mean number of visits of a user within the year."""
     key = Key(seed, ("town",))
     known = _places(places, key.child("places"))
@@ -67,8 +67,8 @@ def town(people: int = 1000, places: int = 800, visits: int = 60, seed: int = 0,
     item_of = np.empty(places, np.int32)
     item_of[order] = np.arange(places, dtype=np.int32)
     chunks = [
-        _visits(np.arange(start, min(start + _CHUNK, people)), known, visits, key.child("people"))
-        for start in range(0, people, _CHUNK)
+        _visits(np.arange(start, min(start + _CHUNK, n_users)), known, visits, key.child("people"))
+        for start in range(0, n_users, _CHUNK)
     ]
     users = np.concatenate([chunk[0] for chunk in chunks])
     at = np.concatenate([chunk[1] for chunk in chunks])
@@ -77,7 +77,7 @@ def town(people: int = 1000, places: int = 800, visits: int = 60, seed: int = 0,
     del chunks
     item_ids = Vocabulary(np.arange(1, places + 1, dtype=np.int64))
     log = Interactions(
-        users, item_of[at], values, times, Vocabulary(np.arange(1, people + 1, dtype=np.int64)), item_ids
+        users, item_of[at], values, times, Vocabulary(np.arange(1, n_users + 1, dtype=np.int64)), item_ids
     )
     items = pl.DataFrame(
         {

@@ -68,7 +68,7 @@ class LeakVerdict:
 
     ok: bool | None
     reason: str
-    people: int
+    users: int
     local_only: dict[str, float]
     most_popular: dict[str, float]
     p_values: dict[str, float]  # per statistic: how likely such a lead of the own models is by chance, corrected
@@ -108,20 +108,20 @@ class LeakVerdict:
             "own": dict(self.own),
             "others": dict(self.others),
             "reason": self.reason,
-            "people": self.people,
+            "users": self.users,
             "p_values": dict(self.p_values),
             "blind_to": list(self.blind_to),
             "placebo": None if self.placebo is None else self.placebo.to_dict(),
         }
 
 
-def sample_stages(people: int) -> list[int]:
+def sample_stages(users: int) -> list[int]:
     """Return how many users are checked after each stage, ascending; the last is all of them.
 
     >>> sample_stages(100), sample_stages(50), sample_stages(8)
     ([12, 36, 100], [12, 18, 50], [8])
     """
-    return sorted({min(people, max(LEAST, round(share * people))) for share in STAGES})
+    return sorted({min(users, max(LEAST, round(share * users))) for share in STAGES})
 
 
 def is_decided(swapped: SwapTest) -> bool:
@@ -194,8 +194,8 @@ def judge_leak(
     check_same_users("the local-only model", local_only, "Most Popular", most_popular)
     p_values = {name: _correct_p_values(p) for name, p in swapped.p_values().items()}
     own, others = ({name: _mean(values) for name, values in part.items()} for part in (swapped.own, swapped.others))
-    people, name = len(swapped), min(p_values, key=lambda name: p_values[name])
-    means = f"{name} {own[name]:.3f} against {others[name]:.3f} (p = {p_values[name]:.2g}, {people} users)"
+    users, name = len(swapped), min(p_values, key=lambda name: p_values[name])
+    means = f"{name} {own[name]:.3f} against {others[name]:.3f} (p = {p_values[name]:.2g}, {users} users)"
     leads = p_values[name] < LEVEL
     knows = f"Models that learnt from one user alone know that user's held-out items {'' if leads else 'no '}better"
     reason = f"{knows} than the models of others do, {means}"
@@ -209,7 +209,7 @@ def judge_leak(
             f"Training reads what was held out: with another user's held-out items it gives another model. {reason}",
         )
     reason = f"{reason}."
-    return LeakVerdict(ok, reason, people, _means(local_only), _means(most_popular), p_values, own, others)
+    return LeakVerdict(ok, reason, users, _means(local_only), _means(most_popular), p_values, own, others)
 
 
 def lead_by_chance(own: Values, others: Values) -> float:

@@ -48,7 +48,7 @@ class PlaceboResult:
 
     changed: bool
     is_repeatable: bool | None = None
-    people: int = 0  # users whose placebos and controls were compared
+    users: int = 0  # users whose placebos and controls were compared
     p_values: dict[str, float] = field(default_factory=dict)  # per statistic, corrected for there being two
 
     @property
@@ -71,7 +71,7 @@ class PlaceboResult:
         if self.is_repeatable:
             return "Training reads what was held out: with random items held out it gives another model"
         name = min(self.p_values, key=lambda one: self.p_values[one], default="")
-        chance = f" ({name}, p = {self.p_values[name]:.2g}, {self.people} users)" if name else ""
+        chance = f" ({name}, p = {self.p_values[name]:.2g}, {self.users} users)" if name else ""
         if self.ok:
             return f"The method is not repeatable; random items held out rank no better than others{chance}"
         return f"Training reads what was held out: random items held out rank better than others{chance}"
@@ -82,7 +82,7 @@ class PlaceboResult:
             "ok": self.ok,
             "changed": self.changed,
             "is_repeatable": self.is_repeatable,
-            "users": self.people,
+            "users": self.users,
             "p_values": dict(self.p_values),
             "reason": f"{self.reason}.",
         }

@@ -77,8 +77,10 @@ class RoundCollector(Collector):
             for phase in phases:
                 counter.add_metric([str(phase.stage), phase.name], getattr(phase, name))
             yield counter
-        yield CounterMetricFamily("tacit_quality_hits", "People whose newest item was in their list", quality.hits)
-        yield CounterMetricFamily("tacit_quality_people", "People for whom that was measured", quality.people)
+        yield CounterMetricFamily("tacit_quality_hits", "Users whose newest item was in their list", quality.hits)
+        yield CounterMetricFamily("tacit_quality_users", "Users for whom that was measured", quality.people)
+        former = "Former name of tacit_quality_users, until 0.3"
+        yield CounterMetricFamily("tacit_quality_people", former, quality.people)
         if agreed is not None:
             yield GaugeMetricFamily("tacit_epsilon", "Epsilon of all sums so far", find_epsilon(sums, agreed.delta))
             yield GaugeMetricFamily("tacit_epsilon_agreed", "Epsilon that members agreed on", agreed.epsilon)

@@ -27,7 +27,7 @@ def refuse_too_many(schedule: Schedule) -> None:
     if expected > MOST:
         raise ConfigError(
             f"This run makes {expected:,} releases, too many to keep each of them ({MOST:,} at most).",
-            "Set runtime.ledger=people, or ask for fewer rounds or clients per round.",
+            "Set runtime.ledger=users, or ask for fewer rounds or clients per round.",
         )
 
 

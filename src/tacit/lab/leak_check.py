@@ -119,8 +119,8 @@ def check_placebo(trainer: Trainer, model: Model, parts: Split, key: Key) -> Pla
     again = trainer.learn(parts.train)
     if _same_models(model, again) and _same_bits(first, trainer.score(again, parts.train, positions)):
         return PlaceboResult(changed=True, is_repeatable=True)
-    people, p_values = compare_ranks(scores, positions, placebo, parts.test, key.child("turns"))
-    return PlaceboResult(True, False, people, p_values)
+    users, p_values = compare_ranks(scores, positions, placebo, parts.test, key.child("turns"))
+    return PlaceboResult(True, False, users, p_values)
 
 
 def _same_models(one: Model, other: Model) -> bool:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -44,7 +44,7 @@ class SynchronousNetwork:
 
 
 def gossip_synchronously(
-    method: Any,
+    method: Gossip,
     clients: Clients,
     catalog: Catalog,
     key: Key,
@@ -102,7 +102,7 @@ def inbox_of(views: Views) -> PeerInbox:
     return PeerInbox(offsets(np.bincount(readers, minlength=n_peers)), senders[order])
 
 
-def _renew(method: Any, views: Views, judged: Array, key: Key, number: int) -> Views:
+def _renew(method: Gossip, views: Views, judged: Array, key: Key, number: int) -> Views:
     all_peers, view = np.arange(len(views)), views.shape[1]
     if not view:
         return views

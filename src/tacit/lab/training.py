@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from tacit.errors import ConfigError, MethodError
 from tacit.lab.adversaries import Adversaries, AdversaryConfig
@@ -27,7 +27,7 @@ from tacit.protocols.federated import UpdatePath
 from tacit.protocols.rounds import RoundsConfig
 from tacit.protocols.weighing import WeightLog
 from tacit.random import Key
-from tacit.types import Array, Catalog, Clients, Config, Floats, Model, Progress, Vocabulary
+from tacit.types import Array, Catalog, Clients, Config, Floats, Model, Progress, Vocabulary, notice_former_name
 from tacit.updates import Ring
 
 Evaluator = Callable[[Model], Mapping[str, float]]
@@ -75,12 +75,20 @@ class RuntimeConfig(Config):
     adversaries: AdversaryConfig | None = Field(
         None, description="clients that are adversaries, to test an aggregation rule"
     )
-    ledger: Literal["people", "events"] = Field(
-        "people", description="what the ledger keeps: totals per client, or every single release too (slower)"
+    ledger: Literal["users", "events"] = Field(
+        "users", description="what the ledger keeps: totals per client, or every single release too (slower)"
     )
     network: NetworkConfig = Field(
         NetworkConfig(), description="network of gossip peers: latency, loss, leaving and joining"
     )
+
+    @field_validator("ledger", mode="before")
+    @classmethod
+    def _take_former_value(cls, given: Any) -> Any:
+        if given != "people":
+            return given
+        notice_former_name("runtime.ledger=people", "runtime.ledger=users")
+        return "users"
 
     @model_validator(mode="after")
     def _has_effect(self) -> Self:

@@ -17,7 +17,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal, TypeVar
+from typing import Any, ClassVar, Literal, Protocol, TypeVar
 
 from numpy.typing import NDArray
 
@@ -233,6 +233,30 @@ class Federated(Method):
         return None
 
 
+class GossipOptions(Protocol):
+    """What runtimes read of the options of a gossip method."""
+
+    @property
+    def epochs(self) -> int:
+        """Rounds."""
+
+    @property
+    def view(self) -> int:
+        """How many peers a peer sends to."""
+
+    @property
+    def renew_every(self) -> int:
+        """Rounds between two choices of a view."""
+
+    @property
+    def learns(self) -> str:
+        """When a peer learns: once in a 'round', or at each 'receipt' of a model."""
+
+    @property
+    def learning_rate(self) -> float:
+        """The step; messages about divergence name it."""
+
+
 class Gossip(Method):
     """A method without a server: peers hold whole models and exchange them with each other only.
 
@@ -242,7 +266,7 @@ class Gossip(Method):
     """
 
     kind = "gossip"
-    config: Any  # has at least: epochs (rounds), view, renew_every, learns ('round' or 'receipt')
+    config: GossipOptions
 
     @property
     def common(self) -> tuple[str, ...]:

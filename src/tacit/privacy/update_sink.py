@@ -199,7 +199,7 @@ class UpdateSink:
             wrong = f"ids, kept and sensitive must have {n} places, as many as there are rows"
         elif planned.ids is None and (sizes != n_rows).any():
             wrong = f"without ids every client sends all {n_rows} rows"
-        elif planned.ids is not None and n and not 0 <= planned.ids.min() <= planned.ids.max() < n_rows:
+        elif planned.ids is not None and n and _largest(planned.ids) >= n_rows:
             wrong = f"it names rows that the table does not have: it has {n_rows}"
         elif rows.values.dtype != np.float32 or rows.values.ndim != 2:
             wrong = f"values must be rows of float32, not {rows.values.dtype} of {rows.values.ndim} axes"
@@ -314,3 +314,8 @@ class UpdateSink:
 def row_bytes(width: int, ring: Ring) -> int:
     """Return how many bytes a row takes on the wire: its id and its numbers."""
     return ID_BYTES + width * ring.bits // 8
+
+
+def _largest(ids: Array) -> int:
+    """Return the largest of some row numbers in one sweep; a negative one counts as larger than any table."""
+    return int(ids.view(f"u{ids.dtype.itemsize}").max())

@@ -252,12 +252,12 @@ def _beyond(primary: str, rows: Sequence[MethodRow]) -> list[str]:
 def _people(compared: ComparisonResult) -> Figure | None:
     """Share of users at or below each value."""
     rows, style, primary = _rank(compared), _styles(compared), compared.primary
-    rows = [row for row in rows if all(primary in run.people.columns for run in row.runs)]
+    rows = [row for row in rows if all(primary in run.users.columns for run in row.runs)]
     if not rows:
         return None
     figure, (axes,) = new_figure(3.1 + legend_height(rows))
     for i, row in enumerate(rows):
-        values = np.sort(np.concatenate([run.people[primary].to_numpy() for run in row.runs]))
+        values = np.sort(np.concatenate([run.users[primary].to_numpy() for run in row.runs]))
         x = np.unique(np.append(values, 0.0))
         if len(x) > MOST_POINTS:
             x = np.linspace(min(values[0], 0.0), values[-1], MOST_POINTS)

@@ -2,7 +2,7 @@
 
 experiment.yaml    run it again and get the same numbers
 result.json        the summary that `tacit run --json` prints, with confidence intervals and data statistics
-people.parquet     one row per user with held-out items: the user's label and every metric
+users.parquet      one row per user with held-out items: the user's label and every metric
 items.parquet      one row per item: label, title, how often it occurs in training, how often it is recommended
 curve.parquet      one row per checkpoint (present when there were any)
 ledger.parquet     what left users' devices
@@ -42,8 +42,8 @@ from tacit.evaluation import Evaluation
 from tacit.lab.events import Events
 from tacit.lab.shard_worker import WorkerIdentity
 from tacit.serving.lists import ListFilter, Recommendations
-from tacit.serving.recommender import Recommender
-from tacit.types import Label
+from tacit.serving.recommender import Recommender, read_users
+from tacit.types import Label, notice_former_name
 
 RUNS_NAMED = 3  # in a hint
 PACKAGES = ("tacit", "numpy", "scipy", "numba", "polars", "pydantic")
@@ -55,7 +55,7 @@ class Run:
 
     experiment: Experiment
     result: dict[str, Any]
-    people: pl.DataFrame
+    users: pl.DataFrame
     items: pl.DataFrame
     curve: pl.DataFrame
     ledger: pl.DataFrame
@@ -86,6 +86,12 @@ class Run:
         return f"<p>{head}, seed {self.result['seed']}</p><table><tbody>{rows}</tbody></table>"
 
     @property
+    def people(self) -> pl.DataFrame:
+        """The former name of `users`."""
+        notice_former_name("run.people", "run.users")
+        return self.users
+
+    @property
     def events(self) -> pl.LazyFrame | None:
         """Every release: round, user, the items sent as positives and as negatives, bytes; none unless it was kept."""
         if self.released is not None:
@@ -109,11 +115,11 @@ class Run:
 
     def load_evaluation(self) -> Evaluation:
         """The evaluation as the folder tells it: every metric of every user, without the lists themselves."""
-        labels = [str(label) for label in self.people["user"].to_list()]
-        people = np.array([zlib.crc32(label.encode()) for label in labels], np.int64)  # only ever compared for equality
-        values = {name: self.people[name].to_numpy() for name in self.people.columns if name != "user"}
+        labels = [str(label) for label in self.users["user"].to_list()]
+        users = np.array([zlib.crc32(label.encode()) for label in labels], np.int64)  # only ever compared for equality
+        values = {name: self.users[name].to_numpy() for name in self.users.columns if name != "user"}
         config = self.experiment.evaluation
-        return Evaluation(str(self.result["protocol"]), config.k, people, np.arange(len(people)), values, self.metrics)
+        return Evaluation(str(self.result["protocol"]), config.k, users, np.arange(len(users)), values, self.metrics)
 
     @cached_property
     def recommender(self) -> Recommender:
@@ -135,7 +141,7 @@ class Run:
             (partial / "experiment.yaml").write_text(to_yaml(self.experiment), encoding="utf-8")
             write_json(partial / "result.json", {**self.result, "run": str(folder)})
             write_json(partial / "environment.json", environment())
-            self.people.write_parquet(partial / "people.parquet")
+            self.users.write_parquet(partial / "users.parquet")
             self.items.write_parquet(partial / "items.parquet")
             self.ledger.write_parquet(partial / "ledger.parquet")
             if self.released is not None:
@@ -163,7 +169,7 @@ class Run:
             return cls(
                 read_config(Experiment, folder / "experiment.yaml"),
                 _read_result(folder / "result.json"),
-                pl.read_parquet(folder / "people.parquet"),
+                read_users(folder),
                 pl.read_parquet(folder / "items.parquet"),
                 pl.read_parquet(curve) if curve.exists() else pl.DataFrame(),
                 pl.read_parquet(folder / "ledger.parquet"),
@@ -191,13 +197,15 @@ def _runs_of(comparison: Path) -> str:
 
 
 def _read_result(path: Path) -> dict[str, Any]:
-    """Read the summary of a run under today's names: what are passes and `local_only` had other keys before."""
+    """Read the summary of a run under today's names: passes, `local_only` and users had other keys before."""
     result: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     if "passes" not in result and "rounds" in result:
         result |= {"passes": result["rounds"], "rounds": None}
     leak = result.get("leak")
     if leak and "twin" in leak:
         leak.setdefault("local_only", leak["twin"])
+    for found in (leak or {}, result.get("about_data", {}).get("counts", {})):
+        found |= {name.replace("people", "users"): found.pop(name) for name in [*found] if name.startswith("people")}
     return result
 
 

@@ -146,7 +146,7 @@ def _lead(compared: ComparisonResult) -> str:
     what = f"{n} methods were compared" if n > 1 else f"{compared.rows[0].label} was run"
     seeds = len({run.result["seed"] for run in runs})
     return (
-        f"{what} on {_state_field(runs, 'data')}: {counts['people']:,} users, {counts['items']:,} items, "
+        f"{what} on {_state_field(runs, 'data')}: {counts['users']:,} users, {counts['items']:,} items, "
         f"{_interactions(counts):,} interactions; {_split(runs[0])}, {_protocol(runs[0])}; "
         f"{runs[0].result['users']:,} users were evaluated, with {seeds} seed{'s' if seeds > 1 else ''}."
     )
@@ -173,7 +173,7 @@ def _facts(compared: ComparisonResult) -> list[tuple[str, str]]:
     counts = runs[0].result["about_data"]["counts"]
     return [
         ("data", _state_field(runs, "data")),
-        ("people", f"{counts['people']:,}"),
+        ("users", f"{counts['users']:,}"),
         ("items", f"{counts['items']:,}"),
         ("training rows", f"{counts['train']:,}"),
         ("held-out rows", f"{counts['test']:,}"),
@@ -288,8 +288,8 @@ def _inline(figures: Mapping[str, Figure]) -> list[dict[str, Any]]:
 
 def _tails(compared: ComparisonResult) -> list[tuple[str, list[str]]]:
     """Return percentiles over users of the metric that decides; rows that leak or hold no users have none."""
-    rows = [row for row in compared.rows if not row.leaking and compared.primary in row.runs[0].people.columns]
-    each = [np.mean([run.people[compared.primary].to_numpy() for run in row.runs], axis=0) for row in rows]
+    rows = [row for row in compared.rows if not row.leaking and compared.primary in row.runs[0].users.columns]
+    each = [np.mean([run.users[compared.primary].to_numpy() for run in row.runs], axis=0) for row in rows]
     found = [np.percentile(values, TAILS).tolist() for values in each]
     places = decimals([value for values in found for value in values])
     return [

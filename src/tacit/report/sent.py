@@ -57,7 +57,7 @@ def describe_sent(row: MethodRow) -> dict[str, str]:
     kinds = [str(what) for what in sorted(ledger["what"].unique().to_list())]
     return {
         "what": ", ".join("whole histories" if kind == "whole history" else kind for kind in kinds) or "nothing",
-        "people": f"{ledger['user'].n_unique():,}" if len(ledger) else "0",
+        "users": f"{ledger['user'].n_unique():,}" if len(ledger) else "0",
         "rows": f"{ledger.select(pl.col('rows').sum()).item():,}",
         "up": _bytes(row.mean("bytes_up")),
         "down": _bytes(row.mean("bytes_down")),

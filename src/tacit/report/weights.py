@@ -96,7 +96,7 @@ def draw_weights(weights: pl.DataFrame, number: int | None = None, whose: str = 
             )  # one shape, not n
             bottom += part
         axes.axhline(1.0, color=SOFT, linewidth=1, linestyle=(0, (2, 2)))
-        of = f"{shorten_label(whose)}: users" if whose else "people"
+        of = f"{shorten_label(whose)}: users" if whose else "users"
         axes.set_xlabel(f"{of} of round {rows['round'][0] + 1}, heaviest first")
         axes.set_ylabel("counts so many times")
         axes.legend(loc="upper right")

@@ -173,7 +173,7 @@ class Recommender:
         chosen = self.options.model_dump(mode="json")
         about = {"method": self.name, "options": chosen, "seed": self.seed, "format": 1}
         (folder / "method.json").write_text(json.dumps(about, indent=2), encoding="utf-8")
-        pl.DataFrame({"user": self.user_ids.labels.tolist()}).write_parquet(folder / "people.parquet")
+        pl.DataFrame({"user": self.user_ids.labels.tolist()}).write_parquet(folder / "users.parquet")
         _catalog_frame(self.catalog).write_parquet(folder / "catalog.parquet")
 
     @classmethod
@@ -184,7 +184,7 @@ class Recommender:
             about = json.loads((folder / "method.json").read_text(encoding="utf-8"))
             with np.load(folder / "model.npz", allow_pickle=False) as stored:
                 arrays = dict(stored)
-            people = pl.read_parquet(folder / "people.parquet")["user"]
+            users = read_users(folder)["user"]
             catalog = _read_catalog(pl.read_parquet(folder / "catalog.parquet"))
         except (OSError, ValueError, KeyError, pl.exceptions.PolarsError) as error:
             raise StorageError(f"'{folder}' has no readable model: {error}.", "Run the experiment again.") from None
@@ -199,7 +199,13 @@ class Recommender:
         name = str(about["method"])
         model = Model(parts["shared"], parts["private"])
         seed = int(about.get("seed", 0))  # models of earlier versions have none
-        return cls(name, options(name, about["options"]), model, clients, catalog, _vocabulary(people), seed)
+        return cls(name, options(name, about["options"]), model, clients, catalog, _vocabulary(users), seed)
+
+
+def read_users(folder: Path) -> pl.DataFrame:
+    """Read the table of users of a run or model folder; before 0.2 its file was `people.parquet`."""
+    former = folder / "people.parquet"
+    return pl.read_parquet(former if former.exists() else folder / "users.parquet")
 
 
 def score_rows(method: Method, model: Model, clients: Clients) -> Floats:

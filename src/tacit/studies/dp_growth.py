@@ -70,7 +70,7 @@ def recipe(source: str) -> dict[str, Any]:
     if source != "town":
         return sums.recipe(source)
     return {
-        "data": {"source": "town", "people": PEOPLE[0], "min_per_user": 2, **TOWN},
+        "data": {"source": "town", "users": PEOPLE[0], "min_per_user": 2, **TOWN},
         "split": {"kind": "leave-last-out"},
         "evaluation": {"protocol": "sampled-100", "k": [10], "primary": PRIMARY},
     }
@@ -116,7 +116,7 @@ def _copies(setup: StudySetup) -> list[GrowthPoint]:
 def _towns(setup: StudySetup) -> list[GrowthPoint]:
     points = []
     for people in PEOPLE[: 1 if setup.quick else None]:
-        town = setup if setup.quick else setup.vary({"data.people": people})
+        town = setup if setup.quick else setup.vary({"data.users": people})
         seeds = setup.seeds if people <= REPEATED_TOWNS else setup.seeds[:1]
         setup.progress(f"town: {people:,} people", 0, 0)
         reference = max(

@@ -162,7 +162,7 @@ def _prme(setup: StudySetup, name: str) -> list[PublishedRow]:
     held = held[held > 0]
     scores = []
     for one in runs:
-        hits = np.minimum(one.people["HR@20"].to_numpy() * held, 20)
+        hits = np.minimum(one.users["HR@20"].to_numpy() * held, 20)
         scores.append(float(np.mean(2 * hits / (20 + held))))
     found = [PublishedRow.of(label, "F1@20", scores, published_value(setup.name, name, "F1@20"))]
     return found + [
@@ -182,7 +182,7 @@ def compare_standing(mine: Sequence[Run], other: Sequence[Run], metric: str = "H
     """
     if len(mine) != len(other) or not mine:
         return "not compared: a run ran away"
-    ours, theirs = ([one.people[metric].to_numpy() for one in runs] for runs in (mine, other))
+    ours, theirs = ([one.users[metric].to_numpy() for one in runs] for runs in (mine, other))
     gaps = 100 * (np.stack(ours) - np.stack(theirs))
     each, seeds = gaps.mean(axis=0), gaps.mean(axis=1)
     half = 1.96 * each.std(ddof=1) / np.sqrt(len(each))

@@ -17,7 +17,7 @@ from tacit.report.folder import Run
 
 pytestmark = pytest.mark.slow
 
-TOWN = ["--data", "town", "--set", "data.people=120", "--set", "data.places=80"]
+TOWN = ["--data", "town", "--set", "data.users=120", "--set", "data.places=80"]
 
 
 def document(printed: tuple[int, str, str]) -> Any:
@@ -36,10 +36,10 @@ def test_run_prints_the_contract_and_leaves_a_whole_folder(tacit: Command, tmp_p
     assert all(math.isfinite(value) for value in result["metrics"].values())
     folder = tmp_path / result["run"]
     files = {p.name for p in folder.iterdir()}
-    assert {"experiment.yaml", "result.json", "people.parquet", "items.parquet", "ledger.parquet", "model"} <= files
+    assert {"experiment.yaml", "result.json", "users.parquet", "items.parquet", "ledger.parquet", "model"} <= files
     assert {"environment.json", "log.txt", "report.html"} <= files
     assert not [p for p in folder.parent.iterdir() if p.name.startswith(".")], "a scratch folder was left behind"
-    people = pl.read_parquet(folder / "people.parquet")
+    people = pl.read_parquet(folder / "users.parquet")
     assert people["NDCG@10"].mean() == pytest.approx(result["metrics"]["NDCG@10"], abs=1e-12)
 
 
@@ -112,8 +112,8 @@ def test_recommend_gives_reasons_and_nothing_from_the_history(tacit: Command) ->
 def test_the_other_commands_speak_to_people_and_machines(tacit: Command) -> None:
     names = [d["name"] for d in document(tacit("data", "list", "--json"))["datasets"]]
     assert {"town", "ml-100k", "ml-1m", "lastfm-2k", "foursquare-nyc"} <= set(names)
-    about = document(tacit("data", "info", "town", "--set", "data.people=50", "--json"))
-    assert about["people"] == 50
+    about = document(tacit("data", "info", "town", "--set", "data.users=50", "--json"))
+    assert about["users"] == 50
     assert document(tacit("doctor", "--json"))["ok"] is True
     options = document(tacit("methods", "ease", "--json"))["options"]
     assert "reg" in options
@@ -208,7 +208,7 @@ def test_keys_that_stand_twice_are_refused(tacit: Command) -> None:
 
 
 def test_recommend_on_a_comparison_names_its_runs(tacit: Command, tmp_path: Path) -> None:
-    given = {"data": {"source": "town", "people": 60, "places": 40}, "methods": ["most-popular", "random"]}
+    given = {"data": {"source": "town", "users": 60, "places": 40}, "methods": ["most-popular", "random"]}
     (tmp_path / "both.yaml").write_text(json.dumps({"name": "both", **given, "evaluation": {"local_only_users": 0}}))
     assert tacit("compare", str(tmp_path / "both.yaml"))[0] == 0
     code, out, _ = tacit("recommend", "runs/both", "--user", "1", "--json")

@@ -59,7 +59,7 @@ def test_ctrl_c_ends_a_run_with_one_message_and_no_folder(tmp_path: Path) -> Non
 
 
 def test_a_full_disk_is_said_and_nothing_stays(tmp_path: Path) -> None:
-    town = ["--data", "town", "--set", "data.people=300", "--set", "evaluation.local_only_users=0"]
+    town = ["--data", "town", "--set", "data.users=300", "--set", "evaluation.local_only_users=0"]
     process = start(["run", "--method", "ease", *town], tmp_path, limit=100_000)
     _, err = wait_for_process(process, "the run ends on a full disk")
     assert process.returncode == 9, err

@@ -11,7 +11,7 @@ from helpers.commands import Command
 
 pytestmark = pytest.mark.slow
 
-TINY = ["--set", "data.people=120", "--set", "data.places=80"]
+TINY = ["--set", "data.users=120", "--set", "data.places=80"]
 SEARCH = """
 data: {source: town, people: 120, places: 80}
 split: {validation: 0.2}

@@ -246,7 +246,7 @@ def test_describe_counts_rows_that_repeat_a_pair(tmp_path):
 
 def test_describe_tells_what_was_read(tmp_path):
     told = describe(load(written(tmp_path, "userId,movieId,ts\n1,1,978300019\n1,2,978300020\n2,1,978300021\n")))
-    assert (told["people"], told["items"], told["interactions"], told["density"]) == (2, 2, 3, 0.75)
+    assert (told["users"], told["items"], told["interactions"], told["density"]) == (2, 2, 3, 0.75)
     assert told["per_person"] == {"min": 1, "median": 1.5, "mean": 1.5, "max": 2}
     assert told["time_span"] == ["2000-12-31", "2000-12-31"]
     assert told["columns"] == {"user": "userId", "item": "movieId", "timestamp": "ts"}

@@ -76,7 +76,7 @@ def test_a_threshold_needs_ratings():
     [
         ({"min_per_usr": 3}, "Did you mean 'min_per_user'"),
         ({"core": -1}, "data: option 'core' must be at least 0"),
-        ({"people": 5}, "belongs to source 'town'"),
+        ({"users": 5}, "belongs to source 'town'"),
         ({"columns": {"usr": "user"}}, "no role 'usr'"),
         ({"table": "tags"}, "has no table 'tags'"),
     ],

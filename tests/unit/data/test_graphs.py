@@ -181,14 +181,14 @@ def test_options_without_effect_are_refused(folder: Path) -> None:
 
 
 def test_the_town_is_explored_too() -> None:
-    graph = load("town", people=40, places=60, visits=10, graph=True, hops=2).catalog.graph
+    graph = load("town", users=40, places=60, visits=10, graph=True, hops=2).catalog.graph
     assert graph is not None
     further = {"category~kind", "neighbourhood~side of town", "owner~home"}
     assert set(graph.relation_names) == {"category", "neighbourhood", "price", "owner"} | further
 
 
 def test_exploring_ready_paths_counts_their_steps() -> None:
-    graph = load("town", people=40, places=60, visits=10, graph=True, hops=2).catalog.graph
+    graph = load("town", users=40, places=60, visits=10, graph=True, hops=2).catalog.graph
     assert graph is not None
     assert not any("~" in name for name in explore(graph, 1).relation_names)
     linked = np.isin(graph.heads, graph.item_entity)  # places that nobody visited have left the catalogue

@@ -83,7 +83,7 @@ def test_people_with_too_little_stay_in_training_and_keep_their_place():
     truth, seen = parted.test.open()
     assert np.diff(truth.ptr).tolist() == [0, 2]
     assert truth.ids.tolist() == seen.ids.tolist() == parted.train.ids.tolist() == [0, 1]
-    assert parted.counts["people_tested"] == 1
+    assert parted.counts["users_tested"] == 1
 
 
 def test_catalogue_of_training_items_only():

@@ -198,7 +198,7 @@ def test_power_and_false_alarms_are_as_documented() -> None:
 
 
 def small(name: str, split: Mapping[str, Any], evaluation: Mapping[str, Any] | None = None, **data: Any) -> Experiment:
-    town = {"source": "town", "people": 120, "places": 150, "visits": 15, "min_per_user": 2} | data
+    town = {"source": "town", "users": 120, "places": 150, "visits": 15, "min_per_user": 2} | data
     given = {"seed": 2, "data": town, "split": {"kind": "leave-last-out", **split}, "method": {"name": name}}
     return Experiment.from_options(given | {"evaluation": dict(evaluation or {})}, "test")
 

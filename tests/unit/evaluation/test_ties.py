@@ -162,7 +162,7 @@ def test_what_is_recommended_is_what_was_evaluated() -> None:
         Experiment.from_options(
             {
                 "seed": 5,
-                "data": {"source": "town", "people": 40, "places": 60, "visits": 8},
+                "data": {"source": "town", "users": 40, "places": 60, "visits": 8},
                 "method": {"name": "item-knn"},
                 "evaluation": {"local_only_users": 0},
             },

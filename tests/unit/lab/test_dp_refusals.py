@@ -25,7 +25,7 @@ from tacit.types import Array, Catalog, Clients, Model, Vocabulary
 from tacit.updates import Ring
 
 KEY, N_ITEMS, N_CLIENTS = Key(3), 12, 30
-TOWN = ["--data", "town", "--set", "data.people=60", "--set", "data.places=40"]
+TOWN = ["--data", "town", "--set", "data.users=60", "--set", "data.places=40"]
 
 
 def world() -> tuple[Clients, Catalog]:

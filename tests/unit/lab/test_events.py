@@ -19,7 +19,7 @@ pytestmark = pytest.mark.slow
 
 def town(method: dict[str, Any], **runtime: Any) -> Experiment:
     given = {
-        "data": {"source": "town", "people": 40, "places": 60, "visits": 15},
+        "data": {"source": "town", "users": 40, "places": 60, "visits": 15},
         "method": {"name": "fpl", "epochs": 2, **method},
         "privacy": [{"name": "disclose", "pi": 0.5, "never_items": [3, 4]}] if method else [],
         "evaluation": {"local_only_users": 0},
@@ -66,7 +66,7 @@ def test_events_agree_with_the_ledger_and_change_no_number(
 
 def test_too_many_releases_are_refused_before_training(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(events, "MOST", 79)
-    with pytest.raises(ConfigError, match=r"80 releases.*runtime.ledger=people"):
+    with pytest.raises(ConfigError, match=r"80 releases.*runtime.ledger=users"):
         run(town({"preset": "pFPL+"}, ledger="events"))
 
 

@@ -12,7 +12,7 @@ import tacit
 from helpers.commands import run_command
 from tacit.errors import ConfigError, StorageError
 
-TOWN = {"source": "town", "people": 40, "places": 30, "visits": 12}
+TOWN = {"source": "town", "users": 40, "places": 30, "visits": 12}
 
 
 def test_nothing_is_held_out() -> None:
@@ -43,7 +43,7 @@ def test_the_command_writes_a_model_that_recommends(tmp_path: Path, capsys: pyte
     model = str(tmp_path / "model")
     code, out, _ = run_command(capsys, "fit", str(run.folder), "--out", model, "--json")
     assert (code, json.loads(out)["method"]) == (0, "ease")
-    user = str(run.people["user"][0])
+    user = str(run.users["user"][0])
     _, out, _ = run_command(capsys, "recommend", model, "--user", user, "--json")
     shown = [one["item"] for one in json.loads(out)["recommendations"]]
     assert shown == [one.item for one in tacit.Recommender.load(model).recommend(user)]

@@ -47,7 +47,7 @@ def test_an_old_file_is_read_with_one_notice_for_each_name(tmp_path: Path, capsy
     assert (experiment.runtime.network.adversaries, experiment.runtime.network.attack) == (0.1, "flip")
     notices = capsys.readouterr().err.splitlines()
     assert "runtime.look_every is now runtime.evaluate_every; the old name goes with 0.3" in notices
-    assert len(notices) == len(set(notices)) == 6
+    assert len(notices) == len(set(notices)) == 7
 
 
 def test_a_coordinator_reads_its_old_rules() -> None:
@@ -81,14 +81,14 @@ def test_the_former_id_of_a_study_is_found(
 ) -> None:
     found = reproductions()["robust-adversaries"]
     monkeypatch.setitem(reproductions(), found.name, replace(found, make=lambda setup: StudyResult([], [])))
-    settings = {"data.people": 30, "data.places": 30}
+    settings = {"data.users": 30, "data.places": 30}
     made = reproduce("robust-liars", "town", quick=True, settings=settings, out=tmp_path)[0]
     assert made.name == "robust-adversaries"
     assert "robust-liars" in capsys.readouterr().err
 
 
 def test_a_leak_verdict_has_both_names_and_an_old_one_is_read(tmp_path: Path) -> None:
-    given = {"data": {"source": "town", "people": 40, "places": 60}, "method": "ease"}
+    given = {"data": {"source": "town", "users": 40, "places": 60}, "method": "ease"}
     made = tacit.run(
         tacit.Experiment.from_options({**given, "evaluation": {"local_only_users": 3}}, "here"),
         folder=tmp_path / "run",
@@ -105,3 +105,28 @@ def test_a_leak_verdict_has_both_names_and_an_old_one_is_read(tmp_path: Path) ->
 def test_a_public_name_of_the_version_before_is_there(capsys: pytest.CaptureFixture[str]) -> None:
     assert tacit.Letters is tacit.PeerModels
     assert capsys.readouterr().err == "tacit.Letters is now tacit.PeerModels; the old name goes with 0.3\n"
+
+
+def test_the_former_names_of_users_are_read() -> None:
+    given = {"data": {"source": "town", "people": 40}, "runtime": {"ledger": "people"}, "method": "ease"}
+    read = tacit.Experiment.from_options(given, "here")
+    assert (read.data.users, read.runtime.ledger) == (40, "users")
+
+
+def test_a_run_with_the_former_names_of_users_opens(tmp_path: Path) -> None:
+    given = {"data": {"source": "town", "users": 40, "places": 60}, "method": "ease"}
+    made = tacit.run(tacit.Experiment.from_options(given, "here"), folder=tmp_path / "run")
+    for folder in (tmp_path / "run", tmp_path / "run" / "model"):
+        (folder / "users.parquet").rename(folder / "people.parquet")
+    file = tmp_path / "run" / "result.json"
+    result = json.loads(file.read_text())
+    counts, leak = result["about_data"]["counts"], result["leak"]
+    counts |= {"people": counts.pop("users"), "people_tested": counts.pop("users_tested")}
+    leak["people"] = leak.pop("users")
+    file.write_text(json.dumps(result))
+    again = tacit.Run.open(tmp_path / "run")
+    assert again.result["about_data"]["counts"] == made.result["about_data"]["counts"]
+    assert again.result["leak"]["users"] == made.result["leak"]["users"]
+    assert again.users.equals(made.users)
+    assert again.people.equals(made.users)
+    assert again.recommender.user_ids[0] == made.recommender.user_ids[0]

@@ -22,7 +22,7 @@ from tacit.lab.jobs import JobFailure, JobsConfig, PreparedParts, raise_failures
 from tacit.lab.tuning import Tuning, tune
 from tacit.report.folder import remove_partials, whole_folder, write_json
 
-SMALL = {"source": "town", "people": 60, "places": 40}
+SMALL = {"source": "town", "users": 60, "places": 40}
 TIMES = {"train_seconds", "evaluate_seconds", "peak_mb", "run", "runs", "report"}
 
 

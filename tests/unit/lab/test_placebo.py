@@ -81,7 +81,7 @@ def test_without_keyed_draws_ranks_decide() -> None:
     assert (honest.changed, honest.is_repeatable, honest.ok) == (True, False, True)
     assert (peeks.changed, peeks.is_repeatable, peeks.ok) == (True, False, False)
     assert not honest.is_exact
-    assert honest.people > 200
+    assert honest.users > 200
 
 
 def test_false_alarms_of_ranks_are_as_rare_as_they_should_be() -> None:
@@ -151,7 +151,7 @@ def plugins() -> Iterator[None]:
 
 
 def run(name: str, **evaluation: Any) -> LeakVerdict | Any:
-    given = {"seed": 4, "data": TOWN | {"people": 120}, "method": name, "evaluation": evaluation}
+    given = {"seed": 4, "data": TOWN | {"users": 120}, "method": name, "evaluation": evaluation}
     return tacit.run(Experiment.from_options(given, "test")).result["leak"]
 
 
@@ -181,7 +181,7 @@ def test_negatives_that_spare_held_out_items_are_caught_in_the_joint_model(name:
     method = {"name": name, "epochs": 1}
     leaks = {}
     for negatives in ("clean", "legacy"):
-        given = {"seed": 4, "data": TOWN | {"people": 60}, "split": {"negatives": negatives}, "method": method}
+        given = {"seed": 4, "data": TOWN | {"users": 60}, "split": {"negatives": negatives}, "method": method}
         given |= {"evaluation": {"placebo": "always", "local_only_users": 0}}
         leaks[negatives] = tacit.run(Experiment.from_options(given, "test")).result["leak"]["placebo"]
     assert (leaks["clean"]["changed"], leaks["legacy"]["changed"]) == (False, True)

@@ -17,7 +17,7 @@ from tacit.types import Catalog, Clients, Model, Vocabulary
 
 pytestmark = pytest.mark.slow
 
-TOWN: dict[str, Any] = {"people": 100, "places": 60}
+TOWN: dict[str, Any] = {"users": 100, "places": 60}
 FEW: dict[str, Any] = {"local_only_users": 3, "k": [5]}
 
 

@@ -21,7 +21,7 @@ from tacit.privacy.accounting import PrivacyEvent, account, mu_for
 from tacit.random import Key
 from tacit.types import Interactions
 
-SMALL = {"source": "town", "people": 120, "places": 80}
+SMALL = {"source": "town", "users": 120, "places": 80}
 
 
 def searching(**changes: object) -> Tuning:

@@ -12,7 +12,7 @@ from tacit.errors import ConfigError, DivergedError, EvaluationError, TacitError
 from tacit.lab import experiments
 from tacit.report.comparison import is_leaking
 
-TOWN: dict[str, Any] = {"people": 60, "places": 40}
+TOWN: dict[str, Any] = {"users": 60, "places": 40}
 GIVEN: dict[str, Any] = {"method": "most-popular", "data": TOWN, "evaluation": {"local_only_users": 3}}
 
 

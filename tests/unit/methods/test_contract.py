@@ -45,7 +45,7 @@ def made(example: ModuleType, **given: Any) -> Any:
 def test_the_example_keeps_the_contract_runs_in_the_lab_and_could_be_founded(example: ModuleType) -> None:
     assert len(EXAMPLE.read_text().splitlines()) <= 100
     check_federated(made(example))
-    given = {"source": "town", "people": 60, "places": 50}
+    given = {"source": "town", "users": 60, "places": 50}
     run = tacit.run(tacit.Experiment(method={"name": "pfedrec", "epochs": 3}, data=given))
     assert 0 <= run.metrics["NDCG@10"] <= 1
     catalog = two_tastes()[1]

@@ -147,7 +147,7 @@ def test_running_away_stops_with_a_hint(preset: str, reference: bool) -> None:
 def test_a_run_that_diverges_leaves_no_folder(tmp_path: Path) -> None:
     experiment = Experiment.from_options(
         {
-            "data": {"source": "town", "people": 200, "places": 60},
+            "data": {"source": "town", "users": 200, "places": 60},
             "method": {"name": "fpl", "preset": "pFPL+", "learning_rate": 0.5},
         },
         "test",

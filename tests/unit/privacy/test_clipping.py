@@ -166,7 +166,7 @@ def test_rows_that_leave_are_no_longer_than_allowed_up_to_the_grid() -> None:
 @pytest.mark.parametrize("name", ["fpl", "fed-gmf", "fed-svd"])
 def test_an_experiment_clips_any_federated_method(name: str) -> None:
     given: dict[str, Any] = {
-        "data": {"source": "town", "people": 60, "places": 80, "visits": 20},
+        "data": {"source": "town", "users": 60, "places": 80, "visits": 20},
         "method": {"name": name, "epochs": 2},
         "evaluation": {"local_only_users": 0},
     }

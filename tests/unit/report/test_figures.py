@@ -91,7 +91,7 @@ def test_a_leaking_run_is_named_in_the_results_and_drawn_nowhere(comparison: Com
 
 def test_the_distribution_over_people_is_exact(comparison: Comparing) -> None:
     compared = comparison(1)
-    values = compared.rows[0].runs[0].people["NDCG@10"].to_numpy()
+    values = compared.rows[0].runs[0].users["NDCG@10"].to_numpy()
     line = draw(compared)["people"].axes[0].lines[0]
     for x, share in zip(line.get_xdata(), line.get_ydata(), strict=True):
         assert share == pytest.approx(np.mean(values <= x))

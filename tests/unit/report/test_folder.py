@@ -61,7 +61,7 @@ def test_a_broken_run_folder_is_told(tmp_path: Path) -> None:
 
 def saved(method: str, folder: Path, **options: Any) -> dict[str, Any]:
     """Make a small run and return its result.json."""
-    town = {"source": "town", "people": 60, "places": 40}
+    town = {"source": "town", "users": 60, "places": 40}
     given = {"method": {"name": method, **options}, "data": town, "evaluation": {"local_only_users": 0}}
     tacit.run(tacit.Experiment.from_options(given, "test"), folder=folder)
     result: dict[str, Any] = json.loads((folder / "result.json").read_text())

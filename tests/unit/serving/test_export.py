@@ -17,7 +17,7 @@ from tacit.errors import MethodError
 from tacit.methods.base import entry, names
 from tacit.serving.export import export
 
-TOWN = {"source": "town", "people": 60, "places": 40, "visits": 15}
+TOWN = {"source": "town", "users": 60, "places": 40, "visits": 15}
 SHORT = {"epochs": 1}
 
 

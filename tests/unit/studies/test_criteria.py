@@ -24,7 +24,7 @@ def test_orders_hold_every_criterion_alone_and_every_order_of_three() -> None:
 
 @pytest.mark.slow
 def test_the_study_leaves_a_table_and_two_figures(tmp_path: Path) -> None:
-    tiny = {"data.people": 60, "data.places": 60, "data.visits": 15}
+    tiny = {"data.users": 60, "data.places": 60, "data.visits": 15}
     made = reproduce("criteria-recommenders", "town", quick=True, settings=tiny, out=tmp_path)[0]
     assert {row.method for row in made.found.rows} == {"unweighted", "size", "diversity"}
     text = (made.folder / "table.md").read_text()

@@ -12,7 +12,7 @@ from tacit.studies import dp_growth, dp_quality, reproduce
 from tacit.studies.dp_growth import GrowthPoint, find_people
 from tacit.studies.setup import StudySetup
 
-TINY = {"data.people": 150, "data.places": 80}
+TINY = {"data.users": 150, "data.places": 80}
 
 
 @pytest.mark.slow
@@ -38,7 +38,7 @@ def test_growth_compares_with_the_method_without_noise(tmp_path: Path) -> None:
 
 def test_scaled_noise_is_that_of_clients_that_are_really_repeated(tmp_path: Path) -> None:
     """The same ratio of signal and noise: values differ by chance only."""
-    given = {"people": 200, "places": 40, "visits": 20, "min_per_user": 2}
+    given = {"users": 200, "places": 40, "visits": 20, "min_per_user": 2}
     recipe = {**dp_growth.recipe("town"), "data": {"source": "town", **given}}
     setup = StudySetup("town", recipe, {}, seeds=4, quick=False, choices=tmp_path, progress=lambda *_: None)
     repeated, scaled = (

@@ -17,7 +17,7 @@ from tacit.studies.traces import Checkpoint, Trace, trace_method
 
 pytestmark = pytest.mark.slow
 
-TINY = {"data.people": 60, "data.places": 130, "data.visits": 20}
+TINY = {"data.users": 60, "data.places": 130, "data.visits": 20}
 
 
 def made(name: str, out: Path) -> tuple[dict[str, Any], Path]:

@@ -17,7 +17,7 @@ from tacit.studies.setup import StudySetup
 
 pytestmark = pytest.mark.slow
 
-TINY = {"data.people": 120, "data.places": 80}
+TINY = {"data.users": 120, "data.places": 80}
 
 
 def quickly(name: str, out: Path) -> ReproductionResult:

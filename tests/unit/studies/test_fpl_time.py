@@ -10,7 +10,7 @@ import pytest
 from tacit.studies import fpl, fpl_choices, fpl_time, plan_studies
 from tacit.studies.setup import StudySetup
 
-TINY = {"data.people": 60, "data.places": 40}
+TINY = {"data.users": 60, "data.places": 40}
 
 
 def setup_of(folder: Path, **other: Any) -> StudySetup:

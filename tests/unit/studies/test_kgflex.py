@@ -12,7 +12,7 @@ from tacit.studies import kgflex, kgflex_published, reproduce
 
 pytestmark = pytest.mark.slow
 
-TINY = {"data.people": 80, "data.places": 60, "data.visits": 15}
+TINY = {"data.users": 80, "data.places": 60, "data.visits": 15}
 
 
 def test_the_printed_numbers_are_those_of_the_thesis() -> None:

@@ -13,7 +13,7 @@ from tacit.studies.pepper_published import METHODS, published_value
 
 pytestmark = pytest.mark.slow
 
-TINY = {"data.people": 30, "data.places": 60, "data.visits": 20, "split.test": 0.3, "evaluation.protocol": "sampled-5"}
+TINY = {"data.users": 30, "data.places": 60, "data.visits": 20, "split.test": 0.3, "evaluation.protocol": "sampled-5"}
 NAMES = [name for name in reproductions() if name.startswith(("pepper-", "gossip-"))]
 
 

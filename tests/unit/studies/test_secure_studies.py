@@ -9,7 +9,7 @@ import pytest
 from tacit.studies import fedncf_masking, reproduce, secure_attacks, secure_costs, secure_quality
 from tacit.studies.sheets import value_of
 
-TINY = {"data.people": 90, "data.places": 60}
+TINY = {"data.users": 90, "data.places": 60}
 
 pytestmark = pytest.mark.slow
 

@@ -12,7 +12,7 @@ from tacit.studies.sheets import value_of
 
 pytestmark = pytest.mark.slow
 
-TINY = {"data.people": 120, "data.places": 60}
+TINY = {"data.users": 120, "data.places": 60}
 
 
 def test_every_attack_meets_every_rule(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,7 +12,7 @@ from tacit.methods.base import methods
 from tacit.studies import reproduce, sums
 from tacit.studies.setup import StudySetup
 
-TINY = {"data.people": 150, "data.places": 80}
+TINY = {"data.users": 150, "data.places": 80}
 
 
 @pytest.mark.slow

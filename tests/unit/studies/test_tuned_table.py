@@ -14,7 +14,7 @@ from tacit.studies import reproduce, tuned_table
 from tacit.studies.setup import StudySetup
 from tacit.studies.tuned_spaces import NEURAL, SPACES, SearchSpace
 
-TINY = {"data.people": 150, "data.places": 80}
+TINY = {"data.users": 150, "data.places": 80}
 NOTHING_TO_TRY = {"random", "most-popular"}
 
 

@@ -27,7 +27,7 @@ pytestmark = pytest.mark.slow
 
 TWO = {
     "name": "two",
-    "data": {"source": "town", "people": 60, "places": 50, "visits": 20},
+    "data": {"source": "town", "users": 60, "places": 50, "visits": 20},
     "runtime": {"ledger": "events"},
     "evaluation": {"local_only_users": 0},
     "methods": ["most-popular", {"name": "fpl", "epochs": 3, "learning_rate": 0.05}],

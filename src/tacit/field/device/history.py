@@ -140,12 +140,12 @@ class History:
             self._store.drop(IMPORT)
         return n_changed
 
-    def clients(self, lane: int, catalog: Catalog) -> Clients:
+    def clients(self, client_id: int, catalog: Catalog) -> Clients:
         """Return the history as a cohort of one, without items that the catalogue no longer has."""
         everything, last = self._entries(), self._cohort
         if last is None or last[0] is not everything or last[1] is not catalog:
             last = self._cohort = (everything, catalog, _cohort(everything, catalog))
-        return replace(last[2], ids=np.array([lane]))
+        return replace(last[2], ids=np.array([client_id]))
 
 
 def _cohort(everything: Sequence[HistoryEntry], catalog: Catalog) -> Clients:

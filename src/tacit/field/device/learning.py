@@ -32,39 +32,39 @@ class LocalUpdate:
 
 
 def learn_locally(
-    member: Membership, sharing: Sharing, request: Request, history: History, key: Key, lane: int
+    member: Membership, sharing: Sharing, request: Request, history: History, key: Key, client_id: int
 ) -> LocalUpdate:
     """Learn from the history what a request asks for, and seal it under the user's settings; store and send nothing."""
     catalog, federation = member.catalog, member.federation
-    clients = history.clients(lane, catalog)
+    clients = history.clients(client_id, catalog)
     if not len(clients.items):
         raise ConsentError.because(ReasonCode.EMPTY_HISTORY)
     model = Model(request.shared, private_before(member, request, clients, key))
     with one_blas_thread():
-        given = device_round(federation.path(sharing.stage(lane, catalog)), model, clients, key, request.round)
+        given = device_round(federation.path(sharing.stage(client_id, catalog)), model, clients, key, request.round)
     if given.message is None or not given.is_fit.all():
         raise DivergedError.because(ReasonCode.UPDATE_TOO_LARGE)
     return LocalUpdate(given.message, dict(given.private))
 
 
 def learn_for_sum(
-    member: Membership, sharing: Sharing, request: Request, history: History, key: Key, lane: int
+    member: Membership, sharing: Sharing, request: Request, history: History, key: Key, client_id: int
 ) -> LocalUpdate:
     """Learn for a secure sum. What cannot be learnt or sent becomes an empty message, which adds zeros.
 
     A device that fell silent because of what it learnt would tell something of its history.
     """
     try:
-        return learn_locally(member, sharing, request, history, key, lane)
+        return learn_locally(member, sharing, request, history, key, client_id)
     except DeviceError:  # its file cannot be read
         raise
     except TacitError as error:
-        return empty_update(member, request, lane, error.code or ReasonCode.DIVERGED)
+        return empty_update(member, request, client_id, error.code or ReasonCode.DIVERGED)
     except Exception:  # whatever a method's arithmetic raises with this history and this model
-        return empty_update(member, request, lane, ReasonCode.DIVERGED)
+        return empty_update(member, request, client_id, ReasonCode.DIVERGED)
 
 
-def empty_update(member: Membership, request: Request, lane: int, why: ReasonCode) -> LocalUpdate:
+def empty_update(member: Membership, request: Request, client_id: int, why: ReasonCode) -> LocalUpdate:
     """Return an update of no rows."""
     ptr, nothing = np.zeros(2, np.int64), np.zeros(1, np.int64)
     tables, marks = {}, {}
@@ -72,7 +72,7 @@ def empty_update(member: Membership, request: Request, lane: int, why: ReasonCod
         numbers = np.zeros((0, int(np.prod(width, dtype=np.int64))), np.int64)
         tables[name], marks[name] = (ptr, np.zeros(0, np.int32), numbers), np.zeros(0, np.bool_)
     release = Release(nothing, nothing, nothing)
-    return LocalUpdate(Message(np.array([lane]), tables, release, marks), None, why)
+    return LocalUpdate(Message(np.array([client_id]), tables, release, marks), None, why)
 
 
 def private_before(member: Membership, request: Request, clients: Clients, key: Key) -> dict[str, Array]:
@@ -88,13 +88,13 @@ def first_private(member: Membership, clients: Clients, key: Key) -> dict[str, A
 
 
 def recommend(
-    member: Membership, history: History, hidden: Sequence[Label], key: Key, lane: int, n: int
+    member: Membership, history: History, hidden: Sequence[Label], key: Key, client_id: int, n: int
 ) -> list[Recommendation]:
     """Return the best n items that are neither in the history nor hidden, from the model on this device."""
     last = member.model()
     if last is None:
         raise MethodError("This device has no model yet.", "Take part in a round: tacit device run.")
-    clients = history.clients(lane, member.catalog)
+    clients = history.clients(client_id, member.catalog)
     if not len(clients.items):
         raise MethodError(
             "Your history is empty, and recommendations need one.", "Add items: tacit device history add."

@@ -45,17 +45,17 @@ def measure_quality(
     hidden: Sequence[Label],
     request: Request,
     key: Key,
-    lane: int,
+    client_id: int,
 ) -> QualityMeasurement:
     """Measure, or return what was measured in this round before; of no item where there is none to measure."""
     last, learnt_from, nothing = member.last_measurement(), member.learnt_from(), QualityMeasurement(request.round)
     if last is not None and last["round"] == request.round:
         again = QualityMeasurement(**last)
-        return again if _may_mention(again.item, sharing, history, member, lane) else nothing
+        return again if _may_mention(again.item, sharing, history, member, client_id) else nothing
     if learnt_from is None:
         return nothing
-    item = _newest(member, sharing, history, learnt_from, lane)
-    clients = _without_new(history.clients(lane, member.catalog), learnt_from)
+    item = _newest(member, sharing, history, learnt_from, client_id)
+    clients = _without_new(history.clients(client_id, member.catalog), learnt_from)
     if item is None or not len(clients.items):
         return nothing
     with one_blas_thread():
@@ -77,11 +77,11 @@ def measure_for_sum(
     hidden: Sequence[Label],
     request: Request,
     key: Key,
-    lane: int,
+    client_id: int,
 ) -> QualityMeasurement:
     """Measure for a secure sum; what cannot be measured with this history and this model is about no item."""
     try:
-        return measure_quality(member, sharing, history, hidden, request, key, lane)
+        return measure_quality(member, sharing, history, hidden, request, key, client_id)
     except DeviceError:
         raise
     except Exception:
@@ -97,22 +97,26 @@ def with_quality(message: Message, found: QualityMeasurement | None) -> Message:
 
 
 def _newest(
-    member: Membership, sharing: Sharing, history: History, learnt_from: NDArray[np.bool_], lane: int
+    member: Membership, sharing: Sharing, history: History, learnt_from: NDArray[np.bool_], client_id: int
 ) -> Label | None:
     """Return the last added item that was not learnt from yet and that may be sent."""
     for entry in reversed(history.list()):
         place = member.catalog.item_ids.place(entry.item)
-        if place is not None and not learnt_from[place] and _may_mention(entry.item, sharing, history, member, lane):
+        if (
+            place is not None
+            and not learnt_from[place]
+            and _may_mention(entry.item, sharing, history, member, client_id)
+        ):
             return entry.item
     return None
 
 
-def _may_mention(item: Label | None, sharing: Sharing, history: History, member: Membership, lane: int) -> bool:
+def _may_mention(item: Label | None, sharing: Sharing, history: History, member: Membership, client_id: int) -> bool:
     """Return whether the settings allow messages about an item of the history."""
     if item is None or not sharing.measure or sharing.pi == 0 or item not in {entry.item for entry in history.list()}:
         return False
     place = member.catalog.item_ids.place(item)
-    return place is not None and not sharing.stage(lane, member.catalog).is_secret[place]
+    return place is not None and not sharing.stage(client_id, member.catalog).is_secret[place]
 
 
 def _without_new(clients: Clients, learnt_from: NDArray[np.bool_]) -> Clients:

@@ -70,12 +70,12 @@ class Sharing(Config):
         """The epsilon of the user's level: sums that would tell more are not joined."""
         return LEVELS[self.privacy]
 
-    def stage(self, lane: int, catalog: Catalog) -> Disclosure:
-        """Return the disclosure stage of the user's updates; its draws are those of `lane`."""
+    def stage(self, client_id: int, catalog: Catalog) -> Disclosure:
+        """Return the disclosure stage of the user's updates; its draws are those of `client_id`."""
         config = DisclosureConfig(
             pi=self.pi, coin=self.coin, never_items=self.never_items, never_categories=self.never_categories
         )
-        return Disclosure.build(config, Vocabulary(np.arange(lane + 1)), catalog, Key(0))
+        return Disclosure.build(config, Vocabulary(np.arange(client_id + 1)), catalog, Key(0))
 
 
 def find_item(named: Label, catalog: Catalog) -> int:

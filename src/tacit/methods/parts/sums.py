@@ -161,11 +161,15 @@ def orthonormal(sums: NDArray[np.float64], noise: float) -> NDArray[np.float64]:
 
     Rows of zeros, items of no client, stay zero, and cost nothing.
     """
-    rows = np.flatnonzero(sums.any(axis=1))
+    empty = np.flatnonzero(sums[:, 0] == 0)  # few at most: whole rows are looked at only there
+    empty = empty[~sums[empty].any(axis=1)]
+    rows: Array | slice = np.delete(np.arange(len(sums)), empty) if len(empty) else slice(None)
     found, r = np.linalg.qr(sums[rows])
     lengths = np.diag(r)  # as many as there are rows or columns
     found *= np.where(lengths < 0, -1.0, 1.0)  # one sign, whatever the library's habit
     found[:, np.abs(lengths) <= noise] = 0.0
+    if found.shape == sums.shape:
+        return found
     basis = np.zeros_like(sums)
     basis[rows, : found.shape[1]] = found
     return basis

@@ -24,7 +24,7 @@ def test_learning_leaves_the_callers_arithmetic_alone() -> None:
     for method in ("gmf", "multi-vae"):
         experiment = tacit.Experiment(
             method={"name": method, "epochs": 1},
-            data={"people": 30, "places": 20},
+            data={"users": 30, "places": 20},
             evaluation={"local_only_users": 2, "k": [5]},
         )
         tacit.run(experiment)

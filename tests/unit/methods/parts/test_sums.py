@@ -333,7 +333,7 @@ def experiment(name: str, **given: Any) -> Experiment:
 
 @pytest.fixture(scope="module")
 def town() -> Dataset:
-    return load("town", people=400, places=120, visits=30)
+    return load("town", users=400, places=120, visits=30)
 
 
 def alike(left: Recommender, right: Recommender) -> float:
