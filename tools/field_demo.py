@@ -202,9 +202,7 @@ def main() -> int:
 
 def join(home: Path, person: int, line: str, masked: bool) -> None:
     """Make a device, join, import a history and decide what may leave, as `tacit device` does."""
-    with Device.create(
-        home / "device.db", PASSPHRASE, cost=ScryptCost(log_n=12), seed=SEED, client_id=person
-    ) as device:
+    with Device.create(home / "device.db", PASSPHRASE, cost=ScryptCost(log_n=12), seed=SEED, lane=person) as device:
         accept(device, Invitation.parse(line))
         device.share(SHARING.model_copy(update={"masked_only": masked}))
         items = (home / "history.csv").read_text().split()[1:]

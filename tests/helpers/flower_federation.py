@@ -78,7 +78,7 @@ class Field:
         return Invitation(f"127.0.0.1:{self.link.port}", word, self.tls.roots)
 
     def enrol(self, person: int) -> None:
-        with Device.create(self.path(person), PASSPHRASE, cost=CHEAP, seed=SEED, client_id=person) as device:
+        with Device.create(self.path(person), PASSPHRASE, cost=CHEAP, seed=SEED, lane=person) as device:
             accept(device, Invitation.parse(self.invitation().line()))
             device.share(Sharing(pi=PI, masked_only=self.is_masked, device_policy=BOLD))
             device.history.add(

@@ -34,7 +34,7 @@ class StoppedSession(HostileCoordinator):
 def full_device(path: Path) -> Path:
     """A member with a history, a ledger with marks, something hidden, and a secure sum that has begun."""
     federation = founded()
-    with made(path, federation, seed=7, client_id=2) as device:
+    with made(path, federation, seed=7, lane=2) as device:
         device.share(Sharing(pi=0.7, never_categories=("food",), device_policy=EASY, masked_only=False))
         device.keep_connection({"address": "127.0.0.1:1", "roots": "", "key": "none"})
         for number in range(2):

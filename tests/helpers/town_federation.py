@@ -102,7 +102,7 @@ def who_answers(clients: Clients, rules: RoundsConfig, number: int) -> set[int]:
 
 def device_of(folder: Path, clients: Clients, person: int, catalog: Catalog, welcome: bytes) -> Device:
     """The device of one person, made as the simulator makes her."""
-    device = Device.create(folder / f"{person}.db", PASSPHRASE, cost=CHEAP, seed=SEED, client_id=person)
+    device = Device.create(folder / f"{person}.db", PASSPHRASE, cost=CHEAP, seed=SEED, lane=person)
     device.join(welcome)
     device.share(Sharing(pi=PI, masked_only=False, privacy="open"))
     own = clients.take([person])

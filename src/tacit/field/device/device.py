@@ -98,18 +98,18 @@ class Device:
         cost: ScryptCost | None = None,
         clock: Clock = system_clock,
         seed: int | None = None,
-        client_id: int = 0,
+        lane: int = 0,
         keeper: str = "",
     ) -> Device:
         """Make a new device. Its root key comes from the system's entropy.
 
-        A `seed` and a `client_id` (the user's number) are for tests that compare with a simulation: whoever knows the
+        A `seed` and a `lane` (the client's number) are for tests that compare with a simulation: whoever knows the
         seed can tell what was positive in each message. `keeper` is the name under which a keyring has the passphrase.
         """
         store = Store.create(path, passphrase, cost or ScryptCost(), keeper)
         with store.transaction():
             drawn = secrets.randbits(SEED_BITS) if seed is None else seed
-            store.put_json("root", {"seed": drawn, "lane": client_id, "is_given": seed is not None})
+            store.put_json("root", {"seed": drawn, "lane": lane, "is_given": seed is not None})
             store.put("identity", Identity.fresh().secret)
             store.put("sharing", Sharing().model_dump_json().encode())
         return cls(store, clock)

@@ -80,7 +80,7 @@ def check(path: Path, recorder: Recorder) -> None:
 @pytest.fixture
 def base(tmp_path: Path) -> Path:
     path = tmp_path / "base" / "device.db"
-    made(path, seed=7, client_id=2).close()
+    made(path, seed=7, lane=2).close()
     return path
 
 

@@ -116,7 +116,7 @@ def test_damaged_rows_are_named_and_nothing_is_added_unless_they_are_to_be_left_
 @pytest.mark.parametrize("method", ["fpl", "fed-gmf"])
 def test_it_learns_what_a_cohort_of_one_learns_in_a_simulation(path: Path, method: str) -> None:
     federation, key = founded(method), Key(7).child("learn")
-    with made(path, federation, seed=7, client_id=3) as device:
+    with made(path, federation, seed=7, lane=3) as device:
         device.share(Sharing(pi=0.6, masked_only=False))
         clients = device.history.clients(3, CATALOG)
         private = federation.built.init(clients, CATALOG, key.child("init")).private
@@ -141,7 +141,7 @@ def test_it_learns_what_a_cohort_of_one_learns_in_a_simulation(path: Path, metho
 
 def test_what_did_not_count_is_undone(path: Path, tmp_path: Path) -> None:
     federation = founded()
-    with made(path, seed=7, client_id=2) as device, made(tmp_path / "other.db", seed=7, lane=2) as other:
+    with made(path, seed=7, lane=2) as device, made(tmp_path / "other.db", seed=7, lane=2) as other:
         for number in (0, 1, 2):  # the answer to round 1 comes too late
             counted = 0 if number == 2 else number - 1
             device.release(device.learn(request(federation, number, counted=counted)))

@@ -147,7 +147,7 @@ def test_a_file_that_was_put_back_sits_out_until_it_cannot_contradict_itself(tmp
 
 def test_the_draws_of_a_restored_device_are_new(tmp_path: Path) -> None:
     path = tmp_path / "device.db"
-    with made(path, seed=7, client_id=2) as device:
+    with made(path, seed=7, lane=2) as device:
         device.share(Sharing(pi=1.0, device_policy=EASY, masked_only=False))
         device.backup(tmp_path / "copy")
         rounds = [answered(device, number) for number in (0, 1, 2)]
