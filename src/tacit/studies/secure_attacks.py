@@ -49,6 +49,7 @@ TARGETS = 40
 ALIKE = (0.999, 0.99, 0.95)
 K_MIN = 3
 N_SOLVED = 78
+BATCHES = (13, 20, 50, 100, 200)  # sizes of batches whose one sum is looked at
 SOLVED_ROUNDS = (100, 600)
 POLICIES = {"any cohorts": DevicePolicy(most_cohorts=None), "one cohort for life": DevicePolicy()}
 METHODS: dict[str, dict[str, Any]] = {
@@ -211,6 +212,20 @@ def _solving(setup: StudySetup) -> list[PublishedRow]:
                 solved = solve_sums(n_people, cohorts, counts)
                 rows += _solved_rows(f"{name}, {kind}, {rounds} rounds", each, solved, is_own)
         rows += _combination(name, policy, people, is_own)
+    return rows + _batch_sums(setup, key.child("batches"))
+
+
+def _batch_sums(setup: StudySetup, key: Key) -> list[PublishedRow]:
+    """Return what the sum of one batch tells of its members, by its size: with one cohort for life there is no more."""
+    people, generator = setup.parts.train, key.generator()
+    is_own = np.zeros((len(people), people.n_items), bool)
+    is_own[np.repeat(np.arange(len(people)), np.diff(people.ptr)), people.items] = True
+    popular = np.broadcast_to(is_own.sum(axis=0).astype(np.float64), is_own.shape)
+    rows = _solved_rows("guesses the popular items, all users", 0, popular, is_own)
+    for size in (size for size in BATCHES if size <= len(people)):
+        batches = generator.permutation(len(people))[: len(people) // size * size].reshape(-1, size)
+        sums = np.repeat(is_own[batches].sum(axis=1).astype(np.float64), size, axis=0)
+        rows += _solved_rows(f"sum of a batch of {size}, own items", 1, sums, is_own[batches.ravel()])
     return rows
 
 
