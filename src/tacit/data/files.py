@@ -1,12 +1,13 @@
-"""A log of one's own: CSV, TSV, Parquet, RecBole files (also gzipped), pandas and polars frames."""
+"""A log of one's own: CSV, TSV, JSON lines, Parquet, RecBole files (gzipped or zipped too), and data frames."""
 
 from __future__ import annotations
 
 import csv
 import gzip
 import itertools
+import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -16,13 +17,16 @@ import polars as pl
 from tacit.data.clock import Where
 from tacit.data.columns import find_columns, is_header
 from tacit.data.dataset import Tables
+from tacit.data.packed import first_line, read_json_lines, unzip_table
 from tacit.errors import DataError
 
 TEXT = (".csv", ".tsv", ".txt", ".dat", ".data", ".tab", ".inter", ".item", ".user", ".rating", ".ratings")
 """Endings of text files; each may be followed by .gz."""
 
+JSON_LINES = (".jsonl", ".ndjson")
 _SAMPLE = 200
 _ITEM_FACTS = ("title", "category", "lat", "lon")
+_COMMA = re.compile(r"-?[0-9]+,[0-9]+")
 
 
 @dataclass(frozen=True)
@@ -36,6 +40,11 @@ class TextLayout:
     names: tuple[str, ...]
     sample: tuple[tuple[str, ...], ...]
     encoding: str
+    decimal_comma: bool = False  # 4,5 is four and a half
+
+    def number(self, field: str) -> str:
+        """Return a field as a number is usually written."""
+        return field.replace(",", ".") if self.decimal_comma else field
 
     def rows(self, lines: Iterable[str]) -> Iterator[list[str]]:
         """Yield the fields of each row, header included, as the fast reader would see them."""
@@ -56,26 +65,31 @@ def suffix(path: Path) -> str:
 
 def is_readable(path: Path) -> bool:
     """Return whether the ending of a file is one we read."""
-    return suffix(path) in (*TEXT, ".parquet")
+    return suffix(path) in (*TEXT, *JSON_LINES, ".parquet")
 
 
 def read_file(path: Path, mapping: Mapping[str, str]) -> tuple[Tables, Where]:
     """Read one file of one's own into labelled columns, and say where each row stands in it."""
     if not path.is_file():
         raise DataError(f"There is no file {path}.", "Check the path.")
-    if suffix(path) == ".parquet":
+    if suffix(path) == ".zip":
+        with unzip_table(path, is_readable) as inside:
+            return read_file(inside, mapping)
+    if suffix(path) == ".parquet" or suffix(path) in JSON_LINES:
+        kind = "Parquet" if suffix(path) == ".parquet" else "JSON lines"
         try:
-            frame = pl.read_parquet(path)
-        except (pl.exceptions.PolarsError, OSError) as error:
-            raise DataError(f"{path}: cannot be read as Parquet ({_first_line(error)}).") from None
+            frame = pl.read_parquet(path) if kind == "Parquet" else read_json_lines(path)
+        except (pl.exceptions.PolarsError, OSError, EOFError) as error:
+            raise DataError(f"{path}: cannot be read as {kind} ({first_line(error)}).") from None
         return from_frame(frame, mapping, path.name), lambda row: f"{path.name}, row {row + 1}"
     if suffix(path) not in TEXT:
         raise DataError(
             f"{path}: files ending in '{suffix(path)}' are not known.",
-            f"Known: {', '.join((*TEXT, '.parquet'))}, each text file also with .gz.",
+            f"Known: {', '.join((*TEXT, *JSON_LINES, '.parquet'))}; text also with .gz, and any of them in a .zip.",
         )
     layout = sniff(path, mapping)
     roles = find_columns(layout.names, mapping, path.name)
+    layout = replace(layout, decimal_comma=_has_decimal_comma(layout, roles))
     frame = _read_text(layout, roles)
     first = 2 if layout.has_header else 1
     blank = (frame["user"].is_null() & frame["item"].is_null()).arg_true()
@@ -133,6 +147,15 @@ def sniff(path: Path, mapping: Mapping[str, str]) -> TextLayout:
     return TextLayout(path, separator, layout.quoted, has_header, names, sample, encoding)
 
 
+def _has_decimal_comma(layout: TextLayout, roles: Mapping[str, int]) -> bool:
+    """Return whether ratings or coordinates are written with a comma, which then is no separator."""
+    if layout.separator == ",":
+        return False
+    numbers = [at for role, at in roles.items() if role in ("rating", "lat", "lon")]
+    fields = [row[at].strip() for row in layout.sample for at in numbers if at < len(row)]
+    return any(_COMMA.fullmatch(field) for field in fields) and not any("." in field for field in fields)
+
+
 def _head(path: Path, encoding: str) -> list[str]:
     try:
         with _open(path, encoding) as handle:
@@ -140,7 +163,7 @@ def _head(path: Path, encoding: str) -> list[str]:
     except (OSError, EOFError) as error:
         if isinstance(error, UnicodeError):
             raise
-        raise DataError(f"{path}: cannot be read ({_first_line(error)}).") from None
+        raise DataError(f"{path}: cannot be read ({first_line(error)}).") from None
 
 
 def _open(path: Path, encoding: str) -> TextIO:
@@ -223,6 +246,7 @@ def _try_read(layout: TextLayout, roles: Mapping[str, int], types: Mapping[str, 
             quote_char='"' if layout.quoted else None,
             columns=chosen,
             schema=schema,
+            decimal_comma=layout.decimal_comma,
             encoding="utf8" if layout.encoding == "utf-8-sig" else layout.encoding,
         )
     except pl.exceptions.NoDataError:
@@ -239,6 +263,9 @@ def _read_slowly(layout: TextLayout, roles: Mapping[str, int]) -> pl.DataFrame:
     rows = rows[int(layout.has_header) :]
     frame = pl.DataFrame({role: [row[at] for row in rows] for role, at in roles.items()})
     numbers = [role for role in ("lat", "lon") if role in roles]
+    if layout.decimal_comma:
+        commas = [role for role in ("rating", "lat", "lon") if role in roles]
+        frame = frame.with_columns(pl.col(commas).cast(pl.String).str.replace_all(",", ".", literal=True))
     return frame.cast(pl.String).with_columns(pl.col(numbers).cast(pl.Float64, strict=False))
 
 
@@ -269,7 +296,7 @@ def _check_row(layout: TextLayout, roles: Mapping[str, int], numeric: set[str], 
             f"{where}: {len(layout.names)} columns expected, {len(row)} seen: {row[:8]}.", "Correct this row."
         )
     for role, at in roles.items():
-        field = row[at].strip()
+        field = layout.number(row[at].strip()) if role in numeric else row[at].strip()
         if role in ("user", "item") and not field:
             raise DataError(f"{where}: the {role} is missing in {row[:8]}.", "Correct or remove this row.")
         if role in numeric and role not in _ITEM_FACTS and not (_is_number(field) and np.isfinite(float(field))):
@@ -333,7 +360,3 @@ def _tables(frame: pl.DataFrame, columns: dict[str, str]) -> Tables:
         )
         items = known.collect()
     return Tables(frame.drop(facts), items, columns=columns)
-
-
-def _first_line(error: BaseException) -> str:
-    return str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gzip
+import tempfile
+import zipfile
 
 import numpy as np
 import pandas as pd
@@ -251,3 +253,71 @@ def test_describe_tells_what_was_read(tmp_path):
     assert told["time_span"] == ["2000-12-31", "2000-12-31"]
     assert told["columns"] == {"user": "userId", "item": "movieId", "timestamp": "ts"}
     assert any("1 of 2 users have a single row" in worry for worry in told["warnings"])
+
+
+def zipped(tmp_path, **inside):
+    path = tmp_path / "log.zip"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, text in inside.items():
+            archive.writestr(name, text)
+    return path
+
+
+LINES = '{"user": 1, "item": 10, "rating": 4, "timestamp": 978300019}\n'
+LINES += '{"user": 2, "item": 11, "rating": 3.5, "timestamp": 978300020}\n'
+
+
+@pytest.mark.parametrize("name", ["log.jsonl", "log.ndjson", "log.jsonl.gz"])
+def test_json_lines_are_read(tmp_path, name):
+    assert rows(load(written(tmp_path, LINES, name))) == EXPECTED
+
+
+def test_categories_of_json_lines_are_lists_of_names(tmp_path):
+    text = '{"user": "a", "item": "x", "category": ["jazz", "live"]}\n{"user": "b", "item": "x"}\n'
+    catalog = load(written(tmp_path, text, "log.jsonl")).catalog
+    assert sorted(catalog.categories.of(0)) == ["jazz", "live"]
+
+
+def test_the_one_table_of_an_archive_is_read_and_nothing_is_left(tmp_path, monkeypatch):
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    path = zipped(tmp_path, **{"export/log.csv": GOOD, "export/readme.pdf": "x", "__MACOSX/._log.csv": "x"})
+    assert rows(load(path)) == EXPECTED
+    assert [one.name for one in tmp_path.iterdir()] == ["log.zip"]
+
+
+@pytest.mark.parametrize(
+    ("inside", "words"),
+    [
+        ({}, "there are 0"),
+        ({"a.csv": GOOD, "b.csv": GOOD}, "there are 2"),
+        ({"a.csv": "user,item\n"}, "not a single row"),
+    ],
+)
+def test_an_archive_without_one_table_is_refused(tmp_path, inside, words):
+    with pytest.raises(DataError, match=words):
+        load(zipped(tmp_path, **inside))
+
+
+def test_broken_archives_and_lines_are_refused(tmp_path):
+    whole = zipped(tmp_path, **{"log.csv": GOOD * 50}).read_bytes()
+    for at, content in enumerate((b"no archive", whole[: len(whole) // 2], whole[:60] + b"!!!" + whole[63:])):
+        path = tmp_path / f"{at}.zip"
+        path.write_bytes(content)
+        with pytest.raises(DataError):
+            load(path)
+    for at, text in enumerate(("{", '{"user": 1}\n', "[1, 2]\n", "")):
+        with pytest.raises(DataError):
+            load(written(tmp_path, text, f"{at}.jsonl"))
+
+
+@pytest.mark.parametrize("separator", [";", "\t"])
+def test_a_decimal_comma_is_read_where_it_is_no_separator(tmp_path, separator):
+    text = "user,item,rating,timestamp\n1,10,4,978300019\n2,11,3;5,978300020\n".replace(",", separator)
+    text = text.replace(f"3{separator}5", "3,5") if separator == ";" else text.replace("3;5", "3,5")
+    assert rows(load(written(tmp_path, text, "log.txt"))) == EXPECTED
+
+
+def test_a_wrong_number_among_decimal_commas_is_named(tmp_path):
+    with pytest.raises(DataError, match="line 3"):
+        load(written(tmp_path, "user;item;rating\n1;10;4,5\n2;11;vier\n", "log.csv"))
