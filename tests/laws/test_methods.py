@@ -27,7 +27,7 @@ def quick(name: str, **given: Any) -> Any:
     fields = entry(name).config.model_fields
     if "epochs" in fields and "epochs" not in given:
         given["epochs"] = 4
-    if name == "fed-svd":  # it refuses more directions than the small world has items
+    if name in ("fed-svd", "fed-slist"):  # as many directions as items: refused, or nothing left to find in rounds
         given = {"factors": 8, **given}
     if name == "dpals":  # what it says of privacy has an effect only where there is noise, here little of it
         given = {"epsilon": 1000.0, **given}

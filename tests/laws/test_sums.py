@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,7 @@ SMALL: dict[str, dict[str, Any]] = {
     "fed-svd": {"factors": 6, "epochs": 4},
     "fed-als": {"factors": 5, "epochs": 4, "reg": 2.0},
     "fed-ease": {"sketch": 16, "epochs": 2, "reg": 5.0},
+    "fed-slist": {"factors": 8, "epochs": 3, "reg": 5.0},
 }
 World = tuple[Clients, Catalog]
 
@@ -39,7 +41,8 @@ def world(people: int = 120, items: int = 40, seed: int = 3) -> World:
         for p in range(people)
     ]
     ptr = offsets(np.array([len(h) for h in histories]))
-    clients = Clients(np.arange(people), ptr, np.concatenate(histories).astype(np.int32), items)
+    places = rng.permutation(ptr[-1]).astype(np.int32)  # in any order
+    clients = Clients(np.arange(people), ptr, np.concatenate(histories).astype(np.int32), items, places=places)
     return clients, Catalog(Vocabulary(np.arange(items) + 100))
 
 
@@ -159,6 +162,49 @@ def test_fed_ease_with_a_full_sketch_is_ease(people: int, exact: bool) -> None:
     np.testing.assert_allclose(scores, expected, atol=2e-3 * np.abs(expected).max())
 
 
+@pytest.mark.parametrize("given", [{}, {"decay": 8.0, "target_decay": 0.0}, {"user_weight": 0.5, "target_decay": 3.0}])
+def test_fed_slist_at_full_width_is_slist(given: dict[str, float]) -> None:
+    there = world()
+    method = made("fed-slist", factors=10_000, epochs=1, **given)
+    slist = build("slist", options("slist", {"reg": method.config.reg, **given}))
+    model = next(iter(slist.fit(*there, KEY)))
+    expected = slist.score(model.shared, model.private, there[0])
+    found = final(method, there)
+    scores = method.score(found.shared, found.private, there[0])
+    np.testing.assert_allclose(scores, expected, atol=5e-4 * np.abs(expected).max())
+
+
+def test_a_wider_basis_is_nearer_to_slist() -> None:
+    there = world(200, 60)
+    slist = build("slist", options("slist", {"reg": 5.0}))
+    expected = slist.score(next(iter(slist.fit(*there, KEY))).shared, {}, there[0])
+
+    def off(factors: int) -> float:
+        method = made("fed-slist", factors=factors, epochs=6)
+        return float(np.abs(method.score(final(method, there).shared, {}, there[0]) - expected).mean())
+
+    assert off(5) > off(20) > off(45) > off(60)
+
+
+def test_rows_of_fed_slist_are_bounded_however_long_a_history_is() -> None:
+    """No number above 1; at user_weight 0.5 no whole message longer than sqrt 3, and rounding."""
+    n, rng = 600, np.random.default_rng(1)
+    client = Clients(
+        np.array([0]), np.array([0, n]), np.arange(n, dtype=np.int32), n, places=rng.permutation(n).astype(np.int32)
+    )
+    for decays in ((3.0, 1.0), (200.0, 200.0), (0.5, 0.0)):
+        for v in (0.0, 0.5):
+            given = {"factors": 4, "decay": decays[0], "target_decay": decays[1], "user_weight": v}
+            method = build("fed-slist", options("fed-slist", given))
+            shared = dict(method.init(client, Catalog(Vocabulary(np.arange(n))), KEY).shared)
+            for table in ("basis", "targets"):  # the worst case: all rows are one direction of length 1
+                shared[table] = np.tile(np.eye(4, dtype=np.float32)[0], (n, 1))
+            numbers = sent_by(method, shared, client).read(RING).tables["steps"].values
+            assert 0 < np.abs(numbers).max() <= 1.0 + 1e-5
+            if v == 0.5:
+                assert np.linalg.norm(numbers) <= np.sqrt(3.0) + 1e-3
+
+
 def test_a_wider_sketch_is_nearer_to_ease() -> None:
     there = world(200, 60)
     ease = build("ease", options("ease", {"reg": 5.0}))
@@ -209,7 +255,7 @@ def test_what_is_kept_back_has_no_part_in_what_leaves(name: str, stage: Any) -> 
         sent = sent_by(method, shared, one, [disclosing(there, **stage)])
         ids = sent.tables[method.spec.item_tables[0]][1]
         held += len(one.items) - len(ids)
-        lesser = Clients(one.ids, np.array([0, len(ids)]), ids, one.n_items)
+        lesser = one.keep(np.isin(one.items, ids))
         bare = sent_by(method, shared, lesser)
         for table in method.spec.tables:
             assert np.array_equal(sent.tables[table][1], bare.tables[table][1])
@@ -247,7 +293,9 @@ def test_when_nobody_says_anything_the_model_stays(name: str) -> None:
 def test_what_a_user_did_twice_counts_once(name: str) -> None:
     there, method = world(), made(name)
     clients = there[0]
-    twice = Clients(clients.ids, 2 * clients.ptr, np.repeat(clients.items, 2), clients.n_items)
+    assert clients.places is not None
+    places = np.ravel([clients.places, clients.places + len(clients.places)], order="F").astype(np.int32)
+    twice = Clients(clients.ids, 2 * clients.ptr, np.repeat(clients.items, 2), clients.n_items, places=places)
     for reference in (False, True):
         once, again = final(method, there), final(method, (twice, there[1]), reference=reference)
         assert_equal_models(once, again)
@@ -279,8 +327,7 @@ def test_a_new_user_folds_in_from_a_history_alone(name: str) -> None:
     model = final(method, there)
     assert not model.private
     known = method.score(model.shared, {}, there[0].take([7]))
-    mine = there[0].of(7)
-    made_up_client = Clients(np.array([-1]), np.array([0, len(mine)]), mine, there[0].n_items)
+    made_up_client = replace(there[0].take([7]), ids=np.array([-1]))
     assert np.array_equal(method.score(model.shared, {}, made_up_client), known)
 
 

@@ -31,26 +31,28 @@ def add_step_pairs(ptr, items, shares, near, ends, far, gram, cross):
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def step_rows(ptr, items, places, shares, a, b, basis, targets, rows):
+def step_rows(ptr, items, places, shares, units, a, b, basis, targets, rows):
     """Write for each item of clients, in order, its rows of S'S P, (S'T)'P and (S'T) V side by side, times the share.
 
-    `places` [N]: where the rows of an item go; basis P and targets V [n, m]; rows [R, 3 m], or [R, 2 m] without V.
-    Each is a recursion over the steps, forwards or backwards, so the cost is that of one pass.
+    The first is also multiplied by units[0], the others by units[1]. `places` [N]: where the rows of an item go;
+    basis P and targets V [n, m]; rows [R, 3 m], or [R, 2 m] without V. Each is a recursion over the steps, forwards or
+    backwards, so the cost is that of one pass.
     """
     m = basis.shape[1]
     has_targets = rows.shape[1] > 2 * m
     source, reached = np.empty(m, np.float32), np.empty(m, np.float32)
     for c in range(len(ptr) - 1):
-        start, stop, share = ptr[c], ptr[c + 1], shares[c]
+        start, stop = ptr[c], ptr[c + 1]
+        near, far = shares[c] * units[0], shares[c] * units[1]
         source[:] = 0
         reached[:] = 0
         for e in range(start, stop):  # forwards: s_t P, and what leads to this item
             row, item = rows[places[e]], items[e]
             for d in range(m):
                 reached[d] = b * reached[d] + source[d]
-                row[m + d] = share * reached[d]
+                row[m + d] = far * reached[d]
                 source[d] = a * source[d] + basis[item, d]
-                row[d] = share * source[d]
+                row[d] = near * source[d]
         if start == stop:
             continue
         rows[places[stop - 1], :m] = 0  # nothing follows the last step
@@ -66,5 +68,5 @@ def step_rows(ptr, items, places, shares, a, b, basis, targets, rows):
             row, item = rows[places[e]], items[e]
             for d in range(m):
                 reached[d] = a * reached[d] + source[d]
-                row[2 * m + d] = share * reached[d]
+                row[2 * m + d] = far * reached[d]
                 source[d] = b * source[d] + targets[item, d]

@@ -79,7 +79,7 @@ class SessionKNN(Centralised):
     def _nearest(self, shared: Mapping[str, Array], clients: Clients) -> tuple[Array, Floats]:
         """Return the nearest sessions of each client's newest items; a client's own sessions may be among them."""
         c, recent = self.config, self._recent(clients)
-        return kernel.nearest_rows(
+        found: tuple[Array, Floats] = kernel.nearest_rows(
             recent.ptr,
             recent.items,
             shared["item_ptr"],
@@ -90,6 +90,7 @@ class SessionKNN(Centralised):
             kernel.COSINE,
             c.shrink,
         )
+        return found
 
 
 def _cut_sessions(clients: Clients, gap: float) -> NDArray[np.int64]:

@@ -99,9 +99,10 @@ class Decays:
         ratio = max(a, b)
         reach = 1 if ratio == 0.0 else int(np.ceil(np.log(SMALLEST) / np.log(ratio)))
         distance = np.arange(min(max(longest, 1), reach + 2))
-        near = a**distance
+        near: NDArray[np.float64] = np.power(a, distance.astype(np.float64))
         far = np.zeros(len(distance))
         for d in distance[1:]:  # sum over t of a^(t-j) b^(k-t-1)
             far[d] = b * far[d - 1] + near[d - 1]
-        ends = (1.0 - a ** (2.0 * np.arange(max(longest, 1)))) / (1.0 - a * a)
+        left = 2.0 * np.arange(max(longest, 1), dtype=np.float64)
+        ends: NDArray[np.float64] = (1.0 - np.power(a, left)) / (1.0 - a * a)
         return near, ends, far

@@ -1,0 +1,185 @@
+"""fed-slist: the next-item model of `slist` by sums, exact at full width and through a learnt basis below.
+
+`slist` needs S'S and S'T, sums over the steps of all histories. Of S'T, the leading left and right directions P and V
+are found by alternating: each round sums S'S P, (S'T)'P and (S'T) V, for tables P and V [n_items, m]. The first two
+give the regression restricted to P, B = P (P'S'S P + reg P'P)^-1 P'S'T. The last gives the next P, and (S'T)'P the next
+V. A device's rows follow from recursions over its steps, in one pass. With m = n_items, P is the identity, nothing is
+left to find, and B is that of `slist` after one round.
+
+Range: no number of a row is above 1, however long the history is, since P and V have no longer rows than 1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
+from scipy import linalg
+
+from tacit.errors import MethodError
+from tacit.kernels.sequences import step_rows
+from tacit.methods.base import FederatedSpec, register
+from tacit.methods.parts import reasons
+from tacit.methods.parts.order import Decays, newest_rows, recent_history, recent_matrix
+from tacit.methods.parts.sums import (
+    WARM,
+    BySums,
+    keep_items,
+    orthonormal,
+    rounding,
+    shared_floats,
+    start_table,
+    to_float64,
+)
+from tacit.methods.slist import DECAY, TARGET_DECAY
+from tacit.privacy.update_sink import UpdateSink
+from tacit.random import Key
+from tacit.types import Array, Catalog, Clients, Config, Floats, Model, Reason
+from tacit.updates import PlannedRows, Ring, Total, UpdatePlan
+
+MOST_CELLS = 10**8  # of a table: about 5 GB while it is solved
+
+
+class FedSLISTConfig(Config):
+    """Options of fed-slist."""
+
+    factors: int = Field(
+        96, gt=0, description="m: width of the basis, at most the number of items; a row of a message has 3 m numbers"
+    )
+    epochs: int = Field(4, gt=0, description="rounds; every client is asked in each")
+    decay: float = Field(3.0, gt=0, description=DECAY)
+    target_decay: float = Field(1.0, ge=0, description=TARGET_DECAY)
+    reg: float = Field(100.0, gt=0, description="lambda: L2 regularisation of the item-to-item weights")
+    item_weight: float = Field(
+        0.4, ge=0, le=1, description="directions are found with items of n histories weighted by n^-w"
+    )
+    user_weight: float = Field(
+        0.0,
+        ge=0,
+        le=1,
+        description="weight of the steps of a history of n items is n^-v; at 0.5 a client's contribution is bounded",
+    )
+    warm_start: str | None = Field(None, description=WARM)
+
+
+@register("fed-slist", FedSLISTConfig)
+class FedSLIST(BySums):
+    """slist by sums: what comes next, from order that stays on devices, in a few rounds."""
+
+    spec = FederatedSpec(
+        item_tables=("steps",),
+        downloads=("basis", "sources", "targets"),
+        counted=("steps",),
+        item_rows="own",
+        growth={"basis": "orthonormal", "sources": "zeros", "targets": "orthonormal"},
+    )
+
+    def __init__(self, config: FedSLISTConfig) -> None:
+        super().__init__(config)
+        self.config = config
+        self.decays = Decays(config.decay, config.target_decay)
+
+    def init(self, clients: Clients, catalog: Catalog, key: Key) -> Model:
+        """Draw a basis, or take the directions that an earlier run has found; at full width it is the identity."""
+        c, n_items = self.config, catalog.n_items
+        width = min(c.factors, n_items)
+        if n_items * width > MOST_CELLS:
+            raise MethodError(
+                f"fed-slist would have {n_items:,} items with {width:,} numbers each ({MOST_CELLS:,} in all at most).",
+                f"Set method.factors to {MOST_CELLS // n_items} or less.",
+            )
+        tables: dict[str, Array] = {"basis": np.eye(n_items), "targets": np.eye(n_items)}
+        if width < n_items:
+            for name in tables:
+                drawn = key.child(name).normal(np.arange(n_items), width)
+                table = np.linalg.qr(drawn.astype(np.float64))[0]
+                if c.warm_start is not None:
+                    table = np.linalg.qr(start_table(table, c.warm_start, name, catalog))[0]
+                tables[name] = table
+        return Model(shared_floats({**tables, "sources": np.zeros((n_items, width))}), {})
+
+    def shapes(self, shared: Mapping[str, Array]) -> dict[str, tuple[int, ...]]:
+        """Three rows of the basis side by side; two where the basis is all there is."""
+        n_items, width = shared["basis"].shape
+        return {"steps": (n_items, (3 if width < n_items else 2) * width)}
+
+    def plan(self, model: Model, clients: Clients, key: Key) -> UpdatePlan:
+        """A row for every item."""
+        own = newest_rows(clients)
+        return UpdatePlan(clients.ids, (PlannedRows("steps", own.ptr, own.items, True),))
+
+    def learn(
+        self, model: Model, clients: Clients, plan: UpdatePlan, sink: UpdateSink, key: Key
+    ) -> Mapping[str, Array]:
+        """Put the rows of S'S P, (S'T)'P and (S'T) V, made of the disclosed items alone, as if there were no others."""
+        own, part = newest_rows(clients), plan.parts[0]
+        is_whole = part.kept is None or bool(part.kept.all())
+        known = own if is_whole else keep_items(own, part.kept.astype(np.bool_))  # type: ignore[union-attr]
+        places = known.in_order if is_whole else np.flatnonzero(part.kept)[known.in_order]  # type: ignore[arg-type]
+        items = known.items[known.in_order]
+        shares = np.maximum(known.sizes, 1).astype(np.float32) ** np.float32(-self.config.user_weight)
+        shared, width = model.shared, self.shapes(model.shared)["steps"][1]
+        for block in sink.blocks(4 * width * max(1, len(own.items) // max(1, len(own)))):
+            first, last = int(own.ptr[block.start]), int(own.ptr[block.stop])
+            at = slice(int(known.ptr[block.start]), int(known.ptr[block.stop]))
+            rows = np.zeros((last - first, width), np.float32)
+            step_rows(
+                known.ptr[block.start : block.stop + 1] - at.start,
+                items[at],
+                places[at] - first,
+                shares[block],
+                np.array(self.decays.units, np.float32),
+                np.float32(self.decays.a),
+                np.float32(self.decays.b),
+                shared["basis"],
+                shared["targets"],
+                rows,
+            )
+            sink.put(0, rows)
+        return {}
+
+    def apply(self, shared: Mapping[str, Array], total: Total, ring: Ring) -> Mapping[str, Array]:
+        """Solve the regression restricted to the basis, and find the next basis. No rows move nothing."""
+        if not total.sums["steps"].any():
+            return shared
+        basis = shared["basis"].astype(np.float64)
+        m, counts, noise = basis.shape[1], total.counts["steps"], rounding(total.counts["steps"], ring)
+        sums, (near, far) = to_float64(total.sums["steps"], ring), self.decays.units
+        to_targets = sums[:, m : 2 * m] / far  # (S'T)'P
+        solved = self._solve(basis, sums[:, :m] / near)  # P C^-1, [n, m]
+        if m == len(basis):
+            return {**shared, **shared_floats({"sources": solved @ to_targets.T, "targets": np.eye(m)})}
+        targets = orthonormal(to_targets, noise / far)
+        weights = np.maximum(counts, 1.0)[:, None] ** -self.config.item_weight
+        found = weights * orthonormal(weights * sums[:, 2 * m :] / far, noise / far)
+        sources = solved @ (to_targets.T @ targets)
+        return {**shared, **shared_floats({"basis": found, "sources": sources, "targets": targets})}
+
+    def _solve(self, basis: NDArray[np.float64], gram: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return P (P'S'S P + reg P'P)^-1; directions that the basis lacks stay zero. Noise makes nothing negative."""
+        used = np.flatnonzero(basis.any(axis=0))
+        known = basis[:, used]
+        core, ridge = known.T @ gram[:, used], self.config.reg * (known.T @ known)
+        core = (core + core.T) / 2
+        try:
+            factor = linalg.cho_factor(core + ridge, lower=True)
+        except linalg.LinAlgError:  # noise of a guarantee
+            values, vectors = linalg.eigh(core)
+            factor = linalg.cho_factor((vectors * np.maximum(values, 0.0)) @ vectors.T + ridge, lower=True)
+        solved = np.zeros_like(basis)
+        solved[:, used] = linalg.cho_solve(factor, known.T).T
+        return solved
+
+    def score(self, shared: Mapping[str, Array], private: Mapping[str, Array], clients: Clients) -> Floats:
+        """Return s B for the source s after the last step."""
+        sources = recent_matrix(clients, self.config.decay) @ shared["sources"]
+        return np.asarray(sources @ shared["targets"].T, np.float32)
+
+    def explain(
+        self, shared: Mapping[str, Array], private: Mapping[str, Array], client: Clients, item: int
+    ) -> list[Reason]:
+        """Return items of the history by their part of the score, which is their sum: recent ones weigh more."""
+        history, weights = recent_history(client, self.config.decay)
+        return reasons.from_history(history, weights * (shared["sources"][history] @ shared["targets"][item]))
