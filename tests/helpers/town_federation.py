@@ -35,6 +35,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "fed-neumf": {"factors": 4, "layers": (8, 4)},
     "fed-svd": {"factors": 4},
     "fed-ease": {"sketch": 12},
+    "fed-slist": {"factors": 5},
     "kgflex": {"factors": 4},
 }  # others run with their defaults
 

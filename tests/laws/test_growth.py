@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -48,7 +49,7 @@ class Grown:
         small = self.catalog.take(np.arange(OLD))
         kept = [self.later.of(c)[self.later.of(c) < OLD] for c in range(len(self.later))]
         self.clients = make_clients(kept, OLD)
-        self.same = Clients(self.clients.ids, self.clients.ptr, self.clients.items, self.catalog.n_items)
+        self.same = replace(self.clients, n_items=self.catalog.n_items)
         first = method.init(self.clients, small, KEY.child("init"))
         self.before = learn(method, first, self.clients, range(3))
         self.first, self.after = first.shared, method.init(self.same, self.catalog, KEY.child("init"))

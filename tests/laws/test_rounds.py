@@ -31,7 +31,8 @@ def world() -> tuple[Clients, Catalog]:
     rng = np.random.default_rng(3)
     rows = [np.sort(rng.choice(15, 6, replace=False) + (15 if c >= 20 else 0)) for c in range(40)]
     items = np.concatenate(rows).astype(np.int32)
-    clients = Clients(np.arange(40), offsets(np.array([len(r) for r in rows])), items, 30)
+    times = np.arange(len(items)) * 86_400 % 1_000_003
+    clients = Clients(np.arange(40), offsets(np.array([len(r) for r in rows])), items, 30, times=times)
     kinds = Labels(np.arange(31), (np.arange(30) // 5).astype(np.int32), list("abcdef"))
     return clients, Catalog(Vocabulary(np.arange(100, 130)), categories=kinds)
 

@@ -25,8 +25,12 @@ class RecommendOptions:
     folder: Annotated[Path, typer.Argument(metavar="RUN", help="A run folder, or a model of `tacit fit`.")]
     user: Annotated[str | None, typer.Option(help="The id of a user in the data.")] = None
     history: Annotated[
-        list[str], typer.Option("--history", help="An item of somebody who is not in the data; repeat it.")
+        list[str],
+        typer.Option("--history", help="An item of somebody who is not in the data; repeat it, the oldest first."),
     ] = field(default_factory=list)
+    items: Annotated[
+        str | None, typer.Option("--items", help="The same as one list, the oldest item first: a,b,c.")
+    ] = None
     all_users: Annotated[bool, typer.Option("--all", help="Lists of all users, into the file of --out.")] = False
     k: Annotated[int, typer.Option("-k", min=1, max=1000, help="Length of the list.")] = 10
     exclude: Annotated[list[str], typer.Option("--exclude", help="An item that is not listed.")] = field(
@@ -45,10 +49,18 @@ class RecommendOptions:
 
     def check(self) -> None:
         """Refuse options that contradict each other."""
-        if (self.user is not None) + bool(self.history) + self.all_users != 1:
-            raise click.UsageError("It is not clear for whom: give one of --user ID, --history ITEM and --all.")
+        if (self.user is not None) + bool(self.history) + (self.items is not None) + self.all_users != 1:
+            raise click.UsageError(
+                "It is not clear for whom: give one of --user ID, --history ITEM, --items A,B and --all."
+            )
         if self.all_users != (self.out is not None):
             raise click.UsageError("--all and --out go together: write --all --out lists.tsv.")
+
+    def new_history(self) -> list[str]:
+        """Return the items of somebody who is not in the data, the oldest first."""
+        if self.items is None:
+            return self.history
+        return [item.strip() for item in self.items.split(",") if item.strip()]
 
     def filter(self) -> ListFilter:
         """Return which items may be listed."""
@@ -71,9 +83,9 @@ def recommend(options: RecommendOptions) -> None:
     found = (
         model.recommend(options.user, options.k, options.filter())
         if options.user is not None
-        else model.recommend_for(options.history, options.k, options.filter())
+        else model.recommend_for(options.new_history(), options.k, options.filter())
     )
-    whom = {"user": options.user} if options.user is not None else {"history": options.history}
+    whom = {"user": options.user} if options.user is not None else {"history": options.new_history()}
     rows = [asdict(one) for one in found]
     shell.screen.document({"run": str(options.folder), **whom, "recommendations": rows, "notices": list(found.notices)})
     table = [[str(i), f"{r.title}", f"{r.score:.3f}", r.why] for i, r in enumerate(found, 1)]

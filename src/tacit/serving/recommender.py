@@ -6,6 +6,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from tacit.errors import MethodError, StorageError
+from tacit.errors import DataError, MethodError, StorageError
 from tacit.evaluation.ranking import TieOrder
 from tacit.methods.base import Federated, Method, build, options, score_clients
 from tacit.numerics import one_blas_thread
@@ -62,21 +63,31 @@ class Recommender:
         position = self.user_ids.index(user, "person")
         return self._serve(self.model.take(np.array([position])), self.clients.take([position]), k, among)
 
-    def recommend_for(self, history: Sequence[Label], k: int = 10, among: ListFilter | None = None) -> Recommendations:
-        """Return recommendations for someone the model has never seen, from a history given now.
+    def recommend_for(
+        self,
+        history: Sequence[Label],
+        k: int = 10,
+        among: ListFilter | None = None,
+        times: Sequence[int] | None = None,
+    ) -> Recommendations:
+        """Return recommendations for someone the model has never seen, from a history given now, the oldest item first.
 
-        Items that the model does not know are ignored, with a notice. If none is left, popular items are listed.
+        With `times`, unix seconds, the history may stand in any order. An item that occurs again counts as new. Items
+        that the model does not know are ignored, with a notice. If none is left, popular items are listed.
         """
         places = {label: self.catalog.item_ids.find(label) for label in history}
         strange = [str(label) for label, place in places.items() if place is None]
-        known = [place for place in places.values() if place is not None]
+        in_order = (places[label] for label in _oldest_first(history, times, self.catalog))
+        known = [place for place in in_order if place is not None]
         if known and self.model.private:
             raise MethodError(
                 f"'{self.name}' keeps a vector per user and cannot recommend to a user it was not trained on.",
                 "Use a method that scores from the history: ease, item-knn, pure-svd, multi-vae.",
             )
-        items = np.unique(known).astype(np.int32)
-        new_user = Clients(np.array([-1]), offsets(np.array([len(items)])), items, self.catalog.n_items)
+        newest = {place: at for at, place in enumerate(known)}
+        items = np.array(sorted(newest), np.int32)
+        order = np.array([newest[item] for item in items.tolist()], np.int32)
+        new_user = Clients(np.array([-1]), offsets(np.array([len(items)])), items, self.catalog.n_items, places=order)
         found = self._serve(self.model, new_user, k, among)
         more = [f"Not known, and ignored: {', '.join(strange)}."] if strange else []
         return Recommendations(found, (*more, *found.notices))
@@ -214,6 +225,22 @@ def score_rows(method: Method, model: Model, clients: Clients) -> Floats:
         return score_clients(method, model, clients)
     twice = np.zeros(2, np.int64)
     return score_clients(method, model.take(twice), clients.take(twice))[:1]
+
+
+def _oldest_first(history: Sequence[Label], times: Sequence[int] | None, catalog: Catalog) -> list[Label]:
+    """Return a history in order of its times; at equal ones the smaller item is later, as in training."""
+    if times is None:
+        return list(history)
+    if len(times) != len(history):
+        raise DataError(f"There are {len(times)} times for {len(history)} items.", "Give one time for each item.")
+    try:
+        moments = [int(moment) for moment in times]
+    except (TypeError, ValueError, OverflowError):
+        raise DataError("A time of the history is no number.", "Give times as unix seconds.") from None
+    found = (
+        (moment, -(catalog.item_ids.find(label) or 0), label) for moment, label in zip(moments, history, strict=True)
+    )
+    return [label for *_, label in sorted(found, key=itemgetter(0, 1))]
 
 
 def _places(clients: Clients) -> NDArray[np.int32]:
