@@ -57,7 +57,7 @@ class RecommendOptions:
             raise click.UsageError("--all and --out go together: write --all --out lists.tsv.")
 
     def new_history(self) -> list[str]:
-        """Return the items of somebody who is not in the data, the oldest first."""
+        """Return the items of a new user, the oldest first."""
         if self.items is None:
             return self.history
         return [item.strip() for item in self.items.split(",") if item.strip()]
