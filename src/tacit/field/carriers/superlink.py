@@ -323,13 +323,13 @@ class SuperLink:
             return b""
 
 
-def rest_after(look: float) -> float:
-    """Return how long to rest after a look for answers that took so many seconds.
+def rest_after(seconds: float) -> float:
+    """Return how long to rest after a search for answers that took so many seconds.
 
-    >>> [round(rest_after(look), 3) for look in (0.001, 0.05, 3.0)]
+    >>> [round(rest_after(seconds), 3) for seconds in (0.001, 0.05, 3.0)]
     [0.02, 0.25, 1.0]
     """
-    return min(MOST_POLL_SECONDS, max(POLL_SECONDS, REST * look))
+    return min(MOST_POLL_SECONDS, max(POLL_SECONDS, REST * seconds))
 
 
 def _digest_in(text: str) -> bytes:
