@@ -6,7 +6,6 @@ import asyncio
 import base64
 import json
 import resource
-import time
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -158,8 +157,8 @@ def test_ten_thousand_bent_requests_to_every_route(line: Line) -> None:
     check_answers(found)
 
 
-def flood(line: Line, times: int) -> tuple[float, int]:
-    """Let strangers of many addresses try to enrol; return processor seconds each, and bytes that memory grew by."""
+def flood(line: Line, times: int) -> int:
+    """Let strangers of many addresses try to enrol; return the bytes that memory grew by."""
     body = line.bodies()[ENROL]
 
     async def send_all() -> None:
@@ -169,20 +168,16 @@ def flood(line: Line, times: int) -> tuple[float, int]:
 
     if times <= 50:
         asyncio.run(send_all())  # the first ones also load what is needed
-    began, size = time.process_time(), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    size = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     asyncio.run(send_all())
-    grown = 1024 * (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - size)
-    return (time.process_time() - began) / times, grown
+    return 1024 * (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - size)
 
 
-def test_a_bogus_enrolment_costs_little(line: Line) -> None:
+def test_bogus_enrolments_leave_memory_as_it_is(line: Line) -> None:
     """The client is in this process too: the coordinator's own part is smaller."""
-    seconds, _ = flood(line, 50)
-    assert seconds < 0.02
+    assert flood(line, 50) < 2**25
 
 
 @pytest.mark.fuzz
 def test_ten_thousand_bogus_enrolments_leave_memory_as_it_is(line: Line) -> None:
-    seconds, grown = flood(line, 10_000)
-    print(f"{1000 * seconds:.2f} ms each, {grown / 2**20:.0f} MB more")
-    assert grown < 2**25
+    assert flood(line, 10_000) < 2**25

@@ -38,7 +38,7 @@ RULES = {
 
 @pytest.fixture(scope="module")
 def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    packed = subprocess.run(["git", "archive", OLDER, "src"], cwd=ROOT, capture_output=True, check=False)
+    packed = subprocess.run(["git", "archive", OLDER, "src"], cwd=ROOT, capture_output=True, check=False, timeout=60)
     if packed.returncode:
         pytest.skip(f"the history of this clone does not go back to {OLDER}")
     folder = tmp_path_factory.mktemp("older")
