@@ -23,7 +23,7 @@ import tacit
 ROOT = Path(__file__).parent.parent
 BUILD = ROOT / "build" / "site"
 PAGES = BUILD / "pages"
-SOURCES = ("*.md", "docs/**/*.md", "benchmarks/*.md", "examples/*.md")
+SOURCES = ("*.md", "docs/**/*.md", "benchmarks/*.md", "examples/*.md", "deploy/*.md")
 LINK = re.compile(r"(\]\()([^)\s#]+)((?:#[^)\s]*)?\))")
 REFERENCE = {  # page -> what it says, and its names
     "running": ("Running", "Experiments, comparisons and models to serve.", "config lab.experiments lab.comparisons"),

@@ -28,7 +28,9 @@ from tacit.updates import Ring, Total
 import_commands()
 ROOT = Path(__file__).parents[2]
 HISTORY = ROOT / "CHANGELOG.md"  # names what was renamed, too
-PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("benchmarks/*.md")])
+PAGES = sorted(
+    [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("benchmarks/*.md"), *ROOT.glob("deploy/*.md")]
+)
 SOURCES = {
     path.relative_to(ROOT).as_posix()
     for top in ("src", "tests", "tools", "examples", "benchmarks")
