@@ -39,7 +39,7 @@ class FPLConfig(Config):
     """Options of FPL. `preset: sFPL | sFPL+ | pFPL | pFPL+` sets clients_per_round and local_steps together."""
 
     factors: int = Field(20, gt=0, description="F: length of a latent vector")
-    learning_rate: float = Field(0.005, gt=0, description="alpha: learning rate of devices and server")
+    learning_rate: float = Field(0.02, gt=0, description="alpha: learning rate of devices and server")
     clients_per_round: int = Field(0, ge=0, description="|U-|: clients asked in a round; 0: all of them")
     local_steps: int = Field(
         0, ge=0, description="T: triples per client and round; 0: X+ / |U|, the mean number of positives"
@@ -49,12 +49,12 @@ class FPLConfig(Config):
     step: Literal["sequential", "batch"] = Field(
         "sequential", description="p is updated after every triple, or once a round with all gradients at the old p"
     )
-    reg_user: float | None = Field(None, ge=0, description="lambda: L2 regularisation of p; none: learning_rate / 20")
+    reg_user: float | None = Field(0.1, ge=0, description="lambda: L2 regularisation of p; none: learning_rate / 20")
     reg_positive: float | None = Field(
-        None, ge=0, description="lambda: L2 regularisation of the positive item; none: learning_rate / 20"
+        0.0, ge=0, description="lambda: L2 regularisation of the positive item; none: learning_rate / 20"
     )
     reg_negative: float | None = Field(
-        None, ge=0, description="lambda: L2 regularisation of the negative item; none: learning_rate / 200"
+        0.0, ge=0, description="lambda: L2 regularisation of the negative item; none: learning_rate / 200"
     )
     init_scale: float = Field(0.1, gt=0, description="standard deviation of the initial p, q and b")
     pi: float | str | None = Field(

@@ -29,6 +29,7 @@ from tacit.report.labels import name_ends
 from tacit.report.marks import line_styles
 from tacit.report.weights import draw_weights, explain_weights
 from tacit.studies.base import StudyResult, reproduction
+from tacit.studies.fpl_choices import PAPERS_REGS
 from tacit.studies.setup import StudySetup
 from tacit.studies.sheets import PublishedRow, Sheet
 from tacit.types import Array, Floats
@@ -121,6 +122,7 @@ def _line(setup: StudySetup, order: tuple[str, ...], scale: str, seed: int) -> S
     method = {
         "name": "fpl",
         "learning_rate": 0.05,
+        **PAPERS_REGS,
         "clients_per_round": max(1, len(parts.train) // 10),
         "local_steps": max(1, int(2 * mean)),
         "epochs": n_passes,

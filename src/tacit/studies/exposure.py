@@ -19,6 +19,7 @@ from tacit.report.exposure import PEOPLE, measure_exposures
 from tacit.report.labels import name_ends
 from tacit.report.marks import SOFT, line_styles
 from tacit.studies.base import StudyResult, reproduction
+from tacit.studies.fpl_choices import PAPERS_REGS
 from tacit.studies.setup import StudySetup
 from tacit.studies.sheets import PublishedRow, Sheet, format_cell, value_of
 
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 PIS = (0.0, 0.1, 0.2, 0.3, 0.5, 0.7, 1.0)
 AFTER = (1, 10, 50)  # rounds
 PRIMARY = "NDCG@10"
-METHOD = {"name": "fpl", "preset": "pFPL+", "epochs": 50}
+METHOD = {"name": "fpl", "preset": "pFPL+", "epochs": 50, **PAPERS_REGS}
 RATES = (0.001, 0.002, 0.005, 0.01, 0.02)  # one is chosen on the validation part with everything shared
 
 

@@ -35,7 +35,8 @@ LONG_PASSES, LONG_EVALUATE_EVERY, LONG_PATIENCE = 600, 20, 10
 SHORT_PIS = (0.1, 0.5, 1.0)  # of the figures within 50 passes, which stand in tables only
 PIS = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
 LONG_PIS = (0.0, 0.1, 0.2, 0.5, 1.0)  # where hundreds of passes are made
-PAPERS_BPR = {"name": "bpr-mf", "reg_user": None, "reg_positive": None, "reg_negative": None}  # they follow alpha
+PAPERS_REGS: dict[str, Any] = dict.fromkeys(("reg_user", "reg_positive", "reg_negative"))  # none: they follow alpha
+PAPERS_BPR: dict[str, Any] = {"name": "bpr-mf", **PAPERS_REGS}
 NEIGHBOURS = tuple(range(10, 101, 10))
 
 SHORT = " (50 passes)"
@@ -70,6 +71,7 @@ class Choice:
             "factors": self.factors,
             "epochs": self.passes[at],
             "pi": at,
+            **PAPERS_REGS,
         }
 
     def describe(self, pi: float | None = None) -> str:
@@ -208,6 +210,7 @@ def _configure(setup: StudySetup, name: str, factors: int) -> Choice:
         "preset": name.removesuffix(SHORT),
         "factors": factors,
         "epochs": most,
+        **PAPERS_REGS,
     }
     grid = {"method.learning_rate": STEPS, "method.pi": STEPS_AT}
     steps = setup.search(f"alpha of {name}", method, grid, runtime, seeds)

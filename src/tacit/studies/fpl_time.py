@@ -26,7 +26,12 @@ def estimate_seconds(setup: StudySetup) -> float:
     """Return about how many seconds search and test runs take at most; the local-only models are not counted."""
     total = 0.0
     for label in (*search.CONFIGURATIONS, *search.SHORTENED):
-        method = {"name": "fpl", "preset": label.removesuffix(search.SHORT), "learning_rate": USUAL_RATE}
+        method = {
+            "name": "fpl",
+            "preset": label.removesuffix(search.SHORT),
+            "learning_rate": USUAL_RATE,
+            **search.PAPERS_REGS,
+        }
         limits = search.limits_of(label)
         most, seeds = search.most_passes(setup, label), search.seeds_of(setup, label)
         runs = search.count_trials(label, most) * seeds

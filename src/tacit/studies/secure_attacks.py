@@ -30,6 +30,7 @@ from tacit.protocols.secure_aggregation.device_policy import DevicePolicy, Parti
 from tacit.protocols.secure_aggregation.two_stage import RoundContext, SecureAggregationConfig
 from tacit.random import Key
 from tacit.studies.base import StudyResult, reproduction
+from tacit.studies.fpl_choices import PAPERS_REGS
 from tacit.studies.setup import StudySetup
 from tacit.studies.sheets import PublishedRow, Sheet, format_cell
 from tacit.studies.solved_sums import (
@@ -56,7 +57,7 @@ METHODS: dict[str, dict[str, Any]] = {
     "fed-gmf": {"epochs": 5},
     "fed-neumf": {"epochs": 5},
     "fed-svd": {"factors": 16, "epochs": 2},
-    "fpl": {"preset": "pFPL+", "epochs": 20, "factors": 16, "learning_rate": 0.05},
+    "fpl": {"preset": "pFPL+", "epochs": 20, "factors": 16, "learning_rate": 0.05, **PAPERS_REGS},
 }
 
 

@@ -25,6 +25,7 @@ from tacit.random import Key
 from tacit.report.canvas import new_figure, plain_numbers, report_style
 from tacit.report.marks import SOFT, line_styles
 from tacit.studies.base import StudyResult, reproduction
+from tacit.studies.fpl_choices import PAPERS_REGS
 from tacit.studies.setup import StudySetup
 from tacit.studies.sheets import PublishedRow, Sheet, format_cell
 
@@ -50,7 +51,11 @@ SEARCHED: dict[str, tuple[dict[str, Any], Grid, int]] = {  # method, values, pas
     "fed-svd": ({"epochs": 6}, {"factors": (16, 24, 32, 48, 64, 96), "item_weight": (0.0, 0.15, 0.25, 0.35, 0.5)}, 1),
     "fed-als": ({"epochs": 10}, {"factors": (16, 32), "alpha": (2.0, 5.0, 10.0), "reg": (10.0, 20.0, 40.0)}, 1),
     "fed-ease": ({"epochs": 4}, {"sketch": (128, 256), "reg": (100, 300, 500, 1000, 2000, 4000)}, 1),
-    "fpl": ({"preset": "pFPL+", "epochs": 200}, {"factors": (20, 50), "learning_rate": (0.005, 0.05)}, 10),
+    "fpl": (
+        {"preset": "pFPL+", "epochs": 200, **PAPERS_REGS},
+        {"factors": (20, 50), "learning_rate": (0.005, 0.05)},
+        10,
+    ),
 }
 QUICK: dict[str, dict[str, Any]] = {
     "ease": {},
@@ -58,7 +63,7 @@ QUICK: dict[str, dict[str, Any]] = {
     "fed-svd": {"factors": 8, "epochs": 3},
     "fed-als": {"factors": 4, "epochs": 3},
     "fed-ease": {"sketch": 16},
-    "fpl": {"preset": "pFPL+", "epochs": 5, "learning_rate": 0.05},
+    "fpl": {"preset": "pFPL+", "epochs": 5, "learning_rate": 0.05, **PAPERS_REGS},
     "fed-gmf": {"epochs": 2},
 }
 
