@@ -14,10 +14,8 @@ from pathlib import Path
 from typing import Literal
 
 import numpy as np
-import polars as pl
 from numpy.typing import NDArray
 from pydantic import Field, field_validator
-from scipy import special
 
 from tacit.errors import ConfigError, MethodError, nearest
 from tacit.kernels.coins import toss
@@ -103,6 +101,8 @@ def _pi_of(pi: float | str, user_ids: Vocabulary, key: Key) -> NDArray[np.float6
     if kind == "beta":
         if a <= 0 or b <= 0:
             raise ConfigError(f"pi: both numbers of {pi} must be above 0.")
+        from scipy import special  # here: a device needs neither it nor polars, which take 50 MB
+
         shaped: NDArray[np.float64] = special.betaincinv(a, b, drawn)
         return shaped
     if not 0 <= a <= b <= 1:
@@ -114,6 +114,8 @@ def _pi_from(path: Path, user_ids: Vocabulary) -> NDArray[np.float64]:
     if not path.is_file():
         hint = "Give a number, 'uniform(0.1,0.9)', 'beta(2,5)' or the path of a file with columns user and pi."
         raise ConfigError(f"pi: there is no file '{path}'.", hint)
+    import polars as pl
+
     try:
         frame = pl.read_csv(path, separator="\t" if path.suffix == ".tsv" else ",", infer_schema=False)
         frame = frame.select("user", pl.col("pi").cast(pl.Float64))

@@ -10,8 +10,6 @@ import math
 from collections.abc import Iterable
 from numbers import Real
 
-from scipy.special import log_ndtr
-
 from tacit.errors import PrivacyError
 
 
@@ -43,6 +41,8 @@ def delta_of_gdp(mu: float, epsilon: float) -> float:
     require(epsilon, "epsilon", least=0)
     if mu == 0:
         return 0.0
+    from scipy.special import log_ndtr
+
     first, second = float(log_ndtr(-epsilon / mu + mu / 2)), float(log_ndtr(-epsilon / mu - mu / 2))
     return math.exp(first) * max(0.0, -math.expm1(epsilon + second - first))
 

@@ -23,7 +23,6 @@ from itertools import accumulate
 import numpy as np
 from cryptography.hazmat.primitives.ciphers import Cipher, CipherContext, algorithms, modes
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import ndtri
 
 from tacit.errors import PrivacyError
 from tacit.kernels.noise import GUIDE_BITS, find_cells, place_in_blocks, write_guide
@@ -102,6 +101,8 @@ def gaussian_steps(source: NoiseSource, size: int, std: float) -> Steps:
     words = source.words(_whole(size))
     bits = words >> np.uint64(12)
     tail = (bits.astype(np.float64) + 0.5) * 2.0**-53  # in (0, 1/2), known up to 2^-54
+    from scipy.special import ndtri
+
     drawn = ndtri(tail)
     drawn *= -std
     rounded = np.rint(drawn)
@@ -123,6 +124,8 @@ def _round_exactly(bits: int, more: int, std: float) -> int:
 
     with mpmath.workdps(50):
         tail = mpmath.mpf((bits << 65) + 2 * more + 1) / mpmath.mpf(2) ** 118
+        from scipy.special import ndtri
+
         z = mpmath.mpf(-float(ndtri(float(tail))))
         for _ in range(4):  # Newton's method doubles the digits each time
             z += (mpmath.erfc(z / mpmath.sqrt(2)) / 2 - tail) * mpmath.sqrt(2 * mpmath.pi) * mpmath.exp(z * z / 2)

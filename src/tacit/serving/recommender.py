@@ -8,10 +8,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from operator import itemgetter
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import polars as pl
 from numpy.typing import NDArray
 
 from tacit.errors import DataError, MethodError, StorageError
@@ -21,6 +20,9 @@ from tacit.numerics import one_blas_thread
 from tacit.random import Key
 from tacit.serving.lists import ListFilter, Recommendation, Recommendations
 from tacit.types import Array, Catalog, Clients, Config, Floats, Label, Labels, Model, Reason, Vocabulary, offsets
+
+if TYPE_CHECKING:
+    import polars as pl
 
 
 @dataclass(frozen=True)
@@ -184,6 +186,8 @@ class Recommender:
         chosen = self.options.model_dump(mode="json")
         about = {"method": self.name, "options": chosen, "seed": self.seed, "format": 1}
         (folder / "method.json").write_text(json.dumps(about, indent=2), encoding="utf-8")
+        import polars as pl  # here: a device recommends without it
+
         pl.DataFrame({"user": self.user_ids.labels.tolist()}).write_parquet(folder / "users.parquet")
         _catalog_frame(self.catalog).write_parquet(folder / "catalog.parquet")
 
@@ -191,6 +195,8 @@ class Recommender:
     def load(cls, folder: Path | str) -> Recommender:
         """Read what `save` wrote."""
         folder = Path(folder)
+        import polars as pl
+
         try:
             about = json.loads((folder / "method.json").read_text(encoding="utf-8"))
             with np.load(folder / "model.npz", allow_pickle=False) as stored:
@@ -294,6 +300,8 @@ def _catalog_frame(catalog: Catalog) -> pl.DataFrame:
         columns["categories"] = [catalog.categories.of(i) for i in range(catalog.n_items)]
     if catalog.coordinates is not None:
         columns["lat"], columns["lon"] = catalog.coordinates[:, 0], catalog.coordinates[:, 1]
+    import polars as pl
+
     return pl.DataFrame(
         columns, schema_overrides={"categories": pl.List(pl.String)} if "categories" in columns else None
     )

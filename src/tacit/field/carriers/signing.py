@@ -12,9 +12,15 @@ from email.utils import parsedate_to_datetime
 from typing import Any
 
 from flwr.common.constant import TIMESTAMP_HEADER
-from flwr.supercore.constant import FLEET_HTTP_PUBLIC_KEY_HEADER, FLEET_HTTP_SIGNATURE_HEADER
+from flwr.supercore.constant import (
+    FLEET_HTTP_PUBLIC_KEY_HEADER,
+    FLEET_HTTP_SIGNATURE_HEADER,
+    FLWR_COMPONENT_NAME_METADATA_KEY,
+    FLWR_PACKAGE_NAME_METADATA_KEY,
+    FLWR_PACKAGE_VERSION_METADATA_KEY,
+)
 from flwr.supercore.primitives.asymmetric import public_key_to_bytes, sign_message
-from flwr.supercore.runtime_version_compatibility import RuntimeVersionMetadata
+from flwr.supercore.version import package_name, package_version
 
 from tacit.wire.status import HEADER, CoordinatorStatus
 from tacit.wire.versions import HEADER as VERSIONS
@@ -35,7 +41,11 @@ class SignedRequests:
     def __init__(self, private_key: Any) -> None:
         self._private_key = private_key
         self._public_key = b64encode(public_key_to_bytes(private_key.public_key())).decode("ascii")
-        self._version = dict(RuntimeVersionMetadata.from_local_component("SuperNode").as_metadata())
+        self._version = {  # as Flower's own nodes say it; the class that writes it takes 20 MB of servers along
+            FLWR_PACKAGE_NAME_METADATA_KEY: package_name,
+            FLWR_PACKAGE_VERSION_METADATA_KEY: package_version,
+            FLWR_COMPONENT_NAME_METADATA_KEY: "SuperNode",
+        }
         self.status: CoordinatorStatus | None = None  # what the coordinator said last of what it does
         self.versions = OWN  # of the coordinator, as it named them last
         self.ahead = 0.0  # seconds by which this machine's clock is taken to be ahead of the coordinator's

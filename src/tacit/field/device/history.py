@@ -6,18 +6,21 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import asdict, replace
 from operator import itemgetter
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tacit.errors import DataError
-from tacit.field.device.import_lines import ImportChoices
-from tacit.field.device.import_preview import HistoryEntry, ImportPreview, ImportResult, read_preview_file
+from tacit.field.device.history_entry import HistoryEntry, ImportResult
 from tacit.field.device.settings import find_item
 from tacit.field.device.store import Store
 from tacit.types import Catalog, Clients, Label, offsets
 
-__all__ = ["History", "HistoryEntry", "ImportPreview", "ImportResult"]
+if TYPE_CHECKING:
+    from tacit.field.device.import_lines import ImportChoices
+    from tacit.field.device.import_preview import ImportPreview
+
+__all__ = ["History", "HistoryEntry", "ImportResult"]
 
 MOST_ROWS = 1_000_000
 IMPORT = "import"  # where the last import is kept, so that it can be undone
@@ -90,6 +93,8 @@ class History:
         self, path: Path, catalog: Catalog, choices: ImportChoices | None = None, *, skip_bad: bool = False
     ) -> ImportResult:
         """Add what is certain in a file: see `read_preview`. Damaged rows are a BadRowsError unless left out."""
+        from tacit.field.device.import_preview import read_preview_file  # here: most programs import no file
+
         preview = read_preview_file(path, catalog, choices)
         if preview.damaged and not skip_bad:
             raise preview.damage_error()

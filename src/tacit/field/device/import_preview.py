@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tacit.errors import BadRowsError, DataError
+from tacit.field.device.history_entry import HistoryEntry
 from tacit.field.device.import_files import MOST_BYTES, read_lines
 from tacit.field.device.import_lines import ExportLine, ImportChoices
 from tacit.field.device.names import Names
@@ -21,31 +22,12 @@ Row = tuple[int, str, str]  # its line, what stands there, and why it is listed
 
 
 @dataclass(frozen=True)
-class HistoryEntry:
-    """One interaction of the user."""
-
-    item: Label
-    when: int | None = None  # unix seconds
-    value: float | None = None
-
-
-@dataclass(frozen=True)
 class DoubtfulRow:
     """A row that may mean an item; the user decides. Without an entry, several items have its title."""
 
     row: Row
     entry: HistoryEntry | None
     title: str
-
-
-@dataclass(frozen=True)
-class ImportResult:
-    """What an import did: rows that are new, known before, known and dated now, and what was not added."""
-
-    added: int
-    known_already: int
-    dated: int
-    not_understood: list[Row]
 
 
 @dataclass(frozen=True)
