@@ -178,6 +178,8 @@ def audit(options: AuditOptions) -> None:
         ["epsilon by the ledger", f"{found.epsilon_server:.3f}"],
         *([f"lower bound, {BOUNDS[name]}", f"{bound:.3f}"] for name, bound in found.bounds.items()),
         ["right guesses", f"{found.right:,} of {found.canaries:,}"],
+        ["the meter's AUC (0.5 is chance)", f"{found.exposure.auc:.3f}"],
+        ["named with 90 % certainty", f"{found.exposure.named:,} of {found.exposure.items:,}"],
         ["delta", f"{found.delta:.3g}"],
         ["noisy sums in a run", str(found.rounds)],
     ]

@@ -11,7 +11,7 @@ noise that is really there. If it is right more often than the ledger allows, th
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
 import numpy as np
@@ -26,6 +26,7 @@ from tacit.numerics import one_blas_thread
 from tacit.privacy.audit import bound_by_one_run, bound_gaussian
 from tacit.privacy.dp import DifferentialPrivacy, DPConfig
 from tacit.privacy.draft import Draft, DraftRows
+from tacit.privacy.meter import Exposure, measure_exposure
 from tacit.privacy.noise import NoiseSource
 from tacit.privacy.pure import LaplacePrivacy
 from tacit.protocols.federated import UpdatePath
@@ -148,6 +149,7 @@ class AuditResult:
     runs: int
     rounds: int  # of each run
     confidence: float
+    exposure: Exposure  # by the meter: whom of the canaries a reader would name, each as likely in as out before
 
     @property
     def epsilon_lower(self) -> float:
@@ -161,7 +163,8 @@ class AuditResult:
 
     def to_dict(self) -> dict[str, Any]:
         """Return what `tacit audit --json` prints of it."""
-        found = {one.name: getattr(self, one.name) for one in fields(self)}
+        found = {one.name: getattr(self, one.name) for one in fields(self) if one.name != "exposure"}
+        found["exposure"] = asdict(self.exposure)
         return {**found, "epsilon_lower": self.epsilon_lower, "ok": self.ok, "simulated_noise": True}
 
 
@@ -215,7 +218,8 @@ def audit(
     if not isinstance(stage, LaplacePrivacy):
         bounds["gaussian_noise"] = bound_gaussian(guessed, truth, stage.delta, each)
     right = int(((guessed > 0) == truth).sum())
-    return AuditResult(ledger, stage.delta, bounds, len(truth), right, how.runs, rounds, how.confidence)
+    exposure = measure_exposure(np.flatnonzero(truth), np.ones(len(truth)), guessed)
+    return AuditResult(ledger, stage.delta, bounds, len(truth), right, how.runs, rounds, how.confidence, exposure)
 
 
 def add_canaries(clients: Clients, n_canaries: int) -> Clients:

@@ -55,6 +55,26 @@ def test_a_sound_guarantee_is_not_refuted_and_the_audit_is_not_blind(name: str) 
     assert found.to_dict()["epsilon_lower"] == found.epsilon_lower > 0
 
 
+@pytest.mark.parametrize(("is_sound", "name"), [(True, "dp-popular"), (True, "dp-svd"), (False, "dp-popular")])
+def test_the_meter_tells_no_more_than_the_ledger_allows(
+    is_sound: bool, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Under mu-GDP a member scores above a non-member with probability Phi(mu / sqrt 2) at most."""
+    if not is_sound:
+        draw = DifferentialPrivacy.draw
+        monkeypatch.setattr(DifferentialPrivacy, "draw", lambda self, *given: draw(self, *given) // 2)
+    found = audited(name, how=AuditConfig(N_ITEMS, 8))
+    mu = mu_for(2.0 * 0.999, found.delta)
+    allowed, error = float(ndtr(mu / np.sqrt(2))), 1 / np.sqrt(6 * found.canaries)  # about that of an AUC near 1/2
+    assert (found.exposure.auc <= allowed + 4 * error) == is_sound
+    assert found.exposure.auc > allowed - 4 * error, "and the meter is not blind"
+    assert found.exposure.auc_popularity == 0.5, "a coin decided"
+    assert found.exposure.items <= found.canaries
+    if is_sound:
+        assert found.exposure.named <= found.exposure.accused < 0.02 * found.canaries, "certainty of 90 % is rare"
+    assert found.to_dict()["exposure"]["auc"] == found.exposure.auc
+
+
 ALLOWED = float(ndtr(mu_for(2.0 * 0.999, 1 / 3_600) / 2))  # right guesses; .6218
 MOST_BELOW = {"dp-popular": 0.0, "dp-svd": 0.003, "fed-svd": 0.012}  # where canaries do not use the whole bound
 EACH = AuditConfig(N_ITEMS, 1, 1 - 0.001 / 200)  # all 200 together hold with confidence .999
