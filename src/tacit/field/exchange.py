@@ -7,10 +7,12 @@ from typing import Literal
 
 from tacit.field.device import Device
 from tacit.field.device.amendments import AmendmentNote
-from tacit.wire.messages import message_kind
+from tacit.protocols.secure_aggregation import ServerPhase
+from tacit.wire.messages import message_kind, phase_in
 
 FetchAmendments = Callable[[bytes], bytes]
 """Returns the amendments since the terms of a digest, as one chain; nothing where there are none."""
+STEP_SECONDS = 0.5  # answers that took learning leave at whole steps after they were asked for
 MessageKind = Literal["model", "request", "secure-request"]
 
 
@@ -19,6 +21,17 @@ def follow_amendments(device: Device, content: bytes, fetch: FetchAmendments) ->
     if not device.is_behind(content) or device.membership is None:
         return []
     return device.amend(fetch(device.membership.federation.digest))
+
+
+def seconds_to_wait(content: bytes, elapsed: float) -> float:
+    """Return how long an answer waits before it leaves, so that its time does not tell how long learning took.
+
+    A device learns with the first message of a stage of a secure sum: how long it takes grows with the history.
+
+    >>> seconds_to_wait(b"", 0.2)
+    0.0
+    """
+    return -elapsed % STEP_SECONDS if phase_in(content) == ServerPhase.ADVERTS else 0.0
 
 
 def respond(

@@ -229,6 +229,13 @@ def read_secure_reply(federation: Federation, number: int, content: bytes) -> by
     return body
 
 
+def phase_in(content: bytes) -> int | None:
+    """Return the phase of a message of a secure sum to a device; none if it is something else."""
+    if len(content) <= HEAD_BYTES or content[:4] != MAGIC or content[5] != SECURE_REQUEST:
+        return None
+    return content[HEAD_BYTES]
+
+
 def message_kind(content: bytes) -> str:
     """Say what a message is: welcome, request, model, update, secure-request or secure-reply."""
     return KINDS[unseal_message(content, tuple(KINDS))[0]]

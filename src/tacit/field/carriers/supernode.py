@@ -27,7 +27,7 @@ from tacit.errors import ConsentError, FieldError, TacitError, WireError
 from tacit.field.carriers.parcels import names_in, open_parcel, wrap_reply
 from tacit.field.carriers.signing import SignedRequests, seconds_ahead
 from tacit.field.device import Device
-from tacit.field.exchange import MessageKind, follow_amendments, respond
+from tacit.field.exchange import MessageKind, follow_amendments, respond, seconds_to_wait
 from tacit.field.invitations import fetch_amendments
 from tacit.reasons import ReasonCode
 from tacit.wire.status import CoordinatorStatus
@@ -233,9 +233,10 @@ class SuperNode:
         }
         client.ConfirmMessageReceived(ConfirmMessageReceivedRequest(node=node, run_id=run, message_object_id=root))
 
-        has_begun = threading.Event()
+        has_begun, came = threading.Event(), time.monotonic()
 
         def send(answer: bytes) -> None:
+            time.sleep(seconds_to_wait(content, time.monotonic() - came))
             parcel = wrap_reply(answer, message)  # its head and the hashes of its parts go first, without the answer
             pushed = client.PushMessages(
                 PushMessagesRequest(
