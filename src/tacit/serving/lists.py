@@ -6,13 +6,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from html import escape
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
-import polars as pl
 from numpy.typing import NDArray
 
 from tacit.errors import DataError, StorageError, nearest
 from tacit.types import Catalog, Label
+
+if TYPE_CHECKING:
+    import polars as pl
 
 TAG = "tacit"  # names the system in a TREC run
 
@@ -111,6 +114,8 @@ def write_lists(lists: pl.DataFrame, path: Path) -> None:
 
 def _write_trec(lists: pl.DataFrame, path: Path) -> None:
     """Write a run in the form of trec_eval: user, Q0, item, rank, score, tag."""
+    import polars as pl  # here: a device makes lists without it
+
     for column in ("user", "item"):
         spaced = lists.filter(pl.col(column).cast(pl.String).str.contains(r"\s|^$"))
         if len(spaced):

@@ -98,6 +98,8 @@ class Recommender:
         self, users: Sequence[Label] | None = None, k: int = 10, among: ListFilter | None = None
     ) -> pl.DataFrame:
         """Return the lists of many users, or of all, as one table: user, rank, item, title, score; without reasons."""
+        import polars as pl
+
         positions = (
             np.arange(len(self.clients))
             if users is None
@@ -221,6 +223,8 @@ class Recommender:
 
 def read_users(folder: Path) -> pl.DataFrame:
     """Read the table of users of a run or model folder; before 0.2 its file was `people.parquet`."""
+    import polars as pl
+
     former = folder / "people.parquet"
     return pl.read_parquet(former if former.exists() else folder / "users.parquet")
 
