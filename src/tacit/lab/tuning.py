@@ -7,7 +7,6 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +19,7 @@ from tacit.errors import ConfigError, DataError, DivergedError, TacitError
 from tacit.lab.experiments import PreparedData, TrainingJob, silent
 from tacit.lab.jobs import JobFailure, JobsConfig, PreparedParts, raise_failures, run_jobs
 from tacit.lab.private_choice import PrivateChoiceConfig, account_search, choose_trial, refuse_unbounded
+from tacit.lab.search_space import Range, list_points
 from tacit.lab.shard_worker import WorkerIdentity
 from tacit.methods.choice import MethodChoice
 from tacit.privacy.dp import DPConfig
@@ -41,7 +41,9 @@ SEARCH_GROUPS = ("method", "privacy", "runtime")  # what a search may vary: the 
 class Tuning(Experiment):
     """An experiment, and the values of its options to try: every combination, or some of them drawn by chance."""
 
-    search: dict[str, tuple[Any, ...]] = Field(min_length=1, description="option path -> values to try")
+    search: dict[str, Range | tuple[Any, ...]] = Field(
+        min_length=1, description="option path -> values to try, or a range {low, high, log} to draw from"
+    )
     trials: int = Field(0, ge=0, description="number of combinations to try, drawn at random; 0: all")
     repeat: int = Field(1, ge=1, description="seeds s, s+1, ... per combination; their mean is compared")
     private_choice: PrivateChoiceConfig | None = Field(
@@ -50,12 +52,12 @@ class Tuning(Experiment):
 
     @field_validator("search")
     @classmethod
-    def _something_to_try(cls, search: dict[str, tuple[Any, ...]]) -> dict[str, tuple[Any, ...]]:
+    def _something_to_try(cls, search: dict[str, Range | tuple[Any, ...]]) -> dict[str, Range | tuple[Any, ...]]:
         for path, values in search.items():
             if path.split(".")[0] not in SEARCH_GROUPS:
                 known = ", ".join(f"{section}." for section in SEARCH_GROUPS)
                 raise ValueError(f"'{path}' would change what is measured; a search varies {known}")
-            if not values:
+            if not isinstance(values, Range) and not values:
                 raise ValueError(f"'{path}' has no values to try")
         return search
 
@@ -70,12 +72,7 @@ class Tuning(Experiment):
             **self.model_dump(mode="json", exclude={"search", "trials", "repeat", "private_choice"}),
             "method": _given_options(self.method),
         }
-        every = [dict(zip(self.search, values, strict=True)) for values in product(*self.search.values())]
-        chosen = np.arange(len(every))
-        if 0 < self.trials < len(every):
-            draws = Key(self.seed).child("search").uniform(chosen, 1)[:, 0]
-            chosen = np.sort(np.argsort(draws)[: self.trials])
-        points = [every[i] for i in chosen]
+        points = list_points(self.search, self.trials, Key(self.seed).child("search"))
         made = [
             (point, Experiment.from_options(apply_overrides(base, point), f"search, {describe_settings(point)}"))
             for point in points

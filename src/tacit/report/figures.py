@@ -9,6 +9,7 @@ from __future__ import annotations
 import io
 import re
 from collections.abc import Mapping, Sequence
+from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -330,13 +331,14 @@ def _cost(compared: ComparisonResult) -> Figure | None:
     plain_numbers(time.xaxis)
     time.set_xlabel("learning, seconds (log)")
     megabytes = [row.mean("peak_mb") for row in rows]
-    memory.barh(range(len(rows)), megabytes, color=colours, height=0.62)
-    memory.set_xlim(0, max(megabytes) * 1.4 or 1)
+    lengths = [value if isfinite(value) else 0.0 for value in megabytes]  # Windows does not say
+    memory.barh(range(len(rows)), lengths, color=colours, height=0.62)
+    memory.set_xlim(0, max(lengths) * 1.4 or 1)
     memory.set_xlabel("peak memory, MB")
     memory.locator_params(axis="x", nbins=4)
-    for axes, values in ((time, seconds), (memory, megabytes)):
-        for y, value in enumerate(values):
-            axes.annotate(_brief(value), (value, y), (3, 0), **BESIDE)
+    for axes, values, ends in ((time, seconds, seconds), (memory, megabytes, lengths)):
+        for y, (value, end) in enumerate(zip(values, ends, strict=True)):
+            axes.annotate(_brief(value), (end, y), (3, 0), **BESIDE)
     name_lines(time, rows)
     memory.tick_params(axis="y", length=0)
     memory.grid(visible=False, axis="y")
@@ -344,6 +346,8 @@ def _cost(compared: ComparisonResult) -> Figure | None:
 
 
 def _brief(value: float) -> str:
+    if not isfinite(value):
+        return "not known"
     if value <= SHORTEST:
         return f"< {SHORTEST:g}"
     return f"{value:.2g}" if value < 10 else f"{value:,.0f}"

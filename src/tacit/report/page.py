@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 from itertools import groupby
+from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -300,7 +301,9 @@ def _tails(compared: ComparisonResult) -> list[tuple[str, list[str]]]:
 def _cost(row: MethodRow) -> list[str]:
     learning, evaluating = (_seconds(row.mean(field)) for field in ("train_seconds", "evaluate_seconds"))
     rounds = "–" if row.rounds is None else f"{row.rounds:g}"
-    return [f"{row.mean('passes'):g}", rounds, learning, evaluating, f"{row.mean('peak_mb'):,.0f} MB"]
+    peak = row.mean("peak_mb")
+    memory = f"{peak:,.0f} MB" if isfinite(peak) else "–"  # Windows does not say
+    return [f"{row.mean('passes'):g}", rounds, learning, evaluating, memory]
 
 
 def _seconds(time: float) -> str:
