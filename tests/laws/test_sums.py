@@ -369,7 +369,15 @@ OPTIONS = [
 def test_every_option_has_an_effect(name: str, field: str) -> None:
     there = world()
     value = getattr(made(name).config, field)
-    other = not value if isinstance(value, bool) else value - 1 if isinstance(value, int) else value / 2 or 0.5
+    other: Any = (
+        0.5
+        if value is None
+        else not value
+        if isinstance(value, bool)
+        else value - 1
+        if isinstance(value, int)
+        else value / 2 or 0.5
+    )
     usual, changed = made(name), made(name, **{field: other})
     before, after = (m.score(final(m, there).shared, {}, there[0]) for m in (usual, changed))
     assert not np.allclose(before, after, rtol=1e-5, atol=1e-7), f"{name}.{field} = {other!r} changes nothing"

@@ -27,6 +27,26 @@ def _solve(system, right):
 
 
 @njit(cache=True, nogil=True, error_model="numpy", fastmath={"contract"})
+def solve_weighted_rows(ptr, columns, weights, fixed, gram, extra):
+    """Return [R, F]: as `solve_rows`, each column of a row counting by its weight [N]; at 0 it is as any other."""
+    n_rows, factors = len(ptr) - 1, fixed.shape[1]
+    solved = np.zeros((n_rows, factors), np.float32)
+    system = np.empty((factors, factors), np.float32)
+    for r in range(n_rows):
+        if ptr[r] == ptr[r + 1]:
+            continue
+        system[:] = gram
+        for e in range(ptr[r], ptr[r + 1]):
+            y, weight = fixed[columns[e]], weights[e]
+            for a in range(factors):
+                solved[r, a] += (np.float32(1.0) + extra) * weight * y[a]
+                for b in range(a + 1):
+                    system[a, b] += extra * weight * y[a] * y[b]
+        _solve(system, solved[r])
+    return solved
+
+
+@njit(cache=True, nogil=True, error_model="numpy", fastmath={"contract"})
 def solve_rows(ptr, columns, fixed, gram, extra):
     """Return [R, F]: for each row the x with (gram + extra sum_c y_c y_c') x = (1 + extra) sum_c y_c.
 

@@ -8,9 +8,10 @@ from typing import Any, ClassVar
 import numpy as np
 from pydantic import Field
 
-from tacit.kernels.als import solve_rows
+from tacit.kernels.als import solve_rows, solve_weighted_rows
 from tacit.methods.base import Centralised, register
 from tacit.methods.parts import reasons
+from tacit.methods.parts.order import RECENCY, recent_history, recent_matrix
 from tacit.random import Key
 from tacit.types import Array, Catalog, Clients, Config, Floats, Model, Reason
 
@@ -23,6 +24,7 @@ class ALSConfig(Config):
     alpha: float = Field(2.0, gt=0, description="weight of an item of the history is 1 + alpha, of any other item 1")
     reg: float = Field(20.0, gt=0, description="lambda: L2 regularisation of all vectors")
     init_scale: float = Field(0.1, gt=0, description="standard deviation of the users' initial vectors")
+    recency: float | None = Field(None, gt=0, description=RECENCY)
 
 
 @register("als", ALSConfig)
@@ -47,14 +49,14 @@ class ALS(Centralised):
 
     def score(self, shared: Mapping[str, Array], private: Mapping[str, Array], clients: Clients) -> Floats:
         """Return P Q'; a user without a vector gets one from their history."""
-        users = private["people"] if "people" in private else self._solve(clients.matrix(), shared["items"])
+        users = self._vectors(shared, private, clients)
         return np.asarray(users @ shared["items"].T)
 
     def score_pairs(
         self, shared: Mapping[str, Array], private: Mapping[str, Array], rows: Array, items: Array, clients: Clients
     ) -> Floats:
         """Return p_u . q_i for some pairs."""
-        users = private["people"] if "people" in private else self._solve(clients.matrix(), shared["items"])
+        users = self._vectors(shared, private, clients)
         return np.asarray(np.einsum("mf,mf->m", users[rows], shared["items"][items]))
 
     def explain(
@@ -62,10 +64,18 @@ class ALS(Centralised):
     ) -> list[Reason]:
         """Return items of the history by their part of the score, which is a sum over the history (section 5)."""
         vectors = shared["items"]
-        history = np.unique(client.items)
+        history, weights = recent_history(client, self.config.recency)
         chosen = vectors[history]
-        system = self._gram(vectors) + np.float32(self.config.alpha) * (chosen.T @ chosen)
-        return reasons.from_history(history, chosen @ np.linalg.solve(system, vectors[item]))
+        system = self._gram(vectors) + np.float32(self.config.alpha) * ((weights[:, None] * chosen).T @ chosen)
+        return reasons.from_history(history, weights * (chosen @ np.linalg.solve(system, vectors[item])))
+
+    def _vectors(self, shared: Mapping[str, Array], private: Mapping[str, Array], clients: Clients) -> Floats:
+        """Return the vector of each user: the learnt one, or one from the history if recent items count more."""
+        if self.config.recency is not None:
+            recent, items = recent_matrix(clients, self.config.recency), shared["items"]
+            rows = recent.indptr, recent.indices, recent.data
+            return np.asarray(solve_weighted_rows(*rows, items, self._gram(items), np.float32(self.config.alpha)))
+        return private["people"] if "people" in private else self._solve(clients.matrix(), shared["items"])
 
     def _solve(self, matrix: Any, fixed: Floats) -> Floats:
         extra = np.float32(self.config.alpha)

@@ -20,6 +20,7 @@ from tacit.errors import MethodError
 from tacit.kernels.neighbours import count_pairs
 from tacit.methods.base import Centralised, register
 from tacit.methods.parts import reasons
+from tacit.methods.parts.order import RECENCY, recent_history, recent_matrix
 from tacit.random import Key
 from tacit.types import Array, Catalog, Clients, Config, Floats, Model, Reason
 
@@ -31,6 +32,7 @@ class EASEConfig(Config):
     """Options of EASE."""
 
     reg: float = Field(300.0, gt=0, description="lambda: L2 regularisation of the item-to-item weights")
+    recency: float | None = Field(None, gt=0, description=RECENCY)
 
 
 @register("ease", EASEConfig)
@@ -55,7 +57,7 @@ class EASE(Centralised):
 
     def score(self, shared: Mapping[str, Array], private: Mapping[str, Array], clients: Clients) -> Floats:
         """Return X B; items without interactions score 0."""
-        x = clients.matrix()[:, shared["items"]]
+        x = recent_matrix(clients, self.config.recency)[:, shared["items"]]
         if "weights" in shared:
             found = x @ shared["weights"]
         else:
@@ -72,7 +74,9 @@ class EASE(Centralised):
     ) -> list[Reason]:
         """Return items of the history by their weight towards the item: the score is their sum."""
         known = shared["items"]
-        history = np.intersect1d(client.items, known)
+        history, weights = recent_history(client, self.config.recency)
+        is_known = np.isin(history, known)
+        history, weights = history[is_known], weights[is_known]
         at, target = np.searchsorted(known, history), int(np.searchsorted(known, item))
         if target == len(known) or known[target] != item:
             return []
@@ -80,7 +84,7 @@ class EASE(Centralised):
             parts = shared["weights"][at, target]
         else:
             parts = shared["maps"][at] @ shared["maps"][target] / (1.0 - shared["own"][target])
-        return reasons.from_history(history, np.where(history == item, 0.0, parts))
+        return reasons.from_history(history, np.where(history == item, 0.0, weights * parts))
 
 
 def _primal(x: Any, reg: float) -> Floats:

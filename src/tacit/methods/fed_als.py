@@ -17,10 +17,11 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from tacit.kernels.als import solve_rows
+from tacit.kernels.als import solve_rows, solve_weighted_rows
 from tacit.kernels.outer import normal_rows
 from tacit.methods.base import FederatedSpec, register
 from tacit.methods.parts import reasons
+from tacit.methods.parts.order import RECENCY, recent_history, recent_matrix
 from tacit.methods.parts.sums import (
     LONG_HISTORY,
     WARM,
@@ -57,6 +58,7 @@ class FedALSConfig(Config):
         le=1.5,
         description="weight of a client with n items is n^-v on the item side; at 1.5 its contribution is bounded",
     )
+    recency: float | None = Field(None, gt=0, description=RECENCY)
     warm_start: str | None = Field(None, description=WARM)
 
 
@@ -145,16 +147,21 @@ class FedALS(BySums):
 
     def score(self, shared: Mapping[str, Array], private: Mapping[str, Array], clients: Clients) -> Floats:
         """Return P Q'."""
-        return np.asarray(self.solve_users(shared, clients) @ shared["items"].T)
+        items, recency = shared["items"], self.config.recency
+        if recency is None:
+            return np.asarray(self.solve_users(shared, clients) @ items.T)
+        recent, system = recent_matrix(clients, recency), self._system(items).astype(np.float32)
+        rows = recent.indptr, recent.indices, recent.data
+        return np.asarray(solve_weighted_rows(*rows, items, system, np.float32(self.config.alpha)) @ items.T)
 
     def explain(
         self, shared: Mapping[str, Array], private: Mapping[str, Array], client: Clients, item: int
     ) -> list[Reason]:
         """Return items of the history by their part of the score, which is a sum over the history (section 5)."""
-        vectors, history = shared["items"], distinct(client).items
+        vectors, (history, weights) = shared["items"], recent_history(client, self.config.recency)
         chosen = vectors[history].astype(np.float64)
-        system = self._system(vectors) + self.config.alpha * chosen.T @ chosen
-        return reasons.from_history(history, chosen @ np.linalg.solve(system, vectors[item]))
+        system = self._system(vectors) + self.config.alpha * (weights[:, None] * chosen).T @ chosen
+        return reasons.from_history(history, weights * (chosen @ np.linalg.solve(system, vectors[item])))
 
     def _system(self, items: Floats) -> NDArray[np.float64]:
         """Return Q'Q + reg I. Every device makes it: it is a sum over items, so its numbers grow with the catalogue."""

@@ -18,6 +18,7 @@ from scipy import linalg
 from tacit.errors import MethodError
 from tacit.methods.base import FederatedSpec, register
 from tacit.methods.parts import reasons
+from tacit.methods.parts.order import RECENCY, newest_rows, recency_weights, recent_history, recent_matrix
 from tacit.methods.parts.sums import (
     WARM,
     BySums,
@@ -52,6 +53,7 @@ class FedEASEConfig(Config):
     exact_diagonal: bool = Field(
         True, description="correct the diagonal of the sketch by the counts of items, which the sums also give"
     )
+    recency: float | None = Field(None, gt=0, description=RECENCY)
     warm_start: str | None = Field(None, description=WARM)
 
 
@@ -130,20 +132,23 @@ class FedEASE(BySums):
 
     def score(self, shared: Mapping[str, Array], private: Mapping[str, Array], clients: Clients) -> Floats:
         """Return X B."""
-        alone = distinct(clients)
-        maps, own = _drop_zero_columns(shared["maps"]), shared["own"]
-        found = OUTER.project_users(maps, _ones(alone), alone) @ maps.T
-        found[alone.rows, alone.items] -= own[alone.items]  # no item predicts itself
+        maps, own, recency = _drop_zero_columns(shared["maps"]), shared["own"], self.config.recency
+        alone = distinct(clients) if recency is None else newest_rows(clients)
+        if recency is None:
+            found = OUTER.project_users(maps, _ones(alone), alone) @ maps.T
+        else:
+            found = (recent_matrix(alone, recency) @ maps) @ maps.T
+        found[alone.rows, alone.items] -= recency_weights(alone, recency) * own[alone.items]  # none predicts itself
         return np.asarray(found / shared["precisions"], np.float32)
 
     def explain(
         self, shared: Mapping[str, Array], private: Mapping[str, Array], client: Clients, item: int
     ) -> list[Reason]:
         """Return items of the history by their weight towards the item: the score is their sum."""
-        history = distinct(client).items
+        history, weights = recent_history(client, self.config.recency)
         maps = _drop_zero_columns(shared["maps"])
         parts = maps[history] @ maps[item] / shared["precisions"][item]
-        return reasons.from_history(history, np.where(history == item, 0.0, parts))
+        return reasons.from_history(history, np.where(history == item, 0.0, weights * parts))
 
 
 def nystrom(sketch: Array, y: Array, noise: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

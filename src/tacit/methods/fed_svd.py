@@ -17,6 +17,7 @@ from pydantic import Field
 from tacit.errors import MethodError
 from tacit.methods.base import FederatedSpec, register
 from tacit.methods.parts import reasons
+from tacit.methods.parts.order import RECENCY, recent_history, recent_matrix
 from tacit.methods.parts.sums import (
     WARM,
     BySums,
@@ -51,6 +52,7 @@ class FedSVDConfig(Config):
         le=0.5,
         description="weight of a history of n items is n^-v; at 0.5 each client's contribution is bounded by 1",
     )
+    recency: float | None = Field(None, gt=0, description=RECENCY)
     warm_start: str | None = Field(None, description=WARM)
 
 
@@ -89,6 +91,9 @@ class FedSVD(BySums):
 
     def project_users(self, shared: Mapping[str, Array], clients: Clients) -> Floats:
         """Return Q' x_u of each client, [C, k]: from the history alone, so that new users have one too."""
+        if self.config.recency is not None:
+            table = shared["weights"][:, None] * shared["basis"]
+            return np.asarray(recent_matrix(clients, self.config.recency) @ table, np.float32)
         return self.outer.project_users(shared["basis"], shared["weights"], distinct(clients))
 
     def plan(self, model: Model, clients: Clients, key: Key) -> UpdatePlan:
@@ -127,8 +132,8 @@ class FedSVD(BySums):
         self, shared: Mapping[str, Array], private: Mapping[str, Array], client: Clients, item: int
     ) -> list[Reason]:
         """Return the part of each item of the history in the score."""
-        history = distinct(client).items
-        parts = shared["weights"][history] * (shared["basis"][history] @ shared["basis"][item])
+        history, weights = recent_history(client, self.config.recency)
+        parts = weights * shared["weights"][history] * (shared["basis"][history] @ shared["basis"][item])
         return reasons.from_history(history, parts)
 
 

@@ -12,6 +12,7 @@ from scipy import sparse
 from tacit.kernels import neighbours as kernel
 from tacit.methods.base import Centralised, register
 from tacit.methods.parts import reasons
+from tacit.methods.parts.order import RECENCY, recent_history, recent_matrix
 from tacit.random import Key
 from tacit.types import Array, Catalog, Clients, Config, Floats, Model, Reason
 
@@ -42,6 +43,7 @@ class ItemKNNConfig(NeighbourConfig):
     """Options of item-knn."""
 
     normalise: bool = Field(False, description="divide a score by the sum of similarities of the item's neighbours")
+    recency: float | None = Field(None, gt=0, description=RECENCY)
 
 
 @register("user-knn", UserKNNConfig)
@@ -135,8 +137,11 @@ class ItemKNN(Centralised):
 
     def score(self, shared: Mapping[str, Array], private: Mapping[str, Array], clients: Clients) -> Floats:
         """Return for each item the sum of weights from the items of the history."""
-        x = clients.matrix()
         n_items = len(shared["ptr"]) - 1
+        if self.config.recency is not None:
+            recent = recent_matrix(clients, self.config.recency)
+            return np.asarray((recent @ _stored_weights(shared)).toarray(), np.float32)
+        x = clients.matrix()
         sums = kernel.sum_of_rows(x.indptr, x.indices, shared["ptr"], shared["items"], shared["weights"], n_items)
         return np.asarray(sums)
 
@@ -144,10 +149,14 @@ class ItemKNN(Centralised):
         self, shared: Mapping[str, Array], private: Mapping[str, Array], client: Clients, item: int
     ) -> list[Reason]:
         """Return items of the history that are neighbours of the item: the score is their sum."""
-        n = len(shared["ptr"]) - 1
-        weights = sparse.csr_matrix((shared["weights"], shared["items"], shared["ptr"]), shape=(n, n))
-        history = np.unique(client.items)
-        return reasons.from_history(history, weights[history][:, [item]].toarray()[:, 0])
+        history, recent = recent_history(client, self.config.recency)
+        return reasons.from_history(history, recent * _stored_weights(shared)[history][:, [item]].toarray()[:, 0])
+
+
+def _stored_weights(shared: Mapping[str, Array]) -> Any:
+    """Return the sparse matrix [from, to] of a model."""
+    n = len(shared["ptr"]) - 1
+    return sparse.csr_matrix((shared["weights"], shared["items"], shared["ptr"]), shape=(n, n))
 
 
 def _towards(found: Array, values: Floats, n: int) -> Any:

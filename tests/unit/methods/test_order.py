@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from tacit.errors import DataError
-from tacit.methods.base import build, names, options
+from tacit.lab.training import PassOptions, passes
+from tacit.methods.base import build, entry, methods, names, options
 from tacit.methods.parts.order import ages, newest_rows, recent_matrix
 from tacit.random import Key
 from tacit.testing import make_clients, two_tastes
@@ -136,3 +137,29 @@ def test_order_decides(name: str) -> None:
     method, model = fit(name, clients, **({"window": 1} if name == "session-knn" else {}))
     one, other = (make_clients([history], N_ITEMS, ids=[-1]) for history in ([0, 2, 1], [1, 2, 0]))
     assert not np.array_equal(method.score(model.shared, {}, one), method.score(model.shared, {}, other))
+
+
+RECENT = [name for name in methods() if "recency" in entry(name).config.model_fields]
+
+
+def test_methods_have_recency() -> None:
+    assert {*RECENT} >= {"ease", "als", "item-knn", "fed-ease", "fed-svd", "fed-als"}
+
+
+@pytest.mark.parametrize("name", RECENT)
+def test_recency_weighs_the_history_when_scores_are_made(name: str) -> None:
+    """A very long recency is none; a very short one leaves the newest item only. What is learnt stays the same."""
+    given = {"factors": 4} if "factors" in entry(name).config.model_fields else {}
+    clients, catalog = two_tastes()
+    whole, long, short = (
+        build(name, options(name, {**given, **more})) for more in ({}, {"recency": 1e9}, {"recency": 0.01})
+    )
+    for model in passes(whole, clients, catalog, KEY, PassOptions()):
+        shared, private = dict(model.shared), dict(model.private)
+    usual = whole.score(shared, private, clients)
+    np.testing.assert_allclose(long.score(shared, private, clients), usual, rtol=2e-3, atol=2e-4)
+    newest = make_clients([[int(clients.take([c]).items[clients.take([c]).in_order[-1]])] for c in range(40)], 24)
+    unseen = clients.matrix().toarray() == 0
+    found, alone = short.score(shared, private, clients), whole.score(shared, {}, newest)
+    np.testing.assert_allclose(found[unseen], alone[unseen], rtol=2e-3, atol=2e-4)
+    assert np.abs(found - usual).max() > 1e-3
