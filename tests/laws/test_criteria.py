@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -170,6 +171,7 @@ def test_what_criteria_cost_is_counted(tastes: World) -> None:
 
 
 def test_what_cannot_be_measured_is_said(tastes: World) -> None:
+    tastes = replace(tastes[0], times=None), tastes[1]
     for name, words in (("freshness", "needs times"), ("liked", "need ratings"), ("balance", "need ratings")):
         with pytest.raises(MethodError, match=words):
             final("fpl", tastes, (name,))
