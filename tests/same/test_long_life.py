@@ -48,7 +48,7 @@ class Town(Loopback):
         self.events: list[tuple[float, Callable[[], None]]] = []
         self.away: set[int] = set()
         self.models: dict[int, int] = {}  # device -> exchanges after which it first had a model
-        self.exchanges: dict[int, int] = {}
+        self.exchanges: dict[int, set[str]] = {}  # device -> the rounds and offers that it was in
         for person in range(n_devices):
             self.events.append((self.now + joining * person / n_devices, lambda person=person: self.join(person)))
 
@@ -90,19 +90,20 @@ class Town(Loopback):
             raise KilledError
         here = {number: content for number, content in requests.items() if number in self.present()}
         for number in here:
-            self.note(number)
+            self.exchanges.setdefault(number, set()).add(f"round {self.journal.next_round}")
         yield from super().ask(here, seconds)
 
     def tell(self, messages: Mapping[int, bytes], seconds: float) -> None:
         for number, content in messages.items():
             if number in self.present():
                 super().tell({number: content}, seconds)
-                self.note(number)
+                self.exchanges.setdefault(number, set()).add(f"offer at {self.now}")
+        self.note_models()
 
-    def note(self, number: int) -> None:
-        self.exchanges[number] = self.exchanges.get(number, 0) + 1
-        if number not in self.models and self.has_model(number):
-            self.models[number] = self.exchanges[number]
+    def note_models(self) -> None:
+        for number in self.exchanges.keys() - self.models.keys():
+            if self.has_model(number):
+                self.models[number] = len(self.exchanges[number])
 
     def has_model(self, number: int) -> bool:
         member = self.devices[number].membership
@@ -115,6 +116,7 @@ class Town(Loopback):
         """Run a coordinator, from a start to its end; a killed one is started again."""
 
         def on_round(happened: RoundRecord) -> None:
+            self.note_models()
             if until(self.journal.rounds()):
                 raise EndError
 

@@ -16,6 +16,7 @@ from tacit.field.device.exposure import LedgerReader
 from tacit.web.device_view import DeviceView
 from tacit.web.own import build_user_page
 from tacit.web.server import serving
+from tacit.web.words import format_percent
 
 pytestmark = pytest.mark.slow
 
@@ -89,18 +90,18 @@ def test_the_slider_answers_at_once_by_keyboard_and_is_saved(page: Any, device: 
     assert page.locator("[data-read=named]").inner_text() == "91 %", "as measured at pi = 0.3"
     assert device.sharing.pi == 0.5, "nothing is saved yet"
     page.get_by_label("drinks").check()
-    page.get_by_role("button", name="Save what you share").click()
+    page.get_by_role("button", name="Save settings").click()
     assert (device.sharing.pi, device.sharing.never_categories) == (0.3, ("drinks",))
     assert page.get_by_role("slider").input_value() == "30"
     page.get_by_label("drinks").uncheck()
-    page.get_by_role("button", name="Save what you share").click()
+    page.get_by_role("button", name="Save settings").click()
 
 
 def test_she_sees_what_left_and_what_could_be_told_from_it(page: Any, device: Device) -> None:
     page.get_by_role("link", name="Sent").click()
     found = LedgerReader.of(device).measure()
     assert page.locator("#named").inner_text() == str(found.exposure.named)
-    assert page.locator("#leak").inner_text() == f"{found.exposure.leak_index:.2f}"
+    assert page.locator("#leak").inner_text() == format_percent(found.exposure.leak_index)
     last = device.ledger.list()[-1]
     entry = page.locator(f"[data-entry='{last.number}']")
     entry.locator("summary").click()

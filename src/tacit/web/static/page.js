@@ -16,7 +16,7 @@ function slide(form) {
   const chart = form.querySelector("[data-curve]");
   const saying = form.querySelector("[data-sayings]");
   const sayings = JSON.parse(saying.dataset.sayings);
-  const { curve, left, right, top, bottom, most } = JSON.parse(chart.dataset.curve);
+  const { curve, left, right, top, bottom, most } = JSON.parse(chart ? chart.dataset.curve : "{}");
   const place = (name, pi, value) => {
     const mark = chart.querySelector(`[data-mark=${name}]`);
     mark.setAttribute("cx", left + pi * (right - left));
@@ -24,13 +24,14 @@ function slide(form) {
   };
   const show = () => {
     const pi = Number(slider.value) / 100;
+    const words = sayings.findLast(([from]) => pi >= from)[1].replace("{pi}", Math.round(100 * pi));
+    saying.textContent = words;
+    slider.setAttribute("aria-valuetext", words);
+    if (!chart) return;
     const values = {
       quality: interpolate(curve, pi, (point) => point.quality),
       named: interpolate(curve, pi, (point) => point.named["10"]),
     };
-    const words = sayings.findLast(([from]) => pi >= from)[1].replace("{pi}", Math.round(100 * pi));
-    saying.textContent = words;
-    slider.setAttribute("aria-valuetext", words);
     chart.querySelector("[data-mark=here]").setAttribute("x1", left + pi * (right - left));
     chart.querySelector("[data-mark=here]").setAttribute("x2", left + pi * (right - left));
     for (const [name, value] of Object.entries(values)) {
