@@ -21,6 +21,7 @@ from tacit.types import Catalog, Labels, Vocabulary
 from tacit.web.device_view import DeviceView
 from tacit.web.own import build_user_page
 from tacit.web.server import serving
+from tacit.web.words import format_percent
 from tacit.wire.federation import Federation
 from tacit.wire.messages import write_welcome
 
@@ -139,7 +140,7 @@ def test_the_numbers_are_those_of_the_ledger_and_of_the_meter(visitor: Visitor, 
     meter = measure_exposure(history, popularity, proof)
     assert page.of("named") == str(meter.named)
     assert page.of("items") == str(meter.items) == "4"
-    assert page.of("leak") == f"{meter.leak_index:.2f}"
+    assert page.of("leak") == format_percent(meter.leak_index)
     assert page.of("wrong") == str(meter.accused - meter.named)
     found = LedgerReader.of(device).measure()
     assert found.exposure == meter
