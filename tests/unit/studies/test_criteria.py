@@ -44,4 +44,4 @@ def test_weights_are_explained_in_a_table() -> None:
     assert lines[-1][0] == "9"
     assert lines[-1][-1] == "0.00 times", "whoever has nothing counts for nothing, however diverse"
     assert criteria_of(told.frame()) == ["size", "diversity"]
-    assert draw_weights(told.frame(), 4).axes[0].get_xlabel().startswith("people of round 5")
+    assert draw_weights(told.frame(), 4).axes[0].get_xlabel().startswith("users of round 5")
