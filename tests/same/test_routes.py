@@ -19,7 +19,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 from helpers.mutations import bend
 from helpers.town_federation import founded, journal_of, town
-from tacit.field.carriers.enrolment_limits import ENROL, WITNESS
+from tacit.field.carriers.enrolment_limits import ENROL, HAND_OVER, WITNESS
 from tacit.field.certificates import make_certificates
 from tacit.field.coordinator.config import WitnessRules
 from tacit.protocols.directory import DirectoryCheckpoint
@@ -89,6 +89,9 @@ class Line:
         checkpoint = DirectoryCheckpoint.sign(Identity.fresh(), bytes(16), 1, bytes(32), 1_700_000_000)
         return {FLEET + name: message.SerializeToString() for name, message in fleet.items()} | {
             ENROL: json.dumps(word | {"key": base64.b64encode(self.public).decode()}).encode(),
+            HAND_OVER: json.dumps(
+                dict.fromkeys(("old", "new", "proof"), base64.b64encode(self.public).decode())
+            ).encode(),
             WITNESS: checkpoint.encode(),
             AMENDMENTS: digest.encode(),
         }

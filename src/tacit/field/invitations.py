@@ -90,15 +90,22 @@ def public_keys(device: Device, invitation: Invitation) -> tuple[bytes, bytes, b
         raise ConsentError.because(ReasonCode.ALREADY_A_MEMBER)
     line = device.enrolment
     if line.get("address") != invitation.address or "key" not in line:
-        private = ec.generate_private_key(ec.SECP384R1())
-        pem = private.private_bytes(
-            serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-        )
-        line = {"address": invitation.address, "roots": invitation.roots, "key": pem.decode()}
+        line = {"address": invitation.address, "roots": invitation.roots, "key": draw_key()}
         device.keep_enrolment(line)
-    key = serialization.load_pem_private_key(line["key"].encode(), None)
-    public = key.public_key().public_bytes(serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo)
+    public = public_half(line["key"])
     return public, device.identity, device.prove_identity(invitation.word, public)
+
+
+def draw_key() -> str:
+    """Return a new key for the line to a coordinator, PEM."""
+    form = serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    return ec.generate_private_key(ec.SECP384R1()).private_bytes(*form).decode()
+
+
+def public_half(pem: str) -> bytes:
+    """Return the public half of a key as the coordinator knows it."""
+    key = serialization.load_pem_private_key(pem.encode(), None)
+    return key.public_key().public_bytes(serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo)
 
 
 def enrol(invitation: Invitation, public: bytes, identity: bytes, proof: bytes) -> bytes:

@@ -19,7 +19,15 @@ from typing import Any
 from flwr.supercore.object_store import NoObjectInStoreError
 
 from tacit.errors import FieldError, WireError
-from tacit.field.carriers.enrolment_limits import AT_ONCE, ENROL, WITNESS, BodyLimit, EnrolmentLimit, is_device_key
+from tacit.field.carriers.enrolment_limits import (
+    AT_ONCE,
+    ENROL,
+    HAND_OVER,
+    WITNESS,
+    BodyLimit,
+    EnrolmentLimit,
+    is_device_key,
+)
 from tacit.field.carriers.link_state import SteadyLinkState
 from tacit.field.carriers.parcels import names_in, open_parcel, wrap_request
 from tacit.field.carriers.version_gate import VersionGate
@@ -61,6 +69,7 @@ class SuperLink:
         self._witness = WitnessRoute(journal, witness)
         self._run = self._state.start_run()
         self._nodes: dict[int, int] = {}  # device -> node
+        self._keys: dict[int, bytes] = {}  # device -> the key of its node
         self._welcome = journal.welcome  # it is large, and the same for all devices
         self._limit, self._enrolling = EnrolmentLimit(), 0
         self._offers: dict[int, _PostedMessage] = {}
@@ -135,6 +144,7 @@ class SuperLink:
         app.state.enable_supernode_auth = True
         app.include_router(router)
         app.add_route(ENROL, self._enrol, methods=["POST"])
+        app.add_route(HAND_OVER, self._hand_over, methods=["POST"])
         app.add_route(WITNESS, self._visit, methods=["POST"])
         app.add_route(f"{AMENDMENTS}/{{digest}}", self._amendments, methods=["GET"])
         return app
@@ -162,6 +172,31 @@ class SuperLink:
         finally:
             self._enrolling -= 1
         return Response(welcome or b"", 200 if welcome else 403, media_type="application/octet-stream")
+
+    async def _hand_over(self, request: Any) -> Any:
+        """Let a device have a new key, by the signature of its identity."""
+        from starlette.concurrency import run_in_threadpool
+        from starlette.responses import Response
+
+        if not self._limit.allows("" if request.client is None else request.client.host):
+            return Response(status_code=429)
+        try:
+            given = await request.json()
+            old, new, proof = (base64.b64decode(given[name], validate=True) for name in ("old", "new", "proof"))
+            if not is_device_key(new):
+                raise ValueError("this is no key")
+        except (ValueError, KeyError, TypeError, RecursionError):
+            return Response(status_code=400)
+        return Response(status_code=200 if await run_in_threadpool(self._handed_over, old, new, proof) else 403)
+
+    def _handed_over(self, old: bytes, new: bytes, proof: bytes) -> bool:
+        journal = self._journal.again()  # a connection of this thread's own
+        try:
+            is_right = journal.hand_over(old, new, proof)
+        finally:
+            journal.close()
+        self._sync()
+        return is_right
 
     async def _visit(self, request: Any) -> Any:
         """Answer the witness of the directory."""
@@ -216,10 +251,12 @@ class SuperLink:
             journal.close()
         with self._lock:
             for device in devices:
-                if device.revoked and device.number in self._nodes:
+                has_changed = device.revoked or self._keys.get(device.number) != device.key
+                if has_changed and device.number in self._nodes:
                     self._state.remove_node(self._nodes.pop(device.number))
-                elif not device.revoked and device.number not in self._nodes:
+                if not device.revoked and device.number not in self._nodes:
                     self._nodes[device.number] = self._state.add_node(device.key)
+                    self._keys[device.number] = device.key
             self._written = written
 
     def present(self) -> frozenset[int]:

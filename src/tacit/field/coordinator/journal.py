@@ -32,7 +32,7 @@ from tacit.reasons import ReasonCode, RoundReason
 from tacit.storage.database import FileFormat, connect
 from tacit.types import Array, Catalog
 from tacit.wire.catalogue import digest_of, strip_names
-from tacit.wire.enrolment import enrolment_statement
+from tacit.wire.enrolment import enrolment_statement, hand_over_statement
 from tacit.wire.federation import Federation
 from tacit.wire.messages import pack, read_welcome, unpack, write_welcome
 
@@ -603,6 +603,24 @@ class CoordinatorJournal:
         with self._transaction():
             return self._invitations.revoke(name)
 
+    def hand_over(self, old: bytes, new: bytes, proof: bytes) -> bool:
+        """Let a device have a new key in place of its old one, if its identity signed that; twice is fine.
+
+        A key that any device has, or had, cannot be a new one.
+        """
+        with self._transaction():
+            found = self._connection.execute(
+                "SELECT number, key, identity FROM devices WHERE key IN (?, ?) AND NOT revoked AND identity != x''",
+                (old, new),
+            ).fetchall()
+            if len(found) != 1 or not is_signed(found[0][2], hand_over_statement(old, new), proof):
+                return False
+            taken = "SELECT 1 FROM devices WHERE key = ? AND number != ?"
+            if self._connection.execute(taken, (new, found[0][0])).fetchone():
+                return False
+            self._connection.execute("UPDATE devices SET key = ? WHERE number = ?", (new, found[0][0]))
+        return True
+
     def enrol(
         self,
         word: str,
@@ -658,8 +676,13 @@ class CoordinatorJournal:
 
 
 def _is_proved(identity: bytes, word: str, key: bytes, proof: bytes) -> bool:
+    return is_signed(identity, enrolment_statement(word, key), proof)
+
+
+def is_signed(identity: bytes, statement: bytes, proof: bytes) -> bool:
+    """Say whether the holder of an identity has signed a statement."""
     try:
-        verify(identity, enrolment_statement(word, key), proof, 0)
+        verify(identity, statement, proof, 0)
     except ForgedError:
         return False
     return True

@@ -51,7 +51,7 @@ from tacit.random import Key
 from tacit.reasons import ReasonCode
 from tacit.serving.lists import Recommendation
 from tacit.types import Array, Catalog, Label
-from tacit.wire.enrolment import enrolment_statement
+from tacit.wire.enrolment import enrolment_statement, hand_over_statement
 from tacit.wire.messages import (
     Request,
     SecureRequest,
@@ -486,6 +486,10 @@ class Device:
     def prove_identity(self, word: str, key: bytes) -> bytes:
         """Return the signature that shows a coordinator, at enrolment, that the identity is this device's own."""
         return self._masked.identity.sign(enrolment_statement(word, key))
+
+    def sign_hand_over(self, old: bytes, new: bytes) -> bytes:
+        """Return the signature by which a coordinator lets this device have a new key in place of its old one."""
+        return self._masked.identity.sign(hand_over_statement(old, new))
 
     def _keep_private(
         self, member: Membership, request: Request, private: dict[str, Array] | None, items: Array
