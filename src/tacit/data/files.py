@@ -6,7 +6,7 @@ import csv
 import gzip
 import itertools
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TextIO
@@ -75,12 +75,13 @@ def read_file(path: Path, mapping: Mapping[str, str]) -> tuple[Tables, Where]:
     if suffix(path) == ".zip":
         with unzip_table(path, is_readable) as inside:
             return read_file(inside, mapping)
-    if suffix(path) == ".parquet" or suffix(path) in JSON_LINES:
-        kind = "Parquet" if suffix(path) == ".parquet" else "JSON lines"
+    if suffix(path) == ".parquet":
+        return read_parquet([path], path, mapping)
+    if suffix(path) in JSON_LINES:
         try:
-            frame = pl.read_parquet(path) if kind == "Parquet" else read_json_lines(path)
+            frame = read_json_lines(path)
         except (pl.exceptions.PolarsError, OSError, EOFError) as error:
-            raise DataError(f"{path}: cannot be read as {kind} ({first_line(error)}).") from None
+            raise DataError(f"{path}: cannot be read as JSON lines ({first_line(error)}).") from None
         return from_frame(frame, mapping, path.name), lambda row: f"{path.name}, row {row + 1}"
     if suffix(path) not in TEXT:
         raise DataError(
@@ -107,6 +108,20 @@ def read_file(path: Path, mapping: Mapping[str, str]) -> tuple[Tables, Where]:
     if frame.height == 0:
         raise DataError(f"{path}: there is a header but not a single row.", "It needs rows of user, item.")
     return _tables(frame, {role: layout.names[at] for role, at in roles.items()}), where
+
+
+def read_parquet(files: Sequence[Path], source: Path, mapping: Mapping[str, str]) -> tuple[Tables, Where]:
+    """Read the needed columns of Parquet files, row group by row group; others are never decoded.
+
+    Folders between `source` and a file that are called `column=value` (Hive) are columns, too.
+    """
+    try:
+        has_columns = any("=" in part for file in files for part in file.relative_to(source).parts[:-1])
+        lazy = pl.scan_parquet(list(files), hive_partitioning=has_columns, glob=False)
+        tables = from_frame(lazy, mapping, source.name)
+    except (pl.exceptions.PolarsError, OSError) as error:
+        raise DataError(f"{source}: cannot be read as Parquet ({first_line(error)}).") from None
+    return tables, lambda row: f"{source.name}, row {row + 1}"
 
 
 def sniff(path: Path, mapping: Mapping[str, str]) -> TextLayout:
@@ -306,13 +321,12 @@ def _check_row(layout: TextLayout, roles: Mapping[str, int], numeric: set[str], 
 
 
 def from_frame(frame: Any, mapping: Mapping[str, str], name: str = "the frame") -> Tables:
-    """Take a pandas or polars frame as labelled columns."""
-    if isinstance(frame, pl.LazyFrame):
-        frame = frame.collect()
-    names = [str(column) for column in frame.columns]
+    """Take a pandas or polars frame as labelled columns; of a lazy one only the needed columns are read."""
+    is_lazy = isinstance(frame, pl.LazyFrame)
+    names = [str(column) for column in (frame.collect_schema().names() if is_lazy else frame.columns)]
     roles = find_columns(names, mapping, name)
-    if isinstance(frame, pl.DataFrame):
-        table = frame.select(pl.col(names[at]).alias(role) for role, at in roles.items())
+    if isinstance(frame, pl.DataFrame | pl.LazyFrame):
+        table = frame.lazy().select(pl.col(names[at]).alias(role) for role, at in roles.items()).collect()
     else:
         table = pl.DataFrame([_from_pandas(frame.iloc[:, at], role) for role, at in roles.items()])
     if table.height == 0:

@@ -13,7 +13,7 @@ import polars as pl
 
 from tacit.data.clock import Where
 from tacit.data.dataset import KnowledgeGraph, Tables
-from tacit.data.files import is_readable, read_file
+from tacit.data.files import is_readable, read_file, read_parquet
 from tacit.data.graph_files import GraphFile, is_ntriples
 from tacit.errors import DataError
 
@@ -33,7 +33,10 @@ class GraphRequest:
 
 
 def read_folder(folder: Path, mapping: Mapping[str, str], graph: GraphRequest | None) -> tuple[Tables, Where]:
-    """Read a folder of one's own: interactions.*, or train.* and test.* [and validation.*], with items.* if present."""
+    """Read a folder of one's own: interactions.*, or train.* and test.* [and validation.*], with items.* if present.
+
+    A log in many Parquet files, also in Hive's folders (`day=2024-01-01/`), is read as one.
+    """
     if find(folder, "interactions") is not None:
         return read_layout(folder, "interactions", mapping, graph)
     parts = _ready_split(folder)
@@ -44,6 +47,16 @@ def read_folder(folder: Path, mapping: Mapping[str, str], graph: GraphRequest | 
     logs = [path for path in sorted(folder.iterdir()) if path.suffix == ".inter"]
     if len(logs) == 1:
         return read_file(logs[0], mapping)
+    root = folder / "interactions" if (folder / "interactions").is_dir() else folder
+    beside = {(folder, name) for name in ("items", "kg", "item_entity")}  # tables about items are not the log
+    files = [
+        file for file in sorted(root.rglob("*.parquet")) if file.is_file() and (file.parent, file.stem) not in beside
+    ]
+    others = [one for one in root.iterdir() if one.suffix != ".parquet" and one.is_file() and is_readable(one)]
+    if files and not [one for one in others if (one.parent, one.name.partition(".")[0]) not in beside]:
+        tables, where = read_parquet(files, root, mapping)
+        items, knowledge = read_items(folder), read_graph(folder, graph) if graph else None
+        return replace(tables, items=items if items is not None else tables.items, graph=knowledge), where
     seen = ", ".join(sorted(path.name for path in folder.iterdir())[:12]) or "nothing"
     raise DataError(
         f"{folder}: neither interactions.* nor train.* and test.* are in it; seen: {seen}.",

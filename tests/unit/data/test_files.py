@@ -79,6 +79,37 @@ def test_a_byte_order_mark_is_no_part_of_the_first_column(tmp_path):
         assert rows(load(written(tmp_path, "\ufeff" + text, "log.csv.gz"))) == EXPECTED
 
 
+def test_parquet_in_hive_folders_is_one_log_and_only_its_columns_are_read(tmp_path):
+    whole = pl.read_csv(GOOD.encode())
+    for day, user in (("2000-12-30", 1), ("2000-12-31", 2)):
+        folder = tmp_path / "log" / f"day={day}" / f"user={user}"
+        folder.mkdir(parents=True)
+        part = whole.filter(pl.col("user") == user).drop("user").with_columns(pl.lit("long text").alias("comment"))
+        part.write_parquet(folder / "part-0.parquet", row_group_size=1)
+    (tmp_path / "log" / "_SUCCESS").touch()
+    found = load(tmp_path / "log")
+    assert rows(found) == EXPECTED
+    assert set(found.columns) == {"user", "item", "rating", "timestamp"}
+
+
+def test_parquet_parts_beside_a_table_of_items(tmp_path):
+    whole = pl.read_csv(GOOD.encode())
+    (tmp_path / "interactions").mkdir()
+    for part in range(2):
+        whole[part : part + 1].write_parquet(tmp_path / "interactions" / f"part-{part}.parquet")
+    pl.DataFrame({"item": [10, 11], "title": ["ten", "eleven"]}).write_csv(tmp_path / "items.tsv", separator="\t")
+    found = load(tmp_path)
+    assert rows(found) == EXPECTED
+    assert found.catalog.titles == ["ten", "eleven"]
+
+
+def test_a_damaged_part_is_refused_by_name_of_the_log(tmp_path):
+    pl.read_csv(GOOD.encode()).write_parquet(tmp_path / "part-0.parquet")
+    (tmp_path / "part-1.parquet").write_bytes(b"PAR1")
+    with pytest.raises(DataError, match=tmp_path.name):
+        load(tmp_path)
+
+
 def test_parquet(tmp_path):
     pl.read_csv(GOOD.encode()).write_parquet(tmp_path / "log.parquet")
     assert rows(load(tmp_path / "log.parquet")) == EXPECTED
