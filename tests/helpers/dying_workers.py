@@ -24,3 +24,15 @@ class Dies(Stage):
             (self.scratch / f"{number}-{len(deaths)}").touch()
             os.kill(os.getpid(), signal.SIGKILL)
         return plan
+
+
+class OutOfMemory(Stage):
+    """A stage for which there is no memory in workers."""
+
+    def __init__(self) -> None:
+        self.parent = os.getpid()
+
+    def narrow(self, plan: UpdatePlan, key: Key) -> UpdatePlan:
+        if os.getpid() != self.parent:
+            raise MemoryError
+        return plan

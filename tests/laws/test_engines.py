@@ -12,14 +12,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from helpers.dying_workers import Dies
+from helpers.dying_workers import Dies, OutOfMemory
 from tacit.errors import EngineError
 from tacit.lab.adversaries import Adversaries, AdversaryConfig
 from tacit.lab.engine import EngineConfig
 from tacit.lab.events import Events
 from tacit.lab.guarantee import PrivacyLog, build_privacy
 from tacit.lab.secure_rounds import SecureRoundsConfig
-from tacit.lab.shard_worker import WorkerIdentity
+from tacit.lab.shard_worker import ShardTask, WorkerIdentity, run_task
 from tacit.lab.shards import cut_clients, cut_evenly
 from tacit.lab.simulation import SimulationOptions, Traffic, simulate
 from tacit.lab.workers import DaskWorkers, ProcessWorkers, Workers, refuse_other_bits
@@ -129,7 +129,7 @@ def test_shards_in_threads_give_the_bits_of_one(name: str, shards: int, world: W
 @pytest.mark.parametrize("name", FEDERATED)
 def test_shards_in_processes_give_the_bits_of_one(name: str, world: World, processes: Workers) -> None:
     one = learn(name, world, EngineConfig())
-    for shards in (1, 3, 7):
+    for shards in (1, 2, 3, 7):
         assert_same(one, learn(name, world, EngineConfig("processes", shards, workers=processes)))
 
 
@@ -150,12 +150,17 @@ def test_engines_give_the_same_bits_whatever_happens_in_rounds(
 @pytest.mark.slow
 @pytest.mark.skipif(find_spec("distributed") is None, reason="Dask is an extra")
 @pytest.mark.filterwarnings("ignore")
-def test_dask_gives_the_same_bits(world: World) -> None:
+def test_dask_gives_the_same_bits_also_after_kill_9(world: World, tmp_path: Path) -> None:
     workers = DaskWorkers("", 2)
     try:
         for name in FEDERATED:
             one = learn(name, world, EngineConfig())
-            assert_same(one, learn(name, world, EngineConfig("dask", 3, workers=workers)))
+            for shards in (1, 2, 3, 7) if name in ("fpl", "fed-svd") else (3,):
+                assert_same(one, learn(name, world, EngineConfig("dask", shards, workers=workers)))
+        dying = [Dies(tmp_path, (0, 2))]
+        one = learn("fed-svd", world, EngineConfig(), stages=dying)
+        assert_same(one, learn("fed-svd", world, EngineConfig("dask", 3, workers=workers), stages=dying))
+        assert len(list(tmp_path.iterdir())) == 2, "two workers died"
     finally:
         workers.close()
 
@@ -182,6 +187,35 @@ def test_a_shard_whose_workers_always_die_is_refused(world: World, tmp_path: Pat
         learn("fed-svd", world, engine, stages=[Dies(scratch, (1,), times=99)])
     assert refused.value.exit_code == 18
     assert not list(folder.iterdir()), "arrays on their way are removed"
+
+
+def test_no_cluster_at_an_address_is_refused_and_nothing_stays(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("distributed")
+    monkeypatch.setattr("tacit.lab.workers.REACH_SECONDS", 1)
+    engine = EngineConfig("dask", 2, address="tcp://127.0.0.1:9", folder=str(tmp_path))
+    with pytest.raises(EngineError, match=r"127\.0\.0\.1:9"):
+        learn("fed-svd", world, engine)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_shard_that_does_not_fit_in_memory_is_refused_with_what_to_do(
+    world: World, tmp_path: Path, processes: Workers
+) -> None:
+    engine = EngineConfig("processes", 2, folder=str(tmp_path), workers=processes)
+    with pytest.raises(EngineError) as refused:
+        learn("fed-svd", world, engine, stages=[OutOfMemory()])
+    assert "runtime.shards" in refused.value.hint
+    assert not list(tmp_path.iterdir()), "arrays on their way are removed"
+    assert_same(learn("fed-svd", world, EngineConfig()), learn("fed-svd", world, engine))
+
+
+def test_a_worker_that_does_not_see_the_folder_is_refused(tmp_path: Path) -> None:
+    task = ShardTask(str(tmp_path / "elsewhere"), 0, "fetch", 0)
+    with pytest.raises(EngineError) as refused:
+        run_task(task)
+    assert "runtime.folder" in refused.value.hint
 
 
 @pytest.mark.parametrize("name", ["tacit", "numpy", "processor"])

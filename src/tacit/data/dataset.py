@@ -129,7 +129,10 @@ class Tables:
 
 
 def assemble(name: str, tables: Tables, origin: str, where: Where | None = None) -> Dataset:
-    """Turn labelled columns into a Dataset; vocabularies are sorted, so an index says which id is smaller."""
+    """Turn labelled columns into a Dataset; vocabularies are sorted, so an index says which id is smaller.
+
+    Columns are taken out of the tables one by one: a long log is not in memory twice.
+    """
     log, at = tables.log, where or (lambda row: f"{origin}, row {row + 1}")
     if log.height == 0:
         raise DataError(f"{origin}: there are no interactions in it.", "It needs at least one row: user, item.")
@@ -137,11 +140,11 @@ def assemble(name: str, tables: Tables, origin: str, where: Where | None = None)
         holes = log[role].is_null()
         if holes.any():
             raise DataError(f"{at(int(holes.arg_true()[0]))}: the {role} is missing ({int(holes.sum())} such rows).")
-    values = _ratings(log["rating"], at) if "rating" in log.columns else None
-    times = to_seconds(log["timestamp"], at, tables.before_1970) if "timestamp" in log.columns else None
     given = _parts(log["split"], at) if "split" in log.columns else None
-    users, user_ids = encode(log["user"])
-    items, item_ids = encode(log["item"])
+    values = _ratings(log.drop_in_place("rating"), at) if "rating" in log.columns else None
+    times = to_seconds(log.drop_in_place("timestamp"), at, tables.before_1970) if "timestamp" in log.columns else None
+    users, user_ids = encode(log.drop_in_place("user"))
+    items, item_ids = encode(log.drop_in_place("item"))
     interactions = Interactions(users, items, values, times, user_ids, item_ids)
     catalog = describe_items(item_ids, tables.items, tables.graph)
     return Dataset(name, interactions, catalog, given, tables.columns, origin, warnings=tables.warnings)
@@ -169,7 +172,7 @@ def _encode_integers(values: NDArray[np.int64]) -> tuple[NDArray[np.int32], Voca
     low, high = int(values.min()), int(values.max())
     if high - low < max(4 * len(values), 1 << 20):  # a table of the whole range is faster than sorting
         present = np.zeros(high - low + 1, bool)
-        shifted = values - low
+        shifted = values - low if low else values
         present[shifted] = True
         rank = np.cumsum(present, dtype=np.int32) - np.int32(1)
         return rank[shifted], Vocabulary(np.flatnonzero(present) + low)

@@ -176,7 +176,7 @@ def assign(dataset: Dataset, config: SplitConfig, key: Key) -> NDArray[np.int8]:
     else:
         n_test = _share(config.test, n, config.rounding == "up")
         n_validation = _share(_validation_share(config), n - n_test, config.rounding == "up")
-    parts = np.full(len(log), TRAIN)
+    parts = np.full(len(log), TRAIN, np.int8)
     parts[rank < (n_test + n_validation)[log.users]] = VALIDATION
     parts[rank < n_test[log.users]] = TEST
     return parts if config.targets == "all" else keep_next(log, parts, rank)
@@ -309,8 +309,11 @@ def _build(dataset: Dataset, parts: NDArray[np.int8], config: SplitConfig) -> Sp
     if (parts == VALIDATION).any():
         validation = Heldout(cohort(log, parts == VALIDATION, places), train)
     rankable = items >= 0
-    seen = (parts == TRAIN) | (parts == VALIDATION)
-    test = Heldout(cohort(log, parts == TEST, places), cohort(log, seen & rankable, places))
+    history = train  # what was seen is what is learnt from, unless there is a validation part
+    if validation is not None or not rankable[parts == TRAIN].all():
+        seen = (parts == TRAIN) | (parts == VALIDATION)
+        history = cohort(log, seen & rankable, places)
+    test = Heldout(cohort(log, parts == TEST, places), history)
     if config.negatives == "legacy":
         avoid = cohort(log, ((parts == VALIDATION) | (parts == TEST)) & rankable)
         train = replace(train, avoid=avoid)
