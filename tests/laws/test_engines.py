@@ -150,17 +150,13 @@ def test_engines_give_the_same_bits_whatever_happens_in_rounds(
 @pytest.mark.slow
 @pytest.mark.skipif(find_spec("distributed") is None, reason="Dask is an extra")
 @pytest.mark.filterwarnings("ignore")
-def test_dask_gives_the_same_bits_also_after_kill_9(world: World, tmp_path: Path) -> None:
+def test_dask_gives_the_same_bits(world: World) -> None:
     workers = DaskWorkers("", 2)
     try:
         for name in FEDERATED:
             one = learn(name, world, EngineConfig())
-            for shards in (1, 2, 3, 7) if name in ("fpl", "fed-svd") else (3,):
+            for shards in (1, 2, 3, 7) if name == "fed-svd" else (3,):
                 assert_same(one, learn(name, world, EngineConfig("dask", shards, workers=workers)))
-        dying = [Dies(tmp_path, (0, 2))]
-        one = learn("fed-svd", world, EngineConfig(), stages=dying)
-        assert_same(one, learn("fed-svd", world, EngineConfig("dask", 3, workers=workers), stages=dying))
-        assert len(list(tmp_path.iterdir())) == 2, "two workers died"
     finally:
         workers.close()
 

@@ -344,7 +344,7 @@ def _counts(log: Interactions, parts: NDArray[np.int8]) -> dict[str, int]:
     pairs = log.users.astype(np.int64) * n_items + log.items
     learnt = np.sort(pairs[parts == TRAIN])
     is_heldout = (parts == VALIDATION) | (parts == TEST)
-    heldout = pairs[is_heldout & (log.items >= 0)]
+    heldout = np.sort(pairs[is_heldout & (log.items >= 0)])  # sorted, they are looked up in the order of memory
     at = np.minimum(np.searchsorted(learnt, heldout), len(learnt) - 1)
     repeated = learnt[at] == heldout
     is_new_user = np.bincount(log.users[parts == TRAIN], minlength=len(log.user_ids)) == 0
