@@ -67,7 +67,7 @@ def _pack(columns: list[tuple[Words, int]]) -> list[Words]:
     words: list[Words] = []
     room = 0
     for numbers, bits in columns:
-        if bits <= room:
+        if words and bits <= room:
             words[-1] = (words[-1] << np.uint64(bits)) | numbers if bits < WORD else numbers
             room -= bits
         else:

@@ -7,11 +7,13 @@ import pytest
 
 from tacit.data.ordering import _order_columns, order_by
 
-KINDS = ("int32", "int64", "huge", "uint64", "float32", "bool", "int8")
+KINDS = ("int32", "int64", "huge", "uint64", "float32", "bool", "int8", "constant")
 
 
 def column(kind: str, n: int, rng: np.random.Generator) -> np.ndarray:
     """Return a column with ties, and with the ends of its type."""
+    if kind == "constant":
+        return np.full(n, 7)
     if kind == "huge":
         return rng.choice(np.array([np.iinfo(np.int64).min, -1, 0, 5, np.iinfo(np.int64).max]), n)
     if kind == "uint64":
