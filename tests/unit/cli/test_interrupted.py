@@ -58,52 +58,6 @@ def test_ctrl_c_ends_a_run_with_one_message_and_no_folder(tmp_path: Path) -> Non
     assert not list(tmp_path.rglob("*.npz")), "a half-written run was left behind"
 
 
-def children_of(pid: int) -> list[int]:
-    found = Path(f"/proc/{pid}/task/{pid}/children")
-    return [int(child) for child in found.read_text().split()] if found.exists() else []
-
-
-def is_alive(pid: int) -> bool:
-    """Whether a process is there and is not merely waiting to be fetched by its parent."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False
-
-
-SPREAD = {
-    "jobs": ["run", "--method", "gmf", "--repeat", "3", "--jobs", "2", "--set", "method.epochs=1000000"],
-    "processes": ["run", "--method", "fed-gmf", "--set", "runtime.engine=processes", "--set", "runtime.shards=2"],
-}
-
-
-@pytest.mark.parametrize("what", SPREAD)
-def test_ctrl_c_ends_all_workers_and_leaves_nothing(what: str, tmp_path: Path) -> None:
-    shards = tmp_path / "shards"
-    shards.mkdir()
-    arguments = [*SPREAD[what], "--data", "town", "--set", "method.epochs=1000000"]
-    if what == "processes":
-        arguments += ["--set", f"runtime.folder={shards}"]
-    process = start(arguments, tmp_path)
-    workers: list[int] = []
-
-    def are_busy() -> bool:
-        workers[:] = children_of(process.pid)
-        return process.poll() is not None or sum(processor_seconds(pid) > 3 for pid in workers if is_alive(pid)) >= 2
-
-    wait_until(are_busy, LONG, "two workers use three seconds of a processor each")
-    assert process.poll() is None, f"it ended by itself: {process.stderr.read() if process.stderr else ''}"
-    process.send_signal(signal.SIGINT)
-    _, err = wait_for_process(process, "the command ends after SIGINT")
-    assert process.returncode == 130, err
-    assert "Traceback" not in err
-    wait_until(lambda: not any(map(is_alive, workers)), LONG, "all workers have ended")
-    left = [path.name for path in (tmp_path / "runs").glob("*")] if (tmp_path / "runs").exists() else []
-    assert not left, "a half-written run was left behind"
-    assert not list((tmp_path / "runs").glob(".*partial*"))
-    assert not list(shards.iterdir()), "arrays on their way are removed"
-
-
 def test_a_full_disk_is_said_and_nothing_stays(tmp_path: Path) -> None:
     town = ["--data", "town", "--set", "data.users=300", "--set", "evaluation.local_only_users=0"]
     process = start(["run", "--method", "ease", *town], tmp_path, limit=100_000)
