@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
 .DEFAULT_GOAL := help
-.PHONY: help demo field field-demo test quick check lint format docs wheel bench reproduce fuzz lock clean
+.PHONY: help demo field field-demo peer peer-demo test quick check lint format docs wheel bench reproduce fuzz lock clean
 
 help:  ## show what there is to make
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -17,6 +17,11 @@ field: $(VENV)/field  ## what a coordinator, a device and the pages need, and no
 
 field-demo: $(VENV)/dev  ## a coordinator and fourteen devices under masks as processes on this machine, with TLS [METHOD=name]
 	$(BIN)/python tools/field_demo.py $(METHOD)
+
+peer: $(VENV)/peer  ## what a peer without a server needs, and no more
+
+peer-demo: $(VENV)/dev  ## eight peers and two routers as processes on this machine, a router killed on the way
+	$(BIN)/python tools/peer_demo.py
 
 test: $(VENV)/dev  ## every test (real-data tests run where TACIT_DATA points at the data)
 	$(BIN)/python -m pytest -n 2 --dist loadfile -m "not reproduce and not fuzz"
@@ -57,10 +62,11 @@ fuzz: $(VENV)/dev  ## the secure sum under many thousands of rounds, drops and m
 lock: $(VENV)/dev  ## renew the locked dependencies
 	$(PIP) install "uv>=0.9"
 	$(COMPILE) --extra page -o requirements/core.lock
-	$(COMPILE) --extra dev --extra cluster --extra page --extra field -o requirements/dev.lock
+	$(COMPILE) --extra dev --extra cluster --extra page --extra field --extra peer -o requirements/dev.lock
 	$(COMPILE) --extra page --extra field -c requirements/dev.lock -o requirements/field.lock
+	$(COMPILE) --extra page --extra peer -c requirements/dev.lock -o requirements/peer.lock
 	$(COMPILE) --extra page --extra docs -c requirements/dev.lock -o requirements/docs.lock
-	$(COMPILE) --extra dev --extra cluster --extra page --extra field --extra bench -o requirements/bench.lock
+	$(COMPILE) --extra dev --extra cluster --extra page --extra field --extra peer --extra bench -o requirements/bench.lock
 
 clean:  ## remove the environment and everything made here
 	rm -rf $(VENV) build .mypy_cache .ruff_cache .pytest_cache .hypothesis runs
@@ -75,7 +81,7 @@ $(VENV)/bin/python:
 		{ echo "Tacit needs Python 3.11 or newer; $(PYTHON) is older. Run: make PYTHON=python3.12 ..."; exit 1; }
 	$(PYTHON) -m venv $(VENV)
 
-$(VENV)/core $(VENV)/field $(VENV)/dev $(VENV)/docs $(VENV)/bench: $(VENV)/%: requirements/%.lock pyproject.toml | $(VENV)/bin/python
+$(VENV)/core $(VENV)/field $(VENV)/peer $(VENV)/dev $(VENV)/docs $(VENV)/bench: $(VENV)/%: requirements/%.lock pyproject.toml | $(VENV)/bin/python
 	@echo "Installing the packages of $< into $(VENV): a minute or two, once."
 	@$(PIP) install --require-hashes -r $<
 	@$(PIP) install --no-deps --no-build-isolation --editable .

@@ -64,17 +64,27 @@ def visits(n_users: int = 6) -> tuple[Clients, Catalog]:
 class RealNetwork:
     """Peers with device files in a folder; each has the number, the seed and the history of a simulated one."""
 
-    def __init__(self, folder: Path, name: str, given: dict[str, Any], world: tuple[Clients, Catalog]) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        name: str,
+        given: dict[str, Any],
+        world: tuple[Clients, Catalog],
+        now: datetime | None = None,
+        is_open: bool = True,
+    ) -> None:
         self.clients, self.catalog = world
         self.network = PeerNetwork.create("ab" * 16, "peers", name, given, self.catalog, SEED)
         self.folder, self.clock, n = folder, Hour(), len(self.clients)
+        self.clock.now = now or self.clock.now
         self.identities = [PeerIdentity.fresh() for _ in range(n)]
         self.numbers = {identity.id: at for at, identity in enumerate(self.identities)}
         self.alive = set(range(n))
         self.peers: dict[int, PeerDevice] = {}
         for at in range(n):
             self._create(at)
-            self.open(at)
+            if is_open:
+                self.open(at)
 
     def _create(self, at: int) -> None:
         """Make a device with one user's history, and make it a member that knows all others."""

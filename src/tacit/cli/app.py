@@ -319,6 +319,7 @@ def import_commands() -> None:
     import tacit.cli.federation
     import tacit.cli.field
     import tacit.cli.pages
+    import tacit.cli.peer
     import tacit.cli.research
     import tacit.cli.serving
     import tacit.cli.witness  # noqa: F401 - importing them registers their commands

@@ -46,22 +46,26 @@ def usual_file() -> Path:
     return Path(given) if given else Path(root) / "tacit" / "device.db"
 
 
+DeviceFile = Annotated[Path | None, typer.Option("--file", help=f"The device's file; default: ${FILE}.")]
+PassphraseFile = Annotated[
+    Path | None, typer.Option(help=f"A file whose first line is the passphrase; default: ${PASSPHRASE}, or a prompt.")
+]
+PassphraseFd = Annotated[
+    int | None, typer.Option(min=0, help="An open file descriptor whose first line is the passphrase.")
+]
+
+
 @device_app.callback()
 def _of(
     context: typer.Context,
-    file: Annotated[Path | None, typer.Option("--file", help=f"The device's file; default: ${FILE}.")] = None,
-    passphrase_file: Annotated[
-        Path | None,
-        typer.Option(help=f"A file whose first line is the passphrase; default: ${PASSPHRASE}, or a prompt."),
-    ] = None,
-    passphrase_fd: Annotated[
-        int | None, typer.Option(min=0, help="An open file descriptor whose first line is the passphrase.")
-    ] = None,
+    file: DeviceFile = None,
+    passphrase_file: PassphraseFile = None,
+    passphrase_fd: PassphraseFd = None,
     page: Annotated[bool, typer.Option("--page", help="Open your page in the browser, on this machine only.")] = False,
     port: Annotated[int, typer.Option("--port", min=0, max=65535, help="Port of the page; 0: any free port.")] = 0,
 ) -> None:
     """Your own device: your history, what you share, what was sent. With --page: in the browser."""
-    _place.file, _place.passphrase_file, _place.passphrase_fd = file, passphrase_file, passphrase_fd
+    choose_device(file, passphrase_file, passphrase_fd)
     if context.invoked_subcommand is not None:
         return
     if not page:
@@ -72,6 +76,11 @@ def _of(
     need_page()
     with open_device() as device:
         device_page(device, port)
+
+
+def choose_device(file: Path | None, passphrase_file: Path | None, passphrase_fd: int | None) -> None:
+    """Note which file and which passphrase the commands of this call are about."""
+    _place.file, _place.passphrase_file, _place.passphrase_fd = file, passphrase_file, passphrase_fd
 
 
 def given_passphrase_file() -> Path | None:

@@ -48,7 +48,7 @@ def run_device(
     else:  # sentences say what happens, in place of the log
         logging.getLogger("tacit").addHandler(logging.NullHandler())
     stop, ending = threading.Event(), "stopped"
-    with open_device() as device, _stop_on_signals(stop):
+    with open_device() as device, stop_on_signals(stop):
         teller = EventMessages(device)
         node = None if stay else SuperNode(device, poll)
         has_ended = False
@@ -153,7 +153,7 @@ def _duration(seconds: float) -> str:
 
 
 @contextmanager
-def _stop_on_signals(stop: threading.Event) -> Iterator[None]:
+def stop_on_signals(stop: threading.Event) -> Iterator[None]:
     """Let SIGINT (Ctrl-C) and SIGTERM set `stop` inside the block."""
     before = {name: signal.signal(name, lambda *_: stop.set()) for name in (signal.SIGINT, signal.SIGTERM)}
     try:

@@ -17,6 +17,7 @@ SLOTS_PER_HASH = 8  # 64 bytes of BLAKE2b are eight draws
 VIEW, BLOCKS = 16, 3
 PUSHED, PULLED = 0.125, 0.125  # shares of a view; the rest comes from the slots
 CONTACTS = 8  # peers that a peer pushes to in a period, and as many that it pulls from
+AGAIN = 1  # peers that did not answer and are tried again in a period
 TOLERANCE = 2.0  # times the expected number of pushes, before they are taken for a flood
 MOST_KNOWN = 100_000  # ids that are remembered as hashed
 MOST_NAMED = 40  # peers that a reply to a pull may name
@@ -93,9 +94,11 @@ class PeerSampler:
         """Return whom to push to and whom to pull from in this period."""
         pool = list(dict.fromkeys([*self.winners(), *self.view]))
         chosen = draws.sample(pool, min(2 * CONTACTS, len(pool)))
-        if len(pool) <= CONTACTS:  # so few that everyone is asked
-            return chosen, chosen
-        return chosen[:CONTACTS], chosen[-CONTACTS:]
+        n_again = max(AGAIN, CONTACTS - len(pool))  # who has few left tries many again
+        again = draws.sample(sorted(self.gone), min(n_again, len(self.gone)))
+        if len(pool) <= CONTACTS:  # so few that all are asked
+            return chosen + again, chosen
+        return chosen[:CONTACTS] + again, chosen[-CONTACTS:]
 
     def end_period(self, draws: random.Random) -> None:
         """Draw the next view, and forget the pushes and pulls of this period."""
@@ -126,6 +129,12 @@ class PeerSampler:
         winners = self.winners()
         others = [peer for peer in self.view if peer not in winners]
         return (draws.sample(winners, len(winners)) + draws.sample(others, len(others)))[:n]
+
+    def note_answer(self, peer: int) -> None:
+        """Note that a peer answers; one that was given up is taken up again."""
+        if peer in self.gone:
+            self.gone.discard(peer)
+            self.introduce([peer])
 
     def drop(self, peer: int) -> None:
         """Forget a peer that does not answer or said goodbye; its slots begin anew."""

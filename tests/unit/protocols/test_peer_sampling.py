@@ -54,6 +54,18 @@ def test_a_dead_peer_leaves_until_it_pushes_again() -> None:
     assert set(sampler.view) == {1, 2}
 
 
+def test_who_lost_all_others_tries_them_again() -> None:
+    sampler, draws = fresh(5), random.Random(5)
+    sampler.introduce([1, 2, 3])
+    for peer in (1, 2, 3):
+        sampler.drop(peer)
+    assert not sampler.offer(3, draws)
+    assert set(sampler.targets(draws)[0]) == {1, 2, 3}
+    sampler.note_answer(2)
+    assert sampler.offer(3, draws) == [2]
+    assert 2 in sampler.targets(draws)[1]
+
+
 def test_a_restart_keeps_view_and_slots() -> None:
     sampler = fresh(3)
     sampler.introduce(range(30))

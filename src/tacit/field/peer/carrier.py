@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 Receive = Callable[[bytes], bytes]  # a message that arrived -> the reply; empty: none
+IsReply = Callable[[bytes], bool]
 SECONDS = 5.0  # after which a message counts as not acknowledged
 
 
@@ -19,8 +20,8 @@ class PeerCarrier(Protocol):
         """Begin to receive what is sent to the peer with id `me`; `receive` may be called in any thread."""
         ...
 
-    def send(self, to: bytes, content: bytes) -> bytes | None:
-        """Send a message; return the reply, or none if there is none within `SECONDS`."""
+    def send(self, to: bytes, content: bytes, is_reply: IsReply) -> bytes | None:
+        """Send a message; return the first true reply, or none if there is none within `SECONDS`."""
         ...
 
     def close(self) -> None:
@@ -46,10 +47,11 @@ class InProcessCarrier:
         self._me = me
         self._switch.inboxes[me] = receive
 
-    def send(self, to: bytes, content: bytes) -> bytes | None:
+    def send(self, to: bytes, content: bytes, is_reply: IsReply) -> bytes | None:
         """Call the receiver, if it is there."""
         receive = self._switch.inboxes.get(to)
-        return None if receive is None else receive(content) or None
+        reply = b"" if receive is None else receive(content)
+        return reply if is_reply(reply) else None
 
     def close(self) -> None:
         """Receive no more."""

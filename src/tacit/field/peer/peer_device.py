@@ -15,29 +15,28 @@ from __future__ import annotations
 
 import random
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC
 
 import numpy as np
 
-from tacit.errors import ConsentError, DivergedError, TacitError, WireError
+from tacit.errors import ConsentError, TacitError, WireError
 from tacit.field.device import Device
 from tacit.field.device.consent import refuse_if_silent
 from tacit.field.device.ledger import Clock, MentionedItems, system_clock
 from tacit.field.peer.membership import require_membership
 from tacit.field.peer.peer_file import (
-    MARKS_KEPT,
     PeerFile,
     make_sampler,
     read_peer_state,
+    refuse_diverged,
     restore_peer_file,
     unpack_arrays,
     unpack_records,
 )
 from tacit.field.peer.peer_history import PeerHistory, same_history
-from tacit.numerics import DIVERGENCE_LIMIT
 from tacit.protocols.gossip import (
     STRIKES,
     Ids,
@@ -76,7 +75,6 @@ from tacit.wire.peer_records import RECORD_BYTES, PeerRecord, peer_number
 
 Offer = Callable[[int, int], Ids]
 CLOCKS = 9  # acknowledgements whose times are kept
-MOST_RECORDS = 4096  # of other peers that are kept
 
 
 @dataclass(frozen=True)
@@ -220,27 +218,36 @@ class PeerDevice:
 
     def settle(self, send: PeerSend, reply: bytes | None) -> bool:
         """Note what became of a message; say whether it was acknowledged. The reply of a pull is read."""
+        return self.settle_all([(send, reply)]) == 1
+
+    def settle_all(self, outcomes: Sequence[tuple[PeerSend, bytes | None]]) -> int:
+        """Note what became of messages, all at once; return how many were acknowledged."""
+        with self._change():
+            return sum([self._settle_one(send, reply) for send, reply in outcomes])
+
+    def _settle_one(self, send: PeerSend, reply: bytes | None) -> bool:
         ack = None if reply is None else read_ack(reply, send.content, send.to)
         is_read = ack is not None and ack[0]
-        with self._change():
-            if ack is not None:
-                self.file.clock = [*self.file.clock, ack[1] - self._now()][-CLOCKS:]
-            entry = self.file.outbox.pop(str(send.sequence), None)
-            if entry is not None and is_read:
-                self.device.ledger.mark(entry, "sent", self._now_text())
-            elif entry is not None:
-                why = "it was refused" if ack is not None else "it was not acknowledged"
-                self.device.ledger.mark(entry, "may have left", self._now_text(), why)
-            if send.kind == PULL and ack is not None and is_read:
-                self._read_pull(send, ack[2])
-            self._note(send.number, is_read)
+        if ack is not None:
+            self.file.clock = [*self.file.clock, ack[1] - self._now()][-CLOCKS:]
+        entry = self.file.outbox.pop(str(send.sequence), None)
+        if entry is not None and is_read:
+            self.device.ledger.mark(entry, "sent", self._now_text())
+        elif entry is not None:
+            why = "it was refused" if ack is not None else "it was not acknowledged"
+            self.device.ledger.mark(entry, "may have left", self._now_text(), why)
+        if send.kind == PULL and ack is not None and is_read:
+            self._read_pull(send, ack[2])
+        self._note(send.number, is_read)
         return is_read
 
     def _note(self, number: int, is_read: bool) -> None:
         """Count whether a peer acknowledges; one that does not, time and again, is forgotten."""
         strikes = self.file.state.strikes.get(number, 0)
         note_acknowledgement(self.file.state, number, is_read)
-        if not is_read and strikes + 1 >= STRIKES:
+        if is_read:
+            self.file.sampler.note_answer(number)
+        elif strikes + 1 >= STRIKES:
             self.file.sampler.drop(number)
 
     def end_period(self) -> None:
@@ -250,7 +257,13 @@ class PeerDevice:
             end_period(self.member.network.built, self.file.state)
             self._note_learnt()
             self.file.sampler.end_period(self._draws)
-            self._forget_records()
+            self.file.forget(self._now())
+
+    def warm_up(self) -> None:
+        """Learn and mix once for nothing: what must be compiled is compiled before others wait for an answer."""
+        method, state = self.member.network.built, self.file.state
+        own = method.peer_models(state.models, np.array([self.number]), state.own).take(np.array([0]))
+        method.learn(method.mix(state.models, own, state.own)[0], state.own)
 
     def _note_learnt(self) -> None:
         self.file.learnt = sorted({*self.file.learnt, *self._clients.items.tolist()})
@@ -295,20 +308,6 @@ class PeerDevice:
             if known is None or known.issued < record.issued:
                 self.file.records[number] = record
         return [number for number, _ in found]
-
-    def _forget_records(self) -> None:
-        """Forget expired records, and the oldest of too many; and marks of senders whose messages have expired."""
-        now, state, sampler = self._now(), self.file.state, self.file.sampler
-        needed = {*state.view, *state.judged, *sampler.view, *sampler.slots}
-        kept = {n: r for n, r in self.file.records.items() if r.expires > now}
-        spare = sorted((n for n in kept if n not in needed), key=lambda n: kept[n].issued)
-        for number in spare[: max(0, len(kept) - MOST_RECORDS)]:
-            del kept[number]
-        for number in self.file.records.keys() - kept.keys() & needed:
-            forget_peer(state, number)
-            sampler.drop(number)
-        self.file.records = kept
-        self.file.marks = {who: mark for who, mark in self.file.marks.items() if now - mark[1] < MARKS_KEPT}
 
     def _offer_sampled(self, number: int, n: int) -> Ids:
         return np.array(self.file.sampler.offer(n, self._draws), np.int64)
@@ -389,10 +388,3 @@ class PeerDevice:
 
     def _now_text(self) -> str:
         return self._clock().astimezone(UTC).isoformat(timespec="seconds")
-
-
-def refuse_diverged(peer_model: PeerModels) -> None:
-    """Refuse to send a model that has diverged."""
-    for table in peer_model.tables.values():
-        if not float(np.abs(table).max(initial=0.0)) < DIVERGENCE_LIMIT:
-            raise DivergedError("Learning on this device has diverged; nothing was sent.", "Leave and join again.")

@@ -10,13 +10,17 @@ from typing import Any
 
 import numpy as np
 
+from tacit.errors import DivergedError
 from tacit.field.device.store import Store
-from tacit.protocols.gossip import Peer
+from tacit.numerics import DIVERGENCE_LIMIT
+from tacit.protocols.gossip import Peer, forget_peer
 from tacit.protocols.peer_sampling import PeerSampler
 from tacit.types import Array
+from tacit.updates import PeerModels
 from tacit.wire.peer_records import RECORD_BYTES, PeerRecord
 
 MARKS_KEPT = 3600.0  # seconds: messages expire long before
+MOST_RECORDS = 4096  # of other peers that are kept
 LISTS = ("view", "senders", "voters")
 
 
@@ -55,6 +59,21 @@ class PeerFile:
         store.put_json("peer_state", about)
         store.put("peer_models", pack_arrays(state.models))
         store.put("peer_records", b"".join(record.pack() for record in self.records.values()))
+
+    def forget(self, now: float) -> None:
+        """Forget expired records, and the oldest of too many; and marks of senders whose messages have expired."""
+        state, sampler = self.state, self.sampler
+        needed = {*state.view, *state.judged, *sampler.view, *sampler.slots}
+        kept = {number: record for number, record in self.records.items() if record.expires > now}
+        spare = sorted((number for number in kept if number not in needed), key=lambda number: kept[number].issued)
+        for number in spare[: max(0, len(kept) - MOST_RECORDS)]:
+            del kept[number]
+        for number in self.records.keys() - kept.keys():
+            forget_peer(state, number)
+            sampler.drop(number)
+        sampler.gone &= kept.keys()
+        self.records = kept
+        self.marks = {sender: mark for sender, mark in self.marks.items() if now - mark[1] < MARKS_KEPT}
 
 
 def read_peer_state(store: Store) -> dict[str, Any] | None:
@@ -112,3 +131,10 @@ def unpack_arrays(content: bytes) -> dict[str, Array]:
     """Read arrays back."""
     with np.load(io.BytesIO(content), allow_pickle=False) as found:
         return {name: found[name] for name in found.files}
+
+
+def refuse_diverged(peer_model: PeerModels) -> None:
+    """Refuse to send a model that has diverged."""
+    for table in peer_model.tables.values():
+        if not float(np.abs(table).max(initial=0.0)) < DIVERGENCE_LIMIT:
+            raise DivergedError("Learning on this device has diverged; nothing was sent.", "Leave and join again.")
