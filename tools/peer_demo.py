@@ -71,7 +71,7 @@ def free_ports(n: int) -> list[str]:
 
 def part_histories() -> tuple[Clients, list[Array], Catalog]:
     """Return what each user's device learns from, and the last places of each, which no device sees."""
-    dataset = load(DataConfig(source="town", people=PEERS, places=60))
+    dataset = load(DataConfig(source="town", users=PEERS, places=60))
     log, catalog = dataset.interactions, dataset.catalog
     assert log.times is not None
     kept, held = [], []

@@ -41,7 +41,7 @@ class Hour:
 
 def visits(n_users: int = 6) -> tuple[Clients, Catalog]:
     """Users of the built-in town with coordinates and times; each place once, as a device keeps it."""
-    dataset = load(DataConfig(source="town", people=n_users, places=60))
+    dataset = load(DataConfig(source="town", users=n_users, places=60))
     log = dataset.interactions
     assert log.times is not None
     items, times, counts = [], [], []
