@@ -14,8 +14,10 @@ from tacit.field.device.ledger import MAY_HAVE_LEFT
 from tacit.field.peer.membership import PeerMembership, require_membership
 from tacit.field.peer.peer_file import read_peer_state, unpack_arrays, unpack_records
 from tacit.field.peer.peer_history import PeerHistory
+from tacit.methods.base import options
 from tacit.protocols.peer_sampling import NO_PEER
-from tacit.serving.recommender import Recommendation, Recommender
+from tacit.serving.lists import Recommendation
+from tacit.serving.recommender import Recommender
 from tacit.types import Model, Vocabulary
 
 CLOCK_OFF = 120.0  # seconds, above which the clock is named as a problem
@@ -82,7 +84,7 @@ def recommend_from_peer(device: Device, n: int) -> list[Recommendation]:
     stored = device.store.get("peer_models")
     if stored is None:
         raise MethodError("This peer has no model yet.", "Take part first: tacit peer run.")
-    method, config = member.network.method, member.network.built.config
+    method, config = member.network.method, options(member.network.method, member.network.options)
     clients = device.history.clients(0, member.catalog)
     PeerHistory(device, member.catalog, 0).cohort()  # refuses an empty one
     shared = member.network.built.init(clients, member.catalog, member.network.key).shared
