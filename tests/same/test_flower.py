@@ -29,7 +29,7 @@ from tacit.field.carriers.superlink import SuperLink
 from tacit.field.carriers.supernode import SuperNode
 from tacit.field.certificates import make_certificates
 from tacit.field.exchange import MessageKind
-from tacit.field.invitations import Invitation, accept
+from tacit.field.invitations import Invitation, InvitationError, accept
 from tacit.field.metrics import MetricsServer
 
 pytestmark = [
@@ -165,6 +165,11 @@ def test_wrong_invitations_keys_and_bytes_are_refused_by_name(field: Field, tmp_
             with pytest.raises(FieldError, match="not an invitation"):
                 Invitation.parse(line)
         accept(device, good)
+        with Device.create(tmp_path / "second.db", PASSPHRASE, cost=CHEAP) as second:
+            with pytest.raises(InvitationError):
+                accept(second, good)
+            assert (second.membership, second.connection) == (None, {}), "nothing is half done"
+        assert [one.number for one in field.journal.devices() if not one.revoked][-1] == 5, "the first is a member"
         assert field.journal.revoke(5)
         field.link.present()
         with pytest.raises(FieldError, match="does not know this device"):

@@ -26,10 +26,11 @@ def rollback(
     """Go back to the model after an earlier round; devices are told by a signed amendment. Stop `tacit serve` first."""
     needs_flower()
     from tacit.config import read_config
-    from tacit.field.coordinator_folder import hold_folder
+    from tacit.field.coordinator_folder import find_journal, hold_folder
     from tacit.field.serve import ServeConfig, open_federation
 
     config = read_config(ServeConfig, file, settings)
+    find_journal(config.folder)
     with hold_folder(config.folder):
         journal = open_federation(config)
         try:

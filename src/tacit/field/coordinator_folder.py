@@ -39,11 +39,17 @@ def hold_folder(folder: Path) -> Iterator[None]:
         os.close(file)
 
 
-def write_backup(folder: Path, to: Path) -> int:
-    """Write journal and certificates into one file, also while rounds run; return its bytes."""
+def find_journal(folder: Path) -> Path:
+    """Return the journal of a federation that was founded; where none was, nothing is made."""
     journal = folder / JOURNAL
     if not journal.is_file():
         raise StorageError(f"There is no journal '{journal}'.", "Start the coordinator first: tacit serve.")
+    return journal
+
+
+def write_backup(folder: Path, to: Path) -> int:
+    """Write journal and certificates into one file, also while rounds run; return its bytes."""
+    journal = find_journal(folder)
     unfinished = to.with_name(f".{to.name}.part")
     try:
         with tarfile.open(unfinished, "x:gz", format=tarfile.PAX_FORMAT) as archive:

@@ -29,7 +29,7 @@ def chart(curve: Sequence[Mapping[str, Any]], popular: float, pi: float, values:
         parts.append(f'<text x="{_x(share)}" y="{BOX["bottom"] + 18}" text-anchor="middle">{100 * share:.0f}</text>')
     middle = (BOX["left"] + BOX["right"]) / 2
     parts.append(
-        f'<text x="{middle}" y="{BOX["bottom"] + 36}" text-anchor="middle">notes in 100 that may be sent</text>'
+        f'<text x="{middle}" y="{BOX["bottom"] + 36}" text-anchor="middle">hints in 100 that may be sent</text>'
     )
     parts.append(
         f'<line class="popular" x1="{BOX["left"]}" x2="{BOX["right"]}" y1="{_y(popular)}" y2="{_y(popular)}"/>'

@@ -62,9 +62,9 @@ def routes(view: DeviceView) -> list[Route]:
             view.neighbours.round()
             took_part = len(view.device.ledger.list()) > before
             view.say(
-                "A round has run, and you took part. The page Sent shows what was sent."
+                "You have learnt once with the others. The page Sent shows what was sent."
                 if took_part
-                else "A round has run without you, as you decided: this device sent nothing."
+                else "The others have learnt without you, as you decided: this device sent nothing."
             )
         return "/sent" if form.get("from") == "sent" else "/"
 

@@ -90,7 +90,7 @@ def routes(view: DeviceView) -> list[Route]:
     async def bring(request: Request) -> Response:
         _, name, content = await read_upload(request)
         if view.shelf is None:
-            raise ConsentError("There is no catalogue yet, which an import needs.", "Join a federation first.")
+            raise ConsentError("There is no catalogue yet, which an import needs.", "Join a group first.")
         if not name:
             raise DataError("No file was chosen.", "Choose one and try again.")
         return await read(content, name, ImportChoices())

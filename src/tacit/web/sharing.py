@@ -22,13 +22,13 @@ from tacit.web.chart import BOX, chart
 from tacit.web.device_view import DeviceView, form_handler
 
 SAYINGS: list[tuple[float, str]] = [
-    (0.0, "Nothing: no note about what you did is sent."),
-    (0.005, "A little: {pi} in 100 notes about what you did may be sent."),
-    (0.25, "Some: {pi} in 100 notes about what you did may be sent."),
-    (0.45, "About half: {pi} in 100 notes about what you did may be sent."),
-    (0.6, "Most: {pi} in 100 notes about what you did may be sent."),
-    (0.95, "Nearly all: {pi} in 100 notes about what you did may be sent."),
-    (1.0, "All: every note about what you did may be sent."),
+    (0.0, "Nothing: no hint about what you did is sent."),
+    (0.005, "A little: {pi} in 100 hints about what you did may be sent."),
+    (0.25, "Some: {pi} in 100 hints about what you did may be sent."),
+    (0.45, "About half: {pi} in 100 hints about what you did may be sent."),
+    (0.6, "Most: {pi} in 100 hints about what you did may be sent."),
+    (0.95, "Nearly all: {pi} in 100 hints about what you did may be sent."),
+    (1.0, "All: every hint about what you did may be sent."),
 ]
 BOXES = ("masked_only", "measure")  # check boxes of the form
 
@@ -78,7 +78,7 @@ def routes(view: DeviceView) -> list[Route]:
             categories=view.cached("categories", lambda: _categories(view)),
             never=[shelf.thing(item) for item in sharing.never_items] if shelf is not None else [],
             budget=view.cached("budget", lambda: view_budget(view.device)),
-            limits=sharing.limits,
+            limits=_write_limits(sharing.limits),
             knows_mains=sharing.limits.mains_only or is_on_mains() is not None,
         )
 
@@ -87,6 +87,8 @@ def routes(view: DeviceView) -> list[Route]:
         level = form.get("privacy", shown["privacy"])
         if level not in LEVELS:
             raise ConfigError("There is no such level; nothing was changed.", "Open Sharing again and save.")
+        limits = {name: form.get(name, "").strip() for name in shown["limits"]}
+        read_limits(limits)
         chosen = {name for name in form.get("never[]", "").split("\n") if name}
 
         def decide(before: Sharing) -> Sharing:
@@ -99,16 +101,13 @@ def routes(view: DeviceView) -> list[Route]:
                     update[box] = not shown[box]
             if level != shown["privacy"]:
                 update["privacy"] = level
+            if limits != shown["limits"]:
+                changed = {name: text for name, text in limits.items() if text != shown["limits"][name]}
+                update["limits"] = read_limits(_write_limits(before.limits) | changed)
             return before.model_copy(update=update)
 
         view.device.change(decide)
         view.say("Saved. It is valid from the next message on. Earlier messages stay as they were.")
-        return "/sharing"
-
-    def limit(form: dict[str, str]) -> str:
-        limits = read_limits(form)
-        view.device.change(lambda before: before.model_copy(update={"limits": limits}))
-        view.say("Saved. It is valid from the next round on.")
         return "/sharing"
 
     def never(form: dict[str, str]) -> str:
@@ -121,12 +120,11 @@ def routes(view: DeviceView) -> list[Route]:
 
         view.device.change(decide)
         title = view.shelf.thing(item).title if view.shelf is not None else str(item)
-        view.say(f"Notes about “{title}” {'may be sent again, as your slider says' if again else 'are never sent'}.")
+        view.say(f"Hints about “{title}” {'may be sent again, as your slider says' if again else 'are never sent'}.")
         return "/sharing" if form.get("from") == "sharing" else "/history"
 
     return [
         Route("/sharing", page),
-        Route("/sharing/limits", form_handler(limit), methods=["POST"]),
         Route("/sharing/save", form_handler(save), methods=["POST"]),
         Route("/sharing/never", form_handler(never), methods=["POST"]),
     ]
@@ -152,6 +150,17 @@ def read_limits(form: dict[str, str]) -> TimeLimits:
         ) from None
 
 
+def _write_limits(limits: TimeLimits) -> dict[str, str]:
+    """Return the limits in time as a form shows them."""
+    return {
+        "rounds_per_day": "" if limits.rounds_per_day is None else str(limits.rounds_per_day),
+        "mb_per_day": "" if limits.bytes_per_day is None else f"{limits.bytes_per_day / 1_000_000:g}",
+        "hours": limits.hours,
+        "pause_minutes": str(limits.pause_minutes or ""),
+        "mains_only": "yes" if limits.mains_only else "",
+    }
+
+
 def _percent(sharing: Sharing) -> int:
     """Return the position of the slider."""
     return round(100 * sharing.pi)
@@ -160,6 +169,7 @@ def _percent(sharing: Sharing) -> int:
 def _choices(sharing: Sharing) -> dict[str, Any]:
     """Return what a form shows as chosen: only differences from it are changes, however old the page is."""
     chosen = {"pi": _percent(sharing), "never": sharing.never_categories, "privacy": sharing.privacy}
+    chosen["limits"] = _write_limits(sharing.limits)
     return chosen | {box: getattr(sharing, box) for box in BOXES}
 
 
@@ -168,9 +178,11 @@ def _show(text: str) -> dict[str, Any]:
         found = json.loads(text)
         is_right = isinstance(found["never"], list) and all(isinstance(found[box], bool) for box in BOXES)
         is_right = is_right and found["privacy"] in LEVELS
+        read_limits(found["limits"])
+        is_right = is_right and {*found["limits"]} == {*_write_limits(TimeLimits())}
         if is_right and isinstance(found["pi"], int) and all(isinstance(name, str) for name in found["never"]):
             return dict(found)
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, AttributeError, ConfigError):
         pass
     raise ConfigError("This form is incomplete; nothing was changed.", "Open Sharing again and save.")
 

@@ -82,6 +82,21 @@ def test_without_rights_there_is_one_message_and_nothing_is_left(
 
 
 @linux
+def test_what_was_installed_stays_where_a_change_is_refused(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    secret = ("device", "--passphrase-file", str(home / "secret"))
+    assert run_command(capsys, *secret, "service", "install")[0] == 0
+    unit = home / "config" / "systemd" / "user" / "tacit-device.service"
+    unit.write_text(unit.read_text() + "# as the user changed it\n")
+    before = unit.read_bytes()
+    (home / "answer").write_text("echo Access denied >&2; exit 1\n")
+    for words in ((*secret, "service", "install"), ("device", "service", "remove")):
+        code, _, err = run_command(capsys, *words)
+        assert (code, "Access denied" in err, "Traceback" in err) == (FieldError.exit_code, True, False)
+        assert unit.read_bytes() == before
+    assert Device.open(home / "device.db", PASSPHRASE).membership is None, "the device still opens"
+
+
+@linux
 def test_a_passphrase_must_be_there_private_and_right(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run_command(capsys, "device", "service", "install")[0] == DeviceError.exit_code
     (home / "secret").chmod(0o644)

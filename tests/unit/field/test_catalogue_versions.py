@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 pytest.importorskip("flwr", reason="the field needs Flower")
+from helpers.commands import run_command
 from tacit.config import read_config
 from tacit.errors import DataError, FieldError, StorageError
 from tacit.field.coordinator_folder import hold_folder, restore_backup, write_backup
@@ -77,6 +78,23 @@ def test_a_folder_has_one_coordinator_and_copies_that_open(config: ServeConfig, 
     assert again.next_round == 10, "numbers that devices may have seen are left out"
     again.close()
     journal.close()
+
+
+def test_a_roll_back_to_a_model_that_is_not_there_is_one_message_and_changes_nothing(
+    config: ServeConfig, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ("federation", "rollback", str(tmp_path / "field.yaml"))
+    code, _, err = run_command(capsys, *words, "0")
+    assert code == StorageError.exit_code, "nothing is founded here"
+    assert not config.folder.exists(), "and it is not founded by this"
+    open_federation(config).close()
+    before = (config.folder / "journal.db").read_bytes()
+    Path(config.catalog).write_text(HEAD + FIRST + "d,Date,fruit,\n")
+    code, _, err = run_command(capsys, *words, "41")
+    assert (code, "41" in err, "Traceback" in err) == (StorageError.exit_code, True, False)
+    with hold_folder(config.folder):
+        assert run_command(capsys, *words, "0")[0] == FieldError.exit_code, "while it is served"
+    assert (config.folder / "journal.db").read_bytes() == before
 
 
 def test_invitations_are_made_listed_and_taken_back(config: ServeConfig) -> None:

@@ -71,10 +71,15 @@ def test_she_brings_a_file_and_reads_what_was_not_understood(page: Any, device: 
     file.write_text("Name,Date\nPine Park,2024-05-01\nNowhere,2024-05-02\n")
     page.goto(page.url + "history")
     page.get_by_label("File").set_input_files(file)
-    page.get_by_role("button", name="Import").click()
-    assert page.get_by_role("heading", level=1).inner_text() == "What was understood"
-    assert "Nowhere" in page.get_by_role("region").inner_text()
-    device.history.remove("Pine Park", device.catalog)
+    page.get_by_role("button", name="Look at the file").click()
+    assert page.get_by_role("heading", level=1).inner_text() == "Nothing was added yet"
+    assert "Nowhere" in page.get_by_role("region", name="Not in the catalogue").inner_text()
+    before = len(device.history)
+    page.get_by_role("button", name="Add to my history").click()
+    assert page.get_by_role("heading", level=1).inner_text() == "Added to your history"
+    assert len(device.history) == before + 1
+    page.get_by_role("button", name="Undo this import").click()
+    assert len(device.history) == before
 
 
 def test_the_slider_answers_at_once_by_keyboard_and_is_saved(page: Any, device: Device) -> None:
@@ -82,11 +87,11 @@ def test_the_slider_answers_at_once_by_keyboard_and_is_saved(page: Any, device: 
     slider = page.get_by_role("slider")
     slider.focus()
     page.keyboard.press("Home")
-    assert page.locator("#saying").inner_text() == "Nothing: no note about what you did is sent."
+    assert page.locator("#saying").inner_text() == "Nothing: no hint about what you did is sent."
     assert page.locator("[data-read=named]").inner_text() == "0 %"
     for _ in range(3):
         page.keyboard.press("PageUp")
-    assert slider.get_attribute("aria-valuetext") == "Some: 30 in 100 notes about what you did may be sent."
+    assert slider.get_attribute("aria-valuetext") == "Some: 30 in 100 hints about what you did may be sent."
     assert page.locator("[data-read=named]").inner_text() == "91 %", "as measured at pi = 0.3"
     assert device.sharing.pi == 0.5, "nothing is saved yet"
     page.get_by_label("drinks").check()

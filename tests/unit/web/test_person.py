@@ -16,6 +16,7 @@ from helpers.small_federation import CATALOG, CHEAP, PASSPHRASE, first_shared, f
 from tacit.field.device import Device, Sharing
 from tacit.field.device.exposure import LedgerReader, evidence
 from tacit.field.device.history import HistoryEntry
+from tacit.field.device.limits import TimeLimits
 from tacit.privacy.meter import measure_exposure
 from tacit.types import Catalog, Labels, Vocabulary
 from tacit.web.device_view import DeviceView
@@ -76,12 +77,12 @@ def test_sharing_is_saved_whole_and_refused_whole(visitor: Visitor, device: Devi
     assert not device.sharing.measure, "a box that is not ticked"
     visitor.save_sharing(pi="30", never=["drinks", "food"], masked_only="yes", measure="yes")
     assert device.sharing.measure
-    assert "only in a masked round" in visitor.get("/sent").text
+    assert "only mixed with those of others" in visitor.get("/sent").text
     visitor.save_sharing(pi="30", never=["drinks", "food"])
     assert not device.sharing.masked_only
     visitor.post("/sharing/never", {"item": "place-0001-bar"})
     assert device.sharing.never_items == ("place-0001-bar",)
-    assert "Some: 30 in 100 notes" in visitor.get("/sharing").text
+    assert "Some: 30 in 100 hints" in visitor.get("/sharing").text
     before = device.sharing
     for pi in ("101", "-1", "nan", "much", ""):
         assert visitor.save_sharing(pi=pi).status == 400
@@ -113,7 +114,7 @@ def test_what_was_announced_is_what_leaves(visitor: Visitor, device: Device) -> 
     announced = device.upcoming()
     assert announced is not None
     page = visitor.get("/sent")
-    assert f"in round {announced.round}, exactly these notes" in page.text
+    assert f"in exchange {announced.round}, exactly these hints" in page.text
     assert f"About what you did: {len(announced.rows.positives)}" in page.text
     federation = founded()
     entry = device.learn(request(federation, announced.round, first_shared(federation)))
@@ -346,7 +347,7 @@ def test_what_another_program_writes_is_seen(visitor: Visitor, device: Device, t
     assert "paused" in visitor.get("/history").text
     with Device.open(tmp_path / "device.db", PASSPHRASE) as other:
         other.leave()
-    assert "no federation" in visitor.get("/").text
+    assert "not joined a group" in visitor.get("/").text
     assert device.membership is None
 
 
@@ -360,7 +361,7 @@ def test_long_lists_are_paged(tmp_path: Path) -> None:
 
 def test_limits_in_time_are_set_on_the_page(visitor: Visitor, device: Device) -> None:
     fields = {"rounds_per_day": "4", "mb_per_day": "2,5", "hours": "22 - 7", "pause_minutes": ""}
-    assert visitor.post("/sharing/limits", fields).status == 303
+    assert visitor.save_sharing(pi="50", measure="yes", **fields).status == 303
     limits = device.sharing.limits
     assert (limits.rounds_per_day, limits.bytes_per_day, limits.hours, limits.pause_minutes) == (
         4,
@@ -370,10 +371,18 @@ def test_limits_in_time_are_set_on_the_page(visitor: Visitor, device: Device) ->
     )
     assert 'value="22-7"' in visitor.get("/sharing").html
     for wrong in ({"rounds_per_day": "-1"}, {"mb_per_day": "many"}, {"hours": "9"}, {"mb_per_day": "1e999"}):
-        assert visitor.post("/sharing/limits", wrong).status == 400
-    assert device.sharing.limits == limits
-    visitor.post("/sharing/limits", {})
-    assert device.sharing.limits.rounds_per_day is None
+        assert visitor.save_sharing(pi="20", measure="yes", **wrong).status == 400
+    assert (device.sharing.limits, device.sharing.pi) == (limits, 0.5)
+    page = visitor.get("/sharing")
+    exact = limits.model_copy(update={"bytes_per_day": 1_234_567_890, "pause_minutes": 5})
+    device.change(lambda before: before.model_copy(update={"limits": exact}))
+    shown = {"rounds_per_day": "4", "mb_per_day": "2.5", "hours": "22-7"}
+    visitor.save_sharing(page, pi="20", measure="yes", **shown)
+    assert (device.sharing.limits, device.sharing.pi) == (exact, 0.2), "an old page changes no limits by itself"
+    visitor.save_sharing(page, pi="20", measure="yes", **shown | {"hours": ""})
+    assert (device.sharing.limits.hours, device.sharing.limits.pause_minutes) == ("", 5)
+    visitor.save_sharing(pi="20", measure="yes")
+    assert device.sharing.limits == TimeLimits()
 
 
 def test_too_many_rows_are_refused_and_the_page_goes_on(visitor: Visitor, device: Device) -> None:

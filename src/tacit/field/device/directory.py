@@ -15,12 +15,12 @@ from tacit.field.device.store import Store
 from tacit.protocols.directory import DirectoryCheckpoint, DirectoryView, read_key, write_key
 
 TRUST = (
-    "No witness watches over this federation: who the other participants of a sum are, and that they exist, you "
-    "take from its coordinator. One that invents them can read what you send."
+    "No witness watches over this group: the server alone says who the other members are, and that they exist. A "
+    "server that invents them can read what you send."
 )
 WATCHED = (
-    "A witness signs the list of members, and this device sums with nobody who is not in it for at least {hours:g} "
-    "hours. Compare the witness's key with the one that the witness itself gives out: {key}"
+    "A witness signs the list of members, and this device mixes what it sends only with members who are in it for at "
+    "least {hours:g} hours. Compare the witness's key with the one that the witness itself gives out: {key}"
 )
 
 

@@ -36,7 +36,8 @@ function slide(form) {
     chart.querySelector("[data-mark=here]").setAttribute("x2", left + pi * (right - left));
     for (const [name, value] of Object.entries(values)) {
       place(name, pi, value);
-      form.querySelector(`[data-read=${name}]`).textContent = percent(value);
+      form.querySelector(`[data-read=${name}]`).textContent =
+        name === "quality" && value > 1 ? "100 % or more" : percent(value);
     }
   };
   slider.addEventListener("input", show);
