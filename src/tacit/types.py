@@ -88,7 +88,7 @@ class Vocabulary:
     def find(self, label: Label) -> int | None:
         """Return the index of a label, or none; '42' finds 42."""
         found = self._index.get(label)
-        if found is None and isinstance(label, str) and re.fullmatch(r"-?[0-9]+", label):
+        if found is None and isinstance(label, str) and re.fullmatch(r"-?[0-9]{1,19}", label):
             found = self._index.get(int(label))
         if found is None and isinstance(label, int):
             found = self._index.get(str(label))

@@ -93,7 +93,7 @@ def invite(
     """Make invitations, one line each: links that begin with tacit1:."""
     needs_flower()
     from tacit.config import read_config
-    from tacit.field.qr_codes import prepare_folder, write_codes
+    from tacit.field.qr_codes import code_files, prepare_folder, write_codes
     from tacit.field.serve import ServeConfig, make_invitations, open_federation
 
     config = read_config(ServeConfig, file, settings)
@@ -104,10 +104,12 @@ def invite(
         lines = make_invitations(config, journal, days, count, label)
     finally:
         journal.close()
-    files = [] if codes is None else write_codes(lines, codes)
+    files = [] if codes is None else code_files(lines, codes)
     shell.screen.document({"invitations": lines, "days": days, "label": label, "qr": [str(one) for one in files]})
     for line in lines:
         shell.screen.say(line)
+    if codes is not None:
+        write_codes(lines, codes)  # last: whatever happens to the codes, the lines are told
 
 
 @federation_app.command("login-key", epilog="Example: tacit federation login-key login.key")

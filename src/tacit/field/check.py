@@ -48,7 +48,7 @@ def check_config(config: ServeConfig) -> ConfigCheck:
         is_masked = config.rounds.secure == "auto" and (not config.rounds.readable or federation.privacy is not None)
         needed = count_needed(config.rounds, is_masked)
         return ConfigCheck(False, "", federation.method, catalog.n_items, 0, needed, None, tuple(warnings))
-    journal = open_federation(config)
+    journal = open_federation(config, is_trial=True)
     try:
         change = publish_catalogue(config, journal, is_trial=True)
         needed = count_needed(config.rounds, is_settled(config.rounds, journal), journal)

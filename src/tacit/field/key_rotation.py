@@ -36,7 +36,10 @@ def change_key(device: Device) -> None:
         asked = {name: base64.b64encode(key).decode() for name, key in keys.items()}
         status = httpx.post(f"https://{address}{HAND_OVER}", json=asked, verify=context, timeout=SECONDS).status_code
     except httpx.HTTPError as error:
-        raise FieldError(f"{address} cannot be reached: {error}.", "The old key stays in use. Try again.") from None
+        raise FieldError(
+            f"{address} gave no answer: {error}.",
+            "It is unknown which key the coordinator has. Run again, until it answers: tacit device new-key.",
+        ) from None
     if status == 404:
         raise FieldError(f"{address} has an older version of Tacit.", "The old key stays in use. Ask the operator.")
     if status != 200:

@@ -7,6 +7,7 @@ import json
 import threading
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from socketserver import ThreadingMixIn
 from typing import Any
@@ -108,8 +109,15 @@ def registry_of(path: Path, carrier: Carrier) -> CollectorRegistry:
     return registry
 
 
-class _QuietHandler(WSGIRequestHandler):
-    """Writes no line for each request: our log says what happens."""
+class QuietHandler(WSGIRequestHandler):
+    """Writes no line for each request, since our log says what happens; hangs up on who says nothing."""
+
+    timeout = 10  # seconds
+
+    def handle(self) -> None:
+        """Answer one request."""
+        with suppress(TimeoutError, ConnectionError):
+            super().handle()
 
     def log_message(self, format: str, *args: object) -> None:
         """Say nothing."""
@@ -130,7 +138,7 @@ class MetricsServer:
         self._path, self._carrier, self._token = path, carrier, token
         self._metrics = make_wsgi_app(registry_of(path, carrier))
         try:
-            self._server = make_server(host, port, self._answer, _ThreadedServer, _QuietHandler)
+            self._server = make_server(host, port, self._answer, _ThreadedServer, QuietHandler)
         except OSError as error:
             raise FieldError(
                 f"Cannot listen on {host}:{port} for metrics: {error.strerror}.", "Choose another."

@@ -26,18 +26,25 @@ def prepare_folder(folder: Path) -> None:
         raise StorageError(f"'{folder}' cannot be made: {error.strerror}.", "Choose another folder.") from None
 
 
-def write_codes(lines: Sequence[str], folder: Path) -> list[Path]:
-    """Write each line as a QR code, named by a digest that does not tell the line; return the files."""
+def code_files(lines: Sequence[str], folder: Path) -> list[Path]:
+    """Return where the code of each line is written: a name by a digest, which does not tell the line."""
+    return [folder / f"invitation-{digest_of(line.encode())[:8]}.svg" for line in lines]
+
+
+def write_codes(lines: Sequence[str], folder: Path) -> None:
+    """Write each line as a QR code, for the owner of the folder alone."""
     import segno
 
-    files = []
-    for line in lines:
-        file = folder / f"invitation-{digest_of(line.encode())[:8]}.svg"
+    for line, file in zip(lines, code_files(lines, folder), strict=True):
         try:
+            file.touch(0o600)
+            file.chmod(0o600)  # of a file that was there
             segno.make_qr(line, error="l", boost_error=False).save(str(file), scale=MODULE)
         except segno.DataOverflowError:
             raise FieldError(
                 "The invitation is too long for a QR code.", "Use a certificate that machines trust."
             ) from None
-        files.append(file)
-    return files
+        except OSError as error:
+            raise StorageError(
+                f"'{file}' cannot be written: {error.strerror}.", "The invitations hold all the same."
+            ) from None

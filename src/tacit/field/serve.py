@@ -85,11 +85,13 @@ class ServeConfig(Config):
         return self.address or self.listen
 
 
-def open_federation(config: ServeConfig, seed: int | None = None, amends: bool = False) -> CoordinatorJournal:
+def open_federation(
+    config: ServeConfig, seed: int | None = None, amends: bool = False, is_trial: bool = False
+) -> CoordinatorJournal:
     """Found the federation, or go on with it; where it `amends`, a changed catalogue is published.
 
     Other terms cannot change once it is founded. A `seed` is for comparisons with a simulation; without one the
-    coordinator draws its own.
+    coordinator draws its own. A trial goes on with a copy of the journal in memory.
     """
     path = config.folder / "journal.db"
     given = config.method.options.model_dump(mode="json", exclude_unset=True)
@@ -97,7 +99,7 @@ def open_federation(config: ServeConfig, seed: int | None = None, amends: bool =
         authority = Identity.fresh()
         federation, catalog = plan_federation(config, authority)
         return CoordinatorJournal.create(path, federation, catalog, seed, authority)
-    journal = CoordinatorJournal.open(path)
+    journal = CoordinatorJournal.open(path, is_trial)
     try:
         agreed = journal.federation
         wanted = Federation.create(
@@ -260,7 +262,7 @@ def _start_metrics(config: ServeConfig, path: Path, carrier: Carrier) -> Metrics
 def host_port(text: str) -> tuple[str, int]:
     """Take 'host:port' apart."""
     host, _, port = text.rpartition(":")
-    if not host or not port.isdigit() or int(port) > 65535:
+    if not host or not port.isdecimal() or len(port) > 5 or int(port) > 65535:
         raise ConfigError(f"'{text}' is not host:port.", "Write 127.0.0.1:8443.")
     return host.strip("[]"), int(port)
 

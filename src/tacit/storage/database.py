@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -119,6 +119,19 @@ def connect(path: Path) -> sqlite3.Connection:
         connection.execute(f"PRAGMA {pragma}").fetchall()
     connection.execute("PRAGMA trusted_schema = OFF")
     return connection
+
+
+def read_copy(path: Path) -> sqlite3.Connection:
+    """Read a whole file into memory, where it can be brought to another version; the file itself stays as it is."""
+    where = f"{path.resolve().as_uri()}?mode=ro"
+    with closing(sqlite3.connect(where, uri=True, timeout=BUSY_SECONDS)) as source:
+        copy = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
+        try:
+            source.backup(copy)
+        except BaseException:
+            copy.close()
+            raise
+    return copy
 
 
 def _version(connection: sqlite3.Connection) -> int:

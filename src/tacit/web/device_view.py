@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -21,6 +22,7 @@ from tacit.web.frame import page_response, redirect_back
 
 T = TypeVar("T")
 MOST_UPLOAD = 32 * 2**20  # bytes
+NUMBER = re.compile(r"-?[0-9]{1,19}")  # what can be the number of an item
 RANKED = 2000  # matches of a search that are put in order
 
 
@@ -168,7 +170,7 @@ class DeviceView:
     def label(self, text: str) -> Label:
         """Return the id that a form field names."""
         shelf = self.shelf
-        if shelf is None or shelf.catalog.item_ids.place(text) is not None or not text.lstrip("-").isdigit():
+        if shelf is None or shelf.catalog.item_ids.place(text) is not None or not NUMBER.fullmatch(text):
             return text
         return text if shelf.catalog.item_ids.place(int(text)) is None else int(text)
 
@@ -224,5 +226,5 @@ class RowsPage:
     def of(cls, rows: Sequence[Any], asked: str, size: int) -> RowsPage:
         """Return the requested page, or the nearest that exists."""
         pages = max(1, -(-len(rows) // size))
-        number = min(max(int(asked) if asked.isdigit() and len(asked) < 9 else 1, 1), pages)
+        number = min(max(int(asked) if asked.isdecimal() and len(asked) < 9 else 1, 1), pages)
         return cls(rows[(number - 1) * size : number * size], number, pages, len(rows))

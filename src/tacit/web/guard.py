@@ -146,7 +146,7 @@ def _refuse(why: str, status: int) -> Response:
 def cap_body(receive: Receive, cap: int, headers: Headers) -> Receive:
     """Stop reading at the cap. Some of the rest is read and discarded, so that the browser receives the answer."""
     claimed = headers.get("content-length", "0")
-    seen = int(claimed) if claimed.isdigit() and int(claimed) > cap else 0
+    seen = int(claimed) if claimed.isdecimal() and int(claimed) > cap else 0
 
     async def reading() -> Message:
         nonlocal seen

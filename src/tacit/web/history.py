@@ -17,7 +17,7 @@ from tacit.field.device.import_files import ProfileError
 from tacit.field.device.import_lines import ImportChoices
 from tacit.field.device.import_preview import read_preview
 from tacit.field.device.similar_names import normalise_text
-from tacit.web.device_view import MOST_UPLOAD, CatalogIndex, DeviceView, RowsPage, form_handler, read_upload
+from tacit.web.device_view import MOST_UPLOAD, NUMBER, CatalogIndex, DeviceView, RowsPage, form_handler, read_upload
 from tacit.web.frame import redirect_back
 
 PAGE, FOUND, MISSED = 50, 8, 200
@@ -106,7 +106,7 @@ def routes(view: DeviceView) -> list[Route]:
         form = await request.form()
         if last.get("preview") is None:
             return redirect_back("/history")
-        accepted = {int(str(at)) for at in form.getlist("doubtful") if str(at).isdigit()}
+        accepted = {int(str(at)) for at in form.getlist("doubtful") if NUMBER.fullmatch(str(at))}
         name, preview = last["name"], last["preview"]
         done = view.device.history.add_import(preview, accepted)
         last.clear()

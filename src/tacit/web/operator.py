@@ -295,7 +295,7 @@ def operator_page(path: Path, rules: RoundRules, present: Callable[[], int]) -> 
         now = standing()
         leaf = RowsPage.of(now.rounds[::-1], request.query_params.get("page", "1"), PAGE)
         one = request.query_params.get("round", "")
-        asked = int(one) if one.isdigit() and len(one) < 9 else None
+        asked = int(one) if one.isdecimal() and len(one) < 9 else None
         course = None if asked is None else journal.round_stats(asked, asked).get(asked)
         values: dict[str, Any] = {"now": now, "leaf": leaf, "bars": bars(now.rounds), "sums": _sums(now.rounds)}
         values |= {"one": None if course is None else asked, "shown": SHOWN, "curve": phases.curve(now.courses)}

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import socket
 import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +17,11 @@ import yaml
 
 from helpers.commands import run_command
 from helpers.small_federation import CATALOG, founded
-from tacit.errors import ConfigError, FieldError
+from tacit.errors import ConfigError, FieldError, StorageError
 from tacit.field.check import check_config
 from tacit.field.coordinator import CoordinatorJournal, RoundRules
-from tacit.field.coordinator.login import LoginRules, make_pseudonym, read_token, sign_token
+from tacit.field.coordinator import journal as journal_file
+from tacit.field.coordinator.login import LoginRules, make_pseudonym, read_login_key, read_token, sign_token
 from tacit.field.invitations import Invitation
 from tacit.field.serve import ServeConfig, open_federation
 from tacit.protocols.secure_aggregation.identity import Identity
@@ -26,6 +29,7 @@ from tacit.wire.enrolment import enrolment_statement
 from tacit.wire.status import CoordinatorStatus
 
 pytest.importorskip("prometheus_client", reason="the field needs prometheus-client")
+from tacit.field import metrics
 from tacit.field.metrics import MetricsServer, read_token_file
 
 HEAD = "item,title\n" + "".join(f"{item},Item {item}\n" for item in range(10, 40))
@@ -123,6 +127,23 @@ def test_a_check_says_what_a_start_would_do_and_writes_nothing(tmp_path: Path, c
         check_config(ServeConfig.from_options({**given, "method": {"name": "fed-gmf"}}, "the test"))
 
 
+def test_a_check_leaves_the_journal_of_an_earlier_version_as_it_is(
+    config: ServeConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    open_federation(config).close()
+    path, form = config.folder / "journal.db", journal_file.FILE
+    newer = (*form.migrations, "ALTER TABLE devices ADD COLUMN of_tomorrow INTEGER NOT NULL DEFAULT 0;")
+    monkeypatch.setattr(journal_file, "FILE", replace(form, migrations=newer))
+    before = path.read_bytes()
+    path.chmod(0o400)
+    assert check_config(config).is_founded
+    assert path.read_bytes() == before
+    assert [one.name for one in config.folder.iterdir()] == [path.name]
+    path.chmod(0o600)
+    open_federation(config).close()
+    assert path.read_bytes() != before, "a start does upgrade it"
+
+
 def test_the_command_checks_a_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "town.yaml"
     file.write_text(yaml.safe_dump(options(tmp_path)))
@@ -156,9 +177,43 @@ def test_invitations_are_written_as_codes(tmp_path: Path, capsys: pytest.Capture
     assert sorted(map(str, folder.iterdir())) == sorted(made["qr"])
     assert len(made["qr"]) == 2
     assert all(one.read_text().count("<path") for one in folder.iterdir())
+    assert {one.stat().st_mode & 0o777 for one in folder.iterdir()} == {0o600}, "each enrols a device"
     code, _, err = run_command(capsys, "federation", "invite", str(file), "--qr", str(file / "x"))
     assert code != 0
     assert "cannot be made" in err
+
+
+def test_invitations_are_told_even_if_their_codes_cannot_be_written(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    segno = pytest.importorskip("segno")
+
+    def fail(*given: Any, **named: Any) -> Any:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(segno.QRCode, "save", fail)
+    file = tmp_path / "town.yaml"
+    file.write_text(yaml.safe_dump(options(tmp_path)))
+    code, out, err = run_command(capsys, "federation", "invite", str(file), "--qr", str(tmp_path / "codes"))
+    assert code == StorageError.exit_code
+    assert "No space left" in err
+    assert out.startswith("tacit1:")
+
+
+def test_a_visitor_of_the_metrics_who_says_nothing_is_not_waited_for(
+    journal: CoordinatorJournal, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert metrics.QuietHandler.timeout == 10
+    monkeypatch.setattr(metrics.QuietHandler, "timeout", 0.2)
+    server = MetricsServer(journal.path, OneCarrier(), "127.0.0.1", 0)  # type: ignore[arg-type]
+    try:
+        for said in (b"", b"GET /health HT", b"GET /health HTTP/1.1\r\nHost:"):
+            with socket.create_connection(("127.0.0.1", server.port), timeout=30) as visitor:
+                visitor.sendall(said)
+                assert visitor.recv(100) == b"", "it is hung up"
+    finally:
+        server.close()
+    assert capsys.readouterr().err == ""
 
 
 # --- a login ----------------------------------------------------------------------------------------------------------
@@ -208,6 +263,13 @@ def test_tokens_that_are_none_are_refused() -> None:
         assert read_token(bad, rules, "f", 9) is None
     with pytest.raises(ValueError, match="key"):
         LoginRules(key="short")
+
+
+@pytest.mark.parametrize("text", ["", "ab" * 31, "ab" * 33, "x" * 64])
+def test_a_file_that_is_no_key_of_a_login_server_is_refused(tmp_path: Path, text: str) -> None:
+    (tmp_path / "key").write_text(text)
+    with pytest.raises(FieldError):
+        read_login_key(tmp_path / "key")
 
 
 def test_the_commands_of_a_login(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

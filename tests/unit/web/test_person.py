@@ -7,6 +7,7 @@ import json
 import re
 import zipfile
 from pathlib import Path
+from urllib.parse import quote
 
 import numpy as np
 import pytest
@@ -391,3 +392,14 @@ def test_too_many_rows_are_refused_and_the_page_goes_on(visitor: Visitor, device
     assert answer.status == 400
     assert device.history.list() == before
     assert visitor.get("/history").status == 200
+
+
+@pytest.mark.parametrize("text", ["²", "--5", "-", "9" * 5000, "٣"])
+def test_what_only_looks_like_a_number_is_no_item_and_no_page(visitor: Visitor, device: Device, text: str) -> None:
+    before = device.history.list()
+    assert visitor.post("/history/add", {"item": text}).status == 400
+    assert visitor.post("/history/remove", {"item": text}).status == 400
+    assert visitor.get(f"/history?page={quote(text)}").status == 200
+    visitor.upload("/history/import", "a.csv", b"title\nHill Hotel\n")
+    assert visitor.post("/history/import/add", {"doubtful": text}).status == 303
+    assert len(device.history) - len(before) in (0, 1)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import os
 import secrets
+import sqlite3
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -29,7 +30,7 @@ from tacit.privacy.accounting import PrivacyEvent
 from tacit.protocols.directory import DirectoryCheckpoint
 from tacit.protocols.secure_aggregation.identity import Identity, verify
 from tacit.reasons import ReasonCode, RoundReason
-from tacit.storage.database import FileFormat, connect
+from tacit.storage.database import FileFormat, connect, read_copy
 from tacit.types import Array, Catalog
 from tacit.wire.catalogue import digest_of, strip_names
 from tacit.wire.enrolment import enrolment_statement, hand_over_statement
@@ -179,9 +180,11 @@ class EnrolledDevice:
 class CoordinatorJournal:
     """An open journal."""
 
-    def __init__(self, path: Path, federation: Federation, catalog: Catalog) -> None:
+    def __init__(
+        self, path: Path, federation: Federation, catalog: Catalog, connection: sqlite3.Connection | None = None
+    ) -> None:
         self.path, self.federation, self.catalog = path, federation, catalog
-        self._connection = connect(path)
+        self._connection = connect(path) if connection is None else connection
         self.amendments, self._invitations = AmendmentLog(self._connection), InvitationBook(self._connection)
 
     @classmethod
@@ -214,19 +217,21 @@ class CoordinatorJournal:
         return cls(path, federation, catalog)
 
     @classmethod
-    def open(cls, path: Path) -> CoordinatorJournal:
-        """Go on with a federation."""
+    def open(cls, path: Path, is_trial: bool = False) -> CoordinatorJournal:
+        """Go on with a federation; in a trial with a copy of it in memory, and the file stays as it is."""
         if not path.is_file():
             raise StorageError(f"There is no journal '{path}'.", "Start the coordinator: tacit serve.")
         with FILE.complaints(path):
-            connection = connect(path)
+            connection = read_copy(path) if is_trial else connect(path)
             try:
                 FILE.check(path, connection)
                 FILE.upgrade(connection)
                 (welcome,) = connection.execute("SELECT value FROM facts WHERE name = 'welcome'").fetchone()
-            finally:
+                about = read_welcome(welcome)
+            except BaseException:
                 connection.close()
-        return cls(path, *read_welcome(welcome))
+                raise
+        return cls(path, *about, connection)
 
     def again(self) -> CoordinatorJournal:
         """Open it once more, for another thread; what was read of the federation is not read again."""
@@ -606,7 +611,7 @@ class CoordinatorJournal:
     def hand_over(self, old: bytes, new: bytes, proof: bytes) -> bool:
         """Let a device have a new key in place of its old one, if its identity signed that; twice is fine.
 
-        A key that any device has, or had, cannot be a new one.
+        A key that another device has cannot be a new one; former keys are not kept.
         """
         with self._transaction():
             found = self._connection.execute(

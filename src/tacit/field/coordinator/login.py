@@ -22,7 +22,7 @@ from pathlib import Path
 from pydantic import Field
 
 from tacit.errors import FieldError, ForgedError
-from tacit.protocols.secure_aggregation.identity import Identity, verify
+from tacit.protocols.secure_aggregation.identity import KEY_BYTES, Identity, verify
 from tacit.types import Config
 
 PREFIX, LABEL, STATEMENT = "login.", "login:", b"tacit login"
@@ -81,7 +81,10 @@ def make_login_key(path: Path) -> str:
 def read_login_key(path: Path) -> Identity:
     """Read what `make_login_key` wrote."""
     try:
-        return Identity(bytes.fromhex(path.read_text().strip()))
+        secret = bytes.fromhex(path.read_text().strip())
+        if len(secret) != KEY_BYTES:
+            raise ValueError(f"it has {len(secret)} bytes instead of {KEY_BYTES}")
+        return Identity(secret)
     except (OSError, ValueError) as error:
         raise FieldError(
             f"'{path}' is no key of a login server: {error}.", "Make one: tacit federation login-key."

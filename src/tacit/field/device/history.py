@@ -57,6 +57,7 @@ class History:
         """Add interactions; return how many are new. With a catalogue, each must be in it, by id or by title."""
         chosen = [entry if catalog is None else _find_known(entry, catalog) for entry in entries]
         with self._store.transaction():
+            self._leave_out_of_undo({entry.item for entry in chosen})
             return self._put(chosen)
 
     def _put(self, chosen: Iterable[HistoryEntry]) -> int:
@@ -87,6 +88,7 @@ class History:
             if item not in rows:
                 raise DataError(f"'{named}' is not in the history.", "See `tacit device history list`.")
             self._store.remove(rows[item])
+            self._leave_out_of_undo({item})
         return item
 
     def import_file(
@@ -104,6 +106,7 @@ class History:
         """Add what a preview found certain, and those of its doubtful rows that the user accepts; it can be undone."""
         with self._store.transaction():
             known = {entry.item: entry for entry in self._entries()}
+            places = {entry.item: row for row, (_, entry) in self._rows.items()}
             entries = preview.entries(accepted)
             latest = [_keep_latest(known.get(entry.item), entry) for entry in entries]
             added = self._put(latest)
@@ -112,12 +115,26 @@ class History:
             dated = sum(item in known and known[item].when is None for item in changed)
             note = {
                 "file": preview.name,
-                "before": [asdict(known[item]) for item in changed if item in known],
+                "before": [asdict(known[item]) | {"row": places[item]} for item in changed if item in known],
                 "after": [asdict(after[item]) for item in changed],
             }
-            if changed:
-                self._store.put_json(IMPORT, note)
+            self._keep_note(note)
         return ImportResult(added, len(entries) - added, dated, preview.not_added(accepted))
+
+    def _keep_note(self, note: dict[str, Any]) -> None:
+        """Keep what the last import changed, inside a transaction; nothing if it changed nothing."""
+        if note["after"]:
+            self._store.put_json(IMPORT, note)
+        else:
+            self._store.drop(IMPORT)
+
+    def _leave_out_of_undo(self, items: Collection[Label]) -> None:
+        """Forget what the last import did to some items: by now they are as the user wants them, or gone."""
+        note = self._store.get_json(IMPORT)
+        if note is not None and any(value["item"] in items for value in note["after"]):
+            parts = ("before", "after")
+            rest = {part: [value for value in note[part] if value["item"] not in items] for part in parts}
+            self._keep_note(note | rest)
 
     @property
     def last_import(self) -> str:
@@ -126,24 +143,26 @@ class History:
         return "" if note is None else str(note["file"])
 
     def undo_import(self) -> int:
-        """Take the last import back, except for rows that were changed since; return how many rows changed."""
+        """Take the last import back, except for rows that were changed since; return how many rows changed.
+
+        Rows that the import renewed go back to where they were.
+        """
         with self._store.transaction():
             note = self._store.get_json(IMPORT)
             if note is None:
                 raise DataError("There is no import to undo.", "Only the last one can be undone, once.")
             rows = {value["item"]: (row, _entry(value)) for row, value in self._store.rows("history")}
-            before = {value["item"]: _entry(value) for value in note["before"]}
-            n_changed = 0
-            for entry in map(_entry, note["after"]):
-                row, now = rows.get(entry.item, (0, None))
-                if now != entry:
-                    continue
+            undone = {entry.item for entry in map(_entry, note["after"]) if rows.get(entry.item, (0, None))[1] == entry}
+            last = max((row for row, _ in rows.values()), default=0)
+            back = [(value.get("row", last), _entry(value)) for value in note["before"] if value["item"] in undone]
+            first = min((row for row, _ in back), default=last)
+            moved = [one for item, one in rows.items() if item not in undone and one[0] > first]
+            for row, _ in (*moved, *(rows[item] for item in undone)):
                 self._store.remove(row)
-                if entry.item in before:
-                    self._store.add("history", asdict(before[entry.item]))
-                n_changed += 1
+            for _, entry in sorted([*moved, *back], key=itemgetter(0)):
+                self._store.add("history", asdict(entry))
             self._store.drop(IMPORT)
-        return n_changed
+        return len(undone)
 
     def clients(self, client_id: int, catalog: Catalog) -> Clients:
         """Return the history as a cohort of one, without items that the catalogue no longer has."""

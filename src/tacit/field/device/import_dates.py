@@ -77,7 +77,8 @@ def _find_order(column: Sequence[str]) -> DateOrder:
     """Return what the dates of a column tell of their order; a DateOrderError if it matters and they do not."""
     found = [(text, int(match["one"]), int(match["two"])) for text in column if (match := _EITHER.fullmatch(text))]
     day, month = any(one > 12 for _, one, _ in found), any(two > 12 for _, _, two in found)
-    unclear = next(((text, one, two) for text, one, two in found if one != two and one <= 12 and two <= 12), None)
+    either = (row for row in found if row[1] != row[2] and all(1 <= number <= 12 for number in row[1:]))
+    unclear = next(either, None)
     if unclear is not None and day == month:
         text, one, two = unclear
         raise DateOrderError(text, *(datetime(2000, month, 1).strftime("%B") for month in (one, two)))

@@ -13,8 +13,11 @@ from __future__ import annotations
 
 import csv
 import io
+import lzma
+import struct
 import zipfile
-from collections.abc import Sequence
+import zlib
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from tacit.data.columns import normalise_column
@@ -39,7 +42,12 @@ MOST_LINES = 200_000  # of a file, and of all files of an archive
 MOST_COLUMNS = 1000
 MOST_PARTS = 5 * MOST_LINES  # objects and lists of a JSON file
 MOST_FILES = 500  # in an archive
+ARCHIVE = b"PK\x03\x04"  # how a ZIP begins
 KINDS = (".csv", ".tsv", ".txt", ".json", ".jsonl", ".html")
+BAD_ARCHIVE = (
+    *(zipfile.BadZipFile, zlib.error, lzma.LZMAError, struct.error),
+    *(ValueError, NotImplementedError, RuntimeError, EOFError, OSError),
+)
 _Time = tuple[int | None, str]  # unix seconds, and what is wrong with what stands there
 
 
@@ -48,7 +56,7 @@ def read_lines(content: bytes, name: str, choices: ImportChoices | None = None) 
     choices = choices or ImportChoices()
     if len(content) > MOST_BYTES:
         raise DataError(f"'{name}' is too large for one user's history.", "Give a smaller file.")
-    if content[:4] == b"PK\x03\x04":
+    if content[:4] == ARCHIVE:
         return _archive(content, name, choices)
     try:
         text = content.decode("utf-8-sig")
@@ -265,7 +273,28 @@ def _acts(acts: list[Act], name: str, choices: ImportChoices) -> list[ExportLine
 
 def _archive(content: bytes, name: str, choices: ImportChoices) -> list[ExportLine]:
     found: list[ExportLine] = []
-    known, left = 0, MOST_BYTES
+    known = 0
+    for inside, text in _unpack(content, name):
+        if text[:4] == ARCHIVE:
+            continue  # whatever it is called: each would unpack to as much again
+        try:
+            lines = read_lines(text, inside, choices)
+        except (TooLongError, DateOrderError, ProfileError):
+            raise
+        except DataError:
+            continue  # an archive holds much that is no history
+        known += 1
+        if len(found) + len(lines) > MOST_LINES:
+            raise _too_long(name)
+        found += [replace(line, wrong=f"{line.wrong} (in {inside})") if line.wrong else line for line in lines]
+    if not known:
+        raise DataError(f"'{name}' has no file of a known kind.", "Known are tables, JSON and HTML of usual services.")
+    return found
+
+
+def _unpack(content: bytes, name: str) -> Iterator[tuple[str, bytes]]:
+    """Yield the name and content of each file that may be a history; an archive that is damaged is a DataError."""
+    left = MOST_BYTES
     try:
         with zipfile.ZipFile(io.BytesIO(content)) as archive:
             for entry in archive.infolist()[:MOST_FILES]:
@@ -278,22 +307,8 @@ def _archive(content: bytes, name: str, choices: ImportChoices) -> list[ExportLi
                     raise DataError(
                         f"'{name}' unpacks to more than {MOST_BYTES // 2**20} MB.", "Give its files one by one."
                     )
-                try:
-                    lines = read_lines(inside, entry.filename, choices)
-                except (TooLongError, DateOrderError, ProfileError):
-                    raise
-                except DataError:
-                    continue  # an archive holds much that is no history
-                known += 1
-                if len(found) + len(lines) > MOST_LINES:
-                    raise _too_long(name)
-                found += [
-                    replace(line, wrong=f"{line.wrong} (in {entry.filename})") if line.wrong else line for line in lines
-                ]
-    except (zipfile.BadZipFile, NotImplementedError, RuntimeError, EOFError, OSError) as error:
+                yield entry.filename, inside
+    except BAD_ARCHIVE as error:
         raise DataError(
             f"'{name}' is an archive that cannot be read: {error}.", "Unpack it and give its files."
         ) from None
-    if not known:
-        raise DataError(f"'{name}' has no file of a known kind.", "Known are tables, JSON and HTML of usual services.")
-    return found

@@ -117,7 +117,7 @@ def _trakt(row: dict[str, Any]) -> Act | None:
 def _activity(row: dict[str, Any]) -> Act | None:
     if not isinstance(row.get("title"), str):
         return None
-    title, details = row["title"], row.get("details")
+    title, details = _text(row["title"]), row.get("details")
     is_ad = isinstance(details, list) and {"name": "From Google Ads"} in details
     left_out = AD if is_ad else _not_done(title)
     return Act(_DID.sub("", title, count=1).strip(), _text(row.get("time")), left_out=left_out)
@@ -159,7 +159,10 @@ def _dict(value: Any, key: str) -> dict[str, Any]:
 
 
 def _text(value: Any) -> str:
-    return str(value).strip() if isinstance(value, str | int | float) and not isinstance(value, bool) else ""
+    """Return a value as text that can be written: JSON may name half a character, which becomes a question mark."""
+    if not isinstance(value, str | int | float) or isinstance(value, bool):
+        return ""
+    return str(value).strip().encode(errors="replace").decode()
 
 
 # --- HTML -------------------------------------------------------------------------------------------------------------
