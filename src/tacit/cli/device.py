@@ -16,6 +16,7 @@ from tacit.errors import ConsentError, DeviceError
 
 if TYPE_CHECKING:
     from tacit.field.device import Device, Sharing
+    from tacit.field.device.ledger import LedgerEntry
 
 device_app = typer.Typer(
     invoke_without_command=True, help="Your own device: your history, what you share, what was sent."
@@ -280,7 +281,7 @@ def ledger(
             entry.when,
             entry.to,
             str(entry.round),
-            f"{len(entry.positives) + entry.derived} yours, {len(entry.negatives) + entry.others} others",
+            _count_rows(entry),
             str(entry.bytes),
             "zeros only" if entry.zeros else "masked" if entry.masked else "readable",
             entry.state,
@@ -292,11 +293,20 @@ def ledger(
         labels = dict.fromkeys(entry.positives)
         titles = [str(label) if member is None else member.catalog.called(label) for label in labels]
         named = [f"'{title}'" for title in titles]
-        named += [f"{entry.derived} features of yours"] if entry.derived else []
+        if entry.whole:
+            named = [f"all {entry.derived} items: it is your whole model, learnt from your history"]
+        elif entry.derived:
+            named += [f"{entry.derived} features of yours"]
         yours = ", ".join(named) or "none of yours"
         shell.screen.say(f"Entry {entry.number} is about {yours}. To see all items of all entries, use --json.")
     for budget in budgets:
         shell.screen.say(describe_budget(budget, level))
+
+
+def _count_rows(entry: LedgerEntry) -> str:
+    if entry.whole:
+        return f"whole model, {entry.derived} items"
+    return f"{len(entry.positives) + entry.derived} yours, {len(entry.negatives) + entry.others} others"
 
 
 @device_app.command(epilog="Example: tacit device pause")

@@ -37,6 +37,7 @@ class PeerSampler:
     pushes: list[int] = field(default_factory=list)  # senders of this period, each once
     pulls: list[int] = field(default_factory=list)
     gone: set[int] = field(default_factory=set)  # peers that did not answer, until they push again
+    introduced: list[int] = field(default_factory=list)  # the first peers, from an invitation
     _values: list[int] = field(default_factory=list, repr=False)
     _known: set[int] = field(default_factory=set, repr=False)
 
@@ -70,7 +71,11 @@ class PeerSampler:
 
     def introduce(self, peers: Iterable[int]) -> None:
         """Learn of the first peers, from an invitation."""
-        new = [peer for peer in dict.fromkeys(peers) if peer != self.me and peer not in self.view]
+        self.introduced = [peer for peer in dict.fromkeys(peers) if peer != self.me][:MOST_NAMED]
+        self._take_up(self.introduced)
+
+    def _take_up(self, peers: list[int]) -> None:
+        new = [peer for peer in peers if peer not in self.view]
         self.view = (self.view + new)[: self.size]
         self.show(new)
 
@@ -98,7 +103,11 @@ class PeerSampler:
         again = draws.sample(sorted(self.gone), min(n_again, len(self.gone)))
         if len(pool) <= CONTACTS:  # so few that all are asked
             return chosen + again, chosen
-        return chosen[:CONTACTS] + again, chosen[-CONTACTS:]
+        pushes, pulls = chosen[:CONTACTS], chosen[-CONTACTS:]
+        # who was introduced to adversaries and one honest peer would lose that one among the names of the others
+        first = draws.sample(self.introduced, min(1, len(self.introduced)))
+        pulls += [peer for peer in first if peer not in pulls and peer not in self.gone]
+        return pushes + again, pulls
 
     def end_period(self, draws: random.Random) -> None:
         """Draw the next view, and forget the pushes and pulls of this period."""
@@ -134,7 +143,7 @@ class PeerSampler:
         """Note that a peer answers; one that was given up is taken up again."""
         if peer in self.gone:
             self.gone.discard(peer)
-            self.introduce([peer])
+            self._take_up([peer])
 
     def drop(self, peer: int) -> None:
         """Forget a peer that does not answer or said goodbye; its slots begin anew."""
@@ -149,4 +158,5 @@ class PeerSampler:
 
     def as_json(self) -> dict[str, object]:
         """Return what must survive a restart."""
-        return {"secret": self.secret.hex(), "view": self.view, "slots": self.slots, "gone": sorted(self.gone)}
+        return {"secret": self.secret.hex(), "view": self.view, "slots": self.slots, "gone": sorted(self.gone),
+                "introduced": self.introduced}  # fmt: skip

@@ -7,6 +7,7 @@ from collections import Counter
 
 import pytest
 
+from tacit.field.peer.peer_file import make_sampler
 from tacit.protocols.overlay import n_components
 from tacit.protocols.peer_sampling import MOST_NAMED, NO_PEER, PeerSampler
 
@@ -73,6 +74,23 @@ def test_a_restart_keeps_view_and_slots() -> None:
     assert (again.view, again.slots) == (sampler.view, sampler.slots)
 
 
+@pytest.mark.parametrize("seed", range(8))
+def test_one_honest_introduction_among_four_is_enough(seed: int) -> None:
+    """Three of four first peers are adversaries that name a hundred of theirs; the honest one is new itself."""
+    draws = random.Random(seed)
+    bad, honest, good = range(1000, 1100), range(100, 140), 99
+    sampler = PeerSampler(0, draws.randbytes(32))
+    sampler.introduce([1000, 1001, 1002, good])
+    for period in range(20):
+        for other in sampler.targets(draws)[1]:
+            known = honest if period and other < 1000 else [] if other < 1000 else bad
+            sampler.note_pull(draws.sample(known, min(MOST_NAMED, len(known))))
+        sampler.end_period(draws)
+    assert any(peer < 1000 for peer in sampler.winners())
+    again = make_sampler(0, sampler.as_json())
+    assert again.introduced == sampler.introduced == [1000, 1001, 1002, good]
+
+
 def simulate(n: int, share: float, periods: int, flood: int, seed: int = 1) -> tuple[dict[int, PeerSampler], set[int]]:
     """Let honest peers sample while adversaries push to everyone and name only themselves when they are asked."""
     draws = random.Random(seed)
@@ -105,6 +123,7 @@ def check_eclipse(n: int, periods: int, flood: int) -> None:
     draws = random.Random(2)
     offered = [other for peer in peers.values() for other in peer.offer(5, draws)]
     assert sum(other in bad for other in offered) / len(offered) <= 0.2
+    assert all(any(other not in bad for other in peer.winners()) for peer in peers.values()), "some are captured"
     views = np.full((n, 24), -1)
     for at, peer in peers.items():
         honest = [other for other in peer.winners() if other not in bad]

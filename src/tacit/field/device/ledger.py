@@ -58,6 +58,7 @@ class LedgerEntry:
     measured: bool = False  # whether it has one yes or no: was the newest item in the recommended list?
     derived: int = 0  # rows about something the user did that name no single item: features of their items
     zeros: str = ""  # reason code: nothing of the history is in it, it added zeros to a secure sum
+    whole: bool = False  # a whole model, learnt from the history: its rows are counted as derived
 
     def as_json(self) -> dict[str, Any]:
         """Return it as a JSON object."""
@@ -74,6 +75,7 @@ class MentionedItems:
     measured: bool = False
     derived: int = 0  # rows about something the user did that name no single item
     zeros: str = ""  # reason code, where a masked message holds zeros only
+    whole: bool = False  # a whole model
 
     @classmethod
     def of(cls, message: Message, spec: FederatedSpec, catalog: Catalog, measured: bool = False) -> MentionedItems:
@@ -126,6 +128,7 @@ class Ledger:
                 "digest": hashlib.sha256(content).hexdigest(),
                 "measured": rows.measured,
                 **({"zeros": rows.zeros} if rows.zeros else {}),
+                **({"whole": True} if rows.whole else {}),
             },
         )
 

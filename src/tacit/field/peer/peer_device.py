@@ -194,7 +194,7 @@ class PeerDevice:
         """Seal a model for one peer, and write the entry of the ledger, inside a transaction."""
         send = self._sealed(MODEL, self.file.records[number], content)
         to = f"{self.member.network.title}: peer {send.to.id.hex()[:6]}"
-        rows = MentionedItems([], [], 0, derived=self.member.catalog.n_items)
+        rows = MentionedItems([], [], 0, derived=self.member.catalog.n_items, whole=True)
         entry = self.device.ledger.write(self._now_text(), to, self.file.state.ticks, rows, send.content, masked=False)
         self.device.ledger.mark(entry, "releasing", self._now_text())
         self.file.outbox[str(send.sequence)] = entry

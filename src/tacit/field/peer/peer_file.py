@@ -112,6 +112,7 @@ def make_sampler(me: int, about: Mapping[str, Any] | None) -> PeerSampler:
         view=list(about["view"]),
         slots=list(about["slots"]),
         gone=set(about["gone"]),
+        introduced=list(about.get("introduced", ())),
     )
 
 

@@ -72,6 +72,7 @@ def test_the_ledger_has_a_message_before_it_leaves_and_what_became_of_it(real: R
     assert [entry.state for entry in entries] == ["releasing"] * 2
     assert [entry.bytes for entry in entries] == [len(send.content) for send in sends]
     assert entries[0].derived == real.catalog.n_items
+    assert entries[0].whole
     assert peer.settle(sends[0], real.peers[sends[0].number].receive(sends[0].content))
     assert not peer.settle(sends[1], None)
     assert [entry.state for entry in peer.device.ledger.list()] == ["sent", "may have left"]
