@@ -74,9 +74,13 @@ def test_an_answer_that_is_lost_is_asked_for_again(
         raise httpx.ReadError("the line broke")
 
     monkeypatch.setattr(httpx, "post", losing)
-    with pytest.raises(FieldError):
+    with pytest.raises(FieldError) as lost:
         change_key(device)
+    assert "tacit device new-key" in lost.value.hint, "which key holds is not known"
     assert device.connection["key"] == old
+    with pytest.raises(FieldError, match="tacit device new-key") as unknown:
+        SuperNode(device).session(threading.Event())
+    assert not isinstance(unknown.value, UnknownDeviceError), "it was not revoked"
     new = device.connection[NEXT]
     monkeypatch.setattr(httpx, "post", real)
     change_key(device)

@@ -29,6 +29,7 @@ from tacit.field.carriers.signing import SignedRequests, seconds_ahead
 from tacit.field.device import Device
 from tacit.field.exchange import MessageKind, follow_amendments, respond, seconds_to_wait
 from tacit.field.invitations import fetch_amendments
+from tacit.field.key_rotation import NEXT
 from tacit.reasons import ReasonCode
 from tacit.wire.status import CoordinatorStatus
 from tacit.wire.versions import refuse_other_versions
@@ -157,7 +158,13 @@ class SuperNode:
                     self._farewell(client, node)
         except (httpx.HTTPError, RuntimeError, ValueError) as error:
             refuse_other_versions(self._address, self._signing.versions)
-            raise _connection_error(self._address, error) from None
+            raised = _connection_error(self._address, error)
+            if isinstance(raised, UnknownDeviceError) and NEXT in self.device.connection:
+                raised = FieldError(
+                    f"{self._address} does not know this device by its old key, and a change of it was not answered. "
+                    "Run: tacit device new-key."
+                )
+            raise raised from None
 
     def _activated(self, client: Any) -> Any:
         """Say that this device is there; after a crash the server may believe that it still is."""
