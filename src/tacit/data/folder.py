@@ -49,11 +49,10 @@ def read_folder(folder: Path, mapping: Mapping[str, str], graph: GraphRequest | 
         return read_file(logs[0], mapping)
     root = folder / "interactions" if (folder / "interactions").is_dir() else folder
     beside = {(folder, name) for name in ("items", "kg", "item_entity")}  # tables about items are not the log
-    files = [
-        file for file in sorted(root.rglob("*.parquet")) if file.is_file() and (file.parent, file.stem) not in beside
-    ]
+    files = [file for file in _list_parquet(root) if (file.parent, file.stem) not in beside]
     others = [one for one in root.iterdir() if one.suffix != ".parquet" and one.is_file() and is_readable(one)]
     if files and not [one for one in others if (one.parent, one.name.partition(".")[0]) not in beside]:
+        _refuse_split(files, root)
         tables, where = read_parquet(files, root, mapping)
         items, knowledge = read_items(folder), read_graph(folder, graph) if graph else None
         return replace(tables, items=items if items is not None else tables.items, graph=knowledge), where
@@ -62,6 +61,30 @@ def read_folder(folder: Path, mapping: Mapping[str, str], graph: GraphRequest | 
         f"{folder}: neither interactions.* nor train.* and test.* are in it; seen: {seen}.",
         "Name one file of it, or put interactions.tsv (and items.tsv) there.",
     )
+
+
+def _list_parquet(folder: Path) -> list[Path]:
+    """Return the Parquet files in a folder, without what tools keep there under `_` or `.` (`_temporary/`)."""
+    found = [file for file in sorted(folder.rglob("*.parquet")) if file.is_file()]
+    return [file for file in found if not any(map(_is_hidden, file.relative_to(folder).parts))]
+
+
+def _is_hidden(name: str) -> bool:
+    return name.startswith(("_", "."))
+
+
+def _refuse_split(files: Sequence[Path], root: Path) -> None:
+    """Refuse to read the parts of a split as one log: what is to be tested would be learnt from."""
+    parts: dict[str, Path] = {}
+    for file in files:
+        names = [re.split("[^a-z]", name.lower())[0] for name in file.relative_to(root).parts if "=" not in name]
+        parts.setdefault(next((_PARTS[name] for name in names if name in _PARTS), ""), file.relative_to(root))
+    if len(parts) > 1:
+        seen = ", ".join(str(file) for file in parts.values())
+        raise DataError(
+            f"{root}: these files seem to be parts of a split, not one log: {seen}.",
+            "Name the parts train.parquet and test.parquet, or put them into train/ and test/; otherwise rename them.",
+        )
 
 
 def read_layout(
@@ -189,11 +212,13 @@ def read_table(path: Path) -> pl.DataFrame:
 
 
 def _ready_split(folder: Path) -> dict[str, Path]:
-    """Return part -> file for files named like train.tsv, valid.csv.gz or ml.test.rating."""
+    """Return part -> path for files named like train.tsv or ml.test.rating, and for folders of Parquet files."""
     parts: dict[str, Path] = {}
     for path in sorted(folder.iterdir()):
         words = [word for word in path.name.lower().split(".") if word in _PARTS]
-        if path.is_file() and words and is_readable(path):
+        if not words or _is_hidden(path.name):
+            continue
+        if is_readable(path) if path.is_file() else _list_parquet(path):
             part = _PARTS[words[0]]
             if part in parts:
                 raise DataError(f"{folder}: both {parts[part].name} and {path.name} seem to be the {part} part.")
@@ -202,7 +227,10 @@ def _ready_split(folder: Path) -> dict[str, Path]:
 
 
 def _read_parts(parts: Mapping[str, Path], mapping: Mapping[str, str]) -> tuple[Tables, Where]:
-    read = {part: read_file(path, mapping) for part, path in parts.items()}
+    read = {
+        part: read_file(path, mapping) if path.is_file() else read_parquet(_list_parquet(path), path, mapping)
+        for part, path in parts.items()
+    }
     logs = {part: tables.log for part, (tables, _) in read.items()}
     common = [role for role in logs["train"].columns if all(role in log.columns for log in logs.values())]
     for role in ("user", "item"):  # one type for ids, should the files disagree

@@ -18,6 +18,7 @@ from tacit.evaluation import (
     LeakVerdict,
     evaluate,
 )
+from tacit.lab.inputs import digest_inputs
 from tacit.lab.leak_check import Trainer, check_leak, check_placebo, wants_placebo
 from tacit.lab.shard_worker import WorkerIdentity
 from tacit.lab.training import Observer, TrainingResult, learn
@@ -141,7 +142,7 @@ def run(
         check_writable(Path(folder).parent)
     experiment = name_data(experiment, data)
     prepared = prepared or prepare_data(experiment, data, progress)
-    parts = prepared.parts
+    parts, about = prepared.parts, {**prepared.about, "inputs": digest_inputs(experiment)}
     log.add(f"data {prepared.name}: {dict(parts.counts)}")
     job = TrainingJob.from_split(experiment, parts)
     learnt = job.learn(progress)
@@ -154,9 +155,7 @@ def run(
     leak = _check_leaks(job, parts, learnt.model, progress)
     log.add(f"leak verdict: {leak.reason if leak else 'not asked for'}")
     findings = Findings(learnt, evaluation, seconds, leak, log.lines)
-    result = assemble_run(
-        experiment, prepared.name, prepared.about, parts, job.make_recommender(learnt.model), findings
-    )
+    result = assemble_run(experiment, prepared.name, about, parts, job.make_recommender(learnt.model), findings)
     return result.save(Path(folder)) if folder is not None else result
 
 
@@ -195,8 +194,11 @@ def reopen_run(folder: Path, experiment: Experiment, prepared: PreparedData) -> 
         made = json.loads((folder / "environment.json").read_text(encoding="utf-8")).get("arithmetic")
     except (TacitError, OSError, ValueError, AttributeError):
         return None
-    is_same_data = found.result.get("about_data", {}).get("digest") == prepared.about["digest"]
+    about, inputs = found.result.get("about_data", {}), digest_inputs(experiment)
+    is_same_data = about.get("digest") == prepared.about["digest"]
     if made != dict(WorkerIdentity.of_this_process().bits) or not is_same_data:
+        return None
+    if inputs is None or about.get("inputs") != inputs:
         return None
     if _without_name(found.experiment) != _without_name(experiment):
         return None

@@ -13,6 +13,7 @@ import signal
 import sys
 import tempfile
 import threading
+import uuid
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Executor, Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
@@ -109,6 +110,14 @@ class JobFailure:
 
 
 @dataclass(frozen=True)
+class _Source:
+    """Where jobs find data that a program handed over, if it did; `call` tells one call of `run_jobs` from the next."""
+
+    handed: str
+    call: str = field(default_factory=lambda: uuid.uuid4().hex)  # files can be others by the next call
+
+
+@dataclass(frozen=True)
 class _Answer:
     worker: WorkerIdentity
     result: Any = None
@@ -173,35 +182,35 @@ def _handed_over(data: Dataset | None, config: JobsConfig) -> Iterator[str]:
 
 # --- in workers ------------------------------------------------------------------------------------------------------
 
-_PARTS: dict[str, PreparedParts] = {}
+_PARTS: dict[_Source, PreparedParts] = {}
 _LOCK = threading.Lock()
 
 
-def run_job(task: tuple[Job, str]) -> _Answer:
+def run_job(task: tuple[Job, _Source]) -> _Answer:
     """Do a job in this process, with the data that it has loaded before."""
-    job, handed = task
+    job, source = task
     with _LOCK, _unwind_when_stopped():  # one at a time: a worker has one core, and the memory for one job
         try:
-            result = job.run(_parts_of(handed), silent)
+            result = job.run(_parts_of(source), silent)
         except Exception as error:
             return _Answer(WorkerIdentity.of_this_process(), error=_portable(error))
     return _Answer(WorkerIdentity.of_this_process(), result)
 
 
-def _parts_of(handed: str) -> PreparedParts:
-    if handed not in _PARTS:
+def _parts_of(source: _Source) -> PreparedParts:
+    if source not in _PARTS:
         _PARTS.clear()
         data = None
-        if handed:
+        if source.handed:
             try:
-                data = pickle.loads(Path(handed).read_bytes())
+                data = pickle.loads(Path(source.handed).read_bytes())
             except OSError as error:
                 raise EngineError(
-                    f"A worker cannot read the data '{handed}': {error.strerror}.",
+                    f"A worker cannot read the data '{source.handed}': {error.strerror}.",
                     "Set runtime.folder to a folder that all machines of the cluster share.",
                 ) from None
-        _PARTS[handed] = PreparedParts(data, kept=CUTS_KEPT)
-    return _PARTS[handed]
+        _PARTS[source] = PreparedParts(data, kept=CUTS_KEPT)
+    return _PARTS[source]
 
 
 def _portable(error: Exception) -> Exception:
@@ -268,7 +277,7 @@ class _Spreading:
     """Workers, and which of them are free."""
 
     workers: Workers
-    handed: str
+    source: _Source
     is_cluster: bool
     free: queue.SimpleQueue[int] = field(default_factory=queue.SimpleQueue)
     stopped: threading.Event = field(default_factory=threading.Event)
@@ -283,7 +292,7 @@ class _Spreading:
     def _try(self, at: int, job: Job) -> Any:
         for _ in range(TRIES):
             try:
-                answer: _Answer = self.workers.submit(at, run_job, (job, self.handed)).result()
+                answer: _Answer = self.workers.submit(at, run_job, (job, self.source)).result()
                 refuse_other_bits(answer.worker, str(answer.worker.pid))
             except Exception as error:
                 if self.stopped.is_set() or not self.workers.is_lost(error):
@@ -314,7 +323,7 @@ def _spread(jobs: Sequence[Job], config: JobsConfig, progress: Progress, handed:
     else:
         workers = start_workers(config.engine, config.address, n_wanted)
     n_slots = min(n_wanted, workers.n_workers)
-    spreading = _Spreading(workers, handed, config.executor is None and config.engine == "dask")
+    spreading = _Spreading(workers, _Source(handed), config.executor is None and config.engine == "dask")
     for at in range(n_slots):
         spreading.free.put(at)
     pool = ThreadPoolExecutor(n_slots, thread_name_prefix="tacit-job")

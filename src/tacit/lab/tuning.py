@@ -17,6 +17,7 @@ from tacit.config import Experiment, apply_overrides, to_yaml
 from tacit.data import Dataset
 from tacit.errors import ConfigError, DataError, DivergedError, TacitError
 from tacit.lab.experiments import PreparedData, TrainingJob, silent
+from tacit.lab.inputs import digest_inputs
 from tacit.lab.jobs import JobFailure, JobsConfig, PreparedParts, raise_failures, run_jobs
 from tacit.lab.private_choice import PrivateChoiceConfig, account_search, choose_trial, refuse_unbounded
 from tacit.lab.search_space import Range, list_points
@@ -180,7 +181,8 @@ class TrialJob:
     def run(self, parts: PreparedParts, progress: Progress) -> TrialOutcome:
         """Make the trial, unless it was made before of the same data by the same code."""
         prepared = parts.prepare(self.base, progress)
-        file = None if self.kept is None else self.kept / f"{self._question(prepared)}.json"
+        question = None if self.kept is None else self._question(prepared)
+        file = None if self.kept is None or question is None else self.kept / f"{question}.json"
         if file is not None and not self.again and (found := _read_trial(file)) is not None:
             return TrialOutcome(replace(found, settings=self.settings), (), prepared.name, True)
         trainings: list[dict[str, Any]] = []
@@ -190,11 +192,14 @@ class TrialJob:
             write_whole(file, {"settings": describe_settings(self.settings), "trial": asdict(trial)})
         return TrialOutcome(trial, tuple(trainings), prepared.name)
 
-    def _question(self, prepared: PreparedData) -> str:
-        """Return a digest of all that decides what a trial reaches."""
+    def _question(self, prepared: PreparedData) -> str | None:
+        """Return a digest of all that decides what a trial reaches; none where that is not known."""
+        inputs = [digest_inputs(experiment) for experiment in self.experiments]
+        if None in inputs:
+            return None
         asked = [to_yaml(experiment.model_copy(update={"name": "run"})) for experiment in self.experiments]
         made_by = repr(WorkerIdentity.of_this_process().bits)
-        text = "\n".join([*asked, str(prepared.about.get("digest")), made_by])
+        text = "\n".join([*asked, *map(str, inputs), str(prepared.about.get("digest")), made_by])
         return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
 

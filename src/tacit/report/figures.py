@@ -14,12 +14,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import polars as pl
 from numpy.typing import NDArray
 
 from tacit.evaluation.lists import short_head
 from tacit.report.canvas import new_figure, percent_axis, plain_numbers, report_style
 from tacit.report.comparison import ComparisonResult, MethodRow
 from tacit.report.epsilon_curve import epsilon
+from tacit.report.folder import Run
 from tacit.report.labels import BESIDE, legend, legend_height, name_ends, name_lines, name_points
 from tacit.report.marks import ALARM, GRID, INK, PAPER, SOFT, line_styles, shorten_label
 from tacit.report.overlay import overlay
@@ -286,13 +288,11 @@ def _tail(compared: ComparisonResult) -> Figure | None:
     if not rows:
         return None
     figure, (axes,) = new_figure(3.1 + legend_height([*rows, None]))
-    counts = rows[0].runs[0].items["train_count"].to_numpy()
+    counts, _ = _count_by_item(rows[0].runs)
     ranks, share = _cumulative(counts, counts)
     axes.plot(ranks, share, color=INK, linewidth=2.6, alpha=0.85, label="training")
     for i, row in enumerate(rows):
-        items = row.runs[0].items
-        shown = np.sum([run.items["recommended"].to_numpy() for run in row.runs], axis=0)
-        ranks, share = _cumulative(items["train_count"].to_numpy(), shown)
+        ranks, share = _cumulative(*_count_by_item(row.runs))
         axes.plot(
             ranks, share, label=shorten_label(row.label), markevery=_sparse(i, len(ranks)), **style[row.label].line
         )
@@ -308,6 +308,13 @@ def _tail(compared: ComparisonResult) -> Figure | None:
     axes.set_ylabel("share of all places so far")
     legend(figure, [None, *rows])
     return figure
+
+
+def _count_by_item(runs: Sequence[Run]) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Return how often each item was trained on and recommended; runs of other folds can have other catalogues."""
+    tables = pl.concat([run.items.select("item", "train_count", "recommended") for run in runs])
+    found = tables.group_by("item", maintain_order=True).sum()
+    return found["train_count"].to_numpy(), found["recommended"].to_numpy()
 
 
 def _cumulative(popularity: NDArray[Any], counts: NDArray[Any]) -> tuple[NDArray[np.int64], NDArray[np.float64]]:

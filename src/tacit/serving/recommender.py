@@ -191,6 +191,7 @@ class Recommender:
         import polars as pl  # here: a device recommends without it
 
         pl.DataFrame({"user": self.user_ids.labels.tolist()}).write_parquet(folder / "users.parquet")
+        (folder / "people.parquet").unlink(missing_ok=True)  # before 0.2; of another model
         _catalog_frame(self.catalog).write_parquet(folder / "catalog.parquet")
 
     @classmethod
@@ -225,8 +226,8 @@ def read_users(folder: Path) -> pl.DataFrame:
     """Read the table of users of a run or model folder; before 0.2 its file was `people.parquet`."""
     import polars as pl
 
-    former = folder / "people.parquet"
-    return pl.read_parquet(former if former.exists() else folder / "users.parquet")
+    file, former = folder / "users.parquet", folder / "people.parquet"
+    return pl.read_parquet(former if former.exists() and not file.exists() else file)
 
 
 def score_rows(method: Method, model: Model, clients: Clients) -> Floats:

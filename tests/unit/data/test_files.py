@@ -110,6 +110,45 @@ def test_a_damaged_part_is_refused_by_name_of_the_log(tmp_path):
         load(tmp_path)
 
 
+def test_what_tools_keep_beside_parquet_parts_is_not_read(tmp_path):
+    whole = pl.read_csv(GOOD.encode())
+    hidden = ("_temporary/0/part-0", ".part-0", ".ipynb_checkpoints/part-0-checkpoint", "_delta_log/c", ".test")
+    for name in ("part-0", *hidden):
+        path = tmp_path / f"{name}.parquet"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        whole.with_columns(user=pl.lit(hidden.index(name) + 5) if name in hidden else "user").write_parquet(path)
+    assert rows(load(tmp_path)) == EXPECTED
+
+
+def test_folders_of_parquet_parts_are_a_ready_split(tmp_path):
+    for user, name in enumerate(("train/part-0", "train/part-1", "test/_temporary/part-0", "test/part-0")):
+        path = tmp_path / f"{name}.parquet"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        pl.DataFrame({"user": [user], "item": [7]}).write_parquet(path)
+    read = load(tmp_path)
+    users = read.interactions.user_ids.labels[read.interactions.users]
+    assert dict(zip(users.tolist(), read.given.tolist(), strict=True)) == {0: 0, 1: 0, 3: 2}
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        ("train/a", "other/a"),
+        ("data/train/a", "data/test/a"),
+        ("train-00000-of-00001", "test-00000-of-00001"),
+        ("interactions/train/a", "interactions/test/a"),
+        ("log", "Validation/a"),
+    ],
+)
+def test_parts_of_a_split_are_not_read_as_one_log(tmp_path, names):
+    for name in names:
+        path = tmp_path / f"{name}.parquet"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        pl.read_csv(GOOD.encode()).write_parquet(path)
+    with pytest.raises(DataError, match="parts of a split"):
+        load(tmp_path)
+
+
 def test_parquet(tmp_path):
     pl.read_csv(GOOD.encode()).write_parquet(tmp_path / "log.parquet")
     assert rows(load(tmp_path / "log.parquet")) == EXPECTED

@@ -6,6 +6,7 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
+import polars as pl
 import pytest
 
 import tacit
@@ -130,3 +131,14 @@ def test_a_run_with_the_former_names_of_users_opens(tmp_path: Path) -> None:
     assert again.users.equals(made.users)
     assert again.people.equals(made.users)
     assert again.recommender.user_ids[0] == made.recommender.user_ids[0]
+
+
+def test_a_model_in_a_folder_with_the_former_name_of_users_has_its_own_users(tmp_path: Path) -> None:
+    given = {"data": {"source": "town", "users": 40, "places": 60}, "method": "ease"}
+    made = tacit.fit(tacit.Experiment.from_options(given, "here"))
+    others = pl.DataFrame({"user": [f"other {at}" for at in range(40)]})
+    others.write_parquet(tmp_path / "people.parquet")
+    made.save(tmp_path)
+    assert not (tmp_path / "people.parquet").exists()
+    others.write_parquet(tmp_path / "people.parquet")
+    assert tacit.Recommender.load(tmp_path).user_ids.labels.tolist() == made.user_ids.labels.tolist()

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import importlib
 import multiprocessing
 import os
 import signal
+import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -20,6 +22,7 @@ from tacit.errors import DataError, EngineError, MethodError
 from tacit.lab.comparisons import compare, run_repeatedly
 from tacit.lab.jobs import JobFailure, JobsConfig, PreparedParts, raise_failures, run_jobs
 from tacit.lab.tuning import Tuning, tune
+from tacit.methods import registry
 from tacit.report.folder import remove_partials, whole_folder, write_json
 
 SMALL = {"source": "town", "users": 60, "places": 40}
@@ -106,6 +109,87 @@ def test_a_run_of_other_code_is_made_anew(tmp_path: Path, monkeypatch: pytest.Mo
     compare(asked, out=tmp_path)
     monkeypatch.setattr("tacit.lab.shard_worker._versions", lambda: (("numpy", "0.1"),))
     assert compare(asked, out=tmp_path).reused == 0
+
+
+MINE = """
+import numpy as np, tacit
+class Options(tacit.Config): "Options."
+@tacit.register("mine", Options)
+class Mine(tacit.Centralised):
+    "Mine."
+    def __init__(self, config): self.config = config
+    def explain(self, shared, private, client, item): return []
+    def fit(self, clients, catalog, key):
+        yield tacit.Model({"p": SIGN * np.bincount(clients.items, minlength=catalog.n_items).astype(np.float32)}, {})
+    def score(self, shared, private, clients): return np.tile(shared["p"], (len(clients), 1))
+"""
+
+
+@pytest.fixture
+def own_method() -> Iterator[str]:
+    yield MINE
+    for key in [key for key in registry._REGISTERED if key[1] == "mine"]:
+        del registry._REGISTERED[key]
+
+
+def test_runs_and_trials_of_an_own_method_are_made_anew_when_its_file_changes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, own_method: str
+) -> None:
+    monkeypatch.syspath_prepend(tmp_path)
+    file, found = tmp_path / "own_method_of_a_test.py", []
+    for sign in ("+1", "-1.0"):
+        file.write_text(own_method.replace("SIGN", sign))
+        sys.modules.pop(file.stem, None)
+        importlib.invalidate_caches()
+        importlib.import_module(file.stem)
+        asked = comparing(repeat=1, methods=["mine"])
+        search = searching(method="mine", search={"runtime.threads": [1]})
+        for _ in range(2):
+            made, tuned = compare(asked, out=tmp_path / "runs"), tune(search, tmp_path / "runs")
+            found.append((made.reused, tuned.reused, made.rows[0].metrics["NDCG@10"], tuned.best.value))
+    assert [one[:2] for one in found] == [(0, 0), (1, 1), (0, 0), (1, 1)]
+    assert found[0][2:] == found[1][2:]
+    assert found[2][2:] == found[3][2:]
+    assert found[0][2] > found[2][2]
+
+
+def test_runs_of_a_method_without_a_file_are_made_anew(tmp_path: Path, own_method: str) -> None:
+    exec(own_method.replace("SIGN", "+1"), {"__name__": "__main__"})
+    asked = comparing(repeat=1, methods=["mine"])
+    assert [compare(asked, out=tmp_path).reused for _ in range(2)] == [0, 0]
+
+
+def test_runs_and_trials_are_made_anew_when_a_file_that_an_option_names_changes(tmp_path: Path) -> None:
+    file, found = tmp_path / "pi.csv", []
+    given = {"methods": [{"name": "fpl", "epochs": 1}], "privacy": [{"pi": str(file)}], "repeat": 1}
+    search = {"method": {"name": "fpl"}, "privacy": given["privacy"], "search": {"method.epochs": [1]}}
+    for pi in (1.0, 1.0, 0.0):
+        file.write_text("\n".join(["user,pi", *(f"{user},{pi}" for user in range(1, 61))]))
+        made = compare(comparing(**given), out=tmp_path / "runs")
+        found.append((made.reused, tune(searching(**search), tmp_path / "runs").reused))
+    assert found == [(0, 0), (1, 1), (0, 0)]
+
+
+def test_runs_are_made_anew_when_the_run_they_start_from_is_another(tmp_path: Path) -> None:
+    found = []
+    for seed in (1, 2):
+        start = {"data": SMALL, "method": {"name": "fed-ease"}, "seed": seed}
+        tacit.run(tacit.Experiment.from_options(start, "the test"), folder=tmp_path / "start")
+        asked = comparing(repeat=1, methods=[{"name": "fed-ease", "warm_start": str(tmp_path / "start")}])
+        found.append(compare(asked, out=tmp_path / "runs").reused)
+    assert found == [0, 0]
+
+
+def test_an_executor_that_lives_on_reads_a_file_again(tmp_path: Path, executor: ThreadPoolExecutor) -> None:
+    file, found = tmp_path / "log.csv", []
+    for step in (3, 5):
+        rows = [f"{user},{(user * 7 + i * step) % 23},{i}" for user in range(30) for i in range(6)]
+        file.write_text("\n".join(["user,item,timestamp", *rows]))
+        asked = comparing(data={"source": str(file)}, repeat=1, methods=["most-popular"])
+        made = compare(asked, out=tmp_path / "runs", jobs=JobsConfig(2, executor=executor))
+        found.append(made.rows[0].runs[0].result["about_data"]["digest"])
+        assert found[-1] == tacit.load(file).digest
+    assert found[0] != found[1]
 
 
 def test_a_run_that_fails_does_not_stop_the_others(tmp_path: Path) -> None:

@@ -11,8 +11,10 @@ import pytest
 
 import tacit
 from tacit.errors import ConfigError, StorageError
+from tacit.lab.comparisons import compare
 from tacit.lab.training import Observer, RuntimeConfig, learn
 from tacit.methods.base import Centralised
+from tacit.report.figures import _count_by_item
 from tacit.types import Catalog, Clients, Model, Vocabulary
 
 pytestmark = pytest.mark.slow
@@ -139,6 +141,20 @@ def test_a_refusal_names_the_option_that_only_federated_methods_have(method: str
         tacit.run(experiment)
     assert f"runtime.{section}" in refused.value.message
     assert "in one place" not in refused.value.message
+
+
+def test_folds_with_catalogues_of_their_own_are_compared(tmp_path: Path) -> None:
+    rows = [f"{user},{(user * 37 + at * 11) % 97},{at}" for user in range(40) for at in range(4)]
+    (tmp_path / "log.csv").write_text("\n".join(["user,item,timestamp", *rows]))
+    folds = {"kind": "k-fold", "folds": 2, "catalog": "train"}
+    asked = {"data": {"source": str(tmp_path / "log.csv")}, "methods": ["most-popular", "ease"], "split": folds}
+    made = compare(tacit.Comparison.from_options(asked, "the test"), out=tmp_path / "runs")
+    first, second = (run.items for run in made.rows[0].runs)
+    assert len(first) != len(second)
+    trained, shown = _count_by_item(made.rows[0].runs)
+    assert len(trained) == len(set(first["item"]) | set(second["item"]))
+    assert trained.sum() == first["train_count"].sum() + second["train_count"].sum()
+    assert shown.sum() == first["recommended"].sum() + second["recommended"].sum()
 
 
 def test_a_comparison_goes_through_all_folds_and_pairs_users() -> None:
