@@ -142,7 +142,7 @@ def run(
         check_writable(Path(folder).parent)
     experiment = name_data(experiment, data)
     prepared = prepared or prepare_data(experiment, data, progress)
-    parts, about = prepared.parts, {**prepared.about, "inputs": digest_inputs(experiment)}
+    parts, about = prepared.parts, {**prepared.about, "inputs": digest_inputs(experiment.method, experiment.stages)}
     log.add(f"data {prepared.name}: {dict(parts.counts)}")
     job = TrainingJob.from_split(experiment, parts)
     learnt = job.learn(progress)
@@ -194,7 +194,7 @@ def reopen_run(folder: Path, experiment: Experiment, prepared: PreparedData) -> 
         made = json.loads((folder / "environment.json").read_text(encoding="utf-8")).get("arithmetic")
     except (TacitError, OSError, ValueError, AttributeError):
         return None
-    about, inputs = found.result.get("about_data", {}), digest_inputs(experiment)
+    about, inputs = found.result.get("about_data", {}), digest_inputs(experiment.method, experiment.stages)
     is_same_data = about.get("digest") == prepared.about["digest"]
     if made != dict(WorkerIdentity.of_this_process().bits) or not is_same_data:
         return None

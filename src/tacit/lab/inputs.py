@@ -4,24 +4,25 @@ from __future__ import annotations
 
 import hashlib
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-from tacit.config import Experiment
+from tacit.methods.choice import MethodChoice
+from tacit.types import Config
 
 KNOWN = {"tacit", "pydantic", *sys.stdlib_module_names}  # Tacit's sources are in `WorkerIdentity`
 
 
-def digest_inputs(experiment: Experiment) -> str | None:
+def digest_inputs(method: MethodChoice, stages: Sequence[Config]) -> str | None:
     """Return a digest of own code and of files that options name; none if the file of that code is not known."""
-    options = experiment.method.options
-    code = _digest_code(type(experiment.method.build()), type(options))
+    options = method.options
+    code = _digest_code(type(method.build()), type(options))
     if code is None:
         return None
     found = hashlib.blake2b(code.encode(), digest_size=16)
-    chosen = [one.model_dump(mode="json") for one in (options, *experiment.stages)]
+    chosen = [one.model_dump(mode="json") for one in (options, *stages)]
     for path in sorted(set(_find_paths(chosen))):
         for file in [path] if path.is_file() else sorted(one for one in path.rglob("*") if one.is_file()):
             _add_file(found, file)

@@ -194,7 +194,7 @@ class TrialJob:
 
     def _question(self, prepared: PreparedData) -> str | None:
         """Return a digest of all that decides what a trial reaches; none where that is not known."""
-        inputs = [digest_inputs(experiment) for experiment in self.experiments]
+        inputs = [digest_inputs(experiment.method, experiment.stages) for experiment in self.experiments]
         if None in inputs:
             return None
         asked = [to_yaml(experiment.model_copy(update={"name": "run"})) for experiment in self.experiments]
