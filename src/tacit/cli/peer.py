@@ -66,7 +66,11 @@ def found(
 
 @peer_app.command(epilog="Example: tacit peer invite")
 def invite(as_json: Json = False) -> None:
-    """Print an invitation, good for seven days. Whoever has the line can join and read what members are sent."""
+    """Print an invitation. Whoever has the line can join, and read what members are sent.
+
+    `tacit peer join` takes it for seven days. It holds the network's secret, which does not change: somebody with a
+    program of their own can join by it later, too.
+    """
     from tacit.field.peer.founding import invite as make_invitation
     from tacit.field.peer.membership import require_membership
 

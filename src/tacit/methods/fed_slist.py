@@ -49,8 +49,8 @@ class FedSLISTConfig(Config):
         96, gt=0, description="m: width of the basis, at most the number of items; a row of a message has 3 m numbers"
     )
     epochs: int = Field(4, gt=0, description="rounds; every client is asked in each")
-    decay: float = Field(3.0, gt=0, description=DECAY)
-    target_decay: float = Field(1.0, ge=0, description=TARGET_DECAY)
+    decay: float = Field(3.0, gt=0, le=100, description=DECAY)
+    target_decay: float = Field(1.0, ge=0, le=100, description=TARGET_DECAY)
     reg: float = Field(100.0, gt=0, description="lambda: L2 regularisation of the item-to-item weights")
     item_weight: float = Field(
         0.4, ge=0, le=1, description="directions are found with items of n histories weighted by n^-w"

@@ -32,8 +32,8 @@ TARGET_DECAY = "an item to come counts exp(-distance / target_decay), the next o
 class SLISTConfig(Config):
     """Options of slist."""
 
-    decay: float = Field(3.0, gt=0, description=DECAY)
-    target_decay: float = Field(1.0, ge=0, description=TARGET_DECAY)
+    decay: float = Field(3.0, gt=0, le=100, description=DECAY)
+    target_decay: float = Field(1.0, ge=0, le=100, description=TARGET_DECAY)
     reg: float = Field(100.0, gt=0, description="lambda: L2 regularisation of the item-to-item weights")
     user_weight: float = Field(0.0, ge=0, le=1, description="weight of the steps of a history of n items is n^-v")
 

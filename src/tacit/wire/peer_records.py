@@ -66,10 +66,20 @@ class PeerRecord:
         return cls(signing, sealing, issued, expires, content[-SIGNATURE_BYTES:])
 
     def is_valid(self, network: bytes, now: float) -> bool:
-        """Say whether it is of this network, signed by the peer itself, and neither old nor of the future."""
+        """Say whether it is of this network, signed by the peer itself, neither old nor of the future, and of use.
+
+        Nothing can be sealed for a key of low order (zeros, for one): whoever kept such a record could not send.
+        """
         if not self.issued - SKEW <= now <= self.expires or self.expires - self.issued > LIFETIME:
             return False
-        return verify_signature(self.signing, self.signature, _statement(network, self))
+        return verify_signature(self.signing, self.signature, _statement(network, self)) and self._can_be_sealed_for()
+
+    def _can_be_sealed_for(self) -> bool:
+        try:
+            X25519PrivateKey.generate().exchange(self.sealing_key)
+        except ValueError:
+            return False
+        return True
 
     @property
     def sealing_key(self) -> X25519PublicKey:

@@ -225,6 +225,14 @@ class PeerDevice:
         with self._change():
             return sum([self._settle_one(send, reply) for send, reply in outcomes])
 
+    def withdraw(self, sends: Sequence[PeerSend]) -> None:
+        """Note of messages that they were not sent, because the user paused after they were made."""
+        with self._change():
+            for send in sends:
+                entry = self.file.outbox.pop(str(send.sequence), None)
+                if entry is not None:
+                    self.device.ledger.mark(entry, "not sent", self._now_text(), "paused before it left")
+
     def _settle_one(self, send: PeerSend, reply: bytes | None) -> bool:
         ack = None if reply is None else read_ack(reply, send.content, send.to)
         is_read = ack is not None and ack[0]

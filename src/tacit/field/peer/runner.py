@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
-from tacit.errors import ConsentError, FieldError
+from tacit.errors import ConsentError, FieldError, MethodError
 from tacit.field.peer.carrier import PeerCarrier
 from tacit.field.peer.peer_device import PeerDevice, PeerSend
 from tacit.wire.peer_messages import read_ack
@@ -65,7 +65,7 @@ class PeerRunner:
                         if self._peer.device.store.get("network") is None:
                             raise
                         self._report(str(error))
-                    except FieldError as error:
+                    except (FieldError, MethodError) as error:  # a method without any history to learn from, too
                         self._report(str(error))
                         trouble += 1
                         stop.wait(min(LONGEST_PAUSE, PAUSE * 2**trouble))
@@ -96,11 +96,21 @@ class PeerRunner:
         self._report(PeriodOutcome(about.state.ticks, len(sends), acknowledged, contacts, about.received))
 
     def _deliver(self, sends: Sequence[PeerSend], pool: ThreadPoolExecutor) -> int:
-        """Send messages at once, note what became of them, and return how many were acknowledged."""
-        carrier = self._carrier
+        """Send messages, note what became of them, and return how many were acknowledged.
+
+        Each looks at the user's settings just before it leaves: one that finds the device paused is not sent.
+        """
+        carrier, device = self._carrier, self._peer.device
         assert carrier is not None, "messages are sent while connected"
-        replies = pool.map(lambda send: send_peer_message(carrier, send), sends)
-        return self._peer.settle_all(list(zip(sends, replies, strict=True)))
+
+        def attempt(send: PeerSend) -> tuple[bool, bytes | None]:
+            if device.sharing.paused:
+                return False, None
+            return True, send_peer_message(carrier, send)
+
+        outcomes = list(zip(sends, pool.map(attempt, sends), strict=True))
+        self._peer.withdraw([send for send, (left, _) in outcomes if not left])
+        return self._peer.settle_all([(send, reply) for send, (left, reply) in outcomes if left])
 
 
 def send_peer_message(carrier: PeerCarrier, send: PeerSend) -> bytes | None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
@@ -10,13 +12,16 @@ import numpy as np
 import pytest
 
 from helpers.killed_processes import dying_at, was_killed
-from helpers.peer_network import PASSPHRASE, RealNetwork
+from helpers.peer_network import PASSPHRASE, SECRET, RealNetwork
 from tacit.errors import ConsentError, DeviceError
 from tacit.field.device import Device, Sharing
+from tacit.field.peer.carrier import InProcessCarrier, InProcessSwitch
 from tacit.field.peer.membership import PeerMembership, leave_network
 from tacit.field.peer.peer_device import PeerDevice
+from tacit.field.peer.runner import PeerRunner
 from tacit.testing import two_tastes
-from tacit.wire.peer_messages import MODEL, PULL, read_ack, write_model
+from tacit.wire.peer_messages import MODEL, PULL, PUSH, PeerSeal, read_ack, write_model
+from tacit.wire.peer_records import _statement
 
 GIVEN = {"batch_size": 16, "view": 2}
 
@@ -99,6 +104,37 @@ def test_nothing_leaves_or_enters_while_paused(real: RealNetwork) -> None:
     assert not receiver.device.ledger.list()
     receiver.device.resume()
     assert receiver.receive(send.content) != b""
+
+
+def test_a_pause_after_a_model_was_made_keeps_it_here(real: RealNetwork) -> None:
+    peer, left = real.peers[0], list[bytes]()
+
+    class Watched(InProcessCarrier):
+        def send(self, to: bytes, content: bytes, is_reply: Callable[[bytes], bool]) -> bytes | None:
+            left.append(content)
+            peer.device.pause()
+            return super().send(to, content, is_reply)
+
+    runner = PeerRunner(peer, lambda: Watched(InProcessSwitch()), lambda outcome: None, 0.01)
+    with ThreadPoolExecutor(1) as pool:
+        runner._open()
+        assert runner._deliver(peer.begin_period(), pool) == 0
+        runner._disconnect()
+    assert len(left) == 1
+    assert [entry.state for entry in peer.device.ledger.list()] == ["may have left", "not sent"]
+
+
+def test_a_record_that_nothing_can_be_sealed_for_is_refused(real: RealNetwork) -> None:
+    peer, identity, now = real.peers[0], real.identities[1], int(real.clock().timestamp())
+    good = identity.record(real.network.digest, now)
+    bare = replace(good, sealing=bytes(32))
+    signed = replace(bare, signature=identity.signing.sign(_statement(real.network.digest, bare)))
+    assert good.is_valid(real.network.digest, now)
+    assert not signed.is_valid(real.network.digest, now)
+    seal = PeerSeal(identity, real.network.digest, SECRET)
+    mine = peer.identity.record(real.network.digest, now)
+    assert peer.receive(seal.seal(mine, now * 1000, now, PUSH, signed.pack())) == b""
+    assert peer.receive(seal.seal(mine, now * 1000 + 1, now, PUSH, good.pack())) != b""
 
 
 def test_a_model_that_was_learnt_from_what_is_now_forbidden_begins_anew(real: RealNetwork) -> None:
