@@ -42,6 +42,7 @@ def takes(options: type[T]) -> Callable[[Callable[[T], None]], Callable[..., Non
         parameters = []
         for field in fields(options):  # type: ignore[arg-type]
             default = field.default if field.default_factory is MISSING else field.default_factory()
+            default = inspect.Parameter.empty if default is MISSING else default  # an argument that must be given
             keyword = inspect.Parameter.KEYWORD_ONLY
             parameters.append(inspect.Parameter(field.name, keyword, default=default, annotation=hints[field.name]))
         command.__name__, command.__doc__ = function.__name__, function.__doc__

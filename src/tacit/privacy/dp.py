@@ -218,7 +218,8 @@ class DifferentialPrivacy(Stage):
             what = " and ".join(repr(table) for table in of.tables) or "a sum"
             raise ConfigError(
                 f"What a client adds to {what} has no bound: one client could move the sum by any amount.",
-                "Set privacy.bound: the largest Euclidean norm of all that a client adds to a sum.",
+                "Set privacy.bound, the largest Euclidean norm of all that a client adds to a sum, inside the stage: "
+                "privacy=[{name: dp, epsilon: 2, bound: 1}].",
             )
         if of.bound is not None and bound < of.bound:
             raise ConfigError(

@@ -97,3 +97,8 @@ def test_a_group_alone_shows_its_help_and_no_error(tacit: Command, group: list[s
     assert code == 2
     assert "Usage:" in out
     assert err == ""
+
+
+def test_an_argument_that_must_be_given_is_asked_for(tacit: Command) -> None:
+    assert tacit("recommend", "--user", "7")[0] == 2
+    assert "MISSING" not in tacit("recommend", "--help")[1]
