@@ -68,8 +68,8 @@ def found(
 def invite(as_json: Json = False) -> None:
     """Print an invitation. Whoever has the line can join, and read what members are sent.
 
-    `tacit peer join` takes it for seven days. It holds the network's secret, which does not change: somebody with a
-    program of their own can join by it later, too.
+    `tacit peer join` takes it for seven days. It holds the network's secret, which does not change: another
+    program can join by it later, too.
     """
     from tacit.field.peer.founding import invite as make_invitation
     from tacit.field.peer.membership import require_membership
