@@ -192,7 +192,7 @@ def test_rows_of_fed_slist_are_bounded_however_long_a_history_is() -> None:
     client = Clients(
         np.array([0]), np.array([0, n]), np.arange(n, dtype=np.int32), n, places=rng.permutation(n).astype(np.int32)
     )
-    for decays in ((3.0, 1.0), (200.0, 200.0), (0.5, 0.0)):
+    for decays in ((3.0, 1.0), (100.0, 100.0), (0.5, 0.0)):
         for v in (0.0, 0.5):
             given = {"factors": 4, "decay": decays[0], "target_decay": decays[1], "user_weight": v}
             method = build("fed-slist", options("fed-slist", given))
