@@ -22,6 +22,7 @@ import re
 import shutil
 import subprocess
 import sys
+import time
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -211,9 +212,23 @@ def _read_result(path: Path) -> dict[str, Any]:
 
 def refuse_foreign(folder: Path) -> None:
     """Refuse to put a run where something else is: only what an earlier run left is ever replaced."""
-    if folder.exists() and not (folder / "result.json").is_file() and (not folder.is_dir() or any(folder.iterdir())):
-        hint = "Give another name, or another folder with --out."
-        raise StorageError(f"'{folder}' already exists and is not a run folder.", hint)
+    for _ in range(5):  # while another process puts its own run there, a single look can see neither of the two
+        if not _is_foreign(folder):
+            return
+        time.sleep(0.01)
+    hint = "Give another name, or another folder with --out."
+    raise StorageError(f"'{folder}' already exists and is not a run folder.", hint)
+
+
+def _is_foreign(folder: Path) -> bool:
+    try:
+        return (
+            folder.exists()
+            and not (folder / "result.json").is_file()
+            and (not folder.is_dir() or any(folder.iterdir()))
+        )
+    except FileNotFoundError:  # moved away just now
+        return False
 
 
 def check_writable(folder: Path) -> None:
