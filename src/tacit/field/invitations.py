@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import base64
-import binascii
-import json
 import ssl
 import time
 from collections.abc import Iterable
@@ -20,6 +18,7 @@ from tacit.field.device.membership import Membership
 from tacit.protocols.directory import read_key, write_key
 from tacit.reasons import ReasonCode
 from tacit.wire.amendments import PATH as AMENDMENTS
+from tacit.wire.lines import read_line, write_line
 from tacit.wire.versions import HEADER as VERSIONS
 from tacit.wire.versions import OWN, VersionRanges, refuse_other_versions
 
@@ -42,23 +41,18 @@ class Invitation:
     def line(self) -> str:
         """Write it as one line."""
         named = {"k": self.witness} if self.witness else {}
-        about = json.dumps({"a": self.address, "w": self.word, "r": self.roots, **named}).encode()
-        return PREFIX + base64.urlsafe_b64encode(about).decode().rstrip("=")
+        return write_line(PREFIX, {"a": self.address, "w": self.word, "r": self.roots, **named})
 
     @classmethod
     def parse(cls, line: str) -> Invitation:
         """Read it from one line."""
-        text = "".join(line.split())
         try:
-            if not text.startswith(PREFIX):
-                raise ValueError
-            body = text.removeprefix(PREFIX)
-            about = json.loads(base64.urlsafe_b64decode(body + "=" * (-len(body) % 4)))
+            about = read_line(PREFIX, line)
             address, word, roots, witness = about["a"], about["w"], about["r"], about.get("k", "")
             if not all(isinstance(part, str) for part in (address, word, roots, witness)) or not address or not word:
                 raise ValueError
             witness = write_key(read_key(witness)) if witness else ""
-        except (ValueError, KeyError, TypeError, binascii.Error):
+        except (ValueError, KeyError):
             raise FieldError(
                 "This is not an invitation, or a part of it is missing.", "Copy the whole line, from 'tacit1:' on."
             ) from None

@@ -12,9 +12,6 @@ within a day has a limit, so that a coordinator cannot fill the directory at onc
 
 from __future__ import annotations
 
-import base64
-import binascii
-import json
 import os
 import ssl
 import time
@@ -30,6 +27,7 @@ from tacit.protocols.merkle import MerkleTree
 from tacit.protocols.secure_aggregation.identity import KEY_BYTES, Identity
 from tacit.reasons import ReasonCode
 from tacit.storage.database import FileFormat, connect
+from tacit.wire.lines import read_line, write_line
 
 PREFIX = "tacitw1:"
 ROUTE = "/v1/tacit/witness"
@@ -57,22 +55,17 @@ class WitnessLine:
 
     def line(self) -> str:
         """Write it as one line."""
-        about = json.dumps({"a": self.address, "r": self.roots, "l": self.log, "n": self.name}).encode()
-        return PREFIX + base64.urlsafe_b64encode(about).decode().rstrip("=")
+        return write_line(PREFIX, {"a": self.address, "r": self.roots, "l": self.log, "n": self.name})
 
     @classmethod
     def parse(cls, line: str) -> WitnessLine:
         """Read it from one line."""
-        text = "".join(line.split())
         try:
-            if not text.startswith(PREFIX):
-                raise ValueError
-            body = text.removeprefix(PREFIX)
-            about = json.loads(base64.urlsafe_b64decode(body + "=" * (-len(body) % 4)))
+            about = read_line(PREFIX, line)
             parts = tuple(about[name] for name in ("a", "r", "l", "n"))
             if not all(isinstance(part, str) for part in parts) or len(bytes.fromhex(parts[2])) != LOG_BYTES:
                 raise ValueError
-        except (ValueError, KeyError, TypeError, binascii.Error):
+        except (ValueError, KeyError):
             raise FieldError(
                 "This is not a line for a witness, or a part of it is missing.",
                 "The operator makes it: tacit enroll FILE --witness. Copy all of it, from 'tacitw1:' on.",

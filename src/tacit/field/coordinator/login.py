@@ -10,8 +10,6 @@ pseudonyms decides what they say; `make_pseudonym` makes them of the account und
 
 from __future__ import annotations
 
-import base64
-import binascii
 import hashlib
 import hmac
 import json
@@ -24,6 +22,7 @@ from pydantic import Field
 from tacit.errors import FieldError, ForgedError
 from tacit.protocols.secure_aggregation.identity import KEY_BYTES, Identity, verify
 from tacit.types import Config
+from tacit.wire.lines import decode_text, encode_text
 
 PREFIX, LABEL, STATEMENT = "login.", "login:", b"tacit login"
 MOST_TOKEN = 2000  # characters
@@ -48,7 +47,7 @@ def sign_token(key: Identity, federation: str, pseudonym: str, expires: int) -> 
     """Return a token that enrols a device of an account."""
     payload = json.dumps({"e": expires, "f": federation, "s": pseudonym}, separators=(",", ":")).encode()
     parts = (payload, key.sign(STATEMENT + payload))
-    return PREFIX + ".".join(base64.urlsafe_b64encode(part).decode().rstrip("=") for part in parts)
+    return PREFIX + ".".join(encode_text(part) for part in parts)
 
 
 def read_token(token: str, rules: LoginRules, federation: str, now: int) -> str | None:
@@ -57,13 +56,13 @@ def read_token(token: str, rules: LoginRules, federation: str, now: int) -> str 
     if not token.startswith(PREFIX) or len(token) > MOST_TOKEN or len(parts) != 2:
         return None
     try:
-        payload, signature = (base64.urlsafe_b64decode(part + "=" * (-len(part) % 4)) for part in parts)
+        payload, signature = (decode_text(part) for part in parts)
         verify(bytes.fromhex(rules.key), STATEMENT + payload, signature, 0)
         about = json.loads(payload)
         expires, subject = about["e"], about["s"]
         is_right = about["f"] == federation and type(expires) is int and expires > now
         return subject if is_right and isinstance(subject, str) and PSEUDONYM.fullmatch(subject) else None
-    except (ValueError, KeyError, TypeError, RecursionError, binascii.Error, ForgedError):
+    except (ValueError, KeyError, TypeError, RecursionError, ForgedError):
         return None
 
 

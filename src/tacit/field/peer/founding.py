@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import binascii
-import json
 import secrets
 import time
 from collections.abc import Callable, Sequence
@@ -16,6 +13,7 @@ from tacit.field.peer.carrier import PeerCarrier
 from tacit.field.peer.membership import PeerMembership, draw_secret, refuse_if_member
 from tacit.field.peer.peer_file import unpack_records
 from tacit.types import Catalog
+from tacit.wire.lines import decode_text, encode_text, read_line, write_line
 from tacit.wire.network import SEED_BITS, PeerNetwork, read_network, write_network
 from tacit.wire.peer_messages import JOIN, WELCOME, PeerSeal, read_ack
 from tacit.wire.peer_records import PeerIdentity, PeerRecord
@@ -37,12 +35,12 @@ class PeerInvitation:
     def line(self) -> str:
         """Write it as one line. Whoever has the line can join."""
         about = {
-            "n": _text(self.network),
-            "s": _text(self.secret),
+            "n": encode_text(self.network),
+            "s": encode_text(self.secret),
             "r": list(self.routers),
-            "m": _text(b"".join(record.pack() for record in self.members)),
+            "m": encode_text(b"".join(record.pack() for record in self.members)),
         }
-        return PREFIX + _text(json.dumps(about, separators=(",", ":")).encode())
+        return write_line(PREFIX, about)
 
     @classmethod
     def parse(cls, line: str) -> PeerInvitation:
@@ -54,15 +52,13 @@ class PeerInvitation:
                 "To join a federation: tacit device join. Otherwise upgrade Tacit.",
             )
         try:
-            if not text.startswith(PREFIX):
-                raise ValueError
-            about = json.loads(_bytes(text.removeprefix(PREFIX)))
-            network, secret, members = (_bytes(about[name]) for name in ("n", "s", "m"))
+            about = read_line(PREFIX, text)
+            network, secret, members = (decode_text(about[name]) for name in ("n", "s", "m"))
             routers = tuple(about["r"])
             if len(network) != 32 or len(secret) != 32 or not all(isinstance(address, str) for address in routers):
                 raise ValueError
             return cls(network, secret, routers, tuple(unpack_records(members)))
-        except (ValueError, KeyError, TypeError, AttributeError, WireError, binascii.Error, RecursionError):
+        except (ValueError, KeyError, TypeError, WireError):
             raise FieldError("This is not an invitation to peers, or a part of it is missing.", _AGAIN) from None
 
 
@@ -130,11 +126,3 @@ def _ask_terms(carrier: PeerCarrier, seal: PeerSeal, member: PeerRecord) -> byte
     except WireError:
         return None
     return content if envelope.sender == member.id else None
-
-
-def _text(content: bytes) -> str:
-    return base64.urlsafe_b64encode(content).decode().rstrip("=")
-
-
-def _bytes(text: str) -> bytes:
-    return base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
