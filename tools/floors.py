@@ -20,7 +20,10 @@ FLOORS = [
     {"serving"},
     {"lab", "field.device", "field.coordinator"},
     {"config"},
-    {"report", "lab.experiments", "lab.jobs", "lab.comparisons", "lab.fitting", "lab.leak_check", "lab.matrix_model"},
+    {
+        *("report", "lab.experiments", "lab.jobs", "lab.trials", "lab.comparisons", "lab.fitting", "lab.leak_check"),
+        *("lab.matrix_model", "lab.mlflow_log"),
+    },
     {"lab.tuning", "field", "testing"},
     {"studies"},
     {"web"},

@@ -18,6 +18,7 @@ from tacit.evaluation import EvaluationConfig
 from tacit.field.device.settings import Sharing
 from tacit.field.serve import ServeConfig
 from tacit.lab.training import RuntimeConfig
+from tacit.lab.tuning import Tuning
 from tacit.methods.registry import PACKAGE, methods
 from tacit.privacy.clipping import ClippingConfig
 from tacit.privacy.disclosure import DisclosureConfig
@@ -27,7 +28,7 @@ from tacit.refusals import describe_kind
 PAGE = Path(__file__).parent.parent / "docs" / "options.md"
 HEAD = """# Options
 
-Every option of an experiment, a comparison, a coordinator and a device. `tools/option_tables.py` writes this page from
+Every option of an experiment, a comparison, a search, a coordinator and a device. `tools/option_tables.py` writes this page from
 the classes that declare the options. An experiment is a YAML file with the sections below; `--set PATH=VALUE` sets one
 option on the command line, with the path in the first column. A group of options whose default is *none* is off;
 `--set runtime.secure={}` turns it on with its defaults. An unknown option is refused, and the nearest known one named.
@@ -108,6 +109,8 @@ def page() -> str:
     parts += ["## evaluation\n", _table(EvaluationConfig, "evaluation.")]
     parts += ["## A comparison\n", "It has `methods` in the place of `method`, and:\n"]
     parts += [_table(Comparison, skip=sections | {"name", "seed"})]
+    parts += ["## A search\n", "An experiment for `tacit tune`, and:\n"]
+    parts += [_table(Tuning, skip=sections | {"name", "seed"})]
     parts += ["## method\n", "`method` is a name, or a group of options with the `name` of a method and those below.\n"]
     for name, entry in methods().items():
         if entry.module.startswith(f"{PACKAGE}."):

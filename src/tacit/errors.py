@@ -211,3 +211,8 @@ def nearest(word: str, known: Iterable[str]) -> str:
     names = sorted(known)
     close = get_close_matches(word, names, n=1, cutoff=0.6)
     return f"Did you mean '{close[0]}'?" if close else f"Known: {', '.join(names)}."
+
+
+def missing_extra(what: str, extra: str) -> ConfigError:
+    """Return the error for something that needs a package which is not installed."""
+    return ConfigError(f"{what} needs packages that are not installed.", f"Install them: pip install 'tacit[{extra}]'.")

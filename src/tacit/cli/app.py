@@ -318,6 +318,7 @@ def import_commands() -> None:
     import tacit.cli.device_service
     import tacit.cli.federation
     import tacit.cli.field
+    import tacit.cli.mlflow
     import tacit.cli.pages
     import tacit.cli.peer
     import tacit.cli.research

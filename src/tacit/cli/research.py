@@ -33,7 +33,8 @@ def tune(
     """Tune options on the validation part, never on the test part, and write the best to best.yaml."""
     from tacit.config import read_config
     from tacit.lab.jobs import JobsConfig
-    from tacit.lab.tuning import Tuning, describe_settings
+    from tacit.lab.trials import describe_settings
+    from tacit.lab.tuning import Tuning
     from tacit.lab.tuning import tune as search
     from tacit.studies.sheets import format_cell
 

@@ -139,17 +139,24 @@ def export(
         Path, typer.Argument(metavar="RUN", callback=existing, help="A run folder, or a model of `tacit fit`.")
     ],
     out: Annotated[Path, typer.Option("--out", help="Folder for the matrix, the items and the scorers.")],
+    onnx: Annotated[
+        bool, typer.Option("--onnx", help="Write model.onnx for ONNX runtimes instead; needs the extra 'onnx'.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Export a model that scores from a history: a matrix, and scorers in Python and JavaScript without Tacit."""
     from tacit.report.folder import open_recommender
     from tacit.serving.export import export as write_matrix
+    from tacit.serving.onnx_export import export_onnx
 
     _refuse_full(out)
-    about = write_matrix(open_recommender(folder), out)
+    about = (export_onnx if onnx else write_matrix)(open_recommender(folder), out)
     shell.screen.document({**about, "folder": str(out)})
     shell.screen.say(f"{about['method']} of {about['n_items']:,} items: {out}")
-    shell.screen.say(f"Try: python {out / 'scorer.py'} {out} 10 ITEM ITEM")
+    if onnx:
+        shell.screen.say(f"Input of {out / 'model.onnx'}: {about['input']}, one row for each user. Output: scores.")
+    else:
+        shell.screen.say(f"Try: python {out / 'scorer.py'} {out} 10 ITEM ITEM")
 
 
 def _refuse_full(out: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from itertools import groupby
 from pathlib import Path
@@ -58,11 +59,12 @@ def compare(
     out: Path | str = "runs",
     progress: Progress = silent,
     jobs: JobsConfig | int = ONE_AT_A_TIME,
+    on_run: Callable[[Run], object] | None = None,
 ) -> ComparisonResult:
     """Run every method of a comparison and write its folder: a report, tables and figures beside the runs.
 
     `data` takes the place of the configured source; `jobs` says how many runs are made side by side, and where.
-    Runs that are finished are reused.
+    Runs that are finished are reused. `on_run` is called with every run when all are finished.
     """
     out, comparison = Path(out), name_data(comparison, data)
     config = JobsConfig.of(jobs, comparison.runtime) if isinstance(jobs, int) else jobs
@@ -80,6 +82,9 @@ def compare(
         figures = draw(finished)
         save_figures(figures, partial)
         write_report(finished, partial / "report.html", figures)
+    if on_run is not None:
+        for _, one in runs:
+            on_run(one)
     return finished
 
 

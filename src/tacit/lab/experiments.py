@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -135,8 +136,12 @@ def run(
     folder: Path | str | None = None,
     progress: Progress = silent,
     prepared: PreparedData | None = None,
+    on_run: Callable[[Run], object] | None = None,
 ) -> Run:
-    """Run an experiment. With a `folder`, write it there; `data` takes the place of the configured source."""
+    """Run an experiment. With a `folder`, write it there; `data` takes the place of the configured source.
+
+    `on_run` is called with the finished run.
+    """
     log = _Log()
     if folder is not None:
         check_writable(Path(folder).parent)
@@ -156,7 +161,10 @@ def run(
     log.add(f"leak verdict: {leak.reason if leak else 'not asked for'}")
     findings = Findings(learnt, evaluation, seconds, leak, log.lines)
     result = assemble_run(experiment, prepared.name, about, parts, job.make_recommender(learnt.model), findings)
-    return result.save(Path(folder)) if folder is not None else result
+    finished = result.save(Path(folder)) if folder is not None else result
+    if on_run is not None:
+        on_run(finished)
+    return finished
 
 
 def _check_leaks(job: TrainingJob, parts: Split, model: Model, progress: Progress) -> LeakVerdict | None:

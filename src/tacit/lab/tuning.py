@@ -4,28 +4,27 @@ from __future__ import annotations
 
 import csv
 import hashlib
-import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
-from pydantic import Field, field_validator
+from pydantic import Field, field_validator, model_validator
 
 from tacit.config import Experiment, apply_overrides, to_yaml
 from tacit.data import Dataset
-from tacit.errors import ConfigError, DataError, DivergedError, TacitError
-from tacit.lab.experiments import PreparedData, TrainingJob, silent
-from tacit.lab.inputs import digest_inputs
-from tacit.lab.jobs import JobFailure, JobsConfig, PreparedParts, raise_failures, run_jobs
+from tacit.errors import ConfigError, DivergedError, TacitError
+from tacit.lab.bayesian import BayesianConfig, Proposals
+from tacit.lab.experiments import PreparedData, prepare_data, silent
+from tacit.lab.jobs import JobFailure, JobsConfig, raise_failures, run_jobs
 from tacit.lab.private_choice import PrivateChoiceConfig, account_search, choose_trial, refuse_unbounded
 from tacit.lab.search_space import Range, list_points
-from tacit.lab.shard_worker import WorkerIdentity
+from tacit.lab.trials import Trial, TrialJob, TrialOutcome, describe_settings
 from tacit.methods.choice import MethodChoice
 from tacit.privacy.dp import DPConfig
 from tacit.random import Key
-from tacit.report.folder import check_writable, whole_folder, write_json, write_whole
+from tacit.report.folder import check_writable, whole_folder, write_json
 from tacit.types import Progress
 
 SEARCH_IS_A_RELEASE = (
@@ -39,6 +38,9 @@ SEARCH_IS_COUNTED = (
 SEARCH_GROUPS = ("method", "privacy", "runtime")  # what a search may vary: the rest decides what the figures mean
 
 
+Point = tuple[dict[str, Any], Experiment]  # settings of a trial, and what they make of the experiment
+
+
 class Tuning(Experiment):
     """An experiment, and the values of its options to try: every combination, or some of them drawn by chance."""
 
@@ -49,6 +51,9 @@ class Tuning(Experiment):
     repeat: int = Field(1, ge=1, description="seeds s, s+1, ... per combination; their mean is compared")
     private_choice: PrivateChoiceConfig | None = Field(
         None, description="choose the best trial by the exponential mechanism, and count what the search costs"
+    )
+    bayesian: BayesianConfig | None = Field(
+        None, description="propose points from what earlier trials reached; needs the extra 'optuna'"
     )
 
     @field_validator("search")
@@ -62,18 +67,29 @@ class Tuning(Experiment):
                 raise ValueError(f"'{path}' has no values to try")
         return search
 
-    def points(self) -> list[tuple[dict[str, Any], Experiment]]:
+    @model_validator(mode="after")
+    def _bayesian_search_can_be(self) -> Self:
+        if self.bayesian is not None and self.trials == 0:
+            raise ValueError("a Bayesian search needs trials, the number of points to try")
+        if self.bayesian is not None and self.private_choice is not None:
+            raise ValueError("bayesian reads what trials reached, which private_choice does not count; use one of them")
+        return self
+
+    def points(self) -> list[Point]:
         """Return (settings, experiment) of every trial; a value that cannot be is refused here, before any runs."""
+        return self.place(list_points(self.search, self.trials, Key(self.seed).child("search")))
+
+    def place(self, points: Sequence[dict[str, Any]]) -> list[Point]:
+        """Return (settings, experiment) of some points of the search."""
         if not self.split.validation:
             raise ConfigError(
                 "A search needs a validation part, but split.validation is not set.",
                 "Set split.validation to true, or to a share such as 0.2 of the training part.",
             )
         base = {
-            **self.model_dump(mode="json", exclude={"search", "trials", "repeat", "private_choice"}),
+            **self.model_dump(mode="json", include=set(Experiment.model_fields)),
             "method": _given_options(self.method),
         }
-        points = list_points(self.search, self.trials, Key(self.seed).child("search"))
         made = [
             (point, Experiment.from_options(apply_overrides(base, point), f"search, {describe_settings(point)}"))
             for point in points
@@ -81,31 +97,6 @@ class Tuning(Experiment):
         if self.private_choice is not None:
             _refuse_unaccounted_trials([experiment for _, experiment in made])
         return made
-
-
-@dataclass(frozen=True)
-class Trial:
-    """One combination and what it reached on the validation part, on average over its seeds; none if one diverged."""
-
-    settings: dict[str, Any]
-    value: float | None
-    passes: int  # of the best checkpoint; 0 if learning diverged
-    seconds: float  # of all seeds
-    metrics: dict[str, float]
-    problem: str = ""
-    users: int = 0  # over whom the value is a mean
-    is_hidden: bool = False  # the choice is private: what it reached is not told
-    failed: bool = False  # `problem` says why
-
-    @property
-    def diverged(self) -> bool:
-        """True if learning left the finite numbers."""
-        return self.value is None and not self.is_hidden and not self.failed
-
-    @property
-    def outcome(self) -> str:
-        """In a word, why there is no value to show; empty if there is one."""
-        return "failed" if self.failed else "diverged" if self.diverged else "not told" if self.is_hidden else ""
 
 
 @dataclass(frozen=True)
@@ -153,66 +144,9 @@ class TuningResult:
         }
 
 
-@dataclass(frozen=True)
-class TrialOutcome:
-    """A trial, what its trainings guarantee, and on which data it was made."""
-
-    trial: Trial
-    trainings: tuple[dict[str, Any], ...]
-    data: str
-    is_reused: bool = False
-
-
-@dataclass(frozen=True)
-class TrialJob:
-    """One combination with all its seeds; `kept` is where finished trials lie."""
-
-    settings: dict[str, Any]
-    base: Experiment  # whose data and split it is
-    experiments: tuple[Experiment, ...]  # one for each seed
-    kept: Path | None
-    again: bool = False
-
-    @property
-    def label(self) -> str:
-        """The settings in a few words."""
-        return describe_settings(self.settings)
-
-    def run(self, parts: PreparedParts, progress: Progress) -> TrialOutcome:
-        """Make the trial, unless it was made before of the same data by the same code."""
-        prepared = parts.prepare(self.base, progress)
-        question = None if self.kept is None else self._question(prepared)
-        file = None if self.kept is None or question is None else self.kept / f"{question}.json"
-        if file is not None and not self.again and (found := _read_trial(file)) is not None:
-            return TrialOutcome(replace(found, settings=self.settings), (), prepared.name, True)
-        trainings: list[dict[str, Any]] = []
-        jobs = [TrainingJob.from_split(experiment, prepared.parts) for experiment in self.experiments]
-        trial = run_trial(jobs, self.settings, progress, trainings)
-        if file is not None:
-            write_whole(file, {"settings": describe_settings(self.settings), "trial": asdict(trial)})
-        return TrialOutcome(trial, tuple(trainings), prepared.name)
-
-    def _question(self, prepared: PreparedData) -> str | None:
-        """Return a digest of all that decides what a trial reaches; none where that is not known."""
-        inputs = [digest_inputs(experiment.method, experiment.stages) for experiment in self.experiments]
-        if None in inputs:
-            return None
-        asked = [to_yaml(experiment.model_copy(update={"name": "run"})) for experiment in self.experiments]
-        made_by = repr(WorkerIdentity.of_this_process().bits)
-        text = "\n".join([*asked, *map(str, inputs), str(prepared.about.get("digest")), made_by])
-        return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
-
-
-def _read_trial(file: Path) -> Trial | None:
-    try:
-        return Trial(**json.loads(file.read_text(encoding="utf-8"))["trial"])
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
-
-
 def _make_trials(
     tuning: Tuning,
-    points: Sequence[tuple[dict[str, Any], Experiment]],
+    points: Sequence[Point],
     kept: Path | None,
     config: JobsConfig,
     given: tuple[Progress, Dataset | None, PreparedData | None],
@@ -237,11 +171,35 @@ def _make_trials(
     for job, one in zip(jobs, found, strict=True):
         if isinstance(one, JobFailure):
             problem = one.error.message if isinstance(one.error, TacitError) else repr(one.error)
-            one = TrialOutcome(Trial(dict(job.settings), None, 0, 0.0, {}, problem, failed=True), (), "")
+            failed = Trial(dict(job.settings), None, 0, 0.0, {}, problem, failed=True)
+            one = TrialOutcome(failed, (), "", failure=one)
         outcomes.append(one)
-    if all(one.trial.failed for one in outcomes):
-        raise_failures(found)
     return outcomes
+
+
+def _make_proposed_trials(
+    tuning: Tuning,
+    bayesian: BayesianConfig,
+    kept: Path | None,
+    config: JobsConfig,
+    given: tuple[Progress, Dataset | None, PreparedData | None],
+) -> tuple[list[Point], list[TrialOutcome]]:
+    """Make trials batch by batch, each batch proposed from what those before it reached."""
+    proposals = Proposals(tuning.search, bayesian, Key(tuning.seed).child("search"))
+    points: list[Point] = []
+    outcomes: list[TrialOutcome] = []
+    progress, data, prepared = given
+    if prepared is None and not config.is_spread:
+        prepared = prepare_data(tuning, data, progress)  # once, for all batches
+    while len(points) < tuning.trials:
+        batch = tuning.place(proposals.propose(min(bayesian.batch, tuning.trials - len(points))))
+        if not batch:
+            break
+        found = _make_trials(tuning, batch, kept, config, (progress, data, prepared))
+        for (settings, _), outcome in zip(batch, found, strict=True):
+            proposals.record(settings, outcome.trial.value)
+        points, outcomes = [*points, *batch], [*outcomes, *found]
+    return points, outcomes
 
 
 def tune(
@@ -258,12 +216,18 @@ def tune(
     `jobs` says how many trials are made side by side, and where. Trials that are finished are reused; they lie in
     `kept`, or beside the folder.
     """
-    points = tuning.points()
     config = JobsConfig.of(jobs, tuning.runtime) if isinstance(jobs, int) else jobs
+    points = [] if tuning.bayesian is not None else tuning.points()
     if out is not None:
         check_writable(out)
         kept = kept or out / "trials"
-    outcomes = _make_trials(tuning, points, kept, config, (progress, data, prepared))
+    given = (progress, data, prepared)
+    if tuning.bayesian is not None:
+        points, outcomes = _make_proposed_trials(tuning, tuning.bayesian, kept, config, given)
+    else:
+        outcomes = _make_trials(tuning, points, kept, config, given)
+    if all(outcome.trial.failed for outcome in outcomes):
+        raise_failures([outcome.failure for outcome in outcomes])
     trials = tuple(outcome.trial for outcome in outcomes)
     trainings = [privacy for outcome in outcomes for privacy in outcome.trainings]
     name = next(outcome.data for outcome in outcomes if outcome.data)
@@ -297,45 +261,6 @@ def tune(
     return tuned
 
 
-def run_trial(
-    jobs: Sequence[TrainingJob],
-    settings: Mapping[str, Any],
-    progress: Progress = silent,
-    trainings: list[dict[str, Any]] | None = None,
-) -> Trial:
-    """Learn from the training part with each seed and measure on the validation part; divergence is a result.
-
-    What each training guarantees is added to `trainings`, where there is a guarantee.
-    """
-    learnt, judged = [], []
-    for job in jobs:
-        if job.validation is None:
-            raise DataError("No user has an item in the validation part.", "Raise split.validation.")
-        try:
-            learnt.append(job.learn(progress))
-            privacy = learnt[-1].privacy
-            if trainings is not None and privacy is not None:
-                trainings.append(privacy)
-        except DivergedError as error:
-            return Trial(dict(settings), None, 0, 0.0, {}, error.message)
-        measured = job.evaluate(learnt[-1].model, job.validation, lists=False)
-        judged.append(measured.overall)
-    seconds = sum(one.seconds for one in learnt)
-    if len(jobs) > 1 and learnt[0].curve:  # the pass that is best on average, among those that all seeds reached
-        checkpoints = [_average(rows) for rows in zip(*(one.curve for one in learnt), strict=False)]
-        best = max(checkpoints, key=lambda checkpoint: checkpoint[jobs[0].experiment.evaluation.primary])
-        metrics, passes = {name: best[name] for name in judged[0] if name in best}, int(best["pass"])
-    else:
-        metrics, passes = _average(judged), learnt[0].passes
-    value = metrics[jobs[0].experiment.evaluation.primary]
-    return Trial(dict(settings), value, passes, seconds, metrics, users=len(measured))
-
-
-def _average(rows: Sequence[Mapping[str, float]]) -> dict[str, float]:
-    """Return the mean of every number that all rows have."""
-    return {name: float(np.mean([row[name] for row in rows])) for name in rows[0] if all(name in row for row in rows)}
-
-
 def final_experiment(experiment: Experiment, passes: int) -> Experiment:
     """Return the experiment that learns from training and validation part together, as many passes as were best."""
     changes: dict[str, Any] = {"split.validation": False, "runtime.evaluate_every": 0, "runtime.patience": 0}
@@ -343,15 +268,6 @@ def final_experiment(experiment: Experiment, passes: int) -> Experiment:
     if experiment.runtime.evaluate_every and hasattr(options, "epochs") and not getattr(options, "rounds", 0):
         changes["method.epochs"] = passes
     return Experiment.from_options(apply_overrides(experiment.model_dump(mode="json"), changes), "the best trial")
-
-
-def describe_settings(settings: Mapping[str, Any]) -> str:
-    """Return settings in a few words.
-
-    >>> describe_settings({"method.learning_rate": 0.05, "method.factors": 10})
-    'learning_rate=0.05 factors=10'
-    """
-    return " ".join(f"{path.split('.')[-1]}={value}" for path, value in settings.items())
 
 
 def _refuse_unaccounted_trials(experiments: Sequence[Experiment]) -> None:

@@ -35,24 +35,37 @@ def export(recommender: Recommender, folder: Path | str) -> dict[str, Any]:
     if recommender.model.private:
         raise MethodError(
             f"'{recommender.name}' keeps a vector per user, so its scores do not follow from a history alone.",
-            "Export a method that serves new users: see docs/methods/README.md.",
+            "Export a method that serves new users (see docs/methods/README.md), or use --onnx: "
+            "there, the vector is an input.",
         )
+    bias, rows = history_matrix(recommender)
+    about = {"format": FORMAT, "method": recommender.name, "n_items": n, "scores": "bias + sum of rows of the history"}
+    write_description(recommender, about, folder)
+    np.concatenate([bias[None], rows]).astype("<f4").tofile(folder / "weights.f32")
+    for name in SCORERS:
+        text = files("tacit.serving").joinpath("scorers", name).read_text(encoding="utf-8")
+        (folder / name).write_text(text, encoding="utf-8")
+    return about
+
+
+def history_matrix(recommender: Recommender) -> tuple[Floats, Floats]:
+    """Return b [n_items] and W [n_items, n_items] of a model that adds up rows; another model is refused."""
+    n = recommender.catalog.n_items
     if 4 * n * n > LARGEST:
         raise MethodError(f"The matrix of {n:,} items takes {4 * n * n / 1e9:.1f} GB, and at most 1.1 are written.")
     bias = _score(recommender, np.zeros(1, np.int64), np.zeros(0, np.int32))[0]
     rows = _score(recommender, np.ones(n, np.int64), np.arange(n, dtype=np.int32)) - bias
     _check_sums(recommender, bias, rows)
+    return bias, rows
+
+
+def write_description(recommender: Recommender, about: dict[str, Any], folder: Path) -> None:
+    """Write what every export has: `export.json` and `items.json`."""
     folder.mkdir(parents=True, exist_ok=True)
-    about = {"format": FORMAT, "method": recommender.name, "n_items": n, "scores": "bias + sum of rows of the history"}
     catalog = recommender.catalog
-    items = [{"id": catalog.item_ids[item], "title": catalog.title(item)} for item in range(n)]
-    np.concatenate([bias[None], rows]).astype("<f4").tofile(folder / "weights.f32")
+    items = [{"id": catalog.item_ids[item], "title": catalog.title(item)} for item in range(catalog.n_items)]
     (folder / "items.json").write_text(json.dumps(items, ensure_ascii=False), encoding="utf-8")
     (folder / "export.json").write_text(json.dumps(about, indent=2), encoding="utf-8")
-    for name in SCORERS:
-        text = files("tacit.serving").joinpath("scorers", name).read_text(encoding="utf-8")
-        (folder / name).write_text(text, encoding="utf-8")
-    return about
 
 
 def _score(recommender: Recommender, sizes: Array, items: Array) -> Floats:

@@ -14,7 +14,8 @@ from typing import Any
 
 from tacit.config import Experiment, apply_overrides
 from tacit.lab.experiments import TrainingJob
-from tacit.lab.tuning import Trial, final_experiment, run_trial
+from tacit.lab.trials import Trial, run_trial
+from tacit.lab.tuning import final_experiment
 from tacit.methods.choice import MethodChoice
 from tacit.random import Key
 from tacit.report.folder import Run

@@ -228,16 +228,16 @@ def test_trials_side_by_side_are_the_same_and_are_kept(tmp_path: Path, executor:
 
 
 def test_a_trial_that_fails_does_not_stop_the_search(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from tacit.lab import tuning
+    from tacit.lab import trials
 
-    whole = tuning.run_trial
+    whole = trials.run_trial
 
     def fails_once(jobs: Any, settings: Any, *more: Any) -> Any:
         if settings["method.factors"] == 4:
             raise MethodError("four do not fit")
         return whole(jobs, settings, *more)
 
-    monkeypatch.setattr(tuning, "run_trial", fails_once)
+    monkeypatch.setattr(trials, "run_trial", fails_once)
     tuned = tune(searching(), tmp_path)
     assert [trial.outcome for trial in tuned.trials] == ["failed", "", "failed", ""]
     assert tuned.best.settings["method.factors"] == 8

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import csv
 import json
+import sys
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,8 +16,11 @@ from tacit.config import Experiment, read_config
 from tacit.data import DataConfig, Dataset, SplitConfig, load
 from tacit.data.split import TEST, assign
 from tacit.errors import ConfigError, DivergedError
+from tacit.lab.bayesian import BayesianConfig, Proposals
 from tacit.lab.experiments import run
+from tacit.lab.jobs import JobsConfig
 from tacit.lab.private_choice import PrivateChoiceConfig, choose_trial
+from tacit.lab.search_space import Range
 from tacit.lab.tuning import Tuning, tune
 from tacit.privacy.accounting import PrivacyEvent, account, mu_for
 from tacit.random import Key
@@ -199,3 +204,66 @@ def test_a_private_choice_prefers_what_is_better_the_more_it_may_cost() -> None:
 def test_a_private_choice_without_an_account_is_refused_before_anything_runs(changes: dict[str, object]) -> None:
     with pytest.raises(ConfigError):
         tune(searching(**{**PRIVATE, "private_choice": {"epsilon": 1.0}, **changes}), None, progress=_nothing_runs)
+
+
+def proposing(trials: int, batch: int = 2, **changes: object) -> Tuning:
+    space = {"method.learning_rate": {"low": 0.001, "high": 0.3, "log": True}, "method.factors": [4, 8, 12]}
+    few = {"name": "bpr-mf", "epochs": 2}
+    learns = {"bayesian": {"drawn": 3, "batch": batch}, "trials": trials, "search": space, "method": few}
+    return searching(**{**learns, **changes})
+
+
+def test_a_bayesian_search_repeats_and_longer_ones_reuse_what_shorter_ones_tried(tmp_path: Path) -> None:
+    pytest.importorskip("optuna")
+    short, again = tune(proposing(4), tmp_path), tune(proposing(4), None)
+    assert [(t.settings, t.value) for t in short.trials] == [(t.settings, t.value) for t in again.trials]
+    assert len({repr(t.settings) for t in short.trials}) == 4
+    longer = tune(proposing(6), tmp_path)
+    assert [t.settings for t in longer.trials[:4]] == [t.settings for t in short.trials]
+    assert longer.reused == 4
+
+
+def test_a_bayesian_search_proposes_the_same_points_side_by_side() -> None:
+    pytest.importorskip("optuna")
+    with ThreadPoolExecutor(2) as pool:
+        spread = tune(proposing(5), None, jobs=JobsConfig(2, executor=pool))
+    assert [t.settings for t in spread.trials] == [t.settings for t in tune(proposing(5), None).trials]
+
+
+def test_proposals_go_where_values_are_high_and_end_with_the_space() -> None:
+    pytest.importorskip("optuna")
+    space = {"x": Range(low=0.0, high=1.0), "kind": ("a", "b")}
+    proposals = Proposals(space, BayesianConfig(drawn=8), Key(5))
+    found = []
+    for _ in range(40):
+        (point,) = proposals.propose(1)
+        found.append(point)
+        proposals.record(point, 1.0 - (point["x"] - 0.8) ** 2 - (point["kind"] == "a"))
+    late = [abs(point["x"] - 0.8) for point in found[20:]]
+    assert np.mean(late) < np.mean([abs(point["x"] - 0.8) for point in found[:8]])
+    small = Proposals({"x": (1, 2, 3)}, BayesianConfig(), Key(5))
+    assert sorted(point["x"] for point in small.propose(10)) == [1, 2, 3]
+
+
+def test_a_trial_that_diverges_does_not_end_a_bayesian_search() -> None:
+    pytest.importorskip("optuna")
+    tuned = tune(proposing(4, 1, search={"method.learning_rate": [0.01, 1e30, 0.05, 1e35]}), None)
+    assert [trial.diverged for trial in tuned.trials].count(True) == 2
+    assert not tuned.best.diverged
+
+
+@pytest.mark.parametrize(
+    "changes", [{"private_choice": {"epsilon": 1}}, {"bayesian": {"batch": 0}}, {"bayesian": {"drawn": 0}}], ids=str
+)
+def test_a_bayesian_search_that_cannot_be_is_refused(changes: dict[str, object]) -> None:
+    with pytest.raises(ConfigError):
+        proposing(4, **changes)
+    with pytest.raises(ConfigError):
+        proposing(0)
+
+
+def test_without_its_extra_a_bayesian_search_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "optuna", None)
+    with pytest.raises(ConfigError) as raised:
+        tune(proposing(2), None)
+    assert "tacit[optuna]" in raised.value.hint

@@ -13,12 +13,26 @@ import pytest
 
 import tacit
 from helpers.commands import run_command
-from tacit.errors import MethodError
+from tacit.errors import ConfigError, MethodError
 from tacit.methods.base import entry, names
 from tacit.serving.export import export
+from tacit.serving.onnx_export import export_onnx
 
 TOWN = {"source": "town", "users": 60, "places": 40, "visits": 15}
 SHORT = {"epochs": 1}
+IN_ONNX = {
+    "ease",
+    "pure-svd",
+    "most-popular",
+    "gmf",
+    "mlp",
+    "neumf",
+    "fed-gmf",
+    "fed-mlp",
+    "fed-neumf",
+    "bpr-mf",
+    "fpl",
+}
 
 
 def fitted(method: str) -> tacit.Recommender:
@@ -64,3 +78,36 @@ def test_scorers_recommend_what_tacit_recommends(
     found = json.loads(done.stdout)
     assert [one["id"] for one in found] == [one.item for one in wanted]
     assert [one["score"] for one in found] == pytest.approx([one.score for one in wanted], rel=1e-4)
+
+
+@pytest.mark.parametrize("method", [*names("centralised"), *names("federated")])
+def test_an_onnx_runtime_scores_as_tacit_does_or_the_model_is_refused(method: str, tmp_path: Path) -> None:
+    runtime = pytest.importorskip("onnxruntime")
+    recommender = fitted(method)
+    try:
+        about = export_onnx(recommender, tmp_path / "model")
+    except MethodError:
+        assert method not in IN_ONNX
+        assert not (tmp_path / "model").exists()
+        return
+    position = np.array([3, 7])
+    given = (
+        recommender.clients.matrix()[position].toarray()
+        if about["input"] == "history"
+        else next(iter(recommender.model.private.values()))[position]
+    )
+    session = runtime.InferenceSession(str(tmp_path / "model" / "model.onnx"), providers=["CPUExecutionProvider"])
+    found = session.run(["scores"], {about["input"]: given.astype(np.float32)})[0]
+    wanted = recommender.score(position)
+    assert found.shape == wanted.shape
+    assert np.abs(found - wanted).max() <= 1e-4 * np.abs(wanted).max()
+
+
+def test_without_its_extra_an_export_to_onnx_says_what_to_install(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setitem(sys.modules, "onnx", None)
+    with pytest.raises(ConfigError) as raised:
+        export_onnx(fitted("most-popular"), tmp_path / "model")
+    assert "tacit[onnx]" in raised.value.hint
+    assert not (tmp_path / "model").exists()
