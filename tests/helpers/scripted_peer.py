@@ -66,7 +66,9 @@ class ScriptedPeer:
             return sorted(self.waiting)
         if command in ("send", "lose"):
             send = self.waiting.pop(int(rest[0]))
-            return self.peer.settle(send, send_peer_message(self.carrier, send) if command == "send" else None)
+            return self.peer.settle(
+                send, send_peer_message(self.carrier, send, self.peer.seal) if command == "send" else None
+            )
         if command == "end":
             self.peer.end_period()
             return None

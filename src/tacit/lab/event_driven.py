@@ -105,7 +105,7 @@ def simulate_gossip(
             f"runtime.network.promoted is {network.promoted}, but there are {catalog.n_items:,} items, counted from 0.",
             f"Name one below {catalog.n_items:,}.",
         )
-    if network.is_calm:
+    if network.is_calm and method.release is None:
         sent = _as_sent(network, len(clients), key) if network.adversaries else None
         options = SynchronousNetwork(network.start, overlay, sent)
         return gossip_synchronously(method, clients, catalog, key, traffic, talk.threads, options)
@@ -147,7 +147,12 @@ class _Network:
             mine = {name: array[at : at + 1].copy() for name, array in first.items()}
             own = method.own(self.shared, mine, clients.take([at]))
             view = [int(peer) for peer in views[at] if peer >= 0]
-            self.peers.append(Peer(at, mine, own, view, one_vote=config.one_vote))
+            peer = Peer(at, mine, own, view, one_vote=config.one_vote)
+            if method.release is not None:
+                from tacit.privacy.noise import SimulatedNoise
+
+                peer.first, peer.noise = mine, SimulatedNoise(key.child("release", at))
+            self.peers.append(peer)
         draws = _draw_peer_traits(n, key)
         self.period = 1.0 + config.uneven * (2.0 * draws[:, 0] - 1.0)
         self.link = _classes(config.bandwidth, draws[:, 1], np.inf)
@@ -202,8 +207,12 @@ class _Network:
             lambda number, n: offer_peers(self.key, number, one, np.flatnonzero(self.alive), n)[0],
             lambda number: np.uint64(self.key.child("choose", number).bits(one, 1)[0, 0]),
         )
-        if self.is_adversary[at]:
+        if peer_model is not None and self.is_adversary[at]:
             peer_model = attack_model(self.config, peer_model, state.ticks, at, self.key)
+        for kind in (PERIOD_END, TICK):
+            self._push(time + self.period[at], kind, at, int(self.session[at]))
+        if peer_model is None:
+            return
         n_peer_models = len(state.view)
         self.traffic.rounds[at] += 1
         self.traffic.bytes_up[at] += n_peer_models * peer_model.bytes_each
@@ -216,8 +225,6 @@ class _Network:
                 time - self.config.delay * math.log1p(-draw[0]) + (place + 1) / min(self.link[at], self.link[peer])
             )
             self._push(float(arrives), DELIVER, peer, at, peer_model, draw[1] < self.config.loss)
-        for kind in (PERIOD_END, TICK):
-            self._push(time + self.period[at], kind, at, int(self.session[at]))
 
     def _deliver(self, time: float, at: int, sender: int, peer_model: PeerModels, lost: bool) -> None:
         """A peer model arrives: it waits while its reader is busy, and its sender learns whether it came through."""

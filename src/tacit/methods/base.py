@@ -17,7 +17,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, TypeVar
 
 from numpy.typing import NDArray
 
@@ -36,6 +36,9 @@ from tacit.privacy.update_sink import UpdateSink
 from tacit.random import Key
 from tacit.types import Array, Catalog, Clients, Config, Floats, Model, Reason
 from tacit.updates import PeerModels, Release, Ring, Total, UpdatePlan
+
+if TYPE_CHECKING:
+    from tacit.privacy.peer_release import PeerRelease
 
 
 class Method(ABC):
@@ -267,6 +270,7 @@ class Gossip(Method):
 
     kind = "gossip"
     config: GossipOptions
+    release: PeerRelease | None = None  # how peer models are shaped before they leave; none: as they are
 
     @property
     def common(self) -> tuple[str, ...]:

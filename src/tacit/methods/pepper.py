@@ -51,9 +51,9 @@ class Pepper(GossipMethod):
     config: PepperConfig
 
     def __init__(self, config: PepperConfig) -> None:
+        self.rule = RULES["performance" if config.worthless == "own" else "performance-or-even"]
         super().__init__(config)
         self.samples = config.judges_among == "sampled"
-        self.rule = RULES["performance" if config.worthless == "own" else "performance-or-even"]
 
     @property
     def n_best(self) -> float:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +19,9 @@ from tacit.methods.parts.peers import KnownPeers
 from tacit.random import Key
 from tacit.types import Array, Catalog, Clients, Model
 from tacit.updates import PeerModels
+
+if TYPE_CHECKING:
+    from tacit.privacy.noise import NoiseSource
 
 STRIKES = 2  # peer models in a row that were not acknowledged, before a peer is given up
 TOO_LARGE = 1e3  # no honest model holds such a number
@@ -41,6 +44,8 @@ class Peer:
     refused: int = 0  # peer models that were no models, or came from a sender that had its vote
     one_vote: bool = False  # whether it reads one peer model of a sender in each period, and no more
     voters: set[int] = field(default_factory=set)  # whose peer models it has read in this period
+    first: Mapping[str, Array] = field(default_factory=dict)  # its first model: what it sends is bounded around it
+    noise: NoiseSource | None = None  # where the noise on what it sends comes from
 
 
 def first_models(method: Gossip, clients: Clients, catalog: Catalog, common: Key, own: Key) -> Model:
@@ -62,8 +67,8 @@ def peers_to_offer(method: Gossip) -> int:
 
 def begin_period(
     method: Gossip, state: Peer, offer: Callable[[int, int], Ids], chance: Callable[[int], np.uint64]
-) -> PeerModels:
-    """Begin a period: choose peers anew if it is time, and return what goes to everyone in the view.
+) -> PeerModels | None:
+    """Begin a period: choose peers anew if it is time, and return what goes to everyone in the view; none: nothing.
 
     `offer` names so many others, in random order; `chance` is a draw. Both are asked with the number of the period.
     """
@@ -72,10 +77,14 @@ def begin_period(
     return send_model(method, state)
 
 
-def send_model(method: Gossip, state: Peer) -> PeerModels:
-    """Return a copy of what the peer sends to everyone in its view."""
+def send_model(method: Gossip, state: Peer) -> PeerModels | None:
+    """Return a copy of what the peer sends to everyone in its view; none if it has sent as often as it may."""
+    has_sent, release = state.ticks, method.release
     state.ticks += 1
-    return method.peer_models(state.models, np.array([state.id]), state.own).take(np.array([0]))
+    if release is not None and release.is_over(has_sent):
+        return None
+    model = method.peer_models(state.models, np.array([state.id]), state.own).take(np.array([0]))
+    return model if release is None else release.shape(model, state.first, state.noise)
 
 
 def receive_model(method: Gossip, state: Peer, peer_model: PeerModels) -> bool:

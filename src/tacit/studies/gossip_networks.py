@@ -29,6 +29,8 @@ ATTACKS = {
     "10 % adversaries: an item promoted": NetworkConfig(adversaries=0.1, attack="promote"),
 }
 ROUNDS = 200  # of eighteen runs, four of them event by event: half an hour; curves still rise, so delays show
+SHARES = (0.0, 0.01, 0.1, 0.3)  # of adversaries that promote an item
+PROMOTION_ROUNDS = 100
 NAMES = (*NETWORKS, *ATTACKS)
 CLIPS = {"": 0.0, ", clipped": 1.0}
 COLUMNS = [f"{method}{clip}" for method in METHODS for clip in CLIPS]
@@ -63,6 +65,31 @@ def churn_study(setup: StudySetup) -> StudyResult:
         Sheet("Share of users who would see the promoted item", ["network", *COLUMNS], shown),
     ]
     return StudyResult(rows, sheets, notes=[*NOTES, *_promotion_rows(setup)])
+
+
+@reproduction("gossip-promotion", "Adversaries that promote an item", "Our own", ("ml-100k",), recipe, seeds=1)
+def promotion_study(setup: StudySetup) -> StudyResult:
+    """HR@20, and how many would see the promoted item, by the share of adversaries and by what peers do about them."""
+    item = unpopular_item(setup)
+    rows: list[PublishedRow] = []
+    for method, (clip, value) in product(METHODS, CLIPS.items()):
+        length = {} if setup.quick else {"epochs": PROMOTION_ROUNDS}
+        options = method_options(setup, method, clip=value) | length
+        for share in SHARES:
+            network = NetworkConfig(adversaries=share, attack="promote", promoted=item)
+            label = f"{method}{clip}, {share:.0%}"
+            seen = [run_with_checkpoints(setup, label, options, seed, network, item=item) for seed in setup.seeds]
+            rows.append(PublishedRow.of(label, "HR@20", [one.last["HR@20"] for one in seen]))
+            rows.append(PublishedRow.of(label, "exposure", [one.exposure[-1] for one in seen]))
+    sheets = [
+        Sheet(
+            title,
+            ["adversaries", *COLUMNS],
+            [[f"{s:.0%}", *(format_cell(value_of(rows, f"{c}, {s:.0%}", metric)) for c in COLUMNS)] for s in SHARES],
+        )
+        for title, metric in (("HR@20", "HR@20"), ("Share of users who would see the promoted item", "exposure"))
+    ]
+    return StudyResult(rows, sheets, notes=_promotion_rows(setup))
 
 
 def _beside(rows: list[PublishedRow], column: str, name: str) -> str:

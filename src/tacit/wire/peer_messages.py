@@ -4,16 +4,20 @@
     head      magic "TCPM" · version · network (32) · sender's signing key (32) · receiver's id (16) · sequence (u64) ·
               expiry (u64) · about (32) · length of the body (u32)
     body      HPKE base mode: X25519, HKDF-SHA256, AES-256-GCM; the head and the secret of the network are its info
-    inside    kind (u8) · content · 0x80 · zeros
+    inside    kind (u8) · key of the acknowledgement (32) · content · 0x80 · zeros
+    acknowledgement   whether it was read (u8) · receiver's time (u64) · HMAC-SHA256 under the key of the message (32)
 
 The signature is over the head and the hash of the sealed body: over network, sender, receiver, sequence and expiry. A
-reply has in `about` the hash of the message that it answers; other messages have zeros. Size, network, receiver, expiry
+reply has in `about` the hash of the signature that it answers; other messages have zeros. Only who can open a message
+has the key of its acknowledgement, so an acknowledgement needs no signature. The sender draws the key from its own
+secret and the head, and keeps nothing. Size, network, receiver, expiry
 and sequence are checked before any signature, the signature before the body is opened, the body before it is decoded.
 """
 
 from __future__ import annotations
 
 import hashlib
+import hmac
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -61,7 +65,8 @@ _LABEL = b"tacit/peer/1/message"
 _ACK_LABEL = b"tacit/peer/1/acknowledgement"
 _MODEL_HEAD = struct.Struct("<QQ")
 _ACK = struct.Struct("<BQ")
-ACK_BYTES = _ACK.size + SIGNATURE_BYTES
+ACK_KEY_BYTES = 32
+ACK_BYTES = _ACK.size + hashlib.sha256().digest_size
 
 
 class PeerRefusal(StrEnum):
@@ -117,8 +122,8 @@ class PeerEnvelope:
 
     @cached_property
     def digest(self) -> bytes:
-        """The hash by which an acknowledgement or a reply names this message."""
-        return hashlib.sha256(self.head + self.body).digest()
+        """The hash by which a reply names this message."""
+        return hashlib.sha256(self.signature).digest()
 
     def refuse_if_expired(self, now: float) -> None:
         """Refuse a message that is too old, or of a future that no clock explains."""
@@ -129,6 +134,29 @@ class PeerEnvelope:
         """Refuse a message whose signature is not that of its sender."""
         if not verify_signature(self.signing, self.signature, _statement(self.head, self.body)):
             raise PeerMessageError(PeerRefusal.FORGED)
+
+
+@dataclass(frozen=True)
+class OpenedMessage:
+    """What is inside a message."""
+
+    kind: int
+    ack_key: bytes = field(repr=False)
+    content: bytes
+
+    def acknowledge(self, is_read: bool, now: float) -> bytes:
+        """Write that the message arrived and was read, or that its time is wrong; with the time here."""
+        stamp = _ACK.pack(is_read, int(now))
+        return stamp + _ack_code(self.ack_key, stamp)
+
+
+@dataclass(frozen=True)
+class PeerAck:
+    """An acknowledgement: whether the message was read, the receiver's time, and what follows."""
+
+    is_read: bool
+    time: int
+    rest: bytes
 
 
 @dataclass(frozen=True)
@@ -143,21 +171,12 @@ class PeerSeal:
         self, to: PeerRecord, sequence: int, now: float, kind: int, content: bytes, about: bytes = NOTHING
     ) -> bytes:
         """Return a message for the peer of a record."""
-        inside = pad_content(bytes([kind]) + content)
-        length = len(inside) + 32 + 16
+        length = padded_length(1 + ACK_KEY_BYTES + len(content)) + 32 + 16
         if length + HEAD_BYTES + SIGNATURE_BYTES > MOST_BYTES:
             raise PeerMessageError(PeerRefusal.TOO_LARGE)
-        head = _HEAD.pack(
-            MAGIC,
-            VERSION,
-            self.network,
-            self.identity.public,
-            to.id,
-            sequence,
-            int(now) + LIFETIME,
-            about,
-            length,
-        )
+        sender, expiry = self.identity.public, int(now) + LIFETIME
+        head = _HEAD.pack(MAGIC, VERSION, self.network, sender, to.id, sequence, expiry, about, length)
+        inside = pad_content(bytes([kind]) + self._ack_key(head) + content)
         body = _SUITE.encrypt(inside, to.sealing_key, info=self._info(head))
         return head + body + self.identity.signing.sign(_statement(head, body))
 
@@ -179,29 +198,44 @@ class PeerSeal:
         body = content[HEAD_BYTES:-SIGNATURE_BYTES]
         return PeerEnvelope(content[:HEAD_BYTES], body, content[-SIGNATURE_BYTES:], signing, sequence, expiry)
 
-    def open(self, envelope: PeerEnvelope) -> tuple[int, bytes]:
-        """Return kind and content of a message whose signature was checked."""
+    def open(self, envelope: PeerEnvelope) -> OpenedMessage:
+        """Open a message whose signature was checked."""
         try:
             inside = _SUITE.decrypt(envelope.body, self.identity.sealing, info=self._info(envelope.head))
         except (InvalidTag, ValueError):
             raise PeerMessageError(PeerRefusal.UNSEALED) from None
         stripped = inside.rstrip(b"\0")
-        if len(stripped) < 2 or stripped[-1:] != b"\x80":
+        if len(stripped) < 2 + ACK_KEY_BYTES or stripped[-1:] != b"\x80":
             raise PeerMessageError(PeerRefusal.MALFORMED)
         if stripped[0] not in KINDS:
             raise PeerMessageError(PeerRefusal.UNKNOWN_KIND)
-        return stripped[0], stripped[1:-1]
+        return OpenedMessage(stripped[0], stripped[1 : 1 + ACK_KEY_BYTES], stripped[1 + ACK_KEY_BYTES : -1])
 
     def open_reply(self, content: bytes, request: bytes, now: float, kind: int) -> tuple[PeerEnvelope, bytes]:
         """Return the content of the reply to a message of this peer."""
-        about = hashlib.sha256(request[:-SIGNATURE_BYTES]).digest()
+        about = hashlib.sha256(request[-SIGNATURE_BYTES:]).digest()
         envelope = self.read(content, MOST_BYTES, about)
         envelope.refuse_if_expired(now)
         envelope.refuse_if_forged()
-        found, inside = self.open(envelope)
-        if found != kind:
+        opened = self.open(envelope)
+        if opened.kind != kind:
             raise PeerMessageError(PeerRefusal.UNKNOWN_KIND)
-        return envelope, inside
+        return envelope, opened.content
+
+    def read_ack(self, content: bytes, message: bytes) -> PeerAck | None:
+        """Read the acknowledgement of a message of this peer; none if its receiver did not write it."""
+        if len(content) < ACK_BYTES:
+            return None
+        stamp, rest = content[: _ACK.size], content[ACK_BYTES:]
+        if stamp[0] > 1 or not hmac.compare_digest(
+            _ack_code(self._ack_key(message[:HEAD_BYTES]), stamp), content[_ACK.size : ACK_BYTES]
+        ):
+            return None
+        is_read, time = _ACK.unpack(stamp)
+        return PeerAck(bool(is_read), time, rest)
+
+    def _ack_key(self, head: bytes) -> bytes:
+        return hmac.digest(self.identity.signing.private_bytes_raw(), _ACK_LABEL + head, "sha256")
 
     def _info(self, head: bytes) -> bytes:
         return _LABEL + self.secret + head
@@ -211,36 +245,27 @@ def _statement(head: bytes, body: bytes) -> bytes:
     return _LABEL + head + hashlib.sha256(body).digest()
 
 
+def _ack_code(key: bytes, stamp: bytes) -> bytes:
+    return hmac.digest(key, _ACK_LABEL + stamp, "sha256")
+
+
 def pad_content(content: bytes) -> bytes:
     """Pad to one of a few sizes: powers of two up to 4 kB, then eight sizes between two powers."""
-    needed = len(content) + 1
+    return (content + b"\x80").ljust(padded_length(len(content)), b"\0")
+
+
+def padded_length(content: int) -> int:
+    """Return the length of a padded content of so many bytes."""
+    needed = content + 1
     step = LEAST_BYTES if needed <= LEAST_BYTES else 1 << (needed - 1).bit_length()
     if needed > 4096:
         step >>= 4
-    return (content + b"\x80").ljust(-(-needed // step) * step, b"\0")
+    return -(-needed // step) * step
 
 
 def most_bytes(content: int) -> int:
     """Return how long a message is whose content has so many bytes."""
-    return len(pad_content(bytes(content + 1))) + OVERHEAD
-
-
-def write_ack(identity: PeerIdentity, envelope: PeerEnvelope, is_read: bool, now: float) -> bytes:
-    """Write that a message arrived and was read, or that its time is wrong; with the time here, signed."""
-    stamp = _ACK.pack(is_read, int(now))
-    return stamp + identity.signing.sign(_ACK_LABEL + envelope.digest + stamp)
-
-
-def read_ack(content: bytes, message: bytes, by: PeerRecord) -> tuple[bool, int, bytes] | None:
-    """Return whether a message was read, the receiver's time, and what follows; none if it is no acknowledgement."""
-    if len(content) < ACK_BYTES:
-        return None
-    stamp, signature, rest = content[: _ACK.size], content[_ACK.size : ACK_BYTES], content[ACK_BYTES:]
-    digest = hashlib.sha256(message[:-SIGNATURE_BYTES]).digest()
-    if stamp[0] > 1 or not verify_signature(by.signing, signature, _ACK_LABEL + digest + stamp):
-        return None
-    is_read, time = _ACK.unpack(stamp)
-    return bool(is_read), time, rest
+    return padded_length(content + 1 + ACK_KEY_BYTES) + OVERHEAD
 
 
 def write_model(peer_model: PeerModels) -> bytes:

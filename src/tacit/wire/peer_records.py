@@ -70,8 +70,13 @@ class PeerRecord:
 
         Nothing can be sealed for a key of low order (zeros, for one): whoever kept such a record could not send.
         """
-        if not self.issued - SKEW <= now <= self.expires or self.expires - self.issued > LIFETIME:
-            return False
+        return self.is_current(now) and self._is_signed(network)
+
+    def is_current(self, now: float) -> bool:
+        """Say whether it is neither old nor of the future, and not for longer than records are."""
+        return self.issued - SKEW <= now <= self.expires and self.expires - self.issued <= LIFETIME
+
+    def _is_signed(self, network: bytes) -> bool:
         return verify_signature(self.signing, self.signature, _statement(network, self)) and self._can_be_sealed_for()
 
     def _can_be_sealed_for(self) -> bool:

@@ -19,7 +19,11 @@ NAMES = [name for name in reproductions() if name.startswith(("pepper-", "gossip
 
 def test_all_of_them_are_known() -> None:
     expected = {"quality", "tails", "sparsity", "alpha", "view", "overhead", "order"}
-    assert set(NAMES) == {f"pepper-{name}" for name in expected} | {"gossip-churn"}
+    assert set(NAMES) == {f"pepper-{name}" for name in expected} | {
+        "gossip-churn",
+        "gossip-exposure",
+        "gossip-promotion",
+    }
 
 
 @pytest.mark.parametrize("name", NAMES)

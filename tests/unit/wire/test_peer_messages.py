@@ -21,15 +21,15 @@ from tacit.wire.peer_messages import (
     MODEL,
     PULL,
     RECORDS,
+    OpenedMessage,
+    PeerAck,
     PeerMessageError,
     PeerRefusal,
     PeerSeal,
     most_bytes,
     pad_content,
-    read_ack,
     read_model,
     read_records,
-    write_ack,
     write_model,
     write_records,
 )
@@ -47,7 +47,8 @@ def accept(seal: PeerSeal, content: bytes, now: float = NOW, most: int = 2**20) 
     envelope = seal.read(content, most)
     envelope.refuse_if_expired(now)
     envelope.refuse_if_forged()
-    return seal.open(envelope)
+    opened = seal.open(envelope)
+    return opened.kind, opened.content
 
 
 def refusal(seal: PeerSeal, content: bytes, now: float = NOW, most: int = 2**20) -> PeerRefusal:
@@ -96,12 +97,14 @@ def test_a_reply_belongs_to_one_message_only() -> None:
 
 def test_an_acknowledgement_is_of_its_message_and_receiver() -> None:
     sealed, other = (A.seal(TO_BOB, n, NOW, MODEL, b"m") for n in (1, 2))
-    ack = write_ack(BOB, B.read(sealed), True, NOW + 3)
-    assert read_ack(ack + b"rest", sealed, TO_BOB) == (True, NOW + 3, b"rest")
-    assert read_ack(ack, other, TO_BOB) is None
-    assert read_ack(ack, sealed, EVE.record(NETWORK, NOW)) is None
-    assert read_ack(b"\0" + ack[1:], sealed, TO_BOB) is None
-    assert read_ack(ack[:-1], sealed, TO_BOB) is None
+    ack = B.open(B.read(sealed)).acknowledge(True, NOW + 3)
+    assert A.read_ack(ack + b"rest", sealed) == PeerAck(True, NOW + 3, b"rest")
+    assert A.read_ack(ack, other) is None
+    assert PeerSeal(EVE, NETWORK, SECRET).read_ack(ack, sealed) is None
+    assert A.read_ack(b"\0" + ack[1:], sealed) is None
+    assert A.read_ack(ack[:-1], sealed) is None
+    again = OpenedMessage(MODEL, bytes(32), b"").acknowledge(True, NOW + 3)  # by somebody who could not open it
+    assert A.read_ack(again, sealed) is None
 
 
 def test_sizes_come_in_few_classes() -> None:

@@ -15,7 +15,7 @@ from tacit.field.peer.peer_file import unpack_records
 from tacit.types import Catalog
 from tacit.wire.lines import decode_text, encode_text, read_line, write_line
 from tacit.wire.network import SEED_BITS, PeerNetwork, read_network, write_network
-from tacit.wire.peer_messages import JOIN, WELCOME, PeerSeal, read_ack
+from tacit.wire.peer_messages import JOIN, WELCOME, PeerSeal
 from tacit.wire.peer_records import PeerIdentity, PeerRecord
 
 PREFIX = "tacitp1:"
@@ -112,17 +112,17 @@ def _ask_terms(carrier: PeerCarrier, seal: PeerSeal, member: PeerRecord) -> byte
     now = time.time()
     own = seal.identity.record(seal.network, int(now)).pack()
     message = seal.seal(member, int(now * 1000), now, JOIN, own)
-    reply = carrier.send(member.id, message, lambda found: read_ack(found, message, member) is not None)
-    ack = None if reply is None else read_ack(reply, message, member)
+    reply = carrier.send(member.id, message, lambda found: seal.read_ack(found, message) is not None)
+    ack = None if reply is None else seal.read_ack(reply, message)
     if ack is None:
         return None
-    if not ack[0]:
-        hours = (ack[1] - now) / 3600
+    if not ack.is_read:
+        hours = (ack.time - now) / 3600
         raise FieldError(
             f"The clock of this machine and that of a member differ by {abs(hours):.1f} hours.", "Set the clock."
         )
     try:
-        envelope, content = seal.open_reply(ack[2], message, time.time(), WELCOME)
+        envelope, content = seal.open_reply(ack.rest, message, time.time(), WELCOME)
     except WireError:
         return None
     return content if envelope.sender == member.id else None

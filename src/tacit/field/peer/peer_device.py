@@ -60,14 +60,13 @@ from tacit.wire.peer_messages import (
     PUSH,
     RECORDS,
     WELCOME,
+    OpenedMessage,
     PeerEnvelope,
     PeerMessageError,
     PeerRefusal,
     most_bytes,
-    read_ack,
     read_model,
     read_records,
-    write_ack,
     write_model,
     write_records,
 )
@@ -75,6 +74,7 @@ from tacit.wire.peer_records import RECORD_BYTES, PeerRecord, peer_number
 
 Offer = Callable[[int, int], Ids]
 CLOCKS = 9  # acknowledgements whose times are kept
+RECORD_KEPT = 3600  # seconds that this peer's record is sent before it is signed anew
 
 
 @dataclass(frozen=True)
@@ -108,6 +108,7 @@ class PeerDevice:
         root = self._store.get_json("root")
         self._key, self._lane = Key(root["seed"]).child("learn"), int(root["lane"])
         self._history = PeerHistory(device, self.member.catalog, self._lane)
+        self._own_record: PeerRecord | None = None
         self.trouble = ""  # why this device itself failed to read a message last
         self._store.lock.take()
         self._load()
@@ -119,10 +120,14 @@ class PeerDevice:
         method, about = self.member.network.built, read_peer_state(self._store)
         self._clients = self._history.cohort()
         stored = self._store.get("peer_models")
-        models = self._first_models(self._clients)
+        models = first = self._first_models(self._clients)
         if stored is not None and about is not None:
             models = unpack_arrays(stored)
         state = Peer(self.number, models, method.own(self._shared, models, self._clients), [], one_vote=True)
+        if method.release is not None:
+            from tacit.privacy.noise import SystemNoise
+
+            state.first, state.noise = first, SystemNoise()
         sampler = make_sampler(self.number, None if about is None else about["sampler"])
         self.file = PeerFile(state, sampler) if about is None else restore_peer_file(about, state, sampler)
         known = self._store.get("peer_records" if about is not None else "peer_introductions") or b""
@@ -186,6 +191,8 @@ class PeerDevice:
                 self._offer,
                 lambda number: np.uint64(self._key.child("choose", number).bits(lane, 1)[0, 0]),
             )
+            if peer_model is None:
+                return []
             refuse_diverged(peer_model)
             content = write_model(peer_model)
             return [self._release(number, content) for number in state.view if number in self.file.records]
@@ -208,7 +215,10 @@ class PeerDevice:
         return PeerSend(kind, to, self._number_of(to.id), self.file.sequence, sealed)
 
     def _record(self) -> PeerRecord:
-        return self.identity.record(self.seal.network, int(self._now()))
+        now, mine = int(self._now()), self._own_record
+        if mine is None or not 0 <= now - mine.issued < RECORD_KEPT:
+            mine = self._own_record = self.identity.record(self.seal.network, now)
+        return mine
 
     def _settle_outbox(self) -> None:
         """Note of what was on its way when the process died that it may have left; it is not sent again."""
@@ -234,10 +244,10 @@ class PeerDevice:
                     self.device.ledger.mark(entry, "not sent", self._now_text(), "paused before it left")
 
     def _settle_one(self, send: PeerSend, reply: bytes | None) -> bool:
-        ack = None if reply is None else read_ack(reply, send.content, send.to)
-        is_read = ack is not None and ack[0]
+        ack = None if reply is None else self.seal.read_ack(reply, send.content)
+        is_read = ack is not None and ack.is_read
         if ack is not None:
-            self.file.clock = [*self.file.clock, ack[1] - self._now()][-CLOCKS:]
+            self.file.clock = [*self.file.clock, ack.time - self._now()][-CLOCKS:]
         entry = self.file.outbox.pop(str(send.sequence), None)
         if entry is not None and is_read:
             self.device.ledger.mark(entry, "sent", self._now_text())
@@ -245,7 +255,7 @@ class PeerDevice:
             why = "it was refused" if ack is not None else "it was not acknowledged"
             self.device.ledger.mark(entry, "may have left", self._now_text(), why)
         if send.kind == PULL and ack is not None and is_read:
-            self._read_pull(send, ack[2])
+            self._read_pull(send, ack.rest)
         self._note(send.number, is_read)
         return is_read
 
@@ -330,17 +340,18 @@ class PeerDevice:
                 envelope.refuse_if_expired(self._now())
             except PeerMessageError:
                 envelope.refuse_if_forged()
-                return write_ack(self.identity, envelope, False, self._now())
+                return self.seal.open(envelope).acknowledge(False, self._now())
             with self._guard:
                 self._refuse_if_repeated(envelope)
                 envelope.refuse_if_forged()
-                kind, record, inside = self._open(envelope)
+                opened, record, inside = self._open(envelope)
+                kind = opened.kind
                 peer_model = read_model(inside, self._number_of(record.id)) if kind == MODEL else None
                 with self._change():
                     refuse_if_silent(self.device.sharing)
                     rest = self._obey(kind, record, envelope, peer_model)
                     self.file.marks[envelope.sender.hex()] = (envelope.sequence, self._now())
-            return write_ack(self.identity, envelope, True, self._now()) + rest
+            return opened.acknowledge(True, self._now()) + rest
         except (WireError, ConsentError):
             return b""
         except TacitError as error:  # the disk is full, say: nothing was changed, and the sender is not told more
@@ -353,15 +364,21 @@ class PeerDevice:
         if last is not None and envelope.sequence <= last[0]:
             raise PeerMessageError(PeerRefusal.REPEATED)
 
-    def _open(self, envelope: PeerEnvelope) -> tuple[int, PeerRecord, bytes]:
-        """Return kind, sender's record and the rest of a message; the record must be the sender's own."""
-        kind, inside = self.seal.open(envelope)
-        if len(inside) < RECORD_BYTES or kind in (RECORDS, WELCOME):
+    def _open(self, envelope: PeerEnvelope) -> tuple[OpenedMessage, PeerRecord, bytes]:
+        """Return what is inside, the sender's record and the rest of a message; the record must be the sender's own."""
+        opened = self.seal.open(envelope)
+        if len(opened.content) < RECORD_BYTES or opened.kind in (RECORDS, WELCOME):
             raise PeerMessageError(PeerRefusal.MALFORMED)
-        record = PeerRecord.unpack(inside[:RECORD_BYTES])
-        if record.signing != envelope.signing or not record.is_valid(self.seal.network, self._now()):
+        record = PeerRecord.unpack(opened.content[:RECORD_BYTES])
+        if record.signing != envelope.signing or not self._is_valid(record):
             raise PeerMessageError(PeerRefusal.FORGED)
-        return kind, record, inside[RECORD_BYTES:]
+        return opened, record, opened.content[RECORD_BYTES:]
+
+    def _is_valid(self, record: PeerRecord) -> bool:
+        """Say whether a record is valid; one that is known byte by byte has been checked but for its time."""
+        if self.file.records.get(self._number_of(record.id)) == record:
+            return record.is_current(self._now())
+        return record.is_valid(self.seal.network, self._now())
 
     def _obey(self, kind: int, record: PeerRecord, envelope: PeerEnvelope, peer_model: PeerModels | None) -> bytes:
         """Do what a message asks for, inside a transaction; return what follows the acknowledgement."""

@@ -37,6 +37,7 @@ class PeerFile:
     learnt: list[int] = field(default_factory=list)  # items that the model was ever learnt from
     clock: list[float] = field(default_factory=list)  # what the last acknowledgements say: seconds ahead of ours
     received: int = 0
+    _stored: Mapping[str, Array] | None = field(default=None, repr=False)  # the models that the file holds
 
     def write(self, store: Store) -> None:
         """Write everything, inside a transaction."""
@@ -57,7 +58,9 @@ class PeerFile:
             "received": self.received,
         }
         store.put_json("peer_state", about)
-        store.put("peer_models", pack_arrays(state.models))
+        if state.models is not self._stored:  # no function changes a model in place
+            store.put("peer_models", pack_arrays(state.models))
+            self._stored = state.models
         store.put("peer_records", b"".join(record.pack() for record in self.records.values()))
 
     def forget(self, now: float) -> None:

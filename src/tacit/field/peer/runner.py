@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from tacit.errors import ConsentError, FieldError, MethodError
 from tacit.field.peer.carrier import PeerCarrier
 from tacit.field.peer.peer_device import PeerDevice, PeerSend
-from tacit.wire.peer_messages import read_ack
+from tacit.wire.peer_messages import PeerSeal
 
 AT_ONCE = 8  # messages that are on their way at the same time
 PAUSE = 1.0  # seconds between two looks at the settings while paused, and between two tries to connect
@@ -106,13 +106,13 @@ class PeerRunner:
         def attempt(send: PeerSend) -> tuple[bool, bytes | None]:
             if device.sharing.paused:
                 return False, None
-            return True, send_peer_message(carrier, send)
+            return True, send_peer_message(carrier, send, self._peer.seal)
 
         outcomes = list(zip(sends, pool.map(attempt, sends), strict=True))
         self._peer.withdraw([send for send, (left, _) in outcomes if not left])
         return self._peer.settle_all([(send, reply) for send, (left, reply) in outcomes if left])
 
 
-def send_peer_message(carrier: PeerCarrier, send: PeerSend) -> bytes | None:
-    """Send one message; return the reply that its receiver signed, if it came."""
-    return carrier.send(send.to.id, send.content, lambda reply: read_ack(reply, send.content, send.to) is not None)
+def send_peer_message(carrier: PeerCarrier, send: PeerSend, seal: PeerSeal) -> bytes | None:
+    """Send one message; return the reply of its receiver, if it came."""
+    return carrier.send(send.to.id, send.content, lambda reply: seal.read_ack(reply, send.content) is not None)

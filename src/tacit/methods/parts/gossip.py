@@ -15,13 +15,14 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from tacit.errors import MethodError
+from tacit.errors import ConfigError, MethodError
 from tacit.kernels.gossip import copy_at, distances_at, mix_at
 from tacit.methods.base import Gossip
 from tacit.methods.parts import reasons
 from tacit.methods.parts.local import LocalArrays, LocalModel, LocalModelConfig, local_model
 from tacit.methods.parts.mixing import MergeRule, ModelPair, Weights
 from tacit.methods.parts.peers import Ids, KnownPeers, Sampler
+from tacit.privacy.peer_release import PeerRelease
 from tacit.random import Key
 from tacit.types import Array, Catalog, Clients, Floats, Model, Reason
 from tacit.updates import PeerModels
@@ -59,6 +60,17 @@ class GossipConfig(LocalModelConfig):
     clip: float = Field(
         0.0, ge=0, description="clip the distance of an arriving model to this multiple of the usual distance; 0: never"
     )
+    send_bound: float = Field(
+        0.0, ge=0, description="clip the distance of a sent model from the peer's own first model; 0: never"
+    )
+    send_noise: float = Field(
+        0.0,
+        ge=0,
+        description="noise on every number of a sent model, as a multiple of send_bound: a local guarantee; 0: none",
+    )
+    send_periods: int = Field(
+        0, ge=0, description="periods in which a peer sends; then it only receives and learns; 0: no end"
+    )
 
 
 @dataclass(frozen=True)
@@ -81,6 +93,24 @@ class GossipMethod(Gossip):
     def __init__(self, config: GossipConfig) -> None:
         self.config = config
         self.model = local_model(config, config.starts, config.moments)
+        self.release = self._build_release()
+
+    def _build_release(self) -> PeerRelease | None:
+        """Return how models are shaped before they leave; refuse noise beside what would still tell of a history."""
+        c = self.config
+        if not (c.send_bound or c.send_noise or c.send_periods):
+            return None
+        if c.send_noise and self.rule.uses_samples:
+            raise ConfigError(
+                "This method sends how many samples a model was learnt from, and noise on models does not hide that.",
+                "Use pepper with method.alpha=0, or model-age.",
+            )
+        if c.send_noise and self.n_best:
+            raise ConfigError(
+                "Whom a peer sends to follows from its history here, and noise on models does not hide that.",
+                "Set method.alpha=0 (with alpha_means=best): receivers are then drawn at random.",
+            )
+        return PeerRelease(c.send_bound, c.send_noise, c.send_periods)
 
     @property
     def n_best(self) -> float:

@@ -32,10 +32,11 @@ class ModelPair:
 
 @dataclass(frozen=True)
 class MergeRule:
-    """A rule, and whether it asks what models are worth to the reader."""
+    """A rule, whether it asks what models are worth to the reader, and whether for how many samples they are of."""
 
     weigh: Callable[[ModelPair], Weights]
     judges: bool = False
+    uses_samples: bool = False
 
 
 def by_performance(meeting: ModelPair) -> Weights:
@@ -73,7 +74,7 @@ def _or_even(weights: Weights) -> Weights:
 RULES = {
     "performance": MergeRule(by_performance, judges=True),
     "performance-or-even": MergeRule(by_performance_or_even, judges=True),
-    "samples": MergeRule(by_samples),
+    "samples": MergeRule(by_samples, uses_samples=True),
     "age": MergeRule(by_age),
     "even": MergeRule(evenly),
 }

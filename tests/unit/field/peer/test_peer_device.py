@@ -20,7 +20,7 @@ from tacit.field.peer.membership import PeerMembership, leave_network
 from tacit.field.peer.peer_device import PeerDevice
 from tacit.field.peer.runner import PeerRunner
 from tacit.testing import two_tastes
-from tacit.wire.peer_messages import MODEL, PULL, PUSH, PeerSeal, read_ack, write_model
+from tacit.wire.peer_messages import MODEL, PULL, PUSH, PeerSeal, write_model
 from tacit.wire.peer_records import _statement
 
 GIVEN = {"batch_size": 16, "view": 2}
@@ -156,9 +156,9 @@ def test_a_clock_that_is_hours_off_is_noticed_by_its_owner(real: RealNetwork) ->
     send = real.peers[0].begin_period()[0]
     real.clock.now += timedelta(hours=5)
     reply = real.peers[send.number].receive(send.content)
-    ack = read_ack(reply, send.content, send.to)
+    ack = real.peers[0].seal.read_ack(reply, send.content)
     assert ack is not None
-    assert not ack[0]
+    assert not ack.is_read
     real.clock.now -= timedelta(hours=5)
     assert not real.peers[0].settle(send, reply)
     assert real.peers[0].file.clock[-1] == pytest.approx(5 * 3600, abs=2)
