@@ -4,7 +4,9 @@
     noise     its standard deviation on every number, as a multiple of the bound
     periods   how often a peer sends; afterwards it receives and learns only
 
-The first model follows from keys and not from the history, so a history moves what is sent by at most the bound. Each
+The first model follows from keys and not from the history, so what is sent lies within the bound around it, whatever
+the history and whatever others sent. Two histories can therefore move it by twice the bound, and that is what is
+accounted: a peer without any history also mixes what it receives, so there is no model that "nothing" would send. Each
 period sends one model, the same to everyone in the view: it is one Gaussian release, and releases add up
 (`privacy.accounting`). Every receiver gets all of the noise on its own: the guarantee is *local* and trusts nobody.
 """
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
 STEPS = 2.0**30  # of the grid of noise in 1
 COARSEST, WIDEST = 2.0**16, 2.0**36  # steps in a standard deviation
 DELTA = 1e-6  # probability with which epsilon may not hold
+DIAMETER = 2  # bounds between what any two histories can send
 
 
 @dataclass(frozen=True)
@@ -84,7 +87,7 @@ class PeerRelease:
 
         steps = self.noise * self.bound * STEPS
         return PrivacyEvent(
-            "gaussian", self.noise, count=count, std_in_steps=steps, dimension=n_numbers, label="peer models"
+            "gaussian", self.noise / DIAMETER, count=count, std_in_steps=steps, dimension=n_numbers, label="peer models"
         )
 
     def epsilon(self, sent: int, n_numbers: int) -> float:

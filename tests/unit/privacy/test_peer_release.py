@@ -49,9 +49,19 @@ def test_noise_has_its_width_whatever_the_history(by: float) -> None:
     assert shaped.samples[0] == 0  # how much a user has is not told
 
 
+def test_two_histories_differ_by_as_much_as_is_accounted() -> None:
+    there, back = moved(1.0), moved(-1.0)
+    release = PeerRelease(0.5, 5.0, 30)
+    unlike = [PeerRelease(release.bound).shape(model, FIRST, None) for model in (there, back)]
+    apart = math.sqrt(sum(float(((unlike[0].tables[n] - unlike[1].tables[n]) ** 2).sum()) for n in FIRST))
+    assert apart == pytest.approx(2 * release.bound, rel=1e-5)  # the worst case is reached
+    accounted = release.noise * release.bound / release.event(1, 4009).noise_multiplier
+    assert apart <= accounted * (1 + 1e-5)
+
+
 def test_the_account_is_that_of_so_many_gaussian_releases() -> None:
     release = PeerRelease(0.5, 5.0, 30)
-    assert release.epsilon(30, 4009) == pytest.approx(epsilon_of_gdp(math.sqrt(30) / 5, DELTA), rel=1e-6)
+    assert release.epsilon(30, 4009) == pytest.approx(epsilon_of_gdp(2 * math.sqrt(30) / 5, DELTA), rel=1e-6)
     assert release.epsilon(0, 4009) == 0
     assert release.epsilon(1, 4009) < release.epsilon(30, 4009)
     assert PeerRelease(0.5).epsilon(1, 4009) == math.inf
