@@ -4,6 +4,7 @@ A round of fed-svd is two sparse-dense products, and scipy makes the same two in
 solves both sides once, as an iteration of `implicit` does; one of fed-ease ends with the weights, as `ease` does.
 A round of fed-svd in which every row and every client is clipped stands beside one without: there the ratio is the time
 of the clipped round over that of the other, so 1 means that clipping is free.
+A round of fed-slist (the mean of one that finds and one that solves) stands beside one of fed-svd as wide.
 Last, a million people with 20 of 100,000 items each, generated in memory: how it grows, and peak memory.
 """
 
@@ -44,7 +45,8 @@ def histories() -> tuple[str, Clients, Catalog]:
     log = dataset.interactions
     order = np.lexsort((log.items, log.users))
     sizes = np.bincount(log.users, minlength=len(log.user_ids))
-    clients = Clients(np.arange(len(sizes)), offsets(sizes), log.items[order], dataset.catalog.n_items)
+    times = None if log.times is None else log.times[order]
+    clients = Clients(np.arange(len(sizes)), offsets(sizes), log.items[order], dataset.catalog.n_items, times=times)
     return dataset.name, clients, dataset.catalog
 
 
@@ -119,11 +121,21 @@ def clipped(data: str, clients: Clients, catalog: Catalog, repeat: int) -> None:
     show("sums/fed-svd-clipped", data, ours, peer, "ours without clipping", **more)
 
 
+def compare_slist(data: str, clients: Clients, catalog: Catalog, factors: int, repeat: int) -> None:
+    """Time a pass of fed-slist, which has two rounds, beside rounds of fed-svd of the same width, in turn."""
+    slist, svd = np.empty(repeat), np.empty(repeat)
+    for turn in range(repeat):
+        slist[turn] = min(rounds("fed-slist", {"factors": factors, "epochs": 3}, clients, catalog, time.process_time))
+        svd[turn] = min(rounds("fed-svd", {"factors": factors, "epochs": 3}, clients, catalog, time.process_time))
+    show("sums/fed-slist", data, float(slist.min()) / 2, float(svd.min()), "ours, fed-svd", factors=factors)
+
+
 def main() -> None:
     """Print one JSON line per measurement."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--repeat", type=int, default=5)
     parser.add_argument("--clipping", action="store_true", help="fed-svd with and without clipping, and nothing else")
+    parser.add_argument("--slist", action="store_true", help="fed-svd, its clipped round, fed-slist, and nothing else")
     given = parser.parse_args()
     repeat = given.repeat
     name, clients, catalog = histories()
@@ -136,6 +148,10 @@ def main() -> None:
         show("sums/fed-svd", name, min(svd), peer, "scipy.sparse, float32", factors=FACTORS)
         clipped(name, clients, catalog, repeat)
         if given.clipping:
+            return
+        for factors in (FACTORS, 96):
+            compare_slist(name, clients, catalog, factors, repeat)
+        if given.slist:
             return
 
         from implicit.cpu.als import AlternatingLeastSquares  # others import this file without having the peer

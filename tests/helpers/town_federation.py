@@ -89,9 +89,8 @@ def every_round(federation: Federation, rounds: int, n_clients: int) -> Federate
     wanted |= {"rounds": rounds} if "rounds" in fields else {}
     given = federation.options | {name: value for name, value in wanted.items() if name in fields}
     method = build_federated(federation.method, options(federation.method, given))
-    if not method.spec.schedule_options:  # it has one schedule: the tour asks for more rounds of it
+    if method.schedule(town(n_clients)[0]).rounds != rounds:  # one schedule only, or passes of several rounds
         vars(method)["schedule"] = lambda clients: Schedule(rounds, 1, len(clients))
-    assert method.schedule(town(n_clients)[0]).rounds == rounds
     return method
 
 

@@ -7,7 +7,10 @@ target sum over k > t of b^(k-t-1) e(i_k). Only steps t < n - 1 have a target.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
+from numba import njit, types
+from numba.extending import overload
+
+from tacit.kernels.sampling import U64
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -30,43 +33,82 @@ def add_step_pairs(ptr, items, shares, near, ends, far, gram, cross):
                 cross[earlier, later] += shares[c] * far[d]
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
-def step_rows(ptr, items, places, shares, units, a, b, basis, targets, rows):
-    """Write for each item of clients, in order, its rows of S'S P, (S'T)'P and (S'T) V side by side, times the share.
+def leave(out, row, d, value, scale):
+    """Write a number of a row to `out` of float32, or add it to `out` of whole numbers of the ring; compiled only."""
 
-    The first is also multiplied by units[0], the others by units[1]. `places` [N]: where the rows of an item go;
-    basis P and targets V [n, m]; rows [R, 3 m], or [R, 2 m] without V. Each is a recursion over the steps, forwards or
+
+@overload(leave, inline="always")
+def _leave_by_type(out, row, d, value, scale):
+    if isinstance(out.dtype, types.Float):
+
+        def write(out, row, d, value, scale):
+            out[row, d] = value
+
+        return write
+
+    def add(out, row, d, value, scale):
+        out[row, d] += np.int64(np.rint(value * scale))
+
+    return add
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def lead_rows(ptr, items, places, shares, units, a, b, targets, scale, out):
+    """For each item of clients, in order, leave its row of (S'T) V: where it leads to, times the share and units[1].
+
+    `places` [N]: where the row of an item goes in `out` [R, m]; targets V [n, m]. A recursion over the steps,
     backwards, so the cost is that of one pass.
     """
-    m = basis.shape[1]
-    has_targets = rows.shape[1] > 2 * m
+    m, one = U64(targets.shape[1]), U64(1)
+    ahead, reached = np.empty(m, np.float32), np.empty(m, np.float32)
+    for c in range(U64(ptr.size - 1)):
+        start, n = U64(ptr[c]), U64(ptr[c + one] - ptr[c])
+        far = shares[c] * units[1]
+        ahead[:] = 0
+        reached[:] = 0
+        for back in range(one, n + one):
+            e = start + n - back
+            row, item = U64(places[e]), U64(items[e])
+            for d in range(m):
+                r = a * reached[d] + ahead[d]
+                reached[d] = r
+                leave(out, row, d, far * r, scale)
+                ahead[d] = b * ahead[d] + targets[item, d]
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def solve_rows(ptr, items, places, shares, units, a, b, basis, scale, out):
+    """For each item of clients, in order, leave its rows of S'S P and (S'T)'P side by side, times the share and units.
+
+    `places` [N]: where the row of an item goes in `out` [R, 2 m]; basis P [n, m]. Forwards come s_t P and what leads to
+    an item, backwards the sum over t >= j of a^(t-j) s_t P. Each loop has few arrays: then it becomes vectors.
+    """
+    m, one = U64(basis.shape[1]), U64(1)
     source, reached = np.empty(m, np.float32), np.empty(m, np.float32)
-    for c in range(len(ptr) - 1):
-        start, stop = ptr[c], ptr[c + 1]
+    longest = 0
+    for c in range(U64(ptr.size - 1)):
+        longest = max(longest, ptr[c + one] - ptr[c])
+    steps = np.empty((longest, m), np.float32)
+    for c in range(U64(ptr.size - 1)):
+        start, n = U64(ptr[c]), U64(ptr[c + one] - ptr[c])
         near, far = shares[c] * units[0], shares[c] * units[1]
         source[:] = 0
         reached[:] = 0
-        for e in range(start, stop):  # forwards: s_t P, and what leads to this item
-            row, item = rows[places[e]], items[e]
+        for t in range(n):
+            row, item = U64(places[start + t]), U64(items[start + t])
             for d in range(m):
-                reached[d] = b * reached[d] + source[d]
-                row[m + d] = far * reached[d]
-                source[d] = a * source[d] + basis[item, d]
-                row[d] = near * source[d]
-        if start == stop:
-            continue
-        rows[places[stop - 1], :m] = 0  # nothing follows the last step
-        for e in range(stop - 3, start - 1, -1):  # backwards: sum over t >= j of a^(t-j) s_t P
-            row, after = rows[places[e]], rows[places[e + 1]]
+                r = b * reached[d] + source[d]
+                reached[d] = r
+                leave(out, row, m + d, far * r, scale)
             for d in range(m):
-                row[d] += a * after[d]
-        if not has_targets:
-            continue
-        source[:] = 0
+                s = a * source[d] + basis[item, d]
+                source[d] = s
+                steps[t, d] = near * s
         reached[:] = 0
-        for e in range(stop - 1, start - 1, -1):  # backwards: where this item leads to
-            row, item = rows[places[e]], items[e]
+        for back in range(one + one, n + one):  # nothing follows the last step
+            t = n - back
+            row = U64(places[start + t])
             for d in range(m):
-                reached[d] = a * reached[d] + source[d]
-                row[2 * m + d] = far * reached[d]
-                source[d] = b * source[d] + targets[item, d]
+                r = a * reached[d] + steps[t, d]
+                reached[d] = r
+                leave(out, row, d, r, scale)

@@ -1,10 +1,10 @@
 """fed-slist: the next-item model of `slist` by sums, exact at full width and through a learnt basis below.
 
 `slist` needs S'S and S'T, sums over the steps of all histories. Of S'T, the leading left and right directions P and V
-are found by alternating: each round sums S'S P, (S'T)'P and (S'T) V, for tables P and V [n_items, m]. The first two
-give the regression restricted to P, B = P (P'S'S P + reg P'P)^-1 P'S'T. The last gives the next P, and (S'T)'P the next
-V. A device's rows follow from recursions over its steps, in one pass. With m = n_items, P is the identity, nothing is
-left to find, and B is that of `slist` after one round.
+[n_items, m] are found by alternating. A round that *finds* sums (S'T) V, which gives the next P. The round after it
+*solves*: it sums S'S P and (S'T)'P, which give the regression restricted to P, B = P (P'S'S P + reg P'P)^-1 P'S'T, and
+the next V. A device's rows follow from recursions over its steps, in one pass. With m = n_items, P is the identity,
+nothing is left to find, and B is that of `slist` after one round.
 
 Range: no number of a row is above 1, however long the history is, since P and V have no longer rows than 1.
 """
@@ -19,8 +19,8 @@ from pydantic import Field
 from scipy import linalg
 
 from tacit.errors import MethodError
-from tacit.kernels.sequences import step_rows
-from tacit.methods.base import FederatedSpec, register
+from tacit.kernels.sequences import lead_rows, solve_rows
+from tacit.methods.base import FederatedSpec, Schedule, register
 from tacit.methods.parts import reasons
 from tacit.methods.parts.order import Decays, newest_rows, recent_history, recent_matrix
 from tacit.methods.parts.sums import (
@@ -34,6 +34,7 @@ from tacit.methods.parts.sums import (
     to_float64,
 )
 from tacit.methods.slist import DECAY, TARGET_DECAY
+from tacit.privacy.draft import largest_of
 from tacit.privacy.update_sink import UpdateSink
 from tacit.random import Key
 from tacit.types import Array, Catalog, Clients, Config, Floats, Model, Reason
@@ -46,9 +47,13 @@ class FedSLISTConfig(Config):
     """Options of fed-slist."""
 
     factors: int = Field(
-        96, gt=0, description="m: width of the basis, at most the number of items; a row of a message has 3 m numbers"
+        96,
+        gt=0,
+        description="m: width of the basis, at most the number of items; a row of a message has m or 2 m numbers in turn",
     )
-    epochs: int = Field(4, gt=0, description="rounds; every client is asked in each")
+    epochs: int = Field(
+        2, gt=0, description="passes of two rounds, one that finds directions and one that solves; all clients in each"
+    )
     decay: float = Field(3.0, gt=0, le=100, description=DECAY)
     target_decay: float = Field(1.0, ge=0, le=100, description=TARGET_DECAY)
     reg: float = Field(100.0, gt=0, description="lambda: L2 regularisation of the item-to-item weights")
@@ -70,7 +75,7 @@ class FedSLIST(BySums):
 
     spec = FederatedSpec(
         item_tables=("steps",),
-        downloads=("basis", "sources", "targets"),
+        downloads=("targets", "sources", "basis", "solves"),
         counted=("steps",),
         item_rows="own",
         growth={"basis": "orthonormal", "sources": "zeros", "targets": "orthonormal"},
@@ -90,20 +95,24 @@ class FedSLIST(BySums):
                 f"fed-slist would have {n_items:,} items with {width:,} numbers each ({MOST_CELLS:,} in all at most).",
                 f"Set method.factors to {MOST_CELLS // n_items} or less.",
             )
-        tables: dict[str, Array] = {"basis": np.eye(n_items), "targets": np.eye(n_items)}
-        if width < n_items:
-            for name in tables:
-                drawn = key.child(name).normal(np.arange(n_items), width)
-                table = np.linalg.qr(drawn.astype(np.float64))[0]
-                if c.warm_start is not None:
-                    table = np.linalg.qr(start_table(table, c.warm_start, name, catalog))[0]
-                tables[name] = table
-        return Model(shared_floats({**tables, "sources": np.zeros((n_items, width))}), {})
+        basis, targets, is_full = np.eye(n_items, width), np.eye(n_items, width), width == n_items
+        if not is_full:
+            drawn = key.child("targets").normal(np.arange(n_items), width)
+            targets = np.linalg.qr(drawn.astype(np.float64))[0]
+            if c.warm_start is not None:
+                targets = np.linalg.qr(start_table(targets, c.warm_start, "targets", catalog))[0]
+        sources = np.zeros((n_items, width))
+        solves = np.array([float(is_full)])
+        return Model(shared_floats({"basis": basis, "targets": targets, "sources": sources, "solves": solves}), {})
+
+    def schedule(self, clients: Clients) -> Schedule:
+        """All clients in every round; a pass has two of them, or one where nothing is to be found."""
+        return Schedule(self.config.epochs, 1 if self.config.factors >= clients.n_items else 2, len(clients))
 
     def shapes(self, shared: Mapping[str, Array]) -> dict[str, tuple[int, ...]]:
-        """Three rows of the basis side by side; two where the basis is all there is."""
+        """As wide as the basis in a round that finds directions, twice as wide in one that solves."""
         n_items, width = shared["basis"].shape
-        return {"steps": (n_items, (3 if width < n_items else 2) * width)}
+        return {"steps": (n_items, (2 if shared["solves"][0] else 1) * width)}
 
     def plan(self, model: Model, clients: Clients, key: Key) -> UpdatePlan:
         """A row for every item."""
@@ -113,49 +122,50 @@ class FedSLIST(BySums):
     def learn(
         self, model: Model, clients: Clients, plan: UpdatePlan, sink: UpdateSink, key: Key
     ) -> Mapping[str, Array]:
-        """Put the rows of S'S P, (S'T)'P and (S'T) V, made of the disclosed items alone, as if there were no others."""
+        """Put the rows of the round, made of the disclosed items alone, as if there were no others."""
         own, part = newest_rows(clients), plan.parts[0]
         is_whole = part.kept is None or bool(part.kept.all())
         known = own if is_whole else keep_items(own, part.kept.astype(np.bool_))  # type: ignore[union-attr]
-        places = known.in_order if is_whole else np.flatnonzero(part.kept)[known.in_order]  # type: ignore[arg-type]
         items = known.items[known.in_order]
         shares = np.maximum(known.sizes, 1).astype(np.float32) ** np.float32(-self.config.user_weight)
-        shared, width = model.shared, self.shapes(model.shared)["steps"][1]
+        shared = model.shared
+        leave_rows, table = (solve_rows, shared["basis"]) if shared["solves"][0] else (lead_rows, shared["targets"])
+        steps = np.array(self.decays.units, np.float32), np.float32(self.decays.a), np.float32(self.decays.b)
+        fits = largest_of(table) <= sink.ring.largest  # no number of a row is above those of the table
+        total = sink.direct() if fits else None
+        if total is not None:
+            leave_rows(known.ptr, items, items, shares, *steps, table, sink.ring.scale, total.sums["steps"])
+            total.counts["steps"] += np.bincount(items, minlength=known.n_items)
+            return {}
+        places = known.in_order if is_whole else np.flatnonzero(part.kept)[known.in_order]  # type: ignore[arg-type]
+        width = self.shapes(shared)["steps"][1]
         for block in sink.blocks(4 * width * max(1, len(own.items) // max(1, len(own)))):
             first, last = int(own.ptr[block.start]), int(own.ptr[block.stop])
             at = slice(int(known.ptr[block.start]), int(known.ptr[block.stop]))
             rows = np.zeros((last - first, width), np.float32)
-            step_rows(
-                known.ptr[block.start : block.stop + 1] - at.start,
-                items[at],
-                places[at] - first,
-                shares[block],
-                np.array(self.decays.units, np.float32),
-                np.float32(self.decays.a),
-                np.float32(self.decays.b),
-                shared["basis"],
-                shared["targets"],
-                rows,
-            )
+            ptr = known.ptr[block.start : block.stop + 1] - at.start
+            leave_rows(ptr, items[at], places[at] - first, shares[block], *steps, table, sink.ring.scale, rows)
             sink.put(0, rows)
         return {}
 
     def apply(self, shared: Mapping[str, Array], total: Total, ring: Ring) -> Mapping[str, Array]:
-        """Solve the regression restricted to the basis, and find the next basis. No rows move nothing."""
+        """Find the next basis, or solve the regression restricted to it. No rows move nothing."""
         if not total.sums["steps"].any():
             return shared
-        basis = shared["basis"].astype(np.float64)
-        m, counts, noise = basis.shape[1], total.counts["steps"], rounding(total.counts["steps"], ring)
-        sums, (near, far) = to_float64(total.sums["steps"], ring), self.decays.units
-        to_targets = sums[:, m : 2 * m] / far  # (S'T)'P
+        basis, counts = shared["basis"].astype(np.float64), total.counts["steps"]
+        m, (near, far) = basis.shape[1], self.decays.units
+        sums, noise = to_float64(total.sums["steps"], ring), rounding(counts, ring) / far
+        if not shared["solves"][0]:
+            weights = np.maximum(counts, 1.0)[:, None] ** -self.config.item_weight
+            found = weights * orthonormal(weights * sums / far, noise)
+            return {**shared, **shared_floats({"basis": found, "solves": np.ones(1)})}
+        to_targets = sums[:, m:] / far  # (S'T)'P
         solved = self._solve(basis, sums[:, :m] / near)  # P C^-1, [n, m]
         if m == len(basis):
-            return {**shared, **shared_floats({"sources": solved @ to_targets.T, "targets": np.eye(m)})}
-        targets = orthonormal(to_targets, noise / far)
-        weights = np.maximum(counts, 1.0)[:, None] ** -self.config.item_weight
-        found = weights * orthonormal(weights * sums[:, 2 * m :] / far, noise / far)
+            return {**shared, **shared_floats({"sources": solved @ to_targets.T})}
+        targets = orthonormal(to_targets, noise)
         sources = solved @ (to_targets.T @ targets)
-        return {**shared, **shared_floats({"basis": found, "sources": sources, "targets": targets})}
+        return {**shared, **shared_floats({"sources": sources, "targets": targets, "solves": np.zeros(1)})}
 
     def _solve(self, basis: NDArray[np.float64], gram: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return P (P'S'S P + reg P'P)^-1; directions that the basis lacks stay zero. Noise makes nothing negative."""
