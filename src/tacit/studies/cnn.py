@@ -21,7 +21,7 @@ def torch() -> Any:
         return import_module("torch")
     except ImportError:
         raise ConfigError(
-            "The pictures of chapter 5 are classified with torch, which is not installed.",
+            "This study needs torch, which is not installed.",
             f"Add the extra: pip install -e '.[torch]' where Tacit's source lies (or {TORCH}).",
         ) from None
 

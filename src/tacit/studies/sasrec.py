@@ -169,7 +169,11 @@ class _Attention:
             for _ in range(options.blocks)
         ]
         self.module = layers.ModuleDict(
-            {"places": layers.Embedding(options.length, d), "blocks": layers.ModuleList(blocks), "end": layers.LayerNorm(d)}
+            {
+                "places": layers.Embedding(options.length, d),
+                "blocks": layers.ModuleList(blocks),
+                "end": layers.LayerNorm(d),
+            }
         )
         with t.no_grad():
             self.module["places"].weight.normal_(0, d**-0.5)
@@ -210,4 +214,3 @@ def pad(histories: list[Ints], empty: int) -> Ints:
     for row, one in zip(padded, histories, strict=True):
         row[len(row) - len(one) :] = one
     return padded
-
