@@ -308,6 +308,14 @@ class PeerDevice:
                 if number in known
             ]
 
+    def ask_again(self) -> list[PeerSend]:
+        """Return a push for each peer that did not acknowledge what it was last sent: a dead one is soon left out."""
+        with self._change():
+            if self.device.sharing.paused:
+                return []
+            known = self.file.records
+            return [self._sealed(PUSH, known[number]) for number in sorted(self.file.state.strikes) if number in known]
+
     def _read_pull(self, send: PeerSend, reply: bytes) -> None:
         try:
             envelope, inside = self.seal.open_reply(reply, send.content, self._now(), RECORDS)

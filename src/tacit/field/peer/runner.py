@@ -21,13 +21,17 @@ LONGEST_PAUSE = 60.0
 
 @dataclass(frozen=True)
 class PeriodOutcome:
-    """What a period did: messages with a model, how many were acknowledged, records asked for, models read so far."""
+    """What a period did: messages with a model, how many were acknowledged, records asked for, models read so far.
+
+    `slowest` is the longest time in seconds until a message was acknowledged or given up.
+    """
 
     number: int
     sent: int
     acknowledged: int
     contacts: int
     received: int
+    slowest: float = 0.0
 
 
 Report = Callable[[PeriodOutcome | str], None]
@@ -42,6 +46,7 @@ class PeerRunner:
         self._peer, self._connect, self._report = peer, connect, report
         self.period = period or peer.member.network.period
         self._carrier: PeerCarrier | None = None
+        self._slowest = 0.0
 
     def run(self, stop: threading.Event, periods: int | None = None) -> int:
         """Take part until `stop` is set, or for so many periods; return how many were begun."""
@@ -86,14 +91,20 @@ class PeerRunner:
             self._carrier = None
 
     def _run_period(self, stop: threading.Event, pool: ThreadPoolExecutor) -> None:
-        begin = time.monotonic()
+        begin, self._slowest = time.monotonic(), 0.0
         contacts = self._deliver(self._peer.exchange_records(), pool)
         sends = self._peer.begin_period()
         acknowledged = self._deliver(sends, pool)
+        stop.wait(max(0.0, begin + self.period / 2 - time.monotonic()))
+        if not stop.is_set():  # later, because a router may have died meanwhile, which looks like many dead peers
+            self._deliver(self._peer.ask_again(), pool)
         stop.wait(max(0.0, begin + self.period - time.monotonic()))
         self._peer.end_period()
         about = self._peer.file
-        self._report(PeriodOutcome(about.state.ticks, len(sends), acknowledged, contacts, about.received))
+        outcome = PeriodOutcome(
+            about.state.ticks, len(sends), acknowledged, contacts, about.received, round(self._slowest, 2)
+        )
+        self._report(outcome)
 
     def _deliver(self, sends: Sequence[PeerSend], pool: ThreadPoolExecutor) -> int:
         """Send messages, note what became of them, and return how many were acknowledged.
@@ -106,7 +117,10 @@ class PeerRunner:
         def attempt(send: PeerSend) -> tuple[bool, bytes | None]:
             if device.sharing.paused:
                 return False, None
-            return True, send_peer_message(carrier, send, self._peer.seal)
+            begin = time.monotonic()
+            reply = send_peer_message(carrier, send, self._peer.seal)
+            self._slowest = max(self._slowest, time.monotonic() - begin)
+            return True, reply
 
         outcomes = list(zip(sends, pool.map(attempt, sends), strict=True))
         self._peer.withdraw([send for send, (left, _) in outcomes if not left])

@@ -1,0 +1,427 @@
+"""A network of real peers on this machine, one process each: how good it is beside a simulation, and what churn does.
+
+    python tools/peer_network.py quality [--peers 60] [--periods 30] [--period 20]
+    python tools/peer_network.py churn   [--peers 60] [--minutes 4] [--period 20]
+
+Every process runs what `tacit peer run` runs: a device's encrypted file, the runner, Zenoh with TLS; two are routers.
+Devices are made here with a cheap passphrase, and each is introduced to four others, as an invitation does.
+
+quality   users of MovieLens 100K (where TACIT_DATA points at it; else of two generated tastes) learn freely. The share
+          of held-out items among the first 20 of 100 unseen ones (HR@20, its expectation over all draws) is printed for
+          the real peers, for event-driven simulations of as many periods, and for learning alone.
+churn     20 % of the peers are killed (kill -9) in each minute and started again; then 30 % at once, for good. Prints a
+          verdict on: crashes, slowest send, models merged twice, dead ids in views three periods later, parts.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tacit.data import DataConfig, load
+from tacit.field.device import Device, ScryptCost
+from tacit.field.device.history import HistoryEntry
+from tacit.field.peer.membership import PeerMembership
+from tacit.field.peer.peer_device import PeerDevice
+from tacit.field.peer.peer_file import read_peer_state, unpack_arrays
+from tacit.field.peer.runner import PeerRunner, PeriodOutcome
+from tacit.field.peer.zenoh_carrier import ZenohCarrier
+from tacit.lab.event_driven import NetworkConfig, gossip_event_driven
+from tacit.methods.base import build, options
+from tacit.protocols.overlay import n_components
+from tacit.random import Key
+from tacit.testing import two_tastes
+from tacit.types import Array, Catalog, Clients, offsets
+from tacit.updates import PeerModels
+from tacit.wire.network import PeerNetwork, write_network
+from tacit.wire.peer_messages import PeerEnvelope
+from tacit.wire.peer_records import PeerIdentity, PeerRecord, peer_number
+
+METHOD, GIVEN = "pepper", {"view": 3}
+PASSPHRASE, INTRODUCED, HELD_OUT, K, AMONG, SEEDS = "only for a trial", 4, 0.2, 20, 100, 5
+KILLED, AT_ONCE, AWAY = 0.2, 0.3, 5.0  # of peers in a minute, of peers together; seconds until a killed one starts
+LONGEST, MOST_DEAD = 5.5, 0.05  # seconds of a send (five, and the time to be scheduled); of ids in views
+START = 240.0  # seconds for all processes to begin
+
+
+# --- one peer, in a process of its own --------------------------------------------------------------------------------
+
+
+class LoggedPeer(PeerDevice):
+    """Notes every model before it is merged: a message that is merged twice would be there twice."""
+
+    log: Path
+
+    def _obey(self, kind: int, record: PeerRecord, envelope: PeerEnvelope, peer_model: PeerModels | None) -> bytes:
+        if peer_model is not None:
+            write_line(self.log, {"merged": f"{envelope.sender.hex()} {envelope.sequence}"})
+        return super()._obey(kind, record, envelope, peer_model)
+
+
+def write_line(path: Path, about: dict[str, Any]) -> None:
+    """Add a line to a log, in one write."""
+    with path.open("a", encoding="utf-8") as file:
+        file.write(json.dumps(about) + "\n")
+
+
+def run_peer(path: Path, routers: list[str], listen: list[str], period: float, periods: int | None) -> None:
+    """Take part until the end or a signal."""
+    stop, log = threading.Event(), path.with_suffix(".log")
+    signal.signal(signal.SIGTERM, lambda *_: stop.set())
+    with Device.open(path, PASSPHRASE) as device:
+        peer = LoggedPeer(device)
+        peer.log = log
+        seal = peer.seal
+
+        def report(outcome: PeriodOutcome | str) -> None:
+            write_line(log, {"said": outcome} if isinstance(outcome, str) else asdict(outcome))
+
+        runner = PeerRunner(peer, lambda: ZenohCarrier(seal, routers, listen), report, period)
+        write_line(log, {"began": time.time()})
+        runner.run(stop, periods)
+
+
+# --- the network ------------------------------------------------------------------------------------------------------
+
+
+class Processes:
+    """All peers of a network: their files, and a process for each that is up."""
+
+    def __init__(self, folder: Path, clients: Clients, catalog: Catalog, period: float) -> None:
+        self.folder, self.period, self.n = folder, period, len(clients)
+        self.routers = free_addresses(2)
+        self.up: dict[int, subprocess.Popen[bytes]] = {}
+        self.crashed: list[int] = []
+        network = PeerNetwork.create("ab" * 16, "trial", METHOD, GIVEN, catalog, 7, period)
+        content, secret, now = write_network(network, catalog), os.urandom(32), int(time.time())
+        identities = [PeerIdentity.fresh() for _ in range(self.n)]
+        self.places = {peer_number(identity.id): at for at, identity in enumerate(identities)}
+        draws = random.Random(1)
+        for at, identity in enumerate(identities):
+            known = draws.sample([other for other in identities if other is not identity], min(INTRODUCED, self.n - 1))
+            with Device.create(self.path(at), PASSPHRASE, cost=ScryptCost(log_n=10)) as device:
+                items = [HistoryEntry(catalog.item_ids[int(item)]) for item in clients.of(at)]
+                device.history.add(items, catalog)
+                records = [other.record(network.digest, now) for other in known]
+                PeerMembership.enter(device, content, secret, tuple(self.routers), records, identity)
+
+    def path(self, at: int) -> Path:
+        """Return the file of a peer; its log and what it printed lie beside it."""
+        return self.folder / f"{at}.db"
+
+    def start(self, at: int, periods: int | None = None) -> None:
+        """Start one peer; the first two are routers."""
+        listen = self.routers[at : at + 1] if at < 2 else []
+        words = [str(self.path(at)), json.dumps(self.routers), json.dumps(listen), str(self.period), str(periods or 0)]
+        with self.path(at).with_suffix(".err").open("ab") as errors:
+            command = [sys.executable, __file__, "peer", *words]
+            self.up[at] = subprocess.Popen(command, stdout=errors, stderr=errors)
+
+    def start_all(self, periods: int | None = None) -> None:
+        """Start all, the routers first."""
+        begin = time.monotonic()
+        for at in range(self.n):
+            self.start(at, periods)
+            if at == 1:
+                self.wait_until_begun({0, 1})
+            while len(self.up) - len(self.begun()) > 4:  # few at once: starting is what costs most
+                time.sleep(0.1)
+                if time.monotonic() - begin > START:
+                    raise SystemExit("the peers do not start")
+        self.wait_until_begun(set(range(self.n)))
+
+    def begun(self) -> set[int]:
+        """Return the peers that have begun to take part."""
+        return {at for at in self.up if self.path(at).with_suffix(".log").exists()}
+
+    def wait_until_begun(self, wanted: set[int]) -> None:
+        """Wait until some peers take part, and bounded."""
+        begin = time.monotonic()
+        while not wanted <= self.begun():
+            time.sleep(0.1)
+            if time.monotonic() - begin > START:
+                raise SystemExit(f"peers {sorted(wanted - self.begun())} do not start")
+
+    def kill(self, at: int) -> None:
+        """Kill one peer (kill -9), unless it ended by itself, which is a crash."""
+        process = self.up.pop(at)
+        if process.poll() is not None:
+            self.crashed.append(at)
+        process.kill()
+        process.wait(30)
+
+    def end_all(self) -> None:
+        """Ask all to end, and wait."""
+        for process in self.up.values():
+            if process.poll() is None:
+                process.terminate()
+        for at, process in self.up.items():
+            try:
+                if process.wait(60):
+                    self.crashed.append(at)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                self.crashed.append(at)
+        self.up = {}
+
+    def logs(self, at: int) -> list[dict[str, Any]]:
+        """Return what a peer noted, over all its processes."""
+        path = self.path(at).with_suffix(".log")
+        return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()] if path.exists() else []
+
+    def views(self) -> dict[int, list[int]]:
+        """Return whom each living peer would send to or ask: its view, and those that its sampler has."""
+        found = {}
+        for at in self.up:
+            with Device.open(self.path(at), PASSPHRASE) as device:
+                about = read_peer_state(device.store)
+            sampler = {} if about is None else about["sampler"]
+            named = [*sampler.get("view", []), *sampler.get("slots", []), *(about or {}).get("view", [])]
+            found[at] = [self.places[number] for number in dict.fromkeys(named) if number in self.places]
+        return found
+
+    def models(self) -> dict[str, Array]:
+        """Return the models of all peers, joined."""
+        parts = []
+        for at in range(self.n):
+            with Device.open(self.path(at), PASSPHRASE) as device:
+                stored = device.store.get("peer_models")
+            assert stored is not None, f"peer {at} has no model"
+            parts.append(unpack_arrays(stored))
+        return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+
+    def kill_all(self) -> None:
+        """Leave no process behind."""
+        for process in self.up.values():
+            process.kill()
+            process.wait(30)
+
+
+def free_addresses(n: int) -> list[str]:
+    """Return addresses on this machine that are free now."""
+    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(n)]
+    found = [f"127.0.0.1:{one.getsockname()[1]}" for one in sockets]
+    for one in sockets:
+        one.close()
+    return found
+
+
+# --- quality ----------------------------------------------------------------------------------------------------------
+
+
+def choose_people(n: int) -> tuple[Clients, list[Array], Catalog]:
+    """Return what devices learn from, what is held out of each history, and the catalogue."""
+    if "TACIT_DATA" not in os.environ:
+        made, catalog = two_tastes(n, 200)
+        held = [np.setdiff1d(np.arange(at % 2, 200, 2), made.of(at)) for at in range(n)]
+        return made, held, catalog
+    dataset, draws = load(DataConfig(source="ml-100k")), np.random.default_rng(20)
+    log = dataset.interactions
+    chosen = draws.permutation(len(log.user_ids))[:n]
+    learn, held = [], []
+    for user in chosen:
+        items = draws.permutation(np.unique(log.items[log.users == user]))
+        cut = max(1, round(HELD_OUT * len(items)))
+        held.append(np.sort(items[:cut]))
+        learn.append(np.sort(items[cut:]))
+    known = dataset.catalog
+    catalog = Catalog(known.item_ids, known.titles, known.categories)
+    ptr = offsets(np.array([len(items) for items in learn]))
+    return Clients(np.arange(n), ptr, np.concatenate(learn).astype(np.int32), catalog.n_items), held, catalog
+
+
+def hit_rate(scores: Array, clients: Clients, held: list[Array]) -> Array:
+    """Return for each user the chance that a held-out item is among the first K of AMONG random unseen ones and it."""
+    from scipy.stats import binom
+
+    found = []
+    for user, row in enumerate(scores):
+        unseen = np.setdiff1d(np.arange(len(row)), np.concatenate([clients.of(user), held[user]]))
+        others = np.sort(row[unseen])
+        mine = row[held[user]]
+        above = len(others) - np.searchsorted(others, mine, "right")
+        equal = np.searchsorted(others, mine, "right") - np.searchsorted(others, mine, "left")
+        found.append(float(np.mean(binom.cdf(K - 1, AMONG, (above + equal / 2) / len(others)))))
+    return np.array(found)
+
+
+def simulate(clients: Clients, catalog: Catalog, periods: int, seed: int, is_alone: bool) -> Array:
+    """Return the scores of simulated peers after so many periods; alone, they never meet."""
+    method = build(METHOD, options(METHOD, {**GIVEN, "epochs": periods}))
+    if is_alone:
+        model = method.init(clients, catalog, Key(seed))
+        models = dict(model.private)
+        own = method.own(model.shared, models, clients)
+        for _ in range(periods):
+            models = dict(method.learn(models, own))
+        return np.asarray(method.score(model.shared, models, clients))
+    last = None
+    for model in gossip_event_driven(method, clients, catalog, Key(seed), NetworkConfig(staggered=True, one_vote=True)):
+        last = model
+    assert last is not None
+    return np.asarray(method.score(last.shared, last.private, clients))
+
+
+def measure_quality(folder: Path, n: int, periods: int, period: float) -> dict[str, Any]:
+    """Let real peers learn freely, and return the three figures."""
+    clients, held, catalog = choose_people(n)
+    rates = {
+        name: np.array([hit_rate(simulate(clients, catalog, periods, seed, name == "alone"), clients, held).mean()
+                        for seed in range(SEEDS)])
+        for name in ("simulation", "alone")
+    }  # fmt: skip
+    print({name: f"{values.mean():.4f} ± {values.std(ddof=1):.4f}" for name, values in rates.items()}, flush=True)
+    network = Processes(folder, clients, catalog, period)
+    try:
+        network.start_all(periods)
+        begin = time.monotonic()
+        while any(process.poll() is None for process in network.up.values()):
+            time.sleep(1)
+            if time.monotonic() - begin > 3 * period * periods + START:
+                break
+        network.end_all()
+    finally:
+        network.kill_all()
+    method = build(METHOD, options(METHOD, GIVEN))
+    shared = method.init(clients, catalog, Key(1)).shared
+    real = hit_rate(method.score(shared, network.models(), clients), clients, held)
+    outcomes = [line for at in range(n) for line in network.logs(at) if "number" in line]
+    sent, read = (sum(line[name] for line in outcomes) for name in ("sent", "acknowledged"))
+    simulated, alone = rates["simulation"].mean(), rates["alone"].mean()
+    return {
+        "peers": n,
+        "periods": int(np.median([sum("number" in line for line in network.logs(at)) for at in range(n)])),
+        "HR@20 of real peers": round(float(real.mean()), 4),
+        "HR@20 simulated": round(float(simulated), 4),
+        "seeds of the simulation": [round(float(value), 4) for value in rates["simulation"]],
+        "HR@20 alone": round(float(alone), 4),
+        "real over simulated": round(float(real.mean() / simulated - 1), 4),
+        "models": f"{read} of {sent} acknowledged",
+        "slowest send": max(line["slowest"] for line in outcomes),
+        "crashed": network.crashed,
+    }
+
+
+# --- churn ------------------------------------------------------------------------------------------------------------
+
+
+def measure_churn(folder: Path, n: int, minutes: float, period: float) -> dict[str, Any]:
+    """Kill and start peers for some minutes, then kill many at once; return what was seen, and a verdict."""
+    clients, _, catalog = choose_people(n)
+    network, draws = Processes(folder, clients, catalog, period), random.Random(3)
+    back: list[tuple[float, int]] = []
+    killed = 0
+    try:
+        network.start_all()
+        time.sleep(2 * period)
+        begin = time.monotonic()
+        while time.monotonic() - begin < 60 * minutes:
+            if killed < KILLED * n * (time.monotonic() - begin) / 60:
+                at = draws.choice(sorted(network.up))
+                network.kill(at)
+                back.append((time.monotonic() + AWAY, at))
+                killed += 1
+            while back and back[0][0] <= time.monotonic():
+                network.start(back.pop(0)[1])
+            time.sleep(0.05)
+        for _, at in back:
+            network.start(at)
+        time.sleep(2 * period)
+        before = share_dead(network)
+        doomed = draws.sample(range(1, n), round(AT_ONCE * n))  # one router stays
+        for at in doomed:
+            network.kill(at)
+        at_once = share_dead(network)
+        time.sleep(3 * period + 1)
+        views = network.views()
+        after = share_dead(network, views)
+        parts = count_parts(views, n)
+        living = sorted(network.up)
+        network.end_all()
+    finally:
+        network.kill_all()
+    lines = {at: network.logs(at) for at in range(n)}
+    merged = [(at, line["merged"]) for at in lines for line in lines[at] if "merged" in line]
+    slowest = max(line["slowest"] for at in lines for line in lines[at] if "number" in line)
+    traces = [at for at in range(n) if b"Traceback" in network.path(at).with_suffix(".err").read_bytes()]
+    verdict = {
+        "no crash": not network.crashed and not traces,
+        "every send ended within 5 s": slowest <= LONGEST,
+        "no model merged twice": len(merged) == len(set(merged)),
+        "dead ids below 5 % three periods after": after < MOST_DEAD,
+        "one part": parts == 1,
+    }
+    return {
+        "peers": n,
+        "killed and started again": killed,
+        "killed at once": len(doomed),
+        "still there": len(living),
+        "models merged": len(merged),
+        "slowest send": slowest,
+        "dead ids in views": {"before": round(before, 3), "at once": round(at_once, 3), "after": round(after, 3)},
+        "parts": parts,
+        "crashed": sorted({*network.crashed, *traces}),
+        "verdict": verdict,
+        "passed": all(verdict.values()),
+    }
+
+
+def share_dead(network: Processes, views: dict[int, list[int]] | None = None) -> float:
+    """Return the share of ids in living peers' views whose peer is not up."""
+    named = [other for view in (views or network.views()).values() for other in view]
+    return sum(other not in network.up for other in named) / max(1, len(named))
+
+
+def count_parts(views: dict[int, list[int]], n: int) -> int:
+    """Return in how many parts the living peers fall, links taken both ways."""
+    widest = max(len(view) for view in views.values())
+    table, alive = np.full((n, widest), -1, np.int64), np.zeros(n, bool)
+    for at, view in views.items():
+        alive[at] = True
+        table[at, : len(view)] = view
+    return n_components(table, alive)
+
+
+def main() -> None:
+    """Do what the arguments say."""
+    if sys.argv[1:2] == ["peer"]:
+        path, routers, listen, period, periods = sys.argv[2:7]
+        run_peer(Path(path), json.loads(routers), json.loads(listen), float(period), int(periods) or None)
+        return
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("what", choices=["quality", "churn"])
+    parser.add_argument("--peers", type=int, default=60)
+    parser.add_argument("--period", type=float, default=20.0)
+    parser.add_argument("--periods", type=int, default=30)
+    parser.add_argument("--minutes", type=float, default=4.0)
+    given = parser.parse_args()
+    os.environ |= dict.fromkeys(("NUMBA_NUM_THREADS", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
+    folder = Path(tempfile.mkdtemp(prefix="tacit-network-"))
+    try:
+        if given.what == "quality":
+            found = measure_quality(folder, given.peers, given.periods, given.period)
+        else:
+            found = measure_churn(folder, given.peers, given.minutes, given.period)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    print(json.dumps(found, indent=2))
+    sys.exit(0 if found.get("passed", True) else 1)
+
+
+if __name__ == "__main__":
+    main()
