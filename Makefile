@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
 .DEFAULT_GOAL := help
-.PHONY: help demo field field-demo peer peer-demo test quick check lint format docs wheel bench reproduce fuzz lock clean
+.PHONY: help demo field field-demo peer peer-demo test quick check lint format docs wheel coverage bench reproduce fuzz lock clean
 
 help:  ## show what there is to make
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -55,6 +55,9 @@ bench: $(VENV)/bench  ## speeds beside peers, one JSON line each [ONLY=name]
 
 reproduce: $(VENV)/dev  ## slow reproductions of published tables
 	$(BIN)/python -m pytest -m reproduce
+
+coverage: $(VENV)/dev  ## every test with the share of lines that they run; pages in build/coverage
+	$(BIN)/python -m pytest -n 2 --dist loadfile -m "not reproduce and not fuzz" --cov --cov-report=html:build/coverage --cov-report=term
 
 fuzz: $(VENV)/dev  ## the secure sum under many thousands of rounds, drops and mutated messages (about half an hour)
 	$(BIN)/python -m pytest -n 2 -m fuzz
