@@ -29,9 +29,10 @@ PAGE = Path(__file__).parent.parent / "docs" / "options.md"
 HEAD = """# Options
 
 Every option of an experiment, a comparison, a search, a coordinator and a device. `tools/option_tables.py` writes this
-page from the classes that declare the options. An experiment is a YAML file with the sections below; `--set PATH=VALUE` sets one
-option on the command line, with the path in the first column. A group of options whose default is *none* is off;
-`--set runtime.secure={}` turns it on with its defaults. An unknown option is refused, and the nearest known one named.
+page from the classes that declare the options. An experiment is a YAML file with the sections below; `--set PATH=VALUE`
+sets one option on the command line, with the path in the first column. A group of options whose default is *none* is
+off; `--set runtime.secure={}` turns it on with its defaults. An unknown option is refused, and the nearest known one
+named.
 """
 PRIVACY = """
 A list of stages, each with its `name`: `privacy: [{name: disclose, pi: 0.5}, {name: clip, row: 0.1}]`. They act in this
