@@ -11,7 +11,18 @@ import sys
 from pathlib import Path
 
 FLOORS = [
-    {"types", "errors", "reasons", "refusals", "plain_text", "strict_yaml", "random", "updates", "numerics"},
+    {
+        "types",
+        "errors",
+        "languages",
+        "reasons",
+        "refusals",
+        "plain_text",
+        "strict_yaml",
+        "random",
+        "updates",
+        "numerics",
+    },
     {"kernels"},
     {"data", "models", "privacy", "evaluation", "storage"},
     {"methods"},

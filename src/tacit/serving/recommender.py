@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from tacit.errors import DataError, MethodError, StorageError
 from tacit.evaluation.ranking import TieOrder
+from tacit.languages import translate
 from tacit.methods.base import Federated, Method, build, options, score_clients
 from tacit.numerics import one_blas_thread
 from tacit.random import Key
@@ -268,20 +269,22 @@ def explain_in_words(reasons: list[Reason], catalog: Catalog) -> str:
     first = reasons[0]
     if first.kind == "history":
         names = [catalog.title(int(reason.about)) for reason in reasons if reason.kind == "history"][:3]
-        return f"because of {_join_names(names)}"
+        return translate("because of {names}", names=_join_names(names))
     if first.kind == "feature":
         texts = [_feature(reason, catalog) for reason in reasons if reason.kind == "feature"][:3]
-        return f"you like {_join_sentences(texts)}"
+        return translate("you like {features}", features=_join_sentences(texts))
     if first.kind == "people":
-        return f"{int(first.about)} people with a taste like yours chose it"
-    return f"chosen by {int(first.about)} people"
+        return translate("{n} people with a taste like yours chose it", n=int(first.about))
+    return translate("chosen by {n} people", n=int(first.about))
 
 
 def _feature(reason: Reason, catalog: Catalog) -> str:
     """Return a feature in words; if its object has a number for a name, with an item of the history that has it."""
     name = str(reason.about)
     nameless = name.rpartition(": ")[2].isdigit() and reason.shown_by
-    return f"“{name}” (as in “{catalog.title(reason.shown_by[0])}”)" if nameless else f"“{name}”"
+    if not nameless:
+        return f"“{name}”"
+    return translate("“{name}” (as in “{title}”)", name=name, title=catalog.title(reason.shown_by[0]))
 
 
 def _join_names(names: list[str]) -> str:
@@ -289,7 +292,9 @@ def _join_names(names: list[str]) -> str:
 
 
 def _join_sentences(texts: list[str]) -> str:
-    return texts[0] if len(texts) == 1 else f"{', '.join(texts[:-1])} and {texts[-1]}"
+    if len(texts) == 1:
+        return texts[0]
+    return translate("{first} and {last}", first=", ".join(texts[:-1]), last=texts[-1])
 
 
 def _vocabulary(series: pl.Series) -> Vocabulary:

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from markupsafe import Markup
+from markupsafe import Markup, escape
+
+from tacit.languages import translate
 
 BOX: dict[str, float] = {"left": 44, "right": 500, "top": 16, "bottom": 210, "most": 1.1}  # in 520 by 252
 
@@ -27,10 +29,9 @@ def chart(curve: Sequence[Mapping[str, Any]], popular: float, pi: float, values:
         )
         parts.append(f'<text x="{BOX["left"] - 8}" y="{_y(share) + 4}" text-anchor="end">{share:.0%}</text>')
         parts.append(f'<text x="{_x(share)}" y="{BOX["bottom"] + 18}" text-anchor="middle">{100 * share:.0f}</text>')
+    axis = escape(translate("hints in 100 that may be sent"))
     middle = (BOX["left"] + BOX["right"]) / 2
-    parts.append(
-        f'<text x="{middle}" y="{BOX["bottom"] + 36}" text-anchor="middle">hints in 100 that may be sent</text>'
-    )
+    parts.append(f'<text x="{middle}" y="{BOX["bottom"] + 36}" text-anchor="middle">{axis}</text>')
     parts.append(
         f'<line class="popular" x1="{BOX["left"]}" x2="{BOX["right"]}" y1="{_y(popular)}" y2="{_y(popular)}"/>'
     )

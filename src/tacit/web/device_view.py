@@ -17,6 +17,7 @@ from tacit.field.device import Device
 from tacit.field.device.device_state import DeviceState, DeviceStateCode, read_state
 from tacit.field.device.history import HistoryEntry
 from tacit.field.device.similar_names import normalise_text, rank_similar
+from tacit.languages import LANGUAGE, translate
 from tacit.types import Catalog, Label
 from tacit.web.frame import page_response, redirect_back
 
@@ -123,7 +124,7 @@ class DeviceView:
         self._message = ""
         self._undo: Undo | None = None
         self._moment: tuple[int, int] | None = None
-        self._kept: dict[str, Any] = {}
+        self._kept: dict[tuple[str, str], Any] = {}
         self._shelf: CatalogIndex | None = None
 
     def cached(self, name: str, make: Callable[[], T]) -> T:
@@ -133,9 +134,10 @@ class DeviceView:
             self.device.reread()
             self._kept.clear()
             self._moment = moment
-        if name not in self._kept:
-            self._kept[name] = make()
-        value: T = self._kept[name]
+        key = LANGUAGE.get(), name
+        if key not in self._kept:
+            self._kept[key] = make()
+        value: T = self._kept[key]
         return value
 
     @property
@@ -174,9 +176,9 @@ class DeviceView:
             return text
         return text if shelf.catalog.item_ids.place(int(text)) is None else int(text)
 
-    def say(self, text: str, undo: Undo | None = None) -> None:
+    def say(self, text: str, undo: Undo | None = None, **values: object) -> None:
         """Store a sentence for the next page that the user sees, and a form that undoes the action."""
-        self._message, self._undo = text, undo
+        self._message, self._undo = translate(text, **values), undo
 
     def page_response(self, template: str, here: str, title: str, **values: Any) -> Response:
         """Answer with a page in the common frame of the user's pages."""
@@ -185,6 +187,7 @@ class DeviceView:
         member = self.cached("member", lambda: self.device.membership)
         frame: dict[str, Any] = {"here": here, "title": title, "message": message, "undo": undo}
         frame |= {"sharing": sharing, "member": member, "state": self.state()}
+        frame |= {"chosen_language": self.cached("language", lambda: self.device.language)}
         return page_response(template, **frame, neighbours=self.neighbours, **values)
 
 

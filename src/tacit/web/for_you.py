@@ -46,14 +46,15 @@ def routes(view: DeviceView) -> list[Route]:
         item = view.label(form.get("item", ""))
         view.device.hide(item)
         view.say(
-            f"“{_title(view, form)}” will not be suggested again. You can undo this later under History.",
+            "“{title}” will not be suggested again. You can undo this later under History.",
             Undo("/history/unhide", item, "for-you"),
+            title=_title(view, form),
         )
         return "/"
 
     def did(form: dict[str, str]) -> str:
         view.device.history.add([HistoryEntry(view.label(form.get("item", "")), int(time.time()))], view.device.catalog)
-        view.say(f"“{_title(view, form)}” is in your history.")
+        view.say("“{title}” is in your history.", title=_title(view, form))
         return "/"
 
     def happen(form: dict[str, str]) -> str:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from functools import cache
 from importlib.resources import files
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, PrefixLoader, StrictUndefined
+from markupsafe import Markup
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -15,13 +17,25 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import BaseRoute, Route
 
 from tacit.errors import TacitError
+from tacit.languages import LANGUAGE, catalogue, languages, translate
 from tacit.report.page import stylesheet
-from tacit.report.sent import join_words
 from tacit.web import words
 from tacit.web.guard import BASE
 
 NAMED = {"history": "History", "sharing": "Sharing", "sent": "Sent", "mine": "My file"}  # pages with forms
-STATIC = {"style.css": "text/css", "page.js": "text/javascript", "icon.svg": "image/svg+xml"}
+SCRIPT_TEXTS = (  # of static/page.js
+    *("under 1 %", "over 99 %", "100 % or more", "Page closed", "The program behind this page has ended."),
+    "This file is larger than the {n} MB that can be read.",
+)
+STATIC = {
+    "style.css": "text/css",
+    "page.js": "text/javascript",
+    "app.js": "text/javascript",
+    "worker.js": "text/javascript",
+    "icon.svg": "image/svg+xml",
+    "icon-maskable.svg": "image/svg+xml",
+    "manifest.webmanifest": "application/manifest+json",
+}
 
 
 @cache
@@ -34,15 +48,27 @@ def _jinja() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    jinja.globals["base"] = BASE.get
+    jinja.globals.update(base=BASE.get, language=LANGUAGE.get, languages=languages, script_texts=_script_texts, t=_text)
     jinja.filters.update(
         count=words.plural,
         bytes=words.format_bytes,
         day=words.format_time,
-        listed=join_words,
+        listed=words.join_names,
+        number=words.write_number,
         percent=words.format_percent,
     )
     return jinja
+
+
+def _text(text: str, /, **values: Any) -> Markup:
+    """Return a text of a page in its language. It may contain HTML; values are escaped."""
+    found = Markup(translate(text))  # our own texts
+    return found.format(**values) if values else found
+
+
+def _script_texts() -> str:
+    """Return the translations that the script needs, as JSON."""
+    return json.dumps({text: catalogue(LANGUAGE.get()).get(text, text) for text in SCRIPT_TEXTS})
 
 
 def render_page(template: str, /, **values: Any) -> str:

@@ -31,7 +31,7 @@ BASE: ContextVar[str] = ContextVar("base", default="")  # the secret path of the
 DRAINED = 2**28  # bytes that are read and thrown away before a connection is cut
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
-    "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+    "worker-src 'self'; manifest-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 )
 HEADERS = {
     "content-security-policy": POLICY,
@@ -101,7 +101,7 @@ class Guard:
         if not path.startswith(STATIC):
             path = "/" + path.removeprefix(self.door.base).removeprefix("/")
         scope = {**scope, "path": path, "raw_path": path.encode()}
-        BASE.set(self.door.base)
+        BASE.set("" if path.startswith(STATIC) else self.door.base)  # static files are for everybody
         await self.app(scope, cap_body(receive, self.caps.get(path, SMALL), headers), send)
 
     def _answer(self, scope: Scope, headers: Headers) -> Response | None:

@@ -60,18 +60,18 @@ def routes(view: DeviceView) -> list[Route]:
     def add(form: dict[str, str]) -> str:
         item = view.label(form.get("item", ""))
         view.device.history.add([HistoryEntry(item, int(time.time()))], view.device.catalog)
-        view.say(f"Added “{_name_of(view, item)}”.")
+        view.say("Added “{title}”.", title=_name_of(view, item))
         return "/history"
 
     def remove(form: dict[str, str]) -> str:
         item = view.device.history.remove(view.label(form.get("item", "")), None)
-        view.say(f"Removed “{_name_of(view, item)}”. What was sent about it before stays sent.")
+        view.say("Removed “{title}”. What was sent about it before stays sent.", title=_name_of(view, item))
         return "/history"
 
     def unhide(form: dict[str, str]) -> str:
         item = view.label(form.get("item", ""))
         view.device.unhide(item)
-        view.say(f"“{_name_of(view, item)}” may be suggested again.")
+        view.say("“{title}” may be suggested again.", title=_name_of(view, item))
         return "/" if form.get("from") == "for-you" else "/history"
 
     async def read(content: bytes, name: str, choices: ImportChoices) -> Response:
@@ -116,7 +116,7 @@ def routes(view: DeviceView) -> list[Route]:
     def undo(form: dict[str, str]) -> str:
         changed = view.device.history.undo_import()
         last.clear()
-        view.say(f"The import was undone: {changed} rows. What was sent about them before stays sent.")
+        view.say("The import was undone: {n} rows. What was sent about them before stays sent.", n=changed)
         return "/history"
 
     async def imported(request: Request) -> Response:

@@ -61,12 +61,12 @@ def routes(view: DeviceView) -> list[Route]:
     def pause(form: dict[str, str]) -> str:
         view.device.pause()
         view.say("Paused: this device sends nothing until you resume. Suggestions still work.")
-        return _from(form)
+        return from_page(form)
 
     def resume(form: dict[str, str]) -> str:
         view.device.resume()
         view.say("Resumed: this device sends messages again, as you set under Sharing.")
-        return _from(form)
+        return from_page(form)
 
     def leave(form: dict[str, str]) -> str:
         view.device.leave()
@@ -169,12 +169,11 @@ def _welcome(view: DeviceView, welcome: bytes, address: str = "", witness: str =
     """Join with the welcome that a coordinator sent, or with a welcome file; say whom the device trusts."""
     member = view.device.join(welcome, address, witness)
     trust = view.device.directory.describe_trust(view.device.sharing)
-    view.say(
-        f"You are a member of {member.federation.title}. Nothing of your history was sent. Check Sharing next. {trust}"
-    )
+    joined = "You are a member of {group}. Nothing of your history was sent. Check Sharing next. {trust}"
+    view.say(joined, group=member.federation.title, trust=trust)
 
 
-def _from(form: dict[str, str]) -> str:
+def from_page(form: dict[str, str]) -> str:
     """Return the page that a form was on: one of our own pages, whatever the form says."""
     asked = form.get("from", "")
     return {"for-you": "/", "history": "/history", "sharing": "/sharing", "sent": "/sent"}.get(asked, "/mine")

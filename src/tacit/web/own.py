@@ -2,25 +2,31 @@
 
 from __future__ import annotations
 
+from starlette.datastructures import Headers
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from tacit.languages import LANGUAGE, choose_language
 from tacit.web import for_you, history, mine, sent, sharing
-from tacit.web.device_view import MOST_UPLOAD, DeviceView
+from tacit.web.device_view import MOST_UPLOAD, DeviceView, form_handler
 from tacit.web.frame import application, page_response
+from tacit.web.mine import from_page
 from tacit.web.server import Page
 
 
-class ErasedPages:
-    """Answers every request with one page after the device was erased."""
+class OwnPages:
+    """Sets the language of every answer; answers every request with one page after the device was erased."""
 
     def __init__(self, app: ASGIApp, view: DeviceView) -> None:
         self.app, self.view = app, view
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer with that page, or pass the request on."""
+        accepted = Headers(scope=scope).get("accept-language", "")
+        setting = "" if self.view.is_erased else self.view.device.language
+        LANGUAGE.set(choose_language(setting, accepted))
         over = self.view.is_erased and not scope["path"].startswith("/static/")
         answer = page_response("erased.html", title="Everything is erased") if over else self.app
         await answer(scope, receive, send)
@@ -33,5 +39,18 @@ def build_user_page(view: DeviceView) -> Page:
     async def state(request: Request) -> Response:
         return JSONResponse({**view.state().as_json(), "tone": view.state().tone})
 
-    routes = [Route("/state", state), *(route for room in rooms for route in room.routes(view))]
-    return Page(ErasedPages(application(routes), view), {"/history/import": MOST_UPLOAD, "/mine/join": MOST_UPLOAD})
+    def choose(form: dict[str, str]) -> str:
+        view.device.language = form.get("language", "")
+        return from_page(form)
+
+    async def app(request: Request) -> Response:
+        return page_response("app.html", title="Tacit", port=request.url.port)
+
+    language = Route("/language", form_handler(choose), methods=["POST"])
+    routes = [
+        Route("/static/app.html", app),
+        Route("/state", state),
+        language,
+        *(route for room in rooms for route in room.routes(view)),
+    ]
+    return Page(OwnPages(application(routes), view), {"/history/import": MOST_UPLOAD, "/mine/join": MOST_UPLOAD})

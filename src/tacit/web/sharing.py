@@ -16,6 +16,7 @@ from tacit.errors import ConfigError
 from tacit.field.device import Sharing
 from tacit.field.device.limits import TimeLimits, is_on_mains
 from tacit.field.device.settings import LEVELS
+from tacit.languages import translate
 from tacit.types import ragged_rows
 from tacit.web.budget import view_budget
 from tacit.web.chart import BOX, chart
@@ -36,7 +37,7 @@ BOXES = ("masked_only", "measure")  # check boxes of the form
 def saying(pi: float) -> str:
     """Return in words how much is shared."""
     words = [text for least, text in SAYINGS if pi >= least][-1]
-    return words.replace("{pi}", f"{100 * pi:.0f}")
+    return translate(words, pi=f"{100 * pi:.0f}")
 
 
 @cache
@@ -67,7 +68,7 @@ def routes(view: DeviceView) -> list[Route]:
             "sharing",
             "Sharing",
             saying=saying(sharing.pi),
-            sayings=json.dumps(SAYINGS),
+            sayings=json.dumps([(least, translate(text)) for least, text in SAYINGS]),
             percent=_percent(sharing),
             shown=json.dumps(_choices(sharing)),
             lab=lab,
@@ -120,7 +121,8 @@ def routes(view: DeviceView) -> list[Route]:
 
         view.device.change(decide)
         title = view.shelf.thing(item).title if view.shelf is not None else str(item)
-        view.say(f"Hints about “{title}” {'may be sent again, as your slider says' if again else 'are never sent'}.")
+        text = "Hints about “{title}” may be sent again, as your slider says."
+        view.say(text if again else "Hints about “{title}” are never sent.", title=title)
         return "/sharing" if form.get("from") == "sharing" else "/history"
 
     return [

@@ -1,8 +1,30 @@
-"""Numbers in words: counts, bytes, times, shares."""
+"""Numbers in words, in the language of the page: counts, bytes, times, shares."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
+
+from tacit.languages import format_moment, read_mark, translate
+
+
+def write_number(n: float, form: str = "") -> str:
+    """Return a number with the marks of the language.
+
+    >>> write_number(1200), write_number(0.5, "%.2f")
+    ('1,200', '0.50')
+    """
+    text = form % n if form else f"{n:,}"
+    return text.translate({ord(","): read_mark("@thousands"), ord("."): read_mark("@decimal")})
+
+
+def join_names(names: Sequence[str]) -> str:
+    """Return 'a, b and c'.
+
+    >>> join_names(["a", "b", "c"]), join_names(["a"]), join_names([])
+    ('a, b and c', 'a', '')
+    """
+    return translate("{first} and {last}", first=", ".join(names[:-1]), last=names[-1]) if names[1:] else "".join(names)
 
 
 def plural(n: int, one: str, many: str = "") -> str:
@@ -11,7 +33,7 @@ def plural(n: int, one: str, many: str = "") -> str:
     >>> plural(1, "item"), plural(1200, "item"), plural(0, "category", "categories")
     ('1 item', '1,200 items', '0 categories')
     """
-    return f"{n:,} {one if n == 1 else many or one + 's'}"
+    return translate(f"{{n}} {one if n == 1 else many or one + 's'}", n=write_number(n))
 
 
 def format_bytes(n: float) -> str:
@@ -21,12 +43,12 @@ def format_bytes(n: float) -> str:
     ('999 bytes', '15.3 kB', '2 MB')
     """
     if n < 1000:
-        return f"{n:.0f} bytes"
+        return translate("{n} bytes", n=f"{n:.0f}")
     for unit in ("kB", "MB", "GB"):
         n /= 1000
         if n < 1000 or unit == "GB":
             break
-    return f"{n:.3g} {unit}"
+    return f"{write_number(n, '%.3g')} {unit}"
 
 
 def format_time(when: int | str | None) -> str:
@@ -38,7 +60,7 @@ def format_time(when: int | str | None) -> str:
     if when is None:
         return ""
     moment = datetime.fromisoformat(when) if isinstance(when, str) else datetime.fromtimestamp(when, UTC)
-    return f"{moment.day} {moment:%b %Y, %H:%M}"
+    return format_moment(moment)
 
 
 def format_percent(share: float) -> str:
@@ -48,7 +70,7 @@ def format_percent(share: float) -> str:
     ('41 %', '100 %', 'under 1 %')
     """
     if 0 < share < 0.01:
-        return "under 1 %"
+        return translate("under 1 %")
     if 0.99 < share < 1:
-        return "over 99 %"
+        return translate("over 99 %")
     return f"{100 * share:.0f} %"

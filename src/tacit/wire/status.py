@@ -6,6 +6,8 @@ import json
 from dataclasses import asdict, dataclass
 from typing import Literal
 
+from tacit.languages import translate
+
 HEADER = "x-tacit-status"
 MOST_BYTES, MOST = 200, 10**9
 CoordinatorPhase = Literal["waiting", "round", "pause", "finished"]
@@ -56,7 +58,7 @@ class CoordinatorStatus:
 
 def describe_duration(seconds: float) -> str:
     """Return a duration in words, as exactly as it matters."""
-    for size, name in ((86_400, "days"), (3600, "hours"), (60, "minutes")):
+    for size, text in ((86_400, "{n} days"), (3600, "{n} hours"), (60, "{n} minutes")):
         if seconds >= 1.5 * size:
-            return f"{seconds / size:.0f} {name}"
-    return f"{seconds:.0f} seconds"
+            return translate(text, n=f"{seconds / size:.0f}")
+    return translate("{n} seconds", n=f"{seconds:.0f}")

@@ -23,7 +23,7 @@ from typing import Any
 
 import numpy as np
 
-from tacit.errors import ConsentError, DeviceError, WireError
+from tacit.errors import ConfigError, ConsentError, DeviceError, WireError, nearest
 from tacit.field.device import copies
 from tacit.field.device.amendments import AmendmentNote, follow, read_notes
 from tacit.field.device.budget import Budgets, plan_debit
@@ -43,6 +43,7 @@ from tacit.field.device.sealed_root import RESTORE
 from tacit.field.device.settings import Sharing, find_item
 from tacit.field.device.store import LockName, Store
 from tacit.field.device.vault import ScryptCost
+from tacit.languages import languages
 from tacit.privacy.noise import NoiseSource, SystemNoise
 from tacit.protocols.directory import DirectoryCheckpoint
 from tacit.protocols.secure_aggregation import Identity, ServerPhase
@@ -209,6 +210,18 @@ class Device:
         """Let an item be recommended again."""
         with self._store.transaction():
             self._store.put_json("hidden", [hidden for hidden in self.hidden if hidden != item])
+
+    @property
+    def language(self) -> str:
+        """The language of the user's page; empty: the browser's."""
+        return str(self._store.get_json("language") or "")
+
+    @language.setter
+    def language(self, code: str) -> None:
+        if code and code not in languages():
+            raise ConfigError(f"There are no texts in the language '{code}'.", nearest(code, languages()))
+        with self._store.transaction():
+            self._store.put_json("language", code)
 
     @property
     def hidden(self) -> list[Label]:

@@ -15,6 +15,7 @@ from typing import Any
 
 from tacit.field.device.device import Device
 from tacit.field.device.link_record import LinkRecord
+from tacit.languages import format_moment, translate
 from tacit.plain_text import strip_controls
 from tacit.wire.status import CoordinatorStatus, describe_duration
 
@@ -84,7 +85,7 @@ class DeviceState:
     @property
     def badge(self) -> str:
         """The state in one or two words."""
-        return BADGES[self.code]
+        return translate(BADGES[self.code])
 
     @property
     def tone(self) -> str:
@@ -104,26 +105,30 @@ class DeviceState:
 
     def describe(self) -> str:
         """Return the state in sentences: what is the case, and what it means."""
-        return " ".join(part for part in (_SENTENCES[self.code].format(**self._facts()), self._about_model()) if part)
+        return " ".join(
+            part for part in (translate(_SENTENCES[self.code], **self._facts()), self._about_model()) if part
+        )
 
     def _facts(self) -> dict[str, str]:
         status = self.status or CoordinatorStatus("waiting")
-        last = "" if self.last_exchange is None else f" Last exchange: {ago(self.last_exchange)}."
+        last = (
+            "" if self.last_exchange is None else " " + translate("Last exchange: {ago}.", ago=ago(self.last_exchange))
+        )
         return {
-            "to": self.to or "the server",
-            "since": "" if self.since is None else f"{datetime.fromtimestamp(self.since):%d %b, %H:%M}".lstrip("0"),
+            "to": self.to or translate("the server"),
+            "since": "" if self.since is None else format_moment(datetime.fromtimestamp(self.since)),
             "last": last,
             "why": self.why,
             "here": str(status.here),
             "needed": str(status.needed),
-            "missing": "1 more is" if status.missing == 1 else f"{status.missing} more are",
+            "missing": translate("1 more is") if status.missing == 1 else translate("{n} more are", n=status.missing),
             "seconds": describe_duration(status.seconds),
         }
 
     def _about_model(self) -> str:
         if self.code in (DeviceStateCode.NOT_JOINED, *GOOD):
             return ""
-        return "" if self.has_model else "There are no suggestions before the first exchange."
+        return "" if self.has_model else translate("There are no suggestions before the first exchange.")
 
 
 _SENTENCES = {
@@ -236,4 +241,6 @@ def ago(moment: float, now: float | None = None) -> str:
     ('a moment ago', '10 minutes ago', '2 days ago')
     """
     seconds = (time.time() if now is None else now) - moment
-    return "a moment ago" if not math.isfinite(seconds) or seconds < 60 else f"{describe_duration(seconds)} ago"
+    if not math.isfinite(seconds) or seconds < 60:
+        return translate("a moment ago")
+    return translate("{duration} ago", duration=describe_duration(seconds))

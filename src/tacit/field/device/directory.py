@@ -12,6 +12,7 @@ from tacit.errors import DeviceError
 from tacit.field.device.ledger import Clock
 from tacit.field.device.settings import Sharing
 from tacit.field.device.store import Store
+from tacit.languages import translate
 from tacit.protocols.directory import DirectoryCheckpoint, DirectoryView, read_key, write_key
 
 TRUST = (
@@ -72,7 +73,9 @@ class DeviceDirectory:
 
     def describe_trust(self, sharing: Sharing) -> str:
         """Return in plain words whom this device trusts to say who the others are."""
-        return WATCHED.format(hours=sharing.directory.settled_hours, key=self.witness) if self.witness else TRUST
+        if not self.witness:
+            return translate(TRUST)
+        return translate(WATCHED, hours=sharing.directory.settled_hours, key=self.witness)
 
 
 def normalise_key(key: str) -> str:

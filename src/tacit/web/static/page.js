@@ -1,6 +1,9 @@
 // Everything works without this file. It saves clicks: a slider that answers at once, a search that follows the typing,
 // a lab that shows a new run by itself.
 
+const texts = JSON.parse(document.body.dataset.texts ?? "{}");
+const translate = (text) => texts[text] ?? text;
+
 const interpolate = (curve, pi, read) => {
   const next = Math.max(1, curve.findIndex((point) => point.pi >= pi));
   const [a, b] = [curve[next - 1], curve[next]];
@@ -9,7 +12,7 @@ const interpolate = (curve, pi, read) => {
 };
 
 const percent = (share) =>
-  share > 0 && share < 0.01 ? "under 1 %" : share > 0.99 && share < 1 ? "over 99 %" : `${Math.round(100 * share)} %`;
+  share > 0 && share < 0.01 ? translate("under 1 %") : share > 0.99 && share < 1 ? translate("over 99 %") : `${Math.round(100 * share)} %`;
 
 function slide(form) {
   const slider = form.querySelector("input[type=range]");
@@ -37,7 +40,7 @@ function slide(form) {
     for (const [name, value] of Object.entries(values)) {
       place(name, pi, value);
       form.querySelector(`[data-read=${name}]`).textContent =
-        name === "quality" && value > 1 ? "100 % or more" : percent(value);
+        name === "quality" && value > 1 ? translate("100 % or more") : percent(value);
     }
   };
   slider.addEventListener("input", show);
@@ -94,7 +97,7 @@ function stand(sign) {
   setInterval(async () => {
     if (document.hidden) return;
     const answer = await fetch(sign.dataset.state).catch(() => null);
-    const now = answer?.ok ? await answer.json() : { state: "closed", badge: "Page closed", tone: "warn", sentence: "The program behind this page has ended." };
+    const now = answer?.ok ? await answer.json() : { state: "closed", badge: translate("Page closed"), tone: "warn", sentence: translate("The program behind this page has ended.") };
     sign.dataset.code = now.state;
     badge.textContent = now.badge;
     badge.title = now.sentence;
@@ -109,11 +112,25 @@ function weigh(input) {
   input.addEventListener("change", () => {
     const size = input.files[0]?.size ?? 0;
     const most = Number(input.dataset.most);
-    input.setCustomValidity(size > most ? `This file is larger than the ${Math.round(most / 2 ** 20)} MB that can be read.` : "");
+    input.setCustomValidity(size > most ? translate("This file is larger than the {n} MB that can be read.").replace("{n}", Math.round(most / 2 ** 20)) : "");
     input.reportValidity();
   });
 }
 
+// The installed app: it opens the page of this start by its secret path, which ends with the program.
+function install() {
+  localStorage.setItem("tacit-base", document.body.dataset.base);
+  navigator.serviceWorker?.register("/static/worker.js");
+}
+
+async function uninstall() {
+  localStorage.clear();
+  for (const name of await caches.keys()) await caches.delete(name);
+  for (const one of (await navigator.serviceWorker?.getRegistrations()) ?? []) await one.unregister();
+}
+
+document.querySelectorAll("[data-installable]").forEach(install);
+document.querySelectorAll("[data-erased]").forEach(uninstall);
 document.querySelectorAll("form[data-slide]").forEach(slide);
 document.querySelectorAll("form[data-follow]").forEach(follow);
 document.querySelectorAll("[data-live]").forEach(watch);
