@@ -47,7 +47,7 @@ def two_tastes(n_clients: int = 40, n_items: int = 24, seed: int = 0) -> tuple[C
     Even clients like even items, odd clients like odd ones. A client's history is a random half of what it likes, so
     the right recommendation is the other half: the items of its parity that it does not have yet. Its items came 45
     minutes apart. Item i has the label i + 100. Its categories and its statements in the graph name its parity, beside
-    others that do not matter.
+    others that do not matter; its vector is its parity alone.
     """
     rng = np.random.default_rng(seed)
     liked = [np.arange(client % 2, n_items, 2) for client in range(n_clients)]
@@ -57,7 +57,8 @@ def two_tastes(n_clients: int = 40, n_items: int = 24, seed: int = 0) -> tuple[C
     items = np.arange(n_items)
     marks = [mark for item in range(n_items) for mark in ([item % 2, 2] if item % 5 == 0 else [item % 2])]
     categories = Labels(offsets(1 + (items % 5 == 0)), np.array(marks, np.int32), ["even", "odd", "fifth"])
-    return clients, Catalog(Vocabulary(items + 100), categories=categories, graph=_parity_graph(n_items))
+    parity = np.eye(2, dtype=np.float32)[items % 2]
+    return clients, Catalog(Vocabulary(items + 100), None, categories, graph=_parity_graph(n_items), vectors=parity)
 
 
 def _parity_graph(n_items: int) -> Triples:

@@ -184,6 +184,7 @@ class Catalog:
     coordinates: NDArray[np.float64] | None = None  # [n_items, 2] latitude, longitude in degrees; NaN where unknown
     graph: Triples | None = None
     retired: NDArray[np.int32] | None = None  # items that are not recommended any more, ascending; their places stay
+    vectors: Floats | None = None  # [n_items, width] what an encoder says of each item, at length 1
 
     @property
     def n_items(self) -> int:
@@ -218,6 +219,7 @@ class Catalog:
             None if self.coordinates is None else self.coordinates[items],
             graph,
             None if self.retired is None else np.flatnonzero(np.isin(items, self.retired)).astype(np.int32),
+            None if self.vectors is None else self.vectors[items],
         )
 
 

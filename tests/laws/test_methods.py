@@ -141,6 +141,8 @@ def other_value(config: type[Config], field: str) -> Any:
     default = info.default
     if typing.get_origin(info.annotation) is typing.Literal:
         return next(v for v in typing.get_args(info.annotation) if v != default)
+    if field == "cold_items":  # every item was had by someone: rows of the rarer half are made from vectors
+        return {"below": 9.0}
     if field == "weighting":  # of six interactions, less than a quarter is one in any case
         return 0.5
     if isinstance(default, bool):

@@ -43,7 +43,8 @@ def world(people: int = 120, items: int = 40, seed: int = 3) -> World:
     ptr = offsets(np.array([len(h) for h in histories]))
     places = rng.permutation(ptr[-1]).astype(np.int32)  # in any order
     clients = Clients(np.arange(people), ptr, np.concatenate(histories).astype(np.int32), items, places=places)
-    return clients, Catalog(Vocabulary(np.arange(items) + 100))
+    vectors = rng.normal(size=(items, 4)).astype(np.float32)
+    return clients, Catalog(Vocabulary(np.arange(items) + 100), vectors=vectors)
 
 
 def made(name: str, **given: Any) -> Any:
@@ -374,7 +375,9 @@ def test_every_option_has_an_effect(name: str, field: str) -> None:
     there = world()
     value = getattr(made(name).config, field)
     other: Any = (
-        0.5
+        {}  # with the options that it has by default
+        if field == "cold_items"
+        else 0.5
         if value is None
         else not value
         if isinstance(value, bool)

@@ -33,6 +33,7 @@ def describe(dataset: Dataset) -> dict[str, Any]:
         "categories": None if catalog.categories is None else len(catalog.categories.names),
         "coordinates": catalog.coordinates is not None,
         "graph": None if catalog.graph is None else len(catalog.graph),
+        "vectors": None if catalog.vectors is None else catalog.vectors.shape[1],
         "given_split": None,
         "steps": [{"what": s.what, "rows": s.rows, "users": s.users, "items": s.items} for s in dataset.steps],
     }

@@ -19,6 +19,7 @@ from tacit.data.folder import GraphRequest, read_folder, read_graph, read_layout
 from tacit.data.formats.images import Digits, Faces, celeba, mnist
 from tacit.data.sources import SOURCES, DatasetLocation, Source, find_source, locate, unknown_dataset
 from tacit.data.town import town
+from tacit.data.vectors import MOST_WIDTH, attach_vectors
 from tacit.errors import DataError, nearest
 
 _TOWN_ONLY = ("users", "places", "visits", "seed")
@@ -53,6 +54,15 @@ class DataConfig(FilterConfig):
     only_predicates: tuple[str, ...] = Field(
         (), description="predicates with one of which an explored path must begin; empty: any"
     )
+    vectors: bool | str = Field(
+        False,
+        description="public vectors of items, for items that nobody had: a file that any encoder made, or made here "
+        "from categories, titles and graph (true)",
+    )
+    vectors_width: int = Field(128, ge=1, le=MOST_WIDTH, description="numbers of a vector that is made here")
+    vectors_digest: str | None = Field(
+        None, pattern="^[0-9a-fA-F]{64}$", description="SHA-256 that the file of vectors must have"
+    )
     users: int = Field(1000, ge=2, description="town: number of users")
     places: int = Field(800, ge=2, description="town: number of items (places)")
     visits: int = Field(60, ge=2, description="town: mean number of visits of a user in a year")
@@ -80,6 +90,10 @@ class DataConfig(FilterConfig):
             for option in ("min_per_feature", "skip_predicates", "only_predicates", "hops"):
                 if getattr(self, option) != type(self).model_fields[option].default:
                     raise ValueError(f"'{option}' has no effect unless a graph is explored; set 'graph' and 'hops'")
+        if self.vectors is not True and self.vectors_width != type(self).model_fields["vectors_width"].default:
+            raise ValueError("'vectors_width' is of vectors that are made here; set 'vectors' to true")
+        if self.vectors_digest is not None and not isinstance(self.vectors, str):
+            raise ValueError("'vectors_digest' belongs to a file of vectors; name it as 'vectors'")
         if isinstance(self.graph, str) and self.source == "town":
             raise ValueError("town has a graph of its own; set 'graph' to true")
         if self.table is not None:
@@ -101,7 +115,7 @@ def load(source: Any = "town", progress: DownloadProgress | None = None, **optio
     if is_frame(source):
         config = DataConfig.from_options({"source": "frame", **options}, "data")
         tables = from_frame(source, config.columns)
-        return apply_filters(assemble("frame", tables, "the frame"), config)
+        return _add_vectors(apply_filters(assemble("frame", tables, "the frame"), config), config)
     if not isinstance(source, str | Path):
         raise DataError(
             f"Cannot load data from {type(source).__name__}.", "Give a name, a path, or a pandas or polars frame."
@@ -110,8 +124,16 @@ def load(source: Any = "town", progress: DownloadProgress | None = None, **optio
 
 
 def _load_configured(config: DataConfig, progress: DownloadProgress | None) -> Dataset:
-    dataset = apply_filters(read_dataset(config, progress), config)
+    dataset = _add_vectors(apply_filters(read_dataset(config, progress), config), config)
     return replace(dataset, loaded=(config, dataset.interactions))
+
+
+def _add_vectors(dataset: Dataset, config: DataConfig) -> Dataset:
+    """Return a dataset with vectors of the items that filters left."""
+    if config.vectors is False:
+        return dataset
+    catalog = attach_vectors(dataset.catalog, config.vectors, config.vectors_width, config.vectors_digest)
+    return replace(dataset, catalog=catalog)
 
 
 def read_dataset(config: DataConfig, progress: DownloadProgress | None = None) -> Dataset:

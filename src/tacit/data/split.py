@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from math import ceil, floor
 from typing import Literal, Self
@@ -33,6 +33,8 @@ from tacit.types import Array, Catalog, Clients, Config, Heldout, Interactions, 
 _BELONGS = {"date": "global-time", "windows": "global-time", "new_users": "global-time", "gap": "last-session"}
 _BELONGS |= {"folds": "k-fold", "fold": "k-fold", "draw": "k-fold"}
 _BY_CHANCE = ("random", "k-fold")
+_WITHOUT_COLD_ITEMS = {"kind": "given", "targets": "next", "catalog": "train"}
+_CODES = {"validation": VALIDATION, "test": TEST}
 
 
 class SplitConfig(Config):
@@ -74,6 +76,13 @@ class SplitConfig(Config):
     validation: bool | float = Field(
         False, description="hold out a validation part of train in the same way; or its share"
     )
+    cold_items: float = Field(
+        0.0,
+        ge=0,
+        lt=1,
+        description="share of all items that have no training row: all their rows are held out, and metrics of them "
+        "alone are reported apart; with validation, as many other items are cold there",
+    )
     ties: Literal["smaller-item", "larger-item", "file-order"] = Field(
         "smaller-item",
         description="at equal times, which row counts as later: smaller or larger item id, or lower row; methods that "
@@ -97,6 +106,11 @@ class SplitConfig(Config):
                 raise ValueError(f"'{option}' belongs to kind '{kind}', not to '{self.kind}'")
         if self.window > self.windows:
             raise ValueError(f"window {self.window} is not among the {self.windows} windows")
+        for option, value in _WITHOUT_COLD_ITEMS.items():
+            if self.cold_items and getattr(self, option) == value:
+                raise ValueError(f"'cold_items' holds out whole items, which {option} '{value}' does not allow")
+        if self.cold_items and self.cold_items * (2 if self.validation else 1) >= 1:
+            raise ValueError(f"cold_items {self.cold_items:g} of the test and of the validation part leave nothing")
         if self.targets == "next" and self.kind in (*_BY_CHANCE, "given"):
             raise ValueError(f"targets 'next' needs a split by time, not '{self.kind}'")
         return self
@@ -120,11 +134,15 @@ class Split:
     sampling: Literal["clean", "legacy"]
     counts: Mapping[str, int]
     notes: tuple[str, ...] = ()  # what a reader of its figures should know
+    cold: Mapping[str, NDArray[np.int32]] = field(default_factory=dict)  # part -> items drawn to have no training row
 
 
 def split(dataset: Dataset, config: SplitConfig, key: Key) -> Split:
     """Part each user's rows into train, validation and test."""
     parts, notes = assign(dataset, config, key), tuple[str, ...]()
+    cold = draw_cold_items(dataset.n_items, config, key)
+    for part, items in cold.items():
+        parts = np.where(np.isin(dataset.interactions.items, items) & (parts != UNUSED), _CODES[part], parts)
     if config.kind == "global-time" and config.new_users == "leave-out":
         log = dataset.interactions
         has_history = np.bincount(log.users[parts == TRAIN], minlength=len(log.user_ids)) > 0
@@ -143,7 +161,24 @@ def split(dataset: Dataset, config: SplitConfig, key: Key) -> Split:
     if not (parts == TRAIN).any():
         raise DataError(f"The split of '{dataset.name}' leaves nothing to train on.", "Lower split.test.")
     found = _build(dataset, parts, config)
-    return replace(found, notes=(*notes, *found.notes))
+    return replace(found, notes=(*notes, *found.notes), cold=cold)
+
+
+def draw_cold_items(n_items: int, config: SplitConfig, key: Key) -> dict[str, NDArray[np.int32]]:
+    """Return the items whose rows are all held out, by the part that holds them; those of the test come first.
+
+    They are drawn by the key alone, so a search on the validation part does not change which items the test has.
+    """
+    n_cold = int(Fraction(repr(config.cold_items)) * n_items)
+    if config.cold_items and not n_cold:
+        raise ConfigError(
+            f"split.cold_items={config.cold_items:g} of {n_items} items is less than one item.", "Raise it."
+        )
+    if not n_cold:
+        return {}
+    order = np.argsort(key.child("cold items").bits(np.arange(n_items), 1)[:, 0], kind="stable").astype(np.int32)
+    wanted = ("test", "validation") if config.validation is not False else ("test",)
+    return {part: np.sort(order[at * n_cold : (at + 1) * n_cold]) for at, part in enumerate(wanted)}
 
 
 def assign(dataset: Dataset, config: SplitConfig, key: Key) -> NDArray[np.int8]:

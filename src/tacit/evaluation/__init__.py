@@ -1,5 +1,6 @@
 """How good, how varied, how fair: one value per user first."""
 
+from tacit.evaluation.cold_items import evaluate_cold_items
 from tacit.evaluation.compare import ComparedMethod, MethodComparison, PairedTest, average, compare_methods, holm
 from tacit.evaluation.config import EvaluationConfig
 from tacit.evaluation.evaluate import evaluate
@@ -29,6 +30,7 @@ __all__ = [
     "compare_ranks",
     "draw_placebo",
     "evaluate",
+    "evaluate_cold_items",
     "hold_out",
     "holm",
     "is_decided",

@@ -14,15 +14,25 @@ import numpy as np
 import polars as pl
 
 from tacit.data import SOURCES, DataConfig, load
+from tacit.data.vectors import read_vectors
 from tacit.errors import ConfigError, DataError
-from tacit.types import Array, Catalog, Labels, Vocabulary, offsets
+from tacit.types import Array, Catalog, Floats, Labels, Vocabulary, offsets
 
 NAMED = 5  # ids that a refusal names
 YES, NO = {"yes", "true", "1", "x"}, {"", "no", "false", "0"}
 
 
-def read_catalogue(source: str, graph: bool | str = False, hops: int = 0) -> Catalog:
-    """Read the public knowledge about items; what users did in a named dataset is not read."""
+def read_catalogue(source: str, graph: bool | str = False, hops: int = 0, vectors: Path | None = None) -> Catalog:
+    """Read the public knowledge about items; what users did in a named dataset is not read.
+
+    `vectors` is a file with a vector of every item. Those of the items before stay as they are when others join, so
+    they are never made here from the whole catalogue.
+    """
+    catalog = _read_items(source, graph, hops)
+    return catalog if vectors is None else replace(catalog, vectors=read_vectors(vectors, catalog))
+
+
+def _read_items(source: str, graph: bool | str, hops: int) -> Catalog:
     if source in SOURCES or not Path(source).suffix:
         return load(DataConfig(source=source, graph=graph, hops=hops)).catalog
     if graph or hops:
@@ -121,11 +131,32 @@ def continue_catalogue(before: Catalog, later: Catalog) -> Catalog:
     if graph is not None:
         entity = np.array([graph.item_entity[at] if at >= 0 else -1 for at in order], np.int32)
         graph = replace(graph, item_entity=entity)
+    vectors = _merge_vectors(before, later, order)
     gone = set() if later.retired is None else set(later.retired.tolist())
     retired = np.array([item for item, at in enumerate(order) if at < 0 or at in gone], np.int32)
     return Catalog(
-        ids, titles, _merge_categories(before, later, order), coordinates, graph, retired if len(retired) else None
+        ids,
+        titles,
+        _merge_categories(before, later, order),
+        coordinates,
+        graph,
+        retired if len(retired) else None,
+        vectors,
     )
+
+
+def _merge_vectors(before: Catalog, later: Catalog, order: Sequence[int]) -> Floats | None:
+    """Return the vectors of a later catalogue; retired items that it lacks keep theirs."""
+    known, new = before.vectors, later.vectors
+    if known is None:
+        return new
+    if new is None or new.shape[1] != known.shape[1]:
+        seen = "none" if new is None else f"those with {new.shape[1]} numbers"
+        raise DataError(
+            f"The catalogue had vectors with {known.shape[1]} numbers, and has {seen} now.",
+            "Encode new items with the encoder of the first ones.",
+        )
+    return np.array([new[at] if at >= 0 else known[item] for item, at in enumerate(order)], np.float32)
 
 
 def _merge_categories(before: Catalog, later: Catalog, order: Sequence[int]) -> Labels | None:

@@ -54,6 +54,9 @@ class ServeConfig(Config):
     catalog: str = Field("town", description="a dataset by name, or a table with columns item[, title, category]")
     graph: bool | str = Field(False, description="for methods that need features: the dataset's graph, or a file")
     hops: int = Field(0, ge=0, le=4, description="hops that the graph is explored from each item")
+    vectors: Path | None = Field(
+        None, description="file with a public vector of every item, for method.cold_items; new items need one too"
+    )
     method: MethodChoice
     ring: Ring = Ring()
     clip: ClippingConfig | None = Field(None, description="bounds on the norm of messages")
@@ -151,7 +154,7 @@ def publish_catalogue(
 
 
 def _catalog(config: ServeConfig) -> Catalog:
-    return read_catalogue(config.catalog, config.graph, config.hops)
+    return read_catalogue(config.catalog, config.graph, config.hops, config.vectors)
 
 
 def _stages(config: ServeConfig) -> StageTerms:

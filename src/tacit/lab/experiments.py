@@ -5,10 +5,13 @@ from __future__ import annotations
 import hashlib
 import json
 import time
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
 
 from tacit.config import Comparison, Experiment, to_yaml
 from tacit.data import HANDED_OVER, DataConfig, Dataset, Split, describe, load, split
@@ -18,6 +21,7 @@ from tacit.evaluation import (
     EvaluationOptions,
     LeakVerdict,
     evaluate,
+    evaluate_cold_items,
 )
 from tacit.lab.inputs import digest_inputs
 from tacit.lab.leak_check import Trainer, check_leak, check_placebo, wants_placebo
@@ -79,11 +83,12 @@ class TrainingJob:
     validation: Heldout | None
     catalog: Catalog
     user_ids: Vocabulary
+    cold: Mapping[str, NDArray[np.int32]] = field(default_factory=dict)  # part -> items without a training row
 
     @classmethod
     def from_split(cls, experiment: Experiment, parts: Split) -> TrainingJob:
         """Take from a split what may be learnt from."""
-        return cls(experiment, parts.train, parts.validation, parts.catalog, parts.user_ids)
+        return cls(experiment, parts.train, parts.validation, parts.catalog, parts.user_ids, parts.cold)
 
     def learn(self, progress: Progress = silent) -> TrainingResult:
         """Train, with checkpoints as the runtime says."""
@@ -113,20 +118,20 @@ class TrainingJob:
 
     def evaluate(self, model: Model, heldout: Heldout, lists: bool = True) -> Evaluation:
         """Evaluate a model on a held-out part; every experiment of one seed ranks the same candidates."""
-        recommender = self.make_recommender(model)
+        recommender, config = self.make_recommender(model), self.experiment.evaluation
+        key = Key(self.experiment.seed).child("candidates")
+        options = EvaluationOptions(
+            threads=self.experiment.runtime.threads,
+            score_pairs=recommender.score_pairs if recommender.method.scores_pairs else None,
+            lists=lists,
+        )
         with one_blas_thread():
-            return evaluate(
-                recommender.score,
-                heldout,
-                self.catalog,
-                self.experiment.evaluation,
-                Key(self.experiment.seed).child("candidates"),
-                EvaluationOptions(
-                    threads=self.experiment.runtime.threads,
-                    score_pairs=recommender.score_pairs if recommender.method.scores_pairs else None,
-                    lists=lists,
-                ),
-            )
+            found = evaluate(recommender.score, heldout, self.catalog, config, key, options)
+            cold = self.cold.get("validation" if heldout is self.validation else "test")
+            if cold is None:
+                return found
+            apart = evaluate_cold_items(recommender.score, heldout, self.catalog, cold, config, key, options)
+        return replace(found, overall=found.overall | apart)
 
 
 def run(

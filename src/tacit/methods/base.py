@@ -49,7 +49,7 @@ class Method(ABC):
 
     kind: ClassVar[Kind]
     scores_pairs: ClassVar[bool] = False  # `score_pairs` is much cheaper than scoring all items
-    uses_features: ClassVar[bool] = False  # scores from item features: a local-only model may then be good honestly
+    uses_features: bool = False  # scores from item features: a local-only model may then be good honestly
 
     @abstractmethod
     def score(self, shared: Mapping[str, Array], private: Mapping[str, Array], clients: Clients) -> Floats:
@@ -138,7 +138,8 @@ class FederatedSpec:
     server_state: tuple[str, ...] = ()
     private: Mapping[str, str] = field(default_factory=dict)  # name -> dtype; stays on the device, survives a restart
     rows_repeat: bool = False  # a client may send the same row more than once in a round
-    needs: tuple[Literal["features", "coordinates", "times"], ...] = ()  # public inputs beyond ids and titles; times
+    # public inputs beyond ids and titles; times
+    needs: tuple[Literal["features", "coordinates", "times", "vectors"], ...] = ()
     counted: tuple[
         str, ...
     ] = ()  # tables whose counts `apply` reads: under differential privacy only these are counted

@@ -21,6 +21,7 @@ from tacit.kernels.als import solve_rows, solve_weighted_rows
 from tacit.kernels.outer import normal_rows
 from tacit.methods.base import FederatedSpec, register
 from tacit.methods.parts import reasons
+from tacit.methods.parts.cold_items import COLD_ITEMS, ColdItemsConfig
 from tacit.methods.parts.order import RECENCY, recent_history, recent_matrix
 from tacit.methods.parts.sums import (
     LONG_HISTORY,
@@ -59,6 +60,7 @@ class FedALSConfig(Config):
         description="weight of a client with n items is n^-v on the item side; at 1.5 its contribution is bounded",
     )
     recency: float | None = Field(None, gt=0, description=RECENCY)
+    cold_items: ColdItemsConfig | None = Field(None, description=COLD_ITEMS)
     warm_start: str | None = Field(None, description=WARM)
 
 
@@ -84,7 +86,7 @@ class FedALS(BySums):
         c, n_items = self.config, catalog.n_items
         drawn = key.child("items").normal(np.arange(n_items), c.factors, c.init_scale)
         items = start_table(drawn, c.warm_start, "items", catalog).astype(np.float64)
-        return Model(shared_floats({"items": items}), {})
+        return Model(shared_floats({"items": items, **self.cold.start(catalog, c.factors)}), {})
 
     def solve_users(self, shared: Mapping[str, Array], clients: Clients) -> Floats:
         """Return the vector p of each client, [C, F]: from the history alone, so that new users have one too."""
@@ -126,7 +128,7 @@ class FedALS(BySums):
         sink.put(1, np.ascontiguousarray(rows[:, : shapes["gram"][1]]))
         return {}
 
-    def apply(self, shared: Mapping[str, Array], total: Total, ring: Ring) -> Mapping[str, Array]:
+    def solve(self, shared: Mapping[str, Array], total: Total, ring: Ring) -> Mapping[str, Array]:
         """Solve for every item; an item that no client mentions becomes zero. Without any rows, nothing changes."""
         counts = total.counts["normal"]
         if not counts.any():
@@ -143,16 +145,20 @@ class FedALS(BySums):
             own = _square(sums[:, :triangle] / scales[0], c.factors)
             right = (1.0 + c.alpha) * sums[:, triangle:] / scales[1]
             items[some] = np.linalg.solve(system + c.alpha * own, right[..., None])[..., 0]
-        return shared_floats({"items": items})
+        return {**shared, **shared_floats({"items": items})}
+
+    def learnt_rows(self, shared: Mapping[str, Array]) -> Floats:
+        """Return Q. Rows of items that nobody had are no part of it: they would move every client's vector."""
+        return np.asarray(shared["items"], np.float32)
 
     def score(self, shared: Mapping[str, Array], private: Mapping[str, Array], clients: Clients) -> Floats:
         """Return P Q'."""
-        items, recency = shared["items"], self.config.recency
+        items, scored, recency = shared["items"], self.scored_rows(shared), self.config.recency
         if recency is None:
-            return np.asarray(self.solve_users(shared, clients) @ items.T)
+            return np.asarray(self.solve_users(shared, clients) @ scored.T)
         recent, system = recent_matrix(clients, recency), self._system(items).astype(np.float32)
         rows = recent.indptr, recent.indices, recent.data
-        return np.asarray(solve_weighted_rows(*rows, items, system, np.float32(self.config.alpha)) @ items.T)
+        return np.asarray(solve_weighted_rows(*rows, items, system, np.float32(self.config.alpha)) @ scored.T)
 
     def explain(
         self, shared: Mapping[str, Array], private: Mapping[str, Array], client: Clients, item: int
@@ -161,7 +167,8 @@ class FedALS(BySums):
         vectors, (history, weights) = shared["items"], recent_history(client, self.config.recency)
         chosen = vectors[history].astype(np.float64)
         system = self._system(vectors) + self.config.alpha * (weights[:, None] * chosen).T @ chosen
-        return reasons.from_history(history, weights * (chosen @ np.linalg.solve(system, vectors[item])))
+        solved = np.linalg.solve(system, self.scored_rows(shared)[item])
+        return reasons.from_history(history, weights * (chosen @ solved))
 
     def _system(self, items: Floats) -> NDArray[np.float64]:
         """Return Q'Q + reg I. Every device makes it: it is a sum over items, so its numbers grow with the catalogue."""

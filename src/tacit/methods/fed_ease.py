@@ -18,6 +18,7 @@ from scipy import linalg
 from tacit.errors import MethodError
 from tacit.methods.base import FederatedSpec, register
 from tacit.methods.parts import reasons
+from tacit.methods.parts.cold_items import COLD_ITEMS, ColdItemsConfig
 from tacit.methods.parts.order import RECENCY, newest_rows, recency_weights, recent_history, recent_matrix
 from tacit.methods.parts.sums import (
     WARM,
@@ -54,6 +55,7 @@ class FedEASEConfig(Config):
         True, description="correct the diagonal of the sketch by the counts of items, which the sums also give"
     )
     recency: float | None = Field(None, gt=0, description=RECENCY)
+    cold_items: ColdItemsConfig | None = Field(None, description=COLD_ITEMS)
     warm_start: str | None = Field(None, description=WARM)
 
 
@@ -91,7 +93,7 @@ class FedEASE(BySums):
             "own": np.zeros(n_items),
             "precisions": np.ones(n_items),
         }
-        return Model(shared_floats({"sketch": start, **nothing}), {})
+        return Model(shared_floats({"sketch": start, **nothing, **self.cold.start(catalog, width)}), {})
 
     def _draw(self, key: Key, n_items: int, width: int) -> Floats:
         """Return an orthonormal table; the last one is kept, since local-only models all begin with the same."""
@@ -112,7 +114,7 @@ class FedEASE(BySums):
         OUTER.put(model.shared["sketch"], _ones(clients), clients, plan, sink)
         return {}
 
-    def apply(self, shared: Mapping[str, Array], total: Total, ring: Ring) -> Mapping[str, Array]:
+    def solve(self, shared: Mapping[str, Array], total: Total, ring: Ring) -> Mapping[str, Array]:
         """Approximate G from the sum, invert it, and sketch with its directions next time. No rows move nothing."""
         sums, counts = total.sums["sketch"], total.counts["sketch"]
         if not sums.any():
@@ -135,11 +137,20 @@ class FedEASE(BySums):
         maps, own, recency = _drop_zero_columns(shared["maps"]), shared["own"], self.config.recency
         alone = distinct(clients) if recency is None else newest_rows(clients)
         if recency is None:
-            found = OUTER.project_users(maps, _ones(alone), alone) @ maps.T
+            users = OUTER.project_users(maps, _ones(alone), alone)
         else:
-            found = (recent_matrix(alone, recency) @ maps) @ maps.T
+            users = recent_matrix(alone, recency) @ maps
+        found = users @ maps.T
         found[alone.rows, alone.items] -= recency_weights(alone, recency) * own[alone.items]  # none predicts itself
-        return np.asarray(found / shared["precisions"], np.float32)
+        scores = np.asarray(found / shared["precisions"], np.float32)
+        cold = self.cold.unknown(shared)
+        if len(cold):
+            scores[:, cold] = users @ self.scored_rows(shared)[cold, : maps.shape[1]].T
+        return scores
+
+    def learnt_rows(self, shared: Mapping[str, Array]) -> Floats:
+        """Return the columns of B through the sketch, without what keeps items from predicting themselves."""
+        return np.asarray(shared["maps"] / shared["precisions"][:, None], np.float32)
 
     def explain(
         self, shared: Mapping[str, Array], private: Mapping[str, Array], client: Clients, item: int
@@ -147,7 +158,7 @@ class FedEASE(BySums):
         """Return items of the history by their weight towards the item: the score is their sum."""
         history, weights = recent_history(client, self.config.recency)
         maps = _drop_zero_columns(shared["maps"])
-        parts = maps[history] @ maps[item] / shared["precisions"][item]
+        parts = maps[history] @ self.scored_rows(shared)[item, : maps.shape[1]]
         return reasons.from_history(history, np.where(history == item, 0.0, weights * parts))
 
 

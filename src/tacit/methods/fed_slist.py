@@ -22,6 +22,7 @@ from tacit.errors import MethodError
 from tacit.kernels.sequences import lead_rows, solve_rows
 from tacit.methods.base import FederatedSpec, Schedule, register
 from tacit.methods.parts import reasons
+from tacit.methods.parts.cold_items import COLD_ITEMS, ColdItemsConfig
 from tacit.methods.parts.order import Decays, newest_rows, recent_history, recent_matrix
 from tacit.methods.parts.sums import (
     WARM,
@@ -66,6 +67,7 @@ class FedSLISTConfig(Config):
         le=1,
         description="weight of the steps of a history of n items is n^-v; at 0.5 a client's contribution is bounded",
     )
+    cold_items: ColdItemsConfig | None = Field(None, description=COLD_ITEMS)
     warm_start: str | None = Field(None, description=WARM)
 
 
@@ -103,7 +105,8 @@ class FedSLIST(BySums):
                 targets = np.linalg.qr(start_table(targets, c.warm_start, "targets", catalog))[0]
         sources = np.zeros((n_items, width))
         solves = np.array([float(is_full)])
-        return Model(shared_floats({"basis": basis, "targets": targets, "sources": sources, "solves": solves}), {})
+        arrays = {"basis": basis, "targets": targets, "sources": sources, "solves": solves}
+        return Model(shared_floats({**arrays, **self.cold.start(catalog, width)}), {})
 
     def schedule(self, clients: Clients) -> Schedule:
         """All clients in every round; a pass has two of them, or one where nothing is to be found."""
@@ -148,7 +151,7 @@ class FedSLIST(BySums):
             sink.put(0, rows)
         return {}
 
-    def apply(self, shared: Mapping[str, Array], total: Total, ring: Ring) -> Mapping[str, Array]:
+    def solve(self, shared: Mapping[str, Array], total: Total, ring: Ring) -> Mapping[str, Array]:
         """Find the next basis, or solve the regression restricted to it. No rows move nothing."""
         if not total.sums["steps"].any():
             return shared
@@ -185,11 +188,15 @@ class FedSLIST(BySums):
     def score(self, shared: Mapping[str, Array], private: Mapping[str, Array], clients: Clients) -> Floats:
         """Return s B for the source s after the last step."""
         sources = recent_matrix(clients, self.config.decay) @ shared["sources"]
-        return np.asarray(sources @ shared["targets"].T, np.float32)
+        return np.asarray(sources @ self.scored_rows(shared).T, np.float32)
+
+    def learnt_rows(self, shared: Mapping[str, Array]) -> Floats:
+        """Return the targets."""
+        return np.asarray(shared["targets"], np.float32)
 
     def explain(
         self, shared: Mapping[str, Array], private: Mapping[str, Array], client: Clients, item: int
     ) -> list[Reason]:
         """Return items of the history by their part of the score, which is their sum: recent ones weigh more."""
         history, weights = recent_history(client, self.config.decay)
-        return reasons.from_history(history, weights * (shared["sources"][history] @ shared["targets"][item]))
+        return reasons.from_history(history, weights * (shared["sources"][history] @ self.scored_rows(shared)[item]))

@@ -17,6 +17,7 @@ from pydantic import Field
 from tacit.errors import MethodError
 from tacit.methods.base import FederatedSpec, register
 from tacit.methods.parts import reasons
+from tacit.methods.parts.cold_items import COLD_ITEMS, ColdItemsConfig
 from tacit.methods.parts.order import RECENCY, recent_history, recent_matrix
 from tacit.methods.parts.sums import (
     WARM,
@@ -53,6 +54,7 @@ class FedSVDConfig(Config):
         description="weight of a history of n items is n^-v; at 0.5 each client's contribution is bounded by 1",
     )
     recency: float | None = Field(None, gt=0, description=RECENCY)
+    cold_items: ColdItemsConfig | None = Field(None, description=COLD_ITEMS)
     warm_start: str | None = Field(None, description=WARM)
 
 
@@ -85,9 +87,10 @@ class FedSVD(BySums):
         weights = np.ones(n_items)
         if c.warm_start is not None:
             start = np.linalg.qr(start_table(start, c.warm_start, "basis", catalog))[0]
-            arrays, there, here = earlier(c.warm_start, ("weights",), catalog)
-            weights[here] = arrays["weights"][there]
-        return Model(shared_floats({"basis": start, "weights": weights, "angles": np.zeros(0)}), {})
+            before, there, here = earlier(c.warm_start, ("weights",), catalog)
+            weights[here] = before["weights"][there]
+        arrays = {"basis": start, "weights": weights, "angles": np.zeros(0), **self.cold.start(catalog, c.factors)}
+        return Model(shared_floats(arrays), {})
 
     def project_users(self, shared: Mapping[str, Array], clients: Clients) -> Floats:
         """Return Q' x_u of each client, [C, k]: from the history alone, so that new users have one too."""
@@ -107,7 +110,7 @@ class FedSVD(BySums):
         self.outer.put(model.shared["basis"], model.shared["weights"], clients, plan, sink)
         return {}
 
-    def apply(self, shared: Mapping[str, Array], total: Total, ring: Ring) -> Mapping[str, Array]:
+    def solve(self, shared: Mapping[str, Array], total: Total, ring: Ring) -> Mapping[str, Array]:
         """Orthonormalise the sum; the first one also says how many clients have each item. No rows move nothing.
 
         Directions beyond what the data supports, up to rounding, become zero and stay so.
@@ -125,15 +128,18 @@ class FedSVD(BySums):
 
     def score(self, shared: Mapping[str, Array], private: Mapping[str, Array], clients: Clients) -> Floats:
         """Return (x W) Q Q' W^-1: the weighted history, projected on the kept directions, unweighted again."""
-        through = shared["basis"] / shared["weights"][:, None]
-        return np.asarray(self.project_users(shared, clients) @ through.T, np.float32)
+        return np.asarray(self.project_users(shared, clients) @ self.scored_rows(shared).T, np.float32)
+
+    def learnt_rows(self, shared: Mapping[str, Array]) -> Floats:
+        """Return W^-1 Q."""
+        return np.asarray(shared["basis"] / shared["weights"][:, None], np.float32)
 
     def explain(
         self, shared: Mapping[str, Array], private: Mapping[str, Array], client: Clients, item: int
     ) -> list[Reason]:
         """Return the part of each item of the history in the score."""
         history, weights = recent_history(client, self.config.recency)
-        parts = weights * shared["weights"][history] * (shared["basis"][history] @ shared["basis"][item])
+        parts = weights * shared["weights"][history] * (shared["basis"][history] @ self.scored_rows(shared)[item])
         return reasons.from_history(history, parts)
 
 

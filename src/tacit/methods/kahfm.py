@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import ClassVar
 
 import numpy as np
 from pydantic import Field
@@ -36,7 +35,7 @@ class KaHFMConfig(Config):
 class KaHFM(Centralised):
     """Knowledge-aware factors: one factor per feature, started at its tf-idf, learnt from pairs; it says why."""
 
-    uses_features: ClassVar[bool] = True
+    uses_features = True
 
     def __init__(self, config: KaHFMConfig) -> None:
         self.config = config

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from typing import ClassVar, Literal
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -70,7 +70,7 @@ class KGFlex(Federated):
     Every row is about a feature of an item of the history, so all rows pass the disclosure.
     """
 
-    uses_features: ClassVar[bool] = True
+    uses_features = True
     spec = FederatedSpec(
         other_tables=("features",),
         downloads=("features",),
@@ -248,7 +248,7 @@ class KGFlex(Federated):
 class KGFlexCentral(Centralised):
     """KGFlex with all histories in one place: the same steps, on random batches of `share` of the clients."""
 
-    uses_features: ClassVar[bool] = True
+    uses_features = True
 
     def __init__(self, config: KGFlexConfig) -> None:
         self.config = config

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 import numpy as np
 from pydantic import Field
@@ -29,7 +29,7 @@ class VSMConfig(Config):
 class VSM(Centralised):
     """Content-based: cosine between the features of an item and the mean features of the history."""
 
-    uses_features: ClassVar[bool] = True
+    uses_features = True
 
     def __init__(self, config: VSMConfig) -> None:
         self.config = config

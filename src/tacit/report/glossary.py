@@ -32,6 +32,11 @@ MEASURES = {
         MetricEntry("MAP", "precision at each held-out item found, averaged over all held-out items", 1, True),
         MetricEntry("MRR", "one over the position of the first held-out item; 0 if none is in the list", 1, True),
         MetricEntry("AUC", "share of other candidates that a held-out item is ranked above; 0.5 is chance", 1, True),
+        *(
+            MetricEntry(f"{kind}{name}", f"{name} of held-out items without a training row, {among}", 1, True)
+            for kind, among in (("Cold", "ranked among all items"), ("ColdAlone", "ranked among such items alone"))
+            for name in ("Recall", "NDCG", "HR")
+        ),
         MetricEntry("ItemCoverage", "number of different items over all lists", 1, False),
         MetricEntry("ItemCoverageRatio", "ItemCoverage as a share of the catalogue", 1, False),
         MetricEntry(
@@ -51,7 +56,8 @@ MEASURES = {
     )
 }
 
-MAIN = ("NDCG", "HR", "Precision", "Recall", "MRR", "ItemCoverage", "Gini", "ACLT", "PopREO", "PopRSP")
+MAIN = ("NDCG", "HR", "Precision", "Recall", "MRR", "ColdRecall", "ColdAloneRecall")
+MAIN += ("ItemCoverage", "Gini", "ACLT", "PopREO", "PopRSP")
 
 
 def metric_entry(metric: str) -> MetricEntry | None:

@@ -26,7 +26,7 @@ from tacit.wire.federation import Federation
 from tacit.wire.messages import AMENDMENT, MOST_BYTES, inflate, seal_message, unseal_message
 
 PATH = "/v1/tacit/amendments"  # where a coordinator gives out a chain, by the digest of the terms it begins with
-LISTS = ("items", "titles", "coordinates")
+LISTS = ("items", "titles", "coordinates", "vectors")
 
 
 @dataclass(frozen=True)

@@ -1,12 +1,13 @@
 """The catalogue as bytes: all that devices know of items. It is public, and its digest is part of a federation's terms.
 
-Ids, titles and categories always travel; coordinates and a knowledge graph only where the method needs them.
+Ids, titles and categories always travel; coordinates, a knowledge graph and vectors only where the method needs them.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+from base64 import b64decode, b64encode
 from dataclasses import replace
 from typing import Any
 
@@ -16,7 +17,7 @@ from numpy.typing import NDArray
 from tacit.errors import DataError
 from tacit.methods.base import Federated
 from tacit.plain_text import strip_controls
-from tacit.types import Catalog, Labels, Triples, Vocabulary
+from tacit.types import Catalog, Floats, Labels, Triples, Vocabulary
 
 
 def public_catalog(catalog: Catalog, method: Federated) -> Catalog:
@@ -24,7 +25,10 @@ def public_catalog(catalog: Catalog, method: Federated) -> Catalog:
     needs = method.spec.needs
     coordinates = catalog.coordinates if "coordinates" in needs else None
     graph = catalog.graph if "features" in needs else None
-    return replace(catalog, coordinates=coordinates, graph=None if graph is None else about_items(graph))
+    vectors = catalog.vectors if "vectors" in needs else None
+    return replace(
+        catalog, coordinates=coordinates, graph=None if graph is None else about_items(graph), vectors=vectors
+    )
 
 
 def about_items(graph: Triples) -> Triples:
@@ -80,6 +84,8 @@ def catalog_bytes(catalog: Catalog) -> bytes:
         }
     if catalog.retired is not None and len(catalog.retired):
         about["retired"] = catalog.retired.tolist()
+    if catalog.vectors is not None:  # text, row by row: an amendment then adds the rows of new items alone
+        about["vectors"] = [b64encode(row.tobytes()).decode() for row in catalog.vectors.astype("<f2")]
     return canonical(about)
 
 
@@ -100,6 +106,7 @@ def catalog_from(content: bytes) -> Catalog:
             _coordinates(about.get("coordinates"), n_items),
             _graph(about.get("graph"), n_items),
             _read_retired(about.get("retired"), n_items),
+            _read_vectors(about.get("vectors"), n_items),
         )
         if catalog_bytes(catalog) != content:
             raise ValueError("it is not written in its one form")
@@ -163,6 +170,19 @@ def _read_retired(about: Any, n_items: int) -> NDArray[np.int32] | None:
     found = np.array(about, np.int32)
     if found.ndim != 1 or not len(found) or (np.diff(found) <= 0).any() or not 0 <= found[0] <= found[-1] < n_items:
         raise ValueError("its retired items are not some of its items, in order")
+    return found
+
+
+def _read_vectors(about: Any, n_items: int) -> Floats | None:
+    if about is None:
+        return None
+    rows = [np.frombuffer(b64decode(text, validate=True), "<f2") for text in about]
+    widths = {len(row) for row in rows}
+    if len(rows) != n_items or len(widths) != 1 or 0 in widths:
+        raise ValueError("its vectors are not one for each item, of one width")
+    found = np.array(rows, np.float32)
+    if not np.isfinite(found).all():
+        raise ValueError("a number of its vectors is not finite")
     return found
 
 

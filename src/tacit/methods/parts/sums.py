@@ -7,6 +7,7 @@ whole history, so rows are computed from the disclosed items alone: what is kept
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,9 +20,10 @@ from numpy.typing import NDArray
 from tacit.errors import MethodError
 from tacit.kernels.outer import client_sums
 from tacit.methods.base import Federated, Schedule
+from tacit.methods.parts.cold_items import ColdItemMap, ColdItemsConfig
 from tacit.privacy.update_sink import UpdateSink
 from tacit.types import Array, Catalog, Clients, Floats
-from tacit.updates import PlannedRows, Ring, UpdatePlan
+from tacit.updates import PlannedRows, Ring, Total, UpdatePlan
 
 LONG_HISTORY = 4096.0  # ranges are chosen for a history of this length; longer ones fit up to the ring's own limit
 WARM = "folder of an earlier run of this method to start from; items are matched by their labels"
@@ -56,7 +58,7 @@ def disclose_histories(clients: Clients, rows: PlannedRows) -> Clients:
     return own if rows.kept is None or rows.kept.all() else keep_items(own, rows.kept.astype(np.bool_))
 
 
-class HasRounds(Protocol):
+class SumOptions(Protocol):
     """Options of a method by sums."""
 
     @property
@@ -64,12 +66,42 @@ class HasRounds(Protocol):
         """Rounds; every client is asked in each."""
         ...
 
+    @property
+    def cold_items(self) -> ColdItemsConfig | None:
+        """How items that nobody had get a row."""
+        ...
+
 
 class BySums(Federated):
-    """What methods by sums do alike: in every round every client sends a row for each of its items."""
+    """What methods by sums do alike: in every round every client sends a row for each of its items.
 
-    def __init__(self, config: HasRounds) -> None:
+    A score is a vector of the client times the row of an item, so items that nobody had can be given a row.
+    """
+
+    def __init__(self, config: SumOptions) -> None:
         self._rounds = config.epochs
+        self.cold = ColdItemMap(config.cold_items)
+        self.spec = self.cold.extend_spec(type(self).spec)
+        self.uses_features = config.cold_items is not None
+
+    @abstractmethod
+    def solve(self, shared: Mapping[str, Array], total: Total, ring: Ring) -> Mapping[str, Array]:
+        """Return the shared model moved by a sum of updates; without any rows, the same one."""
+
+    @abstractmethod
+    def learnt_rows(self, shared: Mapping[str, Array]) -> Floats:
+        """Return the rows [n_items, D] of items as the sums have them."""
+
+    def scored_rows(self, shared: Mapping[str, Array]) -> Floats:
+        """Return the rows that items are scored with: those of items that nobody had are made from public vectors."""
+        return self.cold.fill(shared, self.learnt_rows(shared))
+
+    def apply(self, shared: Mapping[str, Array], total: Total, ring: Ring) -> Mapping[str, Array]:
+        """Solve for the item tables, then for the map from public vectors, where there is one."""
+        found = self.solve(shared, total, ring)
+        if self.cold.config is None or found is shared:
+            return found
+        return {**found, **self.cold.learn(shared, self.learnt_rows(found), total.counts[self.spec.counted[0]])}
 
     def schedule(self, clients: Clients) -> Schedule:
         """All clients in every round."""

@@ -1,0 +1,100 @@
+"""Rows for items that nobody had: a ridge regression from public vectors to the rows that were learnt.
+
+Methods by sums score a client's vector times the row r_i of an item. After each sum the server fits M to
+
+    sum over known items of c_i |r_i - M' v_i|^2 + reg |M|^2        c_i = n_i^weight, 1 on average
+
+where v_i is the item's public vector at length 1, and n_i how many clients have it, as the sum has counted them. The
+constant term is not regularised. An item that is not known has the row M' v_i. All of it follows from the released sum
+and the public catalogue: devices send nothing more, and under differential privacy it is post-processing, which costs
+nothing. The catalogue may grow between two sums: M is part of the model, so a new item has a row at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
+
+from tacit.errors import MethodError
+from tacit.methods.base import FederatedSpec
+from tacit.types import Array, Catalog, Config, Floats
+
+COLD_ITEMS = "rows of items that nobody had, from public vectors (data.vectors); none: such items are not recommended"
+VECTORS, MAP, KNOWN = "vectors", "cold_map", "known"  # shared arrays
+
+
+class ColdItemsConfig(Config):
+    """Options of the map from public vectors to rows of items."""
+
+    reg: float = Field(10.0, gt=0, description="lambda: L2 regularisation of the map, in known items")
+    weight: float = Field(0.5, ge=0, le=1, description="an item in n histories counts n^w in the map")
+    below: float = Field(
+        1.0, gt=0, description="items in fewer histories, as the sum counts them, have their row from the map too"
+    )
+    boost: float = Field(
+        1.0, gt=0, description="scores of such items are multiplied with it: above 1, new items are shown more"
+    )
+
+
+class ColdItemMap:
+    """The map of one method; without options it does nothing."""
+
+    def __init__(self, config: ColdItemsConfig | None) -> None:
+        self.config = config
+
+    def extend_spec(self, spec: FederatedSpec) -> FederatedSpec:
+        """Return the spec with the arrays of the map."""
+        if self.config is None:
+            return spec
+        return replace(
+            spec,
+            downloads=(*spec.downloads, MAP, KNOWN),
+            constants=(*spec.constants, VECTORS),
+            needs=(*spec.needs, "vectors"),
+            growth={**spec.growth, MAP: "zeros", KNOWN: "zeros"},
+        )
+
+    def start(self, catalog: Catalog, width: int) -> dict[str, Array]:
+        """Return the arrays before the first sum: no item has its row from the map."""
+        if self.config is None:
+            return {}
+        if catalog.vectors is None:
+            raise MethodError(
+                "method.cold_items needs public vectors of items, and this catalogue has none.",
+                "Set data.vectors to a file of vectors, or to true to make them from categories and titles.",
+            )
+        vectors = np.hstack([catalog.vectors, np.ones((catalog.n_items, 1))])
+        return {VECTORS: vectors, MAP: np.zeros((vectors.shape[1], width)), KNOWN: np.ones(len(vectors))}
+
+    def learn(self, shared: Mapping[str, Array], rows: Floats, counts: NDArray[np.int64]) -> dict[str, Array]:
+        """Return the map after a sum, and which items it has rows of; `rows` [n_items, D] are as they were learnt."""
+        if self.config is None:
+            return {}
+        known = (counts >= self.config.below) & rows.any(axis=1)
+        if not known.any():
+            return {KNOWN: known.astype(np.float32)}
+        vectors, weights = shared[VECTORS][known].astype(np.float64), counts[known].astype(np.float64)
+        weights **= self.config.weight
+        weights /= weights.mean()
+        ridge = np.full(vectors.shape[1], self.config.reg)
+        ridge[-1] = 1e-9 * len(weights)
+        gram = vectors.T @ (weights[:, None] * vectors) + np.diag(ridge)
+        found = np.linalg.solve(gram, vectors.T @ (weights[:, None] * rows[known].astype(np.float64)))
+        return {MAP: np.ascontiguousarray(found, np.float32), KNOWN: known.astype(np.float32)}
+
+    def fill(self, shared: Mapping[str, Array], rows: Floats) -> Floats:
+        """Return the rows [n_items, D] that items are scored with."""
+        cold = self.unknown(shared)
+        if self.config is None or not len(cold):
+            return rows
+        filled = rows.copy()
+        filled[cold] = np.float32(self.config.boost) * (shared[VECTORS][cold] @ shared[MAP])
+        return filled
+
+    def unknown(self, shared: Mapping[str, Array]) -> NDArray[np.int64]:
+        """Return the items that have their row from the map."""
+        return np.zeros(0, np.int64) if self.config is None else np.flatnonzero(shared[KNOWN] == 0)

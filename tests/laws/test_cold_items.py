@@ -1,0 +1,141 @@
+"""What holds for every method by sums when items that nobody had get rows from public vectors."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tacit.errors import ConfigError, MethodError
+from tacit.lab.simulation import simulate
+from tacit.methods.base import build, entry, names, options
+from tacit.methods.parts.sums import BySums
+from tacit.protocols.federated import UpdatePath, device_round
+from tacit.random import Key
+from tacit.testing import two_tastes
+from tacit.types import Array, Catalog, Clients, Model
+from tacit.updates import Ring
+
+BY_SUMS = [name for name in names("federated") if issubclass(type(build(name)), BySums)]
+KEY = Key(5).child("learn")
+COLD = (4, 9)  # an even and an odd item that nobody has
+World = tuple[Clients, Catalog]
+
+
+def made(name: str, cold: Any, **given: Any) -> Any:
+    fields = entry(name).config.model_fields
+    few = {"factors": 4, "epochs": 3, "sketch": 8} | given
+    return build(name, options(name, {k: v for k, v in few.items() if k in fields} | {"cold_items": cold}))
+
+
+def final(method: Any, there: World) -> Model:
+    return list(simulate(UpdatePath(method, (), Ring()), *there, KEY))[-1]
+
+
+@pytest.fixture(scope="module")
+def there() -> World:
+    clients, catalog = two_tastes()
+    return clients.keep(~np.isin(clients.items, COLD)), catalog
+
+
+def scores(method: Any, there: World) -> Array:
+    found: Array = method.score(final(method, there).shared, {}, there[0])
+    return found
+
+
+def test_there_are_methods_by_sums() -> None:
+    assert BY_SUMS == ["fed-als", "fed-ease", "fed-slist", "fed-svd"]
+
+
+@pytest.mark.parametrize("name", BY_SUMS)
+def test_items_that_nobody_had_go_to_those_whom_they_suit(name: str, there: World) -> None:
+    """The vector of an item says its parity, and nothing else is known of it."""
+    found, even = scores(made(name, {"reg": 0.1}), there)[:, COLD], there[0].ids % 2 == 0
+    assert (found[even, 0] > found[even, 1]).all()
+    assert (found[~even, 0] < found[~even, 1]).all()
+
+
+@pytest.mark.parametrize("name", BY_SUMS)
+def test_other_items_keep_their_scores_bit_for_bit(name: str, there: World) -> None:
+    without, found = scores(made(name, None), there), scores(made(name, {}), there)
+    others = np.setdiff1d(np.arange(there[1].n_items), COLD)
+    assert np.array_equal(without[:, others], found[:, others])
+    assert not without[:, COLD].any()
+    assert found[:, COLD].any()
+
+
+@pytest.mark.parametrize("name", BY_SUMS)
+def test_rows_are_a_ridge_regression_of_the_learnt_ones(name: str, there: World) -> None:
+    method = made(name, {"reg": 3.0, "weight": 0.5, "boost": 2.0})
+    shared = final(method, there).shared
+    rows, counts = method.learnt_rows(shared), there[0].matrix().getnnz(axis=0)
+    known = counts > 0
+    weights = np.sqrt(counts[known]) / np.sqrt(counts[known]).mean()
+    assert there[1].vectors is not None
+    vectors = np.hstack([there[1].vectors, np.ones((len(rows), 1))]).astype(np.float64)
+    roots = np.sqrt(weights)[:, None]
+    penalty = np.diag([3.0] * (vectors.shape[1] - 1) + [0.0]) ** 0.5
+    left = np.vstack([roots * vectors[known], penalty])
+    right = np.vstack([roots * rows[known], np.zeros((vectors.shape[1], rows.shape[1]))])
+    expected = 2.0 * vectors[~known] @ np.linalg.lstsq(left, right)[0]
+    np.testing.assert_allclose(method.scored_rows(shared)[~known], expected, rtol=2e-4, atol=2e-5)
+
+
+@pytest.mark.parametrize("name", BY_SUMS)
+def test_devices_send_what_they_send_without_it(name: str, there: World) -> None:
+    sent = []
+    for cold in (None, {}):
+        method = made(name, cold)
+        model = Model(method.spec.received(final(method, there).shared), {})
+        message = device_round(UpdatePath(method, (), Ring()), model, there[0].take([3]), KEY, 1).message
+        assert message is not None
+        sent.append(message.tables)
+    for table, arrays in sent[0].items():
+        assert all(np.array_equal(a, b) for a, b in zip(arrays, sent[1][table], strict=True))
+
+
+@pytest.mark.parametrize("name", BY_SUMS)
+@pytest.mark.parametrize("option", [{"reg": 1.0}, {"weight": 1.0}, {"below": 12.0}, {"boost": 3.0}], ids=str)
+def test_every_option_of_the_map_has_an_effect(name: str, option: dict[str, float], there: World) -> None:
+    assert not np.array_equal(scores(made(name, {}), there), scores(made(name, option), there))
+
+
+@pytest.mark.parametrize("name", BY_SUMS)
+def test_an_item_that_joins_the_catalogue_has_a_row_at_once(name: str) -> None:
+    """Before any sum that it is part of: as if it had been there, and nobody had had it."""
+    clients, catalog = two_tastes()
+    last = catalog.n_items - 1
+    kept = clients.keep(clients.items != last)
+    method = made(name, {"reg": 0.1})
+    small = catalog.take(np.arange(last))
+    before = replace(kept, n_items=last)
+    learnt = final(method, (before, small)).shared
+    first, after = (method.init(c, k, KEY.child("init")).shared for c, k in ((before, small), (kept, catalog)))
+    grown = method.grow(learnt, first, after)
+    found = method.score(grown, {}, kept)
+    np.testing.assert_allclose(found[:, :last], method.score(learnt, {}, before), rtol=1e-5, atol=1e-6)
+    odd = clients.ids % 2 == 1
+    assert found[odd, last].min() > found[~odd, last].max()
+
+
+@pytest.mark.parametrize("name", BY_SUMS)
+def test_reasons_are_given_for_such_items(name: str, there: World) -> None:
+    method = made(name, {"reg": 0.1})
+    client = there[0].take([1])
+    found = method.explain(final(method, there).shared, {}, client, COLD[1])
+    assert found
+    assert all(reason.about in client.items for reason in found)
+
+
+@pytest.mark.parametrize("name", BY_SUMS)
+def test_a_catalogue_without_vectors_is_refused(name: str, there: World) -> None:
+    with pytest.raises(MethodError, match=r"data\.vectors"):
+        made(name, {}).init(there[0], replace(there[1], vectors=None), KEY)
+
+
+@pytest.mark.parametrize("name", ["ease", "fpl", "most-popular"])
+def test_methods_without_such_rows_refuse_the_option(name: str) -> None:
+    with pytest.raises(ConfigError):
+        options(name, {"cold_items": {}})
