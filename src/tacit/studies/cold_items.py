@@ -1,0 +1,246 @@
+"""Items that nobody had: which share of them people find, by public vectors, beside two rivals.
+
+A tenth of all items has no training row; which ones differs by seed. Of what users did with them, Recall@20 is measured
+among all unseen items, and among cold items alone. Options of every row, rivals included, are chosen on the validation
+part of the first seed, whose cold items are others: for the first measure by Recall@20 of all held-out rows, since a
+list of nothing but new items would find most of them; for the second by the measure itself. All rows have the same
+public vectors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
+from typing import Any
+
+import numpy as np
+
+from tacit.config import Experiment, apply_overrides
+from tacit.data import Split
+from tacit.evaluation import EvaluationConfig, EvaluationOptions, evaluate, evaluate_cold_items
+from tacit.evaluation.ranking import Scorer
+from tacit.lab.experiments import TrainingJob, prepare_data, run
+from tacit.methods.parts.features import FeatureKind, features_of
+from tacit.random import Key
+from tacit.studies.base import StudyResult, reproduction
+from tacit.studies.ifedrec import IFedRec, IFedRecOptions
+from tacit.studies.setup import StudySetup
+from tacit.studies.sheets import PublishedRow, Sheet
+
+DATASETS = ("ml-1m", "facebook-books", "lastfm-2k")
+CHOSEN_BY = {"among all": "Recall@20", "among cold": "ColdAloneRecall@20"}  # measure -> validation metric
+MEASURES = {"among all": "ColdRecall@20", "among cold": "ColdAloneRecall@20"}  # measure -> what is reported
+LOCAL_ONLY_USERS = 12
+EVERY = 5  # rounds between two looks at the validation part, for the rival that learns in rounds
+MAPS: dict[str, Sequence[Any]] = {"weight": (0.0, 0.5, 1.0), "boost": (1.0, 2.0)}
+OURS: dict[str, tuple[dict[str, Any], dict[str, Sequence[Any]]]] = {
+    "fed-svd": ({"name": "fed-svd", "epochs": 4}, {"factors": (96,), "item_weight": (0.25, 0.5, 0.75)}),
+    "fed-als": ({"name": "fed-als", "epochs": 6}, {"factors": (32,)}),
+    "fed-ease": ({"name": "fed-ease"}, {"reg": (100.0, 1000.0)}),
+}
+RIVAL: dict[str, Sequence[Any]] = {"lr_eta": (5.0, 80.0), "reg": (1.0, 10.0)}
+Found = dict[str, float]
+
+
+def recipe(source: str) -> dict[str, Any]:
+    """Return data, split and evaluation. Vectors are made of categories, titles and graph."""
+    least: dict[str, Any] = {"min_per_item": 3, "table": "listens"} if source == "lastfm-2k" else {}
+    graph = {} if source == "town" else {"graph": True}
+    return {
+        "data": {"source": source, "min_per_user": 5, "vectors": True, "vectors_width": 256, **graph, **least},
+        "split": {"kind": "random", "test": 0.2, "cold_items": 0.1},
+        "evaluation": {"protocol": "full", "k": [20], "primary": "NDCG@20"},
+    }
+
+
+@dataclass(frozen=True)
+class ColdRow:
+    """A method: what was chosen for each measure, and what the test part gave, one value per seed."""
+
+    name: str
+    chosen: Mapping[str, Mapping[str, Any]]  # measure -> options
+    values: Mapping[str, Sequence[float]]  # measure -> by seed
+    overall: Sequence[float]  # Recall@20 of all held-out rows, with the options chosen among all
+    is_clean: bool | None = None  # the leak verdict
+
+
+@reproduction(
+    "cold-items",
+    "Items that nobody had",
+    "Recall@20 of items without a training row, by public vectors",
+    DATASETS,
+    recipe,
+)
+def cold_items_study(setup: StudySetup) -> StudyResult:
+    """Methods by sums with the map from public vectors, beside popularity by category, content and IFedRec."""
+    splits = [_Cut(setup, seed) for seed in setup.seeds]
+    names = ("fed-svd",) if setup.quick else tuple(OURS)
+    rows = [_rival(splits, "popularity by category", {}, _popularity), _rival(splits, "content profile", {}, _content)]
+    tried = {name: values[:1] for name, values in RIVAL.items()} if setup.quick else RIVAL
+    rows.append(_rival(splits, "IFedRec's recipe", tried, _ifedrec(10 if setup.quick else 40)))
+    rows += [_ours(splits, name, setup.quick) for name in names]
+    notes = [f"'{row.name}': the leak check failed." for row in rows if row.is_clean is False]
+    notes += [f"'{row.name}', {measure}: {_describe(row.chosen[measure])}." for row in rows for measure in MEASURES]
+    published = [
+        PublishedRow.of(row.name, f"{MEASURES[measure]}", row.values[measure], None, _describe(row.chosen[measure]))
+        for row in rows
+        for measure in MEASURES
+    ]
+    return StudyResult(published, [_sheet(rows)], {}, notes, {"rows": [vars(row) for row in rows]})
+
+
+class _Cut:
+    """The data of one seed: a split for runs, and one with a validation part."""
+
+    def __init__(self, setup: StudySetup, seed: int) -> None:
+        self.setup, self.seed = setup, seed
+        self.base = apply_overrides(setup.base, {"seed": seed, "evaluation.local_only_users": 0})
+        self._parts: dict[bool, Any] = {}
+
+    def experiment(self, method: Mapping[str, Any], validates: bool) -> Experiment:
+        changes = {"method": dict(method), "split.validation": 0.2 if validates else False}
+        return Experiment.from_options(apply_overrides(self.base, changes), "the recipe")
+
+    def prepared(self, validates: bool) -> Any:
+        if validates not in self._parts:
+            experiment = self.experiment({"name": "random"}, validates)
+            self._parts[validates] = prepare_data(experiment, progress=self.setup.progress)
+        return self._parts[validates]
+
+    def measure(self, score: Scorer, validates: bool) -> Found:
+        """Measure a rival on the cold items of one part."""
+        parts: Split = self.prepared(validates).parts
+        part = "validation" if validates else "test"
+        heldout = parts.validation if validates else parts.test
+        assert heldout is not None
+        config, key = EvaluationConfig(k=(20,), primary="NDCG@20"), Key(self.seed).child("candidates")
+        how = EvaluationOptions(lists=False)
+        whole = evaluate(score, heldout, parts.catalog, config, key, how).overall
+        return whole | evaluate_cold_items(score, heldout, parts.catalog, parts.cold[part], config, key, how)
+
+
+def _ours(cuts: Sequence[_Cut], name: str, quick: bool) -> ColdRow:
+    """Choose options of the method and of its map on the first validation part; run them on every test part."""
+    given, values = OURS[name]
+    first, trials = cuts[0], list[tuple[dict[str, Any], Found]]()
+    prepared = first.prepared(True)
+    for chosen in _grid(values, quick):
+        base = {**given, **chosen}
+        model = None
+        for options in _grid(MAPS, quick):
+            method = {**base, "cold_items": options}
+            job = TrainingJob.from_split(first.experiment(method, True), prepared.parts)
+            if model is None or options["boost"] == MAPS["boost"][0]:  # the boost changes no number of the model
+                first.setup.progress(f"{first.setup.name}: choosing {name}", len(trials), 0)
+                model = job.learn().model
+            assert prepared.parts.validation is not None
+            trials.append((method, job.evaluate(model, prepared.parts.validation, lists=False).overall))
+    picked = _best(trials)
+    found: dict[str, list[float]] = {measure: [] for measure in MEASURES}
+    overall, clean = [], None
+    for cut in cuts:
+        for measure, metric in MEASURES.items():
+            checks = LOCAL_ONLY_USERS if cut is first and measure == "among all" else 0
+            experiment = cut.experiment(picked[measure], False)
+            how = experiment.evaluation.model_copy(update={"local_only_users": checks})
+            made = run(experiment.model_copy(update={"evaluation": how}), prepared=cut.prepared(False))
+            found[measure].append(made.metrics[metric])
+            if measure == "among all":
+                overall.append(made.metrics["Recall@20"])
+            if checks:
+                clean = (made.result.get("leak") or {}).get("ok")
+    return ColdRow(f"{name}, cold_items", picked, found, overall, clean)
+
+
+Rival = Callable[[_Cut, bool, Mapping[str, Any]], Iterator[tuple[dict[str, Any], Scorer]]]
+
+
+def _rival(cuts: Sequence[_Cut], name: str, values: Mapping[str, Sequence[Any]], make: Rival) -> ColdRow:
+    """Choose options of a rival in the same way; `make` yields scorers, and what each needs to be made again."""
+    first, trials = cuts[0], list[tuple[dict[str, Any], Found]]()
+    for chosen in _grid(values, False):
+        first.setup.progress(f"{first.setup.name}: choosing {name}", len(trials), 0)
+        trials += [(options, first.measure(score, True)) for options, score in make(first, True, chosen)]
+    picked = _best(trials)
+    found: dict[str, list[float]] = {measure: [] for measure in MEASURES}
+    overall = []
+    for cut in cuts:
+        for measure, metric in MEASURES.items():
+            *_, (_, score) = make(cut, False, picked[measure])
+            reached = cut.measure(score, False)
+            found[measure].append(reached[metric])
+            if measure == "among all":
+                overall.append(reached["Recall@20"])
+    return ColdRow(name, picked, found, overall)
+
+
+def _best(trials: Sequence[tuple[dict[str, Any], Found]]) -> dict[str, dict[str, Any]]:
+    """Return the options that each measure chooses."""
+    reached = {measure: [one[metric] for _, one in trials] for measure, metric in CHOSEN_BY.items()}
+    return {measure: trials[int(np.argmax(values))][0] for measure, values in reached.items()}
+
+
+def _popularity(cut: _Cut, validates: bool, options: Mapping[str, Any]) -> Iterator[tuple[dict[str, Any], Scorer]]:
+    """How popular the items of a category are on average, times the share that it has in a user's history."""
+    parts: Split = cut.prepared(validates).parts
+    kind: FeatureKind = "graph" if parts.catalog.categories is None else "categories"
+    known = features_of(parts.catalog, kind, "popularity by category").matrix()
+    histories = parts.train.matrix()
+    counts = np.asarray(histories.sum(axis=0)).ravel()
+    carriers = np.maximum(np.asarray(known[counts > 0].sum(axis=0)).ravel(), 1)
+    popular = np.asarray(known.T @ counts).ravel() / carriers
+    shares = known.multiply(1.0 / np.maximum(np.asarray(known.sum(axis=1)), 1)).tocsr()
+    weighted = shares.multiply(popular[None, :]).tocsr()
+    yield {}, lambda rows: np.asarray((histories[rows] @ shares @ weighted.T).todense(), np.float32)
+
+
+def _content(cut: _Cut, validates: bool, options: Mapping[str, Any]) -> Iterator[tuple[dict[str, Any], Scorer]]:
+    """How near an item's public vector is to those of the history: nobody else's history is used."""
+    parts: Split = cut.prepared(validates).parts
+    vectors, histories = parts.catalog.vectors, parts.train.matrix()
+    assert vectors is not None
+    yield {}, lambda rows: np.asarray((histories[rows] @ vectors) @ vectors.T, np.float32)
+
+
+def _ifedrec(rounds: int) -> Rival:
+    """The rival learns in rounds: every few of them is a choice of its own."""
+
+    def make(cut: _Cut, validates: bool, options: Mapping[str, Any]) -> Iterator[tuple[dict[str, Any], Scorer]]:
+        parts: Split = cut.prepared(validates).parts
+        assert parts.catalog.vectors is not None
+        given = IFedRecOptions(**{"rounds": rounds, **options})
+        learner = IFedRec(parts.train, parts.catalog.vectors, given, cut.seed)
+        for number in learner.rounds():
+            if (number + 1) % EVERY == 0 or number + 1 == given.rounds:
+                yield {**options, "rounds": number + 1}, learner.score
+
+    return make
+
+
+def _grid(values: Mapping[str, Sequence[Any]], quick: bool) -> list[dict[str, Any]]:
+    tried = [list(each)[:1] if quick else list(each) for each in values.values()]
+    return [dict(zip(values, chosen, strict=True)) for chosen in product(*tried)]
+
+
+def _sheet(rows: Sequence[ColdRow]) -> Sheet:
+    lines = [
+        [
+            row.name,
+            *(_spread(row.values[measure]) for measure in MEASURES),
+            _spread(row.overall),
+        ]
+        for row in rows
+    ]
+    columns = ["method", "cold items among all", "cold items among themselves", "all held-out rows"]
+    return Sheet("Recall@20 of items without a training row, options from validation", columns, lines)
+
+
+def _spread(values: Sequence[float]) -> str:
+    spread = f" ± {np.std(values, ddof=1):.3f}" if len(values) > 1 else ""
+    return f"{np.mean(values):.3f}{spread}"
+
+
+def _describe(method: Mapping[str, Any]) -> str:
+    flat = {**method, **(method.get("cold_items") or {})}
+    return ", ".join(f"{key} {value}" for key, value in flat.items() if key not in ("name", "cold_items")) or "nothing"

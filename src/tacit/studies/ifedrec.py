@@ -1,0 +1,126 @@
+"""A rival that is only measured: the recipe of IFedRec (Zhang et al., WWW 2024) in numpy, on top of PFedRec.
+
+Every client keeps a linear score function and moves a copy of the item table by binary cross-entropy, five negatives
+for each positive; the server averages the tables. A network of the server maps item attributes to the average (mean
+squared error, Adam). Clients are pulled towards what it says (`reg`). An item without a row is scored by the network's
+output. Names and default values of options are those of the paper's code; the pull is applied once per round.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tacit.types import Array, Clients, Floats
+
+BATCH, NEGATIVES, HIDDEN = 256, 5, 300
+
+
+@dataclass(frozen=True)
+class IFedRecOptions:
+    """Options of the recipe."""
+
+    factors: int = 64
+    rounds: int = 40
+    lr_client: float = 0.1
+    lr_eta: float = 80.0  # the item table moves by lr_client x items x eta
+    lr_server: float = 0.005
+    reg: float = 10.0
+    server_steps: int = 1
+
+
+class AttributeNetwork:
+    """One hidden layer of rectified units and a tanh output, moved by Adam."""
+
+    def __init__(self, width: int, factors: int, rate: float, rng: np.random.Generator) -> None:
+        sizes = ((width, HIDDEN), (HIDDEN,), (HIDDEN, factors), (factors,))
+        fans = (width, width, HIDDEN, HIDDEN)
+        self.weights = [
+            rng.uniform(-1, 1, size) / np.sqrt(fan) for size, fan in zip(sizes, fans, strict=True)
+        ]  # as torch begins
+        self.first = [np.zeros(size) for size in sizes]
+        self.second = [np.zeros(size) for size in sizes]
+        self.rate, self.steps = rate, 0
+
+    def __call__(self, vectors: Array) -> NDArray[np.float64]:
+        """Return the rows of items with these attributes."""
+        a, b, c, d = self.weights
+        return np.tanh(np.maximum(vectors @ a + b, 0) @ c + d)
+
+    def learn(self, vectors: Array, target: Array) -> None:
+        """Make one step of Adam on the mean squared error."""
+        a, b, c, d = self.weights
+        hidden = np.maximum(vectors @ a + b, 0)
+        out = np.tanh(hidden @ c + d)
+        outer = 2 * (out - target) * (1 - out**2) / out.size
+        inner = (outer @ c.T) * (hidden > 0)
+        self.steps += 1
+        for at, grad in enumerate((vectors.T @ inner, inner.sum(0), hidden.T @ outer, outer.sum(0))):
+            self.first[at] += 0.1 * (grad - self.first[at])
+            self.second[at] += 0.001 * (grad**2 - self.second[at])
+            mean, spread = self.first[at] / (1 - 0.9**self.steps), self.second[at] / (1 - 0.999**self.steps)
+            self.weights[at] = self.weights[at] - self.rate * mean / (np.sqrt(spread) + 1e-8)
+
+
+@dataclass
+class IFedRec:
+    """The state of all clients and of the server."""
+
+    clients: Clients
+    vectors: Floats  # [n_items, width]
+    options: IFedRecOptions = field(default_factory=IFedRecOptions)
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        self.rng = np.random.default_rng(self.seed)
+        n_items, factors = len(self.vectors), self.options.factors
+        self.known = np.unique(self.clients.items)
+        self.table = self.rng.normal(size=(n_items, factors))
+        self.scorers = self.rng.uniform(-1, 1, (len(self.clients), factors + 1)) / np.sqrt(factors)
+        self.network = AttributeNetwork(self.vectors.shape[1], factors, self.options.lr_server, self.rng)
+
+    def rounds(self) -> Iterator[int]:
+        """Run the rounds, one by one; every client takes part in each."""
+        for number in range(self.options.rounds):
+            self._round()
+            yield number
+
+    def _round(self) -> None:
+        o, known = self.options, self.known
+        moved = np.zeros_like(self.table)
+        item_rate = o.lr_client * len(known) * o.lr_eta
+        for client in range(len(self.clients)):
+            own = np.unique(self.clients.of(client))
+            others = np.setdiff1d(known, own, assume_unique=True)
+            drawn = self.rng.choice(others, min(NEGATIVES * len(own), len(others)), replace=False)
+            items = np.concatenate([own, drawn])
+            is_own = np.arange(len(items)) < len(own)
+            order = self.rng.permutation(len(items))
+            for start in range(0, len(order), BATCH):
+                at = order[start : start + BATCH]
+                rows = self.table[items[at]]
+                self.scorers[client] -= o.lr_client * _gradient(rows, self.scorers[client], is_own[at])[1]
+                slope = _gradient(rows, self.scorers[client], is_own[at])[0]
+                moved[items[at]] -= item_rate * slope[:, None] * self.scorers[client, :-1]
+        self.table += moved / len(self.clients)
+        pull = min(1.0, item_rate * o.reg * 2 / (len(known) * o.factors))
+        self.table[known] += pull * (self.network(self.vectors[known]) - self.table[known])
+        for _ in range(o.server_steps):
+            self.network.learn(self.vectors[known], self.table[known])
+
+    def score(self, positions: Array) -> Floats:
+        """Score all items for some clients; those without a row by the network."""
+        rows = self.network(self.vectors)
+        rows[self.known] = self.table[self.known]
+        scorers = self.scorers[positions]
+        return np.asarray(scorers[:, :-1] @ rows.T + scorers[:, -1:], np.float32)
+
+
+def _gradient(rows: Array, scorer: Array, is_own: NDArray[np.bool_]) -> tuple[Array, Array]:
+    """Return the slope of the mean cross-entropy in each score, and its gradient in the score function."""
+    score = rows @ scorer[:-1] + scorer[-1]
+    slope = (1 / (1 + np.exp(-np.clip(score, -30, 30))) - is_own) / len(rows)
+    return slope, np.append(slope @ rows, slope.sum())
