@@ -39,7 +39,7 @@ OURS: dict[str, tuple[dict[str, Any], dict[str, Sequence[Any]]]] = {
     "fed-als": ({"name": "fed-als", "epochs": 6}, {"factors": (32,)}),
     "fed-ease": ({"name": "fed-ease"}, {"reg": (100.0, 1000.0)}),
 }
-RIVAL: dict[str, Sequence[Any]] = {"lr_eta": (5.0, 80.0), "reg": (1.0, 10.0)}
+RIVAL: dict[str, Sequence[Any]] = {"lr_eta": (1.0, 5.0, 20.0), "server_steps": (1, 10)}
 Found = dict[str, float]
 
 
@@ -164,14 +164,16 @@ def _rival(cuts: Sequence[_Cut], name: str, values: Mapping[str, Sequence[Any]],
         trials += [(options, first.measure(score, True)) for options, score in make(first, True, chosen)]
     picked = _best(trials)
     found: dict[str, list[float]] = {measure: [] for measure in MEASURES}
-    overall = []
+    overall: list[float] = []
     for cut in cuts:
-        for measure, metric in MEASURES.items():
-            *_, (_, score) = make(cut, False, picked[measure])
-            reached = cut.measure(score, False)
-            found[measure].append(reached[metric])
-            if measure == "among all":
-                overall.append(reached["Recall@20"])
+        for chosen in _grid(values, False):
+            if not any(chosen.items() <= options.items() for options in picked.values()):
+                continue
+            for options, score in make(cut, False, chosen):
+                for measure in (one for one, wanted in picked.items() if wanted == options):
+                    reached = cut.measure(score, False)
+                    found[measure].append(reached[MEASURES[measure]])
+                    overall += [reached["Recall@20"]] if measure == "among all" else []
     return ColdRow(name, picked, found, overall)
 
 
