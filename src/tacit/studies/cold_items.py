@@ -18,7 +18,7 @@ import numpy as np
 
 from tacit.config import Experiment, apply_overrides
 from tacit.data import Split
-from tacit.evaluation import EvaluationConfig, EvaluationOptions, evaluate, evaluate_cold_items
+from tacit.evaluation import EvaluationOptions, evaluate, evaluate_cold_items
 from tacit.evaluation.ranking import Scorer
 from tacit.lab.experiments import TrainingJob, prepare_data, run
 from tacit.methods.parts.features import FeatureKind, features_of
@@ -39,7 +39,7 @@ OURS: dict[str, tuple[dict[str, Any], dict[str, Sequence[Any]]]] = {
     "fed-als": ({"name": "fed-als", "epochs": 6}, {"factors": (32,)}),
     "fed-ease": ({"name": "fed-ease"}, {"reg": (100.0, 1000.0)}),
 }
-RIVAL: dict[str, Sequence[Any]] = {"lr_eta": (1.0, 5.0, 20.0), "server_steps": (1, 10)}
+RIVAL: dict[str, Sequence[Any]] = {"lr_eta": (1.0, 5.0, 20.0)}
 Found = dict[str, float]
 
 
@@ -50,7 +50,7 @@ def recipe(source: str) -> dict[str, Any]:
     return {
         "data": {"source": source, "min_per_user": 5, "vectors": True, "vectors_width": 256, **graph, **least},
         "split": {"kind": "random", "test": 0.2, "cold_items": 0.1},
-        "evaluation": {"protocol": "full", "k": [20], "primary": "NDCG@20"},
+        "evaluation": {"protocol": "full", "k": [20], "primary": "NDCG@20", "users": 2000},
     }
 
 
@@ -114,7 +114,8 @@ class _Cut:
         part = "validation" if validates else "test"
         heldout = parts.validation if validates else parts.test
         assert heldout is not None
-        config, key = EvaluationConfig(k=(20,), primary="NDCG@20"), Key(self.seed).child("candidates")
+        config = self.experiment({"name": "random"}, validates).evaluation
+        key = Key(self.seed).child("candidates")
         how = EvaluationOptions(lists=False)
         whole = evaluate(score, heldout, parts.catalog, config, key, how).overall
         return whole | evaluate_cold_items(score, heldout, parts.catalog, parts.cold[part], config, key, how)
