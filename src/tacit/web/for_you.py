@@ -1,8 +1,9 @@
-"""Recommendations with reasons; "I did this" and "not for me"."""
+"""Recommendations with reasons; "I did this" and "not for me"; interests of a user without a history."""
 
 from __future__ import annotations
 
 import time
+from collections import Counter
 from dataclasses import dataclass
 
 from starlette.requests import Request
@@ -14,6 +15,7 @@ from tacit.field.device.history import HistoryEntry
 from tacit.web.device_view import DeviceView, ItemView, Undo, form_handler
 
 SHOWN = 12
+OFFERED, FOUND = 40, 8  # categories to choose from; titles that a search shows
 
 
 @dataclass(frozen=True)
@@ -31,7 +33,7 @@ def routes(view: DeviceView) -> list[Route]:
         shelf = view.shelf
         if shelf is None:
             return "join"
-        if not view.history:
+        if not view.history and not view.device.interests:
             return "history"
         try:
             found = view.device.recommend(SHOWN)
@@ -40,7 +42,23 @@ def routes(view: DeviceView) -> list[Route]:
         return [RecommendedItem(shelf.thing(one.item), one.why[:1].upper() + one.why[1:]) for one in found]
 
     async def page(request: Request) -> Response:
-        return view.page_response("for_you.html", "for-you", "For you", picks=view.cached("picks", picks))
+        asked = request.query_params.get("q", "")[:200]
+        return view.page_response(
+            "for_you.html", "for-you", "For you", picks=view.cached("picks", picks), start=_start(view, asked)
+        )
+
+    def choose(form: dict[str, str]) -> str:
+        """Replace the chosen categories, and keep the chosen titles."""
+        _keep(view, [name for name in form.get("category[]", "").split("\n") if name], _titles(view))
+        return "/"
+
+    def add(form: dict[str, str]) -> str:
+        _keep(view, _categories(view), [*_titles(view), str(view.label(form.get("item", "")))])
+        return "/"
+
+    def clear(form: dict[str, str]) -> str:
+        _keep(view, [], [])
+        return "/"
 
     def hide(form: dict[str, str]) -> str:
         item = view.label(form.get("item", ""))
@@ -74,7 +92,54 @@ def routes(view: DeviceView) -> list[Route]:
         Route("/hide", form_handler(hide), methods=["POST"]),
         Route("/did", form_handler(did), methods=["POST"]),
         Route("/round", form_handler(happen), methods=["POST"]),
+        Route("/interests", form_handler(choose), methods=["POST"]),
+        Route("/interests/add", form_handler(add), methods=["POST"]),
+        Route("/interests/clear", form_handler(clear), methods=["POST"]),
     ]
+
+
+@dataclass(frozen=True)
+class StartView:
+    """What a user without a history can choose from, and has chosen."""
+
+    categories: list[tuple[str, bool]]  # the most frequent ones, and whether each is chosen
+    titles: list[ItemView]  # chosen
+    q: str
+    found: list[ItemView]
+
+
+def _start(view: DeviceView, asked: str) -> StartView | None:
+    """Return the choice of interests; none where there is a history, or no catalogue."""
+    shelf = view.shelf
+    if shelf is None or view.history:
+        return None
+    labels, chosen = shelf.catalog.categories, view.device.interests
+    names: list[str] = []
+    if labels is not None:
+        counts = Counter(labels.ids.tolist())
+        names = [labels.names[at] for at, _ in counts.most_common(OFFERED)]
+    names += [name for name in chosen.categories if name not in names]
+    found = (shelf.search(asked, FOUND)[0] or shelf.near(asked, FOUND)) if asked else []
+    titles = [shelf.thing(item) for item in chosen.items]
+    return StartView([(name, name in chosen.categories) for name in sorted(names)], titles, asked, found)
+
+
+def _categories(view: DeviceView) -> list[str]:
+    return list(view.device.interests.categories)
+
+
+def _titles(view: DeviceView) -> list[str]:
+    return [str(item) for item in view.device.interests.items]
+
+
+def _keep(view: DeviceView, categories: list[str], titles: list[str]) -> None:
+    """Keep interests, and say what that means."""
+    found = view.device.choose_interests([*categories, *titles])
+    view.say(
+        "Suggestions now begin with your interests. They stay on this device, and nothing is learnt from them."
+        if found
+        else "You have chosen no interests."
+    )
 
 
 def _title(view: DeviceView, form: dict[str, str]) -> str:

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import hashlib
 import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from datetime import UTC
 from pathlib import Path
@@ -30,6 +30,7 @@ from tacit.field.device.budget import Budgets, plan_debit
 from tacit.field.device.consent import refuse_if_narrowed, refuse_if_silent, refuse_readable
 from tacit.field.device.directory import DeviceDirectory, normalise_key
 from tacit.field.device.history import History
+from tacit.field.device.interests import Interests, recommend_by_interests
 from tacit.field.device.learning import empty_update, learn_for_sum, learn_locally, recommend
 from tacit.field.device.ledger import Clock, Ledger, MentionedItems, UpcomingMessage, system_clock
 from tacit.field.device.limits import NO_ROUND
@@ -228,6 +229,18 @@ class Device:
         """Items that the user has hidden."""
         found: list[Label] = self._store.get_json("hidden") or []
         return found
+
+    def choose_interests(self, names: Sequence[str]) -> Interests:
+        """Keep titles, ids or categories that the user likes; they stand in for a history while there is none."""
+        found = Interests.find(names, self.catalog)
+        with self._store.transaction():
+            self._store.put_json("interests", found.to_json())
+        return found
+
+    @property
+    def interests(self) -> Interests:
+        """What the user has chosen; it never leaves this device."""
+        return Interests.read(self._store.get_json("interests"))
 
     # --- federation ---------------------------------------------------------------------------------------------------
 
@@ -561,7 +574,13 @@ class Device:
     # --- what it is for -----------------------------------------------------------------------------------------------
 
     def recommend(self, n: int = 10) -> list[Recommendation]:
-        """Return the best n items outside the history, from the model on this device; nothing is sent."""
+        """Return the best n items outside the history, from the model on this device; nothing is sent.
+
+        While the history is empty, chosen interests stand in for it.
+        """
+        interests = self.interests
+        if interests and not len(self.history):
+            return recommend_by_interests(self._joined, interests, self.hidden, self._root[0], n)
         return recommend(self._joined, self.history, self.hidden, *self._root, n)
 
     # --- the file -----------------------------------------------------------------------------------------------------
@@ -577,7 +596,8 @@ class Device:
     def readable(self) -> dict[str, Any]:
         """Return all data of the user, readable: history, settings, ledger, budgets; with titles if they are known."""
         found = copies.readable_copy(self.history, self.sharing, self.hidden, self._member, self.ledger)
-        return {**found, "budgets": [budget.as_json() for budget in self.budgets.list()]}
+        budgets = [budget.as_json() for budget in self.budgets.list()]
+        return {**found, "interests": self.interests.to_json(), "budgets": budgets}
 
     def export_readable(self, path: Path) -> None:
         """Write all data of the user into a readable file."""
