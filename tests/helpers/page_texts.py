@@ -18,7 +18,7 @@ PAGES = (
 MODULES = (
     *("web/own.py", "web/for_you.py", "web/history.py", "web/mine.py", "web/sharing.py", "web/sent.py", "web/chart.py"),
     *("web/words.py", "field/device/device_state.py", "field/device/directory.py", "wire/status.py"),
-    "serving/recommender.py",
+    *("serving/recommender.py", "field/device/interests.py"),
 )
 TEXT = re.compile(r"""\bt\((?:"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*)')""")
 COUNT = re.compile(r"""count\("(\w+)"(?:, "(\w+)")?\)""")

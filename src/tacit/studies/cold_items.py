@@ -33,7 +33,7 @@ CHOSEN_BY = {"among all": "Recall@20", "among cold": "ColdAloneRecall@20"}  # me
 MEASURES = {"among all": "ColdRecall@20", "among cold": "ColdAloneRecall@20"}  # measure -> what is reported
 LOCAL_ONLY_USERS = 12
 EVERY = 5  # rounds between two looks at the validation part, for the rival that learns in rounds
-MAPS: dict[str, Sequence[Any]] = {"weight": (0.0, 0.5, 1.0), "boost": (1.0, 2.0)}
+MAPS: dict[str, Sequence[Any]] = {"weight": (0.0, 0.5, 1.0), "boost": (1.0, 2.0, 4.0, 8.0)}
 OURS: dict[str, tuple[dict[str, Any], dict[str, Sequence[Any]]]] = {
     "fed-svd": ({"name": "fed-svd", "epochs": 4}, {"factors": (96,), "item_weight": (0.25, 0.5, 0.75)}),
     "fed-als": ({"name": "fed-als", "epochs": 6}, {"factors": (32,)}),
