@@ -25,8 +25,9 @@ from tacit.protocols.secure_aggregation.messages import SessionInvitation
 from tacit.reasons import ReasonCode
 from tacit.wire.messages import read_secure_request
 
+STAYING = 7  # devices of a half that have to stay, in tests without devices
 SMALL = DevicePolicy(n_min=3, k_min=2, cool_down=0, corrupted=0.0)
-"""What small federations of these tests agree on; one cohort for life, as by default."""
+"""What small federations of these tests agree on; batches, as by default."""
 
 
 @pytest.fixture
@@ -54,8 +55,9 @@ def summed(journal: CoordinatorJournal, number: int, found: RoundPolicy, lost: f
     asked = {device.number for device in found.asked}
     journal.begin(number, len(asked), 5, 5)
     journal.note_asked(number, asked)
-    for half, devices in enumerate(found.batch.halves):
-        journal.note_batch(number + 1, half, set(devices) - lost)
+    if not found.batch.is_formed:
+        for half, devices in enumerate(found.batch.halves):
+            journal.note_batch(number + 1, half, set(devices) - lost, sorted(set(devices) - lost)[:STAYING])
     journal.note_sum(number, 2, asked - lost)
 
 
@@ -94,7 +96,7 @@ def test_the_journal_forgets_who_was_in_which_sum_and_keeps_the_batch(journal: C
         assert numbers(found) == everybody
         summed(journal, number, found)
     assert {number for number, _ in journal.sums()} == {12}, "cool-downs need no more"
-    assert {(device.batch, device.summed) for device in journal.devices()} == {(1, 2)}
+    assert {(device.batch, device.summed, device.cohorts) for device in journal.devices()} == {(1, 2, 1)}
 
 
 def test_a_large_batch_is_counted_in_two_halves_that_stay(journal: CoordinatorJournal) -> None:
@@ -108,6 +110,29 @@ def test_a_large_batch_is_counted_in_two_halves_that_stay(journal: CoordinatorJo
     assert again.batch is not None
     assert again.batch.is_formed
     assert [set(half) for half in again.batch.halves] == [set(half) - lost for half in found.batch.halves]
+
+
+def test_a_batch_whose_device_is_revoked_is_over_and_who_need_not_stay_makes_a_new_one(
+    journal: CoordinatorJournal,
+) -> None:
+    everybody = {device.number for device in enrolled(journal, 20)}
+    summed(journal, 0, decided(journal, everybody, 0))
+    stay = {device.number for device in journal.devices() if device.stays}
+    assert len(stay) == STAYING
+    journal.revoke(min(stay))
+    found = decided(journal, everybody, 6)
+    assert found.batch is not None
+    assert not found.batch.is_formed
+    assert numbers(found) == everybody - stay
+    summed(journal, 6, found)
+    assert {device.cohorts for device in journal.devices() if device.number not in stay} == {2}
+    assert numbers(decided(journal, everybody, 12)) == everybody - stay, "the new batch is summed again"
+    journal.revoke(max(everybody))
+    over = decided(journal, everybody, 18)
+    assert (over.asked, over.reason.code) == ([], ReasonCode.BATCHES_INCOMPLETE), "six are left, and need others"
+    new = {device.number for device in enrolled(journal, 12)} - everybody
+    free = {device.number for device in journal.devices() if device.cohorts == 2 and not device.stays}
+    assert numbers(decided(journal, everybody | new, 18)) == new | free - {max(everybody)}
 
 
 # --- with devices -----------------------------------------------------------------------------------------------------

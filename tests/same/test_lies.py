@@ -1,8 +1,8 @@
 """One lying device among many, under masks: rounds go on, it is named, and honest devices lose nothing.
 
-Without a guarantee devices are summed with the same others for life. A liar that shows itself before its first vector
-is in no batch. One that lies later, before a vector, ends the sums of its batch: no honest device goes on without it.
-With a guarantee rounds go on without it.
+Without a guarantee devices are summed in batches. A liar that shows itself before its first vector is in no batch. One
+that lies later, before a vector, is revoked, and that ends its batch: those who need not stay with it go on in another.
+With a guarantee rounds go on without it at once.
 """
 
 from __future__ import annotations
@@ -100,14 +100,24 @@ def test_with_a_guarantee_who_lies_later_is_named_and_not_asked_again(tmp_path: 
 
 
 @pytest.mark.parametrize("lie", ["an advert that it did not sign", "a vector with another tag"])
-def test_a_batch_with_a_late_liar_is_never_summed_without_it(tmp_path: Path, lie: str) -> None:
-    """Whoever leaves one out could be a coordinator that wants the difference of two sums."""
-    field = in_batches(tmp_path, 5, SMALL)
+def test_a_batch_with_a_late_liar_is_over_and_others_go_on_without_it(tmp_path: Path, lie: str) -> None:
+    """Whoever leaves one out could be a coordinator that wants the difference of two sums: some have to stay behind."""
+    four = SMALL.model_copy(update={"n_min": 4})  # of nine devices in one batch four have to stay
+    field = in_batches(tmp_path, 9, four)
     lies, code = LIES[lie]
-    happened = held(field, LyingDevice(field, lies, LIAR, since=1), SMALL, 4)
-    assert [one.state for one in happened] == ["finished"] + ["abandoned"] * (len(happened) - 1)
+    happened = held(field, LyingDevice(field, lies, LIAR, since=1), four, 7)
+    assert [one.state for one in happened] == ["finished", *["abandoned"] * 3, *["finished"] * 3]
     assert named(field) == {LIAR: (code,)}
-    assert {people for (_, stage), people in field.journal.sums().items() if stage} <= {frozenset(range(1, 6))}
+    devices = field.journal.devices()
+    assert [device.number for device in devices if device.revoked] == [LIAR]
+    went_on = {device.number for device in devices if device.cohorts == 2}
+    assert {one.asked for one in happened[4:]} == {one.answered for one in happened[4:]} == {len(went_on)}
+    behind = set(field.devices) - went_on - {LIAR}
+    assert len(behind) >= four.k_min
+    assert len(went_on) >= four.n_min
+    for number in behind:  # each device goes by it itself
+        history = field.devices[number]._masked._machine_of(four).history
+        assert {past.stays for past in history.sums if past.participants} == {True}
 
 
 @pytest.mark.fuzz

@@ -27,7 +27,7 @@ from tacit.field.metrics import registry_of
 
 NEW_COLUMNS = {
     "rounds": ("called_off", "masked", "reason"),
-    "devices": ("summed", "spent", "batch", "half", "label", "shown"),
+    "devices": ("summed", "spent", "batch", "half", "label", "shown", "stays", "cohorts"),
     "models": ("amendment",),
     "invitations": ("label",),
 }

@@ -1,8 +1,9 @@
-"""Batches: devices that are summed together for life, because sums over changing cohorts could be solved for one.
+"""Batches: devices that are summed together, because sums over changing cohorts could be solved for one.
 
 Who is in the first sum of some devices is their batch. From then on all of them are asked, or none. A batch that lacks
 a device waits, and others take their turn; the one that waited longest is asked first, and devices without a batch
-before it. A batch of twice as many devices as a sum takes is counted in two halves: a row is listed only if both
+before it. Once a device of a batch is revoked, the batch is not summed any more: those who have to stay with it wait
+for good, and the others are devices without a batch again (`device_policy.py: staying`). A batch of twice as many devices as a sum takes is counted in two halves: a row is listed only if both
 halves have enough participants that mention it, so that one participant who lies about its counts lists no row alone.
 """
 
@@ -37,7 +38,7 @@ class BatchSupply:
     known: dict[int, list[EnrolledDevice]]  # all members of each batch, here or not
     complete: list[int]  # batches of which every member is eligible
     cooling: bool  # whether waiting for a cool-down would complete a batch, or make a new one possible
-    unbatched: list[EnrolledDevice]  # eligible devices that are in no batch
+    unbatched: list[EnrolledDevice]  # eligible devices that are in no batch, or may leave theirs
 
     @classmethod
     def of(
@@ -46,19 +47,26 @@ class BatchSupply:
         willing: Sequence[EnrolledDevice],
         eligible: Sequence[EnrolledDevice],
         least: int,
+        most_cohorts: int = 1,
     ) -> BatchSupply:
         """Sort the devices of a federation into batches, from those who may take part and those who may now."""
         known = defaultdict[int, list[EnrolledDevice]](list)
         for device in enrolled:
             if device.batch:
                 known[device.batch].append(device)
+        over = {batch for batch, members in known.items() if any(one.revoked for one in members)}
+
+        def is_free(device: EnrolledDevice) -> bool:
+            may_leave = not device.stays and device.cohorts < most_cohorts
+            return not device.batch or (device.batch in over and may_leave)
+
         able, now = ({device.number for device in devices} for devices in (willing, eligible))
         complete = [batch for batch, members in known.items() if all(one.number in now for one in members)]
         later = any(
             batch not in complete and all(one.number in able for one in members) for batch, members in known.items()
         )
-        n_free = sum(not device.batch for device in willing)
-        unbatched = [device for device in eligible if not device.batch]
+        n_free = sum(is_free(device) for device in willing)
+        unbatched = [device for device in eligible if is_free(device)]
         return cls(dict(known), complete, later or len(unbatched) < least <= n_free, unbatched)
 
 

@@ -97,7 +97,7 @@ class RoundRules(Config):
     batch: int = Field(
         20,
         ge=2,
-        description="devices that are summed together for life, about; of use while clients_per_round is 0",
+        description="devices that are summed together, about; of use while clients_per_round is 0",
     )
     strikes: int = Field(
         3, ge=1, description="rounds with messages that no honest device sends, after which a device is revoked"
@@ -142,7 +142,7 @@ class RoundRules(Config):
         needed = math.ceil(self.device_policy.n_min / (1 - SecureAggregationConfig().dropped))
         if self.clients_per_round:
             return max(math.ceil(self.clients_per_round * (1 + self.over_selection)), needed)
-        is_batched = self.secure == "auto" and not self.readable and self.device_policy.most_cohorts == 1
+        is_batched = self.secure == "auto" and not self.readable and self.device_policy.most_cohorts is not None
         return 2 * max(self.batch, needed) - 1 if is_batched else None
 
     @property

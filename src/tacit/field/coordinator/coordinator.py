@@ -134,7 +134,7 @@ class Coordinator:
         shared = self._try_apply(number, outcome, len(requests))
         self._absent = outcome.absent if shared is None else set()
         if outcome.strikes:
-            self._strike(number, outcome.strikes)
+            self._strike(number, outcome.strikes, was_summed=shared is not None)
         lost = max(0, len(requests) - len(outcome.counted) - outcome.refused - outcome.called_off)
         counts = len(requests), len(outcome.counted), outcome.refused, lost, outcome.bytes_up, outcome.bytes_down
         phases = [PhaseCounts(0, WAITING, seconds=started - began), *outcome.phases]
@@ -154,14 +154,14 @@ class Coordinator:
         log.info("round ends", extra={"fields": happened.public()})
         return happened
 
-    def _strike(self, number: int, strikes: Mapping[int, ReasonCode]) -> None:
+    def _strike(self, number: int, strikes: Mapping[int, ReasonCode], was_summed: bool) -> None:
         """Note who sent what no honest device sends, and revoke those who did it again and again.
 
-        A device of a batch is not revoked here: its batch could not be summed any more, and others would lose more than
-        by its lies. The operator may.
+        That ends the batch of such a device, which those who need not stay with it leave for a new one. A batch that is
+        summed in spite of the lies is not ended.
         """
         self.journal.strike(number, strikes)
-        batched = {device.number for device in self.journal.devices() if device.batch}
+        batched = {device.number for device in self.journal.devices() if device.batch} if was_summed else set[int]()
         for known in self.journal.strikes():
             if known.count >= self.rules.strikes and known.device in strikes and known.device not in batched:
                 self.journal.revoke(known.device)
@@ -275,7 +275,8 @@ class Coordinator:
             self._clock,
             note_vectors,
             policy.batch,
-            lambda half, devices: self.journal.note_batch(number + 1, half, devices),
+            lambda half, devices, staying: self.journal.note_batch(number + 1, half, devices, staying),
+            self.rules.device_policy,
             self._directory,
         )
         outcome = MaskedRound(options, number, self.journal.note_sum).run(policy.asked, requests)

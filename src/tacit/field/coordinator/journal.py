@@ -113,6 +113,11 @@ MIGRATIONS = (
     ) WITHOUT ROWID;
     ALTER TABLE devices ADD COLUMN shown INTEGER NOT NULL DEFAULT 0;
     """,
+    """
+    ALTER TABLE devices ADD COLUMN stays INTEGER NOT NULL DEFAULT 0;
+    ALTER TABLE devices ADD COLUMN cohorts INTEGER NOT NULL DEFAULT 0;
+    UPDATE devices SET stays = 1, cohorts = 1 WHERE batch > 0;
+    """,
 )
 KEPT_MODELS = 10
 SETTLED_SECONDS = 2.0  # the clock of a file system may stand still between two changes that follow each other
@@ -172,8 +177,10 @@ class EnrolledDevice:
     revoked: bool
     identity: bytes  # its public key in secure sums
     summed: int = 0  # in how many sums it was that are not kept any more
-    batch: int = 0  # those it is summed with for life, by number; 0: it was in no sum yet
+    batch: int = 0  # those it is summed with, by number; 0: it was in no sum yet
     half: int = 0  # in which half of its batch its rows are counted
+    stays: bool = False  # it can be summed with no others than those of its batch
+    cohorts: int = 0  # in how many batches it was
     label: str = field(default="", repr=False)  # of the invitation, for the operator alone
 
 
@@ -421,11 +428,13 @@ class CoordinatorJournal:
             rows = [(number, stage, one) for one in people]
             self._connection.executemany("INSERT INTO sums VALUES (?, ?, ?)", rows)
 
-    def note_batch(self, batch: int, half: int, devices: Iterable[int]) -> None:
-        """Note who are summed together for life, before they learn of each other."""
+    def note_batch(self, batch: int, half: int, devices: Iterable[int], staying: Iterable[int] = ()) -> None:
+        """Note who are summed together, and who of them stays with the others, before they learn of each other."""
+        change = "UPDATE devices SET batch = ?, half = ?, stays = 0, cohorts = cohorts + 1 WHERE number = ? AND batch != ?"
         with self._transaction():
-            rows = [(batch, half, device) for device in devices]
-            self._connection.executemany("UPDATE devices SET batch = ?, half = ? WHERE number = ? AND batch = 0", rows)
+            self._connection.executemany(change, [(batch, half, device, batch) for device in devices])
+            stay = "UPDATE devices SET stays = 1 WHERE number = ?"
+            self._connection.executemany(stay, [(device,) for device in staying])
 
     @property
     def smallest_batch(self) -> int:
@@ -533,11 +542,12 @@ class CoordinatorJournal:
         """Return all devices that were ever enrolled."""
         with FILE.complaints(self.path):
             found = self._connection.execute(
-                "SELECT number, key, counted, revoked, identity, summed, batch, half, label FROM devices ORDER BY 1"
+                "SELECT number, key, counted, revoked, identity, summed, batch, half, stays, cohorts, label "
+                "FROM devices ORDER BY 1"
             )
             return [
-                EnrolledDevice(number, key, counted, bool(off), identity, *others)
-                for number, key, counted, off, identity, *others in found
+                EnrolledDevice(number, key, counted, bool(off), identity, summed, batch, half, bool(stays), *others)
+                for number, key, counted, off, identity, summed, batch, half, stays, *others in found
             ]
 
     # --- the directory of identities ----------------------------------------------------------------------------------

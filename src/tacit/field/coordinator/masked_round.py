@@ -18,7 +18,8 @@ from tacit.field.coordinator.carrier import Carrier
 from tacit.field.coordinator.directory import CoordinatorDirectory
 from tacit.field.coordinator.journal import EnrolledDevice
 from tacit.field.coordinator.round_stats import PhaseCounts, SummedQuality
-from tacit.protocols.secure_aggregation import SecureServer, ServerPhase, Terms, decode_counts, decode_sum
+from tacit.protocols.secure_aggregation import DevicePolicy, SecureServer, ServerPhase, Terms, decode_counts, decode_sum
+from tacit.protocols.secure_aggregation.device_policy import staying
 from tacit.protocols.secure_aggregation.noise_shares import check_noise_room
 from tacit.protocols.secure_aggregation.two_stage import (
     QUALITY,
@@ -42,6 +43,10 @@ PHASES = (
     ServerPhase.CONFIRMATIONS,
     ServerPhase.UNMASKINGS,
 )
+
+
+OnBatch = Callable[[int, Iterable[int], Iterable[int]], None]
+"""Told a half, the devices that are counted in it, and which of them stay with their batch."""
 
 
 @dataclass
@@ -93,7 +98,8 @@ class MaskedRoundOptions:
     clock: Callable[[], float] = time.monotonic
     on_vectors: Callable[[int, Iterable[int]], None] = lambda number, devices: None  # told who is asked for a vector
     batch: BatchPlan | None = None  # devices that are summed with no others; none: any cohort
-    on_batch: Callable[[int, Iterable[int]], None] = lambda half, devices: None  # told of a batch before its devices
+    on_batch: OnBatch = lambda half, devices, staying: None  # told of a new batch before its devices are
+    device_policy: DevicePolicy = field(default_factory=DevicePolicy)  # by which it follows who stays with a batch
     directory: CoordinatorDirectory | None = None  # shown to devices with the first message of a stage
 
 
@@ -107,7 +113,7 @@ class MaskedRound:
         self._federation, self._shapes, self._secure_config = options.federation, options.shapes, options.secure_config
         self._carrier, self._deadline = options.carrier, options.deadline
         self._on_vectors, self._share, self._directory = options.on_vectors, options.share, options.directory
-        self._batch, self._on_batch = options.batch, options.on_batch
+        self._batch, self._on_batch, self._device_policy = options.batch, options.on_batch, options.device_policy
         self._on_summed, self._number, self._outcome, self._clock = on_summed, number, RoundOutcome(), options.clock
         self._n_counted = 0  # participants of the first stage
 
@@ -234,8 +240,9 @@ class MaskedRound:
             finally:
                 self._outcome.strikes |= {by_place[participant]: code for participant, code in server.accused().items()}
             summed = [by_place[participant] for participant in server.survivors]
-            if phase == ServerPhase.VECTORS and self._batch is not None:
-                self._on_batch(self._batch.half_of(summed[0]), summed)
+            if phase == ServerPhase.VECTORS and self._batch is not None and not self._batch.is_formed:
+                stay = staying(self._device_policy, server.session, server.survivors)
+                self._on_batch(self._batch.half_of(summed[0]), summed, [by_place[participant] for participant in stay])
             if phase == ServerPhase.CONFIRMATIONS:
                 self._on_summed(self._number, terms.stage, summed)
         return server, [device for device in devices if at[device.number] in finished]

@@ -32,6 +32,7 @@ LOSSES = frozenset(
     }
 )
 MOST_REPEATS = 5  # failures in a row after which a secure sum is given up and the pause is kept
+UNAWARE = 0.1  # share of a batch that may fall silent after its vectors: if more could, more would have to stay with it
 LOST_BETWEEN = 25  # one in so many may be lost between the stages
 TOLERANCE = 1e-9  # of a budget: shares are floating-point numbers
 DRAWS = 256  # tries to find users who differ enough from those of earlier sums
@@ -83,7 +84,7 @@ def count_needed(rules: RoundRules, settled: bool, journal: CoordinatorJournal |
     if journal is None:
         return max(least, fewest(rules))
     a_sum, a_batch = fewest(rules, journal), journal.smallest_batch
-    return max(least, min(a_sum, a_batch) if a_batch and policy_in_force(rules, journal).most_cohorts == 1 else a_sum)
+    return max(least, min(a_sum, a_batch) if a_batch and policy_in_force(rules, journal).most_cohorts else a_sum)
 
 
 def fewest(rules: RoundRules, journal: CoordinatorJournal | None = None) -> int:
@@ -173,8 +174,8 @@ def decide_round(
     eligible = [device for device in willing if is_eligible(device.number, number, past, device_policy)]
     waits = len(willing) < least or len(eligible) == len(willing)
     obstacle = None
-    if device_policy.most_cohorts == 1:
-        supply = BatchSupply.of(journal.devices(), willing, eligible, least)
+    if device_policy.most_cohorts is not None:
+        supply = BatchSupply.of(journal.devices(), willing, eligible, least, device_policy.most_cohorts)
         found = _decide_batch(rules, supply, least, past, draw)
         if found is not None:
             return found
@@ -210,7 +211,7 @@ def policy_in_force(rules: RoundRules, journal: CoordinatorJournal) -> DevicePol
 def without_suspects(devices: list[EnrolledDevice], journal: CoordinatorJournal, least: int) -> list[EnrolledDevice]:
     """Return devices without those that have a strike: these are asked among themselves only, if they are enough.
 
-    A device of a batch stays in it: without it the others could not be summed any more.
+    A device of a batch is asked with it until it is revoked: without it the batch is not summed.
     """
     struck = {strikes.device for strikes in journal.strikes()}
     suspects = [device for device in devices if device.number in struck and not device.batch]
@@ -225,7 +226,7 @@ def _decide_batch(rules: RoundRules, supply: BatchSupply, least: int, past: Past
     if chosen is None:
         return None
     cohort, plan = chosen
-    config = _config_of(rules, rules.device_policy, len(cohort)).model_copy(update={"spare": 0})
+    config = _config_of(rules, rules.device_policy, len(cohort)).model_copy(update={"spare": 0, "unaware": UNAWARE})
     reason = RoundReason(ReasonCode.ENOUGH_DEVICES, {"eligible": len(cohort), "needed": least})
     return RoundPolicy(config, cohort, reason, batch=plan)
 

@@ -223,7 +223,7 @@ class SecureDevice:
         answer = state.append_code(Codes(codes).encode(state.context, state.position))
         self._keep(DevicePhase.CONFIRMED, survivors, answer)
         state.survivors = participants
-        self.history = self.history.with_sum(state.session, participants)
+        self.history = self._with_sum(state)
         return self._answer_in(DevicePhase.CONFIRMED, answer)
 
     def unmask(self, confirmed: bytes) -> bytes:
@@ -366,6 +366,11 @@ class SecureDevice:
 
     # --- the journal ------------------------------------------------------------------------------------------------
 
+    def _with_sum(self, state: _SessionState) -> ParticipationHistory:
+        """Return the memory with who is in the sum, and whether this device stays with them."""
+        stays = state.position in rules.staying(self.device_policy, state.session, state.survivors)
+        return self.history.with_sum(state.session, state.survivors, stays)
+
     def _keep(self, phase: DevicePhase, request: bytes, answer: bytes) -> None:
         self.journal.append(phase, ByteWriter().block(request).block(answer).done())
 
@@ -411,7 +416,7 @@ class SecureDevice:
     def _again_confirmed(self, request: bytes, answer: bytes) -> None:
         state = self._in(DevicePhase.MASKED)
         state.survivors = Survivors.decode(request, state.session.n_participants)[1].participants
-        self.history = self.history.with_sum(state.session, state.survivors)
+        self.history = self._with_sum(state)
 
     def _again_unmasked(self, request: bytes, answer: bytes) -> None:
         self._in(DevicePhase.CONFIRMED)

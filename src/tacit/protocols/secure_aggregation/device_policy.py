@@ -1,12 +1,15 @@
-"""What a device demands, whatever the server asks: enough participants, always the same ones, and a cool-down.
+"""What a device demands, whatever the server asks: enough participants, few cohorts, and a cool-down.
 
 Cohorts are known and contributions repeat, so that sums over different cohorts are linear equations in participants:
 two that differ by a few show what these sent (FedNCF, section 3.5.2), and four that differ by many can still be solved
-for one participant. A device therefore remembers the participants of its first sum in a federation and refuses sums of
-any others (`most_cohorts`). The same participants again are harmless: equal sets have no difference. A user who allows
-more cohorts than one is left with `d_min`, by which any two of them must differ. The check is made on those whose
-vectors are in the sum, because a server can also pretend that a participant dropped out. Participation is counted when
-the vector is sent: the device cannot know what becomes of the sum after that.
+for one participant. The same participants again are harmless: equal sets have no difference. Of each cohort some
+participants therefore *stay*: they are in sums of no other cohort from then on. The others may go on elsewhere
+(`most_cohorts`), so that a cohort that has lost a device does not end for all. However sums are combined, those who
+stay in the earliest of them are left in the result, and they are at least `k_min` honest ones
+(docs/decisions/0024-who-stays.md). Who stays follows from the list of participants, and each device goes by it itself.
+
+The check is made on those whose vectors are in the sum, because a server can also pretend that a participant dropped
+out. Participation is counted when the vector is sent: the device cannot know what becomes of the sum after that.
 """
 
 from __future__ import annotations
@@ -29,6 +32,8 @@ from tacit.types import Config
 
 NAME_BYTES = 8
 MOST_SUMS = 100_000
+MAY_GO_ON = 0x40  # beside the stage of a stored sum; sums of earlier versions lack it: their participants stay
+FEWEST_STAYING = 2  # honest ones: what one sent is never left alone, whatever k_min is
 
 
 class DevicePolicy(Config):
@@ -45,7 +50,10 @@ class DevicePolicy(Config):
     cool_down: int = Field(5, ge=0, description="cool-down: rounds that the device sits out after a masked round")
     most_rounds: int = Field(1000, ge=1, description="most masked rounds that the device takes part in, per federation")
     most_cohorts: int | None = Field(
-        1, ge=1, description="most sets of participants that the device is summed with, per federation; none: any"
+        4,
+        ge=1,
+        description="most sets of participants that the device is summed with, per federation, those who stay with one "
+        "only; none: any, and nobody stays",
     )
 
     def differ_by(self, n_participants: int) -> int:
@@ -72,6 +80,7 @@ class PastSum:
     round: int
     stage: int
     participants: frozenset[bytes]  # empty: not known
+    stays: bool = True  # this device is in sums of no other cohort afterwards
 
 
 @dataclass(frozen=True)
@@ -104,9 +113,14 @@ class ParticipationHistory:
         """Remember that a vector is sent: from now on others can open the sum without this device."""
         return replace(self, sums=(*self.sums, PastSum(session.terms.round, session.terms.stage, frozenset())))
 
-    def with_sum(self, session: Session, survivors: Iterable[int]) -> ParticipationHistory:
-        """Remember who was in a sum. Of a cohort that comes again only the last time is kept: no check needs more."""
-        past = PastSum(session.terms.round, session.terms.stage, names_of(session, survivors))
+    def with_sum(self, session: Session, survivors: Iterable[int], stays: bool = True) -> ParticipationHistory:
+        """Remember who was in a sum. Of a cohort that comes again only the last time is kept: no check needs more.
+
+        Who had to stay with a cohort once, stays: its first sum may have been opened then, or only later.
+        """
+        past = PastSum(session.terms.round, session.terms.stage, names_of(session, survivors), stays)
+        had_to = any(other.stays and _is_same_cohort(other, past) for other in self.sums)
+        past = replace(past, stays=stays or had_to)
         before = (
             replace(other, participants=frozenset()) if _is_same_cohort(other, past) else other
             for other in self.sums
@@ -124,7 +138,8 @@ class ParticipationHistory:
             .number(len(self.sums), 4)
         )
         for past in self.sums:
-            writer.number(past.round, 8).number(past.stage, 1).block(b"".join(sorted(past.participants)))
+            writer.number(past.round, 8).number(past.stage | (0 if past.stays else MAY_GO_ON), 1)
+            writer.block(b"".join(sorted(past.participants)))
         for other in self.others:
             writer.block(other.encode())
         return writer.done()
@@ -142,7 +157,7 @@ class ParticipationHistory:
                 reader.block(MOST_PARTICIPANTS * NAME_BYTES),
             )
             names = (participants[start : start + NAME_BYTES] for start in range(0, len(participants), NAME_BYTES))
-            sums.append(PastSum(number, stage, frozenset(names)))
+            sums.append(PastSum(number, stage & ~MAY_GO_ON, frozenset(names), not stage & MAY_GO_ON))
         others = []
         while not reader.is_over:
             others.append(cls.decode(reader.block()))
@@ -151,10 +166,29 @@ class ParticipationHistory:
 
 def names_of(session: Session, participants: Iterable[int]) -> frozenset[bytes]:
     """Return some participants of a cohort as hashes that mean nothing outside this task."""
+    return frozenset(name_of(session, participant) for participant in participants)
+
+
+def name_of(session: Session, participant: int) -> bytes:
+    """Return a participant of a cohort as a hash that means nothing outside this task."""
     salt = b"tacit person" + session.terms.task.encode()
-    return frozenset(
-        hashlib.sha256(salt + session.cohort[participant]).digest()[:NAME_BYTES] for participant in participants
-    )
+    return hashlib.sha256(salt + session.cohort[participant]).digest()[:NAME_BYTES]
+
+
+def staying(device_policy: DevicePolicy, session: Session, participants: Iterable[int]) -> frozenset[int]:
+    """Return who of a sum stays with its cohort: as many as leave enough honest ones who know of it.
+
+    Up to `corrupted` participants may lie about it. Others may not have heard who was in the sum, because it can be
+    opened by as many as rebuild a secret. In graphs that are not complete nobody knows how many have heard, and all
+    stay. Those with the lowest names stay: nobody can choose them once the cohort is known, and who has gone on once
+    is likely to go on again.
+    """
+    present, terms, n_invited = sorted(participants), session.terms, session.n_participants
+    if device_policy.most_cohorts is None or device_policy.most_cohorts == 1 or terms.degree < n_invited - 1:
+        return frozenset(present)
+    n_unaware = max(0, len(present) - terms.threshold)
+    n_staying = max(FEWEST_STAYING, device_policy.k_min) + math.floor(device_policy.corrupted * n_invited) + n_unaware
+    return frozenset(sorted(present, key=lambda one: name_of(session, one))[:n_staying])
 
 
 def check_invitation(device_policy: DevicePolicy, history: ParticipationHistory, session: Session) -> None:
@@ -224,15 +258,15 @@ def check_participants(
     Stages are counted apart: rows may be counted in halves of the cohort whose rows are then added.
     """
     names, least = names_of(session, participants), device_policy.differ_by(session.n_participants)
-    cohorts = {
-        past.participants: past.round
+    known = [
+        past
         for past in history.sums
         if past.participants and past.stage == session.terms.stage and past.round != session.terms.round
-    }
-    if device_policy.most_cohorts is not None and len({*cohorts, names}) > max(
-        device_policy.most_cohorts, len(cohorts)
-    ):
-        raise DevicePolicyError.because(ReasonCode.DEVICE_OTHER_COHORT, earlier=max(cohorts.values()))
+    ]
+    if device_policy.most_cohorts is not None and known and names != known[-1].participants:
+        cohorts = {past.participants for past in known}
+        if known[-1].stays or len(cohorts | {names}) > max(device_policy.most_cohorts, len(cohorts)):
+            raise DevicePolicyError.because(ReasonCode.DEVICE_OTHER_COHORT, earlier=known[-1].round)
     for past in history.sums:
         differ = len(names ^ past.participants)
         if past.participants and past.round != session.terms.round and 0 < differ < least:
@@ -246,12 +280,12 @@ def check_loss(
 ) -> None:
     """Refuse a second stage that has lost more participants since the first than its list of rows allows for.
 
-    Where there is one cohort only, none may be lost: counts and rows would be of two.
+    Where cohorts are few, none may be lost: counts and rows would be of two.
     """
     first = _first_stage(history, session)
     if session.terms.stage == 2 and first is not None:
         n_lost = len(first.participants - names_of(session, survivors))
-        spare = 0 if device_policy.most_cohorts == 1 else session.terms.spare
+        spare = 0 if device_policy.most_cohorts is not None else session.terms.spare
         if n_lost > spare:
             raise DevicePolicyError.because(ReasonCode.LOST_BETWEEN_STAGES, lost=n_lost, spare=spare)
 

@@ -51,6 +51,13 @@ class SecureAggregationConfig(Config):
     dropped: float = Field(
         0.2, ge=0, lt=1, description="share of participants that may drop out without ending the round"
     )
+    unaware: float | None = Field(
+        None,
+        ge=0,
+        lt=1,
+        description="share of participants that may fall silent after their vectors, at least one; the fewer, the more "
+        "devices may change cohorts; none: as many as is safe",
+    )
 
     @property
     def behind_rows(self) -> int:
@@ -81,6 +88,9 @@ class RoundContext:
     ) -> Terms:
         """Return the terms of one stage (2 where there is only one)."""
         chosen = plan_masking(n_participants, secure_config.corrupted, secure_config.dropped)
+        threshold = chosen.threshold
+        if secure_config.unaware is not None:
+            threshold = max(threshold, chosen.degree - max(1, math.floor(secure_config.unaware * chosen.degree)))
         return Terms(
             self.task,
             self.number,
@@ -91,7 +101,7 @@ class RoundContext:
             secure_config.behind_rows,
             spare,
             chosen.degree,
-            chosen.threshold,
+            threshold,
             self.beacon,
             bytes(KEY_BYTES),
         )
