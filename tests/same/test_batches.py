@@ -19,6 +19,7 @@ from tacit.field.coordinator.journal import EnrolledDevice
 from tacit.field.coordinator.round_policy import RoundPolicy, decide_round
 from tacit.field.device import Sharing
 from tacit.field.exchange import respond
+from tacit.privacy.sum_exposure import SumExposure
 from tacit.protocols.secure_aggregation import DevicePolicy, ServerPhase
 from tacit.protocols.secure_aggregation.encoding import SegmentKind
 from tacit.protocols.secure_aggregation.messages import SessionInvitation
@@ -185,6 +186,8 @@ def test_a_device_lost_before_its_first_vector_is_in_no_batch_and_the_others_go_
         *[("finished", 4, 4)] * 3,
     ]
     assert {device.number for device in field.journal.devices() if not device.batch} == {2}
+    found = {number: device.sum_exposure for number, device in field.devices.items()}
+    assert found == {number: None if number == 2 else SumExposure(4, 1.0) for number in found}, "fewer than measured"
 
 
 @pytest.mark.parametrize("phase", [ServerPhase.ADVERTS, ServerPhase.VECTORS], ids=lambda phase: phase.name.lower())

@@ -78,13 +78,22 @@ def test_an_answer_that_is_lost_is_asked_for_again(
         change_key(device)
     assert "tacit device new-key" in lost.value.hint, "which key holds is not known"
     assert device.connection["key"] == old
-    with pytest.raises(FieldError, match="tacit device new-key") as unknown:
-        SuperNode(device).session(threading.Event())
-    assert not isinstance(unknown.value, UnknownDeviceError), "it was not revoked"
-    new = device.connection[NEXT]
+    new, node = device.connection[NEXT], SuperNode(device)
+    with pytest.raises(FieldError) as again:
+        node.session(threading.Event())
+    assert not isinstance(again.value, UnknownDeviceError), "it was not revoked"
+    assert device.connection["key"] == old, "it is still not known which key holds"
     monkeypatch.setattr(httpx, "post", real)
-    change_key(device)
+    stop = threading.Event()
+    taking_part = threading.Thread(target=lambda: node.run(stop), daemon=True)
+    taking_part.start()
+    try:
+        wait_until(lambda: 1 in field.link.present(), LONG, "it finds out by itself, and is there with its new key")
+    finally:
+        stop.set()
+        taking_part.join(LONG)
     assert device.connection["key"] == new
+    assert NEXT not in device.connection
 
 
 def test_nobody_else_changes_a_key(field: Field, device: Device) -> None:
@@ -99,6 +108,9 @@ def test_nobody_else_changes_a_key(field: Field, device: Device) -> None:
     assert field.journal.hand_over(old, new, right)
     assert field.journal.hand_over(old, new, right), "twice is fine"
     assert {one.key for one in field.journal.devices()} == {new, other}
+    assert not field.journal.hand_over(new, old, device.sign_hand_over(new, old)), "no way back to a former key"
+    word = field.journal.invite(2**40)
+    assert field.journal.enrol(word, old, 0) is None, "nor is it enrolled again by whoever has it"
     field.journal.revoke(1)
     newer = public_half(draw_key())
     assert not field.journal.hand_over(new, newer, device.sign_hand_over(new, newer)), "it was revoked"

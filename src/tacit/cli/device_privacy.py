@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
@@ -12,6 +13,7 @@ from tacit.cli.device import device_app, open_device
 
 if TYPE_CHECKING:
     from tacit.field.device.budget import PrivacyBudget
+    from tacit.privacy.sum_exposure import SumExposure
 
 Level = Literal["strict", "balanced", "open"]
 
@@ -28,8 +30,10 @@ def privacy(
         if level is not None:
             device.change(lambda before: before.model_copy(update={"privacy": level}))
         sharing, budgets, member = device.sharing, device.budgets.list(), device.membership
+        sums = device.sum_exposure
     found = {"level": sharing.privacy, "most_epsilon": sharing.most_epsilon, "levels": dict(LEVELS)}
-    shell.screen.document({**found, "budgets": [budget.as_json() for budget in budgets]})
+    told = {"budgets": [budget.as_json() for budget in budgets], "sums": None if sums is None else asdict(sums)}
+    shell.screen.document({**found, **told})
     shell.screen.say(
         f"Your level is {sharing.privacy}: a federation with differential privacy learns at most epsilon = "
         f"{sharing.most_epsilon:g} of you. Smaller is stricter: strict 1, balanced 4, open 8."
@@ -38,6 +42,17 @@ def privacy(
         shell.screen.say(describe_budget(budget, sharing.most_epsilon))
     if member is not None and member.federation.privacy is None:
         shell.screen.say(f"{member.federation.title} promises no differential privacy: see tacit device share.")
+    if sums is not None:
+        shell.screen.say(describe_sums(sums))
+
+
+def describe_sums(sums: SumExposure) -> str:
+    """Return what a sum without noise tells, by a figure that was measured for its size."""
+    named = "may show everything" if sums.named >= 1 else f"named {sums.named:.0%} of a history in our measurements"
+    return (
+        f"The smallest sum that this device was in had {sums.participants} devices. Such a sum {named}; knowing what "
+        f"is popular named {sums.popular:.0%} without any. More devices tell less, and only noise tells nothing."
+    )
 
 
 def describe_budget(budget: PrivacyBudget, level: float) -> str:

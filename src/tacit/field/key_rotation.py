@@ -1,7 +1,8 @@
 """A new key for the line to a coordinator: the device's identity signs that it takes the place of the old one.
 
 The new key is on disk before the coordinator is asked, and the old one until it has agreed: after a crash at any point
-the same change is asked for again, and a coordinator that has made it already says yes.
+the same change is asked for again, and a coordinator that has made it already says yes. A device that takes part asks
+by itself once its old key is refused.
 """
 
 from __future__ import annotations
@@ -26,8 +27,13 @@ def change_key(device: Device) -> None:
         raise FieldError("This device has no coordinator.", "Join a federation with an invitation: tacit device join.")
     device.participation.take_lock()  # the connection of a program that takes part would end
     if NEXT not in line:
-        line = {**line, NEXT: draw_key()}
-        device.keep_connection(line)
+        device.keep_connection({**line, NEXT: draw_key()})
+    finish_change(device)
+
+
+def finish_change(device: Device) -> None:
+    """Ask for a change of the key that is on disk already, and use the new key once the coordinator agrees."""
+    line = device.connection
     old, new = public_half(line["key"]), public_half(line[NEXT])
     keys = {"old": old, "new": new, "proof": device.sign_hand_over(old, new)}
     address = line["address"]

@@ -41,8 +41,7 @@ DEVICE_WORDINGS: Mapping[ReasonCode, Wording] = {
         (DEVICE,),
         "This cohort is not that of round {earlier}, in which this device was summed.",
         "Sums over different cohorts are equations that can be solved for one participant. " + NO_PART,
-        "There is nothing to do: it takes part when the same devices are here. If they are gone for good, leave the "
-        "federation and join anew.",
+        "There is nothing to do: it takes part when the same devices are here.",
     ),
     ReasonCode.WEAK_TERMS: Wording(
         (DEVICE,),

@@ -72,8 +72,9 @@ ROUND_WORDINGS: Mapping[ReasonCode, Wording] = {
         (ROUND,),
         "No batch of devices is complete ({batches} in all), and {unbatched:device} without a batch are not the "
         "{needed} that a new one takes.",
-        "Devices are summed with the same others for life, so that no two sums can be compared. " + NO_SUM,
-        "Wait for the devices that are missing, or enrol more. A guarantee (privacy) needs no batches.",
+        "Devices are summed with the same others, so that sums cannot be compared. " + NO_SUM,
+        "Wait for the devices that are missing, or enrol more. Revoke a device that does not come back: that ends its "
+        "batch, and about half of the others may go on in a new one. A guarantee (privacy) needs no batches.",
     ),
     ReasonCode.BUDGETS_SPENT: Wording(
         (ROUND,),

@@ -5,8 +5,8 @@ compares how many users touched each item. A device policy refuses sums that dif
 with the groups of a fair draw, with the user in some and not in others. Two stages show the same counts as one, so they
 change nothing here. *Linking*: rows of a sum that one user alone touched are that user's; they all point where the
 user's vector points. Two stages show no such row. *Solving*: cohorts are known and contributions repeat, so that all
-sums together are linear equations in users (`solved_sums.py`). By default a device is in one cohort for life, which
-leaves nothing to solve.
+sums together are linear equations in users (`solved_sums.py`). By default some devices stay with each cohort, so that
+nothing can be solved for few of them.
 
 Groups, samples and rows are those of the real methods on real histories. Leave-last-out, clean negatives.
 """
@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.errors import DevicePolicyError
+from tacit.field.coordinator import RoundRules
 from tacit.lab.simulation import simulate
 from tacit.methods.base import build_federated, options
 from tacit.numerics import one_blas_thread
@@ -34,6 +35,7 @@ from tacit.studies.fpl_choices import PAPERS_REGS
 from tacit.studies.setup import StudySetup
 from tacit.studies.sheets import PublishedRow, Sheet, format_cell
 from tacit.studies.solved_sums import (
+    Schedule,
     combination_cohorts,
     count_opened,
     mentions_of_sums,
@@ -50,9 +52,17 @@ TARGETS = 40
 ALIKE = (0.999, 0.99, 0.95)
 K_MIN = 3
 N_SOLVED = 78
-BATCHES = (13, 20, 50, 100, 200)  # sizes of batches whose one sum is looked at
+BATCHES = (7, 10, 13, 20, 40, 50, 100, 200)  # sizes of sums of which one is looked at
+NOISES = (2.0, 4.0)  # standard deviations
 SOLVED_ROUNDS = (100, 600)
-POLICIES = {"any cohorts": DevicePolicy(most_cohorts=None), "one cohort for life": DevicePolicy()}
+LEAVING = 0.0005  # share of devices that leave for good in a round: a quarter of them in 600
+ANY = DevicePolicy(most_cohorts=None)
+SCHEDULES = {  # policy of the devices, devices in a sum, share that leaves in a round
+    "any cohorts": (ANY, 13, 0.0),
+    "one cohort for life": (DevicePolicy(most_cohorts=1), 13, 0.0),
+    "batches by default": (DevicePolicy(), RoundRules().batch, 0.0),
+    "batches by default, devices leave": (DevicePolicy(), RoundRules().batch, LEAVING),
+}
 METHODS: dict[str, dict[str, Any]] = {
     "fed-gmf": {"epochs": 5},
     "fed-neumf": {"epochs": 5},
@@ -96,8 +106,9 @@ def attack_study(setup: StudySetup) -> StudyResult:
         [[name, *(format_cell(at.get((name, metric))) for metric in measures)] for name in solvers],
     )
     notes = [
-        f"Solving: {N_SOLVED} users, rounds of the coordinator's own schedule, 13 in a sum, 95 % of devices "
-        "connected. Combination: four cohorts of the coordinator's choice, as many as devices open.",
+        f"Solving: {N_SOLVED} users, rounds of the coordinator's own schedule, 95 % of devices connected; "
+        f"where devices leave, {LEAVING:.2%} of them in a round. Combination: four cohorts of the coordinator's "
+        "choice, as many as devices open.",
         f"Groups of {_group(setup)}. AUC and P@|K| are means over {TARGETS} users; P@|K|: share of the user's items "
         "among the |K| most probable ones, |K| being how many the user has.",
         "Agreement: adjusted Rand index of the groups found with the users, the best of three thresholds. Items "
@@ -194,7 +205,7 @@ def _refusals(n_participants: int, target: int, group: int, seed: int) -> int:
 
 
 def _solving(setup: StudySetup) -> list[PublishedRow]:
-    """Solve all sums of a schedule for single users, with one cohort for life and with any."""
+    """Solve all sums of a schedule for single users, with batches and with any cohorts."""
     key = Key(setup.seeds[0]).child("solve")
     cohort = setup.parts.train
     chosen = np.sort(key.child("people").generator().choice(len(cohort), min(N_SOLVED, len(cohort)), replace=False))
@@ -204,9 +215,10 @@ def _solving(setup: StudySetup) -> list[PublishedRow]:
         is_own[person, people.of(person)] = True
     popular = np.tile(is_own.sum(axis=0).astype(np.float64), (n_people, 1))
     rows = _solved_rows("guesses the popular items", 0, popular, is_own)
-    for name, policy in POLICIES.items():
+    for name, (policy, size, leaving) in SCHEDULES.items():
         for rounds in SOLVED_ROUNDS[:1] if setup.quick else SOLVED_ROUNDS:
-            cohorts = scheduled_cohorts(n_people, policy, rounds, 13, key.child("schedule", rounds))
+            schedule = Schedule(rounds, size, leaving)
+            cohorts = scheduled_cohorts(n_people, policy, schedule, key.child("schedule", rounds))
             each = sum(len(cohort) for cohort in cohorts) / n_people
             for kind, samples in (("own items", False), ("samples of fed-gmf", True)):
                 counts = mentions_of_sums(people, cohorts, samples, key.child("counts", rounds))
@@ -217,7 +229,10 @@ def _solving(setup: StudySetup) -> list[PublishedRow]:
 
 
 def _batch_sums(setup: StudySetup, key: Key) -> list[PublishedRow]:
-    """Return what the sum of one batch tells of its members, by its size: with one cohort for life there is no more."""
+    """Return what one sum tells of its members, by its size: counts decide, and what is popular where they are equal.
+
+    Of counts with noise, what is expected of them by what is popular is taken as far as the noise is large.
+    """
     people, generator = setup.parts.train, key.generator()
     is_own = np.zeros((len(people), people.n_items), bool)
     is_own[np.repeat(np.arange(len(people)), np.diff(people.ptr)), people.items] = True
@@ -225,8 +240,14 @@ def _batch_sums(setup: StudySetup, key: Key) -> list[PublishedRow]:
     rows = _solved_rows("guesses the popular items, all users", 0, popular, is_own)
     for size in (size for size in BATCHES if size <= len(people)):
         batches = generator.permutation(len(people))[: len(people) // size * size].reshape(-1, size)
-        sums = np.repeat(is_own[batches].sum(axis=1).astype(np.float64), size, axis=0)
-        rows += _solved_rows(f"sum of a batch of {size}, own items", 1, sums, is_own[batches.ravel()])
+        sums, share, own = is_own[batches].sum(axis=1), is_own.mean(axis=0), is_own[batches.ravel()]
+        evidence = sums + share / 2  # less than one
+        rows += _solved_rows(f"sum of {size}, own items", 1, np.repeat(evidence, size, axis=0), own)
+        for noise in NOISES:
+            spread = size * share * (1 - share)
+            noisy = sums + generator.normal(0, noise, sums.shape)
+            evidence = (noisy * spread + size * share * noise**2) / (spread + noise**2)
+            rows += _solved_rows(f"sum of {size}, noise of {noise:g}", 1, np.repeat(evidence, size, axis=0), own)
     return rows
 
 

@@ -1,25 +1,31 @@
 """Sums over rounds as linear equations in users: what a coordinator can solve from all that it has ever seen.
 
-Who is asked is decided by the coordinator's own functions, round by round, with devices that are not always there and
-policies that refuse. *Least squares* takes every sum of counts that was opened. *Combination* is a coordinator that
-chooses cohorts itself: four of them, any two of which differ enough, add up to twice what one user sent.
+Who is asked is decided by the coordinator's own functions, round by round, with devices that are not always there or
+leave for good, and policies that refuse. Counts are of halves, where batches are counted so. *Least squares* takes
+every sum of counts that was opened. *Combination* is a coordinator that chooses cohorts itself: four of them, any two
+of which differ enough, add up to twice what one user sent.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tacit.errors import DevicePolicyError
-from tacit.field.coordinator.batches import BatchSupply, choose_batch
+from tacit.field.coordinator.batches import BatchPlan, BatchSupply, choose_batch
 from tacit.field.coordinator.journal import EnrolledDevice
-from tacit.field.coordinator.round_policy import Past, different_enough, enough, is_eligible
+from tacit.field.coordinator.round_policy import UNAWARE, Past, different_enough, enough, is_eligible
 from tacit.methods.base import build_federated
 from tacit.protocols.secure_aggregation.context import Session
-from tacit.protocols.secure_aggregation.device_policy import DevicePolicy, ParticipationHistory, check_participants
+from tacit.protocols.secure_aggregation.device_policy import (
+    DevicePolicy,
+    ParticipationHistory,
+    check_participants,
+    staying,
+)
 from tacit.protocols.secure_aggregation.two_stage import RoundContext, SecureAggregationConfig
 from tacit.random import Key
 from tacit.types import Clients, Model
@@ -28,34 +34,65 @@ HERE = 0.95  # share of devices that are connected in a round
 Cohort = tuple[int, ...]
 
 
-def scheduled_cohorts(n_people: int, policy: DevicePolicy, rounds: int, size: int, key: Key) -> list[Cohort]:
-    """Return the cohorts that the coordinator would sum in so many rounds, `size` of the devices at a time."""
-    generator, least = key.generator(), enough(policy)
-    devices = [EnrolledDevice(number, b"", -1, False, b"i") for number in range(n_people)]
+@dataclass(frozen=True)
+class Schedule:
+    """How rounds are held: how many, about how many devices at a time, and which share leaves for good in each."""
+
+    rounds: int
+    size: int
+    leaving: float = 0.0
+
+
+def scheduled_cohorts(n_people: int, policy: DevicePolicy, schedule: Schedule, key: Key) -> list[Cohort]:
+    """Return the cohorts that the coordinator would sum, each as often as it does."""
+    generator, least, size = key.generator(), enough(policy), schedule.size
+    devices = [EnrolledDevice(number, b"", -1, False, number.to_bytes(32, "big")) for number in range(n_people)]
     sums: dict[tuple[int, int], frozenset[int]] = {}
-    cohorts = []
+    cohorts: list[Cohort] = []
 
     def draw(some: Sequence[EnrolledDevice], least: int, most: int, at: int = 0) -> list[EnrolledDevice]:
-        places = generator.choice(len(some), min(max(size, least), most, len(some)), replace=False)
+        wanted = most if policy.most_cohorts is not None else min(max(size, least), most)
+        places = generator.choice(len(some), min(wanted, len(some)), replace=False)
         return [some[place] for place in sorted(places.tolist())]
 
-    for number in range(rounds):
+    for number in range(schedule.rounds):
         past, here = Past(sums), generator.random(n_people) < HERE
-        willing = [device for device in devices if here[device.number]]
+        gone = generator.random(n_people) < schedule.leaving
+        devices = [replace(one, revoked=True) if gone[one.number] else one for one in devices]
+        willing = [device for device in devices if here[device.number] and not device.revoked]
         eligible = [device for device in willing if is_eligible(device.number, number, past, policy)]
-        if policy.most_cohorts == 1:
-            supply = BatchSupply.of(devices, willing, eligible, least)
+        if policy.most_cohorts is not None:
+            supply = BatchSupply.of(devices, willing, eligible, least, policy.most_cohorts)
             chosen = choose_batch(supply, least, size, past.last, lambda some, most: draw(some, least, most))
-            asked = [] if chosen is None else chosen[0]
+            if chosen is None:
+                continue
+            asked, plan = chosen
+            cohorts += plan.halves
+            if not plan.is_formed:
+                devices = _with_batch(devices, plan, policy, number)
         else:
             asked = different_enough(eligible, least, sums, policy, draw) if len(eligible) >= least else []
-        if not asked:
-            continue
-        cohort = frozenset(device.number for device in asked)
-        sums[number, 2] = cohort
-        devices = [replace(one, batch=number + 1) if one.number in cohort and not one.batch else one for one in devices]
-        cohorts.append(tuple(sorted(cohort)))
+            cohorts += [tuple(sorted(device.number for device in asked))] if asked else []
+        sums[number, 2] = frozenset(device.number for device in asked)
     return cohorts
+
+
+def _with_batch(
+    devices: Sequence[EnrolledDevice], plan: BatchPlan, policy: DevicePolicy, number: int
+) -> list[EnrolledDevice]:
+    """Return the devices with a new batch: who stays with it follows from each half, and from the whole."""
+    config, stay = SecureAggregationConfig(corrupted=policy.corrupted, unaware=UNAWARE), set[int]()
+    members = sorted(one for half in plan.halves for one in half)
+    for summed in (*map(sorted, plan.halves), members):
+        terms = RoundContext("attack", number, bytes(32), bytes(32)).counting({"items": (1, 1)}, len(summed), config)
+        session = Session.of(terms, [devices[one].identity for one in summed])
+        stay |= {summed[position] for position in staying(policy, session, range(len(summed)))}
+    return [
+        replace(one, batch=number + 1, stays=one.number in stay, cohorts=one.cohorts + 1)
+        if one.number in members
+        else one
+        for one in devices
+    ]
 
 
 def mentions_of_sums(people: Clients, cohorts: Sequence[Cohort], samples: bool, key: Key) -> NDArray[np.float64]:
@@ -99,5 +136,8 @@ def count_opened(cohorts: Sequence[Cohort], policy: DevicePolicy) -> int:
         except DevicePolicyError:
             continue
         opened += 1
-        histories |= {person: histories[person].with_sum(session, range(len(cohort))) for person in cohort}
+        stay = staying(policy, session, range(len(cohort)))
+        for person in cohort:
+            stays = session.position(identities[person]) in stay
+            histories[person] = histories[person].with_sum(session, range(len(cohort)), stays)
     return opened

@@ -99,6 +99,7 @@ def routes(view: DeviceView) -> list[Route]:
             now=measures.get("now"),
             after=measures.get("next"),
             named=[shelf.thing(item).title for item in measures["now"].named] if shelf is not None and measures else [],
+            sum_exposure=view.cached("sum exposure", lambda: view.device.sum_exposure),
             budget=view.cached("budget", lambda: view_budget(view.device)),
             verdict=describe_leak(measures["now"].exposure.leak_index) if measures else ("", ""),
         )

@@ -42,7 +42,17 @@ def test_rounds_of_before_there_were_phases_are_kept(tmp_path: Path) -> None:
     with sqlite3.connect(path) as old:
         for trigger in ("identities_differ", "directory_grows"):
             old.execute(f"DROP TRIGGER {trigger}")
-        for table in ("phases", "quality", "sums", "strikes", "spendings", "amendments", "directory", "checkpoints"):
+        for table in (
+            "phases",
+            "quality",
+            "sums",
+            "strikes",
+            "spendings",
+            "amendments",
+            "directory",
+            "checkpoints",
+            "former_keys",
+        ):
             old.execute(f"DROP TABLE {table}")
         for table, columns in NEW_COLUMNS.items():
             for column in columns:

@@ -29,7 +29,7 @@ from tacit.field.carriers.signing import SignedRequests, seconds_ahead
 from tacit.field.device import Device
 from tacit.field.exchange import MessageKind, follow_amendments, respond, seconds_to_wait
 from tacit.field.invitations import fetch_amendments
-from tacit.field.key_rotation import NEXT
+from tacit.field.key_rotation import NEXT, finish_change
 from tacit.reasons import ReasonCode
 from tacit.wire.status import CoordinatorStatus
 from tacit.wire.versions import refuse_other_versions
@@ -83,19 +83,22 @@ class SuperNode:
     def __init__(self, device: Device, poll: float = 1.0) -> None:
         self.device, self.poll = device, poll
         self._beats = min(LONGEST_BEAT, max(BEAT, poll))
-        line = device.connection
+        self._take_line()
+        self._listen: EventListener = _ignore
+        self.problem = ""  # what is wrong now, in words
+        self._noted_at = 0.0
+
+    def _take_line(self) -> None:
+        """Go by the address and the key that the device has now."""
+        line = self.device.connection
         if not line:
             raise FieldError(
                 "This device has no coordinator.", "Join a federation with an invitation: tacit device join."
             )
         self._address, self._line_key = line["address"], line["key"]
-        key = serialization.load_pem_private_key(line["key"].encode(), None)
+        self._key: Any = serialization.load_pem_private_key(line["key"].encode(), None)
         self._roots = line["roots"].encode() or None
-        self._key: Any = key
-        self._signing = SignedRequests(key)
-        self._listen: EventListener = _ignore
-        self.problem = ""  # what is wrong now, in words
-        self._noted_at = 0.0
+        self._signing = SignedRequests(self._key)
 
     @property
     def status(self) -> CoordinatorStatus | None:
@@ -160,10 +163,9 @@ class SuperNode:
             refuse_other_versions(self._address, self._signing.versions)
             raised = _connection_error(self._address, error)
             if isinstance(raised, UnknownDeviceError) and NEXT in self.device.connection:
-                raised = FieldError(
-                    f"{self._address} does not know this device by its old key, and a change of it was not answered. "
-                    "Run: tacit device new-key."
-                )
+                finish_change(self.device)  # its answer was lost: the coordinator may know the new key already
+                self._take_line()
+                raised = FieldError(f"{self._address} knows this device by its new key now.", "It connects again.")
             raise raised from None
 
     def _activated(self, client: Any) -> Any:

@@ -3,8 +3,9 @@
 Who is in the first sum of some devices is their batch. From then on all of them are asked, or none. A batch that lacks
 a device waits, and others take their turn; the one that waited longest is asked first, and devices without a batch
 before it. Once a device of a batch is revoked, the batch is not summed any more: those who have to stay with it wait
-for good, and the others are devices without a batch again (`device_policy.py: staying`). A batch of twice as many devices as a sum takes is counted in two halves: a row is listed only if both
-halves have enough participants that mention it, so that one participant who lies about its counts lists no row alone.
+for good, and the others are devices without a batch again (`device_policy.py: staying`). A batch of twice as many
+devices as a sum takes is counted in two halves: a row is listed only if both halves have enough participants that
+mention it, so that one participant who lies about its counts lists no row alone.
 """
 
 from __future__ import annotations

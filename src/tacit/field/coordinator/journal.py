@@ -118,6 +118,7 @@ MIGRATIONS = (
     ALTER TABLE devices ADD COLUMN cohorts INTEGER NOT NULL DEFAULT 0;
     UPDATE devices SET stays = 1, cohorts = 1 WHERE batch > 0;
     """,
+    "CREATE TABLE former_keys (key BLOB PRIMARY KEY) WITHOUT ROWID;",
 )
 KEPT_MODELS = 10
 SETTLED_SECONDS = 2.0  # the clock of a file system may stand still between two changes that follow each other
@@ -430,7 +431,9 @@ class CoordinatorJournal:
 
     def note_batch(self, batch: int, half: int, devices: Iterable[int], staying: Iterable[int] = ()) -> None:
         """Note who are summed together, and who of them stays with the others, before they learn of each other."""
-        change = "UPDATE devices SET batch = ?, half = ?, stays = 0, cohorts = cohorts + 1 WHERE number = ? AND batch != ?"
+        change = (
+            "UPDATE devices SET batch = ?, half = ?, stays = 0, cohorts = cohorts + 1 WHERE number = ? AND batch != ?"
+        )
         with self._transaction():
             self._connection.executemany(change, [(batch, half, device, batch) for device in devices])
             stay = "UPDATE devices SET stays = 1 WHERE number = ?"
@@ -621,7 +624,7 @@ class CoordinatorJournal:
     def hand_over(self, old: bytes, new: bytes, proof: bytes) -> bool:
         """Let a device have a new key in place of its old one, if its identity signed that; twice is fine.
 
-        A key that another device has cannot be a new one; former keys are not kept.
+        A key that another device has, or that any device had before, cannot be a new one.
         """
         with self._transaction():
             found = self._connection.execute(
@@ -631,10 +634,16 @@ class CoordinatorJournal:
             if len(found) != 1 or not is_signed(found[0][2], hand_over_statement(old, new), proof):
                 return False
             taken = "SELECT 1 FROM devices WHERE key = ? AND number != ?"
-            if self._connection.execute(taken, (new, found[0][0])).fetchone():
+            if self._connection.execute(taken, (new, found[0][0])).fetchone() or self._is_former(new):
                 return False
-            self._connection.execute("UPDATE devices SET key = ? WHERE number = ?", (new, found[0][0]))
+            if found[0][1] != new:
+                self._connection.execute("INSERT INTO former_keys VALUES (?)", (found[0][1],))
+                self._connection.execute("UPDATE devices SET key = ? WHERE number = ?", (new, found[0][0]))
         return True
+
+    def _is_former(self, key: bytes) -> bool:
+        """Say whether a device had this key and gave it up: it may be in other hands."""
+        return self._connection.execute("SELECT 1 FROM former_keys WHERE key = ?", (key,)).fetchone() is not None
 
     def enrol(
         self,
@@ -658,6 +667,8 @@ class CoordinatorJournal:
             known = self._connection.execute("SELECT number, revoked FROM devices WHERE key = ?", (key,)).fetchone()
             if known is not None:
                 return None if known[1] else int(known[0])
+            if self._is_former(key):
+                return None
             same = "identity = ? AND identity != x''"
             if self._connection.execute(f"SELECT 1 FROM devices WHERE revoked AND {same}", (identity,)).fetchone():
                 return None

@@ -32,7 +32,9 @@ LOSSES = frozenset(
     }
 )
 MOST_REPEATS = 5  # failures in a row after which a secure sum is given up and the pause is kept
-UNAWARE = 0.1  # share of a batch that may fall silent after its vectors: if more could, more would have to stay with it
+UNAWARE = (
+    0.15  # share of a batch that may fall silent after its vectors: if more could, more would have to stay with it
+)
 LOST_BETWEEN = 25  # one in so many may be lost between the stages
 TOLERANCE = 1e-9  # of a budget: shares are floating-point numbers
 DRAWS = 256  # tries to find users who differ enough from those of earlier sums
@@ -220,7 +222,7 @@ def without_suspects(devices: list[EnrolledDevice], journal: CoordinatorJournal,
 
 
 def _decide_batch(rules: RoundRules, supply: BatchSupply, least: int, past: Past, draw: Draw) -> RoundPolicy | None:
-    """Decide a round of devices that are summed with the same others for life; none if no batch can be asked."""
+    """Decide a round of devices that are summed in batches; none if no batch can be asked."""
     size = max(rules.clients_per_round, least) if rules.clients_per_round else rules.batch
     chosen = choose_batch(supply, least, size, past.last, lambda devices, most: draw(devices, least, most, 0))
     if chosen is None:

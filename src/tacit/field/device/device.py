@@ -46,6 +46,7 @@ from tacit.field.device.store import LockName, Store
 from tacit.field.device.vault import ScryptCost
 from tacit.languages import languages
 from tacit.privacy.noise import NoiseSource, SystemNoise
+from tacit.privacy.sum_exposure import SumExposure
 from tacit.protocols.directory import DirectoryCheckpoint
 from tacit.protocols.secure_aggregation import Identity, ServerPhase
 from tacit.protocols.secure_aggregation.noise_shares import add_noise_share
@@ -320,6 +321,14 @@ class Device:
         """Keep what the carrier needs to reach the coordinator: an address, certificates, this device's key there."""
         with self._store.transaction():
             self._store.put_json("line", dict(line))
+
+    @property
+    def sum_exposure(self) -> SumExposure | None:
+        """What the smallest sum of this federation, without a guarantee, tells of a device; none before the first."""
+        if self._member is None or self._member.federation.privacy is not None:
+            return None
+        fewest = self._masked.fewest_summed(self._member.federation.lineage.hex())
+        return None if fewest is None else SumExposure.of(fewest)
 
     @property
     def connection(self) -> dict[str, str]:

@@ -188,6 +188,11 @@ class MaskedRounds:
         self._check_terms(federation, asked, opening)
         return self._machine_of(policy_in(federation, device_policy)).check(asked.content, federation.lineage.hex())
 
+    def fewest_summed(self, task: str) -> int | None:
+        """Return how many participants the smallest sum of a task had that this device knows to have been in."""
+        history = Machine(self.identity, DevicePolicy(), DeviceFileJournal(self._store)).history.of(task)
+        return min((len(past.participants) for past in history.sums if past.participants), default=None)
+
     def leave_session(self) -> None:
         """Forget a session that has begun, inside a transaction; its round cannot be joined again."""
         Machine(self.identity, DevicePolicy(), DeviceFileJournal(self._store)).leave()

@@ -50,9 +50,7 @@ class Federation:
         n = len(cohort)
         threshold = plan_masking(n, self.policy.corrupted, 0.0).threshold if n_silent is None else n - 1 - n_silent
         assert len(unaware) <= n - threshold, "with more, the sum cannot be opened"
-        session = Session.of(
-            terms(n, round=number, threshold=threshold), [PEOPLE[person] for person in sorted(cohort)]
-        )
+        session = Session.of(terms(n, round=number, threshold=threshold), [PEOPLE[person] for person in sorted(cohort)])
         staying_here = staying(self.policy, session, range(n))
         codes = set()
         for person in set(cohort) - liars:
