@@ -32,8 +32,8 @@ def privacy(
         sharing, budgets, member = device.sharing, device.budgets.list(), device.membership
         sums = device.sum_exposure
     found = {"level": sharing.privacy, "most_epsilon": sharing.most_epsilon, "levels": dict(LEVELS)}
-    told = {"budgets": [budget.as_json() for budget in budgets], "sums": None if sums is None else asdict(sums)}
-    shell.screen.document({**found, **told})
+    known = {"budgets": [budget.as_json() for budget in budgets], "sums": None if sums is None else asdict(sums)}
+    shell.screen.document({**found, **known})
     shell.screen.say(
         f"Your level is {sharing.privacy}: a federation with differential privacy learns at most epsilon = "
         f"{sharing.most_epsilon:g} of you. Smaller is stricter: strict 1, balanced 4, open 8."

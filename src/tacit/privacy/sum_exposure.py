@@ -2,7 +2,7 @@
 
 From `tacit reproduce secure-attacks` on ML-100K: the share of a user's items among the |K| that counts of a sum make
 most probable, |K| being how many the user has. A participant is part of its own sum, so that no sum tells as little as
-what is popular among everybody; the rest shrinks with the number of participants.
+what is popular among all users; the rest shrinks with the number of participants.
 """
 
 from __future__ import annotations

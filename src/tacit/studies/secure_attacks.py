@@ -35,7 +35,7 @@ from tacit.studies.fpl_choices import PAPERS_REGS
 from tacit.studies.setup import StudySetup
 from tacit.studies.sheets import PublishedRow, Sheet, format_cell
 from tacit.studies.solved_sums import (
-    Schedule,
+    SumSchedule,
     combination_cohorts,
     count_opened,
     mentions_of_sums,
@@ -217,7 +217,7 @@ def _solving(setup: StudySetup) -> list[PublishedRow]:
     rows = _solved_rows("guesses the popular items", 0, popular, is_own)
     for name, (policy, size, leaving) in SCHEDULES.items():
         for rounds in SOLVED_ROUNDS[:1] if setup.quick else SOLVED_ROUNDS:
-            schedule = Schedule(rounds, size, leaving)
+            schedule = SumSchedule(rounds, size, leaving)
             cohorts = scheduled_cohorts(n_people, policy, schedule, key.child("schedule", rounds))
             each = sum(len(cohort) for cohort in cohorts) / n_people
             for kind, samples in (("own items", False), ("samples of fed-gmf", True)):

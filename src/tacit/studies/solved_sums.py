@@ -35,7 +35,7 @@ Cohort = tuple[int, ...]
 
 
 @dataclass(frozen=True)
-class Schedule:
+class SumSchedule:
     """How rounds are held: how many, about how many devices at a time, and which share leaves for good in each."""
 
     rounds: int
@@ -43,7 +43,7 @@ class Schedule:
     leaving: float = 0.0
 
 
-def scheduled_cohorts(n_people: int, policy: DevicePolicy, schedule: Schedule, key: Key) -> list[Cohort]:
+def scheduled_cohorts(n_people: int, policy: DevicePolicy, schedule: SumSchedule, key: Key) -> list[Cohort]:
     """Return the cohorts that the coordinator would sum, each as often as it does."""
     generator, least, size = key.generator(), enough(policy), schedule.size
     devices = [EnrolledDevice(number, b"", -1, False, number.to_bytes(32, "big")) for number in range(n_people)]

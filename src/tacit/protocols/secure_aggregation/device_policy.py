@@ -53,7 +53,7 @@ class DevicePolicy(Config):
         4,
         ge=1,
         description="most sets of participants that the device is summed with, per federation, those who stay with one "
-        "only; none: any, and nobody stays",
+        "only; none: any, and none stays",
     )
 
     def differ_by(self, n_participants: int) -> int:
@@ -179,8 +179,8 @@ def staying(device_policy: DevicePolicy, session: Session, participants: Iterabl
     """Return who of a sum stays with its cohort: as many as leave enough honest ones who know of it.
 
     Up to `corrupted` participants may lie about it. Others may not have heard who was in the sum, because it can be
-    opened by as many as rebuild a secret. In graphs that are not complete nobody knows how many have heard, and all
-    stay. Those with the lowest names stay: nobody can choose them once the cohort is known, and who has gone on once
+    opened by as many as rebuild a secret. In graphs that are not complete it is not known how many have heard, and all
+    stay. Those with the lowest names stay: they cannot be chosen once the cohort is known, and who has gone on once
     is likely to go on again.
     """
     present, terms, n_invited = sorted(participants), session.terms, session.n_participants
