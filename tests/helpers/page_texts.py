@@ -12,11 +12,33 @@ from tacit.web import budget, frame, sent, sharing
 
 SOURCE = Path(tacit.__file__).parent
 PAGES = (
-    *("base", "own", "for_you", "history", "imported", "joining", "left_out", "mine", "preview", "question", "sent"),
+    *(
+        "base",
+        "own",
+        "for_you",
+        "history",
+        "imported",
+        "joining",
+        "left_out",
+        "mine",
+        "peers",
+        "preview",
+        "question",
+        "sent",
+    ),
     *("sharing", "trouble", "erased", "app"),
 )
 MODULES = (
-    *("web/own.py", "web/for_you.py", "web/history.py", "web/mine.py", "web/sharing.py", "web/sent.py", "web/chart.py"),
+    *(
+        "web/own.py",
+        "web/for_you.py",
+        "web/history.py",
+        "web/mine.py",
+        "web/peers.py",
+        "web/sharing.py",
+        "web/sent.py",
+        "web/chart.py",
+    ),
     *("web/words.py", "field/device/device_state.py", "field/device/directory.py", "wire/status.py"),
     *("serving/recommender.py", "field/device/interests.py"),
 )

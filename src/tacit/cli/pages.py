@@ -60,8 +60,8 @@ def device_page(device: Device, port: int) -> None:
     from tacit.web.device_view import DeviceView
     from tacit.web.own import build_user_page
 
-    with taking_part(device) as participant:
-        view = DeviceView(device, participant=participant)
+    with taking_part(device) as participant, taking_part_among_peers(device) as peer:
+        view = DeviceView(device, participant=participant, peer=peer)
         show(build_user_page(view), port, "Your page", "This program takes part for you while it runs. ")
 
 
@@ -81,6 +81,24 @@ def taking_part(device: Device) -> Iterator[RunningParticipant]:
         yield participant
     finally:
         participant.stop()
+
+
+@contextmanager
+def taking_part_among_peers(device: Device) -> Iterator[RunningParticipant | None]:
+    """Take part in a network of peers in a thread of its own while the block runs, where Zenoh is installed."""
+    from importlib.util import find_spec
+
+    if find_spec("zenoh") is None:
+        yield None
+        return
+    from tacit.field.peer.background import BackgroundPeer
+
+    peer = BackgroundPeer(device)
+    peer.start()
+    try:
+        yield peer
+    finally:
+        peer.stop()
 
 
 class MissingFlower:

@@ -157,11 +157,17 @@ def status(as_json: Json = False) -> None:
     state = "paused" if found.is_paused else "running" if found.is_running else "not running"
     shell.screen.say(f"'{found.network}' ({found.method}): {state}, {found.periods} periods, model of age {found.age}.")
     shell.screen.say(
-        f"Peers: {found.known} known, {found.view} in the view, {found.sampled} sampled, {found.dead} silent."
+        f"Peers: {found.known} known, {found.view} in the view, {found.sampled} sampled, {found.dead} silent; "
+        f"{found.senders} sent to this one lately."
     )
     shell.screen.say(
         f"Models: {found.sent} sent to {found.receivers} peers, {found.received} read, {found.refused} refused."
     )
+    if found.epsilon is not None and found.epsilon_limit is not None:
+        shell.screen.say(
+            f"Noise is on every model: epsilon {found.epsilon:.1f} is spent, {found.epsilon_limit:.1f} at most "
+            "(local guarantee: it holds against everyone, for your whole history)."
+        )
     if abs(found.clock_off) > CLOCK_OFF:
         shell.screen.say(f"Your clock and those of others differ by {abs(found.clock_off) / 60:.0f} minutes: set it.")
 

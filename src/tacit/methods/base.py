@@ -279,6 +279,11 @@ class Gossip(Method):
         return ()
 
     @property
+    def sent(self) -> tuple[str, ...]:
+        """The arrays that a peer model carries."""
+        return ()
+
+    @property
     def history_arrays(self) -> tuple[str, ...]:
         """The private arrays that follow from a history alone: they are made anew when it has changed."""
         return ()

@@ -17,6 +17,7 @@ from tacit.field.device import Device
 from tacit.field.device.device_state import DeviceState, DeviceStateCode, read_state
 from tacit.field.device.history import HistoryEntry
 from tacit.field.device.similar_names import normalise_text, rank_similar
+from tacit.field.peer.membership import PeerMembership
 from tacit.languages import LANGUAGE, translate
 from tacit.types import Catalog, Label
 from tacit.web.frame import page_response, redirect_back
@@ -118,8 +119,10 @@ class DeviceView:
         curve: str = "ml-100k",
         neighbours: Neighbours | None = None,
         participant: RunningParticipant | None = None,
+        peer: RunningParticipant | None = None,
     ) -> None:
         self.device, self.curve, self.neighbours, self.participant = device, curve, neighbours, participant
+        self.peer = peer  # what takes part among peers, without a server
         self.is_erased = False
         self._message = ""
         self._undo: Undo | None = None
@@ -142,18 +145,24 @@ class DeviceView:
 
     @property
     def shelf(self) -> CatalogIndex | None:
-        """The catalogue of the user's federation, if there is one."""
-        member = self.cached("member", lambda: self.device.membership)
+        """The catalogue of the user's federation or network of peers, if there is one."""
+        member = self.cached("member", lambda: self.device.membership) or self.network
         if member is None:
             return None
         if self._shelf is None or self._shelf.catalog is not member.catalog:
             self._shelf = CatalogIndex(member.catalog)
         return self._shelf
 
+    @property
+    def network(self) -> PeerMembership | None:
+        """The network of peers that the user is a member of, if any."""
+        return self.cached("network", lambda: PeerMembership.of(self.device.store))
+
     def state(self) -> DeviceState:
         """Return what the device does now."""
         self.cached("member", lambda: self.device.membership)  # another program may have joined or left
-        found = read_state(self.device, "" if self.participant is None else self.participant.failure)
+        running = self.participant if self.network is None else self.peer
+        found = read_state(self.device, "" if running is None else running.failure)
         if self.neighbours is not None and found.code == DeviceStateCode.NO_SERVER:
             return replace(found, code=DeviceStateCode.TAKING_PART)  # the others are simulated in this program
         return found
@@ -186,7 +195,7 @@ class DeviceView:
         sharing = self.cached("sharing", lambda: self.device.sharing)
         member = self.cached("member", lambda: self.device.membership)
         frame: dict[str, Any] = {"here": here, "title": title, "message": message, "undo": undo}
-        frame |= {"sharing": sharing, "member": member, "state": self.state()}
+        frame |= {"sharing": sharing, "member": member, "network": self.network, "state": self.state()}
         frame |= {"chosen_language": self.cached("language", lambda: self.device.language)}
         return page_response(template, **frame, neighbours=self.neighbours, **values)
 

@@ -12,6 +12,7 @@ from starlette.routing import Route
 
 from tacit.errors import MethodError
 from tacit.field.device.history import HistoryEntry
+from tacit.serving.lists import Recommendation
 from tacit.web.device_view import DeviceView, ItemView, Undo, form_handler
 
 SHOWN = 12
@@ -33,10 +34,10 @@ def routes(view: DeviceView) -> list[Route]:
         shelf = view.shelf
         if shelf is None:
             return "join"
-        if not view.history and not view.device.interests:
+        if not view.history and (view.network is not None or not view.device.interests):
             return "history"
         try:
-            found = view.device.recommend(SHOWN)
+            found = view.device.recommend(SHOWN) if view.network is None else recommend_among_peers(view)
         except MethodError:
             return "model"
         return [RecommendedItem(shelf.thing(one.item), one.why[:1].upper() + one.why[1:]) for one in found]
@@ -140,6 +141,13 @@ def _keep(view: DeviceView, categories: list[str], titles: list[str]) -> None:
         if found
         else "You have chosen no interests."
     )
+
+
+def recommend_among_peers(view: DeviceView) -> list[Recommendation]:
+    """Return recommendations from the model of this peer."""
+    from tacit.field.peer.peer_status import recommend_from_peer
+
+    return recommend_from_peer(view.device, SHOWN)
 
 
 def _title(view: DeviceView, form: dict[str, str]) -> str:

@@ -9,6 +9,7 @@ import asyncio
 import json
 import logging
 import tempfile
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
@@ -20,8 +21,11 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from tacit.errors import ConfigError, FieldError, TacitError
+from tacit.field.peer.membership import leave_network
+from tacit.languages import translate
 from tacit.web.device_view import DeviceView, form_handler, read_upload
 from tacit.web.frame import redirect_back
+from tacit.web.peers import PREFIX, join_peers
 from tacit.web.sent import ReleaseSums
 
 if TYPE_CHECKING:
@@ -43,6 +47,20 @@ class PendingJoin:
     def is_waiting(self) -> bool:
         """Whether there is no answer yet."""
         return self.task is not None and not self.task.done()
+
+    def begin(self, address: str, ask: Callable[[], Awaitable[None]]) -> None:
+        """Ask to join, and keep what went wrong."""
+        self.address, self.trouble = address, None
+        self.task = asyncio.create_task(self._wait(ask))
+
+    async def _wait(self, ask: Callable[[], Awaitable[None]]) -> None:
+        try:
+            await ask()
+        except TacitError as error:
+            self.trouble = error
+        except Exception as error:  # it would be reported nowhere else
+            log.exception("joining failed")
+            self.trouble = FieldError(f"Joining failed with an unexpected error: {error!r}.", "Try again.")
 
     def stop(self) -> None:
         """Stop waiting; a later answer has no effect."""
@@ -69,6 +87,10 @@ def routes(view: DeviceView) -> list[Route]:
         return from_page(form)
 
     def leave(form: dict[str, str]) -> str:
+        if view.network is not None:
+            leave_network(view.device.store)
+            view.say("You have left. What you sent before stays in the models of others.")
+            return "/mine"
         view.device.leave()
         view.say("You have left. What you sent before stays in the shared model and cannot be removed from it.")
         return "/mine"
@@ -83,30 +105,27 @@ def routes(view: DeviceView) -> list[Route]:
             _welcome(view, content)
             joining.stop()
             return redirect_back("/")
+        if "".join(line.split()).startswith(PREFIX):
+            joining.begin(translate("a member of the group"), lambda: join_peers(view, line))
+            return redirect_back("/mine/joining")
         asked = _invitation(line)
         from tacit.field.invitations import InvitationError, enrol, public_keys
 
         keys = public_keys(view.device, asked)
 
-        async def wait() -> None:
+        async def ask() -> None:
             try:
                 welcome = await run_in_threadpool(enrol, asked, *keys)
                 _welcome(view, welcome, asked.address, asked.witness)
-            except InvitationError as error:
+            except InvitationError:
                 view.device.forget_enrolment()
-                joining.trouble = error
-            except TacitError as error:
-                joining.trouble = error
-            except Exception as error:  # it would be reported nowhere else
-                log.exception("joining failed")
-                joining.trouble = FieldError(f"Joining failed with an unexpected error: {error!r}.", "Try again.")
+                raise
 
-        joining.address, joining.trouble = asked.address, None
-        joining.task = asyncio.create_task(wait())
+        joining.begin(asked.address, ask)
         return redirect_back("/mine/joining")
 
     async def waiting(request: Request) -> Response:
-        has_joined = view.device.membership is not None
+        has_joined = view.device.membership is not None or view.network is not None
         if not joining.is_waiting and (joining.trouble is None or has_joined):
             return redirect_back("/" if has_joined else "/mine")
         return view.page_response("joining.html", "mine", "Joining", joining=joining)
@@ -122,8 +141,9 @@ def routes(view: DeviceView) -> list[Route]:
     def erase(form: dict[str, str]) -> str:
         if form.get("word", "").strip().casefold() != WORD:
             raise ConfigError("Nothing was erased: the word was not typed.", f"Type “{WORD}” to erase everything.")
-        if view.participant is not None:
-            view.participant.stop()  # it holds the file
+        for running in (view.participant, view.peer):
+            if running is not None:
+                running.stop()  # it holds the file
         try:
             view.device.erase()
         finally:  # the file may be gone although its keyring complains
@@ -176,7 +196,9 @@ def _welcome(view: DeviceView, welcome: bytes, address: str = "", witness: str =
 def from_page(form: dict[str, str]) -> str:
     """Return the page that a form was on: one of our own pages, whatever the form says."""
     asked = form.get("from", "")
-    return {"for-you": "/", "history": "/history", "sharing": "/sharing", "sent": "/sent"}.get(asked, "/mine")
+    return {"for-you": "/", "history": "/history", "sharing": "/sharing", "sent": "/sent", "peers": "/peers"}.get(
+        asked, "/mine"
+    )
 
 
 def _download(content: bytes, name: str, kind: str) -> Response:

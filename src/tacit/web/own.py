@@ -9,7 +9,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from tacit.languages import LANGUAGE, choose_language
-from tacit.web import for_you, history, mine, sent, sharing
+from tacit.web import for_you, history, mine, peers, sent, sharing
 from tacit.web.device_view import MOST_UPLOAD, DeviceView, form_handler
 from tacit.web.frame import application, page_response
 from tacit.web.mine import from_page
@@ -34,7 +34,7 @@ class OwnPages:
 
 def build_user_page(view: DeviceView) -> Page:
     """Return the page of a device."""
-    rooms = (for_you, history, sharing, sent, mine)
+    rooms = (for_you, history, sharing, peers, sent, mine)
 
     async def state(request: Request) -> Response:
         return JSONResponse({**view.state().as_json(), "tone": view.state().tone})

@@ -68,7 +68,7 @@ class ReleaseSums:
 
 def measure_next_release(view: DeviceView) -> tuple[UpcomingMessage | None, dict[str, ExposureReport]]:
     """Return the next message, and what a reader can infer now and after it."""
-    if view.shelf is None:
+    if view.device.membership is None:  # of models to peers, the page of peers says what can be inferred
         return None, {}
     upcoming = view.device.upcoming()
     if not len(view.device.history):

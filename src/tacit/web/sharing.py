@@ -21,6 +21,7 @@ from tacit.types import ragged_rows
 from tacit.web.budget import view_budget
 from tacit.web.chart import BOX, chart
 from tacit.web.device_view import DeviceView, form_handler
+from tacit.web.frame import redirect_back
 
 SAYINGS: list[tuple[float, str]] = [
     (0.0, "Nothing: no hint about what you did is sent."),
@@ -60,6 +61,8 @@ def routes(view: DeviceView) -> list[Route]:
     """Return the page of sharing and its forms."""
 
     async def page(request: Request) -> Response:
+        if view.network is not None:  # whole models are sent there, no hints
+            return redirect_back("/peers")
         sharing, lab, shelf = view.device.sharing, load_curve(view.curve), view.shelf
         curve = lab["curve"]
         values = {"quality": between(curve, sharing.pi, "quality"), "named": between(curve, sharing.pi, "named", "10")}

@@ -17,6 +17,7 @@ from tacit.field.device.device import Device
 from tacit.field.device.link_record import LinkRecord
 from tacit.languages import format_moment, translate
 from tacit.plain_text import strip_controls
+from tacit.wire.network import read_network
 from tacit.wire.status import CoordinatorStatus, describe_duration
 
 SPENT = 0.995  # share of a privacy budget from which on no exchange fits into it
@@ -42,9 +43,14 @@ class DeviceStateCode(StrEnum):
     EXCHANGING = "exchanging"
     TAKING_PART = "taking-part"
     FINISHED = "finished"
+    AMONG_PEERS = "among-peers"
+    PEER_NOT_RUNNING = "peer-not-running"
 
 
-GOOD = {DeviceStateCode.BETWEEN, DeviceStateCode.EXCHANGING, DeviceStateCode.TAKING_PART}
+GOOD = {
+    *(DeviceStateCode.BETWEEN, DeviceStateCode.EXCHANGING, DeviceStateCode.TAKING_PART),
+    *(DeviceStateCode.AMONG_PEERS,),
+}
 CALM = {
     *(DeviceStateCode.NOT_JOINED, DeviceStateCode.NO_SERVER, DeviceStateCode.CONNECTING, DeviceStateCode.WAITING),
     *(DeviceStateCode.FINISHED,),
@@ -67,6 +73,8 @@ BADGES = {
     DeviceStateCode.EXCHANGING: "Exchanging now",
     DeviceStateCode.TAKING_PART: "Taking part",
     DeviceStateCode.FINISHED: "Finished",
+    DeviceStateCode.AMONG_PEERS: "Taking part",
+    DeviceStateCode.PEER_NOT_RUNNING: "Not running",
 }
 
 
@@ -167,12 +175,19 @@ _SENTENCES = {
     DeviceStateCode.EXCHANGING: "Connected, and an exchange is running.{last}",
     DeviceStateCode.TAKING_PART: "Connected.{last}",
     DeviceStateCode.FINISHED: "This group has finished: there are no more exchanges.{last}",
+    DeviceStateCode.AMONG_PEERS: "A program takes part in {to} for you: models go from peer to peer, without a server.",
+    DeviceStateCode.PEER_NOT_RUNNING: (
+        "No program takes part for you now, so nothing is sent. Open your page (tacit device --page), or start tacit "
+        "peer run."
+    ),
 }
 
 
 def read_state(device: Device, failure: str = "") -> DeviceState:
     """Return what a device does now; `failure`: why the program that should take part does not."""
     member, participation = device.membership, device.participation
+    if member is None and (content := device.store.get("network")) is not None:
+        return _read_peer_state(device, read_network(content)[0].title, failure)
     if member is None:
         return DeviceState(DeviceStateCode.NOT_JOINED)
     link = participation.link
@@ -186,6 +201,18 @@ def read_state(device: Device, failure: str = "") -> DeviceState:
         why,
         member.model() is not None,
     )
+
+
+def _read_peer_state(device: Device, title: str, failure: str) -> DeviceState:
+    """Return what a member of a network of peers does now."""
+    code, why = DeviceStateCode.AMONG_PEERS, ""
+    if device.sharing.paused:
+        code = DeviceStateCode.PAUSED
+    elif failure:
+        code, why = DeviceStateCode.FAILED, failure
+    elif not device.participation.is_running:
+        code = DeviceStateCode.PEER_NOT_RUNNING
+    return DeviceState(code, title, why=why, has_model=device.store.get("peer_models") is not None)
 
 
 def _decide(device: Device, link: LinkRecord | None, failure: str) -> tuple[DeviceStateCode, str]:

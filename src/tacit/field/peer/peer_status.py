@@ -36,6 +36,7 @@ class PeerStatus:
     view: int  # peers that the model goes to
     sampled: int  # different peers in the slots of the sampler
     dead: int  # peers that did not answer and are left out
+    senders: int  # different peers whose models it read since it last chose its view: its in-degree
     received: int  # models that were read
     refused: int  # models that were no models, or a second one of a period
     sent: int  # messages that may have left, by the ledger
@@ -43,6 +44,9 @@ class PeerStatus:
     age: int  # how often the model was updated
     clock_off: float  # seconds by which the clocks of others are ahead, in the middle
     routers: tuple[str, ...]
+    epsilon: float | None  # what all sent models tell of the history, by the local guarantee; none without one
+    epsilon_limit: float | None  # and at most will
+    periods_to_send: int | None  # in which it will still send; none: no end
 
     def as_json(self) -> dict[str, object]:
         """Return it as a JSON object."""
@@ -58,6 +62,7 @@ def read_status(device: Device) -> PeerStatus:
     left = [entry for entry in mine if entry.state in MAY_HAVE_LEFT]
     models = store.get("peer_models")
     slots = about.get("sampler", {}).get("slots", [])
+    spent, limit, left_periods = _read_guarantee(member, about.get("ticks", 0), models)
     return PeerStatus(
         member.network.title,
         member.network.method,
@@ -68,6 +73,7 @@ def read_status(device: Device) -> PeerStatus:
         len(about.get("view", [])),
         len({peer for peer in slots if peer != NO_PEER}),
         len(about.get("sampler", {}).get("gone", [])),
+        len(about.get("senders", [])),
         about.get("received", 0),
         about.get("refused", 0),
         len(left),
@@ -75,7 +81,26 @@ def read_status(device: Device) -> PeerStatus:
         0 if models is None else int(unpack_arrays(models)["age"][0]),
         float(median(about.get("clock") or [0.0])),
         member.routers,
+        spent,
+        limit,
+        left_periods,
     )
+
+
+def _read_guarantee(
+    member: PeerMembership, ticks: int, models: bytes | None
+) -> tuple[float | None, float | None, int | None]:
+    """Return what was spent of a guarantee, what will be at most, and how many periods are left to send in."""
+    release = member.network.built.release
+    if release is None:
+        return None, None, None
+    left = max(0, release.periods - ticks) if release.periods else None
+    if not release.noise:
+        return None, None, left
+    arrays = {} if models is None else unpack_arrays(models)
+    numbers = max(1, sum(arrays[name].size for name in member.network.built.sent if name in arrays))
+    sent = min(ticks, release.periods)
+    return release.epsilon(sent, numbers), release.epsilon(release.periods, numbers), left
 
 
 def recommend_from_peer(device: Device, n: int) -> list[Recommendation]:
