@@ -12,7 +12,7 @@ import pytest
 import tacit.field.device.device as device_module
 from helpers.loopback_federation import CARE, Field
 from helpers.town_federation import PI, founded, journal_of, town
-from tacit.errors import TacitError
+from tacit.errors import FieldError, TacitError
 from tacit.field.carriers.loopback import Loopback
 from tacit.field.coordinator import Coordinator, CoordinatorJournal, RoundRules
 from tacit.field.coordinator.journal import EnrolledDevice
@@ -202,6 +202,20 @@ def test_a_batch_that_loses_a_device_is_repeated_with_it_and_no_sum_lacks_it(
     assert rounds[1].reason.code == ReasonCode.TOO_MANY_DROPOUTS
     sets = {people for (_, stage), people in field.journal.sums().items() if stage}
     assert sets <= {frozenset(range(1, 6))}
+
+
+def test_the_operator_sees_which_device_a_batch_waits_for(tmp_path: Path) -> None:
+    field = field_of(tmp_path, 5)
+    assert Coordinator(field.journal, rules_of(), Meddling(field)).round().state == "finished"
+    away = field.devices.pop(4)
+    coordinator = Coordinator(field.journal, rules_of(), Meddling(field))
+    for _ in range(2):
+        with pytest.raises(FieldError):
+            coordinator.round()
+        assert {device.number for device in field.journal.devices() if device.missing} == {4}
+    field.devices[4] = away
+    assert Coordinator(field.journal, rules_of(), Meddling(field)).round().state == "finished"
+    assert not any(device.missing for device in field.journal.devices())
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from tacit.field.coordinator import Carrier
-    from tacit.field.coordinator.journal import RoundRecord
+    from tacit.field.coordinator.journal import EnrolledDevice, RoundRecord
     from tacit.field.device import Device
     from tacit.field.device.membership import Membership
     from tacit.field.serve import ServeConfig
@@ -210,16 +211,29 @@ def enroll(
             shell.screen.document({"witness": line})
             shell.screen.say(line)
         elif listed:
-            known = [{"device": device.number, "revoked": device.revoked} for device in journal.devices()]
-            shell.screen.document({"devices": known})
-            rows = [[str(one["device"]), "revoked" if one["revoked"] else ""] for one in known]
-            shell.screen.table("", ["device", ""], rows)
+            known = journal.devices()
+            shell.screen.document({"devices": [_describe_device(device) for device in known]})
+            shell.screen.table("", ["device", ""], [[str(device.number), _state_of(device)] for device in known])
         else:
             line = make_invitation(config, journal, days)
             shell.screen.document({"invitation": line, "days": days})
             shell.screen.say(line)
     finally:
         journal.close()
+
+
+def _describe_device(device: EnrolledDevice) -> dict[str, int | bool | None]:
+    """Return a device for programs of the operator: its batch, and since when that waits for it."""
+    waiting = {"batch": device.batch or None, "stays": device.stays, "missing_since": device.missing or None}
+    return {"device": device.number, "revoked": device.revoked, **waiting}
+
+
+def _state_of(device: EnrolledDevice) -> str:
+    if device.revoked:
+        return "revoked"
+    if device.missing:
+        return f"missed by its batch since {datetime.fromtimestamp(device.missing, UTC):%Y-%m-%d %H:%M} UTC"
+    return ""
 
 
 @device_app.command(epilog="Example: tacit device join tacit1:eyJh...")

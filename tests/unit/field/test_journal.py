@@ -27,7 +27,7 @@ from tacit.field.metrics import registry_of
 
 NEW_COLUMNS = {
     "rounds": ("called_off", "masked", "reason"),
-    "devices": ("summed", "spent", "batch", "half", "label", "shown", "stays", "cohorts"),
+    "devices": ("summed", "spent", "batch", "half", "label", "shown", "stays", "cohorts", "missing"),
     "models": ("amendment",),
     "invitations": ("label",),
 }

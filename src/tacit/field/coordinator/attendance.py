@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from tacit.errors import FieldError
+from tacit.field.coordinator.batches import missing_from
 from tacit.field.coordinator.carrier import Carrier
 from tacit.field.coordinator.config import RoundRules
 from tacit.field.coordinator.journal import CoordinatorJournal, EnrolledDevice
@@ -43,6 +44,7 @@ class DeviceAttendance:
         self._journal, self._rules, self._carrier, self._timing = journal, rules, carrier, timing
         self._write_models = write_models
         self._given: dict[int, int] = {}  # device -> the round whose model it was sent last
+        self._missing: set[int] | None = None  # devices that batches wait for, as the journal has them
 
     @property
     def needed(self) -> int:
@@ -57,6 +59,13 @@ class DeviceAttendance:
     def note_given(self, number: int, devices: Sequence[EnrolledDevice]) -> None:
         """Remember that devices were sent the model that a round begins with."""
         self._given.update({device.number: number for device in devices})
+
+    def note_missing(self, members: Sequence[EnrolledDevice]) -> None:
+        """Keep, for the operator, which devices batches wait for: one that does not come back can be revoked."""
+        missing = missing_from(self._journal.devices(), members)
+        if missing != self._missing:
+            self._journal.note_missing(missing, int(self._timing.wall()))
+            self._missing = missing
 
     def check_members(self, phase: CoordinatorPhase, seconds: float = 0.0) -> list[EnrolledDevice]:
         """See who is here, and announce to all devices what is waited for."""
@@ -100,6 +109,7 @@ class DeviceAttendance:
             self.give_model(members, waited)
             if len(members) != known:
                 known = len(members)
+                self.note_missing(members)
                 log.info("round waits", extra={"fields": {"here": known, "needed": least, "missing": least - known}})
             if self._rules.patience is not None and waited >= self._rules.patience:
                 by_rules = least == max(self._rules.quorum, self._rules.minimum)

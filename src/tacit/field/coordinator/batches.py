@@ -71,6 +71,13 @@ class BatchSupply:
         return cls(dict(known), complete, later or len(unbatched) < least <= n_free, unbatched)
 
 
+def missing_from(enrolled: Sequence[EnrolledDevice], here: Sequence[EnrolledDevice]) -> set[int]:
+    """Return the devices that are not here and for which a batch waits; one with a revoked device waits for none."""
+    over = {device.batch for device in enrolled if device.revoked}
+    there = {device.number for device in here}
+    return {one.number for one in enrolled if one.batch and one.batch not in over and one.number not in there}
+
+
 def choose_batch(
     supply: BatchSupply, least: int, size: int, last: Callable[[int], int | None], draw: DrawBatch
 ) -> tuple[list[EnrolledDevice], BatchPlan] | None:

@@ -329,6 +329,7 @@ class Coordinator:
         members = [one for one in members if number - self._silent.get(one.number, -SILENT_ROUNDS - 1) > SILENT_ROUNDS]
         here, members = len(members), members if self._directory is None else self._directory.settled(members)
         others = [one for one in members if one.number not in self._absent]  # lost in a sum that is repeated
+        self._attendance.note_missing(others)
         draw = self._draw(number)
         if len(others) < len(members) and len(others) >= self._attendance.needed:
             policy = decide_round(self.rules, self.journal, number, others, draw, share)

@@ -119,6 +119,7 @@ MIGRATIONS = (
     UPDATE devices SET stays = 1, cohorts = 1 WHERE batch > 0;
     """,
     "CREATE TABLE former_keys (key BLOB PRIMARY KEY) WITHOUT ROWID;",
+    "ALTER TABLE devices ADD COLUMN missing INTEGER NOT NULL DEFAULT 0;",
 )
 KEPT_MODELS = 10
 SETTLED_SECONDS = 2.0  # the clock of a file system may stand still between two changes that follow each other
@@ -182,6 +183,7 @@ class EnrolledDevice:
     half: int = 0  # in which half of its batch its rows are counted
     stays: bool = False  # it can be summed with no others than those of its batch
     cohorts: int = 0  # in how many batches it was
+    missing: int = 0  # since when its batch waits for it, in unix seconds, for the operator to see; 0: it does not
     label: str = field(default="", repr=False)  # of the invitation, for the operator alone
 
 
@@ -439,6 +441,14 @@ class CoordinatorJournal:
             stay = "UPDATE devices SET stays = 1 WHERE number = ?"
             self._connection.executemany(stay, [(device,) for device in staying])
 
+    def note_missing(self, devices: Iterable[int], now: int) -> None:
+        """Note for which devices their batches wait; those that were waited for before keep their time."""
+        before = {device.number for device in self.devices() if device.missing}
+        changes = [(now, one) for one in set(devices) - before] + [(0, one) for one in before - set(devices)]
+        if changes:
+            with self._transaction():
+                self._connection.executemany("UPDATE devices SET missing = ? WHERE number = ?", changes)
+
     @property
     def smallest_batch(self) -> int:
         """How many devices the smallest batch without a revoked one has; 0 without any."""
@@ -545,7 +555,7 @@ class CoordinatorJournal:
         """Return all devices that were ever enrolled."""
         with FILE.complaints(self.path):
             found = self._connection.execute(
-                "SELECT number, key, counted, revoked, identity, summed, batch, half, stays, cohorts, label "
+                "SELECT number, key, counted, revoked, identity, summed, batch, half, stays, cohorts, missing, label "
                 "FROM devices ORDER BY 1"
             )
             return [
