@@ -10,6 +10,7 @@ from tacit.evaluation.lists import CategoryBias
 from tacit.evaluation.placebo import Placebo, PlaceboResult, compare_ranks, draw_placebo, hold_out
 from tacit.evaluation.ranking import EvaluationOptions, PairScorer, Scorer
 from tacit.evaluation.result import Evaluation, mean_interval
+from tacit.evaluation.steps import evaluate_steps
 
 __all__ = [
     "CategoryBias",
@@ -31,6 +32,7 @@ __all__ = [
     "draw_placebo",
     "evaluate",
     "evaluate_cold_items",
+    "evaluate_steps",
     "hold_out",
     "holm",
     "is_decided",

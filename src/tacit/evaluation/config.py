@@ -34,6 +34,11 @@ class EvaluationConfig(Config):
         description="a held-out item of the history is never recommended; or, under the sampled protocol, it is "
         "ranked, as published code with repeated rows does: a leak",
     )
+    steps: Literal["one", "every"] = Field(
+        "one",
+        description="every: each held-out item is predicted from the history and the held-out items before it, and a "
+        "user's value is the mean over them; one: all from the training history",
+    )
     users: int = Field(
         0,
         ge=0,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,6 +30,18 @@ class Evaluation:
 
     def __len__(self) -> int:
         return len(self.users)
+
+    def with_lists_of(self, other: Evaluation) -> Evaluation:
+        """Return this evaluation with the lists of another, and what they do to the catalogue."""
+        whole = {name: value for name, value in other.overall.items() if name not in other.values}
+        return replace(
+            self,
+            overall=self.overall | whole,
+            top=other.top,
+            recommended=other.recommended,
+            bias=other.bias,
+            notes=tuple(dict.fromkeys((*self.notes, *other.notes))),
+        )
 
     def of(self, name: str) -> Values:
         """Return one metric of all users."""

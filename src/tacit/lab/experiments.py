@@ -15,13 +15,14 @@ from numpy.typing import NDArray
 
 from tacit.config import Comparison, Experiment, to_yaml
 from tacit.data import HANDED_OVER, DataConfig, Dataset, Split, describe, load, split
-from tacit.errors import DivergedError, EvaluationError, TacitError
+from tacit.errors import DivergedError, EvaluationError, MethodError, TacitError
 from tacit.evaluation import (
     Evaluation,
     EvaluationOptions,
     LeakVerdict,
     evaluate,
     evaluate_cold_items,
+    evaluate_steps,
 )
 from tacit.lab.inputs import digest_inputs
 from tacit.lab.leak_check import Trainer, check_leak, check_placebo, wants_placebo
@@ -35,7 +36,7 @@ from tacit.privacy.update_sink import Stage
 from tacit.random import Key
 from tacit.report.finish import Findings, assemble_run
 from tacit.report.folder import Run, check_writable
-from tacit.serving.recommender import Recommender
+from tacit.serving.recommender import Recommender, score_rows
 from tacit.types import Array, Catalog, Clients, Floats, Heldout, Model, Progress, Vocabulary
 
 SettingsT = TypeVar("SettingsT", Experiment, Comparison)
@@ -119,19 +120,27 @@ class TrainingJob:
     def evaluate(self, model: Model, heldout: Heldout, lists: bool = True) -> Evaluation:
         """Evaluate a model on a held-out part; every experiment of one seed ranks the same candidates."""
         recommender, config = self.make_recommender(model), self.experiment.evaluation
-        key = Key(self.experiment.seed).child("candidates")
-        options = EvaluationOptions(
-            threads=self.experiment.runtime.threads,
-            score_pairs=recommender.score_pairs if recommender.method.scores_pairs else None,
-            lists=lists,
-        )
+        if config.steps == "every" and model.private:
+            raise MethodError(
+                f"'{recommender.name}' keeps a vector per user, which does not follow the items of later steps.",
+                "Set evaluation.steps=one, or use a method that scores from the history.",
+            )
+        key, threads = Key(self.experiment.seed).child("candidates"), self.experiment.runtime.threads
+        pairs = recommender.score_pairs if recommender.method.scores_pairs else None
+        options = EvaluationOptions(threads=threads, score_pairs=pairs, lists=lists)
         with one_blas_thread():
             found = evaluate(recommender.score, heldout, self.catalog, config, key, options)
             cold = self.cold.get("validation" if heldout is self.validation else "test")
-            if cold is None:
+            if cold is not None:
+                apart = evaluate_cold_items(recommender.score, heldout, self.catalog, cold, config, key, options)
+                found = replace(found, overall=found.overall | apart)
+            if config.steps == "one":
                 return found
-            apart = evaluate_cold_items(recommender.score, heldout, self.catalog, cold, config, key, options)
-        return replace(found, overall=found.overall | apart)
+
+            def score(histories: Clients) -> Floats:
+                return score_rows(recommender.method, model, histories)
+
+            return evaluate_steps(score, heldout, self.catalog, config, key, threads).with_lists_of(found)
 
 
 def run(

@@ -50,7 +50,7 @@ class FedSLISTConfig(Config):
     factors: int = Field(
         96,
         gt=0,
-        description="m: width of the basis, at most the number of items; rows of messages have m or 2 m numbers",
+        description="m: width of the basis, at most the number of items; a row sent has m or 2 m numbers in turn",
     )
     epochs: int = Field(
         2, gt=0, description="passes of two rounds, one that finds directions and one that solves; all clients in each"
