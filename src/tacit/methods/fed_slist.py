@@ -97,7 +97,9 @@ class FedSLIST(BySums):
                 f"fed-slist would have {n_items:,} items with {width:,} numbers each ({MOST_CELLS:,} in all at most).",
                 f"Set method.factors to {MOST_CELLS // n_items} or less.",
             )
-        basis, targets, is_full = np.eye(n_items, width), np.eye(n_items, width), width == n_items
+        is_full = width == n_items
+        basis: Array = np.eye(n_items, width)
+        targets: Array = basis
         if not is_full:
             drawn = key.child("targets").normal(np.arange(n_items), width)
             targets = np.linalg.qr(drawn.astype(np.float64))[0]

@@ -73,7 +73,7 @@ class NextItemNet:
         generator = Key(self.seed).child("epoch", self.epoch).generator()
         histories = [self._window(one, generator) for one in newest_histories(clients)]
         order = generator.permutation([at for at, one in enumerate(histories) if len(one) > 1])
-        counts = np.bincount(clients.items, minlength=self.n_items) + 1.0
+        counts = (np.bincount(clients.items, minlength=self.n_items) + 1).astype(np.float64)
         self._train(True)
         losses = []
         for some in np.array_split(order, max(1, len(order) // self.options.batch)):
