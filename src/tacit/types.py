@@ -243,6 +243,20 @@ class Clients:
     places: NDArray[np.int32] | None = None  # [N] what came when within a client, smallest first; no two are equal
     _kept: dict[str, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
 
+    def __post_init__(self) -> None:
+        if len(self.ptr) != len(self.ids) + 1 or self.ptr[0] != 0 or self.ptr[-1] != len(self.items):
+            raise DataError(
+                f"Histories of {len(self.ids)} clients need {len(self.ids) + 1} offsets from 0 to {len(self.items)}.",
+                "Make them with offsets() from the lengths of the histories.",
+            )
+        if len(self.items) and not (self.items.min() >= -1 and self.items.max() < self.n_items):
+            raise DataError(
+                f"A history holds the item {self.items.max()}, and the catalogue has {self.n_items} items, from 0 on."
+                if self.items.max() >= self.n_items
+                else f"A history holds the item {self.items.min()}.",
+                "Number items by the catalogue; -1 stands for one outside it.",
+            )
+
     def __len__(self) -> int:
         return len(self.ids)
 

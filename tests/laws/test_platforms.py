@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import tacit
-from tacit.lab import synchronous
+from tacit.lab import memory
 from tacit.report import finish, folder
 
 SOURCE = Path(tacit.__file__).parent
@@ -68,7 +68,7 @@ def test_without_proc_memory_has_no_bound_and_the_processor_a_name(monkeypatch: 
         raise FileNotFoundError(self)
 
     monkeypatch.setattr(Path, "read_text", missing)
-    assert synchronous.free_memory() == float("inf")
+    assert memory.free_memory() == float("inf")
     assert isinstance(folder._processor(), str)
 
 

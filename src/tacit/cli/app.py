@@ -44,7 +44,10 @@ Threads = Annotated[
 Jobs = Annotated[
     int,
     typer.Option(
-        "--jobs", min=1, max=1024, help="Runs side by side, as processes; with runtime.engine=dask on that cluster."
+        "--jobs",
+        min=1,
+        max=1024,
+        help="Runs side by side, as processes, at most one for each core; with runtime.engine=dask on that cluster.",
     ),
 ]
 Again = Annotated[bool, typer.Option("--again", help="Make finished runs anew instead of reusing them.")]

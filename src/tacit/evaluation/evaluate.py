@@ -13,7 +13,7 @@ from tacit.evaluation.config import EvaluationConfig
 from tacit.evaluation.heldout import HeldoutItems, open_heldout, sample_users, select_heldout
 from tacit.evaluation.metrics import Positions, accuracy_metrics
 from tacit.evaluation.population import measure_lists
-from tacit.evaluation.ranking import EvaluationOptions, Ranking, Scorer, rank_in_blocks
+from tacit.evaluation.ranking import EvaluationOptions, RankedUsers, RankingRequest, Scorer
 from tacit.evaluation.result import Evaluation
 from tacit.random import Key
 from tacit.types import Catalog, Heldout
@@ -49,9 +49,11 @@ def evaluate(
         chosen = sample_users(heldout, config.users, SAMPLE)
         heldout, score, options = _narrow(heldout, chosen, score, options)
     data = open_heldout(heldout, catalog)
-    ranking = Ranking(data, catalog.n_items, config, key, score, options)
-    rank_in_blocks(ranking.rank, np.arange(len(data)) if lists else data.with_truth, threads)
-    kept = data.with_truth
+    request, kept = RankingRequest(data, catalog.n_items, config, key, lists, options.auc), data.with_truth
+    if options.spread is None:
+        ranking = request.rank(score, options.score_pairs, threads)
+    else:
+        ranking = options.spread(request, np.arange(len(data)) if chosen is None else chosen)
     found = Positions(np.append(data.truth_ptr[kept], len(data.truth)), ranking.better, ranking.tied)
     values = accuracy_metrics(found, config.k, apart=config.sampled > 0)
     if options.auc or config.sampled:
@@ -90,7 +92,7 @@ def _note_sample(chosen: NDArray[np.int64] | None) -> list[str]:
     return [f"{len(chosen)} users, drawn at random, were evaluated; coverage and bias are of their lists alone"]
 
 
-def _notes(data: HeldoutItems, ranking: Ranking, config: EvaluationConfig) -> Iterator[str]:
+def _notes(data: HeldoutItems, ranking: RankedUsers, config: EvaluationConfig) -> Iterator[str]:
     """Say what happened to held-out items that could not be ranked as the protocol has it."""
     cold = int(np.count_nonzero(data.truth < 0))
     if cold:
@@ -99,7 +101,7 @@ def _notes(data: HeldoutItems, ranking: Ranking, config: EvaluationConfig) -> It
     if short:
         yield f"{short} users had fewer than {config.sampled} unseen items: they were ranked against all of them"
     again = int(np.count_nonzero(data.truth_seen))
-    if again and ranking.ranks_repeats:
+    if again and config.sampled and config.repeats == "rank":
         yield f"{again} held-out items are in the user's history too, and were ranked all the same: a leak"
     elif again:
         yield f"{again} held-out items are in the user's history too: they are no candidates and never found"

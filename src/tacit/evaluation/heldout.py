@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.errors import EvaluationError
-from tacit.kernels.topk import seen_before
+from tacit.kernels.topk import is_distinct, seen_before
 from tacit.random import Key
 from tacit.types import Array, Catalog, Clients, Heldout, offsets
 
@@ -37,6 +37,17 @@ class HeldoutItems:
     def with_truth(self) -> NDArray[np.int64]:
         """Positions of users with something held out."""
         return np.flatnonzero(np.diff(self.truth_ptr))
+
+    def cut(self, rows: slice) -> HeldoutItems:
+        """Return the same of a range of users; its arrays are views."""
+        truth, seen = (ptr[rows.start : rows.stop + 1] for ptr in (self.truth_ptr, self.seen_ptr))
+        return HeldoutItems(
+            self.ids[rows],
+            truth - truth[0],
+            self.truth[truth[0] : truth[-1]],
+            seen - seen[0],
+            self.seen[seen[0] : seen[-1]],
+        )
 
 
 def open_heldout(heldout: Heldout, catalog: Catalog) -> HeldoutItems:
@@ -66,14 +77,14 @@ def open_heldout(heldout: Heldout, catalog: Catalog) -> HeldoutItems:
 
 def _distinct(clients: Clients) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
     """Return (ptr, items) with each item once per user; items outside the catalogue stay apart."""
+    if is_distinct(clients.ptr, clients.items):
+        return clients.ptr, clients.items
     items, rows = clients.items, clients.rows
     same_user = rows[1:] == rows[:-1]
     if np.any(same_user & (items[1:] < items[:-1])):
         items = items[np.lexsort((items, rows))]
     keep = np.ones(len(items), np.bool_)
     keep[1:] = ~(same_user & (items[1:] == items[:-1])) | (items[1:] < 0)
-    if keep.all():
-        return clients.ptr, items
     return offsets(np.bincount(rows[keep], minlength=len(clients))), items[keep]
 
 

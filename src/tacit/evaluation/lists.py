@@ -123,16 +123,16 @@ def pop_reo(top: Array, is_held_out: Array, truth: Array, is_head: NDArray[np.bo
     return imbalance(_both(is_head, top[is_held_out]) / held_out)
 
 
-def pop_rsp(top: Array, seen: Array, is_head: NDArray[np.bool_]) -> float | None:
+def pop_rsp(top: Array, popularity: Array, is_head: NDArray[np.bool_]) -> float | None:
     """PopRSP: how differently popular and long-tail items are recommended; None if a group has no candidate.
 
-    Shares are places in the lists over candidates (items not in the user's history), for each group over all
-    users. `seen` lists the items of all histories, each once per user.
+    Shares are places in the lists over candidates (items not in the user's history), for each group over all users.
 
-    >>> pop_rsp(np.array([[0], [1]]), np.array([1, 2]), np.array([True, False, False]))  # head 1/2, tail 1/2
+    >>> pop_rsp(np.array([[0], [1]]), np.array([0, 1, 1]), np.array([True, False, False]))  # head 1/2, tail 1/2
     0.0
     """
-    candidates = len(top) * _both(is_head, np.arange(len(is_head))) - _both(is_head, seen)
+    in_histories = np.array([popularity[is_head].sum(), popularity[~is_head].sum()], np.float64)
+    candidates = len(top) * _both(is_head, np.arange(len(is_head))) - in_histories
     if not (candidates > 0).all():
         return None
     return imbalance(_both(is_head, top[top >= 0]) / candidates)

@@ -169,7 +169,7 @@ def ndcg(found: Positions, k: int) -> Values:
     [0.5, 0.6131]
     """
     worth, groups = 1.0 / np.log2(np.arange(2, k + 2)), found.groups
-    gains = (found.better < k) / np.log2(found.better + 2.0)
+    gains: Values = np.append(worth, 0.0)[np.minimum(found.better, k)]
     gains[groups.items] = groups.each_item(groups.sum_places(worth, k) / groups.size)
     best: Values = np.cumsum(worth)[np.minimum(found.sizes, k) - 1]
     return found.per_user(gains) / best

@@ -51,7 +51,7 @@ def measure_lists(top: Array, data: HeldoutItems, catalog: Catalog, ks: tuple[in
             "ShannonEntropy": shannon_entropy(counts),
             "ACLT": aclt(lists, is_head),
             "PopREO": pop_reo(lists, hits[:, :k], findable, is_head),
-            "PopRSP": pop_rsp(lists, data.seen, is_head),
+            "PopRSP": pop_rsp(lists, popularity, is_head),
         }
         found.metrics |= {f"{name}@{k}": float(value) for name, value in measured.items() if value is not None}
         found.recommended[k] = counts

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from typing import TypeAlias
 
 import numpy as np
@@ -78,13 +78,54 @@ class EvaluationOptions:
 
     `lists=False` leaves out lists and their metrics, and ranks only users with held-out items; then the sampled
     protocol scores its candidates with `score_pairs(rows, items)` if given. `auc=True` adds AUC under the full
-    protocol (the sampled one always has it): the share of all unseen items that a held-out item beats.
+    protocol (the sampled one always has it): the share of all unseen items that a held-out item beats. `spread` ranks
+    users elsewhere: it gets a request and the positions of its users among all, and answers with what was found.
     """
 
     threads: int = 1
     score_pairs: PairScorer | None = None
     lists: bool = True
     auc: bool = False
+    spread: Callable[[RankingRequest, NDArray[np.int64]], RankedUsers] | None = None
+
+
+@dataclass(frozen=True)
+class RankingRequest:
+    """Users to be ranked, and how: all that another process needs beside their scores."""
+
+    data: HeldoutItems
+    n_items: int
+    config: EvaluationConfig
+    key: Key
+    lists: bool
+    auc: bool
+
+    def of(self, rows: slice) -> RankingRequest:
+        """Return the same of some users."""
+        return replace(self, data=self.data.cut(rows))
+
+    def rank(self, score: Scorer, score_pairs: PairScorer | None, threads: int) -> RankedUsers:
+        """Rank them in this process; scorers take positions among these users."""
+        options = EvaluationOptions(threads, score_pairs, self.lists, self.auc)
+        ranking = Ranking(self.data, self.n_items, self.config, self.key, score, options)
+        rank_in_blocks(ranking.rank, np.arange(len(self.data)) if self.lists else self.data.with_truth, threads)
+        return RankedUsers(ranking.top, ranking.better, ranking.tied, ranking.auc, ranking.is_short)
+
+
+@dataclass(frozen=True)
+class RankedUsers:
+    """Lists of users and where their held-out items stand; each block of users has its own part."""
+
+    top: NDArray[np.int32]  # [users, k]
+    better: NDArray[np.int64]  # [H] aligned with the held-out items of the users
+    tied: NDArray[np.int64]
+    auc: Values
+    is_short: NDArray[np.bool_]  # [users] whether there were fewer candidates than the sampled protocol asks for
+
+    @classmethod
+    def join(cls, parts: Sequence[RankedUsers]) -> RankedUsers:
+        """Put users one after the other."""
+        return cls(*(np.concatenate([getattr(part, one.name) for part in parts]) for one in fields(cls)))
 
 
 class Ranking:

@@ -27,6 +27,7 @@ from tacit.evaluation import (
 from tacit.lab.inputs import digest_inputs
 from tacit.lab.leak_check import Trainer, check_leak, check_placebo, wants_placebo
 from tacit.lab.shard_worker import WorkerIdentity
+from tacit.lab.sharded_ranking import LEAST_SCORES, SpreadRanking
 from tacit.lab.training import Observer, TrainingResult, learn
 from tacit.numerics import one_blas_thread
 from tacit.privacy.clipping import Clipping, ClippingConfig
@@ -117,6 +118,13 @@ class TrainingJob:
         chosen, seed = self.experiment.method, self.experiment.seed
         return Recommender(chosen.name, chosen.options, model, self.train, self.catalog, self.user_ids, seed)
 
+    def _spread(self, recommender: Recommender, heldout: Heldout) -> SpreadRanking | None:
+        """Return how users are ranked over the engine; none where this process does it sooner."""
+        runtime = self.experiment.runtime
+        if runtime.engine == "local" or len(heldout) * self.catalog.n_items < LEAST_SCORES:
+            return None
+        return SpreadRanking(runtime.engine_config, recommender)
+
     def evaluate(self, model: Model, heldout: Heldout, lists: bool = True) -> Evaluation:
         """Evaluate a model on a held-out part; every experiment of one seed ranks the same candidates."""
         recommender, config = self.make_recommender(model), self.experiment.evaluation
@@ -128,8 +136,9 @@ class TrainingJob:
         key, threads = Key(self.experiment.seed).child("candidates"), self.experiment.runtime.threads
         pairs = recommender.score_pairs if recommender.method.scores_pairs else None
         options = EvaluationOptions(threads=threads, score_pairs=pairs, lists=lists)
+        spread = self._spread(recommender, heldout) if lists else None
         with one_blas_thread():
-            found = evaluate(recommender.score, heldout, self.catalog, config, key, options)
+            found = evaluate(recommender.score, heldout, self.catalog, config, key, replace(options, spread=spread))
             cold = self.cold.get("validation" if heldout is self.validation else "test")
             if cold is not None:
                 apart = evaluate_cold_items(recommender.score, heldout, self.catalog, cold, config, key, options)

@@ -27,7 +27,7 @@ from tacit.errors import DataError, EngineError, TacitError
 from tacit.lab.experiments import PreparedData, prepare_data, silent
 from tacit.lab.shard_worker import WorkerIdentity
 from tacit.lab.training import RuntimeConfig
-from tacit.lab.workers import Workers, refuse_other_bits, start_workers
+from tacit.lab.workers import Workers, refuse_other_bits, start_workers, usable_cores
 from tacit.types import Progress
 
 TRIES = 3  # a job whose workers die so often is too large for them
@@ -321,6 +321,8 @@ def _spread(jobs: Sequence[Job], config: JobsConfig, progress: Progress, handed:
     if config.executor is not None:
         workers: Workers = ExecutorWorkers(config.executor, n_wanted)
     else:
+        if not config.address:  # more than there are cores would only take memory
+            n_wanted = min(n_wanted, usable_cores())
         workers = start_workers(config.engine, config.address, n_wanted)
     n_slots = min(n_wanted, workers.n_workers)
     spreading = _Spreading(workers, _Source(handed), config.executor is None and config.engine == "dask")

@@ -6,19 +6,19 @@ dead worker did not end is given to another one, with the same bits.
 
 from __future__ import annotations
 
-import os
 import shutil
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
 from tacit.errors import EngineError
 from tacit.lab.engine import EngineConfig, ShardedClients, split_request
+from tacit.lab.memory import refuse_too_large_shards
 from tacit.lab.shard_worker import (
     PastRequest,
     ShardTask,
@@ -30,10 +30,9 @@ from tacit.lab.shard_worker import (
     write_pickle,
 )
 from tacit.lab.shards import ShardAnswer, ShardRequest, cut_evenly
-from tacit.lab.workers import refuse_other_bits, start_workers
+from tacit.lab.workers import run_tasks, start_workers, usable_cores
 from tacit.types import Array
 
-TRIES = 3  # a task whose workers die so often is too large for them
 KEPT_REQUESTS = 8  # of a shard, before its private part is written down
 
 
@@ -52,10 +51,11 @@ class RemoteEngine:
     def __init__(self, config: EngineConfig, sharded: ShardedClients) -> None:
         self.clients, self._sharded = sharded.clients, sharded
         self._has_private, self._owns_workers = bool(sharded.private), config.workers is None
+        self._is_elsewhere = bool(config.address)
         self._folder = Path(tempfile.mkdtemp(prefix="tacit-shards-", dir=config.folder or None))
         try:
             assert config.kind != "local"
-            n_cores = os.cpu_count() or 1
+            n_cores = usable_cores()
             n_workers = min(config.shards or n_cores, n_cores)
             self._workers = config.workers or start_workers(config.kind, config.address, n_workers)
         except BaseException:
@@ -88,6 +88,8 @@ class RemoteEngine:
     def ask(self, request: ShardRequest, shared: Mapping[str, Array]) -> tuple[int, list[ShardAnswer]]:
         """Ask the shards side by side, and read their answers in order."""
         ticket, self._n_tickets = self._n_tickets, self._n_tickets + 1
+        if ticket == 0 and not self._is_elsewhere:
+            self._refuse_too_large(shared)
         digests = self._write_shared(shared)
         asked: dict[int, ShardTask] = {}
         for at, who in split_request(request, self.cuts).items():
@@ -181,29 +183,22 @@ class RemoteEngine:
         old.unlink(missing_ok=True)
 
     def _run(self, tasks: Mapping[int, ShardTask]) -> dict[int, TaskResult]:
-        """Do tasks side by side; those of workers that die are done again."""
-        found: dict[int, TaskResult] = {}
-        for tries in range(1, TRIES + 1):
-            running = {at: self._workers.submit(at, run_task, tasks[at]) for at in tasks if at not in found}
-            lost: dict[int, Exception] = {}
-            for at, future in running.items():
-                try:
-                    found[at] = _check_worker(future.result())
-                except Exception as error:
-                    if not self._workers.is_lost(error):
-                        raise
-                    lost[at] = error
-            if not lost:
-                return found
-            for at in lost:
-                self._workers.renew(at)
-            if tries == TRIES:
-                shards = ", ".join(str(at + 1) for at in lost)
-                raise EngineError(
-                    f"The workers of shard {shards} of {len(self._histories)} died {TRIES} times in a row.",
-                    "They were killed, or ran out of memory: set runtime.shards higher, or use fewer workers.",
-                ) from None
-        return found
+        return run_tasks(self._workers, run_task, tasks, len(self._histories))
+
+    def _refuse_too_large(self, shared: Mapping[str, Array]) -> None:
+        """Refuse shards that do not fit into the memory of this machine; a cluster has its own."""
+        clients, n_shards = self.clients, len(self._histories)
+        shapes = self._sharded.path.method.shapes(shared)
+        tables = sum(array.nbytes for array in shared.values())
+        tables += sum(8 * int(np.prod(shape)) for shape in shapes.values())  # the sums, as whole numbers
+        of_clients = sum(array.nbytes for array in self._sharded.private.values())
+        of_clients += sum(
+            getattr(clients, column.name).nbytes
+            for column in fields(clients)
+            if column.init and isinstance(getattr(clients, column.name), np.ndarray)
+        )
+        n_workers = min(self._workers.n_workers, n_shards)
+        refuse_too_large_shards(tables, of_clients / n_workers, n_workers, n_shards)
 
 
 class FetchedArrays(Mapping[str, Array]):
@@ -224,9 +219,3 @@ class FetchedArrays(Mapping[str, Array]):
 
     def __len__(self) -> int:
         return len(self._arrays)
-
-
-def _check_worker(result: Any) -> TaskResult:
-    assert isinstance(result, TaskResult)
-    refuse_other_bits(result.worker, str(result.worker.pid))
-    return result

@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tacit.errors import DivergedError, MethodError
+from tacit.lab.memory import SHARE, free_memory
 from tacit.lab.simulation import Traffic
 from tacit.methods.base import Gossip
 from tacit.methods.parts.gossip import PeerInbox
@@ -28,7 +28,6 @@ from tacit.updates import PeerModels
 
 Overlays: TypeAlias = list[dict[str, float]]
 MEASUREMENTS = 10  # rounds between two measurements of the overlay
-SHARE = 0.9  # of the free memory that a network may take
 
 
 @dataclass(frozen=True)
@@ -135,16 +134,6 @@ def refuse_too_large(method: Gossip, n_peers: int, n_items: int) -> None:
             "are free.",
             "Use fewer users or items (data.min_per_item), or lower method.factors: every peer holds a whole model.",
         )
-
-
-def free_memory() -> float:
-    """Return the bytes that can be had without swapping; infinity where the system does not say."""
-    try:
-        lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
-    except OSError:
-        return float("inf")
-    found = next((line for line in lines if line.startswith("MemAvailable:")), None)
-    return float("inf") if found is None else 1024.0 * int(found.split()[1])
 
 
 def refuse_if_diverged(items: NDArray[np.float32], learning_rate: float, number: int) -> None:

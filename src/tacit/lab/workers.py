@@ -6,7 +6,7 @@ import contextlib
 import multiprocessing
 import os
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from typing import Any, Literal, Protocol
@@ -15,6 +15,7 @@ from tacit.errors import EngineError
 from tacit.lab.shard_worker import WorkerIdentity, begin_worker, forget_shards
 
 REACH_SECONDS = 15
+TRIES = 3  # a task whose workers die so often is too large for them
 
 
 class Workers(Protocol):
@@ -44,6 +45,12 @@ class Workers(Protocol):
     def close(self) -> None:
         """End the workers, or leave those of others."""
         ...
+
+
+def usable_cores() -> int:
+    """Return how many cores this process may use."""
+    allowed = getattr(os, "sched_getaffinity", None)  # not on every system
+    return len(allowed(0)) if allowed is not None else os.cpu_count() or 1
 
 
 def start_workers(kind: Literal["processes", "dask"], address: str, n_workers: int) -> Workers:
@@ -194,3 +201,37 @@ def refuse_other_bits(worker: WorkerIdentity, place: str) -> None:
                 "bits would differ.",
                 "Use the same versions and the same kind of processor on all machines.",
             )
+
+
+def run_tasks(
+    workers: Workers, work: Callable[[Any], Any], tasks: Mapping[int, object], n_shards: int
+) -> dict[int, Any]:
+    """Do tasks side by side, by the number of their shard; those of workers that die are done again.
+
+    An answer names its worker; one whose bits could differ is refused.
+    """
+    found: dict[int, Any] = {}
+    for tries in range(1, TRIES + 1):
+        running = {at: workers.submit(at, work, task) for at, task in tasks.items() if at not in found}
+        lost = []
+        for at, future in running.items():
+            try:
+                answer = future.result()
+            except Exception as error:
+                if not workers.is_lost(error):
+                    raise
+                lost.append(at)
+                continue
+            refuse_other_bits(answer.worker, str(answer.worker.pid))
+            found[at] = answer
+        for at in lost:
+            workers.renew(at)
+        if lost and tries == TRIES:
+            shards = ", ".join(str(at + 1) for at in lost)
+            raise EngineError(
+                f"The workers of shard {shards} of {n_shards} died {TRIES} times in a row.",
+                "They were killed, or ran out of memory: set runtime.shards higher, or use fewer workers.",
+            ) from None
+        if not lost:
+            break
+    return found

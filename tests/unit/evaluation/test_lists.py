@@ -85,7 +85,7 @@ def test_only_popular_items_is_one_and_equal_shares_are_zero() -> None:
 def test_a_missing_group_leaves_the_metric_undefined() -> None:
     is_head, top = np.array([True, True]), np.array([[0]])
     assert pop_reo(top, np.array([[True]]), np.array([0]), is_head) is None
-    assert pop_rsp(top, np.array([1]), is_head) is None
+    assert pop_rsp(top, np.array([0, 1]), is_head) is None
 
 
 def test_an_undefined_metric_is_left_out_with_a_note() -> None:

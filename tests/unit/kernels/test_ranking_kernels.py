@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tacit.kernels.candidates import count_rivals, draw_candidates
-from tacit.kernels.topk import NOT_FOUND, listed_truth, rank_rows, seen_before
+from tacit.kernels.topk import NOT_FOUND, is_distinct, listed_truth, rank_rows, seen_before
 from tacit.random import Key
 from tacit.types import offsets
 
@@ -101,7 +101,7 @@ def numpy_lists(scores: np.ndarray, seen: list[list[int]], order: np.ndarray, sh
     return top
 
 
-@pytest.mark.parametrize("n_items", [1, 5, 64, 65, 200])
+@pytest.mark.parametrize("n_items", [1, 5, 64, 65, 255, 256, 257, 2000])  # below, at and above the number of groups
 @pytest.mark.parametrize("k", [1, 7, 100])
 @pytest.mark.parametrize("levels", [2, 10**6])
 def test_lists_equal_a_plain_sort(n_items: int, k: int, levels: int) -> None:
@@ -134,3 +134,13 @@ def test_membership() -> None:
     top = np.array([[5, -1, 4], [1, 2, 3], [2, 0, -1]], np.int32)
     assert listed_truth(top, *truth).tolist() == [[True, False, False], [False] * 3, [True, False, False]]
     assert seen_before(*truth, *seen).tolist() == [False, False, True, False]
+    assert listed_truth(np.array([[2, 900, 901]]), *ragged([list(range(0, 1000, 2))])).tolist() == [[True, True, False]]
+
+
+@pytest.mark.parametrize(
+    ("histories", "distinct"),
+    [([[1, 2], [0, 5]], True), ([[1, 1]], False), ([[2, 1]], False), ([[-1, -1, 3], []], True), ([[3], [3]], True)],
+)
+def test_distinct_items_ascend_within_a_user(histories: list[list[int]], distinct: bool) -> None:
+    ptr = offsets(np.array([len(own) for own in histories]))
+    assert is_distinct(ptr, np.array([i for own in histories for i in own], np.int32)) == distinct

@@ -266,6 +266,13 @@ def test_a_killed_worker_is_replaced_and_failures_are_results(tmp_path: Path) ->
         raise_failures(found)
 
 
+def test_there_are_no_more_workers_than_cores(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tacit.lab.jobs.usable_cores", lambda: 1)
+    found = run_jobs([Steps(f"job {number}") for number in range(3)], JobsConfig(8))
+    assert len(set(found)) == 1
+    assert os.getpid() not in found
+
+
 @pytest.mark.parametrize("jobs", [1, 2])
 def test_one_failure_alone_is_raised_as_it_is(jobs: int, executor: ThreadPoolExecutor) -> None:
     found = run_jobs([Steps("refused")], JobsConfig(jobs, executor=executor if jobs > 1 else None))

@@ -1,0 +1,158 @@
+"""Ranking in shards over an engine changes no bit: metrics and the values of every user are those of one process."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from importlib.util import find_spec
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tacit.config import Experiment
+from tacit.errors import EngineError
+from tacit.evaluation import Evaluation, EvaluationConfig, EvaluationOptions, evaluate
+from tacit.lab import experiments, memory
+from tacit.lab.engine import EngineConfig
+from tacit.lab.experiments import run
+from tacit.lab.sharded_ranking import RankingTask, SpreadRanking, cut_blocks, run_ranking
+from tacit.lab.simulation import SimulationOptions, simulate
+from tacit.lab.training import passes
+from tacit.lab.workers import DaskWorkers, ProcessWorkers, Workers
+from tacit.methods.base import Federated, build, entry, methods, options
+from tacit.protocols.federated import UpdatePath
+from tacit.random import Key
+from tacit.serving.recommender import Recommender
+from tacit.testing import make_clients
+from tacit.types import Catalog, Clients, Heldout, Vocabulary
+from tacit.updates import Ring
+
+USERS = 1000  # eight blocks: seven shards have one or two each
+World = tuple[Clients, Catalog]
+
+
+@pytest.fixture(scope="module")
+def processes() -> Iterator[Workers]:
+    workers = ProcessWorkers(2)
+    yield workers
+    workers.close()
+
+
+def crowd(name: str, world: World) -> Recommender:
+    """A model of few users, who stand for many."""
+    clients, catalog = world
+    fields = entry(name).config.model_fields
+    few = {"epochs": 1, "factors": 4, "local_steps": 4, "clients_per_round": 16}
+    chosen = options(name, {key: value for key, value in few.items() if key in fields})
+    *_, last = passes(build(name, chosen), clients, catalog, Key(1))
+    many = np.arange(USERS) % len(clients)
+    return Recommender(name, chosen, last.copy().take(many), clients.take(many), catalog, Vocabulary(np.arange(USERS)))
+
+
+def judge(recommender: Recommender, config: EvaluationConfig, engine: EngineConfig | None) -> Evaluation:
+    clients, catalog = recommender.clients, recommender.catalog
+    rng = np.random.default_rng(5)
+    unseen = [np.setdiff1d(np.arange(catalog.n_items), clients.of(user)) for user in range(USERS)]
+    held = [rng.permutation(items)[: user % 3] for user, items in enumerate(unseen)]
+    truth = make_clients([sorted(items.tolist()) for items in held], catalog.n_items)
+    heldout = Heldout(Clients(clients.ids, truth.ptr, truth.items, catalog.n_items), clients)
+    pairs = recommender.score_pairs if recommender.method.scores_pairs else None
+    spread = None if engine is None else SpreadRanking(engine, recommender)
+    how = EvaluationOptions(score_pairs=pairs, spread=spread, lists=not config.sampled)
+    return evaluate(recommender.score, heldout, catalog, config, Key(2), how)
+
+
+def assert_same(one: Evaluation, other: Evaluation) -> None:
+    assert one.overall == other.overall
+    assert one.notes == other.notes
+    np.testing.assert_array_equal(one.rows, other.rows)
+    np.testing.assert_array_equal(one.top, other.top)  # type: ignore[arg-type]
+    for name, values in one.values.items():
+        np.testing.assert_array_equal(values, other.values[name], err_msg=name)
+
+
+CONFIGS = [EvaluationConfig(k=(3, 5)), EvaluationConfig(k=3, protocol="sampled-7"), EvaluationConfig(k=3, users=700)]
+
+
+@pytest.mark.parametrize("name", list(methods()))
+def test_every_method_is_ranked_in_processes_as_in_one(name: str, tastes: World, processes: Workers) -> None:
+    recommender = crowd(name, tastes)
+    one = judge(recommender, CONFIGS[0], None)
+    assert_same(one, judge(recommender, CONFIGS[0], EngineConfig("processes", 3, workers=processes)))
+
+
+@pytest.mark.parametrize("config", CONFIGS, ids=["full", "sampled", "some"])
+@pytest.mark.parametrize("shards", [1, 2, 3, 7])
+def test_the_number_of_shards_changes_nothing(
+    config: EvaluationConfig, shards: int, tastes: World, processes: Workers
+) -> None:
+    recommender = crowd("fed-gmf", tastes)
+    engine = EngineConfig("processes", shards, workers=processes)
+    assert_same(judge(recommender, config, None), judge(recommender, config, engine))
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(find_spec("distributed") is None, reason="Dask is an extra")
+@pytest.mark.filterwarnings("ignore")
+def test_dask_ranks_the_same(tastes: World) -> None:
+    workers = DaskWorkers("", 2)
+    try:
+        for name in ("fed-svd", "fpl"):
+            recommender = crowd(name, tastes)
+            one = judge(recommender, CONFIGS[0], None)
+            for shards in (1, 2, 3, 7):
+                assert_same(one, judge(recommender, CONFIGS[0], EngineConfig("dask", shards, workers=workers)))
+    finally:
+        workers.close()
+
+
+@pytest.mark.parametrize(("users", "shards"), [(0, 3), (1, 3), (128, 2), (129, 2), (1000, 7), (1000, 64)])
+def test_shards_are_whole_blocks_and_together_all_users(users: int, shards: int) -> None:
+    cuts = cut_blocks(users, shards)
+    assert cuts[0] == 0
+    assert cuts[-1] == users
+    assert all(cut % 128 == 0 for cut in cuts[:-1])
+    assert all(low < high for low, high in pairwise(cuts)) or users == 0
+    assert len(cuts) - 1 == max(1, min(shards, -(-users // 128)))
+
+
+def test_a_run_with_an_engine_is_the_run_without(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(experiments, "LEAST_SCORES", 0)
+    asked: dict[str, Any] = {"data": {"source": "town"}, "method": {"name": "fed-svd", "factors": 4, "epochs": 2}}
+    asked["evaluation"] = {"local_only_users": 0}
+    one = run(Experiment.model_validate(asked))
+    other = run(Experiment.model_validate({**asked, "runtime": {"engine": "processes", "folder": str(tmp_path)}}))
+    assert one.result["metrics"] == other.result["metrics"]
+    assert one.users.equals(other.users)
+    assert not list(tmp_path.iterdir()), "files on their way are removed"
+
+
+def test_what_would_not_fit_is_refused_with_the_figure(
+    tastes: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, processes: Workers
+) -> None:
+    recommender, engine = (
+        crowd("fed-svd", tastes),
+        EngineConfig("processes", 2, folder=str(tmp_path), workers=processes),
+    )
+    monkeypatch.setattr(memory, "free_memory", lambda: 1e9)
+    memory.refuse_too_large_shards(100e6, 50e6, 2, 2)
+    with pytest.raises(EngineError, match=r"need 1\.1 GB.*0\.9 GB are free") as refused:
+        memory.refuse_too_large_shards(100e6, 200e6, 2, 2)
+    assert "runtime.shards to 5" in refused.value.hint
+    monkeypatch.setattr(memory, "free_memory", lambda: 1e6)
+    with pytest.raises(EngineError, match="GB are free"):
+        judge(recommender, CONFIGS[0], engine)
+    method = recommender.method
+    assert isinstance(method, Federated)
+    learning = simulate(UpdatePath(method, (), Ring()), *tastes, Key(1), None, SimulationOptions(engine=engine))
+    with pytest.raises(EngineError, match="GB are free"):
+        next(learning)
+    assert not list(tmp_path.iterdir()), "nothing stays"
+
+
+def test_a_worker_that_does_not_see_the_folder_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(EngineError) as refused:
+        run_ranking(RankingTask(str(tmp_path / "elsewhere"), 0))
+    assert "runtime.folder" in refused.value.hint
