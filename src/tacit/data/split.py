@@ -279,7 +279,9 @@ def _age(log: Interactions, n: NDArray[np.int64], config: SplitConfig, name: str
             times = np.zeros(len(log), np.int64)
         order = _newest_first(log, times, config.ties)
     rank = np.empty(len(log), np.int64)
-    rank[order] = np.arange(len(log)) - np.repeat(offsets(n)[:-1], n)
+    rank[order] = np.arange(len(log))
+    del order  # arrays of the length of the log are what memory goes to
+    rank -= offsets(n)[:-1][log.users]
     return rank
 
 
@@ -360,8 +362,11 @@ def _build(dataset: Dataset, parts: NDArray[np.int8], config: SplitConfig) -> Sp
 def cohort(log: Interactions, rows: NDArray[np.bool_], places: NDArray[np.int32] | None = None) -> Clients:
     """Return every user's history among some rows, sorted by item; `places` [N] of the log say what came when."""
     at = np.flatnonzero(rows)
-    part = log.take(at)
-    at = at[order_by(part.users, part.items, *_identity(part))]
+    ordered = at[order_by(log.users[at], log.items[at])]
+    same = (log.users[ordered[1:]] == log.users[ordered[:-1]]) & (log.items[ordered[1:]] == log.items[ordered[:-1]])
+    if same.any():
+        ordered = at[order_by(log.users[at], log.items[at], *(column[at] for column in _identity(log)))]
+    at = ordered
     return Clients(
         np.arange(len(log.user_ids), dtype=np.int64),
         offsets(np.bincount(log.users[at], minlength=len(log.user_ids))),
@@ -376,10 +381,14 @@ def cohort(log: Interactions, rows: NDArray[np.bool_], places: NDArray[np.int32]
 
 def _counts(log: Interactions, parts: NDArray[np.int8]) -> dict[str, int]:
     n_items = max(len(log.item_ids), 1)
-    pairs = log.users.astype(np.int64) * n_items + log.items
-    learnt = np.sort(pairs[parts == TRAIN])
+    pairs = log.users.astype(np.int64)
+    pairs *= n_items
+    pairs += log.items
     is_heldout = (parts == VALIDATION) | (parts == TEST)
-    heldout = np.sort(pairs[is_heldout & (log.items >= 0)])  # sorted, they are looked up in the order of memory
+    learnt, heldout = pairs[parts == TRAIN], pairs[is_heldout & (log.items >= 0)]
+    del pairs
+    learnt.sort()
+    heldout.sort()  # sorted, they are looked up in the order of memory
     at = np.minimum(np.searchsorted(learnt, heldout), len(learnt) - 1)
     repeated = learnt[at] == heldout
     is_new_user = np.bincount(log.users[parts == TRAIN], minlength=len(log.user_ids)) == 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, fields, replace
@@ -32,14 +33,32 @@ def rank_in_blocks(work: Callable[[NDArray[np.int64]], None], rows: NDArray[np.i
 
     Even one thread is a worker: all of them treat denormal numbers alike, whatever the caller's thread does.
     """
-    blocks = [rows[start : start + BLOCK] for start in range(0, len(rows), BLOCK)]
+    blocks = enumerate([rows[start : start + BLOCK] for start in range(0, len(rows), BLOCK)])
+    failed: dict[int, Exception] = {}
+    stopped = threading.Event()
+
+    def drain() -> None:
+        """Take blocks in order until there is none: a task for each would cost more than ranking a small one."""
+        while not stopped.is_set():
+            with taking:
+                number, block = next(blocks, (-1, rows))
+            if number < 0:
+                return
+            try:
+                work(block)
+            except Exception as error:
+                failed[number] = error
+                stopped.set()
+
+    taking = threading.Lock()
     with threadpool_limits(1, "blas"), ThreadPoolExecutor(threads, initializer=flush_denormals) as pool:
         try:
-            for _ in pool.map(work, blocks):
-                pass
-        except BaseException:
-            pool.shutdown(cancel_futures=True)
-            raise
+            for future in [pool.submit(drain) for _ in range(threads)]:
+                future.result()
+        finally:
+            stopped.set()
+    if failed:
+        raise failed[min(failed)]  # all blocks before it were taken before it, so that it is always the same
 
 
 @dataclass(frozen=True)

@@ -27,6 +27,7 @@ from tacit.updates import PlannedRows, Ring, Total, UpdatePlan
 
 LONG_HISTORY = 4096.0  # ranges are chosen for a history of this length; longer ones fit up to the ring's own limit
 WARM = "folder of an earlier run of this method to start from; items are matched by their labels"
+NEARLY_ORTHONORMAL = 1e-2  # of a Gramian: so far from one it may be for the second factorisation to mend it
 _ROWS = 64  # about how many rows of 64 numbers a client makes: cohorts are cut into chunks by it
 
 
@@ -196,15 +197,39 @@ def orthonormal(sums: NDArray[np.float64], noise: float) -> NDArray[np.float64]:
     empty = np.flatnonzero(sums[:, 0] == 0)  # few at most: whole rows are looked at only there
     empty = empty[~sums[empty].any(axis=1)]
     rows: Array | slice = np.delete(np.arange(len(sums)), empty) if len(empty) else slice(None)
-    found, r = np.linalg.qr(sums[rows])
-    lengths = np.diag(r)  # as many as there are rows or columns
-    found *= np.where(lengths < 0, -1.0, 1.0)  # one sign, whatever the library's habit
-    found[:, np.abs(lengths) <= noise] = 0.0
+    found, lengths = _factorise(sums[rows])
+    found[:, lengths <= noise] = 0.0
     if found.shape == sums.shape:
         return found
     basis = np.zeros_like(sums)
     basis[rows, : found.shape[1]] = found
     return basis
+
+
+def _factorise(table: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return Q and the diagonal of R, as long as there are rows or columns, with all signs positive.
+
+    Cholesky's factors of the Gramian, twice: nothing but matrix products, a tenth of the time of Householder's
+    reflections, and orthonormal to the last digits (Yamamoto et al., 2015). That needs columns that do not nearly
+    depend on each other, which the second Gramian shows; otherwise reflections do it.
+    """
+    found, lengths = table, np.ones(table.shape[1])
+    for is_second in (False, True):
+        gramian = found.T @ found
+        if is_second and not np.abs(gramian - np.eye(len(gramian))).max(initial=0.0) < NEARLY_ORTHONORMAL:
+            break
+        try:
+            lower = np.linalg.cholesky(gramian)
+        except np.linalg.LinAlgError:
+            break
+        found = found @ np.linalg.inv(lower).T
+        lengths *= np.diag(lower)
+    else:
+        return found, lengths
+    found, r = np.linalg.qr(table)
+    ends = np.diag(r)
+    found *= np.where(ends < 0, -1.0, 1.0)
+    return found, np.abs(ends)
 
 
 def rounding(counts: NDArray[np.int64], ring: Ring) -> float:

@@ -244,6 +244,16 @@ def test_orthonormal_columns_have_one_sign_and_noise_is_dropped() -> None:
     assert (np.einsum("nk,nk->k", basis[:, :3], y[:, :3]) > 0).all()
 
 
+@pytest.mark.parametrize("spread", [0, 3, 6, 9, 14])
+def test_a_basis_is_that_of_reflections_whatever_the_lengths_of_columns(spread: int) -> None:
+    """From some spread on, Gramians lose the short columns, and reflections take over."""
+    rng = np.random.default_rng(spread)
+    mixed = rng.normal(size=(300, 12)) * np.logspace(0, -spread, 12) @ rng.normal(size=(12, 12))
+    basis, (expected, r) = orthonormal(mixed, 0.0), np.linalg.qr(mixed)
+    np.testing.assert_allclose(basis.T @ basis, np.eye(12), atol=1e-13)
+    np.testing.assert_allclose(basis, expected * np.sign(np.diag(r)), atol=1e-14 * 10**spread)
+
+
 @pytest.mark.parametrize("n_rows", [3, 9])
 def test_rows_of_zeros_change_no_basis(n_rows: int) -> None:
     """Fewer rows than columns span only so many directions; the other columns become zero."""
