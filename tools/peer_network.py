@@ -1,9 +1,10 @@
 """A network of real peers on this machine, one process each: how good it is beside a simulation, and what churn does.
 
-    python tools/peer_network.py quality [--peers 60] [--periods 30] [--period 20]
+    python tools/peer_network.py quality [--peers 60] [--periods 30] [--period 20] [--together 1]
     python tools/peer_network.py churn   [--peers 60] [--minutes 4] [--period 20]
 
-Every process runs what `tacit peer run` runs: a device's encrypted file, the runner, Zenoh with TLS; two are routers.
+Every peer runs what `tacit peer run` runs: a device's encrypted file, the runner, Zenoh with TLS; two are routers. With
+`--together` so many peers share a process, each with a session of its own, where memory or processors are few.
 Devices are made here with a cheap passphrase, and each is introduced to four others, as an invitation does.
 
 quality   users of MovieLens 100K (where TACIT_DATA points at it; else of two generated tastes) learn freely. The share
@@ -27,6 +28,7 @@ import sys
 import tempfile
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -56,7 +58,7 @@ METHOD, GIVEN = "pepper", {"view": 3}
 PASSPHRASE, INTRODUCED, HELD_OUT, K, AMONG, SEEDS = "only for a trial", 4, 0.2, 20, 100, 5
 KILLED, AT_ONCE, AWAY = 0.2, 0.3, 5.0  # of peers in a minute, of peers together; seconds until a killed one starts
 LONGEST, MOST_DEAD = 5.5, 0.05  # seconds of a send (five, and the time to be scheduled); of ids in views
-START = 240.0  # seconds for all processes to begin
+START = 240.0  # seconds for some processes to begin
 
 
 # --- one peer, in a process of its own --------------------------------------------------------------------------------
@@ -79,10 +81,21 @@ def write_line(path: Path, about: dict[str, Any]) -> None:
         file.write(json.dumps(about) + "\n")
 
 
-def run_peer(path: Path, routers: list[str], listen: list[str], period: float, periods: int | None) -> None:
-    """Take part until the end or a signal."""
-    stop, log = threading.Event(), path.with_suffix(".log")
+def run_peers(peers: list[tuple[str, list[str]]], routers: list[str], period: float, periods: int | None) -> None:
+    """Take part with some files until the end or a signal; a list of addresses makes one a router."""
+    stop = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: stop.set())
+    with ThreadPoolExecutor(len(peers)) as pool:
+        ends = [pool.submit(run_peer, Path(path), routers, listen, (period, periods), stop) for path, listen in peers]
+        for end in ends:
+            end.result()
+
+
+def run_peer(
+    path: Path, routers: list[str], listen: list[str], how_long: tuple[float, int | None], stop: threading.Event
+) -> None:
+    """Take part with one file."""
+    log, (period, periods) = path.with_suffix(".log"), how_long
     with Device.open(path, PASSPHRASE) as device:
         peer = LoggedPeer(device)
         peer.log = log
@@ -124,30 +137,26 @@ class Processes:
         """Return the file of a peer; its log and what it printed lie beside it."""
         return self.folder / f"{at}.db"
 
-    def start(self, at: int, periods: int | None = None) -> None:
-        """Start one peer; the first two are routers."""
-        listen = self.routers[at : at + 1] if at < 2 else []
-        words = [str(self.path(at)), json.dumps(self.routers), json.dumps(listen), str(self.period), str(periods or 0)]
+    def start(self, at: int, periods: int | None = None, together: int = 1) -> None:
+        """Start the process of a peer and of those that share it; the first two peers are routers."""
+        peers = range(at, min(at + together, self.n))
+        files = [(str(self.path(one)), self.routers[one : one + 1] if one < 2 else []) for one in peers]
+        words = [json.dumps(files), json.dumps(self.routers), str(self.period), str(periods or 0)]
         with self.path(at).with_suffix(".err").open("ab") as errors:
             command = [sys.executable, __file__, "peer", *words]
             self.up[at] = subprocess.Popen(command, stdout=errors, stderr=errors)
 
-    def start_all(self, periods: int | None = None) -> None:
-        """Start all, the routers first."""
-        begin = time.monotonic()
-        for at in range(self.n):
-            self.start(at, periods)
-            if at == 1:
-                self.wait_until_begun({0, 1})
-            while len(self.up) - len(self.begun()) > 4:  # few at once: starting is what costs most
-                time.sleep(0.1)
-                if time.monotonic() - begin > START:
-                    raise SystemExit("the peers do not start")
+    def start_all(self, periods: int | None = None, together: int = 1) -> None:
+        """Start all, the routers first, and few at once: starting is what costs most."""
+        for at in range(0, self.n, together):
+            self.start(at, periods, together)
+            if at in (0, 1) or at % 4 == 0:
+                self.wait_until_begun(set(range(min(at + together, self.n))))
         self.wait_until_begun(set(range(self.n)))
 
     def begun(self) -> set[int]:
         """Return the peers that have begun to take part."""
-        return {at for at in self.up if self.path(at).with_suffix(".log").exists()}
+        return {at for at in range(self.n) if self.path(at).with_suffix(".log").exists()}
 
     def wait_until_begun(self, wanted: set[int]) -> None:
         """Wait until some peers take part, and bounded."""
@@ -277,7 +286,7 @@ def simulate(clients: Clients, catalog: Catalog, periods: int, seed: int, is_alo
     return np.asarray(method.score(last.shared, last.private, clients))
 
 
-def measure_quality(folder: Path, n: int, periods: int, period: float) -> dict[str, Any]:
+def measure_quality(folder: Path, n: int, periods: int, period: float, together: int) -> dict[str, Any]:
     """Let real peers learn freely, and return the three figures."""
     clients, held, catalog = choose_people(n)
     rates = {
@@ -288,7 +297,7 @@ def measure_quality(folder: Path, n: int, periods: int, period: float) -> dict[s
     print({name: f"{values.mean():.4f} ± {values.std(ddof=1):.4f}" for name, values in rates.items()}, flush=True)
     network = Processes(folder, clients, catalog, period)
     try:
-        network.start_all(periods)
+        network.start_all(periods, together)
         begin = time.monotonic()
         while any(process.poll() is None for process in network.up.values()):
             time.sleep(1)
@@ -305,6 +314,7 @@ def measure_quality(folder: Path, n: int, periods: int, period: float) -> dict[s
     simulated, alone = rates["simulation"].mean(), rates["alone"].mean()
     return {
         "peers": n,
+        "peers of a process": together,
         "periods": int(np.median([sum("number" in line for line in network.logs(at)) for at in range(n)])),
         "HR@20 of real peers": round(float(real.mean()), 4),
         "HR@20 simulated": round(float(simulated), 4),
@@ -400,21 +410,22 @@ def count_parts(views: dict[int, list[int]], n: int) -> int:
 def main() -> None:
     """Do what the arguments say."""
     if sys.argv[1:2] == ["peer"]:
-        path, routers, listen, period, periods = sys.argv[2:7]
-        run_peer(Path(path), json.loads(routers), json.loads(listen), float(period), int(periods) or None)
+        files, routers, period, periods = sys.argv[2:6]
+        run_peers(json.loads(files), json.loads(routers), float(period), int(periods) or None)
         return
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("what", choices=["quality", "churn"])
     parser.add_argument("--peers", type=int, default=60)
     parser.add_argument("--period", type=float, default=20.0)
     parser.add_argument("--periods", type=int, default=30)
+    parser.add_argument("--together", type=int, default=1)
     parser.add_argument("--minutes", type=float, default=4.0)
     given = parser.parse_args()
     os.environ |= dict.fromkeys(("NUMBA_NUM_THREADS", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
     folder = Path(tempfile.mkdtemp(prefix="tacit-network-"))
     try:
         if given.what == "quality":
-            found = measure_quality(folder, given.peers, given.periods, given.period)
+            found = measure_quality(folder, given.peers, given.periods, given.period, given.together)
         else:
             found = measure_churn(folder, given.peers, given.minutes, given.period)
     finally:

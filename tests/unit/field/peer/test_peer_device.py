@@ -224,6 +224,77 @@ def test_a_full_disk_changes_nothing_and_is_said(real: RealNetwork, monkeypatch:
     assert receiver.receive(send.content) != b""  # nothing of it was kept: it may come again
 
 
+def test_a_disk_that_is_full_while_a_model_arrives_keeps_the_file_as_it_was(real: RealNetwork) -> None:
+    send = real.peers[0].begin_period()[0]
+    receiver = real.peers[send.number]
+    connection = receiver.device.store.connection
+    connection.execute("VACUUM")  # no free page is left in the file
+    pages, before = connection.execute("PRAGMA page_count").fetchone()[0], receiver.file.state.models["items"].copy()
+    connection.execute(f"PRAGMA max_page_count = {pages}")
+    assert receiver.receive(send.content) == b""  # the file cannot grow
+    assert receiver.trouble
+    assert np.array_equal(receiver.file.state.models["items"], before)
+    connection.execute(f"PRAGMA max_page_count = {10 * pages}")
+    assert receiver.receive(send.content) != b""
+    assert receiver.file.received == 1
+
+
+def test_a_router_that_drops_delays_and_duplicates_changes_no_rule(real: RealNetwork) -> None:
+    """Every message once, in order, or not at all; what came back too late is noted as perhaps arrived."""
+    late: list[bytes] = []
+    merged = dict.fromkeys(real.peers, 0)
+    for period in range(6):
+        for at, peer in real.peers.items():
+            for place, send in enumerate(peer.begin_period()):
+                receiver, fate = real.peers[send.number], (period + at + place) % 4
+                if fate == 0:  # dropped
+                    assert not peer.settle(send, None)
+                elif fate == 1:  # delayed beyond the next one
+                    late.append(send.content)
+                    assert not peer.settle(send, None)
+                else:
+                    reply = receiver.receive(send.content)
+                    merged[send.number] += bool(reply)
+                    if fate == 2:  # duplicated
+                        assert receiver.receive(send.content) == b""
+                    peer.settle(send, reply or None)
+            peer.end_period()
+    for content in late:
+        for at, peer in real.peers.items():
+            merged[at] += bool(peer.receive(content))
+    assert {at: peer.file.received for at, peer in real.peers.items()} == merged
+    assert sum(merged.values())
+    assert {entry.state for entry in real.peers[0].device.ledger.list()} == {"sent", "may have left"}
+
+
+def test_kill_at_any_statement_of_settling_and_asking_sends_nothing_twice(real: RealNetwork) -> None:
+    sends = real.peers[0].begin_period()
+    replies = [real.peers[send.number].receive(send.content) for send in sends]
+    real.peers[0].device.close()
+    untouched, deadly, states = real.path(0).read_bytes(), 0, set()
+    while True:
+        deadly += 2
+
+        def work(deadly: int = deadly) -> None:
+            peer = real.open(0)
+            peer.device.store.connection.set_trace_callback(dying_at(deadly))
+            peer.settle_all(list(zip(sends, replies, strict=True)))
+            peer.exchange_records()
+            peer.goodbye()
+
+        killed = was_killed(work)
+        peer = real.open(0)
+        states.add(tuple(entry.state for entry in peer.device.ledger.list()))
+        again = peer.exchange_records()
+        assert min(send.sequence for send in again) > max(send.sequence for send in sends)
+        peer.device.close()
+        real.path(0).write_bytes(untouched)
+        if not killed:
+            break
+    real.open(0)
+    assert states == {("releasing",) * 2, ("sent",) * 2}  # both are settled, or none
+
+
 def test_kill_at_any_statement_loses_nothing_and_merges_nothing_twice(real: RealNetwork) -> None:
     send = real.peers[0].begin_period()[0]
     at, deadly, outcomes = send.number, 0, []
