@@ -57,6 +57,12 @@ def test_items_that_nobody_had_go_to_those_whom_they_suit(name: str, there: Worl
     assert (found[~even, 0] < found[~even, 1]).all()
 
 
+def test_full_width_gives_such_items_a_row_too(there: World) -> None:
+    found = scores(made("fed-slist", {"reg": 0.1}, factors=there[1].n_items), there)[:, COLD]
+    even = there[0].ids % 2 == 0
+    assert (found[even, 0] > found[even, 1]).all()
+
+
 @pytest.mark.parametrize("name", BY_SUMS)
 def test_other_items_keep_their_scores_bit_for_bit(name: str, there: World) -> None:
     without, found = scores(made(name, None), there), scores(made(name, {}), there)

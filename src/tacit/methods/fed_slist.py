@@ -192,6 +192,10 @@ class FedSLIST(BySums):
         sources = recent_matrix(clients, self.config.decay) @ shared["sources"]
         return np.asarray(sources @ self.scored_rows(shared).T, np.float32)
 
+    def moves_rows(self, shared: Mapping[str, Array]) -> bool:
+        """A round that finds directions leaves them as they are."""
+        return bool(shared["solves"][0])
+
     def learnt_rows(self, shared: Mapping[str, Array]) -> Floats:
         """Return the targets."""
         return np.asarray(shared["targets"], np.float32)

@@ -93,6 +93,10 @@ class BySums(Federated):
     def learnt_rows(self, shared: Mapping[str, Array]) -> Floats:
         """Return the rows [n_items, D] of items as the sums have them."""
 
+    def moves_rows(self, shared: Mapping[str, Array]) -> bool:
+        """Say whether the next sum is for the rows, and not only for how a later one is made."""
+        return True
+
     def scored_rows(self, shared: Mapping[str, Array]) -> Floats:
         """Return the rows that items are scored with: those of items that nobody had are made from public vectors."""
         return self.cold.fill(shared, self.learnt_rows(shared))
@@ -100,7 +104,7 @@ class BySums(Federated):
     def apply(self, shared: Mapping[str, Array], total: Total, ring: Ring) -> Mapping[str, Array]:
         """Solve for the item tables, then for the map from public vectors, where there is one."""
         found = self.solve(shared, total, ring)
-        if self.cold.config is None or found is shared:
+        if self.cold.config is None or found is shared or not self.moves_rows(shared):
             return found
         return {**found, **self.cold.learn(shared, self.learnt_rows(found), total.counts[self.spec.counted[0]])}
 
