@@ -39,6 +39,7 @@ OURS: dict[str, tuple[dict[str, Any], dict[str, Sequence[Any]]]] = {
     "fed-als": ({"name": "fed-als", "epochs": 6}, {"factors": (32,)}),
     "fed-ease": ({"name": "fed-ease"}, {"reg": (100.0, 1000.0)}),
 }
+POPULARITY: dict[str, Sequence[Any]] = {"shares": (True, False), "popular": (True, False)}
 RIVAL: dict[str, Sequence[Any]] = {"lr_eta": (1.0, 5.0, 20.0)}
 Found = dict[str, float]
 
@@ -76,7 +77,10 @@ def cold_items_study(setup: StudySetup) -> StudyResult:
     """Methods by sums with the map from public vectors, beside popularity by category, content and IFedRec."""
     splits = [_Cut(setup, seed) for seed in setup.seeds]
     names = ("fed-svd",) if setup.quick else tuple(OURS)
-    rows = [_rival(splits, "popularity by category", {}, _popularity), _rival(splits, "content profile", {}, _content)]
+    rows = [
+        _rival(splits, "popularity by category", POPULARITY, _popularity),
+        _rival(splits, "content profile", {}, _content),
+    ]
     tried = {name: values[:1] for name, values in RIVAL.items()} if setup.quick else RIVAL
     rows.append(_rival(splits, "IFedRec's recipe", tried, _ifedrec(10 if setup.quick else 40)))
     rows += [_ours(splits, name, setup.quick) for name in names]
@@ -185,7 +189,7 @@ def _best(trials: Sequence[tuple[dict[str, Any], Found]]) -> dict[str, dict[str,
 
 
 def _popularity(cut: _Cut, validates: bool, options: Mapping[str, Any]) -> Iterator[tuple[dict[str, Any], Scorer]]:
-    """How popular the items of a category are on average, times the share that it has in a user's history."""
+    """How much of a user's history has the categories of an item, and how popular the items of these are on average."""
     parts: Split = cut.prepared(validates).parts
     kind: FeatureKind = "graph" if parts.catalog.categories is None else "categories"
     known = features_of(parts.catalog, kind, "popularity by category").matrix()
@@ -193,9 +197,10 @@ def _popularity(cut: _Cut, validates: bool, options: Mapping[str, Any]) -> Itera
     counts = np.asarray(histories.sum(axis=0)).ravel()
     carriers = np.maximum(np.asarray(known[counts > 0].sum(axis=0)).ravel(), 1)
     popular = np.asarray(known.T @ counts).ravel() / carriers
-    shares = known.multiply(1.0 / np.maximum(np.asarray(known.sum(axis=1)), 1)).tocsr()
-    weighted = shares.multiply(popular[None, :]).tocsr()
-    yield {}, lambda rows: np.asarray((histories[rows] @ shares @ weighted.T).todense(), np.float32)
+    sizes = np.maximum(np.asarray(known.sum(axis=1)), 1)
+    shares = known.multiply(1.0 / sizes).tocsr() if options["shares"] else known
+    weighted = shares.multiply(popular[None, :]).tocsr() if options["popular"] else shares
+    yield dict(options), lambda rows: np.asarray((histories[rows] @ known @ weighted.T).todense(), np.float32)
 
 
 def _content(cut: _Cut, validates: bool, options: Mapping[str, Any]) -> Iterator[tuple[dict[str, Any], Scorer]]:
