@@ -56,8 +56,10 @@ MEASURES = {
     )
 }
 
-MAIN = ("NDCG", "HR", "Precision", "Recall", "MRR", "ColdRecall", "ColdAloneRecall")
-MAIN += ("ItemCoverage", "Gini", "ACLT", "PopREO", "PopRSP")
+MAIN = (
+    *("NDCG", "HR", "Precision", "Recall", "MRR", "ColdRecall", "ColdAloneRecall"),
+    *("ItemCoverage", "Gini", "ACLT", "PopREO", "PopRSP"),
+)
 
 
 def metric_entry(metric: str) -> MetricEntry | None:

@@ -48,7 +48,8 @@ class AttributeNetwork:
     def __call__(self, vectors: Array) -> NDArray[np.float64]:
         """Return the rows of items with these attributes."""
         a, b, c, d = self.weights
-        return np.tanh(np.maximum(vectors @ a + b, 0) @ c + d)
+        rows: NDArray[np.float64] = np.tanh(np.maximum(vectors @ a + b, 0) @ c + d)
+        return rows
 
     def learn(self, vectors: Array, target: Array) -> None:
         """Make one step of Adam on the mean squared error."""
