@@ -80,7 +80,11 @@ def recommend_by_interests(
         raise MethodError("None of your interests is in the catalogue any more.", "Choose others.")
     items = np.array(sorted(stand_ins), np.int32)
     client = Clients(
-        np.zeros(1, np.int64), offsets(np.array([len(items)])), items, catalog.n_items, places=np.arange(len(items))
+        np.zeros(1, np.int64),
+        offsets(np.array([len(items)])),
+        items,
+        catalog.n_items,
+        places=np.arange(len(items), dtype=np.int32),
     )
     federation, model = member.federation, Model(last.shared, first_private(member, client, key))
     counter = Recommender(federation.method, federation.config, model, client, catalog, Vocabulary(np.zeros(1, int)))
