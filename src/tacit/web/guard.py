@@ -101,7 +101,7 @@ class Guard:
         if not path.startswith(STATIC):
             path = "/" + path.removeprefix(self.door.base).removeprefix("/")
         scope = {**scope, "path": path, "raw_path": path.encode()}
-        BASE.set("" if path.startswith(STATIC) else self.door.base)  # static files are for everybody
+        BASE.set("" if path.startswith(STATIC) else self.door.base)  # static files are public
         await self.app(scope, cap_body(receive, self.caps.get(path, SMALL), headers), send)
 
     def _answer(self, scope: Scope, headers: Headers) -> Response | None:
