@@ -149,13 +149,14 @@ def parse_overrides(overrides: Iterable[str]) -> dict[str, Any]:
 def apply_overrides(given: Mapping[str, Any], settings: Mapping[str, Any]) -> dict[str, Any]:
     """Return a copy with dotted paths set; a section given by its bare name (`method: ease`) is opened first.
 
-    A number names a place of a list: `privacy.0.epsilon`.
+    A number names a place of a list: `privacy.0.epsilon`. In a list of one, the number may be left out.
     """
     result: dict[str, Any] = _copy(given)
     for path, value in settings.items():
         *sections, last = path.split(".")
         here: Any = result
         for section in sections:
+            here = _only_stage(here, section)
             at = _place(here, section, path)
             inner = here[at] if isinstance(here, list) else here.get(section)
             if inner is None or isinstance(inner, str):
@@ -164,8 +165,15 @@ def apply_overrides(given: Mapping[str, Any], settings: Mapping[str, Any]) -> di
                 raise ConfigError(f"'{path}' cannot be set: '{section}' has no options of its own.")
             here[at] = inner
             here = inner
+        here = _only_stage(here, last)
         here[_place(here, last, path)] = value
     return result
+
+
+def _only_stage(here: Any, section: str) -> Any:
+    """Return the one element of a list that a name, not a number, asks for; everything else as it is."""
+    is_one = isinstance(here, list) and len(here) == 1 and isinstance(here[0], dict)
+    return here[0] if is_one and not section.isdigit() else here
 
 
 def _place(here: Any, section: str, path: str) -> Any:

@@ -195,6 +195,19 @@ class Catalog:
         """Return the best name of an item."""
         return self.titles[item] if self.titles is not None else str(self.item_ids[item])
 
+    def find(self, name: Label) -> int | None:
+        """Return an item by its id, or else by its title if exactly one item has it, in upper or lower case."""
+        found = self.item_ids.find(name)
+        return self._titled.get(str(name).casefold()) if found is None else found
+
+    @cached_property
+    def _titled(self) -> dict[str, int | None]:
+        """Items by title; none where several have it."""
+        found: dict[str, int | None] = {}
+        for item, title in enumerate(self.titles or ()):
+            found[title.casefold()] = None if title.casefold() in found else item
+        return found
+
     def called(self, label: Label) -> str:
         """Return the best name of an item by its id; one that is not here is called by its id."""
         item = self.item_ids.place(label)

@@ -16,6 +16,9 @@ from tacit.cli.arguments import existing, takes
 if TYPE_CHECKING:
     from tacit.serving.lists import ListFilter
     from tacit.serving.recommender import Recommender
+    from tacit.types import Catalog
+
+MOST_COMMAS = 3  # in a title
 
 
 @dataclass(frozen=True)
@@ -26,10 +29,12 @@ class RecommendOptions:
     user: Annotated[str | None, typer.Option(help="The id of a user in the data.")] = None
     history: Annotated[
         list[str],
-        typer.Option("--history", help="An item of somebody who is not in the data; repeat it, the oldest first."),
+        typer.Option(
+            "--history", help="An item (id or title) of somebody who is not in the data; repeat it, the oldest first."
+        ),
     ] = field(default_factory=list)
     items: Annotated[
-        str | None, typer.Option("--items", help="The same as one list, the oldest item first: a,b,c.")
+        str | None, typer.Option("--items", help="The same as one list of ids or titles, the oldest item first: a,b,c.")
     ] = None
     all_users: Annotated[bool, typer.Option("--all", help="Lists of all users, into the file of --out.")] = False
     k: Annotated[int, typer.Option("-k", min=1, max=1000, help="Length of the list.")] = 10
@@ -56,11 +61,17 @@ class RecommendOptions:
         if self.all_users != (self.out is not None):
             raise click.UsageError("--all and --out go together: write --all --out lists.tsv.")
 
-    def new_history(self) -> list[str]:
-        """Return the items of a new user, the oldest first."""
+    def new_history(self, catalog: Catalog) -> list[str]:
+        """Return the items of a new user, the oldest first; a title may have commas of its own."""
         if self.items is None:
             return self.history
-        return [item.strip() for item in self.items.split(",") if item.strip()]
+        parts, found = [item.strip() for item in self.items.split(",") if item.strip()], list[str]()
+        while parts:
+            sizes = range(min(len(parts), MOST_COMMAS + 1), 0, -1)
+            size = next((n for n in sizes if catalog.find(", ".join(parts[:n])) is not None), 1)
+            found.append(", ".join(parts[:size]))
+            parts = parts[size:]
+        return found
 
     def filter(self) -> ListFilter:
         """Return which items may be listed."""
@@ -83,9 +94,9 @@ def recommend(options: RecommendOptions) -> None:
     found = (
         model.recommend(options.user, options.k, options.filter())
         if options.user is not None
-        else model.recommend_for(options.new_history(), options.k, options.filter())
+        else model.recommend_for(options.new_history(model.catalog), options.k, options.filter())
     )
-    whom = {"user": options.user} if options.user is not None else {"history": options.new_history()}
+    whom = {"user": options.user} if options.user is not None else {"history": options.new_history(model.catalog)}
     rows = [asdict(one) for one in found]
     shell.screen.document({"run": str(options.folder), **whom, "recommendations": rows, "notices": list(found.notices)})
     table = [[str(i), f"{r.title}", f"{r.score:.3f}", r.why] for i, r in enumerate(found, 1)]

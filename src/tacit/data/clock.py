@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Literal
 
 import numpy as np
 import polars as pl
@@ -30,10 +31,19 @@ _FORMATS = (
 )
 
 
-def to_seconds(column: pl.Series, where: Where, before_1970: bool = False) -> NDArray[np.int64]:
-    """Return unix seconds (UTC) from numbers in s, ms, us or ns, dates, or ISO text; fractions are cut off."""
+DateOrder = Literal["auto", "day-first", "month-first"]
+_EITHER = r"^(\d{1,2})([/.-])(\d{1,2})[/.-](\d{4})(.*)$"  # 03/04/2024, with or without a time
+
+
+def to_seconds(
+    column: pl.Series, where: Where, before_1970: bool = False, dates: DateOrder = "auto"
+) -> NDArray[np.int64]:
+    """Return unix seconds (UTC) from numbers in s, ms, us or ns, dates, or text; fractions are cut off.
+
+    `dates` says of text such as 03/04/2024 whether the day or the month comes first, where the column does not.
+    """
     if column.dtype == pl.String:
-        column = _parse(column, where)
+        column = _parse(column, where, dates)
     if column.dtype in (pl.Datetime, pl.Date):
         _no_holes(column, where)
         stamps = column.cast(pl.Datetime("us")).dt.epoch("us")
@@ -73,7 +83,7 @@ def _show(value: float) -> str:
     return str(int(value)) if float(value).is_integer() else str(value)
 
 
-def _parse(column: pl.Series, where: Where) -> pl.Series:
+def _parse(column: pl.Series, where: Where, dates: DateOrder) -> pl.Series:
     """Turn text into numbers or dates, by the first format that reads the first value."""
     _no_holes(column, where)
     if len(column) == 0:
@@ -86,9 +96,33 @@ def _parse(column: pl.Series, where: Where) -> pl.Series:
     for pattern in _FORMATS:
         if _try(text.head(1), pattern)[0] is not None:
             return _complete(_try(text, pattern), column, where)
+    if text.str.contains(_EITHER)[0]:
+        return _parse_either(text, column, where, dates)
     raise DataError(
         f"{where(0)}: cannot read the timestamp '{column[0]}'.",
         "Use unix time or ISO dates such as 2012-04-03 18:00:09.",
+    )
+
+
+def _parse_either(text: pl.Series, column: pl.Series, where: Where, dates: DateOrder) -> pl.Series:
+    """Read dates of which the day or the month comes first, as the whole column tells, or else as `dates` says."""
+    first, second = (text.str.extract(_EITHER, group).cast(pl.Int64, strict=False) for group in (1, 3))
+    with_dots = text.str.extract(_EITHER, 2)[0] == "."
+    day, month = bool((first > 12).any()), bool((second > 12).any())
+    if dates == "auto" and day == month and not with_dots:
+        row = int((first != second).fill_null(False).arg_max() or 0)
+        raise DataError(
+            f"{where(row)}: is the first number of '{column[row]}' the day or the month? The file does not tell.",
+            "Set data.dates=day-first or data.dates=month-first.",
+        )
+    is_day_first = dates == "day-first" or (dates == "auto" and (day or with_dots))
+    order = "${3}-${1}" if is_day_first else "${1}-${3}"
+    iso = text.str.replace(_EITHER, "${4}-" + order + "${5}")
+    for pattern in ("%Y-%m-%d", "%Y-%m-%d %H:%M:%S", "%Y-%m-%d %H:%M"):
+        if _try(iso.head(1), pattern)[0] is not None:
+            return _complete(_try(iso, pattern), column, where)
+    raise DataError(
+        f"{where(0)}: cannot read the timestamp '{column[0]}'.", "Use ISO dates such as 2012-04-03 18:00:09."
     )
 
 

@@ -11,7 +11,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from tacit.data.clock import Where, to_seconds
+from tacit.data.clock import DateOrder, Where, to_seconds
 from tacit.data.graph_files import GraphFile, read_triples
 from tacit.data.words import entity_words
 from tacit.errors import DataError
@@ -126,6 +126,7 @@ class Tables:
     columns: Mapping[str, str] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
     before_1970: bool = False  # only where a named dataset is known to hold such dates
+    dates: DateOrder = "auto"
 
 
 def assemble(name: str, tables: Tables, origin: str, where: Where | None = None) -> Dataset:
@@ -142,7 +143,9 @@ def assemble(name: str, tables: Tables, origin: str, where: Where | None = None)
             raise DataError(f"{at(int(holes.arg_true()[0]))}: the {role} is missing ({int(holes.sum())} such rows).")
     given = _parts(log["split"], at) if "split" in log.columns else None
     values = _ratings(log.drop_in_place("rating"), at) if "rating" in log.columns else None
-    times = to_seconds(log.drop_in_place("timestamp"), at, tables.before_1970) if "timestamp" in log.columns else None
+    times = None
+    if "timestamp" in log.columns:
+        times = to_seconds(log.drop_in_place("timestamp"), at, tables.before_1970, tables.dates)
     users, user_ids = encode(log.drop_in_place("user"))
     items, item_ids = encode(log.drop_in_place("item"))
     interactions = Interactions(users, items, values, times, user_ids, item_ids)

@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Self
 
 from pydantic import Field, model_validator
 
+from tacit.data.clock import DateOrder
 from tacit.data.dataset import Dataset, assemble
 from tacit.data.download import DownloadProgress
 from tacit.data.exploration import NOISE, explore
@@ -34,6 +35,10 @@ class DataConfig(FilterConfig):
     columns: dict[str, str] = Field(
         default_factory=dict,
         description="for your own files: role -> name or number of its column, where the name is not recognised",
+    )
+    dates: DateOrder = Field(
+        "auto",
+        description="for your own files: what comes first in dates such as 03/04/2024, where the file does not tell",
     )
     table: str | None = Field(
         None, description="which log of interactions, for datasets with several (lastfm-2k: tags or listens)"
@@ -84,6 +89,8 @@ class DataConfig(FilterConfig):
                     raise ValueError(f"'{option}' belongs to source 'town', not to '{self.source}'")
         if self.columns and (is_named or self.source == "town"):
             raise ValueError(f"'columns' is for your own files; the columns of '{self.source}' are known")
+        if self.dates != "auto" and (is_named or self.source == "town"):
+            raise ValueError(f"'dates' is for your own files; the dates of '{self.source}' are known")
         if self.links is not None and not isinstance(self.graph, str):
             raise ValueError("'links' belongs to your own graph; name its file as 'graph'")
         if self.hops == 0 or self.graph is False:
@@ -114,7 +121,7 @@ def load(source: Any = "town", progress: DownloadProgress | None = None, **optio
         return _load_configured(config, progress)
     if is_frame(source):
         config = DataConfig.from_options({"source": "frame", **options}, "data")
-        tables = from_frame(source, config.columns)
+        tables = replace(from_frame(source, config.columns), dates=config.dates)
         return _add_vectors(apply_filters(assemble("frame", tables, "the frame"), config), config)
     if not isinstance(source, str | Path):
         raise DataError(
@@ -179,7 +186,7 @@ def _read(config: DataConfig, progress: DownloadProgress | None) -> Dataset:
         raise DataError(f"There is no file or folder {path}.", "Relative paths start in the current folder.")
     else:
         raise unknown_dataset(config.source)
-    return assemble(path.name, tables, str(path), where)
+    return assemble(path.name, replace(tables, dates=config.dates), str(path), where)
 
 
 def _read_named(source: Source, config: DataConfig, progress: DownloadProgress | None) -> Dataset:

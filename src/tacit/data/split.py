@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from math import ceil, floor
-from typing import Literal, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from tacit.data.dataset import Dataset
 from tacit.data.draws import ragged_bits
@@ -45,6 +45,7 @@ class SplitConfig(Config):
         description="which rows are held out: each user's newest share, newest one, all rows from one moment on, "
         "newest session, random share, one of k equal random parts, or the split of the data itself",
     )
+
     test: float = Field(
         0.2, gt=0, lt=1, description="share of each history (global-time: of all rows) that is held out for the test"
     )
@@ -94,6 +95,13 @@ class SplitConfig(Config):
     negatives: Literal["clean", "legacy"] = Field(
         "clean", description="'legacy' lets training see which items are held out, as much published code does: a leak"
     )
+
+    @field_validator("kind", mode="before")
+    @classmethod
+    def _holds_something_out(cls, kind: Any) -> Any:
+        if kind == "none":
+            raise ValueError("a run needs held-out rows to measure on; `tacit fit` trains on everything, for serving")
+        return kind
 
     @model_validator(mode="after")
     def _has_effect(self) -> Self:

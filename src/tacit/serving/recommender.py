@@ -78,7 +78,7 @@ class Recommender:
         With `times`, unix seconds, the history may stand in any order. An item that occurs again counts as new. Items
         that the model does not know are ignored, with a notice. If none is left, popular items are listed.
         """
-        places = {label: self.catalog.item_ids.find(label) for label in history}
+        places = {label: self.catalog.find(label) for label in history}
         strange = [str(label) for label, place in places.items() if place is None]
         in_order = (places[label] for label in _oldest_first(history, times, self.catalog))
         known = [place for place in in_order if place is not None]
@@ -249,9 +249,7 @@ def _oldest_first(history: Sequence[Label], times: Sequence[int] | None, catalog
         moments = [int(moment) for moment in times]
     except (TypeError, ValueError, OverflowError):
         raise DataError("A time of the history is no number.", "Give times as unix seconds.") from None
-    found = (
-        (moment, -(catalog.item_ids.find(label) or 0), label) for moment, label in zip(moments, history, strict=True)
-    )
+    found = ((moment, -(catalog.find(label) or 0), label) for moment, label in zip(moments, history, strict=True))
     return [label for *_, label in sorted(found, key=itemgetter(0, 1))]
 
 
