@@ -34,7 +34,8 @@ import yaml
 from tacit.config import read_config
 from tacit.data import DataConfig, load
 from tacit.errors import TacitError
-from tacit.field.carriers.supernode import DeviceEvent, SuperNode
+from tacit.field.carriers.fleet_node import DeviceEvent
+from tacit.field.carriers.supernode import SuperNode
 from tacit.field.coordinator import CoordinatorJournal
 from tacit.field.device import Device, ScryptCost, Sharing
 from tacit.field.device.history import HistoryEntry

@@ -25,7 +25,7 @@ from tacit.protocols.secure_aggregation.encoding import rows_layout
 from tacit.protocols.secure_aggregation.masks import Vector
 from tacit.protocols.secure_aggregation.pairing import own_mask, pair_mask
 from tacit.updates import Ring
-from tacit.wire.messages import AMENDMENT, KINDS, seal_message
+from tacit.wire.envelope import AMENDMENT, KINDS, seal_message
 
 PATH = Path(__file__).parents[1] / "docs" / "protocol-vectors.json"
 N_PARTICIPANTS, THRESHOLD, LOST = 5, 3, 2

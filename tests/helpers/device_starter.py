@@ -12,7 +12,8 @@ import threading
 import traceback
 from pathlib import Path
 
-from tacit.field.carriers.supernode import DeviceEvent, SuperNode
+from tacit.field.carriers.fleet_node import DeviceEvent
+from tacit.field.carriers.supernode import SuperNode
 from tacit.field.device import Device
 
 

@@ -19,8 +19,9 @@ from tacit.protocols.secure_aggregation.identity import Identity
 from tacit.reasons import ReasonCode
 from tacit.types import Catalog, Labels, Vocabulary
 from tacit.wire.amendments import read_amendment, read_chain, write_amendment, write_chain
+from tacit.wire.envelope import AMENDMENT, seal_message, unseal_message
 from tacit.wire.federation import Federation
-from tacit.wire.messages import AMENDMENT, open_welcome, seal_message, unseal_message
+from tacit.wire.messages import open_welcome
 
 RULES = RoundRules(rounds=7, readable=True, secure=None)
 

@@ -17,7 +17,8 @@ from flwr.proto.fleet_pb2 import PullMessagesResponse
 from flwr.proto.message_pb2 import Message as MessageProto
 
 from helpers.flower_federation import Field
-from tacit.field.carriers.supernode import DeviceEvent, SuperNode, _first_message
+from tacit.field.carriers.fleet_node import DeviceEvent
+from tacit.field.carriers.supernode import SuperNode, _first_message
 from tacit.field.exchange import MessageKind
 
 pytestmark = [

@@ -25,7 +25,8 @@ from flwr.supercore.date import now
 
 from helpers.flower_federation import Field
 from tacit.field.carriers import signing
-from tacit.field.carriers.supernode import DeviceEvent, SuperNode
+from tacit.field.carriers.fleet_node import DeviceEvent
+from tacit.field.carriers.supernode import SuperNode
 
 pytestmark = [
     pytest.mark.slow,

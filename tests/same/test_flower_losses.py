@@ -26,7 +26,8 @@ from tacit.protocols.rounds import RoundsConfig
 from tacit.protocols.secure_aggregation import ServerPhase
 from tacit.protocols.secure_aggregation.two_stage import SecureAggregationConfig
 from tacit.random import Key
-from tacit.wire.messages import message_kind, read_request, read_secure_request
+from tacit.wire.envelope import message_kind
+from tacit.wire.messages import read_request, read_secure_request
 
 pytestmark = [
     pytest.mark.slow,

@@ -16,7 +16,8 @@ from tacit.errors import FieldError
 pytest.importorskip("flwr", reason="the field needs Flower")
 
 from helpers.flower_federation import Field
-from tacit.field.carriers.supernode import SuperNode, UnknownDeviceError
+from tacit.field.carriers.fleet_node import UnknownDeviceError
+from tacit.field.carriers.supernode import SuperNode
 from tacit.field.device import Device
 from tacit.field.invitations import draw_key, public_half
 from tacit.field.key_rotation import NEXT, change_key

@@ -22,7 +22,8 @@ from tacit.protocols.secure_aggregation import DevicePolicy, ServerPhase
 from tacit.protocols.secure_aggregation.two_stage import SecureAggregationConfig
 from tacit.reasons import ReasonCode
 from tacit.updates import Ring
-from tacit.wire.messages import SecureRequest, message_kind, read_secure_request, write_secure_request
+from tacit.wire.envelope import message_kind
+from tacit.wire.messages import SecureRequest, read_secure_request, write_secure_request
 
 pytestmark = pytest.mark.slow
 

@@ -28,7 +28,8 @@ from tacit.field.exchange import respond
 from tacit.protocols.secure_aggregation import DevicePolicy, ServerPhase
 from tacit.web.operator import operator_page
 from tacit.web.server import serving
-from tacit.wire.messages import message_kind, read_secure_request
+from tacit.wire.envelope import message_kind
+from tacit.wire.messages import read_secure_request
 
 pytest.importorskip("flwr", reason="the field needs Flower")
 from tacit.cli.field import _in_words

@@ -20,8 +20,9 @@ from tacit.privacy.clipping import ClippingConfig
 from tacit.protocols.secure_aggregation.encoding import SegmentKind
 from tacit.protocols.secure_aggregation.two_stage import SecureAggregationConfig
 from tacit.reasons import ReasonCode
+from tacit.wire.envelope import UPDATE, seal_message
 from tacit.wire.federation import Federation
-from tacit.wire.messages import UPDATE, _encode_name, read_update, seal_message
+from tacit.wire.messages import _encode_name, read_update
 
 pytestmark = pytest.mark.slow
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
@@ -16,8 +16,10 @@ from tacit.errors import ConsentError, DeviceError
 
 if TYPE_CHECKING:
     from tacit.field.device import Device, Sharing
+    from tacit.field.device.device_file import DeviceFile
     from tacit.field.device.ledger import LedgerEntry
 
+Opened = TypeVar("Opened", bound="DeviceFile")
 device_app = typer.Typer(
     invoke_without_command=True, help="Your own device: your history, what you share, what was sent."
 )
@@ -47,7 +49,7 @@ def usual_file() -> Path:
     return Path(given) if given else Path(root) / "tacit" / "device.db"
 
 
-DeviceFile = Annotated[Path | None, typer.Option("--file", help=f"The device's file; default: ${FILE}.")]
+FileOption = Annotated[Path | None, typer.Option("--file", help=f"The device's file; default: ${FILE}.")]
 PassphraseFile = Annotated[
     Path | None, typer.Option(help=f"A file whose first line is the passphrase; default: ${PASSPHRASE}, or a prompt.")
 ]
@@ -59,7 +61,7 @@ PassphraseFd = Annotated[
 @device_app.callback()
 def _of(
     context: typer.Context,
-    file: DeviceFile = None,
+    file: FileOption = None,
     passphrase_file: PassphraseFile = None,
     passphrase_fd: PassphraseFd = None,
     page: Annotated[bool, typer.Option("--page", help="Open your page in the browser, on this machine only.")] = False,
@@ -125,7 +127,16 @@ def open_device() -> Device:
     return say_if_sitting_out(Device.open(device_path(), read_passphrase()))
 
 
-def say_if_sitting_out(device: Device) -> Device:
+def open_waiting() -> DeviceFile:
+    """Open the file of this command's device, for a program that waits."""
+    from tacit.field.device.device_file import DeviceFile
+    from tacit.field.device.store import refuse_if_missing
+
+    refuse_if_missing(device_path())
+    return say_if_sitting_out(DeviceFile.open_waiting(device_path(), read_passphrase()))
+
+
+def say_if_sitting_out(device: Opened) -> Opened:
     """Say that a device was restored and does not take part yet, if so."""
     until = device.participation.sits_out_until
     if until is not None:

@@ -13,12 +13,12 @@ import typer
 
 from tacit.cli import app as shell
 from tacit.cli.app import Json
-from tacit.cli.device import device_app, open_device
+from tacit.cli.device import device_app, open_device, open_waiting
 from tacit.cli.field import needs_flower
 
 if TYPE_CHECKING:
-    from tacit.field.carriers.supernode import DeviceEvent
-    from tacit.field.device import Device
+    from tacit.field.carriers.fleet_node import DeviceEvent
+    from tacit.field.device.device_file import DeviceFile
     from tacit.field.device.ledger import LedgerEntry
 
 ENDINGS = {
@@ -40,17 +40,17 @@ def run_device(
     """Take part: fetch models, learn here, send what you allow. Ends with the last round, `pause` or `leave`."""
     needs_flower()
     from tacit.field.carriers.participant import Participant
-    from tacit.field.carriers.supernode import SuperNode
-    from tacit.field.serve import log_to_stderr
+    from tacit.field.carriers.round_process import WaitingNode
+    from tacit.field.json_log import log_to_stderr
 
     if shell.screen.as_json:
         log_to_stderr()
     else:  # sentences say what happens, in place of the log
         logging.getLogger("tacit").addHandler(logging.NullHandler())
     stop, ending = threading.Event(), "stopped"
-    with open_device() as device, stop_on_signals(stop):
+    with open_waiting() as device, stop_on_signals(stop):
         teller = EventMessages(device)
-        node = None if stay else SuperNode(device, poll)
+        node = None if stay else WaitingNode(device, poll)
         has_ended = False
 
         def report(news: DeviceEvent) -> None:
@@ -89,7 +89,7 @@ def status(as_json: Json = False) -> None:
 class EventMessages:
     """Turns events of the device into sentences."""
 
-    def __init__(self, device: Device) -> None:
+    def __init__(self, device: DeviceFile) -> None:
         self._device, self._last = device, len(device.ledger.list())
         self._masked_only = device.sharing.masked_only
         self.rounds: set[int] = set()
@@ -97,19 +97,18 @@ class EventMessages:
 
     def beginning(self) -> str:
         """Return the first sentence: the federation, and what is shared."""
-        member, sharing = self._device.membership, self._device.sharing
-        if member is None:
+        group, sharing = self._device.group, self._device.sharing
+        if not group:
             return "You have not joined a federation yet: nothing is sent. It begins when you do. Ctrl-C stops it."
         masks = ", in masked rounds only" if sharing.masked_only else ""
-        return f"Taking part in {member.to}; you share with pi = {sharing.pi:g}{masks}. Ctrl-C stops it."
+        return f"Taking part in {group}; you share with pi = {sharing.pi:g}{masks}. Ctrl-C stops it."
 
     def sentences(self, news: DeviceEvent) -> Iterator[str]:
         """Yield the sentences about an event."""
         if news.what == "connected":
             yield "Connected; waiting for a round."
         elif news.what == "away":
-            member = self._device.membership
-            works = "; recommendations still work" if member is not None and member.model() is not None else ""
+            works = "; recommendations still work" if self._device.has_model else ""
             what = " Ask for a new invitation: tacit device leave, then join." if news.is_revoked else ""
             yield f"{news.why}{what} Next try in {_duration(news.again_in)}{works}."
         elif news.what == "resting":

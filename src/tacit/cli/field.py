@@ -56,8 +56,10 @@ def serve(
     """Run the coordinator of a federation: ask devices, add their answers, keep the model. A restart continues."""
     needs_flower()
     from tacit.config import read_config
-    from tacit.field.serve import ServeConfig, log_to_stderr
+    from tacit.field.json_log import log_to_stderr
+    from tacit.field.serve import ServeConfig
     from tacit.field.serve import serve as run
+    from tacit.field.trial_notice import describe_trial
     from tacit.wire.status import describe_duration
 
     log_to_stderr()
@@ -76,6 +78,8 @@ def serve(
         when = f", {describe_duration(rounds.pause_seconds)} apart" if rounds.pause_seconds else ""
         much = "rounds without end" if rounds.rounds is None else f"{rounds.rounds - done} rounds"
         shell.screen.say(f"{where}: {much}{when}. They begin when {devices} devices are connected. Ctrl-C stops it.")
+        if config.trial is not None:
+            shell.screen.say(describe_trial(config.trial))
         if rounds.readable:
             shell.screen.say("Rounds may be readable (rounds.readable): you can then read each answer.")
 
@@ -176,7 +180,7 @@ def _beside(config: ServeConfig, port: int) -> Callable[[Path, Carrier], Abstrac
     from tacit.web.operator import operator_page
 
     def beside(journal: Path, carrier: Carrier) -> AbstractContextManager[object]:
-        page = operator_page(journal, config.rounds, lambda: len(carrier.present()))
+        page = operator_page(journal, config.rules, lambda: len(carrier.present()))
         return open_meanwhile(page, port, "The operator's page")
 
     return beside
@@ -244,9 +248,14 @@ def join(
     readable: Annotated[
         bool, typer.Option("--also-readable", help="Also send where the coordinator can read each answer.")
     ] = False,
+    trial: Annotated[
+        bool, typer.Option("--trial", help="Agree to a trial, in which a sum hides you among fewer people.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Become a member of a federation. Joining sends nothing of your history; check `share` first."""
+    from tacit.field.trial_notice import describe_trial
+
     if invitation == "-":
         invitation = "".join(read_names(Path("-")))
     with open_device() as device:
@@ -254,15 +263,15 @@ def join(
         if len(invitation) < 200 and path.is_file():
             content = path.read_bytes()
             if content.startswith(b"TCIT"):
-                member = device.join(content)
+                member = device.join(content, accepts_trial=trial)
             else:
-                member = _accept_invitation(device, content.decode(errors="replace"))
+                member = _accept_invitation(device, content.decode(errors="replace"), trial)
         elif not invitation.startswith("tacit1:"):
             raise DeviceError(
                 f"'{invitation[:60]}' is neither an invitation nor a file.", "Copy the whole line, from 'tacit1:' on."
             )
         else:
-            member = _accept_invitation(device, invitation)
+            member = _accept_invitation(device, invitation, trial)
         if readable:
             device.change(lambda before: before.model_copy(update={"masked_only": False}))
         federation, sharing, trust = member.federation, device.sharing, device.directory.describe_trust(device.sharing)
@@ -275,6 +284,8 @@ def join(
             f"It promises differential privacy: epsilon {federation.privacy.epsilon:g}, delta "
             f"{federation.privacy.delta:g}. Your own level is {sharing.privacy}: tacit device privacy."
         )
+    if federation.trial is not None:
+        shell.screen.say(describe_trial(federation.trial))
     if sharing.masked_only:
         shell.screen.say("You send in masked rounds only: the coordinator reads sums of many, no single answer.")
         shell.screen.say(trust)
@@ -283,8 +294,8 @@ def join(
     shell.screen.say(f"You share with pi = {sharing.pi:g}. Change it with `tacit device share --pi ... --never ...`.")
 
 
-def _accept_invitation(device: Device, line: str) -> Membership:
+def _accept_invitation(device: Device, line: str, trial: bool) -> Membership:
     needs_flower()
     from tacit.field.invitations import Invitation, accept
 
-    return accept(device, Invitation.parse(line))
+    return accept(device, Invitation.parse(line), trial)

@@ -9,7 +9,7 @@ import typer
 
 from tacit.cli import app as shell
 from tacit.cli.app import Json, Set, app
-from tacit.cli.device import DeviceFile, PassphraseFd, PassphraseFile, choose_device, open_device
+from tacit.cli.device import FileOption, PassphraseFd, PassphraseFile, choose_device, open_device
 from tacit.cli.device_run import stop_on_signals
 from tacit.errors import ConfigError
 
@@ -23,7 +23,7 @@ Routers = Annotated[list[str], typer.Option("--router", help="Address HOST:PORT 
 
 @peer_app.callback()
 def _of(
-    file: DeviceFile = None,
+    file: FileOption = None,
     passphrase_file: PassphraseFile = None,
     passphrase_fd: PassphraseFd = None,
 ) -> None:

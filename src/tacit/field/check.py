@@ -9,6 +9,7 @@ from tacit.field.catalogue_file import CatalogueChange
 from tacit.field.certificates import load_certificates
 from tacit.field.coordinator.round_policy import count_needed, is_settled
 from tacit.field.serve import ServeConfig, host_port, open_federation, plan_federation, publish_catalogue
+from tacit.field.trial_notice import describe_trial
 from tacit.protocols.secure_aggregation.identity import Identity
 
 
@@ -41,17 +42,19 @@ def check_config(config: ServeConfig) -> ConfigCheck:
         warnings.append(f"Another program listens on {config.listen}; if it is this coordinator, all is well.")
     if config.rounds.readable:
         warnings.append("Rounds may be readable (rounds.readable): you can then read each answer.")
+    if config.trial is not None:
+        warnings.append(describe_trial(config.trial))
     if config.address is None and config.listen.startswith(("0.0.0.0", "[::]")):
         warnings.append("Invitations name the address of `listen`, which no device can reach. Set `address`.")
     if not (config.folder / "journal.db").exists():
         federation, catalog = plan_federation(config, Identity.fresh())
         is_masked = config.rounds.secure == "auto" and (not config.rounds.readable or federation.privacy is not None)
-        needed = count_needed(config.rounds, is_masked)
+        needed = count_needed(config.rules, is_masked)
         return ConfigCheck(False, "", federation.method, catalog.n_items, 0, needed, None, tuple(warnings))
     journal = open_federation(config, is_trial=True)
     try:
         change = publish_catalogue(config, journal, is_trial=True)
-        needed = count_needed(config.rounds, is_settled(config.rounds, journal), journal)
+        needed = count_needed(config.rules, is_settled(config.rules, journal), journal)
         devices = sum(not device.revoked for device in journal.devices())
         if devices < needed:
             warnings.append(f"{devices} devices are enrolled, and a round begins when {needed} are connected.")

@@ -8,7 +8,7 @@ from typing import Literal
 from tacit.field.device import Device
 from tacit.field.device.amendments import AmendmentNote
 from tacit.protocols.secure_aggregation import ServerPhase
-from tacit.wire.messages import message_kind, phase_in
+from tacit.wire.envelope import message_kind, phase_in
 
 FetchAmendments = Callable[[bytes], bytes]
 """Returns the amendments since the terms of a digest, as one chain; nothing where there are none."""

@@ -59,14 +59,14 @@ class Invitation:
         return cls(address, word, roots, witness)
 
 
-def accept(device: Device, invitation: Invitation) -> Membership:
+def accept(device: Device, invitation: Invitation, accepts_trial: bool = False) -> Membership:
     """Enrol a device and make it a member. It may be tried again with the same invitation, also after a crash."""
     try:
         welcome = enrol(invitation, *public_keys(device, invitation))
     except InvitationError:
         device.forget_enrolment()
         raise
-    return device.join(welcome, invitation.address, invitation.witness)
+    return device.join(welcome, invitation.address, invitation.witness, accepts_trial)
 
 
 class InvitationError(FieldError):

@@ -14,10 +14,10 @@ import httpx
 
 from tacit.errors import FieldError
 from tacit.field.device import Device
+from tacit.field.device.device_file import NEXT_KEY
 from tacit.field.invitations import SECONDS, draw_key, public_half
 
 HAND_OVER = "/v1/tacit/hand-over"
-NEXT = "next_key"
 
 
 def change_key(device: Device) -> None:
@@ -26,15 +26,15 @@ def change_key(device: Device) -> None:
     if not line:
         raise FieldError("This device has no coordinator.", "Join a federation with an invitation: tacit device join.")
     device.participation.take_lock()  # the connection of a program that takes part would end
-    if NEXT not in line:
-        device.keep_connection({**line, NEXT: draw_key()})
+    if NEXT_KEY not in line:
+        device.keep_connection({**line, NEXT_KEY: draw_key()})
     finish_change(device)
 
 
 def finish_change(device: Device) -> None:
     """Ask for a change of the key that is on disk already, and use the new key once the coordinator agrees."""
     line = device.connection
-    old, new = public_half(line["key"]), public_half(line[NEXT])
+    old, new = public_half(line["key"]), public_half(line[NEXT_KEY])
     keys = {"old": old, "new": new, "proof": device.sign_hand_over(old, new)}
     address = line["address"]
     try:
@@ -52,5 +52,5 @@ def finish_change(device: Device) -> None:
         raise FieldError(
             f"{address} refused the new key (HTTP {status}).", "The old key stays in use. Ask the operator."
         )
-    rest = {name: value for name, value in line.items() if name not in (NEXT, "node")}
-    device.keep_connection({**rest, "key": line[NEXT]})
+    rest = {name: value for name, value in line.items() if name not in (NEXT_KEY, "node")}
+    device.keep_connection({**rest, "key": line[NEXT_KEY]})

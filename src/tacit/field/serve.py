@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import secrets
-import sys
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -63,6 +60,12 @@ class ServeConfig(Config):
     privacy: AgreedPrivacyConfig | None = Field(
         None, description="differential privacy of every device; none: there is no guarantee"
     )
+    trial: int | None = Field(
+        None,
+        ge=5,
+        le=12,
+        description="a trial: masked rounds begin with so few devices, if their users agree when they join; none: 13",
+    )
     rounds: RoundRules = RoundRules()
     after: Literal["stay", "end"] = Field(
         "stay", description="after the last round: stay for invitations and for devices that need the model, or end"
@@ -81,6 +84,11 @@ class ServeConfig(Config):
     login: LoginRules | None = Field(
         None, description="a login server whose signed tokens enrol devices; none: invitations only"
     )
+
+    @property
+    def rules(self) -> RoundRules:
+        """How rounds are run, in a trial as well."""
+        return self.rounds.in_trial(self.trial)
 
     @property
     def public(self) -> str:
@@ -128,8 +136,8 @@ def plan_federation(config: ServeConfig, authority: Identity) -> tuple[Federatio
     catalog = _catalog(config)
     terms: StageTerms = {**_stages(config), "authority": authority.public.hex()}
     federation = Federation.create(secrets.token_hex(16), config.name, config.method.name, given, catalog, **terms)
-    refuse_readable_only(federation.built.spec, config.rounds)
-    refuse_unguarded(federation, config.rounds)
+    refuse_readable_only(federation.built.spec, config.rules)
+    refuse_unguarded(federation, config.rules)
     try_round(federation, catalog)
     return federation, catalog
 
@@ -158,7 +166,7 @@ def _catalog(config: ServeConfig) -> Catalog:
 
 
 def _stages(config: ServeConfig) -> StageTerms:
-    return {"ring": config.ring, "clip": config.clip, "privacy": config.privacy}
+    return {"ring": config.ring, "clip": config.clip, "privacy": config.privacy, "trial": config.trial}
 
 
 def find_certificates(config: ServeConfig) -> Certificates:
@@ -235,9 +243,9 @@ def _serve(
     try:
         if config.metrics is not None:
             metrics = _start_metrics(config, journal.path, link)
-        on_start(count_needed(config.rounds, is_settled(config.rounds, journal), journal), count_used(journal.rounds()))
+        on_start(count_needed(config.rules, is_settled(config.rules, journal), journal), count_used(journal.rounds()))
         with beside(journal.path, link):
-            coordinator = Coordinator(journal, config.rounds, link)
+            coordinator = Coordinator(journal, config.rules, link)
             ended = coordinator.run(on_round)
             on_end(ended)
             if config.after == "stay":
@@ -268,22 +276,3 @@ def host_port(text: str) -> tuple[str, int]:
     if not host or not port.isdecimal() or len(port) > 5 or int(port) > 65535:
         raise ConfigError(f"'{text}' is not host:port.", "Write 127.0.0.1:8443.")
     return host.strip("[]"), int(port)
-
-
-class JsonLines(logging.Formatter):
-    """One JSON object per line: when, what, and counts."""
-
-    def format(self, record: logging.LogRecord) -> str:
-        """Write one record."""
-        when = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
-        line = {"time": when, "level": record.levelname.lower(), "from": record.name, "event": record.getMessage()}
-        return json.dumps(line | getattr(record, "fields", {}))
-
-
-def log_to_stderr() -> None:
-    """Send our log, and ours only, to standard error."""
-    handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(JsonLines())
-    logger = logging.getLogger("tacit")
-    logger.handlers, logger.propagate = [handler], False
-    logger.setLevel(logging.INFO)

@@ -107,6 +107,7 @@ class ReasonCode(StrEnum):
     SETTINGS_NARROWED = "settings-narrowed"
     MASKED_ONLY = "masked-only"
     NEEDS_MASKS = "needs-masks"
+    TRIAL = "trial"
     EMPTY_HISTORY = "empty-history"
     UPDATE_TOO_LARGE = "update-too-large"
     NOT_A_MEMBER = "not-a-member"

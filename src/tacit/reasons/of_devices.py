@@ -271,6 +271,12 @@ DEVICE_WORDINGS: Mapping[ReasonCode, Wording] = {
         "Noise protects sums only. The device sent nothing.",
         DISTRUST,
     ),
+    ReasonCode.TRIAL: Wording(
+        (DEVICE,),
+        "This group is a trial: what you send is mixed with that of so few others that {needed} devices are enough.",
+        "Usually a sum hides you among ten people or more. Nothing was joined or sent.",
+        "If you agree to that: tacit device join --trial, with the same invitation.",
+    ),
     ReasonCode.EMPTY_HISTORY: Wording(
         (DEVICE,), "The history is empty.", "There is nothing to learn from.", "Add to it: tacit device history."
     ),

@@ -20,9 +20,10 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from tacit.errors import ConfigError, FieldError, TacitError
+from tacit.errors import ConfigError, ConsentError, FieldError, TacitError
 from tacit.field.peer.membership import leave_network
 from tacit.languages import translate
+from tacit.reasons import ReasonCode
 from tacit.web.device_view import DeviceView, form_handler, read_upload
 from tacit.web.frame import redirect_back
 from tacit.web.peers import PREFIX, join_peers
@@ -41,6 +42,7 @@ class PendingJoin:
 
     address: str = ""
     trouble: TacitError | None = None
+    welcome: tuple[bytes, str, str] | None = field(default=None, repr=False)  # of a trial that the user may agree to
     task: asyncio.Task[None] | None = field(default=None, repr=False)
 
     @property
@@ -48,9 +50,14 @@ class PendingJoin:
         """Whether there is no answer yet."""
         return self.task is not None and not self.task.done()
 
+    @property
+    def is_trial(self) -> bool:
+        """Whether the user must agree to a trial before the device joins."""
+        return self.welcome is not None and self.trouble is not None and self.trouble.code == ReasonCode.TRIAL
+
     def begin(self, address: str, ask: Callable[[], Awaitable[None]]) -> None:
         """Ask to join, and keep what went wrong."""
-        self.address, self.trouble = address, None
+        self.address, self.trouble, self.welcome = address, None, None
         self.task = asyncio.create_task(self._wait(ask))
 
     async def _wait(self, ask: Callable[[], Awaitable[None]]) -> None:
@@ -66,7 +73,7 @@ class PendingJoin:
         """Stop waiting; a later answer has no effect."""
         if self.task is not None:
             self.task.cancel()
-        self.task = self.trouble = None
+        self.task = self.trouble = self.welcome = None
 
 
 def routes(view: DeviceView) -> list[Route]:
@@ -102,8 +109,14 @@ def routes(view: DeviceView) -> list[Route]:
         if joining.is_waiting:
             return redirect_back("/mine/joining")
         if not line.strip():
-            _welcome(view, content)
             joining.stop()
+            try:
+                _welcome(view, content)
+            except ConsentError as error:
+                if error.code != ReasonCode.TRIAL:
+                    raise
+                joining.trouble, joining.welcome = error, (content, "", "")
+                return redirect_back("/mine/joining")
             return redirect_back("/")
         if "".join(line.split()).startswith(PREFIX):
             joining.begin(translate("a member of the group"), lambda: join_peers(view, line))
@@ -116,7 +129,9 @@ def routes(view: DeviceView) -> list[Route]:
         async def ask() -> None:
             try:
                 welcome = await run_in_threadpool(enrol, asked, *keys)
-                _welcome(view, welcome, asked.address, asked.witness)
+                joining.welcome = welcome, asked.address, asked.witness
+                _welcome(view, *joining.welcome)
+                joining.welcome = None
             except InvitationError:
                 view.device.forget_enrolment()
                 raise
@@ -128,7 +143,16 @@ def routes(view: DeviceView) -> list[Route]:
         has_joined = view.device.membership is not None or view.network is not None
         if not joining.is_waiting and (joining.trouble is None or has_joined):
             return redirect_back("/" if has_joined else "/mine")
-        return view.page_response("joining.html", "mine", "Joining", joining=joining)
+        reason = None if joining.trouble is None else joining.trouble.reason
+        few = 0 if reason is None else reason.parameters.get("needed", 0)
+        return view.page_response("joining.html", "mine", "Joining", joining=joining, few=few)
+
+    def agree(form: dict[str, str]) -> str:
+        if joining.welcome is None or not joining.is_trial:
+            return "/mine"
+        _welcome(view, *joining.welcome, accepts_trial=True)
+        joining.stop()
+        return "/"
 
     def stop(form: dict[str, str]) -> str:
         joining.stop()
@@ -167,6 +191,7 @@ def routes(view: DeviceView) -> list[Route]:
         Route("/mine/join", join, methods=["POST"]),
         Route("/mine/joining", waiting),
         Route("/mine/joining/state", state),
+        Route("/mine/joining/agree", form_handler(agree), methods=["POST"]),
         Route("/mine/joining/stop", form_handler(stop), methods=["POST"]),
         Route("/mine/erase", form_handler(erase), methods=["POST"]),
         Route("/mine/data.json", readable),
@@ -185,9 +210,11 @@ def _invitation(line: str) -> Invitation:
     return Invitation.parse(line)
 
 
-def _welcome(view: DeviceView, welcome: bytes, address: str = "", witness: str = "") -> None:
+def _welcome(
+    view: DeviceView, welcome: bytes, address: str = "", witness: str = "", accepts_trial: bool = False
+) -> None:
     """Join with the welcome that a coordinator sent, or with a welcome file; say whom the device trusts."""
-    member = view.device.join(welcome, address, witness)
+    member = view.device.join(welcome, address, witness, accepts_trial)
     trust = view.device.directory.describe_trust(view.device.sharing)
     joined = "You are a member of {group}. Nothing of your history was sent. Check Sharing next. {trust}"
     view.say(joined, group=member.federation.title, trust=trust)

@@ -23,6 +23,7 @@ from tacit.field.coordinator.round_policy import count_needed, fewest, is_settle
 from tacit.field.coordinator.round_stats import RoundStats, SummedQuality
 from tacit.field.coordinator.spending import LACK_OF_NOISE, NoisySum, find_epsilon
 from tacit.field.device.quality import SHOWN
+from tacit.field.trial_notice import describe_trial
 from tacit.protocols.secure_aggregation.two_stage import SecureAggregationConfig
 from tacit.reasons import Description, ReasonCode, RoundReason, describe_reason
 from tacit.web import phases
@@ -159,6 +160,9 @@ class FederationStatus:
             found.append(Alert(text, "Remove rounds.readable, and no round is readable again."))
         elif self.rules.readable and not self.settled:
             found.append(Alert("Rounds may be readable: you could then read each answer.", "Remove rounds.readable."))
+        if self.federation.trial is not None:
+            text = describe_trial(self.federation.trial)
+            found.append(Alert(text, "For more than tests, found a federation without trial in another folder."))
         is_masked = isinstance(self.rules.secure, SecureAggregationConfig) or self.federation.privacy is not None
         if self.rules.minimum < 2 and not is_masked:
             text = "A round may have a single answer, which the coordinator can then read in the sum."

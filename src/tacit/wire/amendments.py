@@ -22,8 +22,9 @@ from tacit.protocols.secure_aggregation.identity import SIGNATURE_BYTES, Identit
 from tacit.reasons import ReasonCode
 from tacit.types import Catalog
 from tacit.wire.catalogue import canonical, catalog_bytes, catalog_from, digest_of
+from tacit.wire.envelope import AMENDMENT, MOST_BYTES, seal_message, unseal_message
 from tacit.wire.federation import Federation
-from tacit.wire.messages import AMENDMENT, MOST_BYTES, inflate, seal_message, unseal_message
+from tacit.wire.messages import inflate
 
 PATH = "/v1/tacit/amendments"  # where a coordinator gives out a chain, by the digest of the terms it begins with
 LISTS = ("items", "titles", "coordinates", "vectors")

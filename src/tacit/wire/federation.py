@@ -18,6 +18,7 @@ from tacit.privacy.dp import AgreedPrivacyConfig, DifferentialPrivacy
 from tacit.privacy.update_sink import Stage
 from tacit.protocols.federated import UpdatePath
 from tacit.protocols.guarantee import contribution_spec, first_shared, has_equal_shares, refuse_unaccounted
+from tacit.protocols.secure_aggregation.device_policy import DevicePolicy
 from tacit.random import Key
 from tacit.types import Array, Catalog, Config
 from tacit.updates import Ring
@@ -38,6 +39,7 @@ class StageTerms(TypedDict, total=False):
     ring: Ring | None
     clip: ClippingConfig | None
     privacy: AgreedPrivacyConfig | None
+    trial: int | None
     authority: str | None
 
 
@@ -62,6 +64,12 @@ class Federation(Config):
     catalog: str = Field(pattern=r"^[0-9a-f]{64}$", description="digest of the catalogue")
     privacy: AgreedPrivacyConfig | None = Field(
         None, description="differential privacy of every device; none: there is no guarantee"
+    )
+    trial: int | None = Field(
+        None,
+        ge=5,
+        le=12,
+        description="a trial: masked rounds begin with so few devices; none: it is not one",
     )
     authority: str | None = Field(
         None, pattern=r"^[0-9a-f]{64}$", description="public key that signs amendments; none: whoever holds the line"
@@ -111,9 +119,19 @@ class Federation(Config):
         for option, why in _NOT_HERE.items():
             if getattr(self.config, option, None) is not None:
                 raise ConfigError(f"method.{option} has no effect in a federation: {why}.", "Remove it.")
+        if self.privacy is not None and self.trial is not None:
+            raise ConfigError(
+                "A trial with so few devices has no guarantee of differential privacy.", "Remove trial, or privacy."
+            )
         if self.privacy is not None:
             self._check_guarantee(self.privacy)
         return self
+
+    def policy(self, device_policy: DevicePolicy) -> DevicePolicy:
+        """Return the limits that hold here: with a guarantee the noise does what some are for; a trial lowers them."""
+        if self.trial is not None:
+            return device_policy.in_trial(self.trial)
+        return device_policy if self.privacy is None else device_policy.under_noise()
 
     def _check_guarantee(self, privacy: AgreedPrivacyConfig) -> None:
         """Refuse terms from which no guarantee follows."""
@@ -158,7 +176,12 @@ class Federation(Config):
 
     def canonical(self) -> bytes:
         """Return the one way to write it."""
-        later = ("privacy", "authority", "version")  # without them federations of earlier versions keep their digest
+        later = (
+            "privacy",
+            "trial",
+            "authority",
+            "version",
+        )  # absent: the digest of earlier versions
         without = {name for name in later if getattr(self, name) is None}
         return canonical(self.model_dump(mode="json", exclude=without))
 

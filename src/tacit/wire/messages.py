@@ -32,27 +32,26 @@ from tacit.reasons import ReasonCode
 from tacit.types import Array, Catalog
 from tacit.updates import Message, Release
 from tacit.wire.catalogue import catalog_bytes, catalog_from, digest_of, public_catalog, strip_names
+from tacit.wire.envelope import (
+    AGAIN,
+    MODEL,
+    MOST_BYTES,
+    REQUEST,
+    SECURE_REPLY,
+    SECURE_REQUEST,
+    UPDATE,
+    UPGRADE,
+    WELCOME,
+    seal_message,
+    unseal_message,
+    version_of,
+)
 from tacit.wire.federation import Federation
 
-MAGIC = b"TCIT"
-VERSION, OLDEST = 2, 1  # the newest that is written and read, and the oldest
-WELCOME, REQUEST, MODEL, UPDATE, SECURE_REQUEST, SECURE_REPLY, AMENDMENT = 1, 2, 3, 4, 5, 6, 7
-KINDS = {
-    WELCOME: "welcome",
-    REQUEST: "request",
-    MODEL: "model",
-    UPDATE: "update",
-    SECURE_REQUEST: "secure-request",
-    SECURE_REPLY: "secure-reply",
-    AMENDMENT: "amendment",
-}
-MOST_BYTES = 2**28  # of any message
 MOST_CATALOG = 2**27  # unpacked
 MOST_ARRAYS = 32
 MOST_AXES = 3
 CLIP_TOLERANCE = 1e-4  # float32 arithmetic of lengths
-_HEAD = struct.Struct("<4sBB32sII")
-HEAD_BYTES = _HEAD.size
 _DTYPES = {code: np.dtype(name) for code, name in enumerate(("<f4", "<f8", "<i4", "<i8", "<u4", "|u1", "<u8"), start=1)}
 _CODES = {dtype: code for code, dtype in _DTYPES.items()}
 
@@ -86,7 +85,7 @@ def read_welcome(content: bytes) -> tuple[Federation, Catalog]:
     try:
         return federation, strip_names(catalog)
     except DataError as error:
-        raise WireError(error.message, _AGAIN) from None
+        raise WireError(error.message, AGAIN) from None
 
 
 def open_welcome(content: bytes) -> tuple[Federation, Catalog]:
@@ -98,16 +97,16 @@ def open_welcome(content: bytes) -> tuple[Federation, Catalog]:
         federation = Federation.model_validate_json(terms)
     except ValueError as error:
         named = " ".join(str(error).split())[:200]
-        raise WireError(f"This version cannot read the federation in the welcome: {named}.", _UPGRADE) from None
+        raise WireError(f"This version cannot read the federation in the welcome: {named}.", UPGRADE) from None
     if federation.canonical() != terms or federation.digest != digest or number:
-        raise WireError("The federation in the welcome does not match its digest.", _AGAIN)
+        raise WireError("The federation in the welcome does not match its digest.", AGAIN)
     unpacked = inflate(reader.rest())
     if digest_of(unpacked) != federation.catalog:
-        raise WireError("The catalogue in the welcome does not match its digest.", _AGAIN)
+        raise WireError("The catalogue in the welcome does not match its digest.", AGAIN)
     try:
         return federation.check_method(), catalog_from(unpacked)
     except (DataError, ConfigError) as error:
-        raise WireError(error.message, _AGAIN) from None
+        raise WireError(error.message, AGAIN) from None
 
 
 def write_request(federation: Federation, request: Request) -> bytes:
@@ -123,7 +122,7 @@ def read_request(federation: Federation, content: bytes) -> Request:
     _same(digest, federation)
     (counted,) = struct.unpack("<i", _Reader(body).take(4))
     if not -1 <= counted < number + (kind == MODEL):
-        raise WireError(f"Round {counted} cannot have been counted before round {number}.", _AGAIN)
+        raise WireError(f"Round {counted} cannot have been counted before round {number}.", AGAIN)
     return Request(number, unpack(body[4:]), kind == REQUEST, counted)
 
 
@@ -166,7 +165,7 @@ def read_update(
     for _ in range(reader.byte()):
         name = reader.name()
         if name not in shapes:
-            raise WireError(f"An update has a table '{name}', which the model does not have.", _AGAIN)
+            raise WireError(f"An update has a table '{name}', which the model does not have.", AGAIN)
         names.append(name)
         if name in federation.built.spec.client_tables:
             ptr, ids, numbers = _rows(reader, name, (1, *shapes[name][1:]), federation)
@@ -175,7 +174,7 @@ def read_update(
             tables[name] = _rows(reader, name, shapes[name], federation)
     reader.end()
     if names != sorted(shapes):
-        raise WireError(f"An update must have {sorted(shapes)}, once each and in this order, not {names}.", _AGAIN)
+        raise WireError(f"An update must have {sorted(shapes)}, once each and in this order, not {names}.", AGAIN)
     _check_lengths(federation, [numbers for _, _, numbers in tables.values()])
     nothing = np.zeros(1, np.int64)
     release = Release(nothing, nothing, np.array([len(content)]))  # a receiver knows sizes, not what was positive
@@ -211,7 +210,7 @@ def read_secure_request(federation: Federation, content: bytes) -> SecureRequest
     request = reader.take(reader.number(MOST_BYTES, "request"))
     directory = reader.take(reader.number(MOST_BYTES, "directory")) if version_of(content) >= 2 else b""
     if version_of(content) >= 2 and not directory:
-        raise WireError("A message of version 2 has no directory, and could be of version 1.", _AGAIN)
+        raise WireError("A message of version 2 has no directory, and could be of version 1.", AGAIN)
     return SecureRequest(number, phase, reader.rest(), request, directory)
 
 
@@ -229,41 +228,24 @@ def read_secure_reply(federation: Federation, number: int, content: bytes) -> by
     return body
 
 
-def phase_in(content: bytes) -> int | None:
-    """Return the phase of a message of a secure sum to a device; none if it is something else."""
-    if len(content) <= HEAD_BYTES or content[:4] != MAGIC or content[5] != SECURE_REQUEST:
-        return None
-    return content[HEAD_BYTES]
-
-
-def message_kind(content: bytes) -> str:
-    """Say what a message is: welcome, request, model, update, secure-request or secure-reply."""
-    return KINDS[unseal_message(content, tuple(KINDS))[0]]
-
-
-def digest_in(content: bytes) -> bytes:
-    """Return the digest of the federation that a message names."""
-    return unseal_message(content, tuple(KINDS))[1]
-
-
 def _rows(
     reader: _Reader, name: str, shape: tuple[int, ...], federation: Federation
 ) -> tuple[Numbers, NDArray[np.int32], Numbers]:
     ring, step = federation.ring, 0 if federation.built.spec.rows_repeat else 1
     n_rows, width = reader.number(2**31 - 1, "row count"), reader.number(2**31 - 1, "row width")
     if width != shape[1]:
-        raise WireError(f"Rows of '{name}' are {shape[1]} wide, not {width}.", _AGAIN)
+        raise WireError(f"Rows of '{name}' are {shape[1]} wide, not {width}.", AGAIN)
     ids = np.frombuffer(reader.take(4 * n_rows), "<u4")
     size = ring.bits // 8
     numbers = np.frombuffer(reader.take(size * n_rows * width), f"<i{size}").reshape(n_rows, width).astype(np.int64)
     if n_rows and (int(ids.max()) >= shape[0] or (np.diff(ids.astype(np.int64)) < step).any()):
         once = ", each once" if step else ""
-        raise WireError(f"Rows of '{name}' must lie in order between 0 and {shape[0] - 1}{once}.", _AGAIN)
+        raise WireError(f"Rows of '{name}' must lie in order between 0 and {shape[0] - 1}{once}.", AGAIN)
     most = int(ring.largest * float(ring.scale))
     if n_rows and (int(numbers.max()) > most or int(numbers.min()) < -most):
-        raise WireError(f"A row of '{name}' has a number outside the ring.", _AGAIN)
+        raise WireError(f"A row of '{name}' has a number outside the ring.", AGAIN)
     if (np.lexsort((*numbers.T[::-1], ids)) != np.arange(n_rows)).any():
-        raise WireError(f"Rows of '{name}' are not in canonical order.", _AGAIN)
+        raise WireError(f"Rows of '{name}' are not in canonical order.", AGAIN)
     return np.array([0, n_rows], np.int64), ids.astype(np.int32), numbers
 
 
@@ -279,7 +261,7 @@ def _check_lengths(federation: Federation, tables: list[Numbers]) -> None:
         (clip.person, sum(float(rows.sum()) for rows in squares), cells),
     ):
         if most is not None and found**0.5 > most * (1 + CLIP_TOLERANCE) + 0.5 * n_rounded**0.5 / scale:
-            raise WireError("An update is longer than the members agreed on (clip).", _AGAIN)
+            raise WireError("An update is longer than the members agreed on (clip).", AGAIN)
 
 
 def pack(arrays: Shared) -> bytes:
@@ -305,14 +287,14 @@ def unpack(content: bytes) -> dict[str, Array]:
     found: dict[str, Array] = {}
     n_arrays, last = reader.byte(), ""
     if n_arrays > MOST_ARRAYS:
-        raise WireError(f"A model of {n_arrays} arrays has too many.", _AGAIN)
+        raise WireError(f"A model of {n_arrays} arrays has too many.", AGAIN)
     for _ in range(n_arrays):
         name = reader.name()
         if name <= last:
-            raise WireError(f"Arrays must come in order, each once; '{name}' follows '{last}'.", _AGAIN)
+            raise WireError(f"Arrays must come in order, each once; '{name}' follows '{last}'.", AGAIN)
         code, n_axes = reader.byte(), reader.byte()
         if code not in _DTYPES or n_axes > MOST_AXES:
-            raise WireError(f"'{name}' has an unknown type ({code}) or too many axes ({n_axes}).", _UPGRADE)
+            raise WireError(f"'{name}' has an unknown type ({code}) or too many axes ({n_axes}).", UPGRADE)
         shape = tuple(reader.number(2**31 - 1, "axis") for _ in range(n_axes))
         size = _DTYPES[code].itemsize
         for length in shape:
@@ -323,37 +305,6 @@ def unpack(content: bytes) -> dict[str, Array]:
         found[name], last = array, name
     reader.end()
     return found
-
-
-def version_of(content: bytes) -> int:
-    """Return the version that a message is written in."""
-    return content[len(MAGIC)]
-
-
-def seal_message(kind: int, digest: bytes, number: int, body: bytes, version: int = OLDEST) -> bytes:
-    """Put a head before the body of a message."""
-    if HEAD_BYTES + len(body) > MOST_BYTES:
-        raise WireError(f"A {KINDS[kind]} of {len(body):,} bytes is too large to send ({MOST_BYTES:,} at most).", "")
-    return _HEAD.pack(MAGIC, version, kind, digest, number, len(body)) + body
-
-
-def unseal_message(content: bytes, wanted: tuple[int, ...]) -> tuple[int, bytes, int, bytes]:
-    """Return kind, federation's digest, round and body of a message of one of the wanted kinds."""
-    if len(content) > MOST_BYTES:
-        raise WireError(f"A message of {len(content):,} bytes is too large ({MOST_BYTES:,} at most).", _AGAIN)
-    if len(content) < HEAD_BYTES or content[:4] != MAGIC:
-        raise WireError("This is not a message of Tacit.", _AGAIN)
-    _, version, kind, digest, number, length = _HEAD.unpack_from(content)
-    if version > (newest := VERSION if kind == SECURE_REQUEST else OLDEST):  # others have not changed since
-        raise WireError(f"This message is written in version {version}; this program reads up to {newest}.", _UPGRADE)
-    if version < OLDEST:
-        raise WireError(f"This message is written in version {version}; this program reads from {OLDEST}.", _OUTDATED)
-    if kind not in wanted:
-        expected = " or ".join(KINDS[one] for one in wanted)
-        raise WireError(f"Expected a {expected}, but this is a {KINDS.get(kind, f'message of kind {kind}')}.", _AGAIN)
-    if length != len(content) - HEAD_BYTES:
-        raise WireError(f"A message of {length:,} bytes arrived with {len(content) - HEAD_BYTES:,}.", _AGAIN)
-    return kind, digest, number, content[HEAD_BYTES:]
 
 
 def _same(digest: bytes, federation: Federation) -> None:
@@ -375,9 +326,9 @@ def inflate(content: bytes) -> bytes:
     try:
         result = unpacker.decompress(content, MOST_CATALOG)
     except zlib.error:
-        raise WireError("The catalogue cannot be unpacked.", _AGAIN) from None
+        raise WireError("The catalogue cannot be unpacked.", AGAIN) from None
     if not unpacker.eof or unpacker.unused_data:
-        raise WireError("The catalogue is too large or cut short.", _AGAIN)
+        raise WireError("The catalogue is too large or cut short.", AGAIN)
     return result
 
 
@@ -389,7 +340,7 @@ class _Reader:
 
     def take(self, n: int) -> bytes:
         if n > len(self._content) - self._at:
-            raise WireError(f"A message ends {n - (len(self._content) - self._at):,} bytes early.", _AGAIN)
+            raise WireError(f"A message ends {n - (len(self._content) - self._at):,} bytes early.", AGAIN)
         self._at += n
         return self._content[self._at - n : self._at]
 
@@ -399,13 +350,13 @@ class _Reader:
     def number(self, most: int, what: str) -> int:
         found = int.from_bytes(self.take(4), "little")
         if found > most:
-            raise WireError(f"A {what} of {found:,} is too large.", _AGAIN)
+            raise WireError(f"A {what} of {found:,} is too large.", AGAIN)
         return found
 
     def name(self) -> str:
         text = self.take(self.byte())
         if not text.isascii() or not text.decode("ascii").replace("_", "a").isalnum():
-            raise WireError(f"{text!r} is not the name of an array.", _AGAIN)
+            raise WireError(f"{text!r} is not the name of an array.", AGAIN)
         return text.decode("ascii")
 
     def rest(self) -> bytes:
@@ -413,9 +364,4 @@ class _Reader:
 
     def end(self) -> None:
         if self._at != len(self._content):
-            raise WireError(f"A message has {len(self._content) - self._at:,} bytes too many.", _AGAIN)
-
-
-_AGAIN = "It was damaged on its way, or its sender means no good: nothing was changed."
-_UPGRADE = "Its sender uses a newer version of Tacit: upgrade this one."
-_OUTDATED = "Its sender uses an older version of Tacit, which must be upgraded."
+            raise WireError(f"A message has {len(self._content) - self._at:,} bytes too many.", AGAIN)

@@ -13,7 +13,7 @@ from typing import Literal
 from tacit.errors import FieldError
 from tacit.protocols.secure_aggregation.context import OLDEST as OLDEST_SUM
 from tacit.protocols.secure_aggregation.context import VERSION as NEWEST_SUM
-from tacit.wire.messages import OLDEST, VERSION
+from tacit.wire.envelope import OLDEST, VERSION
 
 HEADER = "x-tacit-versions"
 _FORM = re.compile(r"wire=(\d{1,3})-(\d{1,3}),sum=(\d{1,3})-(\d{1,3})", re.ASCII)

@@ -26,8 +26,9 @@ pytest.importorskip("flwr", reason="the field needs Flower")
 import httpx
 
 from tacit.cli.field import _in_words as told_of
+from tacit.field.carriers.fleet_node import _connection_error
 from tacit.field.carriers.superlink import SuperLink
-from tacit.field.carriers.supernode import SuperNode, _connection_error
+from tacit.field.carriers.supernode import SuperNode
 from tacit.field.certificates import load_certificates, make_certificates
 from tacit.field.invitations import Invitation, accept
 from tacit.field.serve import (

@@ -28,8 +28,9 @@ from tacit.web.server import serving
 
 pytest.importorskip("flwr", reason="the field needs Flower")
 from tacit.cli.device_run import EventMessages
+from tacit.field.carriers.fleet_node import DeviceEvent
 from tacit.field.carriers.superlink import SuperLink
-from tacit.field.carriers.supernode import DeviceEvent, SuperNode
+from tacit.field.carriers.supernode import SuperNode
 from tacit.field.certificates import make_certificates
 from tacit.field.invitations import Invitation, accept
 from tacit.wire.status import CoordinatorStatus

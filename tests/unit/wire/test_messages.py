@@ -19,7 +19,7 @@ from tacit.random import Key
 from tacit.reasons import ReasonCode, RoundReason
 from tacit.types import Catalog, Labels, Vocabulary
 from tacit.updates import Message, Release, Ring
-from tacit.wire import messages
+from tacit.wire import envelope, messages
 from tacit.wire.catalogue import canonical, catalog_bytes
 from tacit.wire.federation import Federation
 
@@ -87,7 +87,7 @@ def test_an_update_comes_back_and_its_order_tells_nothing(federation: Federation
     assert np.array_equal(*sums)
     assert messages.write_update(federation, 3, read) == content
     row = 4 + 4 * federation.ring.bits // 8
-    assert len(content) == messages.HEAD_BYTES + 1 + 6 + 8 + row * len(ids), "rows cost what the ledger says"
+    assert len(content) == envelope.HEAD_BYTES + 1 + 6 + 8 + row * len(ids), "rows cost what the ledger says"
 
 
 def test_a_model_and_a_welcome_come_back() -> None:
@@ -129,7 +129,7 @@ def test_what_was_cut_lengthened_or_changed_in_one_byte_is_refused_or_still_cano
 def test_noise_is_refused_or_still_canonical(content: bytes) -> None:
     assert_refused(content, MESSAGES)
     for head in (UPDATE, REQUEST, WELCOME):
-        assert_refused_or_canonical(head[: messages.HEAD_BYTES - 4] + struct.pack("<I", len(content)) + content)
+        assert_refused_or_canonical(head[: envelope.HEAD_BYTES - 4] + struct.pack("<I", len(content)) + content)
 
 
 @given(st.sampled_from([UPDATE, REQUEST, WELCOME]), st.data())
@@ -163,7 +163,7 @@ def test_each_thing_that_is_wrong_is_named() -> None:
         messages.read_request(
             FPL, messages.write_request(FPL, messages.Request(0, {"items": np.array([np.nan])}, True))
         )
-    assert messages.message_kind(UPDATE) == "update"
+    assert envelope.message_kind(UPDATE) == "update"
 
 
 def test_a_false_length_allocates_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -175,7 +175,7 @@ def test_a_false_length_allocates_nothing(monkeypatch: pytest.MonkeyPatch) -> No
     terms = FPL.canonical()
     with pytest.raises(WireError, match="too large or cut"):
         messages.read_welcome(
-            messages.seal_message(messages.WELCOME, FPL.digest, 0, struct.pack("<I", len(terms)) + terms + bomb)
+            envelope.seal_message(envelope.WELCOME, FPL.digest, 0, struct.pack("<I", len(terms)) + terms + bomb)
         )
 
 
@@ -186,7 +186,7 @@ def test_a_welcome_that_contradicts_itself_is_refused() -> None:
     for terms in (b"{}", b"[", canonical({**FPL.model_dump(mode="json"), "code": "x"})):
         body = struct.pack("<I", len(terms)) + terms
         with pytest.raises(WireError, match="cannot read the federation"):
-            messages.read_welcome(messages.seal_message(messages.WELCOME, FPL.digest, 0, body))
+            messages.read_welcome(envelope.seal_message(envelope.WELCOME, FPL.digest, 0, body))
     for name, options in (
         ("ease", {}),
         ("fpl", {"local_steps": "x"}),
@@ -197,7 +197,7 @@ def test_a_welcome_that_contradicts_itself_is_refused() -> None:
         terms, packed = wrong.canonical(), zlib.compress(catalog_bytes(CATALOG), 9)
         body = struct.pack("<I", len(terms)) + terms + packed
         with pytest.raises(WireError):
-            messages.read_welcome(messages.seal_message(messages.WELCOME, wrong.digest, 0, body))
+            messages.read_welcome(envelope.seal_message(envelope.WELCOME, wrong.digest, 0, body))
 
 
 def test_a_federation_is_founded_only_on_what_can_run_there() -> None:

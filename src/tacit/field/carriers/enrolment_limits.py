@@ -11,7 +11,7 @@ from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from tacit.wire.messages import MOST_BYTES
+from tacit.wire.envelope import MOST_BYTES
 
 ENROL, WITNESS, HAND_OVER = "/v1/tacit/enrol", "/v1/tacit/witness", "/v1/tacit/hand-over"
 ENROL_BYTES = 4096  # an invitation's word, two keys and a proof

@@ -21,7 +21,7 @@ from flwr.supercore.inflatable.inflatable_object import (
 from flwr.supercore.inflatable.inflatable_utils import inflate_object_from_contents
 
 from tacit.errors import WireError
-from tacit.wire.messages import MOST_BYTES
+from tacit.wire.envelope import MOST_BYTES
 
 logging.getLogger("flwr").setLevel(logging.CRITICAL)  # it would log who came and went, by public key
 

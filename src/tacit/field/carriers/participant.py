@@ -10,8 +10,9 @@ import logging
 import threading
 
 from tacit.errors import DeviceError, TacitError
-from tacit.field.carriers.supernode import DeviceEvent, Ending, EventListener, SuperNode
-from tacit.field.device import Device
+from tacit.field.carriers.fleet_node import DeviceEvent, Ending, EventListener, FleetNode
+from tacit.field.carriers.round_process import WaitingNode
+from tacit.field.device.device_file import DeviceFile
 
 log = logging.getLogger("tacit.field.device")
 LOOK_SECONDS = 1.0  # between two looks at settings while there is nothing to do
@@ -26,9 +27,9 @@ def _ignore(news: DeviceEvent) -> None:
 class Participant:
     """Takes part with a device until it is stopped."""
 
-    def __init__(self, device: Device, poll: float = 1.0, listen: EventListener = _ignore) -> None:
+    def __init__(self, device: DeviceFile, poll: float = 1.0, listen: EventListener = _ignore) -> None:
         self.device, self.poll, self.listen = device, poll, listen
-        self.node: SuperNode | None = None
+        self.node: FleetNode | None = None
         self.failure = ""  # why it does not take part although it should, in words
 
     def run(self, stop: threading.Event) -> None:
@@ -38,7 +39,7 @@ class Participant:
             wait = LOOK_SECONDS
             try:
                 self.device.reread()
-                if self.device.membership is not None and self.device.connection and not self.device.sharing.paused:
+                if self.device.terms is not None and self.device.connection and not self.device.sharing.paused:
                     self._take_part(stop)
                 self.failure = ""
             except DeviceError as error:  # another program takes part, or the file is gone
@@ -52,7 +53,7 @@ class Participant:
                 self.failure, wait = f"{type(error).__name__}.", RETRY_SECONDS
 
     def _take_part(self, stop: threading.Event) -> Ending:
-        self.node = SuperNode(self.device, self.poll)
+        self.node = WaitingNode(self.device, self.poll)
         try:
             return self.node.run(stop, self.listen)
         finally:
@@ -62,7 +63,7 @@ class Participant:
 class BackgroundParticipant:
     """A participant in a thread of its own, with the device's file opened once more."""
 
-    def __init__(self, device: Device, poll: float = 1.0) -> None:
+    def __init__(self, device: DeviceFile, poll: float = 1.0) -> None:
         self._device, self._poll = device, poll
         self._stop = threading.Event()
         self._participant: Participant | None = None
@@ -78,7 +79,7 @@ class BackgroundParticipant:
         self._thread.start()
 
     def _work(self) -> None:
-        with self._device.open_again() as device:
+        with self._device.wait_again() as device:
             self._participant = Participant(device, self._poll)
             self._participant.run(self._stop)
 

@@ -145,6 +145,14 @@ class RoundRules(Config):
         is_batched = self.secure == "auto" and not self.readable and self.device_policy.most_cohorts is not None
         return 2 * max(self.batch, needed) - 1 if is_batched else None
 
+    def in_trial(self, devices: int | None) -> RoundRules:
+        """Return the rules of a trial that begins with so few devices; none: it is no trial."""
+        if devices is None:
+            return self
+        policy = self.device_policy.in_trial(devices)
+        lowered = {"minimum": min(self.minimum, policy.n_min), "newcomers": min(self.newcomers, devices)}
+        return self.model_copy(update={"device_policy": policy, **lowered})
+
     @property
     def pause_seconds(self) -> float:
         """Seconds between rounds."""

@@ -206,8 +206,8 @@ def decide_round(
 
 
 def policy_in_force(rules: RoundRules, journal: CoordinatorJournal) -> DevicePolicy:
-    """Return the policy that devices are taken to have: under a guarantee the noise does what some limits are for."""
-    return rules.device_policy.under_noise() if journal.federation.privacy is not None else rules.device_policy
+    """Return the policy that devices are taken to have in this federation."""
+    return journal.federation.policy(rules.device_policy)
 
 
 def without_suspects(devices: list[EnrolledDevice], journal: CoordinatorJournal, least: int) -> list[EnrolledDevice]:

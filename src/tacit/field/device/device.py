@@ -28,19 +28,19 @@ from tacit.field.device import copies
 from tacit.field.device.amendments import AmendmentNote, follow, read_notes
 from tacit.field.device.budget import Budgets, plan_debit
 from tacit.field.device.consent import refuse_if_narrowed, refuse_if_silent, refuse_readable
-from tacit.field.device.directory import DeviceDirectory, normalise_key
+from tacit.field.device.device_file import DeviceFile
+from tacit.field.device.directory import normalise_key
 from tacit.field.device.history import History
 from tacit.field.device.interests import Interests, recommend_by_interests
 from tacit.field.device.learning import empty_update, learn_for_sum, learn_locally, recommend
-from tacit.field.device.ledger import Clock, Ledger, MentionedItems, UpcomingMessage, system_clock
+from tacit.field.device.ledger import Clock, MentionedItems, UpcomingMessage, system_clock
 from tacit.field.device.limits import NO_ROUND
 from tacit.field.device.masked_rounds import LastReply, MaskedRounds, PreparedVector, vector_of
 from tacit.field.device.membership import Answer, Membership
-from tacit.field.device.participation import SEED_BITS, Participation
+from tacit.field.device.participation import SEED_BITS
 from tacit.field.device.quality import measure_for_sum
 from tacit.field.device.recovery import COST as RECOVERY_COST
 from tacit.field.device.recovery import draw_code
-from tacit.field.device.sealed_root import RESTORE
 from tacit.field.device.settings import Sharing, find_item
 from tacit.field.device.store import LockName, Store
 from tacit.field.device.vault import ScryptCost
@@ -55,10 +55,10 @@ from tacit.reasons import ReasonCode
 from tacit.serving.lists import Recommendation
 from tacit.types import Array, Catalog, Label
 from tacit.wire.enrolment import enrolment_statement, hand_over_statement
+from tacit.wire.envelope import digest_in
 from tacit.wire.messages import (
     Request,
     SecureRequest,
-    digest_in,
     read_secure_request,
     read_welcome,
     write_secure_reply,
@@ -74,20 +74,18 @@ def system_noise(number: int) -> NoiseSource:
     return SystemNoise()
 
 
-class Device:
+class Device(DeviceFile):
     """An open device. Its user can read `history`, `sharing` and `ledger` at any time."""
 
     def __init__(self, store: Store, clock: Clock = system_clock, noise: NoiseOfRound = system_noise) -> None:
         """Open what a store holds. `noise` is for tests that compare with a simulation; the device must have a seed."""
-        self._store, self._clock, self._noise = store, clock, noise
-        self.history, self.ledger, self.budgets = History(store), Ledger(store), Budgets(store)
+        self._noise = noise
+        self.history, self.budgets = History(store), Budgets(store)
         self._member = Membership.of(store)
         self._masked = MaskedRounds(store)
-        self.participation = Participation(store, self._masked, clock)
-        self.directory = DeviceDirectory(store, clock)
+        super().__init__(store, clock)
         if store.is_copy:
             self._sit_out()
-        self.participation.keep_former_enrolment()
         if store.is_new and self._member is None and store.get("identity") is not None and not self.enrolment:
             with store.transaction():  # in earlier formats one identity served all federations
                 self._masked.renew_identity()
@@ -138,17 +136,13 @@ class Device:
         What the other copy has spent of privacy budgets is not known: they count as spent.
         """
         with self._store.transaction():
-            self.participation.sit_out()
+            self.participation.sit_out(self._masked)
             self.budgets.close_copies(None if self._member is None else self._member.federation)
             self._put_sharing(self.sharing.model_copy(update={"masked_only": True}))
 
     def open_again(self) -> Device:
         """Open the same file once more, for another thread; the passphrase is not needed a second time."""
         return Device(self._store.open_again(), self._clock, self._noise)
-
-    def close(self) -> None:
-        """Let the file go."""
-        self._store.close()
 
     def reread(self) -> None:
         """Notice that another program joined or left a federation with this file."""
@@ -162,21 +156,7 @@ class Device:
         """Numbers that change whenever anything on this device does: what was read before them may be kept."""
         return self._store.moment()
 
-    def __enter__(self) -> Device:
-        return self
-
-    def __exit__(self, *what: object) -> None:
-        self.close()
-
     # --- user's settings ----------------------------------------------------------------------------------------------
-
-    @property
-    def sharing(self) -> Sharing:
-        """What may leave, as it is on disk now."""
-        stored = self._store.get("sharing")
-        if stored is None:
-            raise DeviceError("This device's file has no settings.", RESTORE)
-        return Sharing.model_validate_json(stored)
 
     def share(self, sharing: Sharing) -> None:
         """Decide what may leave, from the next message on. Every name must exist."""
@@ -258,21 +238,22 @@ class Device:
         return self._joined.catalog
 
     @property
-    def store(self) -> Store:
-        """The file, for what else a device takes part in: a network of peers keeps its state there."""
-        return self._store
-
-    @property
     def _joined(self) -> Membership:
         if self._member is None:
             raise ConsentError.because(ReasonCode.NOT_A_MEMBER)
         return self._member
 
-    def join(self, welcome: bytes, address: str = "", witness: str = "") -> Membership:
-        """Become a member of a federation; nothing leaves by that. `witness` is the key of who watches over it."""
+    def join(self, welcome: bytes, address: str = "", witness: str = "", accepts_trial: bool = False) -> Membership:
+        """Become a member of a federation; nothing leaves by that. `witness` is the key of who watches over it.
+
+        A trial lowers what this device demands of masked rounds: it is joined only if the user `accepts_trial`.
+        """
         if self._store.get("network") is not None:
             raise ConsentError("This device is a member of a network of peers.", "Leave it first: tacit peer leave.")
-        self.budgets.refuse_without_guarantee(read_welcome(welcome)[0])
+        asked = read_welcome(welcome)[0]
+        if asked.trial is not None and not accepts_trial:
+            raise ConsentError.because(ReasonCode.TRIAL, needed=asked.trial)
+        self.budgets.refuse_without_guarantee(asked)
         member = Membership.join(self._store, welcome, address, normalise_key(witness))
         with self._store.transaction():
             self.budgets.begin(member.federation)
@@ -317,11 +298,6 @@ class Device:
         found: dict[str, str] = self._store.get_json("enrolment") or {}
         return found
 
-    def keep_connection(self, line: Mapping[str, str]) -> None:
-        """Keep what the carrier needs to reach the coordinator: an address, certificates, this device's key there."""
-        with self._store.transaction():
-            self._store.put_json("line", dict(line))
-
     @property
     def sum_exposure(self) -> SumExposure | None:
         """What the smallest sum of this federation, without a guarantee, tells of a device; none before the first."""
@@ -329,12 +305,6 @@ class Device:
             return None
         fewest = self._masked.fewest_summed(self._member.federation.lineage.hex())
         return None if fewest is None else SumExposure.of(fewest)
-
-    @property
-    def connection(self) -> dict[str, str]:
-        """What the carrier needs to reach the coordinator; empty without one."""
-        found: dict[str, str] = self._store.get_json("line") or {}
-        return found
 
     def leave(self) -> None:
         """Leave the federation at once. History, settings and ledger stay; what was sent stays sent."""
@@ -374,7 +344,7 @@ class Device:
         request, digest = member.read(content), hashlib.sha256(content).hexdigest()
         if not request.learn:
             raise WireError.because(ReasonCode.NOT_A_REQUEST)
-        self.participation.admit(member.task, request.round, sharing, len(content))
+        self.participation.admit(member.task, request.round, sharing, len(content), self._masked)
         last = member.answer()
         if last is not None and (last.round, last.request) == (request.round, digest) and last.content:
             refuse_if_narrowed(sharing, last.under)
@@ -417,7 +387,7 @@ class Device:
             return again.answer, again.entry
         made, entry, opening, checkpoint = None, None, b"", None
         if asked.phase == ServerPhase.ADVERTS:
-            self.participation.admit(member.task, asked.round, sharing, len(content))
+            self.participation.admit(member.task, asked.round, sharing, len(content), self._masked)
             opening = asked.request or self._masked.opening(asked.round)
             made, checkpoint = self._prepare(member, sharing, asked, opening)
         elif asked.phase == ServerPhase.VECTORS:
@@ -639,8 +609,3 @@ class Device:
     def erase(self) -> None:
         """Destroy everything on this device, and its key in a keyring. What was sent before stays where it is."""
         copies.erase_device(self._store)
-
-    @property
-    def is_erased(self) -> bool:
-        """Whether its file is gone."""
-        return not self._store.path.exists()

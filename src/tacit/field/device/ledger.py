@@ -17,16 +17,18 @@ import json
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from tacit.errors import DeviceError
 from tacit.field.device.sealed_root import RESTORE
 from tacit.field.device.store import Store
-from tacit.methods.base import FederatedSpec
 from tacit.types import Catalog, Label
 from tacit.updates import Message
+
+if TYPE_CHECKING:
+    from tacit.methods.base import FederatedSpec
 
 State = Literal["prepared", "releasing", "sent", "may have left", "not sent"]
 MAY_HAVE_LEFT: tuple[State, ...] = ("releasing", "sent", "may have left")

@@ -186,7 +186,7 @@ class MaskedRounds:
     ) -> Session:
         """Refuse a session that must not be joined, before anything is learnt for it; nothing changes."""
         self._check_terms(federation, asked, opening)
-        return self._machine_of(policy_in(federation, device_policy)).check(asked.content, federation.lineage.hex())
+        return self._machine_of(federation.policy(device_policy)).check(asked.content, federation.lineage.hex())
 
     def fewest_summed(self, task: str) -> int | None:
         """Return how many participants the smallest sum of a task had that this device knows to have been in."""
@@ -226,7 +226,7 @@ class MaskedRounds:
         made: PreparedVector | None,
     ) -> bytes:
         """Let the machine answer, inside a transaction. `made` is kept with an advert, and sent as the vector."""
-        machine = self._machine_of(policy_in(federation, device_policy))
+        machine = self._machine_of(federation.policy(device_policy))
         if asked.phase == ServerPhase.ADVERTS and made is not None:
             if asked.request:
                 self._store.put("opening", asked.round.to_bytes(8, "big") + asked.request)
@@ -268,11 +268,6 @@ class MaskedRounds:
             is_agreed = is_layout_of(terms, session.n_participants, shapes, federation.ring)
         if not is_agreed:
             raise WireError.because(ReasonCode.OTHER_TERMS)
-
-
-def policy_in(federation: Federation, device_policy: DevicePolicy) -> DevicePolicy:
-    """Return the limits that hold in a federation: with a guarantee, the noise does what some of them are for."""
-    return device_policy if federation.privacy is None else device_policy.under_noise()
 
 
 def is_layout_of(terms: Terms, n_participants: int, shapes: Shapes, ring: Ring) -> bool:

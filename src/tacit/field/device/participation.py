@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import secrets
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tacit.errors import ConsentError
 from tacit.field.device.ledger import Clock
 from tacit.field.device.limits import FINISHING, add_use, read_uses, refuse_beyond
 from tacit.field.device.link_record import LinkKind, LinkRecord
-from tacit.field.device.masked_rounds import MaskedRounds
 from tacit.field.device.settings import Sharing
 from tacit.field.device.store import Store
 from tacit.reasons import ReasonCode
 from tacit.wire.status import CoordinatorStatus
+
+if TYPE_CHECKING:
+    from tacit.field.device.masked_rounds import MaskedRounds
 
 SEED_BITS = 256
 
@@ -22,8 +24,8 @@ SEED_BITS = 256
 class Participation:
     """The device's own conditions before it answers, and what it counts for them."""
 
-    def __init__(self, store: Store, masked: MaskedRounds, clock: Clock) -> None:
-        self._store, self._masked, self._clock = store, masked, clock
+    def __init__(self, store: Store, clock: Clock) -> None:
+        self._store, self._clock = store, clock
 
     def take_lock(self) -> None:
         """Be the one program that takes part with this file, until it is closed; refused while another is."""
@@ -68,10 +70,10 @@ class Participation:
 
     # --- limits in time -----------------------------------------------------------------------------------------------
 
-    def admit(self, task: str, number: int, sharing: Sharing, n_bytes: int) -> None:
+    def admit(self, task: str, number: int, sharing: Sharing, n_bytes: int, masked: MaskedRounds) -> None:
         """Refuse to begin a round, or to go on with it while another program takes part."""
         self._store.lock.take()
-        self._refuse_while_sitting_out(task, number, sharing)
+        self._refuse_while_sitting_out(task, number, sharing, masked)
         refuse_beyond(sharing.limits, self._uses(), task, number, self._now(), n_bytes)
 
     def count(self, task: str, number: int, n_bytes: int) -> None:
@@ -97,7 +99,7 @@ class Participation:
 
     # --- after a restore ----------------------------------------------------------------------------------------------
 
-    def sit_out(self) -> None:
+    def sit_out(self, masked: MaskedRounds) -> None:
         """Begin to sit out, inside a transaction: this file was put back, and what was answered since is not in it.
 
         Its draws are new from here on, so that no message can be compared with one of the same round; a secure sum that
@@ -105,7 +107,7 @@ class Participation:
         """
         root = self._store.get_json("root")
         self._store.put_json("root", {**root, "seed": secrets.randbits(SEED_BITS), "is_given": False})
-        self._masked.leave_session()
+        masked.leave_session()
         self._store.put_json("restored", {"round": None})
 
     @property
@@ -114,14 +116,14 @@ class Participation:
         found = self._store.get_json("restored")
         return None if found is None else -1 if found["round"] is None else int(found["round"])
 
-    def _refuse_while_sitting_out(self, task: str, number: int, sharing: Sharing) -> None:
+    def _refuse_while_sitting_out(self, task: str, number: int, sharing: Sharing, masked: MaskedRounds) -> None:
         until = self.sits_out_until
         if until is None:
             return
         with self._store.transaction():
             if until < 0:  # the first round since: all rounds that may have been answered are at most this one
                 until = number + max(1, sharing.device_policy.cool_down)
-                self._masked.suppose_sums(task, number, sharing.device_policy)
+                masked.suppose_sums(task, number, sharing.device_policy)
                 self._store.put_json("restored", {"round": until})
             elif number > until:
                 self._store.drop("restored")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from pydantic import Field, model_validator
@@ -11,11 +11,13 @@ from pydantic import Field, model_validator
 from tacit.errors import DataError, DeviceError, nearest
 from tacit.field.device.limits import TimeLimits
 from tacit.field.device.similar_names import normalise_text, rank_similar
-from tacit.privacy.disclosure import Disclosure, DisclosureConfig
 from tacit.protocols.directory import DirectoryPolicy
 from tacit.protocols.secure_aggregation import DevicePolicy
 from tacit.random import Key
 from tacit.types import Catalog, Config, Label, Vocabulary
+
+if TYPE_CHECKING:
+    from tacit.privacy.disclosure import Disclosure
 
 USUAL_PI = 0.5
 LEVELS: Mapping[str, float] = {"strict": 1.0, "balanced": 4.0, "open": 8.0}  # epsilon
@@ -72,6 +74,8 @@ class Sharing(Config):
 
     def stage(self, client_id: int, catalog: Catalog) -> Disclosure:
         """Return the disclosure stage of the user's updates; its draws are those of `client_id`."""
+        from tacit.privacy.disclosure import Disclosure, DisclosureConfig  # its kernels are for those who learn
+
         config = DisclosureConfig(
             pi=self.pi, coin=self.coin, never_items=self.never_items, never_categories=self.never_categories
         )

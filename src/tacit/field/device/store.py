@@ -95,8 +95,17 @@ class Store:
 
     def open_again(self) -> Store:
         """Open the same file once more, with a connection and a lock of its own."""
-        with FILE.complaints(self.path):
-            store = Store(self.path, connect(self.path), self._vault)
+        return Store.open_handed(self.path, *self.hand_over())
+
+    def hand_over(self) -> tuple[bytes, str]:
+        """Return the data key and the file's name in seals: another process of this user opens the file with them."""
+        return self._vault.data_key, self._vault.file_id
+
+    @classmethod
+    def open_handed(cls, path: Path, data_key: bytes, file_id: str) -> Store:
+        """Open a file with what `hand_over` gave: the passphrase is not needed a second time."""
+        with FILE.complaints(path):
+            store = cls(path, connect(path), Vault(data_key, file_id))
             try:
                 store._check_names()
             except BaseException:

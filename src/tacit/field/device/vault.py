@@ -66,7 +66,7 @@ class Vault:
     """An open vault. It holds the data key in memory; Python cannot wipe it reliably when it is gone."""
 
     def __init__(self, data_key: bytes, file_id: str) -> None:
-        self._data_key, self.file_id, self._cipher = data_key, file_id, AESGCM(data_key)
+        self.data_key, self.file_id, self._cipher = data_key, file_id, AESGCM(data_key)
         self._mark_key = HKDFExpand(SHA256(), KEY_BYTES, b"tacit/2/marks").derive(data_key)
 
     @classmethod
@@ -99,7 +99,7 @@ class Vault:
             )
         salt, nonce = secrets.token_bytes(SALT_BYTES), secrets.token_bytes(NONCE_BYTES)
         cipher = AESGCM(_stretch(passphrase, salt, cost))
-        wrapped = nonce + cipher.encrypt(nonce, self._data_key, _bind(self.file_id, cost))
+        wrapped = nonce + cipher.encrypt(nonce, self.data_key, _bind(self.file_id, cost))
         return Lock(cost=cost, salt=salt.hex(), wrapped=wrapped.hex())
 
     def seal(self, content: bytes, table: str, row: int | str) -> bytes:

@@ -60,6 +60,17 @@ class DevicePolicy(Config):
         """Return d_min for a sum of so many."""
         return max(self.k_min, math.ceil(n_participants / 4)) if self.d_min is None else self.d_min
 
+    def in_trial(self, devices: int) -> DevicePolicy:
+        """Return the limits in a trial that begins with so few devices; what a user has set is not lowered.
+
+        One device in five may drop out. Two participants behind each row are what small sums have.
+        """
+        lowered = {"n_min": devices * 4 // 5, "k_min": 2, "d_min": 0, "cool_down": 0}
+        usual = type(self)()
+        return self.model_copy(
+            update={name: value for name, value in lowered.items() if getattr(self, name) == getattr(usual, name)}
+        )
+
     def under_noise(self) -> DevicePolicy:
         """Return the limits of sums whose every number carries noise that is accounted.
 

@@ -1,0 +1,287 @@
+"""A device's end of the line: it keeps the connection to its coordinator and looks for messages.
+
+It speaks Flower's Fleet API itself. Flower's own SuperNode would run whatever application a server sends; this one
+never asks for one. A server that cannot be reached is tried again, ever more slowly; recommendations go on meanwhile.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+import threading
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import httpx
+from cryptography.hazmat.primitives import serialization
+from flwr.proto.fleet_pb2 import ActivateNodeRequest, DeactivateNodeRequest, PullMessagesRequest
+from flwr.proto.heartbeat_pb2 import SendNodeHeartbeatRequest
+from flwr.proto.node_pb2 import Node
+from flwr.supernode.fleet_http_client import FleetHttpClient
+
+from tacit.errors import ConsentError, FieldError, TacitError
+from tacit.field.carriers.signing import SignedRequests, seconds_ahead
+from tacit.field.device.device_file import NEXT_KEY, DeviceFile
+from tacit.reasons import ReasonCode
+from tacit.wire.status import CoordinatorStatus
+from tacit.wire.versions import refuse_other_versions
+
+log = logging.getLogger("tacit.field.device")
+BEAT = 10.0  # seconds between signs of life, unless a device looks for messages more rarely
+LONGEST_BEAT = 600.0  # a SuperLink takes three times as much at most
+LONGEST_BACKOFF = 300.0
+NOTE_SECONDS = 5.0  # between two notes of what the coordinator says
+UNWILLING = (ReasonCode.MASKED_ONLY, ReasonCode.NEEDS_MASKS)  # what a round asks and the user does not allow
+CHECK_SECONDS = 1.0  # seconds between checks of the settings while the coordinator is unreachable
+
+
+@dataclass(frozen=True)
+class DeviceEvent:
+    """An event that a user may want to know of while their device takes part."""
+
+    what: Literal[
+        "connected",
+        "status",
+        "model",
+        "request",
+        "secure-request",
+        "nothing sent",
+        "refused",
+        "away",
+        "resting",
+        "amended",
+    ]
+    why: str = ""
+    hint: str = ""
+    again_in: float = 0.0  # seconds until the next try, where no server answers
+    is_revoked: bool = False  # the server answers, and does not know this device
+
+
+EventListener = Callable[[DeviceEvent], None]
+Ending = Literal["stopped", "paused", "left"]
+
+
+def _ignore(news: DeviceEvent) -> None:
+    """Say nothing."""
+
+
+class FleetNode(ABC):
+    """Takes part for one device until it is stopped, paused or has left; how messages are answered, subclasses say."""
+
+    def __init__(self, device: DeviceFile, poll: float = 1.0) -> None:
+        self.device, self.poll = device, poll
+        self._beats = min(LONGEST_BEAT, max(BEAT, poll))
+        self._take_line()
+        self._listen: EventListener = _ignore
+        self.problem = ""  # what is wrong now, in words
+        self._noted_at = 0.0
+        self._told: tuple[str, int] | None = None  # what the coordinator said when it was last news
+
+    def _take_line(self) -> None:
+        """Go by the address and the key that the device has now."""
+        line = self.device.connection
+        if not line:
+            raise FieldError(
+                "This device has no coordinator.", "Join a federation with an invitation: tacit device join."
+            )
+        self._address, self._line_key = line["address"], line["key"]
+        self._key: Any = serialization.load_pem_private_key(line["key"].encode(), None)
+        self._roots = line["roots"].encode() or None
+        self._signing = SignedRequests(self._key)
+
+    @property
+    def status(self) -> CoordinatorStatus | None:
+        """What the coordinator said last of what it does; none before it was reached."""
+        return self._signing.status
+
+    def run(self, stop: threading.Event, listen: EventListener = _ignore) -> Ending:
+        """Take part until `stop` is set or the user pauses or leaves; wait for a server that is unreachable."""
+        backoff, participation = self.poll, self.device.participation
+        participation.take_lock()
+        while self._goes_on(stop):
+            resting = self._why_resting()
+            if resting is not None:
+                listen(DeviceEvent("resting", resting.message, resting.hint))
+                while self._goes_on(stop) and self._why_resting() is not None:
+                    stop.wait(CHECK_SECONDS)
+                continue
+            try:
+                if not self.problem:
+                    participation.note_link("connecting")
+                self.session(stop, listen)
+            except FieldError as error:
+                backoff = self.poll if not self.problem else min(LONGEST_BACKOFF, 2 * backoff)
+                self.problem, again_in = error.message, backoff * random.uniform(0.8, 1.2)
+                is_revoked = isinstance(error, UnknownDeviceError)
+                participation.note_link("revoked" if is_revoked else "unreachable", error.message)
+                log.warning("no connection", extra={"fields": {"why": error.message, "again_in": round(again_in, 1)}})
+                listen(DeviceEvent("away", error.message, again_in=again_in, is_revoked=is_revoked))
+                until = time.monotonic() + again_in
+                while self._goes_on(stop) and time.monotonic() < until:
+                    stop.wait(min(CHECK_SECONDS, max(0.0, until - time.monotonic())))
+        if self.device.connection.get("key") != self._line_key:
+            return "left"
+        return "paused" if self.device.sharing.paused else "stopped"
+
+    def _goes_on(self, stop: threading.Event) -> bool:
+        if stop.is_set() or self.device.sharing.paused:
+            return False
+        return self.device.connection.get("key") == self._line_key  # not that of a federation joined since
+
+    def _why_resting(self) -> ConsentError | None:
+        return self.device.participation.why_resting(self.device.sharing)
+
+    def session(self, stop: threading.Event, listen: EventListener = _ignore) -> None:
+        """Take part as long as the connection holds; its end is a FieldError."""
+        with self._connect() as client:
+            node = self._activated(client)
+            over = threading.Event()
+            beating = threading.Thread(target=self._beat, args=(client, node, over), daemon=True)
+            beating.start()
+            listen(DeviceEvent("connected"))
+            try:
+                self._serve(client, node, stop, listen)
+            finally:
+                over.set()
+                beating.join()
+                self._farewell(client, node)
+
+    @contextmanager
+    def _connect(self) -> Iterator[Any]:
+        """Connect inside the block; whatever ends the connection is a FieldError."""
+        try:
+            with FleetHttpClient.from_server_address(
+                self._address, False, self._roots, interceptors=[self._signing]
+            ) as client:
+                yield client
+        except (httpx.HTTPError, RuntimeError, ValueError) as error:
+            refuse_other_versions(self._address, self._signing.versions)
+            raised = _connection_error(self._address, error)
+            if isinstance(raised, UnknownDeviceError) and NEXT_KEY in self.device.connection:
+                self._finish_change()  # its answer was lost: the coordinator may know the new key already
+                raised = FieldError(f"{self._address} knows this device by its new key now.", "It connects again.")
+            raise raised from None
+
+    def _finish_change(self) -> None:
+        """Ask for a change of key that was begun once more; its signature takes the whole device."""
+        from tacit.field.device import Device
+        from tacit.field.key_rotation import finish_change
+
+        with Device(self.device.store.open_again()) as device:
+            finish_change(device)
+        self._take_line()
+
+    def _activated(self, client: Any) -> Any:
+        """Say that this device is there; after a crash the server may believe that it still is."""
+        from flwr.supercore.primitives.asymmetric import public_key_to_bytes
+
+        hello = ActivateNodeRequest(
+            public_key=public_key_to_bytes(self._key.public_key()), heartbeat_interval=3 * self._beats
+        )
+        line = self.device.connection
+        try:
+            node = client.ActivateNode(hello).node_id
+        except httpx.HTTPStatusError:
+            if "node" not in line:
+                raise
+            client.DeactivateNode(DeactivateNodeRequest(node_id=int(line["node"])))
+            node = client.ActivateNode(hello).node_id
+        if line.get("node") != str(node):
+            self.device.keep_connection({**line, "node": str(node)})
+        self.problem = ""
+        return Node(node_id=node)
+
+    def _serve(self, client: Any, node: Any, stop: threading.Event, listen: EventListener) -> None:
+        self._listen = listen
+        while self._goes_on(stop) and self._why_resting() is None:
+            found = self._look(client, node)
+            if found is None:
+                return
+            if not found.messages_list:
+                stop.wait(self.poll)
+                continue
+            try:
+                self._handle(client, node, found, stop)
+            except ConsentError as error:
+                log.info("nothing was sent", extra={"fields": error.public()})
+                if error.reason is not None and error.reason.code in UNWILLING:
+                    self.device.participation.note_link("refusing", error.message)
+                listen(DeviceEvent("nothing sent", error.message, error.hint))
+            except TacitError as error:
+                log.warning("a message was refused", extra={"fields": error.public()})
+                listen(DeviceEvent("refused", error.message, error.hint))
+                stop.wait(self.poll)  # a coordinator that repeats it is not asked again and again
+
+    def _look(self, client: Any, node: Any) -> Any:
+        """Look for messages, and tell what the coordinator says of itself; none: there is nothing more to do here."""
+        found = client.PullMessages(PullMessagesRequest(node=node))
+        refuse_other_versions(self._address, self._signing.versions)
+        status = self.status
+        self._note_status(status)
+        if status is not None and (status.phase, status.missing) != self._told:
+            self._told = status.phase, status.missing
+            if status.phase == "pause" or (status.phase == "waiting" and status.missing):
+                self._listen(DeviceEvent("status", status.describe()))
+        return found
+
+    @abstractmethod
+    def _handle(self, client: Any, node: Any, found: Any, stop: threading.Event) -> None:
+        """Answer what was found, and tell the listener."""
+
+    def _note_status(self, status: CoordinatorStatus | None) -> None:
+        """Note what the coordinator says, not more often than a reader wants to know it."""
+        known, now = self.device.participation.link, time.monotonic()
+        if known is not None and known.kind == "refusing":
+            return  # until it is answered
+        is_same = known is not None and known.kind == "connected" and _is_alike(known.status, status)
+        if not is_same and (known is None or known.kind != "connected" or now - self._noted_at >= NOTE_SECONDS):
+            self._noted_at = now
+            self.device.participation.note_link("connected", status=status)
+
+    def _beat(self, client: Any, node: Any, over: threading.Event) -> None:
+        """Give signs of life while the device learns; a server that is gone is noticed elsewhere."""
+        while not over.wait(self._beats):
+            try:
+                client.SendNodeHeartbeat(SendNodeHeartbeatRequest(node=node, heartbeat_interval=3 * self._beats))
+            except (httpx.HTTPError, RuntimeError):
+                continue
+
+    def _farewell(self, client: Any, node: Any) -> None:
+        try:
+            client.DeactivateNode(DeactivateNodeRequest(node_id=node.node_id))
+        except (httpx.HTTPError, RuntimeError):
+            return  # it will notice
+
+
+def _is_alike(before: CoordinatorStatus | None, now: CoordinatorStatus | None) -> bool:
+    """Say whether two statuses tell a user the same; seconds of a pause that go by are no news."""
+    if before is None or now is None or before.phase != now.phase:
+        return before is now
+    return before.phase in ("round", "finished") or (before.here, before.needed) == (now.here, now.needed)
+
+
+class UnknownDeviceError(FieldError):
+    """The server answers, and does not know this device."""
+
+
+def _connection_error(address: str, error: Exception) -> FieldError:
+    """Say why a connection failed."""
+    text, again = str(error), "It will be tried again."
+    if "CERTIFICATE_VERIFY_FAILED" in text:
+        why = "has expired" if "expired" in text else "is not the one of the invitation, or names another host"
+        return FieldError(f"The certificate of {address} {why}.", again)
+    if isinstance(error, httpx.HTTPStatusError):
+        skew = seconds_ahead(error.response) or 0.0
+        if error.response.status_code == 401 and abs(skew) > 5:
+            way = "ahead" if skew > 0 else "behind"
+            return FieldError(f"{address} refuses: this machine's clock is {abs(skew):.0f} s {way}.", again)
+        if error.response.status_code in (401, 403, 404, 409, 412):
+            return UnknownDeviceError(
+                f"{address} does not know this device: it was revoked, or never enrolled.", "Ask for a new invitation."
+            )
+        return FieldError(f"{address} refuses (HTTP {error.response.status_code}).", again)
+    return FieldError(f"{address} cannot be reached ({type(error).__name__}).", again)
