@@ -19,8 +19,9 @@ from helpers.flower_federation import Field
 from tacit.field.carriers.fleet_node import UnknownDeviceError
 from tacit.field.carriers.supernode import SuperNode
 from tacit.field.device import Device
+from tacit.field.device.device_file import NEXT_KEY
 from tacit.field.invitations import draw_key, public_half
-from tacit.field.key_rotation import NEXT, change_key
+from tacit.field.key_rotation import change_key
 from tacit.protocols.secure_aggregation import Identity
 from tacit.wire.enrolment import hand_over_statement
 
@@ -49,7 +50,7 @@ def test_the_new_key_connects_and_the_old_one_does_not(field: Field, device: Dev
     before, identity = device.connection, device.identity
     change_key(device)
     assert device.connection["key"] != before["key"]
-    assert NEXT not in device.connection
+    assert NEXT_KEY not in device.connection
     known = {one.number: (one.key, one.identity) for one in field.journal.devices()}
     assert known[1] == (public_half(device.connection["key"]), identity)
     stop = threading.Event()
@@ -79,7 +80,7 @@ def test_an_answer_that_is_lost_is_asked_for_again(
         change_key(device)
     assert "tacit device new-key" in lost.value.hint, "which key holds is not known"
     assert device.connection["key"] == old
-    new, node = device.connection[NEXT], SuperNode(device)
+    new, node = device.connection[NEXT_KEY], SuperNode(device)
     with pytest.raises(FieldError) as again:
         node.session(threading.Event())
     assert not isinstance(again.value, UnknownDeviceError), "it was not revoked"
@@ -94,7 +95,7 @@ def test_an_answer_that_is_lost_is_asked_for_again(
         stop.set()
         taking_part.join(LONG)
     assert device.connection["key"] == new
-    assert NEXT not in device.connection
+    assert NEXT_KEY not in device.connection
 
 
 def test_nobody_else_changes_a_key(field: Field, device: Device) -> None:

@@ -17,7 +17,9 @@ from tacit.errors import DataError
 
 if TYPE_CHECKING:
     from tacit.field.device.import_preview import ImportPreview
+    from tacit.types import Catalog
 
+SHOWN = 50  # rows of a table
 history_app = typer.Typer(no_args_is_help=True, help="Your history. It never leaves this device.")
 device_app.add_typer(history_app, name="history")
 
@@ -85,7 +87,7 @@ def history_import(
     choices = ImportChoices.read(facts or (), likes_from)
     with open_device() as device:
         preview = read_preview_file(file, device.catalog, choices)
-        _show_preview(preview)
+        _show_preview(preview, device.catalog)
         if preview.damaged and not skip_bad:
             raise preview.damage_error()
         accepted = range(len(preview.doubtful)) if doubtful else ()
@@ -127,7 +129,7 @@ def _confirm(n_items: int) -> bool:
     return typer.confirm(f"Add {n_items} items to your history?")
 
 
-def _show_preview(preview: ImportPreview) -> None:
+def _show_preview(preview: ImportPreview, catalog: Catalog) -> None:
     """Show what a file would add, and why the rest would not be."""
     counts = preview.counts()
     shell.screen.say(f"{counts['rows']} rows; {counts['certain']} items are certain. Nothing is added yet.")
@@ -136,6 +138,11 @@ def _show_preview(preview: ImportPreview) -> None:
             f"Ratings go up to {preview.scale:g}. From {preview.likes_from * preview.scale / 5:g} on they count as "
             "something you did (--likes-from, in stars of five)."
         )
+    if preview.certain:
+        shown = preview.list_certain(catalog, SHOWN)
+        title = f"certain, {len(shown)} of {len(preview.certain)}" if len(shown) < len(preview.certain) else "certain"
+        days = ["" if entry.when is None else _day(entry.when) for _, entry in shown]
+        shell.screen.table(title, ["item", "when"], [[title, day] for (title, _), day in zip(shown, days, strict=True)])
     doubtful = [one.row for one in preview.doubtful]
     for what, rows in (
         ("doubtful; add them with --doubtful", doubtful),
@@ -170,7 +177,7 @@ def history_list(as_json: Json = False) -> None:
 def _show_skipped_rows(what: str, rows: list[tuple[int, str, str]]) -> None:
     """Show the rows of a file that were skipped, and why."""
     title = f"{len(rows)} row{'s' if len(rows) > 1 else ''}: {what}"
-    shell.screen.table(title, ["line", "text", "why"], [[str(line), text, why] for line, text, why in rows[:50]])
+    shell.screen.table(title, ["line", "text", "why"], [[str(line), text, why] for line, text, why in rows[:SHOWN]])
 
 
 def _day(seconds: int) -> str:

@@ -42,6 +42,29 @@ def rollback(
     shell.screen.say(f"The model after round {number} is in force again (amendment {amendment}). Start: tacit serve.")
 
 
+@federation_app.command("replace-method", epilog="Example: tacit federation replace-method examples/field.yaml")
+def replace_the_method(
+    file: File,
+    settings: Set = [],  # noqa: B006
+    as_json: Json = False,
+) -> None:
+    """Publish the method that the file names now. Each device takes part once its user agrees. Stop `serve` first."""
+    needs_flower()
+    from tacit.config import read_config
+    from tacit.field.coordinator_folder import find_journal, hold_folder
+    from tacit.field.serve import ServeConfig, replace_method
+
+    config = read_config(ServeConfig, file, settings)
+    find_journal(config.folder)
+    with hold_folder(config.folder):
+        after = replace_method(config)
+    shell.screen.document({"method": after.method, "amendment": after.number})
+    shell.screen.say(
+        f"The method is {after.method} (amendment {after.number}), and its model begins anew. Devices keep their last "
+        "model and send nothing until their users agree. Start: tacit serve."
+    )
+
+
 @federation_app.command(epilog="Example: tacit federation backup examples/field.yaml town.tar.gz")
 def backup(
     file: File,

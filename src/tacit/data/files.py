@@ -18,6 +18,7 @@ from tacit.data.clock import Where
 from tacit.data.columns import find_columns, is_header
 from tacit.data.dataset import Tables
 from tacit.data.packed import first_line, read_json_lines, unzip_table
+from tacit.data.row_warnings import find_rated, warn_of_spaces, warn_of_unrated
 from tacit.errors import DataError
 
 TEXT = (".csv", ".tsv", ".txt", ".dat", ".data", ".tab", ".inter", ".item", ".user", ".rating", ".ratings")
@@ -101,13 +102,19 @@ def read_file(path: Path, mapping: Mapping[str, str]) -> tuple[Tables, Where]:
     )
     if len(blank):
         frame = frame.filter(pl.col("user").is_not_null() | pl.col("item").is_not_null())
+    rated = find_rated(frame, path.name)
+    kept, warnings = frame, list[str]()
+    if not rated.all():
+        lines, unrated, kept = lines[rated], lines[~rated], frame.filter(pl.Series(rated))
+        warnings = [warn_of_unrated(len(unrated), f" (the first is line {unrated[0]})")]
+    frame = kept
 
     def where(row: int) -> str:
         return f"{path.name}, line {lines[row]}"
 
     if frame.height == 0:
         raise DataError(f"{path}: there is a header but not a single row.", "It needs rows of user, item.")
-    return _tables(frame, {role: layout.names[at] for role, at in roles.items()}), where
+    return _tables(frame, {role: layout.names[at] for role, at in roles.items()}, warnings), where
 
 
 def read_parquet(files: Sequence[Path], source: Path, mapping: Mapping[str, str]) -> tuple[Tables, Where]:
@@ -238,7 +245,7 @@ def _read_text(layout: TextLayout, roles: Mapping[str, int]) -> pl.DataFrame:
     frame = _try_read(layout, roles, types)
     if frame is None and (types["user"] != pl.String or types["item"] != pl.String):
         frame = _try_read(layout, roles, {**types, "user": pl.String, "item": pl.String})
-    if frame is None or any(frame[role].null_count() for role in roles if role not in _ITEM_FACTS):
+    if frame is None or any(frame[role].null_count() for role in roles if role not in (*_ITEM_FACTS, "rating")):
         _find_wrong_line(layout, roles)
     return _read_slowly(layout, roles) if frame is None else frame
 
@@ -278,6 +285,8 @@ def _read_slowly(layout: TextLayout, roles: Mapping[str, int]) -> pl.DataFrame:
     rows = rows[int(layout.has_header) :]
     frame = pl.DataFrame({role: [row[at] for row in rows] for role, at in roles.items()})
     numbers = [role for role in ("lat", "lon") if role in roles]
+    if "rating" in roles:
+        frame = frame.with_columns(pl.col("rating").cast(pl.String).str.strip_chars().replace("", None))
     if layout.decimal_comma:
         commas = [role for role in ("rating", "lat", "lon") if role in roles]
         frame = frame.with_columns(pl.col(commas).cast(pl.String).str.replace_all(",", ".", literal=True))
@@ -314,6 +323,8 @@ def _check_row(layout: TextLayout, roles: Mapping[str, int], numeric: set[str], 
         field = layout.number(row[at].strip()) if role in numeric else row[at].strip()
         if role in ("user", "item") and not field:
             raise DataError(f"{where}: the {role} is missing in {row[:8]}.", "Correct or remove this row.")
+        if role == "rating" and not field:
+            continue  # the row is left out, and a warning says so
         if role in numeric and role not in _ITEM_FACTS and not (_is_number(field) and np.isfinite(float(field))):
             raise DataError(f"{where}: cannot read the {role} '{row[at]}' as a number.", "Correct or remove this row.")
         if role in numeric and role in _ITEM_FACTS and field and not _is_number(field):
@@ -331,7 +342,11 @@ def from_frame(frame: Any, mapping: Mapping[str, str], name: str = "the frame") 
         table = pl.DataFrame([_from_pandas(frame.iloc[:, at], role) for role, at in roles.items()])
     if table.height == 0:
         raise DataError(f"{name}: there are columns but not a single row.", "It needs rows of user, item.")
-    return _tables(table, {role: names[at] for role, at in roles.items()})
+    rated, warnings = find_rated(table, name), list[str]()
+    if not rated.all():
+        warnings = [warn_of_unrated(int((~rated).sum()))]
+        table = table.filter(pl.Series(rated))
+    return _tables(table, {role: names[at] for role, at in roles.items()}, warnings)
 
 
 def is_frame(source: object) -> bool:
@@ -353,7 +368,7 @@ def _from_pandas(column: Any, role: str) -> pl.Series:
     return pl.Series(role, clean, dtype=pl.Int64 if whole else pl.String, strict=False)
 
 
-def _tables(frame: pl.DataFrame, columns: dict[str, str]) -> Tables:
+def _tables(frame: pl.DataFrame, columns: dict[str, str], warnings: Sequence[str] = ()) -> Tables:
     """Part the columns into the log and what they say about items."""
     facts = [role for role in _ITEM_FACTS if role in frame.columns]
     items = None
@@ -373,4 +388,4 @@ def _tables(frame: pl.DataFrame, columns: dict[str, str]) -> Tables:
             )
         )
         items = known.collect()
-    return Tables(frame.drop(facts), items, columns=columns)
+    return Tables(frame.drop(facts), items, columns=columns, warnings=(*warnings, *warn_of_spaces(frame)))

@@ -120,7 +120,11 @@ def open_federation(
             raise ConfigError(
                 f"The federation in '{path}' was founded with other values of {', '.join(differs)}.",
                 "Its members agreed to those: they fix what leaves a device, and what its numbers mean. Restore them, "
-                "or choose another folder for a new federation.",
+                + (
+                    "or ask the members to agree to another method: tacit federation replace-method."
+                    if {*differs} <= {"method", "options"}
+                    else "or choose another folder for a new federation."
+                ),
             )
         if amends:
             publish_catalogue(config, journal)
@@ -159,6 +163,37 @@ def publish_catalogue(
         about = {"amendment": journal.federation.number, "items": after.n_items, **vars(change)}
         log.info("catalogue published", extra={"fields": about})
     return change
+
+
+def replace_method(config: ServeConfig) -> Federation:
+    """Publish the method of a configuration in place of the one in force; return the federation after it.
+
+    Everything else must be as agreed. Enrolments, catalogue and the numbers of rounds stay; the model begins anew.
+    """
+    journal = CoordinatorJournal.open(config.folder / "journal.db")
+    try:
+        agreed = journal.federation
+        given = config.method.options.model_dump(mode="json", exclude_unset=True)
+        catalog = _catalog(config)
+        wanted = Federation.create(agreed.id, config.name, config.method.name, given, catalog, **_stages(config))
+        if differs := {*wanted.list_differences(agreed)} - {"method", "options"}:
+            raise ConfigError(
+                f"The federation was founded with other values of {', '.join(sorted(differs))}.",
+                "Only the method and its options can be replaced. Restore the others.",
+            )
+        if wanted.learns_like(agreed):
+            raise ConfigError("The federation has this method with these options already.", "There is nothing to do.")
+        refuse_readable_only(wanted.built.spec, config.rules)
+        refuse_unguarded(wanted, config.rules)
+        before = journal.amendments.at(agreed.number)[1]
+        after = public_catalog(continue_catalogue(before, strip_names(catalog)), wanted.built)
+        after = catalog_from(catalog_bytes(after))  # as devices will read it
+        try_round(wanted, after)
+        journal.replace_method(wanted.method, wanted.options, after)
+        log.info("method replaced", extra={"fields": {"amendment": agreed.number + 1, "method": wanted.method}})
+        return journal.federation
+    finally:
+        journal.close()
 
 
 def _catalog(config: ServeConfig) -> Catalog:

@@ -108,6 +108,7 @@ class ReasonCode(StrEnum):
     MASKED_ONLY = "masked-only"
     NEEDS_MASKS = "needs-masks"
     TRIAL = "trial"
+    METHOD_REPLACED = "method-replaced"
     EMPTY_HISTORY = "empty-history"
     UPDATE_TOO_LARGE = "update-too-large"
     NOT_A_MEMBER = "not-a-member"

@@ -277,6 +277,12 @@ DEVICE_WORDINGS: Mapping[ReasonCode, Wording] = {
         "Usually a sum hides you among ten people or more. Nothing was joined or sent.",
         "If you agree to that: tacit device join --trial, with the same invitation.",
     ),
+    ReasonCode.METHOD_REPLACED: Wording(
+        (DEVICE,),
+        "The federation has another method now, and you have not agreed to it.",
+        "The device sent nothing. Recommendations go on from the last model that it has.",
+        "See what would change, and say yes or no: tacit device change.",
+    ),
     ReasonCode.EMPTY_HISTORY: Wording(
         (DEVICE,), "The history is empty.", "There is nothing to learn from.", "Add to it: tacit device history."
     ),

@@ -123,7 +123,7 @@ def routes(view: DeviceView) -> list[Route]:
         if not last:
             return redirect_back("/history")
         template = "imported.html" if "done" in last else "question.html" if "question" in last else "preview.html"
-        return view.page_response(template, "history", "Import", most=MISSED, **last)
+        return view.page_response(template, "history", "Import", most=MISSED, catalog=view.device.catalog, **last)
 
     return [
         Route("/history", page),

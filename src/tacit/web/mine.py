@@ -81,7 +81,9 @@ def routes(view: DeviceView) -> list[Route]:
 
     async def page(request: Request) -> Response:
         sums = ReleaseSums.of(view.cached("ledger", lambda: view.device.ledger.list()[::-1]))
-        return view.page_response("mine.html", "mine", "My file", sums=sums, word=WORD, items=len(view.history))
+        return view.page_response(
+            "mine.html", "mine", "My file", sums=sums, word=WORD, items=len(view.history), proposal=view.device.proposal
+        )
 
     def pause(form: dict[str, str]) -> str:
         view.device.pause()
@@ -100,6 +102,16 @@ def routes(view: DeviceView) -> list[Route]:
             return "/mine"
         view.device.leave()
         view.say("You have left. What you sent before stays in the shared model and cannot be removed from it.")
+        return "/mine"
+
+    def agree_to_change(form: dict[str, str]) -> str:
+        view.device.agree()
+        view.say("You said yes: this device takes part again, in the new way.")
+        return "/mine"
+
+    def decline_change(form: dict[str, str]) -> str:
+        view.device.decline()
+        view.say("You said no: nothing is sent, and your suggestions stay as they are. You can still say yes here.")
         return "/mine"
 
     joining = PendingJoin()
@@ -187,6 +199,8 @@ def routes(view: DeviceView) -> list[Route]:
         Route("/mine", page),
         Route("/mine/pause", form_handler(pause), methods=["POST"]),
         Route("/mine/resume", form_handler(resume), methods=["POST"]),
+        Route("/mine/change/yes", form_handler(agree_to_change), methods=["POST"]),
+        Route("/mine/change/no", form_handler(decline_change), methods=["POST"]),
         Route("/mine/leave", form_handler(leave), methods=["POST"]),
         Route("/mine/join", join, methods=["POST"]),
         Route("/mine/joining", waiting),

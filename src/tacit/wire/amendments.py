@@ -2,7 +2,8 @@
 
     amendment   signature (64) · what changed, packed: its number, the catalogue's digest after it, and one change
 
-A change is of the catalogue (items join, are renamed or retired; their places stay) or a return to an earlier model.
+A change is of the catalogue (items join, are renamed or retired; their places stay), a return to an earlier model, or
+another method: that one changes what leaves a device, and holds there only once its user has agreed.
 The terms after an amendment name those before by their digest: a chain back to what a device agreed to. Where the terms
 name an authority, its signature must hold; else the line to the coordinator vouches for it, as for all messages.
 """
@@ -13,16 +14,16 @@ import hashlib
 import json
 import struct
 import zlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tacit.errors import DataError, ForgedError, WireError
+from tacit.errors import ConfigError, DataError, ForgedError, WireError
 from tacit.protocols.secure_aggregation.identity import SIGNATURE_BYTES, Identity, verify
 from tacit.reasons import ReasonCode
 from tacit.types import Catalog
 from tacit.wire.catalogue import canonical, catalog_bytes, catalog_from, digest_of
-from tacit.wire.envelope import AMENDMENT, MOST_BYTES, seal_message, unseal_message
+from tacit.wire.envelope import AMENDMENT, MOST_BYTES, UPGRADE, seal_message, unseal_message
 from tacit.wire.federation import Federation
 from tacit.wire.messages import inflate
 
@@ -38,6 +39,7 @@ class AmendedFederation:
     catalog: Catalog
     rolled_back_to: int | None = None  # the round whose model is in force again
     from_round: int | None = None  # the first round after that
+    replaces_method: bool = False  # another method, or other options of it: users must agree
 
 
 def write_amendment(
@@ -46,17 +48,24 @@ def write_amendment(
     after: Catalog,
     authority: Identity | None,
     rollback: tuple[int, int] | None = None,
+    method: tuple[str, Mapping[str, Any]] | None = None,
 ) -> tuple[bytes, AmendedFederation]:
-    """Write what follows upon some terms; `rollback` is (round whose model is in force again, first round after it)."""
+    """Write what follows upon some terms.
+
+    `rollback` is (round whose model is in force again, first round after it); `method` is another one and its options.
+    """
     old, new = (json.loads(catalog_bytes(catalog)) for catalog in (before, after))
     change: dict[str, Any] = {"catalogue": find_changes(old, new)} if old != new else {}
     if rollback is not None:
         change["rollback"] = {"to": rollback[0], "from": rollback[1]}
-    amended = federation.amend(digest_of(catalog_bytes(after)))
+    if method is not None:
+        change["method"] = {"name": method[0], "options": dict(method[1])}
+    amended = federation.amend(digest_of(catalog_bytes(after)), *(method or ()))
     body = canonical({"catalog": amended.catalog, "change": change})
     signature = bytes(SIGNATURE_BYTES) if authority is None else authority.sign(_statement(amended, body))
     content = seal_message(AMENDMENT, federation.digest, amended.number, signature + zlib.compress(body, 9))
-    return content, AmendedFederation(amended, after, *(rollback or (None, None)))
+    to, since = rollback or (None, None)
+    return content, AmendedFederation(amended, after, to, since, method is not None)
 
 
 def read_amendment(content: bytes, federation: Federation, catalog: Catalog) -> AmendedFederation:
@@ -67,8 +76,10 @@ def read_amendment(content: bytes, federation: Federation, catalog: Catalog) -> 
     body = inflate(packed[SIGNATURE_BYTES:])
     try:
         about = json.loads(body)
-        amended = federation.amend(about["catalog"])
         change = about["change"]
+        method = change.get("method")
+        replaced = () if method is None else (_text(method["name"]), method["options"])
+        amended = federation.amend(about["catalog"], *replaced)
         after = catalog
         if "catalogue" in change:
             old = json.loads(catalog_bytes(catalog))
@@ -86,7 +97,12 @@ def read_amendment(content: bytes, federation: Federation, catalog: Catalog) -> 
             verify(bytes.fromhex(federation.authority), _statement(amended, body), packed[:SIGNATURE_BYTES], 0)
         except ForgedError:
             raise WireError.because(ReasonCode.UNSIGNED_AMENDMENT, number=number) from None
-    return AmendedFederation(amended, after, *rollback)
+    if method is not None:
+        try:
+            amended.check_method()
+        except ConfigError as error:
+            raise WireError(f"This program cannot learn as the federation wants to: {error.message}", UPGRADE) from None
+    return AmendedFederation(amended, after, rollback[0], rollback[1], method is not None)
 
 
 def write_chain(amendments: Sequence[bytes]) -> bytes:
@@ -163,6 +179,12 @@ def _rows(about: dict[str, Any], name: str) -> Any:
 
 def _names(about: dict[str, Any]) -> list[str]:
     return list(about["categories"]["names"]) if "categories" in about else []
+
+
+def _text(found: Any) -> str:
+    if not isinstance(found, str) or not found:
+        raise ValueError("it names no method")
+    return found
 
 
 def _round(number: Any) -> int:

@@ -200,11 +200,19 @@ class Federation(Config):
         """How often it was amended."""
         return 0 if self.version is None else self.version.number
 
-    def amend(self, catalog: str) -> Federation:
-        """Return the federation after one more amendment, with a catalogue of this digest."""
+    def amend(self, catalog: str, method: str = "", chosen: Mapping[str, Any] | None = None) -> Federation:
+        """Return the federation after one more amendment, with a catalogue of this digest.
+
+        A `method` with `chosen` options takes the place of the one before; its schedule stays the coordinator's.
+        """
         version = FederationVersion(number=self.number + 1, founded=self.lineage.hex(), before=self.digest.hex())
         terms = {name: getattr(self, name) for name in type(self).model_fields}
-        return type(self)(**{**terms, "catalog": catalog, "version": version})
+        replaced = {} if not method else {"method": method, "options": dict(chosen or {})}
+        return type(self)(**{**terms, **replaced, "catalog": catalog, "version": version})
+
+    def learns_like(self, other: Federation) -> bool:
+        """Say whether two federations have the same method with the same options: models of one fit the other."""
+        return (self.method, self.config) == (other.method, other.config)
 
     def path(self, *own: Stage) -> UpdatePath:
         """Return the stages of updates: the user's own, then those that all members agreed on."""

@@ -23,7 +23,7 @@ from flwr.proto.heartbeat_pb2 import SendNodeHeartbeatRequest
 from flwr.proto.node_pb2 import Node
 from flwr.supernode.fleet_http_client import FleetHttpClient
 
-from tacit.errors import ConsentError, FieldError, TacitError
+from tacit.errors import ConsentError, DeviceError, FieldError, TacitError
 from tacit.field.carriers.signing import SignedRequests, seconds_ahead
 from tacit.field.device.device_file import NEXT_KEY, DeviceFile
 from tacit.reasons import ReasonCode
@@ -63,6 +63,14 @@ class DeviceEvent:
 
 EventListener = Callable[[DeviceEvent], None]
 Ending = Literal["stopped", "paused", "left"]
+
+
+class LostSessionError(FieldError):
+    """The exchange with the server ended before a message was answered; in a new session it is asked for again."""
+
+
+class LostLockError(DeviceError):
+    """Another program took part meanwhile."""
 
 
 def _ignore(news: DeviceEvent) -> None:
@@ -206,6 +214,8 @@ class FleetNode(ABC):
                 continue
             try:
                 self._handle(client, node, found, stop)
+            except (LostSessionError, LostLockError):
+                raise
             except ConsentError as error:
                 log.info("nothing was sent", extra={"fields": error.public()})
                 if error.reason is not None and error.reason.code in UNWILLING:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Mapping
 
-from tacit.errors import TacitError
+from tacit.errors import ConsentError, TacitError
 from tacit.field.device import Device
 from tacit.field.exchange import FetchAmendments, follow_amendments, respond
 from tacit.wire.status import CoordinatorStatus
@@ -34,7 +34,10 @@ class Loopback:
     def tell(self, messages: Mapping[int, bytes], seconds: float) -> None:
         """Hand models over."""
         for number, content in messages.items():
-            follow_amendments(self.devices[number], content, self._fetch)
+            try:
+                follow_amendments(self.devices[number], content, self._fetch)
+            except ConsentError:  # another method, which the user has not agreed to
+                continue
             respond(self.devices[number], content, lambda answer: None)
 
     def offer(self, messages: Mapping[int, bytes]) -> None:

@@ -22,17 +22,14 @@ import threading
 from base64 import b64encode
 from typing import IO, Any
 
-from tacit.errors import DeviceError, FieldError, TacitError
-from tacit.field.carriers.fleet_node import DeviceEvent, FleetNode, UnknownDeviceError
+from tacit.errors import DeviceError
+from tacit.field.carriers.fleet_node import DeviceEvent, FleetNode, LostLockError, LostSessionError
 from tacit.wire.status import CoordinatorStatus
 
 WORKER = "tacit.field.carriers.round_worker"
 CHECK_SECONDS = 0.2  # between two checks whether to stop
 END_SECONDS = 60.0  # a worker that was asked to end has so long to finish its message
 SECRETS = ("TACIT_PASSPHRASE", "TACIT_NEW_PASSPHRASE")  # the worker needs none of them
-ERRORS: dict[str, type[TacitError]] = {
-    kind.__name__: kind for kind in (TacitError, FieldError, UnknownDeviceError, DeviceError)
-}
 
 
 class WaitingNode(FleetNode):
@@ -59,8 +56,11 @@ class WaitingNode(FleetNode):
                     self._signing.status = CoordinatorStatus.read(said["status"]) or self.status
                     self._listen(DeviceEvent(**said["event"]))
                 elif "error" in said:
-                    worker.error = ERRORS[said["error"]](said["message"], said["hint"])
-        participation.take_lock()
+                    worker.error = LostSessionError(said["error"], said["hint"])
+        try:
+            participation.take_lock()
+        except DeviceError as error:
+            raise LostLockError(error.message, error.hint) from None
         if worker.error is not None:
             raise worker.error
 
@@ -70,7 +70,7 @@ class _Worker:
 
     def __init__(self) -> None:
         environment = {name: value for name, value in os.environ.items() if name not in SECRETS}
-        self.error: TacitError | None = None
+        self.error: LostSessionError | None = None
         self._process = subprocess.Popen(
             [sys.executable, "-P", "-m", WORKER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment
         )
@@ -88,7 +88,9 @@ class _Worker:
             self._process.kill()
             code = self._process.wait()
         if code and self.error is None:
-            self.error = FieldError(f"The process for a round ended unexpectedly ({code}).", "It will be tried again.")
+            self.error = LostSessionError(
+                f"The process for a round ended unexpectedly ({code}).", "It will be tried again."
+            )
 
     def write(self, about: dict[str, Any]) -> None:
         """Say something to the worker; one that is gone is noticed where its lines end."""

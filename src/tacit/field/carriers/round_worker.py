@@ -21,8 +21,8 @@ from typing import Any
 from flwr.proto.fleet_pb2 import PullMessagesRequest, PullMessagesResponse
 from flwr.proto.node_pb2 import Node
 
-from tacit.errors import DeviceError, FieldError, TacitError
-from tacit.field.carriers.fleet_node import DeviceEvent, UnknownDeviceError
+from tacit.errors import TacitError
+from tacit.field.carriers.fleet_node import DeviceEvent
 from tacit.field.carriers.supernode import SuperNode
 from tacit.field.device import Device
 from tacit.field.device.store import Store
@@ -75,10 +75,7 @@ def main() -> None:
     try:
         _work(about, stop, say)
     except TacitError as error:
-        named = next(
-            kind for kind in (UnknownDeviceError, FieldError, DeviceError, TacitError) if isinstance(error, kind)
-        )
-        say(error=named.__name__, message=error.message, hint=error.hint)
+        say(error=error.message, hint=error.hint)
 
 
 def _work(about: dict[str, Any], stop: threading.Event, say: Any) -> None:

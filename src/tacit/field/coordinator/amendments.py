@@ -7,7 +7,9 @@ them when a model of its time is needed.
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from tacit.errors import StorageError
 from tacit.protocols.secure_aggregation.identity import Identity
@@ -47,15 +49,20 @@ class AmendmentLog:
         which = "SELECT content FROM amendments WHERE number BETWEEN ? AND ? ORDER BY number"
         return [content for (content,) in self._connection.execute(which, (first, last))]
 
-    def add(self, catalog: Catalog, rollback: tuple[int, int] | None = None) -> AmendedFederation:
-        """Sign and keep one more amendment, inside a transaction: a catalogue, or the model of an earlier round."""
+    def add(
+        self,
+        catalog: Catalog,
+        rollback: tuple[int, int] | None = None,
+        method: tuple[str, Mapping[str, Any]] | None = None,
+    ) -> AmendedFederation:
+        """Sign and keep one more amendment, inside a transaction: a catalogue, an earlier model, or another method."""
         current = self._fact(WELCOME)
         if current is None:
             raise StorageError("The journal has no federation.", "Restore a copy of it.")
         federation, before = open_welcome(current)
         secret = self._fact(AUTHORITY) if federation.authority is not None else None
         content, amended = write_amendment(
-            federation, before, catalog, None if secret is None else Identity(secret), rollback
+            federation, before, catalog, None if secret is None else Identity(secret), rollback, method
         )
         row = (amended.federation.number, federation.digest, content)
         self._connection.execute("INSERT INTO amendments (number, before, content) VALUES (?, ?, ?)", row)
@@ -81,11 +88,13 @@ class AmendmentLog:
         return None if found is None else StoredModel(found[0], unpack(found[1]), found[2])
 
     def grow_model(self, federation: Federation, catalog: Catalog, key: Key) -> dict[str, Array] | None:
-        """Return the newest model as it is under the present catalogue; none before the first round."""
+        """Return the newest model as it is under the present catalogue; none before the first round of this method."""
         stored = self.model()
         if stored is None or stored.amendment == federation.number:
             return None if stored is None else stored.shared
         earlier, before = self.at(stored.amendment)
+        if not earlier.learns_like(federation):
+            return None
         if earlier.catalog == federation.catalog:
             return stored.shared
         first, later = earlier.first_model(before, key), federation.first_model(catalog, key)

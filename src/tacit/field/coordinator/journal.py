@@ -35,7 +35,7 @@ from tacit.types import Array, Catalog
 from tacit.wire.catalogue import digest_of, strip_names
 from tacit.wire.enrolment import enrolment_statement, hand_over_statement
 from tacit.wire.federation import Federation
-from tacit.wire.messages import pack, read_welcome, unpack, write_welcome
+from tacit.wire.messages import pack, read_welcome, write_welcome
 
 MIGRATIONS = (
     """
@@ -290,10 +290,12 @@ class CoordinatorJournal:
             return int(self._connection.execute("SELECT coalesce(max(number) + 1, 0) FROM rounds").fetchone()[0])
 
     def model(self) -> dict[str, Array] | None:
-        """Return the model after the last finished round, none before the first."""
+        """Return the model after the last finished round, none before the first of this method."""
         with FILE.complaints(self.path):
-            row = self._connection.execute("SELECT content FROM models ORDER BY round DESC LIMIT 1").fetchone()
-        return None if row is None else unpack(row[0])
+            stored = self.amendments.model()
+        if stored is None or not self.amendments.at(stored.amendment)[0].learns_like(self.federation):
+            return None
+        return stored.shared
 
     @property
     def has_model(self) -> bool:
@@ -370,6 +372,12 @@ class CoordinatorJournal:
             amended = self.amendments.add(catalog)
         self.federation, self.catalog = amended.federation, strip_names(amended.catalog)
 
+    def replace_method(self, method: str, chosen: Mapping[str, Any], catalog: Catalog) -> None:
+        """Amend the federation by another method: devices take part in it once their users have agreed."""
+        with self._transaction():
+            amended = self.amendments.add(catalog, method=(method, chosen))
+        self.federation, self.catalog = amended.federation, strip_names(amended.catalog)
+
     def skip_rounds(self, count: int) -> None:
         """Leave out so many numbers of rounds: after a restore, devices may have answered rounds with these."""
         number = self.next_round + count - 1
@@ -387,6 +395,11 @@ class CoordinatorJournal:
                 raise StorageError(
                     f"There is no model of round {to}. Kept are those of rounds {kept}.",
                     "Choose one of these; rounds.keep_models says how many are kept.",
+                )
+            if not self.amendments.at(found[1])[0].learns_like(self.federation):
+                raise StorageError(
+                    f"The model of round {to} is of another method than the federation has now.",
+                    "To go back to that method, replace the method again: tacit federation replace-method.",
                 )
             amended = self.amendments.add(self.amendments.at(self.federation.number)[1], (to, number))
             reason = RoundReason(ReasonCode.ROLLED_BACK, {"earlier": to})

@@ -38,6 +38,13 @@ from tacit.field.device.limits import NO_ROUND
 from tacit.field.device.masked_rounds import LastReply, MaskedRounds, PreparedVector, vector_of
 from tacit.field.device.membership import Answer, Membership
 from tacit.field.device.participation import SEED_BITS
+from tacit.field.device.proposals import (
+    MethodProposal,
+    decline_proposal,
+    proposed_chain,
+    proposed_terms,
+    read_proposal,
+)
 from tacit.field.device.quality import measure_for_sum
 from tacit.field.device.recovery import COST as RECOVERY_COST
 from tacit.field.device.recovery import draw_code
@@ -261,17 +268,47 @@ class Device(DeviceFile):
         return member
 
     def is_behind(self, content: bytes) -> bool:
-        """Say whether a message is of other terms than this device's: perhaps of later ones."""
-        return self._member is not None and digest_in(content) != self._member.federation.digest
+        """Say whether a message is of other terms than this device's: perhaps of later ones, not of a proposal."""
+        if self._member is None or (asked := digest_in(content)) == self._member.federation.digest:
+            return False
+        if asked == proposed_terms(self._store):
+            raise ConsentError.because(ReasonCode.METHOD_REPLACED)
+        return True
 
     def amend(self, chain: bytes) -> list[AmendmentNote]:
-        """Follow amendments of the federation, all or none of them; return what changed."""
+        """Follow amendments of the federation, all or none of them; return what changed.
+
+        Another method is refused here, and kept as a `proposal` for the user.
+        """
+        notes = self._follow(chain)
+        if proposed_terms(self._store) is not None:
+            raise ConsentError.because(ReasonCode.METHOD_REPLACED)
+        return notes
+
+    def _follow(self, chain: bytes, agrees: bool = False) -> list[AmendmentNote]:
         with self._store.transaction():
             self._refuse_if_left()
-            notes, sharing = follow(self._store, self._joined, chain, self.sharing, self._now())
+            notes, sharing = follow(self._store, self._joined, chain, self.sharing, self._now(), agrees)
             self._put_sharing(sharing)
         self._member = Membership.of(self._store)
         return notes
+
+    @property
+    def proposal(self) -> MethodProposal | None:
+        """Another method that the operator proposes; none if there is nothing to answer."""
+        return read_proposal(self._store)
+
+    def agree(self) -> list[AmendmentNote]:
+        """Say yes to another method: the device takes part again, and the old model is dropped."""
+        chain = proposed_chain(self._store)
+        if chain is None:
+            raise ConsentError("There is no change to agree to.", "Nothing was changed.")
+        return self._follow(chain, agrees=True)
+
+    def decline(self) -> None:
+        """Say no to another method: the device keeps its model, and takes no part while that is in force."""
+        with self._store.transaction():
+            decline_proposal(self._store)
 
     @property
     def amendments(self) -> list[AmendmentNote]:

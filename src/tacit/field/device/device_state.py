@@ -15,6 +15,7 @@ from typing import Any
 
 from tacit.field.device.device import Device
 from tacit.field.device.link_record import LinkRecord
+from tacit.field.device.proposals import was_declined
 from tacit.languages import format_moment, translate
 from tacit.plain_text import strip_controls
 from tacit.wire.network import read_network
@@ -38,6 +39,8 @@ class DeviceStateCode(StrEnum):
     BUDGET_SPENT = "budget-spent"
     SITS_OUT = "sits-out"
     UNWILLING = "unwilling"
+    ASKS = "asks"
+    DECLINED = "declined"
     WAITING = "waiting-for-others"
     BETWEEN = "between-exchanges"
     EXCHANGING = "exchanging"
@@ -68,6 +71,8 @@ BADGES = {
     DeviceStateCode.BUDGET_SPENT: "Budget used up",
     DeviceStateCode.SITS_OUT: "Waiting: restored copy",
     DeviceStateCode.UNWILLING: "Not sending",
+    DeviceStateCode.ASKS: "Needs your answer",
+    DeviceStateCode.DECLINED: "Not taking part",
     DeviceStateCode.WAITING: "Waiting for others",
     DeviceStateCode.BETWEEN: "Taking part",
     DeviceStateCode.EXCHANGING: "Exchanging now",
@@ -168,6 +173,14 @@ _SENTENCES = {
         "{to} asks for messages that it could read on their own, and you send only what is mixed with others. So "
         "nothing is sent.{last}"
     ),
+    DeviceStateCode.ASKS: (
+        "{to} wants to learn from you in another way. Nothing is sent until you say yes or no; your suggestions "
+        "stay as they are.{last}"
+    ),
+    DeviceStateCode.DECLINED: (
+        "{to} learns in another way now, and you said no. Nothing is sent; your suggestions stay as they are. You can "
+        "still say yes.{last}"
+    ),
     DeviceStateCode.WAITING: (
         "Connected. {here} of {needed} devices are there; {missing} needed before anything is exchanged.{last}"
     ),
@@ -221,6 +234,9 @@ def _decide(device: Device, link: LinkRecord | None, failure: str) -> tuple[Devi
         return DeviceStateCode.PAUSED, ""
     if not device.connection:
         return DeviceStateCode.NO_SERVER, ""
+    declined = was_declined(device.store)
+    if declined is not None:
+        return DeviceStateCode.DECLINED if declined else DeviceStateCode.ASKS, ""
     if not participation.is_running:
         return (DeviceStateCode.FAILED, failure) if failure else (DeviceStateCode.NOT_RUNNING, "")
     if link is not None and link.kind == "revoked":

@@ -50,6 +50,11 @@ class ImportPreview:
         chosen = (row.entry for at, row in enumerate(self.doubtful) if at in accepted)
         return _one_each([*self.certain, *(entry for entry in chosen if entry is not None)])
 
+    def list_certain(self, catalog: Catalog, most: int) -> list[tuple[str, HistoryEntry]]:
+        """Return the first of the items that are certain, with their titles as the catalogue has them."""
+        places = ((catalog.item_ids.place(entry.item), entry) for entry in self.certain[:most])
+        return [(str(entry.item) if at is None else catalog.title(at), entry) for at, entry in places]
+
     def not_added(self, accepted: Collection[int] = ()) -> list[Row]:
         """Return the rows that would not be added although they may mean something that the user did."""
         doubtful = [row.row for at, row in enumerate(self.doubtful) if at not in accepted or row.entry is None]

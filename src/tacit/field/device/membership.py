@@ -22,7 +22,7 @@ from tacit.wire.messages import Request, pack, read_request, read_welcome, unpac
 PLACES = (
     *("welcome", "address", "enrolment", "line", "link", "model", "private", "learnt", "outbox"),
     *("opening", "prepared", "turn", "turned", "masked"),  # of secure sums
-    *("known", "measured", "amendments"),
+    *("known", "measured", "amendments", "proposal"),
     *("witness", "directory"),
 )
 

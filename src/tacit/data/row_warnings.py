@@ -1,0 +1,38 @@
+"""Rows that mean less than they seem to: without a rating among rated ones, and ids that differ by spaces only."""
+
+from __future__ import annotations
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from tacit.errors import DataError
+
+
+def find_rated(frame: pl.DataFrame, name: str) -> NDArray[np.bool_]:
+    """Return which rows have a rating, where there is a column of ratings; else all of them."""
+    if "rating" not in frame.columns or not frame["rating"].null_count():
+        return np.ones(frame.height, bool)
+    if frame["rating"].null_count() == frame.height:
+        raise DataError(f"{name}: no row has a rating.", "Fill the column of ratings, or leave it out.")
+    return frame["rating"].is_not_null().to_numpy()
+
+
+def warn_of_unrated(count: int, first: str = "") -> str:
+    """Say that rows without a rating are no ratings: whether they mean a like is not known."""
+    return f"{count:,} row{'s have' if count > 1 else ' has'} no rating and were left out{first}."
+
+
+def warn_of_spaces(frame: pl.DataFrame) -> list[str]:
+    """Say which ids differ only by spaces around them: they are taken for different ones."""
+    found = []
+    for role in ("user", "item"):
+        if frame.schema[role] == pl.String:
+            labels = frame[role].unique()
+            alike = labels.len() - labels.str.strip_chars().n_unique()
+            if alike:
+                found.append(
+                    f"{alike:,} {role} id{'s differ' if alike > 1 else ' differs'} from another only by spaces around "
+                    "it, and counts as another one. Remove the spaces if they mean nothing."
+                )
+    return found
