@@ -44,6 +44,7 @@ WITHOUT = {  # a module that must be imported lazily wherever it is used -> modu
         "tacit.privacy.accounting",
         "tacit.privacy.noise",
     ),
+    "numba": ("tacit.field.carriers.participant", "tacit.field.carriers.round_process", "tacit.cli.device_run"),
     "polars": ("tacit.field.device", "tacit.field.carriers.supernode", "tacit.cli.device_run"),
     "fastapi": ("tacit.field.carriers.supernode",),
     "scipy.special": ("tacit.field.device", "tacit.field.carriers.supernode"),

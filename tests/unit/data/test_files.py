@@ -235,7 +235,7 @@ def test_a_folder_with_items_and_a_graph(tmp_path):
         ("user,thing\n1,2\n", ("no column for item", "'user', 'thing'")),
         ("user,item,rating\n1,2,3\n1,3,abc\n", ("line 3", "rating 'abc'")),
         ("user,item,rating\n1,2,3\n1,3,nan\n", ("line 3", "nan")),
-        ("user,item,rating\n1,2,3\n\n1,3,\n", ("line 4", "rating ''")),
+        ("user,item,rating\n1,2,3\n\n1,3,-\n", ("line 4", "rating '-'")),
         ("user,item,rating\n1,2,3\n1,,4\n", ("line 3", "item is missing")),
         ("user,item,rating\n1,2,3\n1,3,4,5\n", ("line 3", "3 columns expected, 4 seen")),
         ("user,item,rating\n1,2,3\n1\n", ("line 3", "3 columns expected, 1 seen")),

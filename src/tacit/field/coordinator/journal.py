@@ -299,9 +299,13 @@ class CoordinatorJournal:
 
     @property
     def has_model(self) -> bool:
-        """Whether any round was finished."""
+        """Whether any round of this method was finished."""
         with FILE.complaints(self.path):
-            return bool(self._connection.execute("SELECT EXISTS(SELECT 1 FROM models)").fetchone()[0])
+            newest = "SELECT amendment FROM models ORDER BY round DESC LIMIT 1"
+            found = self._connection.execute(newest).fetchone()
+        return found is not None and (
+            found[0] == self.federation.number or self.amendments.at(found[0])[0].learns_like(self.federation)
+        )
 
     def versions(self) -> list[ModelVersion]:
         """Return the models that are kept, newest first."""
