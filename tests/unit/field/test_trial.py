@@ -64,7 +64,8 @@ def test_a_trial_lowers_what_is_usual_and_nothing_that_a_user_has_set() -> None:
     trial, usual = federation_of(5), federation_of(None)
     assert usual.policy(DevicePolicy()) == DevicePolicy()
     lowered = trial.policy(DevicePolicy())
-    assert (lowered.n_min, lowered.k_min, lowered.most_cohorts) == (4, 2, 1)
+    assert (lowered.n_min, lowered.k_min, lowered.cool_down) == (4, 2, 0)
+    assert (lowered.d_min, lowered.most_cohorts) == (DevicePolicy().d_min, DevicePolicy().most_cohorts)
     assert trial.policy(DevicePolicy(n_min=12)).n_min == 12
     rules = RoundRules(minimum=10, newcomers=13).in_trial(5)
     assert (rules.minimum, rules.newcomers, count_needed(rules, settled=True)) == (4, 5, 5)

@@ -65,7 +65,7 @@ class DevicePolicy(Config):
 
         One device in five may drop out. Two participants behind each row are what small sums have.
         """
-        lowered = {"n_min": devices * 4 // 5, "k_min": 2, "d_min": 0, "cool_down": 0}
+        lowered = {"n_min": devices * 4 // 5, "k_min": 2, "cool_down": 0}
         usual = type(self)()
         return self.model_copy(
             update={name: value for name, value in lowered.items() if getattr(self, name) == getattr(usual, name)}
