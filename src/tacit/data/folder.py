@@ -247,7 +247,7 @@ def _read_parts(parts: Mapping[str, Path], mapping: Mapping[str, str]) -> tuple[
         return places[part](row - (int(ends[part - 1]) if part else 0))
 
     dropped = sorted({role for frame in logs.values() for role in frame.columns} - set(common))
-    said = tuple(dict.fromkeys(warning for tables, _ in read.values() for warning in tables.warnings))
+    earlier = tuple(dict.fromkeys(warning for tables, _ in read.values() for warning in tables.warnings))
     warnings = (f"Not in all parts of the split, so left out: {', '.join(dropped)}.",) if dropped else ()
     columns = {role: name for role, name in read["train"][0].columns.items() if role in common}
-    return Tables(log, read["train"][0].items, columns=columns, warnings=(*said, *warnings)), where
+    return Tables(log, read["train"][0].items, columns=columns, warnings=(*earlier, *warnings)), where

@@ -91,7 +91,7 @@ def read_welcome(content: bytes) -> tuple[Federation, Catalog]:
 def open_welcome(content: bytes) -> tuple[Federation, Catalog]:
     """Read what a device needs to join, letter for letter: amendments are made to this."""
     _, digest, number, body = unseal_message(content, (WELCOME,))
-    reader = _Reader(body)
+    reader = _BodyReader(body)
     terms = reader.take(reader.number(2**20, "federation"))
     try:
         federation = Federation.model_validate_json(terms)
@@ -120,7 +120,7 @@ def read_request(federation: Federation, content: bytes) -> Request:
     """Read a shared model of this federation; whether its arrays are the expected ones is for the federation to say."""
     kind, digest, number, body = unseal_message(content, (REQUEST, MODEL))
     _same(digest, federation)
-    (counted,) = struct.unpack("<i", _Reader(body).take(4))
+    (counted,) = struct.unpack("<i", _BodyReader(body).take(4))
     if not -1 <= counted < number + (kind == MODEL):
         raise WireError(f"Round {counted} cannot have been counted before round {number}.", AGAIN)
     return Request(number, unpack(body[4:]), kind == REQUEST, counted)
@@ -159,7 +159,7 @@ def read_update(
     _same(digest, federation)
     if named != number:
         raise WireError.because(ReasonCode.LATE_ANSWER, earlier=named, round=number)
-    reader = _Reader(body)
+    reader = _BodyReader(body)
     names: list[str] = []
     tables: dict[str, tuple[Numbers, NDArray[np.int32], Numbers]] = {}
     for _ in range(reader.byte()):
@@ -205,7 +205,7 @@ def read_secure_request(federation: Federation, content: bytes) -> SecureRequest
     """Read one message of a secure sum to a device; the sum's own machine judges what is in it."""
     _, digest, number, body = unseal_message(content, (SECURE_REQUEST,))
     _same(digest, federation)
-    reader = _Reader(body)
+    reader = _BodyReader(body)
     phase = reader.byte()
     request = reader.take(reader.number(MOST_BYTES, "request"))
     directory = reader.take(reader.number(MOST_BYTES, "directory")) if version_of(content) >= 2 else b""
@@ -229,7 +229,7 @@ def read_secure_reply(federation: Federation, number: int, content: bytes) -> by
 
 
 def _rows(
-    reader: _Reader, name: str, shape: tuple[int, ...], federation: Federation
+    reader: _BodyReader, name: str, shape: tuple[int, ...], federation: Federation
 ) -> tuple[Numbers, NDArray[np.int32], Numbers]:
     ring, step = federation.ring, 0 if federation.built.spec.rows_repeat else 1
     n_rows, width = reader.number(2**31 - 1, "row count"), reader.number(2**31 - 1, "row width")
@@ -283,7 +283,7 @@ def pack(arrays: Shared) -> bytes:
 
 def unpack(content: bytes) -> dict[str, Array]:
     """Read what `pack` wrote."""
-    reader = _Reader(content)
+    reader = _BodyReader(content)
     found: dict[str, Array] = {}
     n_arrays, last = reader.byte(), ""
     if n_arrays > MOST_ARRAYS:
@@ -332,7 +332,7 @@ def inflate(content: bytes) -> bytes:
     return result
 
 
-class _Reader:
+class _BodyReader:
     """Takes bytes from the front and never past the end."""
 
     def __init__(self, content: bytes) -> None:

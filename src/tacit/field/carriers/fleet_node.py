@@ -87,7 +87,7 @@ class FleetNode(ABC):
         self._listen: EventListener = _ignore
         self.problem = ""  # what is wrong now, in words
         self._noted_at = 0.0
-        self._told: tuple[str, int] | None = None  # what the coordinator said when it was last news
+        self._last_news: tuple[str, int] | None = None  # what the coordinator said when it was last news
 
     def _take_line(self) -> None:
         """Go by the address and the key that the device has now."""
@@ -232,8 +232,8 @@ class FleetNode(ABC):
         refuse_other_versions(self._address, self._signing.versions)
         status = self.status
         self._note_status(status)
-        if status is not None and (status.phase, status.missing) != self._told:
-            self._told = status.phase, status.missing
+        if status is not None and (status.phase, status.missing) != self._last_news:
+            self._last_news = status.phase, status.missing
             if status.phase == "pause" or (status.phase == "waiting" and status.missing):
                 self._listen(DeviceEvent("status", status.describe()))
         return found

@@ -48,15 +48,15 @@ class WaitingNode(FleetNode):
                     "log": logging.getLogger("tacit").isEnabledFor(logging.INFO),
                 }
             )
-            for said in worker.lines(stop):
-                if "ready" in said:
+            for line in worker.lines(stop):
+                if "ready" in line:
                     participation.release_lock()
                     worker.write({"go": True})
-                elif "event" in said:
-                    self._signing.status = CoordinatorStatus.read(said["status"]) or self.status
-                    self._listen(DeviceEvent(**said["event"]))
-                elif "error" in said:
-                    worker.error = LostSessionError(said["error"], said["hint"])
+                elif "event" in line:
+                    self._signing.status = CoordinatorStatus.read(line["status"]) or self.status
+                    self._listen(DeviceEvent(**line["event"]))
+                elif "error" in line:
+                    worker.error = LostSessionError(line["error"], line["hint"])
         try:
             participation.take_lock()
         except DeviceError as error:
@@ -74,7 +74,7 @@ class _Worker:
         self._process = subprocess.Popen(
             [sys.executable, "-P", "-m", WORKER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment
         )
-        self._said: queue.Queue[dict[str, Any] | None] = queue.Queue()
+        self._lines: queue.Queue[dict[str, Any] | None] = queue.Queue()
         threading.Thread(target=self._read, args=(self._process.stdout,), daemon=True).start()
 
     def __enter__(self) -> _Worker:
@@ -107,12 +107,12 @@ class _Worker:
             if stop.is_set():
                 self._end()
             try:
-                said = self._said.get(timeout=CHECK_SECONDS)
+                line = self._lines.get(timeout=CHECK_SECONDS)
             except queue.Empty:
                 continue
-            if said is None:
+            if line is None:
                 return
-            yield said
+            yield line
 
     def _end(self) -> None:
         """Ask the worker to end."""
@@ -125,5 +125,5 @@ class _Worker:
     def _read(self, out: IO[bytes]) -> None:
         with out:
             for line in out:
-                self._said.put(json.loads(line))
-        self._said.put(None)
+                self._lines.put(json.loads(line))
+        self._lines.put(None)

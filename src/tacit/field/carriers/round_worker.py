@@ -69,7 +69,7 @@ def main() -> None:
     def say(**line: Any) -> None:
         try:
             print(json.dumps(line), file=out, flush=True)
-        except OSError:  # nobody reads it any more
+        except OSError:  # the other process is gone
             stop.set()
 
     try:
