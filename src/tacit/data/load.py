@@ -61,7 +61,7 @@ class DataConfig(FilterConfig):
     )
     vectors: bool | str = Field(
         False,
-        description="public vectors of items, for items that nobody had: a file that any encoder made, or made here "
+        description="public vectors of items, for items in no history: a file that any encoder made, or made here "
         "from categories, titles and graph (true)",
     )
     vectors_width: int = Field(128, ge=1, le=MOST_WIDTH, description="numbers of a vector that is made here")

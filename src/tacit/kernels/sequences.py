@@ -53,7 +53,7 @@ def _leave_by_type(out, row, d, value, scale):
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def lead_rows(ptr, items, places, shares, units, a, b, targets, scale, out):
+def direction_rows(ptr, items, places, shares, units, a, b, targets, scale, out):
     """For each item of clients, in order, leave its row of (S'T) V: where it leads to, times the share and units[1].
 
     `places` [N]: where the row of an item goes in `out` [R, m]; targets V [n, m]. A recursion over the steps,
@@ -77,7 +77,7 @@ def lead_rows(ptr, items, places, shares, units, a, b, targets, scale, out):
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def solve_rows(ptr, items, places, shares, units, a, b, basis, scale, out):
+def regression_rows(ptr, items, places, shares, units, a, b, basis, scale, out):
     """For each item of clients, in order, leave its rows of S'S P and (S'T)'P side by side, times the share and units.
 
     `places` [N]: where the row of an item goes in `out` [R, 2 m]; basis P [n, m]. Forwards come s_t P and what leads to

@@ -148,7 +148,7 @@ class FedALS(BySums):
         return {**shared, **shared_floats({"items": items})}
 
     def learnt_rows(self, shared: Mapping[str, Array]) -> Floats:
-        """Return Q. Rows of items that nobody had are no part of it: they would move every client's vector."""
+        """Return Q. Rows of cold items are no part of it: they would move every client's vector."""
         return np.asarray(shared["items"], np.float32)
 
     def score(self, shared: Mapping[str, Array], private: Mapping[str, Array], clients: Clients) -> Floats:

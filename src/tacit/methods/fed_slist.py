@@ -19,7 +19,7 @@ from pydantic import Field
 from scipy import linalg
 
 from tacit.errors import MethodError
-from tacit.kernels.sequences import lead_rows, solve_rows
+from tacit.kernels.sequences import direction_rows, regression_rows
 from tacit.methods.base import FederatedSpec, Schedule, register
 from tacit.methods.parts import reasons
 from tacit.methods.parts.cold_items import COLD_ITEMS, ColdItemsConfig
@@ -134,7 +134,9 @@ class FedSLIST(BySums):
         items = known.items[known.in_order]
         shares = np.maximum(known.sizes, 1).astype(np.float32) ** np.float32(-self.config.user_weight)
         shared = model.shared
-        leave_rows, table = (solve_rows, shared["basis"]) if shared["solves"][0] else (lead_rows, shared["targets"])
+        leave_rows, table = (
+            (regression_rows, shared["basis"]) if shared["solves"][0] else (direction_rows, shared["targets"])
+        )
         steps = np.array(self.decays.units, np.float32), np.float32(self.decays.a), np.float32(self.decays.b)
         fits = largest_of(table) <= sink.ring.largest  # no number of a row is above those of the table
         total = sink.direct() if fits else None

@@ -1,4 +1,4 @@
-"""Items that nobody had: which share of them people find, by public vectors, beside two rivals.
+"""Cold items, which are in no history: which share of them people find, by public vectors, beside two rivals.
 
 A tenth of all items has no training row; which ones differs by seed. Of what users did with them, Recall@20 is measured
 among all unseen items, and among cold items alone. Options of every row, rivals included, are chosen on the validation
@@ -68,7 +68,7 @@ class ColdRow:
 
 @reproduction(
     "cold-items",
-    "Items that nobody had",
+    "Cold items: in no history",
     "Recall@20 of items without a training row, by public vectors",
     DATASETS,
     recipe,
@@ -204,7 +204,7 @@ def _popularity(cut: _Cut, validates: bool, options: Mapping[str, Any]) -> Itera
 
 
 def _content(cut: _Cut, validates: bool, options: Mapping[str, Any]) -> Iterator[tuple[dict[str, Any], Scorer]]:
-    """How near an item's public vector is to those of the history: nobody else's history is used."""
+    """How near an item's public vector is to those of the history; no other history is used."""
     parts: Split = cut.prepared(validates).parts
     vectors, histories = parts.catalog.vectors, parts.train.matrix()
     assert vectors is not None

@@ -110,7 +110,7 @@ def _one(
     job, built, parts = TrainingJob.from_split(experiment, setup.parts), experiment.method.build(), setup.parts
     assert isinstance(built, Gossip)
     key, result, before = Key(seed), dict[str, float](), dict[str, Array]()
-    reader = _Reader(built, parts.train, built.init(parts.train, parts.catalog, key.child("learn", "init")).private)
+    reader = _Observer(built, parts.train, built.init(parts.train, parts.catalog, key.child("learn", "init")).private)
     with one_blas_thread():
         options = PassOptions(gossip=GossipRuntime(threads=experiment.runtime.threads))
         for done, model in enumerate(passes(built, parts.train, parts.catalog, key.child("learn"), options), 1):
@@ -128,7 +128,7 @@ def _one(
     return result
 
 
-class _Reader:
+class _Observer:
     """An observer who reads the models of all peers, as they would leave."""
 
     def __init__(self, method: Gossip, clients: Clients, first: Mapping[str, Array]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tacit.kernels.sequences import add_step_pairs, lead_rows, solve_rows
+from tacit.kernels.sequences import add_step_pairs, direction_rows, regression_rows
 from tacit.methods.parts.order import Decays
 
 N_ITEMS, WIDTH = 12, 5
@@ -36,8 +36,8 @@ def test_rows_are_those_of_the_products_written_out(decays: Decays) -> None:
     steps = np.array(decays.units, np.float32), np.float32(decays.a), np.float32(decays.b)
     places = rng.permutation(len(ITEMS))
     led, solved = np.zeros((len(ITEMS), WIDTH), np.float32), np.zeros((len(ITEMS), 2 * WIDTH), np.float32)
-    lead_rows(PTR, ITEMS, places, SHARES, *steps, table, SCALE, led)
-    solve_rows(PTR, ITEMS, places, SHARES, *steps, table, SCALE, solved)
+    direction_rows(PTR, ITEMS, places, SHARES, *steps, table, SCALE, led)
+    regression_rows(PTR, ITEMS, places, SHARES, *steps, table, SCALE, solved)
     gram, cross = np.zeros((N_ITEMS, N_ITEMS)), np.zeros((N_ITEMS, N_ITEMS))
     for c, history in enumerate(HISTORIES):
         s, t = sources_and_targets(history, decays)
@@ -52,7 +52,7 @@ def test_rows_are_those_of_the_products_written_out(decays: Decays) -> None:
     np.testing.assert_allclose(found[1], cross, atol=1e-6)
 
 
-@pytest.mark.parametrize(("kernel", "width"), [(lead_rows, WIDTH), (solve_rows, 2 * WIDTH)])
+@pytest.mark.parametrize(("kernel", "width"), [(direction_rows, WIDTH), (regression_rows, 2 * WIDTH)])
 def test_rows_added_at_once_are_the_rows_written_rounded_and_added(kernel, width: int) -> None:
     rng, decays = np.random.default_rng(4), Decays(3.0, 1.0)
     table = rng.normal(size=(N_ITEMS, WIDTH)).astype(np.float32)

@@ -1,4 +1,4 @@
-"""Rows for items that nobody had: a ridge regression from public vectors to the rows that were learnt.
+"""Rows for cold items, which are in no history: a ridge regression from public vectors to the rows that were learnt.
 
 Methods by sums score a client's vector times the row r_i of an item. After each sum the server fits M to
 
@@ -23,7 +23,9 @@ from tacit.errors import MethodError
 from tacit.methods.base import FederatedSpec
 from tacit.types import Array, Catalog, Config, Floats
 
-COLD_ITEMS = "rows of items that nobody had, from public vectors (data.vectors); none: such items are not recommended"
+COLD_ITEMS = (
+    "rows of items that are in no history, from public vectors (data.vectors); none: such items are not recommended"
+)
 VECTORS, MAP, KNOWN = "vectors", "cold_map", "known"  # shared arrays
 
 

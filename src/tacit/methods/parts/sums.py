@@ -69,14 +69,14 @@ class SumOptions(Protocol):
 
     @property
     def cold_items(self) -> ColdItemsConfig | None:
-        """How items that nobody had get a row."""
+        """How cold items get a row."""
         ...
 
 
 class BySums(Federated):
     """What methods by sums do alike: in every round every client sends a row for each of its items.
 
-    A score is a vector of the client times the row of an item, so items that nobody had can be given a row.
+    A score is a vector of the client times the row of an item, so cold items can be given a row.
     """
 
     def __init__(self, config: SumOptions) -> None:
@@ -98,7 +98,7 @@ class BySums(Federated):
         return True
 
     def scored_rows(self, shared: Mapping[str, Array]) -> Floats:
-        """Return the rows that items are scored with: those of items that nobody had are made from public vectors."""
+        """Return the rows that items are scored with: those of cold items are made from public vectors."""
         return self.cold.fill(shared, self.learnt_rows(shared))
 
     def apply(self, shared: Mapping[str, Array], total: Total, ring: Ring) -> Mapping[str, Array]:
