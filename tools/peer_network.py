@@ -57,7 +57,7 @@ from tacit.wire.peer_records import PeerIdentity, PeerRecord, peer_number
 METHOD, GIVEN = "pepper", {"view": 3}
 PASSPHRASE, INTRODUCED, HELD_OUT, K, AMONG, SEEDS = "only for a trial", 4, 0.2, 20, 100, 5
 KILLED, AT_ONCE, AWAY = 0.2, 0.3, 5.0  # of peers in a minute, of peers together; seconds until a killed one starts
-LONGEST, MOST_DEAD = 5.5, 0.05  # seconds of a send (five, and the time to be scheduled); of ids in views
+LONGEST, MOST_DEAD = 5.0, 0.05  # seconds of a send; of ids in views
 START = 240.0  # seconds for some processes to begin
 
 
