@@ -115,7 +115,7 @@ def _parse_either(text: pl.Series, column: pl.Series, where: Where, dates: DateO
             f"{where(row)}: is the first number of '{column[row]}' the day or the month? The file does not tell.",
             "Set data.dates=day-first or data.dates=month-first.",
         )
-    is_day_first = dates == "day-first" or (dates == "auto" and (day or with_dots))
+    is_day_first = dates == "day-first" or (dates == "auto" and (day or (with_dots and not month)))
     order = "${3}-${1}" if is_day_first else "${1}-${3}"
     iso = text.str.replace(_EITHER, "${4}-" + order + "${5}")
     for pattern in ("%Y-%m-%d", "%Y-%m-%d %H:%M:%S", "%Y-%m-%d %H:%M"):

@@ -360,11 +360,15 @@ def is_frame(source: object) -> bool:
 def _from_pandas(column: Any, role: str) -> pl.Series:
     if getattr(column.dtype, "tz", None) is not None:
         column = column.dt.tz_convert("UTC").dt.tz_localize(None)
-    values = column.to_numpy()
+    is_missing, values = column.isna().to_numpy(), column.to_numpy()
     if values.dtype.kind in "biufM":
-        return pl.Series(role, values.astype("datetime64[us]") if values.dtype.kind == "M" else values)
+        known = values.astype("datetime64[us]") if values.dtype.kind == "M" else values
+        return pl.Series(role, known, nan_to_null=role == "rating")  # NaN is how pandas writes what is missing
     whole = all(isinstance(value, int | np.integer) for value in values[:_SAMPLE])
-    clean = [None if value is None or value != value else (value if whole else str(value)) for value in values.tolist()]
+    clean = [
+        None if missing else (value if whole else str(value))
+        for value, missing in zip(values.tolist(), is_missing.tolist(), strict=True)
+    ]
     return pl.Series(role, clean, dtype=pl.Int64 if whole else pl.String, strict=False)
 
 

@@ -20,7 +20,8 @@ def find_rated(frame: pl.DataFrame, name: str) -> NDArray[np.bool_]:
 
 def warn_of_unrated(count: int, first: str = "") -> str:
     """Say that rows without a rating are no ratings: whether they mean a like is not known."""
-    return f"{count:,} row{'s have' if count > 1 else ' has'} no rating and were left out{first}."
+    what = "rows have no rating and were" if count > 1 else "row has no rating and was"
+    return f"{count:,} {what} left out{first}."
 
 
 def warn_of_spaces(frame: pl.DataFrame) -> list[str]:

@@ -185,7 +185,7 @@ def draw_cold_items(n_items: int, config: SplitConfig, key: Key) -> dict[str, ND
     if not n_cold:
         return {}
     order = np.argsort(key.child("cold items").bits(np.arange(n_items), 1)[:, 0], kind="stable").astype(np.int32)
-    wanted = ("test", "validation") if config.validation is not False else ("test",)
+    wanted = ("test", "validation") if config.validation else ("test",)
     return {part: np.sort(order[at * n_cold : (at + 1) * n_cold]) for at, part in enumerate(wanted)}
 
 

@@ -4,21 +4,27 @@ from __future__ import annotations
 
 import hashlib
 import re
+import zlib
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from zipfile import BadZipFile
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
-from scipy import sparse
-from scipy.sparse.linalg import svds
+from scipy import linalg, sparse
 
 from tacit.data.folder import read_table
 from tacit.errors import DataError
+from tacit.numerics import one_blas_thread
+from tacit.random import Key
 from tacit.types import Array, Catalog, Floats, Triples, offsets, ragged_rows
 
 MOST_WIDTH = 4096
+MOST_DENSE = 3000  # words or items: eigenvectors of so many are found at once, in seconds
+ITERATIONS, SPARE = 20, 32  # for more: so often, with so many directions besides
+KEY = Key(0).child("public vectors")
 NEAR_YEARS = 2  # years that count as near: films of 1994 and 1996 have three of these in common
 _YEAR = re.compile(r"\((1[89]\d\d|20\d\d)\)\s*$")
 _WORD = re.compile(r"[^\W\d_]{3,}")
@@ -69,7 +75,8 @@ def match_vectors(catalog: Catalog, items: list[str | int], vectors: Array, wher
             f"such as '{missing[0]}'.",
             "Encode every item of this catalogue.",
         )
-    found = np.asarray(vectors[rows], np.float32)
+    with np.errstate(over="ignore"):  # what does not fit is refused below
+        found = np.asarray(vectors[rows], np.float32)
     wrong = np.flatnonzero(~np.isfinite(found).all(axis=1))
     if len(wrong):
         raise DataError(
@@ -88,9 +95,12 @@ def to_half_precision(vectors: Array) -> Floats:
 
 def _read_npz(path: Path) -> tuple[list[str | int], Array]:
     try:
-        with np.load(path, allow_pickle=False) as stored:
-            return stored["items"].tolist(), np.asarray(stored["vectors"], np.float64)
-    except (OSError, ValueError, KeyError, EOFError) as error:
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as stored:
+            items, vectors = stored["items"], stored["vectors"]
+        if items.ndim != 1 or vectors.dtype.kind not in "iufb":
+            raise ValueError(f"'items' of the shape {items.shape}, 'vectors' of the type {vectors.dtype}")
+        return items.tolist(), vectors.astype(np.float64)
+    except (OSError, ValueError, KeyError, EOFError, TypeError, BadZipFile, zlib.error) as error:
         raise DataError(f"{path}: these are no vectors ({error}).", _HOW) from None
 
 
@@ -126,18 +136,44 @@ def make_vectors(catalog: Catalog, width: int) -> Floats:
     counts.sum_duplicates()
     counts.data[:] = 1.0
     spread = counts.getnnz(axis=0)
-    counts, spread = counts[:, spread > 1], spread[spread > 1]  # what one item has alone says nothing about others
-    kept = min(width, min(counts.shape) - 1)
-    if kept < 1:
+    tells = (spread > 1) & (spread < catalog.n_items)  # what one item has alone, or all have, sets none beside another
+    if not tells.any():
         raise DataError(
             "data.vectors=true: the catalogue has no titles, categories or graph that items have in common.",
             "Name a file of vectors, or load a graph (data.graph=true).",
         )
-    table = _unit_rows(counts @ sparse.diags_array(np.log(catalog.n_items / spread)))
-    left, lengths, _ = svds(table, k=kept, v0=np.ones(min(table.shape)))
-    found = (left * lengths)[:, ::-1]
-    largest = found[np.abs(found).argmax(axis=0), np.arange(kept)]
+    table = _unit_rows(counts[:, tells] @ sparse.diags_array(np.log(catalog.n_items / spread[tells])))
+    found = _leading_directions(table, width)
+    largest = found[np.abs(found).argmax(axis=0), np.arange(found.shape[1])]
     return to_half_precision(found * np.where(largest < 0, -1.0, 1.0))  # one sign, whatever the library's habit
+
+
+def _leading_directions(table: sparse.csr_matrix, width: int) -> NDArray[np.float64]:
+    """Return table @ V for its leading right singular directions V, at most `width` of them; the same ones every time.
+
+    Lanczos' method would be faster, but where directions have the same length, as with one category per item, it
+    draws vectors anew, and every call returns others.
+    """
+    n_rows, n_columns = table.shape
+    gramian = sparse.csr_matrix(table.T @ table if n_columns <= n_rows else table @ table.T)
+    side, kept = gramian.shape[0], min(width, *table.shape)
+    with one_blas_thread():
+        if side <= MOST_DENSE:
+            _, vectors = linalg.eigh(gramian.toarray(), subset_by_index=(side - kept, side - 1))
+        else:
+            vectors = _iterate(gramian, kept)
+        if n_columns > n_rows:  # from left to right directions
+            vectors = np.linalg.qr(table.T @ vectors[:, ::-1])[0][:, ::-1]
+        return np.asarray(table @ vectors[:, ::-1])
+
+
+def _iterate(gramian: sparse.csr_matrix, kept: int) -> NDArray[np.float64]:
+    """Return the leading eigenvectors, the largest last, by iterating on a space of more directions than are kept."""
+    space = KEY.normal(np.arange(gramian.shape[0]), kept + SPARE).astype(np.float64)
+    for _ in range(ITERATIONS):
+        space = np.linalg.qr(gramian @ space)[0]
+    _, turned = np.linalg.eigh(space.T @ (gramian @ space))
+    return np.asarray(space @ turned[:, -kept:])
 
 
 def _words_of(catalog: Catalog) -> Iterator[list[str]]:

@@ -32,13 +32,14 @@ def evaluate_steps(
     """
     chosen = sample_users(heldout, config.users or len(heldout), SAMPLE)
     steps, owners = open_steps(select_heldout(heldout, chosen))
+    truth, _ = heldout.open()
     _, histories = steps.open()
+    histories = replace(histories, ids=truth.ids[chosen][owners])  # who it is: some methods keep what a user did
     single = config.model_copy(update={"users": 0})
     options = EvaluationOptions(threads=threads, lists=False)
     found = evaluate(lambda positions: score(histories.take(positions)), steps, catalog, single, key, options)
     n_steps = np.bincount(owners, minlength=len(chosen))
     values = {name: np.bincount(owners, value, len(chosen)) / n_steps for name, value in found.values.items()}
-    truth, _ = heldout.open()
     return replace(
         found,
         users=truth.ids[chosen],

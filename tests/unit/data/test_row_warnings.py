@@ -26,6 +26,16 @@ def test_a_frame_with_an_empty_rating_is_read_alike() -> None:
     assert any("1 row has" in warning for warning in data.warnings)
 
 
+@pytest.mark.parametrize("kind", ["float64", "Float64", "object"])
+def test_what_pandas_calls_missing_is_an_empty_rating(kind: str) -> None:
+    pandas = pytest.importorskip("pandas")
+    ratings = pandas.Series([4.0, None, 5.0], dtype=kind)
+    data = tacit.load(pandas.DataFrame({"user": ["ann", "ann", "bob"], "item": ["a", "b", "a"], "rating": ratings}))
+    assert data.interactions.values is not None
+    assert data.interactions.values.tolist() == [4.0, 5.0]
+    assert any("1 row has" in warning for warning in data.warnings)
+
+
 def test_a_column_without_any_rating_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "log.csv"
     path.write_text("user,item,rating\nann,a,\nbob,b,\n")

@@ -45,6 +45,11 @@ def test_a_validation_part_has_cold_items_of_its_own_and_changes_none_of_the_tes
     assert not np.isin(parts.train.items, [*cold["test"], *cold["validation"]]).any()  # type: ignore[attr-defined]
 
 
+def test_without_a_validation_part_no_item_is_cold_in_it() -> None:
+    for none in (False, 0.0):
+        assert set(cold_split(validation=none)[1]) == {"test"}
+
+
 def test_which_items_are_cold_follows_from_the_seed() -> None:
     drawn = [split(TOWN, SplitConfig(cold_items=0.2), Key(seed)).cold["test"].tolist() for seed in (1, 1, 2)]
     assert drawn[0] == drawn[1] != drawn[2]

@@ -50,6 +50,20 @@ def test_an_item_outside_the_catalogue_is_asked_for_and_never_part_of_a_history(
     assert all(-1 not in one for one in in_order(steps.open()[1]))
 
 
+def test_a_scorer_is_told_whose_history_it_is() -> None:
+    """A method that keeps what users did, such as user-knn, has to leave out the user's own part."""
+    seen, truth = ordered([[1], [2], [3]], 8), ordered([[4, 5, 6], [], [7]], 8)
+    told: list[int] = []
+
+    def score(histories: Clients) -> np.ndarray:
+        told.extend(histories.ids.tolist())
+        return np.zeros((len(histories), 8), np.float32)
+
+    asked = EvaluationConfig(k=(1,), local_only_users=0)
+    evaluate_steps(score, Heldout(truth, seen), Catalog(Vocabulary(np.arange(8))), asked, Key(1))
+    assert told == [0, 0, 0, 2]
+
+
 def test_a_users_value_is_the_mean_over_the_steps() -> None:
     """The next number is recommended: of 2, 3, 5 after 1, two of three are found; one user has one step."""
     n = 8
