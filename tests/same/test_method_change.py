@@ -57,7 +57,7 @@ def test_devices_go_on_with_another_method_once_their_users_agree(method: str, t
     for device in agreed.values():
         assert device.proposal is not None
         assert (device.proposal.before.method, device.proposal.after.method) == ("fpl", method)
-        assert device.agree()[-1].method == method
+        assert device.agree(device.proposal.after.digest)[-1].method == method
         assert device.proposal is None
     field.run(on(field), rounds=4, minimum=4, **READABLE)
     rounds = field.journal.rounds()
@@ -95,9 +95,10 @@ def test_a_user_says_no_and_later_yes_and_a_restart_forgets_neither(tmp_path: Pa
     assert device.proposal is not None
     assert (device.proposal.after.method, device.proposal.is_declined) == ("fed-svd", False), "a new proposal asks anew"
     assert middle.method == "fed-als"
-    assert [note.method for note in device.agree()] == ["fed-als", "fed-svd"]
+    wanted = device.proposal.after.digest
+    assert [note.method for note in device.agree(wanted)] == ["fed-als", "fed-svd"]
     with pytest.raises(ConsentError):
-        device.agree()
+        device.agree(wanted)
 
 
 def test_a_method_that_came_and_went_is_no_question(tmp_path: Path) -> None:
@@ -158,7 +159,8 @@ def test_bits_after_a_change_are_those_of_a_federation_that_began_with_it(tmp_pa
     for device in one.devices.values():
         with pytest.raises(ConsentError):
             device.amend(one.journal.amendments.since(before.digest))
-        device.agree()
+        assert device.proposal is not None
+        device.agree(device.proposal.after.digest)
     found = [field.run(on(field), rounds=2, **READABLE).shared for field in (one, two)]
     for name in found[0]:
         assert np.array_equal(found[0][name], found[1][name])

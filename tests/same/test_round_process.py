@@ -19,6 +19,8 @@ from helpers.waiting import LONG, wait_for_thread
 
 pytest.importorskip("flwr", reason="the field needs Flower")
 from helpers.flower_federation import Field
+from tacit.cli.device import PASSPHRASE as PASSPHRASE_VARIABLE
+from tacit.cli.device_file import CODE, NEW_PASSPHRASE
 from tacit.field.carriers import round_process
 from tacit.field.carriers.round_process import WORKER, WaitingNode
 from tacit.field.device.device_file import DeviceFile
@@ -102,3 +104,16 @@ def test_a_file_that_was_put_back_is_settled_before_it_waits(field: Field) -> No
     with DeviceFile.open_waiting(path, PASSPHRASE) as device:
         assert type(device) is DeviceFile
         assert device.participation.sits_out_until is not None
+
+
+def test_a_worker_whose_last_line_was_cut_has_ended_and_can_be_told_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(round_process, "WORKER", "this")  # a module that prints what is no JSON, and ends
+    with round_process._Worker() as worker:
+        assert worker._lines.get(timeout=LONG) is None
+        worker._end()
+        worker.write({"go": True})
+    assert worker._process.returncode is not None
+
+
+def test_a_worker_gets_no_secret_in_its_environment() -> None:
+    assert {PASSPHRASE_VARIABLE, NEW_PASSPHRASE, CODE} == {*round_process.SECRETS}

@@ -27,7 +27,7 @@ def change(
             return
         sentences = proposal.describe()
         if agree:
-            device.agree()
+            device.agree(proposal.after.digest)
         elif agree is False:
             device.decline()
     answers = {True: "agreed", False: "declined", None: "declined" if proposal.is_declined else "open"}

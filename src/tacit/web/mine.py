@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import re
 import tempfile
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from tacit.field.invitations import Invitation
 
 WORD = "erase"
+TERMS = re.compile("[0-9a-f]{64}")  # the digest of a proposal, as the page writes it
 log = logging.getLogger("tacit.field.device")
 
 
@@ -105,7 +107,8 @@ def routes(view: DeviceView) -> list[Route]:
         return "/mine"
 
     def agree_to_change(form: dict[str, str]) -> str:
-        view.device.agree()
+        read = form.get("terms", "")
+        view.device.agree(bytes.fromhex(read) if TERMS.fullmatch(read) else b"")
         view.say("You said yes: this device takes part again, in the new way.")
         return "/mine"
 

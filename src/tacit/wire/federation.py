@@ -108,9 +108,7 @@ class Federation(Config):
             catalog=digest_of(catalog_bytes(public_catalog(catalog, built))),
             **{name: term for name, term in terms.items() if term is not None},
         ).check_method()
-        if federation.guarantee is not None:
-            refuse_unaccounted(built, catalog)
-            federation._refuse_coarse_noise(federation.guarantee, catalog)
+        federation.check_guarantee(catalog)
         return federation
 
     def check_method(self) -> Federation:
@@ -126,6 +124,12 @@ class Federation(Config):
         if self.privacy is not None:
             self._check_guarantee(self.privacy)
         return self
+
+    def check_guarantee(self, catalog: Catalog) -> None:
+        """Refuse a method that tells something, or too much, beside the noisy sums of a guarantee."""
+        if self.guarantee is not None:
+            refuse_unaccounted(self.built, catalog)
+            self._refuse_coarse_noise(self.guarantee, catalog)
 
     def policy(self, device_policy: DevicePolicy) -> DevicePolicy:
         """Return the limits that hold here: with a guarantee the noise does what some are for; a trial lowers them."""

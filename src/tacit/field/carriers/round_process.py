@@ -26,10 +26,11 @@ from tacit.errors import DeviceError
 from tacit.field.carriers.fleet_node import DeviceEvent, FleetNode, LostLockError, LostSessionError
 from tacit.wire.status import CoordinatorStatus
 
+log = logging.getLogger("tacit.field.device")
 WORKER = "tacit.field.carriers.round_worker"
 CHECK_SECONDS = 0.2  # between two checks whether to stop
 END_SECONDS = 60.0  # a worker that was asked to end has so long to finish its message
-SECRETS = ("TACIT_PASSPHRASE", "TACIT_NEW_PASSPHRASE")  # the worker needs none of them
+SECRETS = ("TACIT_PASSPHRASE", "TACIT_NEW_PASSPHRASE", "TACIT_RECOVERY_CODE")  # the worker needs none of them
 
 
 class WaitingNode(FleetNode):
@@ -93,8 +94,10 @@ class _Worker:
             )
 
     def write(self, about: dict[str, Any]) -> None:
-        """Say something to the worker; one that is gone is noticed where its lines end."""
+        """Say something to the worker; one that is gone, or was asked to end, is noticed where its lines end."""
         assert self._process.stdin is not None
+        if self._process.stdin.closed:
+            return
         try:
             self._process.stdin.write(json.dumps(about).encode() + b"\n")
             self._process.stdin.flush()
@@ -123,7 +126,11 @@ class _Worker:
             return
 
     def _read(self, out: IO[bytes]) -> None:
-        with out:
-            for line in out:
-                self._lines.put(json.loads(line))
-        self._lines.put(None)
+        try:
+            with out:
+                for line in out:
+                    self._lines.put(json.loads(line))
+        except ValueError:  # a worker that was killed had written a part of a line
+            log.warning("a line of the process for a round was cut")
+        finally:
+            self._lines.put(None)

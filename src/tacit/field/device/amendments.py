@@ -12,11 +12,13 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from tacit.errors import WireError
+from tacit.errors import ConfigError, WireError
 from tacit.field.device.membership import Membership
+from tacit.field.device.proposals import PLACE as PROPOSAL
 from tacit.field.device.proposals import keep_proposal
 from tacit.field.device.settings import Sharing
 from tacit.field.device.store import Store
+from tacit.random import Key
 from tacit.reasons import ReasonCode
 from tacit.types import Catalog, Label
 from tacit.wire.amendments import AmendedFederation, read_amendment, read_chain
@@ -24,7 +26,7 @@ from tacit.wire.federation import Federation
 from tacit.wire.messages import open_welcome, pack, read_request, unpack, write_request, write_welcome
 
 PLACE = "amendments"
-OF_METHOD = ("model", "private", "learnt", "known", "measured", "proposal")  # means nothing to another method
+OF_METHOD = ("model", "private", "learnt", "known", "measured")  # means nothing to another method
 KEPT = 50  # notes of what changed, for the user to read
 
 
@@ -79,6 +81,8 @@ def follow(
         notes.append(_note(catalog, amended, now))
         sharing = _keep_forbidden(sharing, catalog, amended.catalog)
         federation, catalog = amended.federation, amended.catalog
+    else:
+        store.drop(PROPOSAL)  # it followed upon terms that went another way, or holds now
     after = Membership(store, federation, catalog, member.address)
     if is_replaced:
         for place in OF_METHOD:
@@ -99,10 +103,17 @@ def follow(
 
 
 def _last_terms(amendments: list[bytes], federation: Federation, catalog: Catalog) -> Federation:
-    """Return the terms at the end of a chain."""
+    """Return the terms at the end of a chain; another method is refused here if no device could agree to it."""
+    before = federation
     for content in amendments:
         amended = read_amendment(content, federation, catalog)
         federation, catalog = amended.federation, amended.catalog
+    if not federation.learns_like(before):
+        try:
+            federation.first_model(catalog, Key(0))
+            federation.check_guarantee(catalog)
+        except ConfigError as error:
+            raise WireError(f"The operator proposes what cannot be: {error.message}", "Ask the operator.") from None
     return federation
 
 

@@ -280,17 +280,18 @@ class Device(DeviceFile):
 
         Another method is refused here, and kept as a `proposal` for the user.
         """
-        notes = self._follow(chain)
+        with self._store.transaction():
+            notes = self._apply_chain(chain)
+        self._member = Membership.of(self._store)
         if proposed_terms(self._store) is not None:
             raise ConsentError.because(ReasonCode.METHOD_REPLACED)
         return notes
 
-    def _follow(self, chain: bytes, agrees: bool = False) -> list[AmendmentNote]:
-        with self._store.transaction():
-            self._refuse_if_left()
-            notes, sharing = follow(self._store, self._joined, chain, self.sharing, self._now(), agrees)
-            self._put_sharing(sharing)
-        self._member = Membership.of(self._store)
+    def _apply_chain(self, chain: bytes, agrees: bool = False) -> list[AmendmentNote]:
+        """Follow amendments, inside a transaction."""
+        self._refuse_if_left()
+        notes, sharing = follow(self._store, self._joined, chain, self.sharing, self._now(), agrees)
+        self._put_sharing(sharing)
         return notes
 
     @property
@@ -298,12 +299,22 @@ class Device(DeviceFile):
         """Another method that the operator proposes; none if there is nothing to answer."""
         return read_proposal(self._store)
 
-    def agree(self) -> list[AmendmentNote]:
-        """Say yes to another method: the device takes part again, and the old model is dropped."""
-        chain = proposed_chain(self._store)
-        if chain is None:
-            raise ConsentError("There is no change to agree to.", "Nothing was changed.")
-        return self._follow(chain, agrees=True)
+    def agree(self, terms: bytes) -> list[AmendmentNote]:
+        """Say yes to another method: the device takes part again, and the old model is dropped.
+
+        `terms` is the digest of what the user has read: a proposal that came since is not what they agreed to.
+        """
+        with self._store.transaction():
+            chain = proposed_chain(self._store)
+            if chain is None:
+                raise ConsentError("There is no change to agree to.", "Nothing was changed.")
+            if proposed_terms(self._store) != terms:
+                raise ConsentError(
+                    "The operator proposes something else now. Nothing was changed.", "Read it, and answer again."
+                )
+            notes = self._apply_chain(chain, agrees=True)
+        self._member = Membership.of(self._store)
+        return notes
 
     def decline(self) -> None:
         """Say no to another method: the device keeps its model, and takes no part while that is in force."""
@@ -390,7 +401,7 @@ class Device(DeviceFile):
         learnt = learn_locally(member, sharing, request, self.history, *self._root)
         answer = write_update(member.federation, request.round, learnt.message)
         with self._store.transaction():
-            self._refuse_if_left()
+            self._refuse_to_send()
             refuse_if_silent(self.sharing, sharing)
             self._refuse_if_answered(member, request.round)
             rows = MentionedItems.of(learnt.message, member.federation.built.spec, member.catalog)
@@ -416,7 +427,7 @@ class Device(DeviceFile):
         again = self._masked.last_reply(content)
         if again is not None:
             with self._store.transaction():
-                self._refuse_if_left()
+                self._refuse_to_send()
                 refuse_if_silent(self.sharing)
                 if again.entry is not None:
                     refuse_if_narrowed(self.sharing, again.under)
@@ -431,7 +442,7 @@ class Device(DeviceFile):
             opening, made = self._masked.opening(asked.round), self._masked.prepared()
             refuse_if_narrowed(sharing, made.under)
         with self._store.transaction(), self._masked.careful():
-            self._refuse_if_left()
+            self._refuse_to_send()
             refuse_if_silent(self.sharing, sharing)
             if asked.phase == ServerPhase.VECTORS:
                 member.refuse_if_answered(asked.round, hashlib.sha256(opening).hexdigest())
@@ -547,7 +558,7 @@ class Device(DeviceFile):
         """Return the bytes of a message, to be sent now. From here on the ledger says that it may have left."""
         member = self._joined
         with self._store.transaction():
-            self._refuse_if_left()
+            self._refuse_to_send()
             refuse_if_silent(self.sharing)
             refuse_readable(self.sharing, member.federation)
             answer = member.answer()
@@ -583,6 +594,12 @@ class Device(DeviceFile):
         welcome = self._store.get("welcome")
         if welcome is None or digest_in(welcome) != self._joined.federation.digest:
             raise ConsentError.because(ReasonCode.LEFT_FEDERATION)
+
+    def _refuse_to_send(self) -> None:
+        """Refuse once the federation is left, and while a proposal waits, though a coordinator keeps to old terms."""
+        self._refuse_if_left()
+        if proposed_terms(self._store) is not None:
+            raise ConsentError.because(ReasonCode.METHOD_REPLACED)
 
     def _now(self) -> str:
         return self._clock().astimezone(UTC).isoformat(timespec="seconds")
