@@ -9,6 +9,7 @@ import typer
 from tacit.cli import app as shell
 from tacit.cli.app import Json
 from tacit.cli.device import device_app, open_device
+from tacit.errors import ConsentError
 
 
 @device_app.command(epilog="Example: tacit device change --agree")
@@ -21,6 +22,8 @@ def change(
     """Show in which way the group wants to learn from now on, if that changes, and say yes or no to it."""
     with open_device() as device:
         proposal = device.proposal
+        if proposal is None and agree is not None:
+            raise ConsentError("There is nothing to say yes or no to.", "See what is the case: tacit device status.")
         if proposal is None:
             shell.screen.document({"proposal": None})
             shell.screen.say("The operator proposes no other way of learning.")
