@@ -7,13 +7,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from helpers.loopback_federation import Field
+from helpers.loopback_federation import KNOWN, Field, masked
 from helpers.town_federation import founded
 from tacit.errors import ConfigError, ConsentError, StorageError, WireError
 from tacit.field.carriers.loopback import Loopback
 from tacit.field.coordinator import Coordinator, CoordinatorJournal, RoundRules
 from tacit.field.device.device_state import DeviceStateCode, read_state
 from tacit.field.exchange import follow_amendments
+from tacit.methods.base import names
 from tacit.protocols.secure_aggregation.identity import Identity
 from tacit.reasons import ReasonCode
 from tacit.types import Catalog
@@ -37,7 +38,7 @@ def replace(field: Field, method: str, catalog: Catalog | None = None) -> Federa
     return before
 
 
-@pytest.mark.parametrize("method", ["fed-als", "fed-neumf", "kgflex"])
+@pytest.mark.parametrize("method", [name for name in names("federated") if name != "fpl"])
 def test_devices_go_on_with_another_method_once_their_users_agree(method: str, tmp_path: Path) -> None:
     field = Field(tmp_path, "fpl")
     field.run(on(field), rounds=2, **READABLE)
@@ -72,6 +73,24 @@ def test_devices_go_on_with_another_method_once_their_users_agree(method: str, t
         assert device.recommend(5)
     assert [entry.round for entry in field.devices[5].ledger.list()] == [0, 1]
     assert field.devices[5].recommend(20) == lists[5]
+
+
+def test_masked_rounds_go_on_with_another_method_and_devices_remember_their_sums(tmp_path: Path) -> None:
+    """Cool-downs and cohorts are of the federation, not of one method: a change must not make devices forget them."""
+    field = masked(tmp_path)
+    field.run(on(field), rounds=1, **KNOWN)
+    before = replace(field, "fed-als")
+    for device in field.devices.values():
+        with pytest.raises(ConsentError):
+            device.amend(field.journal.amendments.since(before.digest))
+        device.agree()
+    field.run(on(field), rounds=2, **KNOWN)
+    rounds = field.journal.rounds()
+    assert [(r.state, r.masked, r.answered) for r in rounds] == [("finished", 1, 5)] * 2
+    for device in field.devices.values():
+        assert device._masked._machine is not None
+        assert {past.round for past in device._masked._machine.history.sums} == {0, 1}
+        assert device.recommend(3)
 
 
 def test_a_user_says_no_and_later_yes_and_a_restart_forgets_neither(tmp_path: Path) -> None:
