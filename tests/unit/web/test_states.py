@@ -15,6 +15,7 @@ from helpers.private_session import PrivateSession, member
 from helpers.private_session import founded as founded_private
 from helpers.small_federation import CATALOG, CHEAP, PASSPHRASE, first_shared, founded, made, request
 from helpers.waiting import wait_until
+from tacit.errors import ConsentError
 from tacit.field.coordinator import CoordinatorJournal
 from tacit.field.device import Device
 from tacit.field.device.device_state import DeviceStateCode, read_state
@@ -145,6 +146,23 @@ def restored(server: Server) -> Device:
     return Device.restore(copy, server.path(), PASSPHRASE)
 
 
+def proposed(server: Server) -> Device:
+    """A device whose operator proposes another method: it fetched the amendment, and its user has not answered."""
+    device, wanted = server.joined(), founded("fed-gmf")
+    journal = CoordinatorJournal.create(server.path(), founded(), CATALOG, seed=1)  # of the same terms, for one device
+    journal.replace_method(wanted.method, wanted.options, CATALOG)
+    with pytest.raises(ConsentError):
+        device.amend(journal.amendments.since(founded().digest))
+    journal.close()
+    return device
+
+
+def declined(server: Server) -> Device:
+    device = proposed(server)
+    device.decline()
+    return device
+
+
 SITUATIONS: dict[str, tuple[Callable[[Server], Device], DeviceStateCode, str]] = {
     "nobody was joined": (not_joined, DeviceStateCode.NOT_JOINED, "Not connected"),
     "a join has failed": (failed_join, DeviceStateCode.NOT_JOINED, "Not connected"),
@@ -159,6 +177,8 @@ SITUATIONS: dict[str, tuple[Callable[[Server], Device], DeviceStateCode, str]] =
     "revoked": (revoked, DeviceStateCode.REVOKED, "Removed"),
     "a limit is reached": (limited, DeviceStateCode.LIMITED, "Waiting: your limits"),
     "the budget is spent": (budget_spent, DeviceStateCode.BUDGET_SPENT, "Budget used up"),
+    "another method is proposed": (proposed, DeviceStateCode.ASKS, "Needs your answer"),
+    "the user said no to it": (declined, DeviceStateCode.DECLINED, "Not taking part"),
     "restored": (restored, DeviceStateCode.SITS_OUT, "Waiting: restored copy"),
 }
 
