@@ -204,6 +204,24 @@ def test_a_batch_that_loses_a_device_is_repeated_with_it_and_no_sum_lacks_it(
     assert sets <= {frozenset(range(1, 6))}
 
 
+def test_the_coordinator_knows_who_stays_by_every_sum_of_a_batch_not_by_its_first_alone(tmp_path: Path) -> None:
+    """A batch may be formed by the counts of its halves, and its rows be added for the first time rounds later."""
+    field = field_of(tmp_path, 5)
+    coordinator = Coordinator(field.journal, rules_of(), Meddling(field))
+    coordinator.round()
+    with field.journal._transaction():
+        field.journal._connection.execute("UPDATE devices SET stays = 0")
+    assert coordinator.round().state == "finished"
+    stay = set()
+    for number, device in field.devices.items():
+        assert device.membership is not None
+        history = device._masked._machine_of(SMALL).history.of(device.membership.task)
+        stay |= {number for past in history.sums if past.participants and past.stays}
+    assert stay
+    assert {device.number for device in field.journal.devices() if device.stays} == stay
+    assert {(device.batch, device.cohorts) for device in field.journal.devices()} == {(1, 1)}
+
+
 def test_the_operator_sees_which_device_a_batch_waits_for(tmp_path: Path) -> None:
     field = field_of(tmp_path, 5)
     assert Coordinator(field.journal, rules_of(), Meddling(field)).round().state == "finished"

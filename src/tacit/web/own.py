@@ -12,6 +12,7 @@ from tacit.languages import LANGUAGE, choose_language
 from tacit.web import for_you, history, mine, peers, sent, sharing
 from tacit.web.device_view import MOST_UPLOAD, DeviceView, form_handler
 from tacit.web.frame import application, page_response
+from tacit.web.guard import STATIC
 from tacit.web.mine import from_page
 from tacit.web.server import Page
 
@@ -25,9 +26,10 @@ class OwnPages:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer with that page, or pass the request on."""
         accepted = Headers(scope=scope).get("accept-language", "")
-        setting = "" if self.view.is_erased else self.view.device.language
+        is_public = scope["path"].startswith(STATIC)  # it says nothing of the user, so nothing of their language
+        setting = "" if self.view.is_erased or is_public else self.view.device.language
         LANGUAGE.set(choose_language(setting, accepted))
-        over = self.view.is_erased and not scope["path"].startswith("/static/")
+        over = self.view.is_erased and not is_public
         answer = page_response("erased.html", title="Everything is erased") if over else self.app
         await answer(scope, receive, send)
 

@@ -71,6 +71,15 @@ def test_erasing_removes_the_app_s_traces_from_the_browser(browser: Any, tmp_pat
         page.context.close()
 
 
+def test_what_everybody_may_read_is_in_the_language_of_who_reads_it(tmp_path: Path) -> None:
+    with made(tmp_path / "device.db") as device, serving(build_user_page(DeviceView(device))) as door:
+        visitor = Visitor(door)
+        before = visitor.get("/static/app.html").body
+        device.language = "de"
+        assert visitor.get("/static/app.html").body == before
+        assert visitor.get("/static/app.html", Accept_Language="de").body != before
+
+
 def test_what_everybody_may_read_says_nothing_of_the_secret_path(tmp_path: Path) -> None:
     with made(tmp_path / "device.db") as device, serving(build_user_page(DeviceView(device))) as door:
         visitor = Visitor(door)

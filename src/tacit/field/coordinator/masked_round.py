@@ -240,9 +240,10 @@ class MaskedRound:
             finally:
                 self._outcome.strikes |= {by_place[participant]: code for participant, code in server.accused().items()}
             summed = [by_place[participant] for participant in server.survivors]
-            if phase == ServerPhase.VECTORS and self._batch is not None and not self._batch.is_formed:
+            if phase == ServerPhase.VECTORS and self._batch is not None:
                 stay = staying(self._device_policy, server.session, server.survivors)
-                self._on_batch(self._batch.half_of(summed[0]), summed, [by_place[participant] for participant in stay])
+                new = [] if self._batch.is_formed else summed  # of a formed one this stage may be the first
+                self._on_batch(self._batch.half_of(summed[0]), new, [by_place[participant] for participant in stay])
             if phase == ServerPhase.CONFIRMATIONS:
                 self._on_summed(self._number, terms.stage, summed)
         return server, [device for device in devices if at[device.number] in finished]
