@@ -65,6 +65,11 @@ class Experiment(_RunSettings):
             raise ValueError("runtime.evaluate_every needs a validation part; set split.validation too")
         if self.runtime.patience and not self.runtime.evaluate_every:
             raise ValueError("runtime.patience counts checkpoints; set runtime.evaluate_every too")
+        if self.evaluation.steps == "every" and (self.split.is_by_chance or self.split.cold_items):
+            what = "cold_items" if self.split.cold_items else f"kind '{self.split.kind}'"
+            raise ValueError(
+                f"evaluation.steps=every needs rows held out by time, and split.{what} also takes older ones"
+            )
         if any(isinstance(stage, DPConfig) for stage in self.privacy[:-1]):
             raise ValueError("dp must be the last privacy stage: what comes after it could undo its bound")
         return self

@@ -141,6 +141,13 @@ def test_what_would_not_fit_is_refused_with_the_figure(
     with pytest.raises(EngineError, match=r"need 1\.1 GB.*0\.9 GB are free") as refused:
         memory.refuse_too_large_shards(100e6, 200e6, 2, 2)
     assert "runtime.shards to 5" in refused.value.hint
+    with pytest.raises(EngineError) as refused:  # a worker that holds all of its shards: more of them do not help
+        memory.refuse_too_large_shards(100e6, 50e6, 4)
+    assert "runtime.shards to 2 or fewer" in refused.value.hint
+    memory.refuse_too_large_shards(100e6, 100e6, 2)
+    with pytest.raises(EngineError) as refused:
+        memory.refuse_too_large_shards(100e6, 800e6, 1)
+    assert "runtime.shards" not in refused.value.hint
     monkeypatch.setattr(memory, "free_memory", lambda: 1e6)
     with pytest.raises(EngineError, match="GB are free"):
         judge(recommender, CONFIGS[0], engine)
@@ -150,6 +157,18 @@ def test_what_would_not_fit_is_refused_with_the_figure(
     with pytest.raises(EngineError, match="GB are free"):
         next(learning)
     assert not list(tmp_path.iterdir()), "nothing stays"
+
+
+def test_a_folder_that_is_not_there_is_refused(tastes: World, tmp_path: Path, processes: Workers) -> None:
+    recommender = crowd("fed-svd", tastes)
+    engine = EngineConfig("processes", 2, folder=str(tmp_path / "none"), workers=processes)
+    with pytest.raises(EngineError) as refused:
+        judge(recommender, CONFIGS[0], engine)
+    assert "runtime.folder" in refused.value.hint
+    method = recommender.method
+    assert isinstance(method, Federated)
+    with pytest.raises(EngineError):
+        next(simulate(UpdatePath(method, (), Ring()), *tastes, Key(1), None, SimulationOptions(engine=engine)))
 
 
 def test_a_worker_that_does_not_see_the_folder_is_refused(tmp_path: Path) -> None:

@@ -105,7 +105,7 @@ class SplitConfig(Config):
 
     @model_validator(mode="after")
     def _has_effect(self) -> Self:
-        if self.together and self.kind not in _BY_CHANCE:
+        if self.together and not self.is_by_chance:
             raise ValueError(f"'together' belongs to kind 'random' or 'k-fold', not to '{self.kind}'")
         if self.fold > self.folds:
             raise ValueError(f"fold {self.fold} is not among the {self.folds} folds")
@@ -122,6 +122,11 @@ class SplitConfig(Config):
         if self.targets == "next" and self.kind in (*_BY_CHANCE, "given"):
             raise ValueError(f"targets 'next' needs a split by time, not '{self.kind}'")
         return self
+
+    @property
+    def is_by_chance(self) -> bool:
+        """Whether chance decides which rows are held out, and not their time."""
+        return self.kind in _BY_CHANCE
 
     def every_fold(self) -> list[Self]:
         """Return the splits that a comparison goes through: one per fold, or this one."""

@@ -7,7 +7,6 @@ dead worker did not end is given to another one, with the same bits.
 from __future__ import annotations
 
 import shutil
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cached_property
@@ -25,6 +24,7 @@ from tacit.lab.shard_worker import (
     TaskResult,
     checkpoint_path,
     digest_array,
+    make_folder,
     read_pickle,
     run_task,
     write_pickle,
@@ -52,7 +52,7 @@ class RemoteEngine:
         self.clients, self._sharded = sharded.clients, sharded
         self._has_private, self._owns_workers = bool(sharded.private), config.workers is None
         self._is_elsewhere = bool(config.address)
-        self._folder = Path(tempfile.mkdtemp(prefix="tacit-shards-", dir=config.folder or None))
+        self._folder = make_folder("tacit-shards-", config.folder)
         try:
             assert config.kind != "local"
             n_cores = usable_cores()
@@ -198,7 +198,7 @@ class RemoteEngine:
             if column.init and isinstance(getattr(clients, column.name), np.ndarray)
         )
         n_workers = min(self._workers.n_workers, n_shards)
-        refuse_too_large_shards(tables, of_clients / n_workers, n_workers, n_shards)
+        refuse_too_large_shards(tables, of_clients / n_workers, n_workers)  # a worker holds all of its shards
 
 
 class FetchedArrays(Mapping[str, Array]):

@@ -13,6 +13,7 @@ import pickle
 import platform
 import signal
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Mapping
@@ -204,6 +205,17 @@ def digest_array(array: Array) -> str:
     found = hashlib.blake2b(f"{whole.dtype.str} {array.shape}".encode(), digest_size=16)
     found.update(whole.reshape(-1).view(np.uint8).data)
     return found.hexdigest()
+
+
+def make_folder(prefix: str, parent: str) -> Path:
+    """Make a folder for files on their way, in `parent` or, if that is empty, where the system keeps such ones."""
+    try:
+        return Path(tempfile.mkdtemp(prefix=prefix, dir=parent or None))
+    except OSError as error:
+        raise EngineError(
+            f"No folder can be made in '{parent or tempfile.gettempdir()}': {error}.",
+            "Set runtime.folder to another folder.",
+        ) from None
 
 
 def write_pickle(path: Path, value: object) -> None:

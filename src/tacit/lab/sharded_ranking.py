@@ -8,7 +8,6 @@ others as in one process.
 from __future__ import annotations
 
 import shutil
-import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,7 +19,7 @@ from tacit.errors import EngineError
 from tacit.evaluation.ranking import BLOCK, RankedUsers, RankingRequest
 from tacit.lab.engine import EngineConfig
 from tacit.lab.memory import refuse_too_large_shards
-from tacit.lab.shard_worker import WorkerIdentity, read_pickle, write_pickle
+from tacit.lab.shard_worker import WorkerIdentity, make_folder, read_pickle, write_pickle
 from tacit.lab.workers import run_tasks, start_workers, usable_cores
 from tacit.methods.base import Method
 from tacit.numerics import one_blas_thread
@@ -41,12 +40,6 @@ class ShardScorer:
     def score(self, positions: Array) -> Floats:
         """Score all items for users by position in the shard."""
         return score_rows(self.method, self.model.take(positions), self.clients.take(positions))
-
-    def score_pairs(self, positions: Array, items: Array) -> Floats:
-        """Score single items for users by position in the shard."""
-        model = self.model
-        scores: Floats = self.method.score_pairs(model.shared, model.private, positions, items, self.clients)
-        return scores
 
 
 @dataclass(frozen=True)
@@ -72,9 +65,8 @@ def run_ranking(task: RankingTask) -> RankingAnswer:
         method, shared = read_pickle(folder / "shared.pickle")
         request, clients, private = read_pickle(folder / f"users-{task.shard}.pickle")
         scorer = ShardScorer(method, Model(shared, private), clients)
-        pairs = scorer.score_pairs if method.scores_pairs else None
         with one_blas_thread():
-            found = request.rank(scorer.score, pairs, 1)
+            found = request.rank(scorer.score, None, 1)  # lists need all scores
         file = folder / f"ranked-{task.shard}.pickle"
         write_pickle(file, found)
     except MemoryError:
@@ -96,9 +88,10 @@ class SpreadRanking:
         """Rank users; those of the request stand at these positions of the recommender."""
         engine, n_cores = self.engine, usable_cores()
         assert engine.kind != "local"
-        workers = engine.workers or start_workers(engine.kind, engine.address, min(engine.shards or n_cores, n_cores))
-        folder = Path(tempfile.mkdtemp(prefix="tacit-ranking-", dir=engine.folder or None))
+        folder = make_folder("tacit-ranking-", engine.folder)
+        workers = engine.workers
         try:
+            workers = workers or start_workers(engine.kind, engine.address, min(engine.shards or n_cores, n_cores))
             cuts = cut_blocks(len(positions), engine.shards or workers.n_workers)
             if not engine.address:
                 self._refuse_too_large(request, cuts, workers.n_workers)
@@ -112,7 +105,7 @@ class SpreadRanking:
                 f"Shards cannot be written to '{folder}': {error}.", "Set runtime.folder to another folder."
             ) from None
         finally:
-            if engine.workers is None:
+            if engine.workers is None and workers is not None:
                 workers.close()
             shutil.rmtree(folder, ignore_errors=True)
 

@@ -20,7 +20,7 @@ from tacit.models.ncf import NCF
 from tacit.numerics import one_blas_thread
 from tacit.serving.export import CHECKED, FORMAT, TOLERANCE, history_matrix, write_description
 from tacit.serving.recommender import Recommender
-from tacit.types import Array, Floats, Model
+from tacit.types import Array, Clients, Floats, Model
 
 OPSET = 17  # of 2022: runtimes of the last years read it
 IR_VERSION = 8
@@ -82,10 +82,11 @@ def _vector_matrix(recommender: Recommender) -> tuple[Floats, Floats]:
 
 
 def _score_vector(recommender: Recommender, name: str, vector: Array) -> Floats:
-    """Return the scores of the first user, had they this vector."""
+    """Return the scores of a user with this vector and no history: nothing of a real one gets into the file."""
     model = Model(recommender.model.shared, {name: vector[None]})
+    nobody = Clients(np.zeros(1, np.int64), np.zeros(2, np.int64), np.zeros(0, np.int32), recommender.catalog.n_items)
     with one_blas_thread():
-        scores: Floats = score_clients(recommender.method, model, recommender.clients.take([0]))[0]
+        scores: Floats = score_clients(recommender.method, model, nobody)[0]
     return scores
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import tacit
-from tacit.errors import MethodError
+from tacit.errors import ConfigError, MethodError
 from tacit.evaluation import EvaluationConfig, evaluate_steps
 from tacit.evaluation.steps import open_steps
 from tacit.random import Key
@@ -87,6 +87,13 @@ def test_with_one_item_held_out_every_step_is_the_one(method: str) -> None:
         for steps in ("one", "every")
     )
     assert one.metrics == pytest.approx(every.metrics)
+
+
+@pytest.mark.parametrize("split", [{"kind": "random"}, {"kind": "k-fold"}, {"cold_items": 0.1}], ids=str)
+def test_steps_need_a_split_in_which_nothing_known_is_later(split: dict[str, object]) -> None:
+    how = {"data": TOWN, "method": "ease", "split": split, "evaluation": {"steps": "every"}}
+    with pytest.raises(ConfigError, match="steps"):
+        tacit.Experiment.from_options(how, "the experiment")
 
 
 def test_a_method_with_a_vector_per_user_is_refused() -> None:
