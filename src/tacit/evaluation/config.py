@@ -28,7 +28,7 @@ class EvaluationConfig(Config):
         description="full: rank every item outside the history; sampled-N (or uniN): each held-out item against N",
     )
     k: tuple[int, ...] = Field((10,), description=f"lengths of the lists, 1 to {MAX_K}")
-    primary: str = Field("NDCG@10", description="metric for early stopping, comparisons and the leak verdict")
+    primary: str = Field("NDCG@10", description="metric for early stopping, selection and comparisons")
     repeats: Literal["miss", "rank"] = Field(
         "miss",
         description="a held-out item of the history is never recommended; or, under the sampled protocol, it is "
