@@ -79,7 +79,13 @@ def in_tables() -> set[str]:
     found = {text for _, text in sharing.SAYINGS} | {*budget.WORDS, *budget.WORDS.values()} | {*frame.SCRIPT_TEXTS}
     found |= {text for state in sent.STATES.values() for text in state[:2]}
     found |= {sent.describe_leak(leak)[0] for leak in (0.0, 0.3, 0.9)}
-    found |= {*device_state.BADGES.values(), *device_state._SENTENCES.values(), directory.TRUST, directory.WATCHED}
+    found |= {
+        *device_state.BADGES.values(),
+        *device_state._SENTENCES.values(),
+        device_state._NEW,
+        directory.TRUST,
+        directory.WATCHED,
+    }
     found |= {*frame.NAMED.values(), "For you", "the start", "There is no such page", "That did not work"}
     found |= {"You are a member of {group}. Nothing of your history was sent. Check Sharing next. {trust}"}
     return found | {

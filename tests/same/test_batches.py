@@ -24,7 +24,9 @@ from tacit.protocols.secure_aggregation import DevicePolicy, ServerPhase
 from tacit.protocols.secure_aggregation.encoding import SegmentKind
 from tacit.protocols.secure_aggregation.messages import SessionInvitation
 from tacit.reasons import ReasonCode
+from tacit.web.operator import FederationStatus
 from tacit.wire.messages import read_secure_request
+from tacit.wire.status import CoordinatorStatus
 
 STAYING = 7  # devices of a half that have to stay, in tests without devices
 SMALL = DevicePolicy(n_min=3, k_min=2, cool_down=0, corrupted=0.0)
@@ -64,6 +66,46 @@ def summed(journal: CoordinatorJournal, number: int, found: RoundPolicy, lost: f
 
 def numbers(found: RoundPolicy) -> set[int]:
     return {device.number for device in found.asked}
+
+
+class Room(Loopback):
+    """Some devices are here, and what they are told is kept."""
+
+    def __init__(self, here: set[int]) -> None:
+        super().__init__({})
+        self.here, self.told = here, list[CoordinatorStatus]()
+
+    def present(self) -> frozenset[int]:
+        return frozenset(self.here)
+
+    def announce(self, status: CoordinatorStatus) -> None:
+        self.told.append(status)
+
+
+def test_operator_and_devices_are_told_how_many_newcomers_are_missing(
+    journal: CoordinatorJournal, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "tacit.field.coordinator")
+    rules = RoundRules()
+
+    def told(here: set[int]) -> tuple[CoordinatorStatus, int]:
+        room = Room(here)
+        Coordinator(journal, rules, room)._attendance.check_members("pause", 60)
+        alerts = FederationStatus.of(journal, rules, len(here)).alerts()
+        return room.told[-1], sum("no batch" in alert.what for alert in alerts)
+
+    first = {device.number for device in enrolled(journal, 13)}
+    assert told(first) == (CoordinatorStatus("pause", 13, 13, 60), 0), "nobody is new before the first batch"
+    summed(journal, 0, decided(journal, first, 0))
+    assert told(first) == (CoordinatorStatus("pause", 13, 13, 60, 0, 13), 0)
+    everybody = {device.number for device in enrolled(journal, 4)}
+    status, n_alerts = told(everybody - {17})
+    assert (status.new_here, status.new_missing, n_alerts) == (3, 10, 1)
+    assert [record.__dict__["fields"]["missing"] for record in caplog.records if record.msg == "newcomers wait"] == [10]
+    everybody = {device.number for device in enrolled(journal, 9)}
+    status, n_alerts = told(everybody)
+    assert (status.new_here, status.new_missing, n_alerts) == (13, 0, 0)
+    assert numbers(decided(journal, everybody, 1)) == everybody - first, "they are asked next"
 
 
 def test_who_is_in_the_first_sum_is_a_batch_and_only_whole_batches_are_asked(journal: CoordinatorJournal) -> None:

@@ -50,6 +50,20 @@ def test_a_narrow_ring_and_devices_that_restart_in_every_phase(tmp_path: Path) -
     assert_same(simulated(field.federation, field.clients, field.catalog, 2), coordinator.shared, field.people())
 
 
+def test_a_newcomer_takes_part_in_the_next_round(tmp_path: Path) -> None:
+    """Noise is what hides devices in cohorts that change, so that there are no batches to wait for."""
+    field = private(tmp_path, "fed-svd", people=6)
+    late = field.devices.pop(6)
+    field.run(Egress(field), rounds=1, **KNOWN)
+    field.devices[6] = late
+    field.run(Egress(field), rounds=2, **KNOWN)
+    assert [(r.state, r.masked, r.answered) for r in field.journal.rounds()] == [
+        ("finished", 1, 5),
+        ("finished", 1, 6),
+    ]
+    assert late.recommend(3)
+
+
 def test_a_plan_that_is_done_asks_no_device_any_more(tmp_path: Path) -> None:
     field = private(tmp_path, "dp-svd")
     coordinator = field.run(Egress(field), rounds=9, **KNOWN)

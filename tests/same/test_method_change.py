@@ -83,7 +83,8 @@ def test_masked_rounds_go_on_with_another_method_and_devices_remember_their_sums
     for device in field.devices.values():
         with pytest.raises(ConsentError):
             device.amend(field.journal.amendments.since(before.digest))
-        device.agree()
+        assert device.proposal is not None
+        device.agree(device.proposal.after.digest)
     field.run(on(field), rounds=2, **KNOWN)
     rounds = field.journal.rounds()
     assert [(r.state, r.masked, r.answered) for r in rounds] == [("finished", 1, 5)] * 2
@@ -91,6 +92,21 @@ def test_masked_rounds_go_on_with_another_method_and_devices_remember_their_sums
         assert device._masked._machine is not None
         assert {past.round for past in device._masked._machine.history.sums} == {0, 1}
         assert device.recommend(3)
+
+
+def test_a_program_that_runs_goes_on_when_the_user_agrees_in_another(tmp_path: Path) -> None:
+    """`tacit device run` has the file open while `tacit device change` or the page answers."""
+    field = Field(tmp_path, "fpl")
+    field.run(on(field), rounds=1, **READABLE)
+    before = replace(field, "fed-als")
+    for device in field.devices.values():
+        with pytest.raises(ConsentError):
+            device.amend(field.journal.amendments.since(before.digest))
+        with device.open_again() as other:
+            assert other.proposal is not None
+            other.agree(other.proposal.after.digest)
+    field.run(on(field), rounds=2, **READABLE)
+    assert [r.answered for r in field.journal.rounds()] == [5, 5]
 
 
 def test_a_user_says_no_and_later_yes_and_a_restart_forgets_neither(tmp_path: Path) -> None:

@@ -199,6 +199,7 @@ def enroll(
     """Make a one-line invitation for one device, or revoke a device."""
     needs_flower()
     from tacit.config import read_config
+    from tacit.field.coordinator.round_policy import count_new
     from tacit.field.serve import ServeConfig, make_invitation, make_witness_line
     from tacit.field.serve import open_federation as federation_of
 
@@ -216,8 +217,13 @@ def enroll(
             shell.screen.say(line)
         elif listed:
             known = journal.devices()
-            shell.screen.document({"devices": [_describe_device(device) for device in known]})
+            new, needed = count_new(config.rules, journal)
+            waiting = {"new": new, "new_missing": max(0, needed - new) if new else 0}
+            shell.screen.document({"devices": [_describe_device(device) for device in known], **waiting})
             shell.screen.table("", ["device", ""], [[str(device.number), _state_of(device)] for device in known])
+            if waiting["new_missing"]:
+                missing = waiting["new_missing"]
+                shell.screen.say(f"In no batch yet: {new}. They wait until {needed} are connected; {missing} missing.")
         else:
             line = make_invitation(config, journal, days)
             shell.screen.document({"invitation": line, "days": days})

@@ -19,7 +19,7 @@ from starlette.routing import Route
 
 from tacit.field.coordinator import CoordinatorJournal, RoundRules
 from tacit.field.coordinator.journal import ModelVersion, RoundRecord, Strikes
-from tacit.field.coordinator.round_policy import count_needed, fewest, is_settled
+from tacit.field.coordinator.round_policy import count_needed, count_new, fewest, is_settled
 from tacit.field.coordinator.round_stats import RoundStats, SummedQuality
 from tacit.field.coordinator.spending import LACK_OF_NOISE, NoisySum, find_epsilon
 from tacit.field.device.quality import SHOWN
@@ -65,6 +65,7 @@ class FederationStatus:
     settled: bool = False  # from now on under masks only
     strikes: Sequence[Strikes] = ()  # of devices that sent what no honest device sends
     sums: Sequence[NoisySum] = ()  # with noise, whose vectors were asked for
+    new: tuple[int, int] = (0, 0)  # devices that are in no batch, and how many a new one takes
     is_done: bool = False  # the method has made all sums that privacy budgets pay for
 
     @classmethod
@@ -77,7 +78,8 @@ class FederationStatus:
         counts = enrolled, sum(revoked), present
         quality, settled = journal.quality(LATELY), is_settled(rules, journal)
         status = cls(journal.federation, items, rules, rounds, *counts, courses, quality=quality, settled=settled)
-        return replace(status, strikes=journal.strikes(), sums=journal.spendings())
+        new = count_new(rules, journal)
+        return replace(status, strikes=journal.strikes(), sums=journal.spendings(), new=new)
 
     @property
     def state(self) -> str:
@@ -126,6 +128,10 @@ class FederationStatus:
             by_rules = least == max(self.rules.quorum, self.rules.minimum)
             todo = ", or lower rounds.quorum." if by_rules else ": secure aggregation needs this many."
             found.append(Alert(waiting, "Enrol more (tacit enroll)" + todo))
+        if 0 < self.new[0] < self.new[1]:
+            waiting = f"{self.new[0]} enrolled devices are in no batch, and a new one takes {self.new[1]}: they wait."
+            todo = f"Enrol {self.new[1] - self.new[0]} more (tacit enroll). They have the model meanwhile."
+            found.append(Alert(waiting, todo))
         asked = sum(happened.asked for happened in last) or 1
         lost, refused = (sum(getattr(happened, name) for happened in last) / asked for name in ("lost", "refused"))
         if lost > MANY_LOST:

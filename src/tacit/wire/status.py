@@ -22,11 +22,18 @@ class CoordinatorStatus:
     here: int = 0
     needed: int = 0
     seconds: int = 0  # until the next round, in a pause
+    new_here: int = 0  # connected devices that are in no batch
+    new_needed: int = 0  # how many of them a new batch takes; 0 where there are no batches yet, or none at all
 
     @property
     def missing(self) -> int:
         """How many devices more must connect."""
         return max(0, self.needed - self.here)
+
+    @property
+    def new_missing(self) -> int:
+        """How many devices without a batch must connect before a new batch is made."""
+        return max(0, self.new_needed - self.new_here)
 
     def write(self) -> str:
         """Write it as one line."""
@@ -38,6 +45,7 @@ class CoordinatorStatus:
         try:
             given = json.loads(line) if len(line) <= MOST_BYTES else {}
             numbers = [given[name] for name in ("here", "needed", "seconds")]
+            numbers += [given.get(name, 0) for name in ("new_here", "new_needed")]  # earlier coordinators lack them
             is_right = all(type(number) is int and 0 <= number <= MOST for number in numbers)
             return cls(given["phase"], *numbers) if is_right and given["phase"] in PHASES else None
         except (ValueError, KeyError, TypeError, RecursionError):

@@ -167,6 +167,26 @@ def test_a_schedule_that_can_never_have_enough_answers_is_refused(rules: dict[st
     RoundRules(minimum=13, clients_per_round=2)
 
 
+def test_the_list_of_devices_says_how_many_newcomers_are_missing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "town.yaml"
+    file.write_text(yaml.safe_dump(options(tmp_path)))
+    journal = open_federation(ServeConfig.from_options(options(tmp_path), "the test"))
+    for number in range(16):
+        journal.add(bytes([number]), bytes([number]) * 32)
+
+    def listed() -> tuple[int, int, int]:
+        found = json.loads(run_command(capsys, "enroll", str(file), "--list", "--json")[1])
+        return len(found["devices"]), found["new"], found["new_missing"]
+
+    assert listed() == (16, 0, 0), "before the first batch all are waited for alike"
+    journal.note_batch(1, 0, range(1, 14), range(1, 8))
+    journal.close()
+    assert listed() == (16, 3, 10)
+    assert "10 missing" in " ".join(run_command(capsys, "enroll", str(file), "--list")[1].split())
+
+
 def test_invitations_are_written_as_codes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("segno")
     file, folder = tmp_path / "town.yaml", tmp_path / "codes"

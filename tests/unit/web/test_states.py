@@ -169,6 +169,11 @@ SITUATIONS: dict[str, tuple[Callable[[Server], Device], DeviceStateCode, str]] =
     "joined with a file": (with_a_file, DeviceStateCode.NO_SERVER, "No server"),
     "paused": (paused, DeviceStateCode.PAUSED, "Paused"),
     "nine are missing": (announced("waiting", 4, 13), DeviceStateCode.WAITING, "Waiting for others"),
+    "nine new ones are missing": (
+        announced("pause", 17, 13, 2400, 4, 13),
+        DeviceStateCode.WAITING,
+        "Waiting for others",
+    ),
     "between two": (announced("pause", 13, 13, 2400), DeviceStateCode.BETWEEN, "Taking part"),
     "one is running": (announced("round", 13, 13), DeviceStateCode.EXCHANGING, "Exchanging now"),
     "enough are there": (announced("waiting", 13, 13), DeviceStateCode.TAKING_PART, "Taking part"),

@@ -12,6 +12,13 @@ def test_a_status_is_read_as_it_was_written() -> None:
     assert CoordinatorStatus.read(status.write()) == status
     assert status.missing == 8
     assert "8 more" in status.describe()
+    waiting = CoordinatorStatus("pause", 17, 13, 60, 4, 13)
+    assert CoordinatorStatus.read(waiting.write()) == waiting
+    assert (waiting.missing, waiting.new_missing) == (0, 9)
+    earlier = '{"phase":"pause","here":17,"needed":13,"seconds":60}'
+    assert CoordinatorStatus.read(earlier) == CoordinatorStatus("pause", 17, 13, 60)
+    most = 10**9
+    assert CoordinatorStatus.read(CoordinatorStatus("waiting", *[most] * 5).write()) is not None, "it fits"
 
 
 @pytest.mark.parametrize(

@@ -271,6 +271,8 @@ def _is_alike(before: CoordinatorStatus | None, now: CoordinatorStatus | None) -
     """Say whether two statuses tell a user the same; seconds of a pause that go by are no news."""
     if before is None or now is None or before.phase != now.phase:
         return before is now
+    if before.new_missing != now.new_missing:
+        return False
     return before.phase in ("round", "finished") or (before.here, before.needed) == (now.here, now.needed)
 
 

@@ -12,7 +12,7 @@ from tacit.field.coordinator.batches import missing_from
 from tacit.field.coordinator.carrier import Carrier
 from tacit.field.coordinator.config import RoundRules
 from tacit.field.coordinator.journal import CoordinatorJournal, EnrolledDevice
-from tacit.field.coordinator.round_policy import count_needed, is_settled
+from tacit.field.coordinator.round_policy import count_needed, count_new, is_settled
 from tacit.reasons import ReasonCode
 from tacit.wire.status import CoordinatorPhase, CoordinatorStatus
 
@@ -44,6 +44,7 @@ class DeviceAttendance:
         self._journal, self._rules, self._carrier, self._timing = journal, rules, carrier, timing
         self._write_models = write_models
         self._given: dict[int, int] = {}  # device -> the round whose model it was sent last
+        self._new = (0, 0)  # devices without a batch, and how many a new one takes, as they were logged last
         self._missing: set[int] | None = None  # devices that batches wait for, as the journal has them
 
     @property
@@ -70,7 +71,12 @@ class DeviceAttendance:
     def check_members(self, phase: CoordinatorPhase, seconds: float = 0.0) -> list[EnrolledDevice]:
         """See who is here, and announce to all devices what is waited for."""
         members = self.members()
-        self._carrier.announce(CoordinatorStatus(phase, len(members), self.needed, max(0, int(seconds))))
+        new = count_new(self._rules, self._journal, {device.number for device in members})
+        if new != self._new and 0 < new[0] < new[1]:
+            fields = {"here": new[0], "needed": new[1], "missing": new[1] - new[0]}
+            log.info("newcomers wait", extra={"fields": fields})
+        self._new = new
+        self._carrier.announce(CoordinatorStatus(phase, len(members), self.needed, max(0, int(seconds)), *new))
         return members
 
     def give_model(self, members: Sequence[EnrolledDevice], waited: float = 0.0) -> None:

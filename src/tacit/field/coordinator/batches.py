@@ -55,20 +55,26 @@ class BatchSupply:
         for device in enrolled:
             if device.batch:
                 known[device.batch].append(device)
-        over = {batch for batch, members in known.items() if any(one.revoked for one in members)}
-
-        def is_free(device: EnrolledDevice) -> bool:
-            may_leave = not device.stays and device.cohorts < most_cohorts
-            return not device.batch or (device.batch in over and may_leave)
-
+        free = {device.number for device in without_batch(enrolled, most_cohorts)}
         able, now = ({device.number for device in devices} for devices in (willing, eligible))
         complete = [batch for batch, members in known.items() if all(one.number in now for one in members)]
         later = any(
             batch not in complete and all(one.number in able for one in members) for batch, members in known.items()
         )
-        n_free = sum(is_free(device) for device in willing)
-        unbatched = [device for device in eligible if is_free(device)]
+        n_free = sum(device.number in free for device in willing)
+        unbatched = [device for device in eligible if device.number in free]
         return cls(dict(known), complete, later or len(unbatched) < least <= n_free, unbatched)
+
+
+def without_batch(enrolled: Sequence[EnrolledDevice], most_cohorts: int) -> list[EnrolledDevice]:
+    """Return the devices that are in no batch, or may leave one that has ended."""
+    over = {device.batch for device in enrolled if device.revoked}
+
+    def is_free(device: EnrolledDevice) -> bool:
+        may_leave = not device.stays and device.cohorts < most_cohorts
+        return not device.batch or (device.batch in over and may_leave)
+
+    return [device for device in enrolled if is_free(device)]
 
 
 def missing_from(enrolled: Sequence[EnrolledDevice], here: Sequence[EnrolledDevice]) -> set[int]:

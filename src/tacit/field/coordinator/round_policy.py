@@ -11,10 +11,10 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from tacit.field.coordinator.batches import BatchPlan, BatchSupply, choose_batch
+from tacit.field.coordinator.batches import BatchPlan, BatchSupply, choose_batch, without_batch
 from tacit.field.coordinator.config import RoundRules
 from tacit.field.coordinator.journal import ROLLED_BACK, CoordinatorJournal, EnrolledDevice, RoundRecord
 from tacit.protocols.secure_aggregation import DevicePolicy
@@ -87,6 +87,18 @@ def count_needed(rules: RoundRules, settled: bool, journal: CoordinatorJournal |
         return max(least, fewest(rules))
     a_sum, a_batch = fewest(rules, journal), journal.smallest_batch
     return max(least, min(a_sum, a_batch) if a_batch and policy_in_force(rules, journal).most_cohorts else a_sum)
+
+
+def count_new(rules: RoundRules, journal: CoordinatorJournal, here: Collection[int] | None = None) -> tuple[int, int]:
+    """Return how many devices are in no batch, and how many a new one takes; (0, 0) while there is no batch.
+
+    With `here`, only connected devices count.
+    """
+    enrolled, most = journal.devices(), policy_in_force(rules, journal).most_cohorts
+    if most is None or rules.secure is None or not any(device.batch for device in enrolled):
+        return 0, 0
+    found = [device.number for device in without_batch(enrolled, most) if not device.revoked]
+    return sum(here is None or number in here for number in found), fewest(rules, journal)
 
 
 def fewest(rules: RoundRules, journal: CoordinatorJournal | None = None) -> int:

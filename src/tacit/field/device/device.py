@@ -271,6 +271,11 @@ class Device(DeviceFile):
         """Say whether a message is of other terms than this device's: perhaps of later ones, not of a proposal."""
         if self._member is None or (asked := digest_in(content)) == self._member.federation.digest:
             return False
+        there = Membership.of(self._store)  # the user may have agreed to a change in another program
+        if there is not None and there.federation.lineage == self._member.federation.lineage:
+            self._member = there
+        if asked == self._member.federation.digest:
+            return False
         if asked == proposed_terms(self._store):
             raise ConsentError.because(ReasonCode.METHOD_REPLACED)
         return True

@@ -94,6 +94,7 @@ class DeviceState:
     status: CoordinatorStatus | None = None  # what the server said last, while it is reached
     why: str = ""
     has_model: bool = False
+    is_new: bool = False  # it was in no sum yet, and waits until enough devices are that
 
     @property
     def badge(self) -> str:
@@ -108,7 +109,9 @@ class DeviceState:
     @property
     def missing(self) -> int:
         """How many devices more must connect before the next exchange."""
-        return 0 if self.status is None else self.status.missing
+        if self.status is None:
+            return 0
+        return self.status.new_missing if self.is_new else self.status.missing
 
     def as_json(self) -> dict[str, Any]:
         """Return it as a JSON object."""
@@ -118,9 +121,11 @@ class DeviceState:
 
     def describe(self) -> str:
         """Return the state in sentences: what is the case, and what it means."""
-        return " ".join(
-            part for part in (translate(_SENTENCES[self.code], **self._facts()), self._about_model()) if part
-        )
+        return " ".join(part for part in (translate(self._sentence, **self._facts()), self._about_model()) if part)
+
+    @property
+    def _sentence(self) -> str:
+        return _NEW if self.is_new else _SENTENCES[self.code]
 
     def _facts(self) -> dict[str, str]:
         status = self.status or CoordinatorStatus("waiting")
@@ -132,9 +137,9 @@ class DeviceState:
             "since": "" if self.since is None else format_moment(datetime.fromtimestamp(self.since)),
             "last": last,
             "why": self.why,
-            "here": str(status.here),
-            "needed": str(status.needed),
-            "missing": translate("1 more is") if status.missing == 1 else translate("{n} more are", n=status.missing),
+            "here": str(status.new_here if self.is_new else status.here),
+            "needed": str(status.new_needed if self.is_new else status.needed),
+            "missing": translate("1 more is") if self.missing == 1 else translate("{n} more are", n=self.missing),
             "seconds": describe_duration(status.seconds),
         }
 
@@ -144,6 +149,7 @@ class DeviceState:
         return "" if self.has_model else translate("There are no suggestions before the first exchange.")
 
 
+_NEW = "Connected. {here} of {needed} new devices are there; {missing} needed before you take part.{last}"
 _SENTENCES = {
     DeviceStateCode.NOT_JOINED: "You have not joined a group. Nothing is sent.",
     DeviceStateCode.NO_SERVER: "You joined with a file that names no server, so this device exchanges nothing.",
@@ -196,6 +202,9 @@ _SENTENCES = {
 }
 
 
+_FOLLOWS = (DeviceStateCode.BETWEEN, DeviceStateCode.EXCHANGING, DeviceStateCode.TAKING_PART)
+
+
 def read_state(device: Device, failure: str = "") -> DeviceState:
     """Return what a device does now; `failure`: why the program that should take part does not."""
     member, participation = device.membership, device.participation
@@ -205,6 +214,9 @@ def read_state(device: Device, failure: str = "") -> DeviceState:
         return DeviceState(DeviceStateCode.NOT_JOINED)
     link = participation.link
     code, why = _decide(device, link, failure)
+    is_new = code in _FOLLOWS and link is not None and _waits_as_new(device, link.status)
+    if is_new:
+        code = DeviceStateCode.WAITING
     return DeviceState(
         code,
         strip_controls(member.address or member.federation.title),
@@ -213,6 +225,7 @@ def read_state(device: Device, failure: str = "") -> DeviceState:
         link.status if link is not None and link.kind == "connected" else None,
         why,
         member.model() is not None,
+        is_new,
     )
 
 
@@ -270,6 +283,11 @@ def _say_status(status: CoordinatorStatus | None) -> DeviceStateCode:
         "finished": DeviceStateCode.FINISHED,
     }
     return codes[status.phase]
+
+
+def _waits_as_new(device: Device, status: CoordinatorStatus | None) -> bool:
+    """Say whether a device that was in no sum yet waits for others like it, while those of a batch take part."""
+    return status is not None and not status.missing and bool(status.new_missing) and device.sum_exposure is None
 
 
 def _is_budget_spent(device: Device) -> bool:
