@@ -33,8 +33,8 @@ from tacit.wire.messages import read_secure_request
 
 pytest.importorskip("flwr", reason="the field needs Flower")
 from tacit.cli.field import _in_words
+from tacit.field.json_log import JsonLines
 from tacit.field.metrics import registry_of
-from tacit.field.serve import JsonLines
 
 pytestmark = pytest.mark.slow
 

@@ -31,8 +31,8 @@ from tacit.field.carriers.superlink import SuperLink
 from tacit.field.carriers.supernode import SuperNode
 from tacit.field.certificates import load_certificates, make_certificates
 from tacit.field.invitations import Invitation, accept
+from tacit.field.json_log import JsonLines
 from tacit.field.serve import (
-    JsonLines,
     ServeConfig,
     _start_metrics,
     find_certificates,
