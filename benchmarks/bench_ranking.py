@@ -24,8 +24,9 @@ from threadpoolctl import threadpool_limits
 from tacit.evaluation import EvaluationConfig, evaluate
 from tacit.evaluation.heldout import HeldoutItems, open_heldout
 from tacit.evaluation.ranking import EvaluationOptions, Ranking, rank_in_blocks
+from tacit.heldout import Heldout
 from tacit.random import Key
-from tacit.types import Catalog, Clients, Heldout, Vocabulary, offsets
+from tacit.types import Catalog, Clients, Vocabulary, offsets
 
 FACTORS = 20
 SIZES = {"ml-1m-like": (6040, 3706, 132), "brazil-like": (17473, 47270, 27)}  # people, items, history per person

@@ -13,6 +13,7 @@ from pathlib import Path
 FLOORS = [
     {
         "types",
+        "heldout",
         "errors",
         "languages",
         "reasons",

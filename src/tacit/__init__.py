@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from tacit.data import DataConfig, Dataset, Split, SplitConfig, load, split
     from tacit.errors import TacitError
     from tacit.evaluation import Evaluation, EvaluationConfig, EvaluationOptions, evaluate
+    from tacit.heldout import Heldout
     from tacit.lab.comparisons import compare
     from tacit.lab.experiments import run
     from tacit.lab.fitting import fit
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from tacit.report.folder import Run
     from tacit.serving.lists import ListFilter, Recommendation, Recommendations
     from tacit.serving.recommender import Recommender
-    from tacit.types import Catalog, Clients, Config, Heldout, Interactions, Model, Reason, Vocabulary
+    from tacit.types import Catalog, Clients, Config, Interactions, Model, Reason, Vocabulary
     from tacit.updates import Message, PeerModels, PlannedRows, Release, Ring, Total, UpdatePlan
 
 _HOMES = {
@@ -38,6 +39,7 @@ _HOMES = {
     "data": ("DataConfig", "Dataset", "Split", "SplitConfig", "load", "split"),
     "errors": ("TacitError",),
     "evaluation": ("Evaluation", "EvaluationConfig", "EvaluationOptions", "evaluate"),
+    "heldout": ("Heldout",),
     "lab.experiments": ("run",),
     "lab.fitting": ("fit",),
     "lab.matrix_model": ("MatrixModel",),
@@ -48,7 +50,7 @@ _HOMES = {
     "report.folder": ("Run",),
     "serving.lists": ("ListFilter", "Recommendation", "Recommendations"),
     "serving.recommender": ("Recommender",),
-    "types": ("Catalog", "Clients", "Config", "Heldout", "Interactions", "Model", "Reason", "Vocabulary"),
+    "types": ("Catalog", "Clients", "Config", "Interactions", "Model", "Reason", "Vocabulary"),
     "updates": ("PeerModels", "Message", "PlannedRows", "Release", "Ring", "Total", "UpdatePlan"),
 }
 _FORMER = {"Letters": "PeerModels"}  # public names of the version before

@@ -12,8 +12,8 @@ import numpy as np
 from helpers.random_rankings import catalog_of
 from tacit.evaluation import is_decided, sample_stages, select_heldout, swap
 from tacit.evaluation.leak import LEVEL, STAGES
+from tacit.heldout import Heldout
 from tacit.testing import make_clients
-from tacit.types import Heldout
 
 N_ITEMS, HISTORY, PEOPLE = 500, 20, 100
 KINDS = {

@@ -16,11 +16,12 @@ import numpy as np
 from tacit.config import Experiment
 from tacit.data import Split
 from tacit.evaluation import PlaceboResult
+from tacit.heldout import Heldout
 from tacit.lab.experiments import prepare_data
 from tacit.lab.leak_check import Trainer, check_placebo
 from tacit.methods.base import Centralised, build, score_clients
 from tacit.random import Key
-from tacit.types import Array, Catalog, Clients, Floats, Heldout, Model
+from tacit.types import Array, Catalog, Clients, Floats, Model
 
 TOWN = {"source": "town", "users": 300, "places": 300, "visits": 25, "min_per_user": 2}
 

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from tacit.heldout import Heldout
 from tacit.testing import make_clients
-from tacit.types import Catalog, Heldout, Vocabulary
+from tacit.types import Catalog, Vocabulary
 
 
 def catalog_of(n_items: int) -> Catalog:

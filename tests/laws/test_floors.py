@@ -17,7 +17,7 @@ def test_the_check_itself_catches_a_breach(tmp_path: Path) -> None:
     package = tmp_path / "tacit"
     (package / "methods").mkdir(parents=True)
     (package / "kernels").mkdir()
-    (package / "methods" / "peeking.py").write_text("from tacit.types import Heldout\n\ndef fit(x: Heldout): ...\n")
+    (package / "methods" / "peeking.py").write_text("from tacit.heldout import Heldout\n\ndef fit(x: Heldout): ...\n")
     (package / "kernels" / "climbing.py").write_text("def f():\n    from tacit.lab.experiments import run\n")
     found = "\n".join(floors.problems(package))
     assert "code that learns names 'Heldout'" in found

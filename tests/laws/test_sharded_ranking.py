@@ -14,6 +14,7 @@ import pytest
 from tacit.config import Experiment
 from tacit.errors import EngineError
 from tacit.evaluation import Evaluation, EvaluationConfig, EvaluationOptions, evaluate
+from tacit.heldout import Heldout
 from tacit.lab import experiments, memory
 from tacit.lab.engine import EngineConfig
 from tacit.lab.experiments import run
@@ -26,7 +27,7 @@ from tacit.protocols.federated import UpdatePath
 from tacit.random import Key
 from tacit.serving.recommender import Recommender
 from tacit.testing import make_clients
-from tacit.types import Catalog, Clients, Heldout, Vocabulary
+from tacit.types import Catalog, Clients, Vocabulary
 from tacit.updates import Ring
 
 USERS = 1000  # eight blocks: seven shards have one or two each

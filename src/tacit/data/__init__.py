@@ -8,7 +8,8 @@ from tacit.data.filters import FilterConfig, apply_filters
 from tacit.data.formats.images import Digits, Faces
 from tacit.data.load import DataConfig, load, load_images
 from tacit.data.sources import HANDED_OVER, SOURCES, Source
-from tacit.data.split import Split, SplitConfig, split
+from tacit.data.split import Split, split
+from tacit.data.split_config import SplitConfig
 from tacit.data.town import town
 
 __all__ = [

@@ -11,8 +11,9 @@ from tacit.errors import EvaluationError
 from tacit.evaluation.config import EvaluationConfig
 from tacit.evaluation.evaluate import evaluate
 from tacit.evaluation.ranking import EvaluationOptions, Scorer
+from tacit.heldout import Heldout
 from tacit.random import Key
-from tacit.types import Catalog, Clients, Heldout, offsets
+from tacit.types import Catalog, Clients, offsets
 
 METRICS = ("Recall", "NDCG", "HR")
 

@@ -15,8 +15,9 @@ from tacit.evaluation.metrics import Positions, accuracy_metrics
 from tacit.evaluation.population import measure_lists
 from tacit.evaluation.ranking import EvaluationOptions, RankedUsers, RankingRequest, Scorer
 from tacit.evaluation.result import Evaluation
+from tacit.heldout import Heldout
 from tacit.random import Key
-from tacit.types import Catalog, Heldout
+from tacit.types import Catalog
 
 SAMPLE = Key(0).child("evaluated users")
 

@@ -9,9 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.errors import EvaluationError
+from tacit.heldout import Heldout
 from tacit.kernels.topk import is_distinct, seen_before
 from tacit.random import Key
-from tacit.types import Array, Catalog, Clients, Heldout, offsets
+from tacit.types import Array, Catalog, Clients, offsets
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,8 @@ from tacit.evaluation.compare import check_same_users, pair_differences, t_test
 from tacit.evaluation.heldout import open_heldout
 from tacit.evaluation.metrics import Values
 from tacit.evaluation.result import Evaluation
-from tacit.types import Array, Catalog, Floats, Heldout
+from tacit.heldout import Heldout
+from tacit.types import Array, Catalog, Floats
 
 if TYPE_CHECKING:
     from tacit.evaluation.placebo import PlaceboResult

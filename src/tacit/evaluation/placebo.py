@@ -24,8 +24,9 @@ from numpy.typing import NDArray
 from tacit.evaluation.heldout import open_heldout
 from tacit.evaluation.leak import LEVEL, discounted_gains, stand
 from tacit.evaluation.metrics import Values
+from tacit.heldout import Heldout
 from tacit.random import Key
-from tacit.types import Array, Catalog, Clients, Floats, Heldout, offsets, ragged_rows
+from tacit.types import Array, Catalog, Clients, Floats, offsets, ragged_rows
 
 TURNS = 9999  # random turns of the signs: the least p-value is 1 / (TURNS + 1), for each of two statistics
 BLOCK = 256  # users whose items are drawn at once

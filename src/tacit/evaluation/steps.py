@@ -13,8 +13,9 @@ from tacit.evaluation.evaluate import SAMPLE, evaluate
 from tacit.evaluation.heldout import sample_users, select_heldout
 from tacit.evaluation.ranking import EvaluationOptions
 from tacit.evaluation.result import Evaluation
+from tacit.heldout import Heldout
 from tacit.random import Key
-from tacit.types import Catalog, Clients, Floats, Heldout, offsets, ragged_rows
+from tacit.types import Catalog, Clients, Floats, offsets, ragged_rows
 
 
 def evaluate_steps(

@@ -24,6 +24,7 @@ from tacit.evaluation import (
     evaluate_cold_items,
     evaluate_steps,
 )
+from tacit.heldout import Heldout
 from tacit.lab.inputs import digest_inputs
 from tacit.lab.leak_check import Trainer, check_leak, check_placebo, wants_placebo
 from tacit.lab.shard_worker import WorkerIdentity
@@ -38,7 +39,7 @@ from tacit.random import Key
 from tacit.report.finish import Findings, assemble_run
 from tacit.report.folder import Run, check_writable
 from tacit.serving.recommender import Recommender, score_rows
-from tacit.types import Array, Catalog, Clients, Floats, Heldout, Model, Progress, Vocabulary
+from tacit.types import Array, Catalog, Clients, Floats, Model, Progress, Vocabulary
 
 SettingsT = TypeVar("SettingsT", Experiment, Comparison)
 

@@ -18,6 +18,7 @@ import numpy as np
 from tacit.config import Experiment, apply_overrides
 from tacit.data import Split
 from tacit.evaluation import EvaluationOptions, evaluate
+from tacit.heldout import Heldout
 from tacit.lab.experiments import TrainingJob
 from tacit.methods.parts.order import newest_rows
 from tacit.numerics import one_blas_thread
@@ -28,7 +29,6 @@ from tacit.studies.order import METRICS, SPLITS, recipe
 from tacit.studies.sasrec import NextItemNet, NextItemOptions
 from tacit.studies.setup import FIRST_SEED, StudySetup
 from tacit.studies.sheets import PublishedRow, Sheet
-from tacit.types import Heldout
 
 DATASETS = ("ml-1m", "ml-100k")
 RIVALS: dict[str, NextItemOptions] = {

@@ -9,7 +9,8 @@ import polars as pl
 import pytest
 
 from tacit.data import load
-from tacit.data.split import Split, SplitConfig, split
+from tacit.data.split import Split, split
+from tacit.data.split_config import SplitConfig
 from tacit.errors import ConfigError, DataError
 from tacit.random import Key
 from tacit.testing import make_clients

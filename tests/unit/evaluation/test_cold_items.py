@@ -8,9 +8,10 @@ import pytest
 from tacit.data import SplitConfig, load, split
 from tacit.errors import ConfigError, EvaluationError
 from tacit.evaluation import EvaluationConfig, evaluate_cold_items
+from tacit.heldout import Heldout
 from tacit.random import Key
 from tacit.testing import make_clients
-from tacit.types import Catalog, Heldout, Vocabulary
+from tacit.types import Catalog, Vocabulary
 
 TOWN = load("town", users=60, places=50)
 KEY = Key(3)

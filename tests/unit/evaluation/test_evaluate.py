@@ -9,10 +9,11 @@ from helpers.random_rankings import World, catalog_of, make_world
 from tacit.errors import EvaluationError
 from tacit.evaluation import Evaluation, EvaluationConfig, EvaluationOptions, evaluate, sample_users, select_heldout
 from tacit.evaluation.metrics import METRICS, Positions
+from tacit.heldout import Heldout
 from tacit.kernels.topk import NOT_FOUND
 from tacit.random import Key
 from tacit.testing import make_clients
-from tacit.types import Catalog, Heldout, Labels, Vocabulary
+from tacit.types import Catalog, Labels, Vocabulary
 
 FULL = EvaluationConfig(k=(1, 3, 10))
 SAMPLED = EvaluationConfig(protocol="sampled-5", k=(1, 3, 10))

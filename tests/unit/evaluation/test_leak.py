@@ -25,12 +25,13 @@ from tacit.evaluation import (
     select_heldout,
     swap,
 )
+from tacit.heldout import Heldout
 from tacit.lab.experiments import prepare_data
 from tacit.lab.leak_check import check_leak
 from tacit.methods.base import Centralised, entry
 from tacit.random import Key
 from tacit.testing import make_clients
-from tacit.types import Array, Catalog, Clients, Floats, Heldout, Model
+from tacit.types import Array, Catalog, Clients, Floats, Model
 
 CONFIG = EvaluationConfig(k=5)
 

@@ -10,9 +10,10 @@ from tacit.evaluation import EvaluationConfig, evaluate
 from tacit.evaluation.heldout import open_heldout
 from tacit.evaluation.lists import bias_disparity, gini, imbalance, pop_reo, pop_rsp, shannon_entropy, short_head
 from tacit.evaluation.population import measure_lists
+from tacit.heldout import Heldout
 from tacit.random import Key
 from tacit.testing import make_clients
-from tacit.types import Catalog, Heldout, Labels, Vocabulary
+from tacit.types import Catalog, Labels, Vocabulary
 
 # popularity: item 0: 4, 1: 3, 2: 1, 3: 1, 4: 1, 5: 0; 10 interactions, so the head (8) is items 0, 1 and 2
 SEEN = [[0, 1], [0, 1, 2], [0, 1, 3], [0, 4]]

@@ -9,8 +9,9 @@ import tacit
 from tacit.errors import ConfigError, MethodError
 from tacit.evaluation import EvaluationConfig, evaluate_steps
 from tacit.evaluation.steps import open_steps
+from tacit.heldout import Heldout
 from tacit.random import Key
-from tacit.types import Catalog, Clients, Heldout, Vocabulary
+from tacit.types import Catalog, Clients, Vocabulary
 
 TOWN = {"source": "town", "users": 80, "places": 40}
 

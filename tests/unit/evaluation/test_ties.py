@@ -14,10 +14,10 @@ from tacit.config import Experiment
 from tacit.errors import EvaluationError
 from tacit.evaluation import EvaluationConfig, EvaluationOptions, evaluate
 from tacit.evaluation.metrics import METRICS, Positions
+from tacit.heldout import Heldout
 from tacit.lab.experiments import run
 from tacit.random import Key
 from tacit.testing import make_clients
-from tacit.types import Heldout
 
 KS = (1, 2, 3, 5)
 

@@ -15,11 +15,12 @@ from tacit.config import Experiment
 from tacit.errors import DivergedError
 from tacit.evaluation import LeakVerdict, PlaceboResult, draw_placebo, hold_out
 from tacit.evaluation.placebo import compare_ranks, turn_signs
+from tacit.heldout import Heldout
 from tacit.methods import registry
 from tacit.methods.base import register
 from tacit.random import Key
 from tacit.testing import make_clients
-from tacit.types import Catalog, Clients, Config, Heldout, Model
+from tacit.types import Catalog, Clients, Config, Model
 
 SPLITS: dict[str, dict[str, Any]] = {"one": {"kind": "leave-last-out"}, "share": {"kind": "temporal", "test": 0.2}}
 
