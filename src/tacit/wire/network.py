@@ -99,6 +99,12 @@ def write_network(network: PeerNetwork, catalog: Catalog) -> bytes:
     return _HEAD.pack(MAGIC, VERSION, len(terms)) + terms + packed
 
 
+def network_digest(content: bytes) -> bytes:
+    """Return the digest of terms that are stored here: they were checked when they were read as a whole."""
+    _, _, length = _HEAD.unpack_from(content)
+    return hashlib.sha256(content[_HEAD.size : _HEAD.size + length]).digest()
+
+
 def read_network(content: bytes, digest: bytes | None = None) -> tuple[PeerNetwork, Catalog]:
     """Read terms and catalogue; both must fit their digests, and the terms the one that an invitation names."""
     if len(content) < _HEAD.size or content[:4] != MAGIC:

@@ -48,6 +48,7 @@ from tacit.field.device.proposals import (
 from tacit.field.device.quality import measure_for_sum
 from tacit.field.device.recovery import COST as RECOVERY_COST
 from tacit.field.device.recovery import draw_code
+from tacit.field.device.sent_periods import close_sent_periods
 from tacit.field.device.settings import Sharing, find_item
 from tacit.field.device.store import LockName, Store
 from tacit.field.device.vault import ScryptCost
@@ -71,7 +72,7 @@ from tacit.wire.messages import (
     write_secure_reply,
     write_update,
 )
-from tacit.wire.network import read_network
+from tacit.wire.network import network_digest, read_network
 
 NoiseOfRound = Callable[[int], NoiseSource]
 
@@ -145,6 +146,8 @@ class Device(DeviceFile):
         with self._store.transaction():
             self.participation.sit_out(self._masked)
             self.budgets.close_copies(None if self._member is None else self._member.federation)
+            network = self._store.get("network")
+            close_sent_periods(self._store, None if network is None else network_digest(network))
             self._put_sharing(self.sharing.model_copy(update={"masked_only": True}))
 
     def open_again(self) -> Device:

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 
 from tacit.errors import ConsentError, DeviceError, WireError
 from tacit.field.device import Device
+from tacit.field.device.sent_periods import keep_sent_periods
 from tacit.field.device.store import Store
 from tacit.types import Catalog
-from tacit.wire.network import PeerNetwork, read_network
+from tacit.wire.network import PeerNetwork, network_digest, read_network
 from tacit.wire.peer_messages import PeerSeal
 from tacit.wire.peer_records import PeerIdentity, PeerRecord
 
@@ -94,6 +95,9 @@ def require_membership(store: Store) -> PeerMembership:
 def leave_network(store: Store) -> None:
     """Delete terms, keys, model and what is known of others. History, settings and ledger stay."""
     with store.transaction():
+        content, about = store.get("network"), store.get_json("peer_state")
+        if content is not None and about is not None:
+            keep_sent_periods(store, network_digest(content), about["ticks"])
         for place in PLACES:
             store.drop(place)
 

@@ -26,6 +26,7 @@ from tacit.errors import ConsentError, TacitError, WireError
 from tacit.field.device import Device
 from tacit.field.device.consent import refuse_if_silent
 from tacit.field.device.ledger import Clock, MentionedItems, system_clock
+from tacit.field.device.sent_periods import count_sent_periods
 from tacit.field.peer.membership import require_membership
 from tacit.field.peer.peer_file import (
     PeerFile,
@@ -130,6 +131,9 @@ class PeerDevice:
             state.first, state.noise = first, SystemNoise()
         sampler = make_sampler(self.number, None if about is None else about["sampler"])
         self.file = PeerFile(state, sampler) if about is None else restore_peer_file(about, state, sampler)
+        if method.release is not None:
+            sent = count_sent_periods(self._store, self.seal.network)
+            state.ticks = max(state.ticks, min(sent, method.release.periods))
         known = self._store.get("peer_records" if about is not None else "peer_introductions") or b""
         self._meet(unpack_records(known))
         if about is None:

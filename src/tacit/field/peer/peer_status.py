@@ -11,6 +11,7 @@ import numpy as np
 from tacit.errors import MethodError
 from tacit.field.device import Device
 from tacit.field.device.ledger import MAY_HAVE_LEFT
+from tacit.field.device.sent_periods import count_sent_periods
 from tacit.field.peer.membership import PeerMembership, require_membership
 from tacit.field.peer.peer_file import read_peer_state, unpack_arrays, unpack_records
 from tacit.field.peer.peer_history import PeerHistory
@@ -62,7 +63,8 @@ def read_status(device: Device) -> PeerStatus:
     left = [entry for entry in mine if entry.state in MAY_HAVE_LEFT]
     models = store.get("peer_models")
     slots = about.get("sampler", {}).get("slots", [])
-    spent, limit, left_periods = _read_guarantee(member, about.get("ticks", 0), models)
+    ticks = max(about.get("ticks", 0), count_sent_periods(store, member.network.digest))
+    spent, limit, left_periods = _read_guarantee(member, ticks, models)
     return PeerStatus(
         member.network.title,
         member.network.method,

@@ -18,6 +18,7 @@ from tacit.field.device import Device, Sharing
 from tacit.field.peer.carrier import InProcessCarrier, InProcessSwitch
 from tacit.field.peer.membership import PeerMembership, leave_network
 from tacit.field.peer.peer_device import PeerDevice
+from tacit.field.peer.peer_status import read_status
 from tacit.field.peer.runner import PeerRunner
 from tacit.testing import two_tastes
 from tacit.wire.peer_messages import MODEL, PULL, PUSH, PeerSeal, write_model
@@ -323,3 +324,30 @@ def test_kill_at_any_statement_loses_nothing_and_merges_nothing_twice(real: Real
     real.open(at)
     assert {has_read for has_read, _ in outcomes} == {True, False}
     assert {n for _, n in outcomes} == {0, 2}  # all entries of a period, or none
+
+
+@pytest.mark.parametrize("way", ["leave", "copy"])
+def test_neither_leaving_nor_a_copy_sends_in_more_periods_than_a_guarantee_allows(way: str, tmp_path: Path) -> None:
+    noisy = {"alpha": 0.0, "send_noise": 5.0, "send_bound": 0.5, "send_periods": 2}
+    real = RealNetwork(tmp_path, "pepper", {**GIVEN, **noisy}, two_tastes(n_clients=4))
+    real.start_views()
+    peer = real.peers[0]
+    store, member = peer.device.store, peer.member
+    assert peer.begin_period()
+    spent = read_status(peer.device).epsilon
+    assert spent
+    if way == "leave":
+        leave_network(store)
+        known = list(peer.file.records.values())
+        PeerMembership.enter(peer.device, member.content, SECRET, (), known, peer.identity)
+        device = peer.device
+    else:
+        peer.device.backup(tmp_path / "copy")
+        device = Device.restore(tmp_path / "copy", tmp_path / "restored.db", PASSPHRASE)
+    again = PeerDevice(device, real.clock, real.numbers.__getitem__, real._offer_of(0))
+    left = {"leave": [True, False], "copy": [False, False]}[way]
+    assert [bool(again.begin_period()) for _ in left] == left
+    status = read_status(device)
+    assert (status.epsilon, status.periods_to_send) == (status.epsilon_limit, 0)
+    device.close()
+    real.close()
