@@ -172,8 +172,8 @@ def _iterate(gramian: sparse.csr_matrix, kept: int) -> NDArray[np.float64]:
     space = KEY.normal(np.arange(gramian.shape[0]), kept + SPARE).astype(np.float64)
     for _ in range(ITERATIONS):
         space = np.linalg.qr(gramian @ space)[0]
-    _, turned = np.linalg.eigh(space.T @ (gramian @ space))
-    return np.asarray(space @ turned[:, -kept:])
+    _, rotation = np.linalg.eigh(space.T @ (gramian @ space))
+    return np.asarray(space @ rotation[:, -kept:])
 
 
 def _words_of(catalog: Catalog) -> Iterator[list[str]]:

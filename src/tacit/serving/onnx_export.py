@@ -84,9 +84,9 @@ def _vector_matrix(recommender: Recommender) -> tuple[Floats, Floats]:
 def _score_vector(recommender: Recommender, name: str, vector: Array) -> Floats:
     """Return the scores of a user with this vector and no history: nothing of a real one gets into the file."""
     model = Model(recommender.model.shared, {name: vector[None]})
-    nobody = Clients(np.zeros(1, np.int64), np.zeros(2, np.int64), np.zeros(0, np.int32), recommender.catalog.n_items)
+    new_user = Clients(np.zeros(1, np.int64), np.zeros(2, np.int64), np.zeros(0, np.int32), recommender.catalog.n_items)
     with one_blas_thread():
-        scores: Floats = score_clients(recommender.method, model, nobody)[0]
+        scores: Floats = score_clients(recommender.method, model, new_user)[0]
     return scores
 
 

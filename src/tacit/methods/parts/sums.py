@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
+from zipfile import BadZipFile
 
 import numpy as np
 import polars as pl
@@ -159,11 +160,11 @@ def earlier(folder: str, names: tuple[str, ...], catalog: Catalog) -> tuple[dict
     """Read shared arrays of an earlier run: (arrays, places of known items there, the same items' places here)."""
     model = Path(folder) / "model"
     try:
-        with np.load(model / "model.npz", allow_pickle=False) as stored:
+        with (model / "model.npz").open("rb") as file, np.load(file, allow_pickle=False) as stored:
             missing = [name for name in names if f"shared.{name}" not in stored]
             arrays = {} if missing else {name: stored[f"shared.{name}"] for name in names}
         labels = pl.read_parquet(model / "catalog.parquet")["item"].to_list()
-    except (OSError, ValueError, pl.exceptions.PolarsError) as error:
+    except (OSError, ValueError, EOFError, BadZipFile, pl.exceptions.PolarsError) as error:
         raise MethodError(f"warm_start: '{folder}' holds no readable run: {error}.", "Give a run's folder.") from None
     if missing:
         raise MethodError(f"warm_start: the run in '{folder}' has no '{missing[0]}'.", "Give a run of the same method.")

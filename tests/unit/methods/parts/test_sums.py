@@ -402,8 +402,12 @@ def test_an_earlier_run_that_does_not_fit_is_refused(town: Dataset, tmp_path: Pa
         make_clients([[0, 1]], 5),
         Catalog(Vocabulary(np.array([f"else {i}" for i in range(5)], dtype=object))),
     )
+    (tmp_path / "cut" / "model").mkdir(parents=True)
+    whole = (tmp_path / "svd" / "model" / "model.npz").read_bytes()
+    (tmp_path / "cut" / "model" / "model.npz").write_bytes(whole[:200])
     cases = [
         ("fed-svd", tmp_path / "nowhere", "holds no readable run"),
+        ("fed-svd", tmp_path / "cut", "holds no readable run"),
         ("fed-als", tmp_path / "svd", "has no 'items'"),
         ("fed-svd", tmp_path / "svd", "no item of this catalogue"),
     ]
