@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -47,7 +47,7 @@ class Interests:
 
     def to_json(self) -> dict[str, Any]:
         """Return it for the device's file."""
-        return asdict(self)
+        return {"items": [*self.items], "categories": [*self.categories]}
 
     def __bool__(self) -> bool:
         return bool(self.items or self.categories)
