@@ -33,7 +33,7 @@ REFERENCE = {  # page -> what it says, and its names
         "lab.fitting lab.matrix_model report.folder serving",
     ),
     "data": ("Data", "Logs of what people did, and how they are cut.", "data"),
-    "evaluation": ("Evaluation", "Rankings, metrics and their options.", "evaluation"),
+    "evaluation": ("Evaluation", "Rankings, metrics and their options.", "evaluation heldout"),
     "methods": ("Writing a method", "Base classes and what they are given.", "methods types random"),
     "updates": ("What is sent", "Plans, sinks, stages and messages.", "updates privacy protocols"),
     "errors": ("Errors", "The root of the tree of errors.", "errors"),

@@ -161,7 +161,6 @@ def apply_overrides(given: Mapping[str, Any], settings: Mapping[str, Any]) -> di
         *sections, last = path.split(".")
         here: Any = result
         for section in sections:
-            here = _only_stage(here, section)
             at = _place(here, section, path)
             inner = here[at] if isinstance(here, list) else here.get(section)
             if inner is None or isinstance(inner, str):

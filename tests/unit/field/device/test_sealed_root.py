@@ -209,9 +209,10 @@ def test_a_file_of_the_former_format_opens_with_all_that_was_in_it(path: Path) -
     expected = json.loads((FORMER / "format-2.json").read_text())
     settings = Sharing.model_validate(expected["readable"]["sharing"])
     expected["readable"]["sharing"] = settings.model_dump(mode="json")  # options may have new names, not new values
-    for term in ("privacy", "authority", "version"):  # there was no guarantee, and no amendment
+    for term in ("privacy", "authority", "version", "trial"):  # there was no guarantee, no amendment and no trial
         expected["readable"]["federation"][term] = None
     expected["readable"]["budgets"] = []
+    expected["readable"]["interests"] = {"items": [], "categories": []}
     for entry in expected["readable"]["ledger"]:  # there were no peers
         entry["whole"] = False
     expected["readable"]["ledger"][1]["state"] = "may have left"  # it was called not sent, which nobody can know
