@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 
 import pytest
@@ -35,6 +36,16 @@ def event_driven(item: pytest.Item) -> Generator[None, object, object]:
 pytest_runtest_setup = pytest.hookimpl(wrapper=True)(event_driven)
 pytest_runtest_call = pytest.hookimpl(wrapper=True)(event_driven)
 pytest_runtest_teardown = pytest.hookimpl(wrapper=True)(event_driven)
+
+
+@pytest.fixture(autouse=True)
+def log_as_before() -> Iterator[None]:
+    """Undo what a command in this process did to our log: its handler writes to a channel that ends with the test."""
+    logger = logging.getLogger("tacit")
+    handlers, propagate, level = list(logger.handlers), logger.propagate, logger.level
+    yield
+    logger.handlers, logger.propagate = handlers, propagate
+    logger.setLevel(level)
 
 
 @pytest.fixture
