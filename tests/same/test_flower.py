@@ -14,6 +14,7 @@ from collections.abc import Generator, Iterator, Mapping
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -25,6 +26,7 @@ from tacit.field.device import Device
 
 pytest.importorskip("flwr", reason="the field needs Flower")
 from helpers.flower_federation import MASKED, Field, Nodes
+from tacit.field.carriers.fleet_node import DeviceEvent
 from tacit.field.carriers.superlink import SuperLink
 from tacit.field.carriers.supernode import SuperNode
 from tacit.field.certificates import make_certificates
@@ -147,6 +149,34 @@ def test_a_device_that_never_answers_is_lost_and_the_round_goes_on(field: Field)
     assert not people[3].ledger.list()
     for device in people.values():
         device.close()
+
+
+def test_a_message_that_is_withdrawn_before_its_parts_are_fetched_is_passed_over(field: Field) -> None:
+    """A round was abandoned, or a device started its process for a round too late: there is nothing to refuse."""
+
+    class LateNode(SuperNode):
+        is_late = False
+
+        def _look(self, client: Any, node: Any) -> Any:
+            found = super()._look(client, node)
+            if found.messages_list and not self.is_late:
+                self.is_late = True
+                field.link.tell({1: b"another"}, 0.0)  # the first one is withdrawn, and so is this
+            return found
+
+    stop, news = threading.Event(), list[DeviceEvent]()
+    with Device.open(field.path(0), PASSPHRASE) as device:
+        node = LateNode(device, poll=0.05)
+        running = threading.Thread(target=node.run, args=(stop, news.append), daemon=True)
+        running.start()
+        wait_until(lambda: field.link.present() == {1}, LONG, "the device connects")
+        field.link.offer({1: b"withdrawn"})
+        wait_until(lambda: node.is_late, LONG, "the device looks")
+        field.run(1, quorum=1, minimum=1)
+        wait_until(lambda: any(one.what == "model" for one in news), LONG, "the device has the model")
+        stop.set()
+        wait_for_thread(running)
+        assert [one for one in news if one.what == "refused"] == []
 
 
 def test_wrong_invitations_keys_and_bytes_are_refused_by_name(field: Field, tmp_path: Path) -> None:

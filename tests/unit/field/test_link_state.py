@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import secrets
+import threading
 import time
 from pathlib import Path
 
@@ -11,7 +12,10 @@ import numpy as np
 import pytest
 from flwr.app import ConfigRecord
 from flwr.server.superlink.linkstate.in_memory_linkstate import InMemoryLinkState
+from flwr.supercore.inflatable.inflatable_object import iterate_object_tree
+from flwr.supercore.object_store import in_memory_object_store
 
+from helpers.waiting import wait_for_thread
 from tacit.field.carriers.link_state import SteadyLinkState
 from tacit.field.carriers.parcels import FIELD, open_parcel, wrap_request
 from tacit.field.coordinator import CoordinatorJournal
@@ -54,6 +58,59 @@ def _peek(state: SteadyLinkState, node: int, limit: int | None) -> list[object]:
     for message in found:
         message.metadata.delivered_at = ""  # type: ignore[attr-defined]
     return found
+
+
+def _whole(state: SteadyLinkState, name: str) -> bool:
+    """Say whether all parts of a message are here."""
+    tree = state.object_store.get_object_tree(name)
+    return all(state.object_store.get(node.object_id) for node in iterate_object_tree(tree))
+
+
+def test_a_device_that_looks_while_a_message_is_posted_finds_all_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    state = SteadyLinkState()
+    run, node = state.start_run(), state.add_node(secrets.token_bytes(97))
+    assert state.activate_node(node, 60.0)
+    found: list[tuple[str, bool]] = []
+    looked, plain = threading.Event(), state.store_object
+
+    def look() -> None:
+        for message in state.get_message_ins(node, None):
+            found.append((message.metadata.message_id, _whole(state, message.metadata.message_id)))
+        looked.set()
+
+    looking = threading.Thread(target=look, daemon=True)
+
+    def store_late(*about: object) -> bool:
+        if not looking.is_alive() and not looked.is_set():
+            looking.start()
+            looked.wait(0.2)  # a look that need not wait for the parts is over by then
+        return bool(plain(*about))
+
+    monkeypatch.setattr(state, "store_object", store_late)
+    parcel = wrap_request(b"model", node, run)
+    assert state.post(parcel, run)
+    wait_for_thread(looking)
+    assert found == [(parcel.id, True)]
+
+
+def test_a_message_shares_its_content_with_one_that_is_confirmed_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
+    state = SteadyLinkState()
+    run, nodes = state.start_run(), [state.add_node(secrets.token_bytes(97)) for _ in range(2)]
+    assert all(state.activate_node(node, 60.0) for node in nodes)
+    first, second = (wrap_request(b"model", node, run) for node in nodes)
+    assert state.post(first, run)
+    confirming = threading.Thread(target=state.object_store.delete, args=(first.id,), daemon=True)
+
+    def register_slowly(name: str) -> bool:  # Flower asks this of each part of a message before it registers it
+        if name == second.id:
+            confirming.start()
+            confirming.join(0.2)  # a confirmation that need not wait for the second message is over by then
+        return True
+
+    monkeypatch.setattr(in_memory_object_store, "is_valid_sha256_hash", register_slowly)
+    assert state.post(second, run)
+    wait_for_thread(confirming)
+    assert _whole(state, second.id)
 
 
 def test_one_content_for_many_devices_is_written_once_and_as_flower_writes_it(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -142,7 +142,8 @@ class SteadyLinkState(InMemoryLinkState):  # type: ignore[misc]  # Flower has no
 
     def answer_to(self, message: str) -> str | None:
         """Return the name of the answer that has come to a message, if one has; parts of it may be missing."""
-        found: str | None = self.message_ins_id_to_message_res_id.get(message)
+        with self.lock:  # the list of its parts is stored after its name
+            found: str | None = self.message_ins_id_to_message_res_id.get(message)
         return found
 
     def take_back(self, *messages: str) -> None:
@@ -155,11 +156,16 @@ class SteadyLinkState(InMemoryLinkState):  # type: ignore[misc]  # Flower has no
             self.object_store.delete(name)
 
     def post(self, parcel: Any, run: int) -> bool:
-        """Store a message where its device fetches it; say whether there is such a device."""
-        session = self.start_session(run)
-        stored, missing = self.store_message_and_object_tree(parcel.head, parcel.tree, session)
-        for name in missing:
-            self.store_object(run, session, name, parcel.objects[name])
-        with self._lock_object_push_sessions:
+        """Store a message where its device fetches it; say whether there is such a device.
+
+        Flower stores the head first. All locks are held, in the order in which Flower takes them, until the parts are
+        stored: a device that looks meanwhile would find a head without parts, and confirm it. Messages share their
+        content, so another device that confirms its own would delete parts of this one.
+        """
+        with self.lock, self._lock_object_push_sessions, self.object_store.lock_store:
+            session = self.start_session(run)
+            stored, missing = self.store_message_and_object_tree(parcel.head, parcel.tree, session)
+            for name in missing:
+                self.store_object(run, session, name, parcel.objects[name])
             self._cleanup_push_session(session, cleanup_messages=False)
         return bool(stored)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections.abc import Callable
@@ -18,6 +19,8 @@ from tacit.field.device import Device
 from tacit.field.exchange import MessageKind, follow_amendments, respond, seconds_to_wait
 from tacit.field.invitations import fetch_amendments
 
+log = logging.getLogger("tacit.field.device")
+
 
 class _BrokenTransferError(RuntimeError):
     """An answer got stuck on its way; in a new session it is asked for again."""
@@ -33,15 +36,15 @@ class SuperNode(FleetNode):
 
     def _handle(self, client: Any, node: Any, found: Any, stop: threading.Event) -> None:
         message, tree = _first_message(found)
-        self._listen(DeviceEvent(self._answer(client, node, message, tree)))
+        contents = _fetch_parts(client, node, message.metadata.run_id, names_in(tree))
+        if contents is None:
+            log.info("a message was withdrawn before it was fetched")  # its phase was over, or its round abandoned
+        else:
+            self._listen(DeviceEvent(self._answer(client, node, message, contents)))
 
-    def _answer(self, client: Any, node: Any, message: Any, tree: Any) -> MessageKind:
-        """Fetch the parts of a message, let the device respond, and hand its answer over."""
+    def _answer(self, client: Any, node: Any, message: Any, contents: dict[str, bytes]) -> MessageKind:
+        """Let the device respond to a message, and hand its answer over."""
         run, root = message.metadata.run_id, message.metadata.message_id
-        contents = {
-            name: client.PullObject(PullObjectRequest(node=node, run_id=run, object_id=name)).object_content
-            for name in names_in(tree)
-        }
         client.ConfirmMessageReceived(ConfirmMessageReceivedRequest(node=node, run_id=run, message_object_id=root))
 
         has_begun, came = threading.Event(), time.monotonic()
@@ -86,6 +89,17 @@ class SuperNode(FleetNode):
         if kind != "model":
             self.device.participation.note_link("connected", status=self.status)
         return kind
+
+
+def _fetch_parts(client: Any, node: Any, run: int, names: list[str]) -> dict[str, bytes] | None:
+    """Return the parts of a message; none where the coordinator has withdrawn it since the device found it."""
+    contents: dict[str, bytes] = {}
+    for name in names:
+        part = client.PullObject(PullObjectRequest(node=node, run_id=run, object_id=name))
+        if not part.object_found:
+            return None
+        contents[name] = part.object_content
+    return contents
 
 
 def _first_message(found: Any) -> tuple[Any, Any]:
