@@ -125,6 +125,11 @@ class Federation(Config):
             self._check_guarantee(self.privacy)
         return self
 
+    def check_terms(self, catalog: Catalog) -> None:
+        """Refuse terms with which no device can learn, or whose guarantee cannot hold; devices check it themselves."""
+        self.first_model(catalog, Key(0))
+        self.check_guarantee(catalog)
+
     def check_guarantee(self, catalog: Catalog) -> None:
         """Refuse a method that tells something, or too much, beside the noisy sums of a guarantee."""
         if self.guarantee is not None:

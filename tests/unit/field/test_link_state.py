@@ -74,8 +74,8 @@ def test_a_device_that_looks_while_a_message_is_posted_finds_all_of_it(monkeypat
     looked, plain = threading.Event(), state.store_object
 
     def look() -> None:
-        for message in state.get_message_ins(node, None):
-            found.append((message.metadata.message_id, _whole(state, message.metadata.message_id)))
+        names = [message.metadata.message_id for message in state.get_message_ins(node, None)]
+        found.extend((name, _whole(state, name)) for name in names)
         looked.set()
 
     looking = threading.Thread(target=look, daemon=True)

@@ -18,7 +18,6 @@ from tacit.field.device.proposals import PLACE as PROPOSAL
 from tacit.field.device.proposals import keep_proposal
 from tacit.field.device.settings import Sharing
 from tacit.field.device.store import Store
-from tacit.random import Key
 from tacit.reasons import ReasonCode
 from tacit.types import Catalog, Label
 from tacit.wire.amendments import AmendedFederation, read_amendment, read_chain
@@ -110,8 +109,7 @@ def _last_terms(amendments: list[bytes], federation: Federation, catalog: Catalo
         federation, catalog = amended.federation, amended.catalog
     if not federation.learns_like(before):
         try:
-            federation.first_model(catalog, Key(0))
-            federation.check_guarantee(catalog)
+            federation.check_terms(catalog)
         except ConfigError as error:
             raise WireError(f"The operator proposes what cannot be: {error.message}", "Ask the operator.") from None
     return federation

@@ -260,7 +260,11 @@ class Device(DeviceFile):
         """
         if self._store.get("network") is not None:
             raise ConsentError("This device is a member of a network of peers.", "Leave it first: tacit peer leave.")
-        asked = read_welcome(welcome)[0]
+        asked, catalog = read_welcome(welcome)
+        try:
+            asked.check_terms(catalog)
+        except ConfigError as error:
+            raise WireError(f"These terms cannot be kept: {error.message}", "Ask the operator.") from None
         if asked.trial is not None and not accepts_trial:
             raise ConsentError.because(ReasonCode.TRIAL, needed=asked.trial)
         self.budgets.refuse_without_guarantee(asked)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from helpers.page_visitor import Visitor, took_part
-from helpers.small_federation import CATALOG, NAMES, founded, made, request
+from helpers.small_federation import CATALOG, CHEAP, NAMES, PASSPHRASE, founded, made, request
 from tacit.errors import ConsentError, WireError
 from tacit.field.device import Device
 from tacit.field.exchange import respond
@@ -21,6 +21,7 @@ from tacit.web.own import build_user_page
 from tacit.web.server import serving
 from tacit.wire.amendments import write_amendment, write_chain
 from tacit.wire.federation import Federation
+from tacit.wire.messages import write_welcome
 
 OPTIONS = ({"factors": 5, "local_steps": 6}, {"factors": 6, "local_steps": 6})  # of one proposal, and of the next
 
@@ -121,3 +122,16 @@ def test_no_proposal_undermines_a_guarantee(tmp_path: Path) -> None:
         with pytest.raises(WireError):
             device.amend(write_chain([content]))
         assert device.proposal is None
+
+
+def test_nobody_joins_where_the_guarantee_cannot_hold(tmp_path: Path) -> None:
+    """A coordinator that was changed promises a guarantee with a method whose server reads a row of every client."""
+    agreed = AgreedPrivacyConfig(epsilon=8.0, delta=1e-3, participations=5, bound=0.1)
+    honest = Federation.create("ab" * 16, "the small field", "fedfast", {"factors": 4}, CATALOG, ring=Ring())
+    with Device.create(tmp_path / "device.db", PASSPHRASE, cost=CHEAP) as device:
+        with pytest.raises(WireError):
+            device.join(write_welcome(honest.model_copy(update={"privacy": agreed}), CATALOG), "127.0.0.1")
+        assert device.membership is None
+        assert device.store.get("welcome") is None
+        assert device.budgets.list() == []
+        device.join(write_welcome(honest, CATALOG), "127.0.0.1")
