@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
 .DEFAULT_GOAL := help
-.PHONY: help demo field field-demo peer peer-demo test quick check lint format docs wheel coverage bench reproduce fuzz lock clean
+.PHONY: help demo field field-demo peer peer-demo test quick check lint format docs figures wheel coverage bench reproduce fuzz lock clean
 
 help:  ## show what there is to make
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -46,6 +46,9 @@ format: $(VENV)/dev  ## put the code into its usual form
 
 docs: $(VENV)/docs  ## the documentation site in build/site/html: offline, warnings are errors
 	$(BIN)/python tools/site_pages.py
+
+figures: $(VENV)/dev  ## every figure and screenshot of the documentation anew: hours with all studies [ONLY="demo pages"]
+	$(BIN)/python tools/figures.py $(ONLY)
 
 wheel: $(VENV)/dev  ## wheel and sdist, the wheel installed into an empty environment and run there
 	$(BIN)/python tools/check_wheel.py

@@ -16,7 +16,6 @@ import time
 from pathlib import Path
 
 import numpy as np
-from implicit.cpu.bpr import BayesianPersonalizedRanking
 from threadpoolctl import threadpool_limits
 
 from tacit.data import load
@@ -53,6 +52,8 @@ def our_epochs(clients: Clients, catalog: Catalog, seed: int) -> list[float]:
 
 def peer_seconds(clients: Clients, epochs: int) -> float:
     """Return the processor seconds `implicit` takes for some epochs."""
+    from implicit.cpu.bpr import BayesianPersonalizedRanking  # only this comparison needs the extra `bench`
+
     matrix = clients.matrix()
     model = BayesianPersonalizedRanking(
         factors=FACTORS, iterations=epochs, num_threads=1, verify_negative_samples=True, random_state=1

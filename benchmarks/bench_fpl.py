@@ -9,7 +9,7 @@ Clipping: an epoch of pFPL+ in which every row and every client is clipped, over
 the time of the clipped epoch over that of the other, so 1 means that clipping is free.
 
 Growth: an epoch of pFPL+ with 20 triples each for 10^4 to 10^6 generated people and 100,000 items; `--figure FILE`
-draws it, `--small` leaves the million out.
+draws it, `--small` leaves the million out, `--growth` measures nothing else and needs no peer.
 """
 
 from __future__ import annotations
@@ -183,12 +183,14 @@ def main() -> None:
     parser.add_argument("--repeat", type=int, default=3)
     parser.add_argument("--small", action="store_true", help="growth up to 100,000 people only")
     parser.add_argument("--clipping", action="store_true", help="what clipping costs, and nothing else")
+    parser.add_argument("--growth", action="store_true", help="how it grows, and nothing else")
     parser.add_argument("--figure", type=Path, help="draw the growth to this file")
     given = parser.parse_args()
     with threadpool_limits(1):
-        if not given.clipping:
+        if not (given.clipping or given.growth):
             beside_the_peer(given.repeat)
-        clipped(given.repeat)
+        if not given.growth:
+            clipped(given.repeat)
         if given.clipping:
             return
         found = growth(100_000 if given.small else 1_000_000)

@@ -52,3 +52,18 @@ def percent_axis(axis: Any) -> None:
     from matplotlib.ticker import PercentFormatter
 
     axis.set_major_formatter(PercentFormatter(1.0, decimals=0, symbol=" %"))
+
+
+def legend_below(figure: Figure) -> None:
+    """Put a legend under the axes: two columns where they fit into the width, else one."""
+    legend = figure.legend(loc="outside lower center", ncols=2)
+    figure.draw_without_rendering()
+    if legend.get_window_extent().width > figure.bbox.width:
+        legend.remove()
+        figure.legend(loc="outside lower center", ncols=1)
+
+
+def keep_layout(figure: Figure) -> None:
+    """Find the layout once and keep it for every format."""
+    figure.draw_without_rendering()
+    figure.set_layout_engine("none")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tacit.report.canvas import new_figure, plain_numbers
+from tacit.report.canvas import legend_below, new_figure, plain_numbers
 from tacit.report.comparison import ComparisonResult, MethodRow
 from tacit.report.marks import SOFT, line_styles, shorten_label
 from tacit.report.table import reportable_rows
@@ -37,7 +37,7 @@ def epsilon(compared: ComparisonResult) -> Figure | None:
     axes.set_ylim(0)
     axes.set_xlabel("epsilon against the server (log scale)")
     axes.set_ylabel(compared.primary)
-    figure.legend(loc="outside lower center", ncols=2)
+    legend_below(figure)
     return figure
 
 

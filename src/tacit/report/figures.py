@@ -18,7 +18,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from tacit.evaluation.lists import short_head
-from tacit.report.canvas import new_figure, percent_axis, plain_numbers, report_style
+from tacit.report.canvas import keep_layout, new_figure, percent_axis, plain_numbers, report_style
 from tacit.report.comparison import ComparisonResult, MethodRow
 from tacit.report.epsilon_curve import epsilon
 from tacit.report.folder import Run
@@ -93,8 +93,7 @@ def draw(compared: ComparisonResult) -> dict[str, Figure]:
         drawn = {drawer.__name__.removeprefix("_"): drawer(compared) for drawer in drawers}
         figures = {name: figure for name, figure in drawn.items() if figure is not None}
         for figure in figures.values():
-            figure.draw_without_rendering()
-            figure.set_layout_engine("none")  # the layout is found once and kept for every format
+            keep_layout(figure)
     return figures
 
 

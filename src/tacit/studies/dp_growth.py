@@ -25,7 +25,7 @@ from tacit.numerics import one_blas_thread
 from tacit.privacy.dp import DPConfig
 from tacit.protocols.federated import UpdatePath
 from tacit.random import Key
-from tacit.report.canvas import new_figure, percent_axis, plain_numbers, report_style
+from tacit.report.canvas import keep_layout, legend_below, new_figure, percent_axis, plain_numbers, report_style
 from tacit.report.marks import SOFT, line_styles
 from tacit.studies import sums
 from tacit.studies.base import StudyResult, reproduction
@@ -205,7 +205,6 @@ def draw_growth(points: Sequence[GrowthPoint]) -> Figure:
         percent_axis(axes.yaxis)
         axes.set_xlabel("people (log scale)")
         axes.set_ylabel(f"loss of {PRIMARY}")
-        figure.legend(loc="outside lower center", ncols=2)
-        figure.draw_without_rendering()
-        figure.set_layout_engine("none")  # the layout is found once and kept for every format
+        legend_below(figure)
+        keep_layout(figure)
         return figure

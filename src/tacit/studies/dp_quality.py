@@ -16,7 +16,7 @@ import numpy as np
 
 from tacit.config import Experiment, apply_overrides
 from tacit.lab.experiments import TrainingJob
-from tacit.report.canvas import new_figure, plain_numbers, report_style
+from tacit.report.canvas import keep_layout, legend_below, new_figure, plain_numbers, report_style
 from tacit.report.marks import SOFT, line_styles
 from tacit.studies import sums
 from tacit.studies.base import StudyResult, reproduction
@@ -273,7 +273,6 @@ def draw_quality(rows: Sequence[QualityRow], metric: str, epsilons: Sequence[flo
         axes.set_xticks(list(epsilons), [f"{epsilon:g}" for epsilon in epsilons])
         axes.set_xlabel("epsilon (log scale)")
         axes.set_ylabel(metric)
-        figure.legend(loc="outside lower center", ncols=2)
-        figure.draw_without_rendering()
-        figure.set_layout_engine("none")  # the layout is found once and kept for every format
+        legend_below(figure)
+        keep_layout(figure)
         return figure

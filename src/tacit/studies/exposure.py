@@ -14,7 +14,7 @@ import numpy as np
 from tacit.config import Experiment, apply_overrides
 from tacit.lab.experiments import run
 from tacit.random import Key
-from tacit.report.canvas import new_figure, percent_axis, report_style
+from tacit.report.canvas import keep_layout, new_figure, percent_axis, report_style
 from tacit.report.exposure import PEOPLE, measure_exposures
 from tacit.report.labels import name_ends
 from tacit.report.marks import SOFT, line_styles
@@ -123,6 +123,5 @@ def _draw(curve: Sequence[Mapping[str, Any]], afters: Sequence[int], level: floa
         axes.set_ylabel("share of the quality at pi = 1; share of items")
         ends = [(pis[-1], ys[-1]) for ys in lines.values()]
         name_ends(figure, axes, ends, [(name, marks[name].colour) for name in lines])
-        figure.draw_without_rendering()
-        figure.set_layout_engine("none")  # the layout is found once and kept for every format
+        keep_layout(figure)
         return figure

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from tacit.report.canvas import new_figure, percent_axis, plain_numbers, report_style
+from tacit.report.canvas import keep_layout, new_figure, percent_axis, plain_numbers, report_style
 from tacit.report.labels import name_ends
 from tacit.report.marks import line_styles
 
@@ -49,6 +49,5 @@ def _lines(
             plain_numbers(axes.xaxis)
             plain_numbers(axes.yaxis)
         name_ends(figure, axes, [line[-1] for line in lines.values()], [(name, marks[name].colour) for name in lines])
-        figure.draw_without_rendering()
-        figure.set_layout_engine("none")  # the layout is found once and kept for every format
+        keep_layout(figure)
         return figure

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.report.canvas import new_figure, plain_numbers, report_style
+from tacit.report.canvas import keep_layout, new_figure, plain_numbers, report_style
 from tacit.report.labels import name_ends, name_points
 from tacit.report.marks import GRID, INK, PAPER, SOFT, line_styles
 from tacit.studies.fpl_choices import CONFIGURATIONS
@@ -186,6 +186,5 @@ def _legend_of_both() -> list[Any]:
 
 
 def _settle(figure: Figure) -> Figure:
-    figure.draw_without_rendering()
-    figure.set_layout_engine("none")  # the layout is found once and kept for every format
+    keep_layout(figure)
     return figure

@@ -22,7 +22,7 @@ from tacit.lab.training import PassOptions, passes
 from tacit.methods.base import Federated, methods
 from tacit.numerics import one_blas_thread
 from tacit.random import Key
-from tacit.report.canvas import new_figure, plain_numbers, report_style
+from tacit.report.canvas import keep_layout, legend_below, new_figure, plain_numbers, report_style
 from tacit.report.marks import SOFT, line_styles
 from tacit.studies.base import StudyResult, reproduction
 from tacit.studies.fpl_choices import PAPERS_REGS
@@ -318,9 +318,8 @@ def _draw(federated: Sequence[SumsResult], measured: Sequence[SumsResult]) -> Fi
         plain_numbers(axes.xaxis)
         axes.set_xlabel("MB per user, sent and received (log scale)")
         axes.set_ylabel(PRIMARY)
-        figure.legend(loc="outside lower center", ncols=2)
-        figure.draw_without_rendering()
-        figure.set_layout_engine("none")  # the layout is found once and kept for every format
+        legend_below(figure)
+        keep_layout(figure)
         return figure
 
 

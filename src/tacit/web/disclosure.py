@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tacit.random import Key
-from tacit.report.canvas import new_figure, percent_axis, report_style
+from tacit.report.canvas import keep_layout, new_figure, percent_axis, report_style
 from tacit.report.comparison import ComparisonResult, MethodRow
 from tacit.report.exposure import measure_exposures
 from tacit.report.marks import line_styles
@@ -48,8 +48,7 @@ def draw_disclosure(compared: ComparisonResult) -> Figure | None:
         axes.set_xlabel("pi: probability that a positive is sent")
         axes.set_ylabel("share of the best; share of a user's items")
         axes.legend(loc="lower right", fontsize=8, frameon=False)
-        figure.draw_without_rendering()
-        figure.set_layout_engine("none")
+        keep_layout(figure)
     return figure
 
 

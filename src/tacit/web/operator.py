@@ -129,8 +129,9 @@ class FederationStatus:
             todo = ", or lower rounds.quorum." if by_rules else ": secure aggregation needs this many."
             found.append(Alert(waiting, "Enrol more (tacit enroll)" + todo))
         if 0 < self.new[0] < self.new[1]:
-            waiting = f"{self.new[0]} enrolled devices are in no batch, and a new one takes {self.new[1]}: they wait."
-            todo = f"Enrol {self.new[1] - self.new[0]} more (tacit enroll). They have the model meanwhile."
+            wait = "device is in no batch and waits" if self.new[0] == 1 else "devices are in no batch and wait"
+            waiting = f"{self.new[0]} enrolled {wait}: a new batch takes {self.new[1]}."
+            todo = f"Enrol {self.new[1] - self.new[0]} more (tacit enroll). Those who wait have the model meanwhile."
             found.append(Alert(waiting, todo))
         asked = sum(happened.asked for happened in last) or 1
         lost, refused = (sum(getattr(happened, name) for happened in last) / asked for name in ("lost", "refused"))

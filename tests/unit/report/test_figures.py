@@ -15,6 +15,7 @@ from matplotlib.figure import Figure
 
 from helpers.report_runs import METHODS, Comparing, made_row
 from helpers.waiting import LONG
+from tacit.report.canvas import keep_layout, legend_below, new_figure, report_style
 from tacit.report.figures import draw, save_figures
 from tacit.report.labels import spread_positions
 from tacit.report.marks import line_styles
@@ -122,3 +123,17 @@ def test_spread_out_keeps_order_gap_and_bounds(wanted: list[float]) -> None:
 def test_importing_the_report_does_not_import_matplotlib() -> None:
     code = "import sys, tacit.report.page; sys.exit('matplotlib' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False, timeout=LONG).returncode == 0
+
+
+@pytest.mark.parametrize("name", ["short", "a name that takes more than half of the figure's width"])
+def test_a_legend_below_fits_the_width(name: str) -> None:
+    with report_style():
+        figure, (axes,) = new_figure(3.0)
+        for n in range(4):
+            axes.plot([0, 1], [n, n], label=f"{name} {n}")
+        legend_below(figure)
+        keep_layout(figure)
+        box = figure.legends[0].get_window_extent()
+    assert len(figure.legends) == 1
+    assert box.x0 >= 0
+    assert box.x1 <= figure.bbox.width
