@@ -16,7 +16,7 @@ from tacit.field.device.history import HistoryEntry
 from tacit.field.peer.membership import PeerMembership, require_membership
 from tacit.field.peer.peer_device import PeerDevice, PeerSend
 from tacit.lab.event_driven import NetworkConfig, _Network
-from tacit.lab.simulation import Traffic
+from tacit.lab.traffic import Traffic
 from tacit.protocols.overlay import first_views, offer_peers
 from tacit.random import Key
 from tacit.types import Array, Catalog, Clients, offsets

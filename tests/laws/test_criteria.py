@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from tacit.errors import ConfigError, MethodError
-from tacit.lab.simulation import SimulationOptions, Traffic, simulate
+from tacit.lab.simulation import SimulationOptions, simulate
+from tacit.lab.traffic import Traffic
 from tacit.methods.base import build, entry, names, options
 from tacit.protocols.criteria import CRITERIA, ClientFacts, CriteriaConfig, criterion, priority_score, weigh_clients
 from tacit.protocols.federated import UpdatePath

@@ -21,7 +21,8 @@ from tacit.lab.guarantee import PrivacyLog, build_privacy
 from tacit.lab.secure_rounds import SecureRoundsConfig
 from tacit.lab.shard_worker import ShardTask, WorkerIdentity, run_task
 from tacit.lab.shards import cut_clients, cut_evenly
-from tacit.lab.simulation import SimulationOptions, Traffic, simulate
+from tacit.lab.simulation import SimulationOptions, simulate
+from tacit.lab.traffic import Traffic
 from tacit.lab.workers import DaskWorkers, ProcessWorkers, Workers, refuse_other_bits
 from tacit.methods.base import build, entry, names, options
 from tacit.privacy.clipping import Clipping

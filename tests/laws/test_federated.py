@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from tacit.lab import shards
-from tacit.lab.simulation import SimulationOptions, Traffic, simulate
+from tacit.lab.simulation import SimulationOptions, simulate
+from tacit.lab.traffic import Traffic
 from tacit.lab.training import passes
 from tacit.methods.base import Federated, build_federated, entry, names, options
 from tacit.privacy.clipping import Clipping

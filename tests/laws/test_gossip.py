@@ -11,8 +11,8 @@ import pytest
 
 from tacit.lab import synchronous
 from tacit.lab.event_driven import GossipRuntime, NetworkConfig, _Network, gossip_event_driven, simulate_gossip
-from tacit.lab.simulation import Traffic
 from tacit.lab.synchronous import gossip_synchronously
+from tacit.lab.traffic import Traffic
 from tacit.methods.base import Gossip, build, entry, methods, options
 from tacit.protocols.gossip import Peer, end_period, note_acknowledgement, receive_model, renew_view, send_model
 from tacit.random import Key

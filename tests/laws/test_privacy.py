@@ -11,7 +11,8 @@ import pytest
 from tacit.errors import ConfigError
 from tacit.lab.guarantee import PrivacyLog, build_privacy, count_participations
 from tacit.lab.secure_rounds import SecureRoundsConfig
-from tacit.lab.simulation import SimulationOptions, Traffic, simulate
+from tacit.lab.simulation import SimulationOptions, simulate
+from tacit.lab.traffic import Traffic
 from tacit.lab.training import RuntimeConfig, learn
 from tacit.methods.base import build_federated, entry, names, options
 from tacit.privacy.dp import ContributionSpec, DifferentialPrivacy, DPConfig, count_share

@@ -10,7 +10,8 @@ import pytest
 
 from tacit.errors import DivergedError
 from tacit.lab.adversaries import Adversaries, AdversaryConfig
-from tacit.lab.simulation import SimulationOptions, Traffic, simulate
+from tacit.lab.simulation import SimulationOptions, simulate
+from tacit.lab.traffic import Traffic
 from tacit.methods.base import build, entry, names, options
 from tacit.privacy.draft import Draft
 from tacit.privacy.update_sink import Stage

@@ -13,7 +13,8 @@ from tacit.config import Experiment
 from tacit.errors import ConfigError
 from tacit.lab.experiments import run
 from tacit.lab.secure_rounds import SecureRoundsConfig
-from tacit.lab.simulation import SimulationOptions, Traffic, simulate
+from tacit.lab.simulation import SimulationOptions, simulate
+from tacit.lab.traffic import Traffic
 from tacit.methods.base import build_federated, entry
 from tacit.protocols.federated import UpdatePath
 from tacit.protocols.robust import RobustConfig

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from tacit.lab.simulation import SimulationOptions, Traffic, simulate
+from tacit.lab.simulation import SimulationOptions, simulate
+from tacit.lab.traffic import Traffic
 from tacit.methods.base import build, options
 from tacit.privacy.disclosure import Disclosure, DisclosureConfig
 from tacit.protocols.federated import UpdatePath, device_round, server_round

@@ -20,7 +20,6 @@ from numpy.typing import NDArray
 from pydantic import Field, PositiveFloat
 
 from tacit.errors import ConfigError
-from tacit.lab.simulation import Traffic
 from tacit.lab.synchronous import (
     Overlays,
     SynchronousNetwork,
@@ -29,6 +28,7 @@ from tacit.lab.synchronous import (
     refuse_if_diverged,
     refuse_too_large,
 )
+from tacit.lab.traffic import Traffic
 from tacit.methods.base import Gossip
 from tacit.protocols.attacks import ATTACKS
 from tacit.protocols.gossip import (

@@ -21,8 +21,10 @@ from tacit.lab.guarantee import (
     loudness,
     refuse_other_sums,
 )
+from tacit.lab.round_answers import AnswerCollector, AskedRound, RoundAnswers
 from tacit.lab.secure_rounds import DropoutPlan, PendingMessages, SecureRoundsConfig, SecureSumOutcome, SecureSums
 from tacit.lab.shards import ShardRequest
+from tacit.lab.traffic import Traffic, download_bytes
 from tacit.methods.base import Federated, Schedule
 from tacit.numerics import DIVERGENCE_LIMIT
 from tacit.privacy.disclosure import Disclosure
@@ -32,40 +34,12 @@ from tacit.privacy.update_sink import Stage
 from tacit.protocols.federated import UpdatePath, server_round
 from tacit.protocols.robust import assign_groups, combine_groups
 from tacit.protocols.rounds import Attendance, RoundsConfig, draw_attendance, is_abandoned
-from tacit.protocols.secure_aggregation.encoding import count_mentions
 from tacit.protocols.weighing import ClientWeighting, WeightLog
 from tacit.random import Key
 from tacit.types import Array, Catalog, Clients, Model
-from tacit.updates import Message, Release, Total, Update
+from tacit.updates import Total, Update
 
 UNFIT = 0.2  # share of a pass's updates: some devices may be broken, but with so many learning itself is
-
-
-@dataclass
-class Traffic:
-    """What each client was asked for and sent, summed over rounds, by position in the cohort."""
-
-    rounds: NDArray[np.int64]  # in which the client's answer counted
-    positives: NDArray[np.int64]
-    negatives: NDArray[np.int64]
-    bytes_up: NDArray[np.int64]
-    bytes_down: NDArray[np.int64]
-    lost: NDArray[np.int64]  # rounds in which the client was asked and its answer did not count
-    refused: NDArray[np.int64]  # rounds in which the client's update did not fit the ring
-    masked: NDArray[np.int64]  # rounds in which the client's answer was masked
-
-    @classmethod
-    def none(cls, n_clients: int) -> Traffic:
-        """Return the traffic before the first round."""
-        return cls(*(np.zeros(n_clients, np.int64) for _ in range(8)))
-
-    def add(self, positions: Array | slice, release: Release, rounds: Array | int, down: int) -> None:
-        """Count what the clients at some positions (each once) received and sent."""
-        self.rounds[positions] += rounds
-        self.positives[positions] += release.positives
-        self.negatives[positions] += release.negatives
-        self.bytes_up[positions] += release.bytes
-        self.bytes_down[positions] += rounds * down
 
 
 @dataclass(frozen=True)
@@ -138,27 +112,6 @@ def refuse_unmaskable(method: Federated, secure: object) -> None:
         )
 
 
-@dataclass
-class _Answers:
-    """What the clients of a round, or of a group in it, answered; nothing of it has been believed yet."""
-
-    total: Total
-    ticket: int = -1  # by which the engine knows what its clients learnt
-    sent: list[tuple[Array | slice, Release]] = field(default_factory=list)
-    refused: list[NDArray[np.int64]] = field(default_factory=list)  # positions
-    mentions: dict[str, NDArray[np.int64]] = field(default_factory=dict)  # clients that mention each row, if asked for
-    messages: PendingMessages = field(default_factory=PendingMessages)  # message by message, if asked for
-
-
-@dataclass(frozen=True)
-class _Round:
-    """One round: its number, the shared model before it, and the stage that weighs clients in it."""
-
-    number: int
-    shared: dict[str, Array]
-    weighing: Stage | None = None
-
-
 class _Federation:
     """The rounds of one simulation; an engine holds the clients and their private part."""
 
@@ -179,13 +132,21 @@ class _Federation:
         self.sums = (
             None if secure is None else SecureSums.of(secure, self.ring, self.rules, schedule, len(clients), key)
         )
-        self.needs_messages = self._needs_messages()
+        self.collector = AnswerCollector(
+            path,
+            engine,
+            key,
+            _needs_messages(path.method, options),
+            secure is not None,
+            options.adversaries,
+            options.events,
+        )
         self.scales: ClientWeighting | None = None  # where clients count by criteria
         self.budgets = SimulatedBudgets(len(clients))
 
     def run(self, shared: dict[str, Array], rounds: range) -> dict[str, Array]:
         """Run the rounds of a pass, in one go where a method can."""
-        if self.schedule.clients_per_round == 1 and self.rules.is_calm and not self.needs_messages:
+        if self.schedule.clients_per_round == 1 and self.rules.is_calm and not self.collector.by_message:
             done = self._run_single_clients(shared, rounds)
             if done is not None:
                 return done
@@ -217,7 +178,7 @@ class _Federation:
         if found is None:
             return None
         release, times = found
-        self.traffic.add(slice(None), release, times, self._down(shared))
+        self.traffic.add(slice(None), release, times, download_bytes(self.method, shared))
         return shared
 
     def one(self, shared: dict[str, Array], number: int) -> dict[str, Array]:
@@ -241,9 +202,9 @@ class _Federation:
         weighing = None
         if self.scales is not None and who is not None:
             weighing = self._weighing(self.scales, shared, who.answered, number)
-        round_ = _Round(number, shared, weighing)
+        round_ = AskedRound(number, shared, weighing)
         if self.sums is None or who is None:
-            answers = [self._answers(round_, group) for group in groups]
+            answers = [self.collector.collect(round_, group) for group in groups]
         else:
             answers = self._secured(self.sums, round_, who, groups)
         self.engine.settle([answer.ticket for answer in answers])
@@ -298,19 +259,19 @@ class _Federation:
 
     def _lose(self, lost: NDArray[np.int64], shared: dict[str, Array]) -> None:
         self.traffic.lost[lost] += 1
-        self.traffic.bytes_down[lost] += self._down(shared)
+        self.traffic.bytes_down[lost] += download_bytes(self.method, shared)
 
     def _secured(
-        self, sums: SecureSums, here: _Round, who: Attendance, groups: Sequence[NDArray[np.int64] | None]
-    ) -> list[_Answers]:
+        self, sums: SecureSums, here: AskedRound, who: Attendance, groups: Sequence[NDArray[np.int64] | None]
+    ) -> list[RoundAnswers]:
         """Return what secure sums show of each group; a group of which too few remain is not there."""
         key, found = self.key.child("fates", here.number), []
         for group in groups:
             answered = who.answered if group is None else group
             asked = who.asked if len(groups) == 1 else answered
             dropouts = DropoutPlan.draw(sums.config, asked, answered, self.rules.dropout, key)
-            answers = self._answers(here, dropouts.summed)
-            lost = self._answers(here, dropouts.between)
+            answers = self.collector.collect(here, dropouts.summed)
+            lost = self.collector.collect(here, dropouts.between)
             if self.path.privacy is None:  # with a guarantee, who has nothing that fits adds zeros, and is there
                 dropouts = dropouts.without(np.concatenate([*answers.refused, *lost.refused, asked[:0]]))
             try:
@@ -326,7 +287,7 @@ class _Federation:
             found.append(self._masked(answers, outcome))
         return found
 
-    def _masked(self, answers: _Answers, outcome: SecureSumOutcome) -> _Answers:
+    def _masked(self, answers: RoundAnswers, outcome: SecureSumOutcome) -> RoundAnswers:
         """Put what a secure sum shows in the place of the plain sum, and the bytes it took in that of the rows'."""
         all_clients, up = np.arange(len(self.clients)), dict(outcome.up)
         sent = []
@@ -339,16 +300,6 @@ class _Federation:
         for client, n_bytes in outcome.down.items():
             self.traffic.bytes_down[client] += n_bytes
         return replace(answers, total=outcome.total, sent=sent)
-
-    def _needs_messages(self) -> bool:
-        """Whether sums of cohorts do not suffice: events, adversaries, or counts of clients per row are needed."""
-        options = self.options
-        if options.reference or options.events is not None or options.adversaries is not None:
-            return True
-        if self.sums is None:
-            return False
-        config = self.sums.config
-        return config.mode == "protocol" or (config.two_stage and self.method.spec.rows_repeat)
 
     def _weighing(
         self, scales: ClientWeighting, shared: dict[str, Array], who: NDArray[np.int64], number: int
@@ -367,65 +318,20 @@ class _Federation:
         self.traffic.bytes_down[who] += scales.bytes_each(self.ring)
         return scales.stage(who, weighed)
 
-    def _answers(self, here: _Round, who: NDArray[np.int64] | None) -> _Answers:
-        """Let clients learn where they are, and add what the shards answer."""
-        counts_mentions = self.sums is not None
-        request = ShardRequest(here.number, who, self.needs_messages, counts_mentions, weighing=here.weighing)
-        ticket, shards = self.engine.ask(request, here.shared)
-        totals = [shard.total for shard in shards if shard.total is not None]
-        total = totals[0] if totals else Total.zero(self.method.shapes(here.shared))
-        for other in totals[1:]:
-            total.add_total(other)
-        answers = _Answers(total, ticket)
-        if counts_mentions:
-            answers.mentions = {name: np.zeros(len(counts), np.int64) for name, counts in total.counts.items()}
-        for shard in shards:
-            answers.sent += shard.sent
-            answers.refused += shard.refused
-            self._add_mentions(answers, shard.mentions)
-            for positions, message in shard.messages:
-                self._add_message(answers, positions, message, here.number)
-        return answers
-
-    def _add_message(self, answers: _Answers, positions: NDArray[np.int64], made: Message, number: int) -> None:
-        """Add what some clients really send, adversaries' messages included."""
-        message, fit = self._sent(made, self.clients.ids[positions], number)
-        answers.total.add(message)
-        if self.sums is not None:
-            sizes = {name: len(counts) for name, counts in answers.total.counts.items()}
-            self._add_mentions(answers, count_mentions(message, sizes))
-            answers.messages.add(positions[fit], message)
-        answers.sent.append((positions[fit], message.release))
-        answers.refused.append(positions[~fit])
-
-    def _add_mentions(self, answers: _Answers, mentions: Mapping[str, NDArray[np.int64]]) -> None:
-        for name, counts in mentions.items():
-            answers.mentions[name] += counts
-
-    def _sent(self, message: Message, ids: Array, number: int) -> tuple[Message, NDArray[np.bool_]]:
-        """Return what is really sent, adversaries' messages included, and whose numbers fit."""
-        adversaries, events = self.options.adversaries, self.options.events
-        if adversaries is not None:
-            message = adversaries.tamper(message, self.key.child("seal", number, len(self.path.stages)))
-        if events is not None:
-            events.write(number, message, self.method.spec.item_tables)
-        return message, np.isin(ids, message.clients)
-
-    def _note(self, answers: _Answers, shared: dict[str, Array]) -> None:
+    def _note(self, answers: RoundAnswers, shared: dict[str, Array]) -> None:
         for positions, release in answers.sent:
-            self.traffic.add(positions, release, 1, self._down(shared))
+            self.traffic.add(positions, release, 1, download_bytes(self.method, shared))
         for positions in answers.refused:
             self.traffic.refused[positions] += 1
-            self.traffic.bytes_down[positions] += self._down(shared)
-
-    def _down(self, shared: dict[str, Array]) -> int:
-        return download_bytes(self.method, shared)
+            self.traffic.bytes_down[positions] += download_bytes(self.method, shared)
 
 
-def download_bytes(method: Federated, shared: Mapping[str, Array]) -> int:
-    """Return how many bytes of the model a device receives in a round: of client tables one row."""
-    rows = dict.fromkeys(method.spec.client_tables, 1)
-    return sum(shared[name][: rows.get(name)].nbytes for name in method.spec.downloads)
+def _needs_messages(method: Federated, options: SimulationOptions) -> bool:
+    """Whether sums of cohorts do not suffice: events, adversaries, or counts of clients per row are needed."""
+    if options.reference or options.events is not None or options.adversaries is not None:
+        return True
+    secure = options.secure
+    return secure is not None and (secure.mode == "protocol" or (secure.two_stage and method.spec.rows_repeat))
 
 
 def _refuse_if_diverged(method: Federated, shared: dict[str, Array], learnt: Mapping[str, float], number: int) -> None:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from tacit.errors import DivergedError, MethodError
 from tacit.lab.memory import SHARE, free_memory
-from tacit.lab.simulation import Traffic
+from tacit.lab.traffic import Traffic
 from tacit.methods.base import Gossip
 from tacit.methods.parts.gossip import PeerInbox
 from tacit.methods.parts.peers import KnownPeers

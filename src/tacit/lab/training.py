@@ -17,8 +17,9 @@ from tacit.lab.event_driven import GossipRuntime, NetworkConfig, simulate_gossip
 from tacit.lab.events import Events, refuse_too_many
 from tacit.lab.guarantee import PrivacyLog, build_privacy
 from tacit.lab.secure_rounds import SecureRoundsConfig
-from tacit.lab.simulation import SimulationOptions, Traffic, simulate
+from tacit.lab.simulation import SimulationOptions, simulate
 from tacit.lab.synchronous import Overlays
+from tacit.lab.traffic import Traffic
 from tacit.methods.base import Centralised, Federated, Gossip, Method, score_clients
 from tacit.numerics import one_blas_thread
 from tacit.privacy.dp import DifferentialPrivacy, DPConfig

@@ -17,7 +17,7 @@ import numpy as np
 from tacit.config import Experiment, apply_overrides
 from tacit.lab.experiments import TrainingJob
 from tacit.lab.leak_check import check_leak
-from tacit.lab.simulation import Traffic
+from tacit.lab.traffic import Traffic
 from tacit.lab.training import PassOptions, passes
 from tacit.methods.base import Federated, methods
 from tacit.numerics import one_blas_thread

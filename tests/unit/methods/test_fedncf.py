@@ -12,7 +12,8 @@ import pytest
 from helpers.one_round import add_once, learn_once
 from tacit.errors import ConfigError, DivergedError, MethodError
 from tacit.kernels.losses import LOSSES
-from tacit.lab.simulation import SimulationOptions, Traffic, simulate
+from tacit.lab.simulation import SimulationOptions, simulate
+from tacit.lab.traffic import Traffic
 from tacit.methods.base import build_federated, options
 from tacit.methods.parts.aggregation import AVERAGES
 from tacit.methods.parts.server_steps import apply_server_step

@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tacit.lab.simulation import Traffic, simulate
+from tacit.lab.simulation import simulate
+from tacit.lab.traffic import Traffic
 from tacit.methods.base import build_federated, options
 from tacit.methods.parts.server_steps import TAU, ServerConfig, apply_server_step, server_state
 from tacit.protocols.federated import UpdatePath
