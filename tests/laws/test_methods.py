@@ -13,6 +13,7 @@ from tacit.lab.training import PassOptions, passes
 from tacit.methods.base import Method, build, entry, methods, options, score_clients
 from tacit.privacy.disclosure import Disclosure, DisclosureConfig
 from tacit.random import Key
+from tacit.serving import model_files
 from tacit.serving.recommender import Recommender
 from tacit.types import Catalog, Clients, Config, Model, Vocabulary
 
@@ -95,7 +96,9 @@ def test_two_tastes_are_told_apart(name: str, tastes: World) -> None:
 
 
 @pytest.mark.parametrize("name", EVERY)
-def test_a_model_is_saved_and_served_without_the_training_data(name: str, tastes: World, tmp_path: Path) -> None:
+def test_a_model_is_saved_and_served_without_the_training_data(
+    name: str, tastes: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     clients, catalog = tastes
     method = quick(name)
     people = Vocabulary(np.array([f"person {i}" for i in range(len(clients))], dtype=object))
@@ -103,6 +106,15 @@ def test_a_model_is_saved_and_served_without_the_training_data(name: str, tastes
     before.save(tmp_path / "model")
     after = Recommender.load(tmp_path / "model")
     assert after.recommend("person 3", 5) == before.recommend("person 3", 5)
+    monkeypatch.setattr(model_files, "PART_BYTES", 500)
+    before.save(tmp_path / "parts")
+    parts = Recommender.load(tmp_path / "parts")
+    assert len([*(tmp_path / "parts").glob("users-*.npz")]) > 1
+    for whole, part in ((after.model.shared, parts.model.shared), (after.model.private, parts.model.private)):
+        assert whole.keys() == part.keys()
+        assert all(np.array_equal(array, part[one]) and array.dtype == part[one].dtype for one, array in whole.items())
+    for column in ("ids", "ptr", "items", "places"):
+        assert np.array_equal(getattr(after.clients, column), getattr(parts.clients, column))
     served = [r.item for r in after.recommend("person 3", 50)]
     seen = {catalog.item_ids[i] for i in clients.of(3)}
     assert not seen & set(served), "something from her own history was recommended again"

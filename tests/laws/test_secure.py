@@ -69,6 +69,8 @@ def test_a_secure_sum_in_one_stage_is_the_plain_sum(name: str, tastes: World) ->
     plain = final(simulate(UpdatePath(method, (), RING), clients, catalog, KEY)).copy()
     assert_same(secured(name, tastes, two_stage=False)[0].shared, plain.shared)
     assert_same(secured(name, tastes, k_min=1)[0].shared, plain.shared)
+    for coordinators in (2, 3):  # each has a secure sum of its own clients, and the totals add up to the same bits
+        assert_same(secured(name, tastes, two_stage=False, coordinators=coordinators)[0].shared, plain.shared)
 
 
 @pytest.mark.parametrize("name", ["fpl", "fed-gmf", "fed-mlp", "fed-neumf"])
@@ -77,6 +79,26 @@ def test_thirty_two_bits_and_groups_agree_too(name: str, tastes: World) -> None:
         exact, _ = secured(name, tastes, **given)
         protocol, _ = secured(name, tastes, mode="protocol", **given)
         assert_same(exact.shared, protocol.shared)
+
+
+@pytest.mark.parametrize("coordinators", [1, 2, 3, 4])
+def test_masked_totals_of_coordinators_add_up_to_the_bits_of_one(coordinators: int, tastes: World) -> None:
+    plain, _ = secured("fed-gmf", tastes, two_stage=False)
+    masked, _ = secured("fed-gmf", tastes, two_stage=False, coordinators=coordinators, mode="protocol")
+    assert_same(plain.shared, masked.shared)
+
+
+def test_a_coordinator_that_too_few_answer_stops_no_other(tastes: World) -> None:
+    exact, sent = secured("fpl", tastes, dropout=0.4, coordinators=3)
+    protocol, really = secured("fpl", tastes, dropout=0.4, coordinators=3, mode="protocol")
+    assert_same(exact.shared, protocol.shared)
+    assert np.array_equal(sent.rounds, really.rounds)
+    assert 0 < sent.rounds.sum() < 2 * FEW
+    assert np.array_equal(sent.rounds + sent.lost, np.full(FEW, 2)), "whoever was asked is counted, or lost"
+    with pytest.raises(ConfigError):
+        secured("fpl", tastes, coordinators=2, robust=RobustConfig(groups=3, rule="median"))
+    with pytest.raises(ConfigError):
+        secured("fpl", tastes, coordinators=5)  # fewer than three each
 
 
 @pytest.mark.parametrize("two_stage", [True, False], ids=["two stages", "one stage"])

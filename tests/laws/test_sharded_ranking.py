@@ -18,6 +18,7 @@ from tacit.heldout import Heldout
 from tacit.lab import experiments, memory
 from tacit.lab.engine import EngineConfig
 from tacit.lab.experiments import run
+from tacit.lab.local_only import LocalOnlyTraining, score_alone
 from tacit.lab.sharded_ranking import RankingTask, SpreadRanking, cut_blocks, run_ranking
 from tacit.lab.simulation import SimulationOptions, simulate
 from tacit.lab.training import passes
@@ -82,6 +83,11 @@ def test_every_method_is_ranked_in_processes_as_in_one(name: str, tastes: World,
     recommender = crowd(name, tastes)
     one = judge(recommender, CONFIGS[0], None)
     assert_same(one, judge(recommender, CONFIGS[0], EngineConfig("processes", 3, workers=processes)))
+    alone = LocalOnlyTraining(recommender.method, recommender.catalog, Key(3), Ring())
+    positions = np.array([7, 0, 4])
+    scores = score_alone(alone, recommender.clients, positions)
+    for engine in (EngineConfig(threads=2), EngineConfig("processes", workers=processes)):
+        assert score_alone(alone, recommender.clients, positions, engine).tobytes() == scores.tobytes()
 
 
 @pytest.mark.parametrize("config", CONFIGS, ids=["full", "sampled", "some"])
@@ -122,11 +128,15 @@ def test_shards_are_whole_blocks_and_together_all_users(users: int, shards: int)
 def test_a_run_with_an_engine_is_the_run_without(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(experiments, "LEAST_SCORES", 0)
     asked: dict[str, Any] = {"data": {"source": "town"}, "method": {"name": "fed-svd", "factors": 4, "epochs": 2}}
-    asked["evaluation"] = {"local_only_users": 0}
-    one = run(Experiment.model_validate(asked))
-    other = run(Experiment.model_validate({**asked, "runtime": {"engine": "processes", "folder": str(tmp_path)}}))
-    assert one.result["metrics"] == other.result["metrics"]
+    asked |= {"evaluation": {"local_only_users": 4}, "split": {"validation": True}}
+    looks = {"evaluate_every": 1}
+    one = run(Experiment.model_validate({**asked, "runtime": looks}))
+    there = {**looks, "engine": "processes", "folder": str(tmp_path)}
+    other = run(Experiment.model_validate({**asked, "runtime": there}))
+    for what in ("metrics", "leak", "ci", "notes"):
+        assert one.result[what] == other.result[what]
     assert one.users.equals(other.users)
+    assert one.curve.drop("seconds").equals(other.curve.drop("seconds"))
     assert not list(tmp_path.iterdir()), "files on their way are removed"
 
 

@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 from tacit.errors import EvaluationError
 from tacit.evaluation.config import EvaluationConfig
 from tacit.evaluation.heldout import HeldoutItems, open_heldout, sample_users, select_heldout
-from tacit.evaluation.metrics import Positions, accuracy_metrics
 from tacit.evaluation.population import measure_lists
 from tacit.evaluation.ranking import EvaluationOptions, RankedUsers, RankingRequest, Scorer
 from tacit.evaluation.result import Evaluation
@@ -55,10 +54,7 @@ def evaluate(
         ranking = request.rank(score, options.score_pairs, threads)
     else:
         ranking = options.spread(request, np.arange(len(data)) if chosen is None else chosen)
-    found = Positions(np.append(data.truth_ptr[kept], len(data.truth)), ranking.better, ranking.tied)
-    values = accuracy_metrics(found, config.k, apart=config.sampled > 0)
-    if options.auc or config.sampled:
-        values["AUC"] = found.per_user(ranking.auc) / found.sizes
+    values = ranking.values
     whole = measure_lists(ranking.top, data, catalog, config.k) if lists else None
     return Evaluation(
         protocol=config.protocol,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 import numpy as np
@@ -15,7 +15,7 @@ from threadpoolctl import threadpool_limits
 from tacit.errors import EvaluationError
 from tacit.evaluation.config import EvaluationConfig
 from tacit.evaluation.heldout import HeldoutItems
-from tacit.evaluation.metrics import Values
+from tacit.evaluation.metrics import Positions, Values, accuracy_metrics
 from tacit.kernels.candidates import count_rivals, draw_candidates
 from tacit.kernels.llvm.denormals import flush_denormals
 from tacit.kernels.topk import NOT_FOUND, auc_rows, rank_rows
@@ -128,23 +128,35 @@ class RankingRequest:
         options = EvaluationOptions(threads, score_pairs, self.lists, self.auc)
         ranking = Ranking(self.data, self.n_items, self.config, self.key, score, options)
         rank_in_blocks(ranking.rank, np.arange(len(self.data)) if self.lists else self.data.with_truth, threads)
-        return RankedUsers(ranking.top, ranking.better, ranking.tied, ranking.auc, ranking.is_short)
+        return RankedUsers(ranking.top, ranking.is_short, self._measure(ranking))
+
+    def _measure(self, ranking: Ranking) -> dict[str, Values]:
+        """Return the metrics of every user with held-out items, from where these stand."""
+        kept, config = self.data.with_truth, self.config
+        ends = np.append(self.data.truth_ptr[kept], len(self.data.truth))
+        found = Positions(ends, ranking.better, ranking.tied)
+        values = accuracy_metrics(found, config.k, apart=config.sampled > 0)
+        if self.auc or config.sampled:
+            values["AUC"] = found.per_user(ranking.auc) / found.sizes
+        return values
 
 
 @dataclass(frozen=True)
 class RankedUsers:
-    """Lists of users and where their held-out items stand; each block of users has its own part."""
+    """Lists of users, and the metrics of those with held-out items."""
 
     top: NDArray[np.int32]  # [users, k]
-    better: NDArray[np.int64]  # [H] aligned with the held-out items of the users
-    tied: NDArray[np.int64]
-    auc: Values
     is_short: NDArray[np.bool_]  # [users] whether there were fewer candidates than the sampled protocol asks for
+    values: dict[str, Values]  # metric -> [users with held-out items]
 
     @classmethod
     def join(cls, parts: Sequence[RankedUsers]) -> RankedUsers:
         """Put users one after the other."""
-        return cls(*(np.concatenate([getattr(part, one.name) for part in parts]) for one in fields(cls)))
+        return cls(
+            np.concatenate([part.top for part in parts]),
+            np.concatenate([part.is_short for part in parts]),
+            {name: np.concatenate([part.values[name] for part in parts]) for name in parts[0].values},
+        )
 
 
 class Ranking:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -25,11 +26,13 @@ from tacit.evaluation import (
     evaluate_steps,
 )
 from tacit.heldout import Heldout
+from tacit.lab.engine import EngineConfig
 from tacit.lab.inputs import digest_inputs
 from tacit.lab.leak_check import Trainer, check_leak, check_placebo, wants_placebo
 from tacit.lab.shard_worker import WorkerIdentity
 from tacit.lab.sharded_ranking import LEAST_SCORES, SpreadRanking
-from tacit.lab.training import Observer, TrainingResult, learn
+from tacit.lab.training import TrainingContext, TrainingResult, learn
+from tacit.lab.workers import Workers, open_workers
 from tacit.numerics import one_blas_thread
 from tacit.privacy.clipping import Clipping, ClippingConfig
 from tacit.privacy.disclosure import Disclosure, DisclosureConfig
@@ -87,14 +90,33 @@ class TrainingJob:
     catalog: Catalog
     user_ids: Vocabulary
     cold: Mapping[str, NDArray[np.int32]] = field(default_factory=dict)  # part -> items without a training row
+    workers: Workers | None = None  # of the engine, where they serve more than one step
 
     @classmethod
     def from_split(cls, experiment: Experiment, parts: Split) -> TrainingJob:
         """Take from a split what may be learnt from."""
         return cls(experiment, parts.train, parts.validation, parts.catalog, parts.user_ids, parts.cold)
 
+    @property
+    def engine(self) -> EngineConfig:
+        """Where clients learn and users are ranked."""
+        return replace(self.experiment.runtime.engine_config, workers=self.workers)
+
+    @contextmanager
+    def with_workers(self) -> Iterator[TrainingJob]:
+        """Give the same job with the workers of its engine, which end afterwards: every step uses the same ones."""
+        if self.workers is not None or self.engine.kind == "local":
+            yield self
+            return
+        with open_workers(self.engine) as workers:
+            yield replace(self, workers=workers)
+
     def learn(self, progress: Progress = silent) -> TrainingResult:
         """Train, with checkpoints as the runtime says."""
+        with self.with_workers() as job:
+            return job._learn(progress)
+
+    def _learn(self, progress: Progress) -> TrainingResult:
         experiment, key, validation = self.experiment, Key(self.experiment.seed), self.validation
         checkpoint = None if validation is None else lambda model: self.evaluate(model, validation, lists=False).overall
         return learn(
@@ -104,7 +126,7 @@ class TrainingJob:
             key.child("learn"),
             experiment.runtime,
             [self._stage(stage) for stage in experiment.stages],
-            Observer(checkpoint, experiment.evaluation.primary, self.user_ids, progress),
+            TrainingContext(checkpoint, experiment.evaluation.primary, self.user_ids, progress, self.workers),
         )
 
     def _stage(self, config: DisclosureConfig | ClippingConfig | DPConfig) -> Stage | DPConfig:
@@ -119,12 +141,12 @@ class TrainingJob:
         chosen, seed = self.experiment.method, self.experiment.seed
         return Recommender(chosen.name, chosen.options, model, self.train, self.catalog, self.user_ids, seed)
 
-    def _spread(self, recommender: Recommender, heldout: Heldout) -> SpreadRanking | None:
+    def _spread(self, recommender: Recommender, heldout: Heldout, lists: bool) -> SpreadRanking | None:
         """Return how users are ranked over the engine; none where this process does it sooner."""
-        runtime = self.experiment.runtime
-        if runtime.engine == "local" or len(heldout) * self.catalog.n_items < LEAST_SCORES:
+        scores_few = not lists and self.experiment.evaluation.sampled and recommender.method.scores_pairs
+        if self.engine.kind == "local" or scores_few or len(heldout) * self.catalog.n_items < LEAST_SCORES:
             return None
-        return SpreadRanking(runtime.engine_config, recommender)
+        return SpreadRanking(self.engine, recommender)
 
     def evaluate(self, model: Model, heldout: Heldout, lists: bool = True) -> Evaluation:
         """Evaluate a model on a held-out part; every experiment of one seed ranks the same candidates."""
@@ -137,7 +159,7 @@ class TrainingJob:
         key, threads = Key(self.experiment.seed).child("candidates"), self.experiment.runtime.threads
         pairs = recommender.score_pairs if recommender.method.scores_pairs else None
         options = EvaluationOptions(threads=threads, score_pairs=pairs, lists=lists)
-        spread = self._spread(recommender, heldout) if lists else None
+        spread = self._spread(recommender, heldout, lists)
         with one_blas_thread():
             found = evaluate(recommender.score, heldout, self.catalog, config, key, replace(options, spread=spread))
             cold = self.cold.get("validation" if heldout is self.validation else "test")
@@ -173,16 +195,16 @@ def run(
     prepared = prepared or prepare_data(experiment, data, progress)
     parts, about = prepared.parts, {**prepared.about, "inputs": digest_inputs(experiment.method, experiment.stages)}
     log.add(f"data {prepared.name}: {dict(parts.counts)}")
-    job = TrainingJob.from_split(experiment, parts)
-    learnt = job.learn(progress)
-    log.add(f"learnt {experiment.method.name}: kept the model of pass {learnt.passes}")
-    progress("evaluating", 0, 0)
-    started = time.perf_counter()
-    evaluation = job.evaluate(learnt.model, parts.test)
-    seconds = time.perf_counter() - started
-    log.add(f"evaluated {len(evaluation)} users")
-    leak = _check_leaks(job, parts, learnt.model, progress)
-    log.add(f"leak verdict: {leak.reason if leak else 'not asked for'}")
+    with TrainingJob.from_split(experiment, parts).with_workers() as job:
+        learnt = job.learn(progress)
+        log.add(f"learnt {experiment.method.name}: kept the model of pass {learnt.passes}")
+        progress("evaluating", 0, 0)
+        started = time.perf_counter()
+        evaluation = job.evaluate(learnt.model, parts.test)
+        seconds = time.perf_counter() - started
+        log.add(f"evaluated {len(evaluation)} users")
+        leak = _check_leaks(job, parts, learnt.model, progress)
+        log.add(f"leak verdict: {leak.reason if leak else 'not asked for'}")
     findings = Findings(learnt, evaluation, seconds, leak, log.lines)
     result = assemble_run(experiment, prepared.name, about, parts, job.make_recommender(learnt.model), findings)
     finished = result.save(Path(folder)) if folder is not None else result
@@ -196,7 +218,7 @@ def _check_leaks(job: TrainingJob, parts: Split, model: Model, progress: Progres
     experiment, method = job.experiment, job.experiment.method.build()
     local_only, placebo = None, None
     try:
-        local_only = check_leak(method, experiment, parts, progress, early=True)
+        local_only = check_leak(method, experiment, parts, progress, early=True, engine=job.engine)
     except (DivergedError, EvaluationError) as error:
         local_only = LeakVerdict.not_made(error)
 

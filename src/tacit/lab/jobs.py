@@ -24,6 +24,7 @@ from typing import Any, Literal, Protocol
 from tacit.config import Experiment, to_yaml
 from tacit.data import Dataset
 from tacit.errors import DataError, EngineError, TacitError
+from tacit.lab.engine import EngineConfig
 from tacit.lab.experiments import PreparedData, prepare_data, silent
 from tacit.lab.shard_worker import WorkerIdentity
 from tacit.lab.training import RuntimeConfig
@@ -323,7 +324,7 @@ def _spread(jobs: Sequence[Job], config: JobsConfig, progress: Progress, handed:
     else:
         if not config.address:  # more than there are cores would only take memory
             n_wanted = min(n_wanted, usable_cores())
-        workers = start_workers(config.engine, config.address, n_wanted)
+        workers = start_workers(EngineConfig(config.engine, n_wanted, address=config.address))
     n_slots = min(n_wanted, workers.n_workers)
     spreading = _Spreading(workers, _Source(handed), config.executor is None and config.engine == "dask")
     for at in range(n_slots):

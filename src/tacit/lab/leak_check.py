@@ -25,7 +25,8 @@ from tacit.evaluation import (
     select_heldout,
     swap,
 )
-from tacit.lab.training import score_alone
+from tacit.lab.engine import EngineConfig
+from tacit.lab.local_only import LocalOnlyTraining, score_alone
 from tacit.methods.base import Centralised, Method, build
 from tacit.random import Key
 from tacit.types import Array, Clients, Floats, Model, Progress
@@ -39,12 +40,20 @@ def ignore_progress(what: str, done: int, total: int) -> None:
 
 
 def check_leak(
-    method: Method, experiment: Experiment, parts: Split, progress: Progress = ignore_progress, *, early: bool = False
+    method: Method,
+    experiment: Experiment,
+    parts: Split,
+    progress: Progress = ignore_progress,
+    *,
+    early: bool = False,
+    engine: EngineConfig | None = None,
 ) -> LeakVerdict | None:
     """Let a sample of clients learn alone; a model that knows the held-out items of its own client leaks.
 
-    With `early`, clients learn in stages, until the verdict is clear or there is no sign of a leak.
+    With `early`, clients learn in stages, until the verdict is clear or there is no sign of a leak. `engine`: whose
+    threads or running workers let clients learn; none: threads as the experiment says.
     """
+    engine = engine or experiment.runtime.engine_config
     config, key = experiment.evaluation.model_copy(update={"users": 0}), Key(experiment.seed)
     sampled = sample_users(parts.test, config.local_only_users, key.child("twin"))
     if not len(sampled):
@@ -52,8 +61,8 @@ def check_leak(
     shuffled = sampled[np.argsort(key.child("stages").bits(parts.train.ids[sampled], 1)[:, 0], kind="stable")]
 
     def learn_alone(clients: Clients, positions: Array) -> Floats:
-        ring = experiment.runtime.ring
-        return score_alone(method, clients, parts.catalog, key.child("learn"), ring, progress)(positions)
+        training = LocalOnlyTraining(method, parts.catalog, key.child("learn"), experiment.runtime.ring)
+        return score_alone(training, clients, positions, engine, progress)
 
     first, *more = sample_stages(len(shuffled)) if early else [len(shuffled)]
     chosen = shuffled[:first]

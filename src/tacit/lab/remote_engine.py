@@ -30,7 +30,7 @@ from tacit.lab.shard_worker import (
     write_pickle,
 )
 from tacit.lab.shards import ShardAnswer, ShardRequest, cut_evenly
-from tacit.lab.workers import run_tasks, start_workers, usable_cores
+from tacit.lab.workers import run_tasks, start_workers
 from tacit.types import Array
 
 KEPT_REQUESTS = 8  # of a shard, before its private part is written down
@@ -54,10 +54,7 @@ class RemoteEngine:
         self._is_elsewhere = bool(config.address)
         self._folder = make_folder("tacit-shards-", config.folder)
         try:
-            assert config.kind != "local"
-            n_cores = usable_cores()
-            n_workers = min(config.shards or n_cores, n_cores)
-            self._workers = config.workers or start_workers(config.kind, config.address, n_workers)
+            self._workers = config.workers or start_workers(config)
         except BaseException:
             shutil.rmtree(self._folder, ignore_errors=True)
             raise

@@ -66,6 +66,14 @@ class SecureRoundsConfig(SecureAggregationConfig):
         False,
         description="participant lottery: tickets draw clients_per_round on average, and every device verifies it",
     )
+    coordinators: int = Field(
+        1, ge=1, le=100_000, description="secure sums of a round, each of a coordinator's own clients; their totals add"
+    )
+
+    def assign(self, positions: NDArray[np.int64], n_clients: int) -> list[NDArray[np.int64]]:
+        """Return the clients of each coordinator that has any in a round; a client stays with its coordinator."""
+        owner = positions * self.coordinators // n_clients
+        return [positions[owner == one] for one in np.unique(owner)]
 
 
 @dataclass(frozen=True)
@@ -161,7 +169,12 @@ class SecureSums:
         cls, config: SecureRoundsConfig, ring: Ring, rules: RoundsConfig, schedule: Schedule, n_clients: int, key: Key
     ) -> SecureSums:
         """Return those of a simulation, with a lottery where participants are drawn by one."""
-        lottery, wanted = None, schedule.clients_per_round
+        lottery, wanted = None, schedule.clients_per_round // config.coordinators
+        if config.coordinators > 1 and (config.draw or rules.robust is not None):
+            raise ConfigError(
+                "Several coordinators allow neither the participant lottery nor groups of robust rules.",
+                "Remove runtime.secure.coordinators, or runtime.secure.draw and runtime.rounds.robust.",
+            )
         if config.draw:
             if rules.over_selection:
                 raise ConfigError(

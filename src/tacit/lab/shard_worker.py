@@ -175,10 +175,12 @@ def checkpoint_path(folder: Path, shard: int, done: int) -> Path:
 
 
 def _read_shared(folder: Path, digests: Digests) -> dict[str, Array]:
+    for digest in _ARRAYS.keys() - set(digests.values()):  # first: a worker holds the tables of one round
+        del _ARRAYS[digest]
     return {name: _read_array(folder, digest) for name, digest in digests.items()}
 
 
-_ARRAYS: dict[str, Array] = {}  # the shared arrays of the last rounds, by digest
+_ARRAYS: dict[str, Array] = {}  # the shared arrays of the last request, by digest
 
 
 def _read_array(folder: Path, digest: str) -> Array:
@@ -193,8 +195,6 @@ def _read_array(folder: Path, digest: str) -> Array:
                 f"'{path}' does not hold what was written: its digest differs.", "Check the disk of runtime.folder."
             )
         array.flags.writeable = False
-        while len(_ARRAYS) > 16:
-            _ARRAYS.pop(next(iter(_ARRAYS)))
         _ARRAYS[digest] = array
     return _ARRAYS[digest]
 

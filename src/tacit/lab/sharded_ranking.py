@@ -1,8 +1,8 @@
 """Ranking over an engine: users are cut into shards, and workers rank them. No bit of a metric depends on the cut.
 
 A worker gets the users of its shard (histories, held-out items, private parts) and the shared arrays, each as a file,
-and answers with lists and places. Shards begin at whole blocks of users, so that every user is scored among the same
-others as in one process.
+and answers with lists and the metrics of each user. Shards begin at whole blocks of users, so that every user is scored
+among the same others as in one process.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tacit.evaluation.ranking import BLOCK, RankedUsers, RankingRequest
 from tacit.lab.engine import EngineConfig
 from tacit.lab.memory import refuse_too_large_shards
 from tacit.lab.shard_worker import WorkerIdentity, make_folder, read_pickle, write_pickle
-from tacit.lab.workers import run_tasks, start_workers, usable_cores
+from tacit.lab.workers import open_workers, run_tasks
 from tacit.methods.base import Method
 from tacit.numerics import one_blas_thread
 from tacit.serving.recommender import Recommender, score_rows
@@ -86,27 +86,23 @@ class SpreadRanking:
 
     def __call__(self, request: RankingRequest, positions: NDArray[np.int64]) -> RankedUsers:
         """Rank users; those of the request stand at these positions of the recommender."""
-        engine, n_cores = self.engine, usable_cores()
-        assert engine.kind != "local"
+        engine, recommender = self.engine, self.recommender
         folder = make_folder("tacit-ranking-", engine.folder)
-        workers = engine.workers
         try:
-            workers = workers or start_workers(engine.kind, engine.address, min(engine.shards or n_cores, n_cores))
-            cuts = cut_blocks(len(positions), engine.shards or workers.n_workers)
-            if not engine.address:
-                self._refuse_too_large(request, cuts, workers.n_workers)
-            write_pickle(folder / "shared.pickle", (self.recommender.method, dict(self.recommender.model.shared)))
-            n_shards = len(cuts) - 1
-            tasks = {at: self._write(folder, request, positions, cuts[at : at + 2], at) for at in range(n_shards)}
-            found = run_tasks(workers, run_ranking, tasks, n_shards)
-            return RankedUsers.join([read_pickle(Path(found[at].file)) for at in range(n_shards)])
+            with open_workers(engine) as workers:
+                cuts = _cut_users(request, engine.shards or workers.n_workers)
+                if not engine.address:
+                    self._refuse_too_large(request, cuts, workers.n_workers)
+                write_pickle(folder / "shared.pickle", (recommender.method, dict(recommender.model.shared)))
+                n_shards = len(cuts) - 1
+                tasks = {at: self._write(folder, request, positions, cuts[at : at + 2], at) for at in range(n_shards)}
+                found = run_tasks(workers, run_ranking, tasks, n_shards)
+                return RankedUsers.join([read_pickle(Path(found[at].file)) for at in range(n_shards)])
         except OSError as error:
             raise EngineError(
                 f"Shards cannot be written to '{folder}': {error}.", "Set runtime.folder to another folder."
             ) from None
         finally:
-            if engine.workers is None and workers is not None:
-                workers.close()
             shutil.rmtree(folder, ignore_errors=True)
 
     def _write(
@@ -125,6 +121,12 @@ class SpreadRanking:
         of_users += 4 * len(data.seen) + 20 * len(data.truth)
         share = max(np.diff(cuts), default=0) / max(1, len(clients))
         refuse_too_large_shards(tables, of_users * share, min(n_workers, len(cuts) - 1), len(cuts) - 1)
+
+
+def _cut_users(request: RankingRequest, n_shards: int) -> list[int]:
+    """Return where shards begin among users, and the end; blocks are of those who are ranked."""
+    ranked = np.arange(len(request.data)) if request.lists else request.data.with_truth
+    return [0, *np.append(ranked, len(request.data))[cut_blocks(len(ranked), n_shards)[1:]].tolist()]
 
 
 def cut_blocks(n_users: int, n_shards: int) -> list[int]:

@@ -196,17 +196,16 @@ class _Federation:
                 return shared
         if self.path.privacy is not None:
             self.budgets.debit(None if who is None else who.answered, share)
-        groups: list[NDArray[np.int64] | None] = [None if who is None else who.answered]
-        if self.rules.robust is not None and who is not None:
-            groups = list(assign_groups(who.answered, self.rules.robust, self.key.child("groups", number)))
         weighing = None
         if self.scales is not None and who is not None:
             weighing = self._weighing(self.scales, shared, who.answered, number)
         round_ = AskedRound(number, shared, weighing)
-        if self.sums is None or who is None:
-            answers = [self.collector.collect(round_, group) for group in groups]
+        if who is None:
+            answers = [self.collector.collect(round_, None)]
+        elif self.sums is None:
+            answers = [self.collector.collect(round_, cohort.answered) for cohort in self._cohorts(who, number)]
         else:
-            answers = self._secured(self.sums, round_, who, groups)
+            answers = self._secured(self.sums, round_, self._cohorts(who, number))
         self.engine.settle([answer.ticket for answer in answers])
         if not answers:
             self._lose(np.arange(len(self.clients)) if who is None else who.asked, shared)
@@ -216,13 +215,28 @@ class _Federation:
         for answer in answers:
             self._note(answer, shared)
         totals = [answer.total for answer in answers]
-        total = totals[0] if self.rules.robust is None else combine_groups(totals, self.rules.robust)
+        total = totals[0]
+        if self.rules.robust is not None:
+            total = combine_groups(totals, self.rules.robust)
+        else:
+            for other in totals[1:]:
+                total.add_total(other)
         path = self.path
         if path.privacy is None:
             return dict(server_round(path, shared, total))
         n_asked = len(self.clients) if who is None else len(who.asked)
         total = self._noisy(path.privacy, total, share, number, who)
         return dict(server_round(path, shared, total, n_asked))
+
+    def _cohorts(self, who: Attendance, number: int) -> list[Attendance]:
+        """Cut a round into cohorts that have a sum each: groups of a robust rule, or clients of a coordinator."""
+        if self.rules.robust is not None:
+            groups = assign_groups(who.answered, self.rules.robust, self.key.child("groups", number))
+            return [Attendance(who.asked if len(groups) == 1 else group, group) for group in groups]
+        if self.sums is None:
+            return [who]
+        asked = self.sums.config.assign(who.asked, len(self.clients))
+        return [Attendance(some, np.intersect1d(some, who.answered, assume_unique=True)) for some in asked]
 
     def _lacks_noise(self, who: Attendance) -> bool:
         """Whether so many clients dropped out that the noise of the others would fall short."""
@@ -261,15 +275,12 @@ class _Federation:
         self.traffic.lost[lost] += 1
         self.traffic.bytes_down[lost] += download_bytes(self.method, shared)
 
-    def _secured(
-        self, sums: SecureSums, here: AskedRound, who: Attendance, groups: Sequence[NDArray[np.int64] | None]
-    ) -> list[RoundAnswers]:
-        """Return what secure sums show of each group; a group of which too few remain is not there."""
-        key, found = self.key.child("fates", here.number), []
-        for group in groups:
-            answered = who.answered if group is None else group
-            asked = who.asked if len(groups) == 1 else answered
-            dropouts = DropoutPlan.draw(sums.config, asked, answered, self.rules.dropout, key)
+    def _secured(self, sums: SecureSums, here: AskedRound, cohorts: Sequence[Attendance]) -> list[RoundAnswers]:
+        """Return what secure sums show of each cohort; one of which too few remain is not there."""
+        key, found, given_up = self.key.child("fates", here.number), [], []
+        for cohort in cohorts:
+            asked = cohort.asked
+            dropouts = DropoutPlan.draw(sums.config, asked, cohort.answered, self.rules.dropout, key)
             answers = self.collector.collect(here, dropouts.summed)
             lost = self.collector.collect(here, dropouts.between)
             if self.path.privacy is None:  # with a guarantee, who has nothing that fits adds zeros, and is there
@@ -283,8 +294,11 @@ class _Federation:
                     counted = {name: counts + lost.mentions[name] for name, counts in answers.mentions.items()}
                     outcome = sums.exact(answers.total, counted if sums.config.two_stage else None, dropouts)
             except AbortedError:
+                given_up.append(cohort.answered)
                 continue
             found.append(self._masked(answers, outcome))
+        for answered in given_up if found else ():  # without any sum, the whole round is lost
+            self._lose(answered, here.shared)
         return found
 
     def _masked(self, answers: RoundAnswers, outcome: SecureSumOutcome) -> RoundAnswers:

@@ -1,10 +1,10 @@
-"""Training of any method in this process: pass after pass, with checkpoints; and local-only models."""
+"""Training of any method: pass after pass, with checkpoints."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
@@ -20,7 +20,8 @@ from tacit.lab.secure_rounds import SecureRoundsConfig
 from tacit.lab.simulation import SimulationOptions, simulate
 from tacit.lab.synchronous import Overlays
 from tacit.lab.traffic import Traffic
-from tacit.methods.base import Centralised, Federated, Gossip, Method, score_clients
+from tacit.lab.workers import Workers
+from tacit.methods.base import Centralised, Federated, Gossip, Method
 from tacit.numerics import one_blas_thread
 from tacit.privacy.dp import DifferentialPrivacy, DPConfig
 from tacit.privacy.update_sink import Stage
@@ -28,7 +29,7 @@ from tacit.protocols.federated import UpdatePath
 from tacit.protocols.rounds import RoundsConfig
 from tacit.protocols.weighing import WeightLog
 from tacit.random import Key
-from tacit.types import Array, Catalog, Clients, Config, Floats, Model, Progress, Vocabulary, notice_former_name
+from tacit.types import Catalog, Clients, Config, Model, Progress, Vocabulary, notice_former_name
 from tacit.updates import Ring
 
 Evaluator = Callable[[Model], Mapping[str, float]]
@@ -185,13 +186,14 @@ def passes(
 
 
 @dataclass(frozen=True)
-class Observer:
-    """Who watches a method learn: at the validation part, at the ledger, at the progress."""
+class TrainingContext:
+    """What surrounds a training: who evaluates checkpoints and is told of progress, and the workers of an engine."""
 
     evaluate: Evaluator | None = None
     primary: str = ""  # the metric by which the best checkpoint is kept
     users: Vocabulary | None = None  # labels that a ledger of events calls clients by; none: numbers
     progress: Progress = lambda what, done, total: None
+    workers: Workers | None = None  # that go on afterwards; none: an engine starts its own
 
 
 def learn(
@@ -201,13 +203,13 @@ def learn(
     key: Key,
     config: RuntimeConfig,
     stages: Sequence[Stage | DPConfig] = (),
-    observer: Observer = Observer(),  # noqa: B008 - frozen
+    context: TrainingContext = TrainingContext(),  # noqa: B008 - frozen
 ) -> TrainingResult:
     """Learn from a cohort. With an evaluator of the validation part, keep the best pass and stop early.
 
     Noise follows from the rounds of the method, so differential privacy is given by its options.
     """
-    evaluate, primary, users = observer.evaluate, observer.primary, observer.users
+    evaluate, primary, users = context.evaluate, context.primary, context.users
     total = passes_of(method, clients)
     adversaries = None
     if config.adversaries is not None:
@@ -235,14 +237,14 @@ def learn(
             events=events,
             weight_log=weight_log,
             privacy_log=privacy_log,
-            engine=config.engine_config,
+            engine=replace(config.engine_config, workers=context.workers),
         )
         talk = GossipRuntime(config.network, config.threads, overlay)
         how = PassOptions(built, config.ring, traffic, simulation, talk)
         for model in passes(method, clients, catalog, key, how):
             done += 1
             spent += time.perf_counter() - started
-            observer.progress("learning", done, total)
+            context.progress("learning", done, total)
             if evaluate is not None and config.evaluate_every and (done % config.evaluate_every == 0 or done == total):
                 seen = evaluate(model)
                 curve.append({"pass": done, "seconds": spent, **seen})
@@ -324,30 +326,3 @@ def _events_of(method: Method, clients: Clients, catalog: Catalog, users: Vocabu
         )
     refuse_too_many(method.schedule(clients))
     return Events(users or Vocabulary(np.arange(int(clients.ids.max()) + 1)), catalog.item_ids)
-
-
-def score_alone(
-    method: Method,
-    clients: Clients,
-    catalog: Catalog,
-    key: Key,
-    ring: Ring,
-    progress: Progress = lambda what, done, total: None,
-) -> Callable[[Array], Floats]:
-    """Return a scorer in which every client has a local-only model.
-
-    Nothing leaves, so no stage stands in between.
-    """
-
-    def score(positions: Array) -> Floats:
-        rows = np.empty((len(positions), clients.n_items), np.float32)
-        with one_blas_thread():
-            for row, position in enumerate(positions):
-                progress("learning alone, to see that nothing leaks", row, len(positions))
-                client = clients.take([position])
-                for model in passes(method, client, catalog, key, PassOptions(ring=ring)):
-                    last = model
-                rows[row] = score_clients(method, last, client)[0]
-        return rows
-
-    return score

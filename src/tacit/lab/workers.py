@@ -6,12 +6,14 @@ import contextlib
 import multiprocessing
 import os
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from typing import Any, Literal, Protocol
+from contextlib import contextmanager
+from typing import Any, Protocol
 
 from tacit.errors import EngineError
+from tacit.lab.engine import EngineConfig
 from tacit.lab.shard_worker import WorkerIdentity, begin_worker, forget_shards
 
 REACH_SECONDS = 15
@@ -53,9 +55,24 @@ def usable_cores() -> int:
     return len(allowed(0)) if allowed is not None else os.cpu_count() or 1
 
 
-def start_workers(kind: Literal["processes", "dask"], address: str, n_workers: int) -> Workers:
-    """Start workers, or reach those of a cluster, however many it has."""
-    return DaskWorkers(address, n_workers) if kind == "dask" else ProcessWorkers(n_workers)
+def start_workers(config: EngineConfig) -> Workers:
+    """Start the workers of an engine, or reach those of a cluster, however many it has."""
+    n_cores = usable_cores()
+    n_workers = min(config.shards or n_cores, n_cores)
+    return DaskWorkers(config.address, n_workers) if config.kind == "dask" else ProcessWorkers(n_workers)
+
+
+@contextmanager
+def open_workers(config: EngineConfig) -> Iterator[Workers]:
+    """Give the workers of an engine: those that it was given, or new ones, which end afterwards."""
+    if config.workers is not None:
+        yield config.workers
+        return
+    workers = start_workers(config)
+    try:
+        yield workers
+    finally:
+        workers.close()
 
 
 class ProcessWorkers:

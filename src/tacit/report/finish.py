@@ -16,7 +16,7 @@ from tacit.evaluation.communication import measure_cost, total_cost
 from tacit.lab.training import TrainingResult, rounds_of
 from tacit.methods.base import Federated, Gossip
 from tacit.report.folder import Run
-from tacit.serving.recommender import Recommender
+from tacit.serving.recommender import Recommender, label_column
 
 try:
     import resource
@@ -57,7 +57,7 @@ def assemble_run(
             "recommended": evaluation.recommended[evaluation.k[-1]],
         }
     )
-    users = pl.DataFrame({"user": labels[evaluation.users].tolist(), **evaluation.values})
+    users = pl.DataFrame({"user": label_column(labels[evaluation.users]), **evaluation.values})
     result = {
         "run": None,
         "name": experiment.name,
@@ -150,11 +150,11 @@ def _sampling(experiment: Experiment, parts: Split) -> str:
 
 def _ledger(parts: Split, learnt: TrainingResult, gossiped: bool) -> pl.DataFrame:
     """Return one row per client: how often it was asked, what it sent, and what it received."""
-    users, train = parts.user_ids.labels[parts.train.ids].tolist(), parts.train
+    users, train = label_column(parts.user_ids.labels[parts.train.ids]), parts.train
     if learnt.traffic is None:
+        what = "whole history"
         nothing = np.zeros(len(train), np.int64)
         sent = {
-            "what": ["whole history"] * len(train),
             "rounds": np.ones(len(train), np.int64),
             "positives": train.sizes,
             "negatives": nothing,
@@ -165,9 +165,8 @@ def _ledger(parts: Split, learnt: TrainingResult, gossiped: bool) -> pl.DataFram
             "masked": nothing,
         }
     else:
-        traffic = learnt.traffic
+        traffic, what = learnt.traffic, "whole models, to peers" if gossiped else "rows of the item table"
         sent = {
-            "what": ["whole models, to peers" if gossiped else "rows of the item table"] * len(train),
             "rounds": traffic.rounds,
             "positives": traffic.positives,
             "negatives": traffic.negatives,
@@ -177,7 +176,8 @@ def _ledger(parts: Split, learnt: TrainingResult, gossiped: bool) -> pl.DataFram
             "refused": traffic.refused,
             "masked": traffic.masked,
         }
-    return pl.DataFrame({"user": users, **sent}).with_columns(rows=pl.col("positives") + pl.col("negatives"))
+    rows = pl.col("positives") + pl.col("negatives")
+    return pl.DataFrame({"user": users, **sent}).select("user", pl.lit(what).alias("what"), *sent, rows.alias("rows"))
 
 
 def peak_megabytes() -> float:

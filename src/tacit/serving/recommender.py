@@ -20,6 +20,7 @@ from tacit.methods.base import Federated, Method, build, options, score_clients
 from tacit.numerics import one_blas_thread
 from tacit.random import Key
 from tacit.serving.lists import ListFilter, Recommendation, Recommendations
+from tacit.serving.model_files import ModelArrays, read_arrays, write_arrays
 from tacit.types import Array, Catalog, Clients, Config, Floats, Label, Labels, Model, Reason, Vocabulary, offsets
 
 if TYPE_CHECKING:
@@ -176,22 +177,17 @@ class Recommender:
         folder.mkdir(parents=True, exist_ok=True)
         shared, method = self.model.shared, self.method
         served = method.spec.received(shared) if isinstance(method, Federated) else shared
-        arrays: dict[str, Any] = {f"shared.{name}": array for name, array in served.items()}
-        arrays |= {f"private.{name}": array for name, array in self.model.private.items()}
-        arrays |= {
-            "history.ids": self.clients.ids,
-            "history.ptr": self.clients.ptr,
-            "history.items": self.clients.items,
-        }
+        by_row: dict[str, Array] = {"items": self.clients.items}
         if self.clients.has_order:
-            arrays["history.places"] = _places(self.clients)
-        np.savez(folder / "model.npz", **arrays)
+            by_row["places"] = _places(self.clients)
+        arrays = ModelArrays(served, self.model.private, self.clients.ids, self.clients.ptr, by_row)
+        write_arrays(folder, arrays)
         chosen = self.options.model_dump(mode="json")
         about = {"method": self.name, "options": chosen, "seed": self.seed, "format": 1}
         (folder / "method.json").write_text(json.dumps(about, indent=2), encoding="utf-8")
         import polars as pl  # here: a device recommends without it
 
-        pl.DataFrame({"user": self.user_ids.labels.tolist()}).write_parquet(folder / "users.parquet")
+        pl.DataFrame({"user": label_column(self.user_ids.labels)}).write_parquet(folder / "users.parquet")
         (folder / "people.parquet").unlink(missing_ok=True)  # before 0.2; of another model
         _catalog_frame(self.catalog).write_parquet(folder / "catalog.parquet")
 
@@ -203,8 +199,7 @@ class Recommender:
 
         try:
             about = json.loads((folder / "method.json").read_text(encoding="utf-8"))
-            with np.load(folder / "model.npz", allow_pickle=False) as stored:
-                arrays = dict(stored)
+            arrays = read_arrays(folder)
             users = read_users(folder)["user"]
             catalog = _read_catalog(pl.read_parquet(folder / "catalog.parquet"))
         except (OSError, ValueError, KeyError, pl.exceptions.PolarsError) as error:
@@ -221,6 +216,13 @@ class Recommender:
         model = Model(parts["shared"], parts["private"])
         seed = int(about.get("seed", 0))  # models of earlier versions have none
         return cls(name, options(name, about["options"]), model, clients, catalog, _vocabulary(users), seed)
+
+
+def label_column(labels: Array) -> pl.Series:
+    """Return labels as a column; numbers go over without an object for each."""
+    import polars as pl
+
+    return pl.Series(labels if labels.dtype.kind in "iu" else labels.tolist())
 
 
 def read_users(folder: Path) -> pl.DataFrame:

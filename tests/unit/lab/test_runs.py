@@ -12,7 +12,7 @@ import pytest
 import tacit
 from tacit.errors import ConfigError, StorageError
 from tacit.lab.comparisons import compare
-from tacit.lab.training import Observer, RuntimeConfig, learn
+from tacit.lab.training import RuntimeConfig, TrainingContext, learn
 from tacit.methods.base import Centralised
 from tacit.report.figures import _count_by_item
 from tacit.types import Catalog, Clients, Model, Vocabulary
@@ -61,7 +61,7 @@ def test_patience_counts_only_looks_without_a_better_one(keep: str) -> None:
     values = [0.1, 0.2, 0.3, 0.2, 0.1, 0.9]
     catalog = Catalog(Vocabulary(np.arange(2)))
     look = lambda model: {"m": float(model.shared["value"])}  # noqa: E731
-    learnt = learn(Rising(values), one, catalog, tacit.Key(0), config, observer=Observer(look, "m"))
+    learnt = learn(Rising(values), one, catalog, tacit.Key(0), config, context=TrainingContext(look, "m"))
     assert len(learnt.curve) == 5, "it stops after two looks that were no better, not before"
     assert float(learnt.model.shared["value"]) == (0.3 if keep == "best" else 0.1)
 
