@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from collections.abc import Iterator
 from dataclasses import replace
 from importlib.util import find_spec
@@ -20,7 +21,7 @@ from tacit.lab.events import Events
 from tacit.lab.guarantee import PrivacyLog, build_privacy
 from tacit.lab.secure_rounds import SecureRoundsConfig
 from tacit.lab.shard_worker import ShardTask, WorkerIdentity, run_task
-from tacit.lab.shards import cut_clients, cut_evenly
+from tacit.lab.shards import Shard, ShardRequest, cut_clients, cut_evenly
 from tacit.lab.simulation import SimulationOptions, simulate
 from tacit.lab.traffic import Traffic
 from tacit.lab.workers import DaskWorkers, ProcessWorkers, Workers, refuse_other_bits
@@ -222,6 +223,26 @@ def test_a_worker_with_another_version_is_refused(name: str) -> None:
     other = tuple((what, f"{version}.1" if what == name else version) for what, version in own.bits)
     with pytest.raises(EngineError, match=name):
         refuse_other_bits(replace(own, bits=other), "tcp://there")
+
+
+@pytest.mark.parametrize("name", [name for name in FEDERATED if not build(name).spec.client_tables])
+def test_a_round_of_few_clients_makes_nothing_of_the_size_of_all(name: str, world: World) -> None:
+    """Rounds of twenty among a million clients are many: each may cost what twenty clients and the tables cost."""
+    n_clients = 200_000
+    clients = world[0].take(np.arange(n_clients) % len(world[0]))
+    method = quick(name, clients_per_round=20)
+    model = method.init(clients, world[1], KEY)
+    shard = Shard(UpdatePath(method, (), RING), KEY, 0, clients, model.private)
+    request = ShardRequest(0, np.arange(20) * 99)
+    shard.answer(request, model.shared)
+    tracemalloc.start()
+    try:
+        answer, learnt = shard.answer(request, model.shared)
+        shard.keep(learnt)
+        assert answer.total is not None
+        assert tracemalloc.get_traced_memory()[1] < n_clients
+    finally:
+        tracemalloc.stop()
 
 
 @pytest.mark.parametrize(("n_clients", "n_shards"), [(1, 3), (7, 7), (40, 3), (40, 64)])

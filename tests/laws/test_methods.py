@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import typing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from tacit.errors import DataError
 from tacit.lab.training import PassOptions, passes
 from tacit.methods.base import Method, build, entry, methods, options, score_clients
 from tacit.privacy.disclosure import Disclosure, DisclosureConfig
@@ -123,6 +125,16 @@ def test_a_model_is_saved_and_served_without_the_training_data(
     for user in (0, 3, len(clients) - 1):
         rows = table.filter(table["user"] == f"person {user}").sort("rank")
         assert rows["item"].to_list() == [r.item for r in after.recommend(f"person {user}", 5)], "a batch, or alone"
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_histories_that_the_catalogue_does_not_know_are_refused(name: str, tastes: World) -> None:
+    clients, catalog = tastes
+    outside = replace(clients, items=np.where(np.arange(len(clients.items)) == 3, -1, clients.items).astype(np.int32))
+    larger = replace(clients, n_items=clients.n_items + 1)
+    for histories in (outside, larger):
+        with pytest.raises(DataError):
+            next(iter(passes(build(name), histories, catalog, KEY)))
 
 
 @pytest.mark.parametrize("name", [n for n in EVERY if build(n).scores_pairs])

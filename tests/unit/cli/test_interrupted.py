@@ -60,6 +60,38 @@ def test_ctrl_c_ends_a_run_with_one_message_and_no_folder(tmp_path: Path) -> Non
     assert not list(tmp_path.rglob("*.npz")), "a half-written run was left behind"
 
 
+def children(pid: int) -> list[int]:
+    found = Path(f"/proc/{pid}/task").glob("*/children")
+    return [int(child) for file in found for child in file.read_text().split()]
+
+
+def workers(pid: int) -> list[int]:
+    """The worker processes among the children; the other one keeps track of resources."""
+    found = [(child, Path(f"/proc/{child}/cmdline")) for child in children(pid)]
+    return [child for child, line in found if line.exists() and "spawn_main" in line.read_text()]
+
+
+def test_ctrl_c_ends_all_workers_also_after_one_was_killed(tmp_path: Path) -> None:
+    arrays = tmp_path / "arrays"
+    arrays.mkdir()
+    endless = ["--set", "method.epochs=1000000", "--set", "data.users=300", "--set", "runtime.shards=2"]
+    there = ["--set", "runtime.engine=processes", "--set", f"runtime.folder={arrays}"]
+    process = start(["run", "--method", "fed-svd", "--data", "town", *endless, *there], tmp_path)
+    wait_until(lambda: process.poll() is not None or bool(list(arrays.glob("*/answer-0.pickle"))), LONG, "a round")
+    assert process.poll() is None, process.stderr.read() if process.stderr else ""
+    before = workers(process.pid)
+    os.kill(before[0], signal.SIGKILL)
+    wait_until(lambda: bool({*workers(process.pid)} - {*before}), LONG, "another worker takes its place")
+    after = {*before, *children(process.pid)}
+    process.send_signal(signal.SIGINT)
+    out, err = wait_for_process(process, "the run ends after SIGINT")
+    assert (process.returncode, out) == (130, ""), err
+    assert "Traceback" not in err
+    wait_until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in after), LONG, "all processes end")
+    assert not list(arrays.iterdir()), "arrays on their way were left behind"
+    assert not list(tmp_path.rglob("*.npz")), "a half-written run was left behind"
+
+
 def test_a_full_disk_is_said_and_nothing_stays(tmp_path: Path) -> None:
     town = ["--data", "town", "--set", "data.users=300", "--set", "evaluation.local_only_users=0"]
     process = start(["run", "--method", "ease", *town], tmp_path, limit=100_000)
