@@ -380,6 +380,7 @@ class Reason:
     about: int | str
     weight: float
     shown_by: tuple[int, ...] = ()  # items of the history that have the feature
+    is_newest: bool = False  # about is the newest item of the history, and the method reads order
 
 
 def offsets(counts: Array) -> NDArray[np.int64]:

@@ -157,6 +157,7 @@ def test_reasons_are_about_the_user_and_weigh_between_zero_and_one(name: str, ta
         assert 0.0 <= reason.weight <= 1.0 + 1e-6
         if reason.kind == "history":
             assert reason.about in one.items, "a reason names something she never did"
+            assert not reason.is_newest or reason.about == one.items[one.in_order[-1]]
 
 
 def other_value(config: type[Config], field: str) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import polars as pl
@@ -55,11 +55,20 @@ def to_seconds(
     values = column.to_numpy()
     if len(values) == 0:
         return np.zeros(0, np.int64)
-    low, high = int(values.argmin()), int(values.argmax())
+    low = int(values.argmin())
     if values[low] < 0 and not before_1970:
         raise DataError(
             f"{where(low)}: negative timestamp {values[low]}.", "Timestamps are unix times, counted from 1970."
         )
+    scale = require_one_unit(values, where)
+    if values.dtype.kind == "f":
+        return np.asarray(np.floor(values / scale), np.int64)
+    return np.asarray(values if scale == 1 else values // scale, np.int64)
+
+
+def require_one_unit(values: NDArray[Any], where: Where) -> int:
+    """Return how many units of these unix times make a second; refuse them where the smallest and largest differ."""
+    low, high = int(values.argmin()), int(values.argmax())
     (small, scale), (large, largest) = _unit(values[low]), _unit(values[high])
     if scale != largest:
         raise DataError(
@@ -67,9 +76,7 @@ def to_seconds(
             f"{where(high)} has {_show(values[high])} ({large}).",
             "Bring all timestamps to one unit (seconds, ms, us or ns).",
         )
-    if values.dtype.kind == "f":
-        return np.asarray(np.floor(values / scale), np.int64)
-    return np.asarray(values if scale == 1 else values // scale, np.int64)
+    return scale
 
 
 def _unit(value: float) -> tuple[str, int]:

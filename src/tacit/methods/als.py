@@ -11,7 +11,7 @@ from pydantic import Field
 from tacit.kernels.als import solve_rows, solve_weighted_rows
 from tacit.methods.base import Centralised, register
 from tacit.methods.parts import reasons
-from tacit.methods.parts.order import RECENCY, recent_history, recent_matrix
+from tacit.methods.parts.order import RECENCY, newest_item, recent_history, recent_matrix
 from tacit.random import Key
 from tacit.types import Array, Catalog, Clients, Config, Floats, Model, Reason
 
@@ -67,7 +67,11 @@ class ALS(Centralised):
         history, weights = recent_history(client, self.config.recency)
         chosen = vectors[history]
         system = self._gram(vectors) + np.float32(self.config.alpha) * ((weights[:, None] * chosen).T @ chosen)
-        return reasons.from_history(history, weights * (chosen @ np.linalg.solve(system, vectors[item])))
+        return reasons.from_history(
+            history,
+            weights * (chosen @ np.linalg.solve(system, vectors[item])),
+            newest_item(client, self.config.recency),
+        )
 
     def _vectors(self, shared: Mapping[str, Array], private: Mapping[str, Array], clients: Clients) -> Floats:
         """Return the vector of each user: the learnt one, or one from the history if recent items count more."""

@@ -20,7 +20,7 @@ from tacit.errors import MethodError
 from tacit.kernels.neighbours import count_pairs
 from tacit.methods.base import Centralised, register
 from tacit.methods.parts import reasons
-from tacit.methods.parts.order import RECENCY, recent_history, recent_matrix
+from tacit.methods.parts.order import RECENCY, newest_item, recent_history, recent_matrix
 from tacit.random import Key
 from tacit.types import Array, Catalog, Clients, Config, Floats, Model, Reason
 
@@ -84,7 +84,9 @@ class EASE(Centralised):
             parts = shared["weights"][at, target]
         else:
             parts = shared["maps"][at] @ shared["maps"][target] / (1.0 - shared["own"][target])
-        return reasons.from_history(history, np.where(history == item, 0.0, weights * parts))
+        return reasons.from_history(
+            history, np.where(history == item, 0.0, weights * parts), newest_item(client, self.config.recency)
+        )
 
 
 def _primal(x: Any, reg: float) -> Floats:

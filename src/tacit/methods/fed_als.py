@@ -22,7 +22,7 @@ from tacit.kernels.outer import normal_rows
 from tacit.methods.base import FederatedSpec, register
 from tacit.methods.parts import reasons
 from tacit.methods.parts.cold_items import COLD_ITEMS, ColdItemsConfig
-from tacit.methods.parts.order import RECENCY, recent_history, recent_matrix
+from tacit.methods.parts.order import RECENCY, newest_item, recent_history, recent_matrix
 from tacit.methods.parts.sums import (
     LONG_HISTORY,
     WARM,
@@ -168,7 +168,7 @@ class FedALS(BySums):
         chosen = vectors[history].astype(np.float64)
         system = self._system(vectors) + self.config.alpha * (weights[:, None] * chosen).T @ chosen
         solved = np.linalg.solve(system, self.scored_rows(shared)[item])
-        return reasons.from_history(history, weights * (chosen @ solved))
+        return reasons.from_history(history, weights * (chosen @ solved), newest_item(client, self.config.recency))
 
     def _system(self, items: Floats) -> NDArray[np.float64]:
         """Return Q'Q + reg I. Every device makes it: it is a sum over items, so its numbers grow with the catalogue."""

@@ -19,7 +19,7 @@ from tacit.errors import MethodError
 from tacit.methods.base import FederatedSpec, register
 from tacit.methods.parts import reasons
 from tacit.methods.parts.cold_items import COLD_ITEMS, ColdItemsConfig
-from tacit.methods.parts.order import RECENCY, newest_rows, recency_weights, recent_history, recent_matrix
+from tacit.methods.parts.order import RECENCY, newest_item, newest_rows, recency_weights, recent_history, recent_matrix
 from tacit.methods.parts.sums import (
     WARM,
     BySums,
@@ -159,7 +159,9 @@ class FedEASE(BySums):
         history, weights = recent_history(client, self.config.recency)
         maps = _drop_zero_columns(shared["maps"])
         parts = maps[history] @ self.scored_rows(shared)[item, : maps.shape[1]]
-        return reasons.from_history(history, np.where(history == item, 0.0, weights * parts))
+        return reasons.from_history(
+            history, np.where(history == item, 0.0, weights * parts), newest_item(client, self.config.recency)
+        )
 
 
 def nystrom(sketch: Array, y: Array, noise: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

@@ -23,7 +23,7 @@ from tacit.kernels.sequences import direction_rows, regression_rows
 from tacit.methods.base import FederatedSpec, Schedule, register
 from tacit.methods.parts import reasons
 from tacit.methods.parts.cold_items import COLD_ITEMS, ColdItemsConfig
-from tacit.methods.parts.order import Decays, newest_rows, recent_history, recent_matrix
+from tacit.methods.parts.order import Decays, newest_item, newest_rows, recent_history, recent_matrix
 from tacit.methods.parts.sums import (
     WARM,
     BySums,
@@ -207,4 +207,8 @@ class FedSLIST(BySums):
     ) -> list[Reason]:
         """Return items of the history by their part of the score, which is their sum: recent ones weigh more."""
         history, weights = recent_history(client, self.config.decay)
-        return reasons.from_history(history, weights * (shared["sources"][history] @ self.scored_rows(shared)[item]))
+        return reasons.from_history(
+            history,
+            weights * (shared["sources"][history] @ self.scored_rows(shared)[item]),
+            newest_item(client, self.config.decay),
+        )

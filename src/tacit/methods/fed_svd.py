@@ -18,7 +18,7 @@ from tacit.errors import MethodError
 from tacit.methods.base import FederatedSpec, register
 from tacit.methods.parts import reasons
 from tacit.methods.parts.cold_items import COLD_ITEMS, ColdItemsConfig
-from tacit.methods.parts.order import RECENCY, recent_history, recent_matrix
+from tacit.methods.parts.order import RECENCY, newest_item, recent_history, recent_matrix
 from tacit.methods.parts.sums import (
     WARM,
     BySums,
@@ -140,7 +140,7 @@ class FedSVD(BySums):
         """Return the part of each item of the history in the score."""
         history, weights = recent_history(client, self.config.recency)
         parts = weights * shared["weights"][history] * (shared["basis"][history] @ self.scored_rows(shared)[item])
-        return reasons.from_history(history, parts)
+        return reasons.from_history(history, parts, newest_item(client, self.config.recency))
 
 
 @lru_cache(maxsize=1)

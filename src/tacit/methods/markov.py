@@ -64,7 +64,8 @@ class Markov(Centralised):
         if newest[0] < 0:
             return []
         at = slice(int(shared["ptr"][newest[0]]), int(shared["ptr"][newest[0] + 1]))
-        return reasons.from_history(newest, np.array([shared["counts"][at][shared["items"][at] == item].sum()]))
+        counted = shared["counts"][at][shared["items"][at] == item].sum()
+        return reasons.from_history(newest, np.array([counted]), int(newest[0]))
 
 
 def _newest_items(clients: Clients) -> Array:

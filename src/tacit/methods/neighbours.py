@@ -12,7 +12,7 @@ from scipy import sparse
 from tacit.kernels import neighbours as kernel
 from tacit.methods.base import Centralised, register
 from tacit.methods.parts import reasons
-from tacit.methods.parts.order import RECENCY, recent_history, recent_matrix
+from tacit.methods.parts.order import RECENCY, newest_item, recent_history, recent_matrix
 from tacit.random import Key
 from tacit.types import Array, Catalog, Clients, Config, Floats, Model, Reason
 
@@ -150,7 +150,11 @@ class ItemKNN(Centralised):
     ) -> list[Reason]:
         """Return items of the history that are neighbours of the item: the score is their sum."""
         history, recent = recent_history(client, self.config.recency)
-        return reasons.from_history(history, recent * _stored_weights(shared)[history][:, [item]].toarray()[:, 0])
+        return reasons.from_history(
+            history,
+            recent * _stored_weights(shared)[history][:, [item]].toarray()[:, 0],
+            newest_item(client, self.config.recency),
+        )
 
 
 def _stored_weights(shared: Mapping[str, Array]) -> Any:

@@ -12,7 +12,7 @@ from scipy import sparse
 from tacit.kernels import neighbours as kernel
 from tacit.methods.base import Centralised, register
 from tacit.methods.parts import reasons
-from tacit.methods.parts.order import ages, newest_rows
+from tacit.methods.parts.order import ages, newest_item, newest_rows
 from tacit.random import Key
 from tacit.types import Array, Catalog, Clients, Config, Floats, Model, Reason
 
@@ -69,7 +69,8 @@ class SessionKNN(Centralised):
         counted = np.where(np.isin(found[0], had), values[0], 0.0)
         recent = self._recent(client).items
         sessions = [shared["item_sessions"][shared["item_ptr"][i] : shared["item_ptr"][i + 1]] for i in recent]
-        return reasons.from_history(recent, np.array([counted[np.isin(found[0], own)].sum() for own in sessions]))
+        parts = np.array([counted[np.isin(found[0], own)].sum() for own in sessions])
+        return reasons.from_history(recent, parts, newest_item(client, self.config.window))
 
     def _recent(self, clients: Clients) -> Clients:
         """Return the clients with their newest items only."""

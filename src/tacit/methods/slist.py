@@ -20,7 +20,7 @@ from tacit.errors import MethodError
 from tacit.kernels.sequences import add_step_pairs
 from tacit.methods.base import Centralised, register
 from tacit.methods.parts import reasons
-from tacit.methods.parts.order import Decays, newest_rows, recent_history, recent_matrix
+from tacit.methods.parts.order import Decays, newest_item, newest_rows, recent_history, recent_matrix
 from tacit.random import Key
 from tacit.types import Array, Catalog, Clients, Config, Floats, Model, Reason
 
@@ -80,7 +80,11 @@ class SLIST(Centralised):
         if target == len(known) or known[target] != item:
             return []
         history, weights = history[is_known], weights[is_known]
-        return reasons.from_history(history, weights * shared["weights"][np.searchsorted(known, history), target])
+        return reasons.from_history(
+            history,
+            weights * shared["weights"][np.searchsorted(known, history), target],
+            newest_item(client, self.config.decay),
+        )
 
 
 def _solve(gram: NDArray[np.float64], cross: NDArray[np.float64], reg: float) -> Floats:

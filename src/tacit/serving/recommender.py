@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tacit.data.clock import require_one_unit
 from tacit.errors import DataError, MethodError, StorageError
 from tacit.evaluation.ranking import TieOrder
 from tacit.languages import translate
@@ -76,8 +77,9 @@ class Recommender:
     ) -> Recommendations:
         """Return recommendations for someone the model has never seen, from a history given now, the oldest item first.
 
-        With `times`, unix seconds, the history may stand in any order. An item that occurs again counts as new. Items
-        that the model does not know are ignored, with a notice. If none is left, popular items are listed.
+        With `times`, the history may stand in any order. They are unix seconds, or all in one finer unit; units that
+        are mixed are refused. An item that occurs again counts as new. Items that the model does not know are ignored,
+        with a notice. If none is left, popular items are listed.
         """
         places = {label: self.catalog.find(label) for label in history}
         strange = [str(label) for label, place in places.items() if place is None]
@@ -251,6 +253,8 @@ def _oldest_first(history: Sequence[Label], times: Sequence[int] | None, catalog
         moments = [int(moment) for moment in times]
     except (TypeError, ValueError, OverflowError):
         raise DataError("A time of the history is no number.", "Give times as unix seconds.") from None
+    if moments:
+        require_one_unit(np.array(moments, np.float64), lambda at: f"item {at + 1} of the history")
     found = ((moment, -(catalog.find(label) or 0), label) for moment, label in zip(moments, history, strict=True))
     return [label for *_, label in sorted(found, key=itemgetter(0, 1))]
 
@@ -267,6 +271,8 @@ def explain_in_words(reasons: list[Reason], catalog: Catalog) -> str:
     if not reasons:
         return ""
     first = reasons[0]
+    if first.is_newest:
+        return translate("because of what you did last, {names}", names=_join_names([catalog.title(int(first.about))]))
     if first.kind == "history":
         names = [catalog.title(int(reason.about)) for reason in reasons if reason.kind == "history"][:3]
         return translate("because of {names}", names=_join_names(names))

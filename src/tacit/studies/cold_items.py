@@ -32,7 +32,8 @@ DATASETS = ("ml-1m", "facebook-books", "lastfm-2k")
 CHOSEN_BY = {"among all": "Recall@20", "among cold": "ColdAloneRecall@20"}  # measure -> validation metric
 MEASURES = {"among all": "ColdRecall@20", "among cold": "ColdAloneRecall@20"}  # measure -> what is reported
 LOCAL_ONLY_USERS = 12
-EVERY = 5  # rounds between two looks at the validation part, for the rival that learns in rounds
+ROUNDS, QUICK_ROUNDS = 200, 10  # of the rival that learns in rounds, at most
+EVERY, PATIENCE = 10, 3  # its rounds between two checks on validation; checks without a gain that end its training
 MAPS: dict[str, Sequence[Any]] = {"weight": (0.0, 0.5, 1.0), "boost": (1.0, 2.0, 4.0, 8.0)}
 OURS: dict[str, tuple[dict[str, Any], dict[str, Sequence[Any]]]] = {
     "fed-svd": ({"name": "fed-svd", "epochs": 4}, {"factors": (96,), "item_weight": (0.25, 0.5, 0.75)}),
@@ -40,7 +41,7 @@ OURS: dict[str, tuple[dict[str, Any], dict[str, Sequence[Any]]]] = {
     "fed-ease": ({"name": "fed-ease"}, {"reg": (100.0, 1000.0)}),
 }
 POPULARITY: dict[str, Sequence[Any]] = {"shares": (True, False), "popular": (True, False)}
-RIVAL: dict[str, Sequence[Any]] = {"lr_eta": (1.0, 5.0, 20.0)}
+RIVAL: dict[str, Sequence[Any]] = {"lr_eta": (5.0, 20.0, 80.0)}
 Found = dict[str, float]
 
 
@@ -82,7 +83,7 @@ def cold_items_study(setup: StudySetup) -> StudyResult:
         _rival(splits, "content profile", {}, _content),
     ]
     tried = {name: values[:1] for name, values in RIVAL.items()} if setup.quick else RIVAL
-    rows.append(_rival(splits, "IFedRec's recipe", tried, _ifedrec(10 if setup.quick else 40)))
+    rows.append(_rival(splits, "IFedRec's recipe", tried, _ifedrec(QUICK_ROUNDS if setup.quick else ROUNDS)))
     rows += [_ours(splits, name, setup.quick) for name in names]
     notes = [f"'{row.name}': the leak check failed." for row in rows if row.is_clean is False]
     notes += [f"'{row.name}', {measure}: {_describe(row.chosen[measure])}." for row in rows for measure in MEASURES]
@@ -165,21 +166,35 @@ def _rival(cuts: Sequence[_Cut], name: str, values: Mapping[str, Sequence[Any]],
     """Choose options of a rival in the same way; `make` yields scorers, and what each needs to be made again."""
     first, trials = cuts[0], list[tuple[dict[str, Any], Found]]()
     for chosen in _grid(values, False):
-        first.setup.progress(f"{first.setup.name}: choosing {name}", len(trials), 0)
-        trials += [(options, first.measure(score, True)) for options, score in make(first, True, chosen)]
+        checks: list[tuple[dict[str, Any], Found]] = []
+        for options, score in make(first, True, chosen):
+            first.setup.progress(f"{first.setup.name}: choosing {name}", len(trials) + len(checks), 0)
+            checks.append((options, first.measure(score, True)))
+            if _is_past_best([one for _, one in checks]):
+                break
+        trials += checks
     picked = _best(trials)
     found: dict[str, list[float]] = {measure: [] for measure in MEASURES}
     overall: list[float] = []
     for cut in cuts:
         for chosen in _grid(values, False):
-            if not any(chosen.items() <= options.items() for options in picked.values()):
-                continue
-            for options, score in make(cut, False, chosen):
-                for measure in (one for one, wanted in picked.items() if wanted == options):
-                    reached = cut.measure(score, False)
+            asked = {measure for measure, options in picked.items() if chosen.items() <= options.items()}
+            learnt = make(cut, False, chosen)
+            while asked:
+                options, score = next(learnt)
+                ready = {measure for measure in asked if picked[measure] == options}
+                reached = cut.measure(score, False) if ready else {}
+                for measure in ready:
                     found[measure].append(reached[MEASURES[measure]])
-                    overall += [reached["Recall@20"]] if measure == "among all" else []
+                overall += [reached["Recall@20"]] if "among all" in ready else []
+                asked -= ready
     return ColdRow(name, picked, found, overall)
+
+
+def _is_past_best(checks: Sequence[Found]) -> bool:
+    """Say whether every measure was best so many checks ago that the training ends."""
+    best = [int(np.argmax([one[metric] for one in checks])) for metric in CHOSEN_BY.values()]
+    return len(checks) - 1 - max(best) >= PATIENCE
 
 
 def _best(trials: Sequence[tuple[dict[str, Any], Found]]) -> dict[str, dict[str, Any]]:

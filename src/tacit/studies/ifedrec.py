@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 
 from tacit.types import Array, Clients, Floats
 
@@ -79,6 +80,7 @@ class IFedRec:
         self.rng = np.random.default_rng(self.seed)
         n_items, factors = len(self.vectors), self.options.factors
         self.known = np.unique(self.clients.items)
+        self.own = [np.unique(self.clients.of(client)) for client in range(len(self.clients))]
         self.table = self.rng.normal(size=(n_items, factors))
         self.scorers = self.rng.uniform(-1, 1, (len(self.clients), factors + 1)) / np.sqrt(factors)
         self.network = AttributeNetwork(self.vectors.shape[1], factors, self.options.lr_server, self.rng)
@@ -91,26 +93,38 @@ class IFedRec:
 
     def _round(self) -> None:
         o, known = self.options, self.known
-        moved = np.zeros_like(self.table)
         item_rate = o.lr_client * len(known) * o.lr_eta
+        slopes, items, scorers = [], [], []
         for client in range(len(self.clients)):
-            own = np.unique(self.clients.of(client))
-            others = np.setdiff1d(known, own, assume_unique=True)
-            drawn = self.rng.choice(others, min(NEGATIVES * len(own), len(others)), replace=False)
-            items = np.concatenate([own, drawn])
-            is_own = np.arange(len(items)) < len(own)
-            order = self.rng.permutation(len(items))
+            order, is_own = self._draw(client)
+            scorer = self.scorers[client]
             for start in range(0, len(order), BATCH):
-                at = order[start : start + BATCH]
-                rows = self.table[items[at]]
-                self.scorers[client] -= o.lr_client * _gradient(rows, self.scorers[client], is_own[at])[1]
-                slope = _gradient(rows, self.scorers[client], is_own[at])[0]
-                moved[items[at]] -= item_rate * slope[:, None] * self.scorers[client, :-1]
-        self.table += moved / len(self.clients)
+                at = slice(start, start + BATCH)
+                rows = self.table[order[at]]
+                scorer -= o.lr_client * _gradient(rows, scorer, is_own[at])
+                slopes.append(_slopes(rows, scorer, is_own[at]))
+                items.append(order[at])
+                scorers.append(scorer[:-1].copy())
+        # The item table moves by slope x score function, over all batches: one product instead of many small ones.
+        ends = np.cumsum([0, *(len(one) for one in items)])
+        batches = sparse.csr_array(
+            (np.concatenate(slopes), np.concatenate(items), ends), shape=(len(items), len(self.table))
+        )
+        self.table -= item_rate / len(self.clients) * (batches.T @ np.array(scorers))
         pull = min(1.0, item_rate * o.reg * 2 / (len(known) * o.factors))
         self.table[known] += pull * (self.network(self.vectors[known]) - self.table[known])
         for _ in range(o.server_steps):
             self.network.learn(self.vectors[known], self.table[known])
+
+    def _draw(self, client: int) -> tuple[Array, NDArray[np.bool_]]:
+        """Return the client's items and its negatives in the order of the round, and which are its own."""
+        own = self.own[client]
+        is_other = np.ones(len(self.known), bool)
+        is_other[np.searchsorted(self.known, own)] = False
+        others = self.known[is_other]
+        drawn = self.rng.choice(others, min(NEGATIVES * len(own), len(others)), replace=False, shuffle=False)
+        order = self.rng.permutation(len(own) + len(drawn))
+        return np.concatenate([own, drawn])[order], order < len(own)
 
     def score(self, positions: Array) -> Floats:
         """Score all items for some clients; those without a row by the network."""
@@ -120,8 +134,14 @@ class IFedRec:
         return np.asarray(scorers[:, :-1] @ rows.T + scorers[:, -1:], np.float32)
 
 
-def _gradient(rows: Array, scorer: Array, is_own: NDArray[np.bool_]) -> tuple[Array, Array]:
-    """Return the slope of the mean cross-entropy in each score, and its gradient in the score function."""
+def _slopes(rows: Array, scorer: Array, is_own: NDArray[np.bool_]) -> Array:
+    """Return the slope of the mean cross-entropy in each score."""
     score = rows @ scorer[:-1] + scorer[-1]
-    slope = (1 / (1 + np.exp(-np.clip(score, -30, 30))) - is_own) / len(rows)
-    return slope, np.append(slope @ rows, slope.sum())
+    slopes: Array = (1 / (1 + np.exp(-np.clip(score, -30, 30))) - is_own) / len(rows)
+    return slopes
+
+
+def _gradient(rows: Array, scorer: Array, is_own: NDArray[np.bool_]) -> Array:
+    """Return the gradient of the mean cross-entropy in the score function."""
+    slopes = _slopes(rows, scorer, is_own)
+    return np.append(slopes @ rows, slopes.sum())

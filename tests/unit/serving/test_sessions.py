@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,9 @@ import tacit
 from helpers.commands import run_command
 from tacit.errors import DataError
 from tacit.methods.base import entry, names
+from tacit.serving.recommender import explain_in_words
 
+MIXED = [1_700_000_000_000, 1_700_000_060]  # milliseconds, seconds
 TOWN = {"source": "town", "people": 40, "places": 45, "visits": 12}
 
 
@@ -48,10 +51,29 @@ def test_the_order_of_a_session_counts(model: tacit.Recommender) -> None:
     assert items(model, [a, b, c]) == items(model, [c, a, b], times=[3, 1, 2])
     assert items(model, [a, b, a]) == items(model, [b, a]), "what came again counts as new"
     assert items(model, [a, b], times=[5, 5]) == items(model, [b, a]), "at equal times the smaller item is later"
-    assert items(model, [a, b], times=[1, 2**40]) == items(model, [a, b])
+    assert items(model, [a, b], times=[1, 2**36]) == items(model, [a, b]), "a time in the future is a later time"
+    assert items(model, [a, b], times=[1_700_000_000_001, 1_700_000_000_000]) == items(model, [b, a]), "milliseconds"
 
 
-@pytest.mark.parametrize("times", [[1], [1, 2, 3], ["noon", 2], [float("nan"), 1], [float("inf"), 1], [None, 1]])
+@pytest.mark.parametrize(("name", "reads_order"), [("slist", True), ("markov", True), ("ease", False)])
+def test_what_came_last_is_a_reason_where_order_counts(name: str, reads_order: bool) -> None:
+    found = served(name)
+    one = found.clients.take([0])
+    newest = int(one.items[one.in_order[-1]])
+    shared, private = found.model.shared, found.model.private
+    why = [found.method.explain(shared, private, one, item) for item in range(one.n_items) if item not in one.items]
+    first = [reasons[0] for reasons in why if reasons]
+    marked = [reason for reason in first if reason.is_newest]
+    assert bool(marked) == reads_order
+    assert {reason.about for reason in marked} <= {newest}
+    sentences = {explain_in_words([reason], found.catalog) for reason in first if reason.about == newest}
+    assert len(sentences) <= 1
+    if reads_order:
+        plain = explain_in_words([replace(marked[0], is_newest=False)], found.catalog)
+        assert sentences != {plain}, "the list says that it came last"
+
+
+@pytest.mark.parametrize("times", [[1], [1, 2, 3], ["noon", 2], [float("nan"), 1], [float("inf"), 1], [None, 1], MIXED])
 def test_times_that_do_not_fit_are_refused(model: tacit.Recommender, times: list[object]) -> None:
     with pytest.raises(DataError):
         model.recommend_for([model.catalog.item_ids[0], model.catalog.item_ids[1]], times=times)  # type: ignore[arg-type]

@@ -68,6 +68,13 @@ def recent_history(client: Clients, decay: float | None) -> tuple[Array, Floats]
     return once.items, recency_weights(once, decay)
 
 
+def newest_item(client: Clients, decay: float | None) -> int | None:
+    """Return the newest item of a cohort of one; none without a decay, where order does not count."""
+    if decay is None or not len(client.items):
+        return None
+    return int(client.items[client.in_order[-1]])
+
+
 @dataclass(frozen=True)
 class Decays:
     """How much a step counts: a past item exp(-age / source), an item to come exp(-distance / target).

@@ -9,9 +9,14 @@ from tacit.types import Array, Reason
 MOST = 5  # reasons: more than a client reads
 
 
-def from_history(items: Array, parts: Array) -> list[Reason]:
-    """Return the items of the history that contributed to a score, strongest first; only positive parts count."""
-    return [Reason("history", int(items[at]), weight) for at, weight in strongest(parts)]
+def from_history(items: Array, parts: Array, newest: int | None = None) -> list[Reason]:
+    """Return the items of the history that contributed to a score, strongest first; only positive parts count.
+
+    A method that reads order says which item is the newest.
+    """
+    return [
+        Reason("history", int(items[at]), weight, is_newest=int(items[at]) == newest) for at, weight in strongest(parts)
+    ]
 
 
 def strongest(parts: Array) -> list[tuple[int, float]]:
