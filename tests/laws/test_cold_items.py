@@ -9,10 +9,13 @@ import numpy as np
 import pytest
 
 from tacit.errors import ConfigError, MethodError
+from tacit.lab.guarantee import build_privacy
 from tacit.lab.simulation import simulate
 from tacit.methods.base import build, entry, names, options
 from tacit.methods.parts.sums import BySums
+from tacit.privacy.dp import DPConfig
 from tacit.protocols.federated import UpdatePath, device_round
+from tacit.protocols.rounds import RoundsConfig
 from tacit.random import Key
 from tacit.testing import two_tastes
 from tacit.types import Array, Catalog, Clients, Model
@@ -100,6 +103,26 @@ def test_devices_send_what_they_send_without_it(name: str, there: World) -> None
         sent.append(message.tables)
     for table, arrays in sent[0].items():
         assert all(np.array_equal(a, b) for a, b in zip(arrays, sent[1][table], strict=True))
+
+
+@pytest.mark.parametrize("name", BY_SUMS)
+def test_under_noise_the_map_is_computed_from_what_was_released(name: str, there: World) -> None:
+    """The same noisy sums, spent budget and rows with and without it; the map repeats from the released sum alone."""
+    clients, catalog = there
+    found = []
+    for cold in (None, {"below": 0.01}):
+        method = made(name, cold)
+        stage = build_privacy(
+            DPConfig(epsilon=4.0, delta=1e-3, bound=1.0), method, clients, catalog, KEY, Ring(), RoundsConfig()
+        )
+        path = UpdatePath(method, (stage,), Ring())
+        found.append((method, path, list(simulate(path, clients, catalog, KEY))[-1].shared))
+    (plain, path, without), (method, with_path, shared) = found
+    assert path.budget_share(without) == with_path.budget_share(without)
+    for array in plain.spec.downloads:
+        assert np.array_equal(without[array], shared[array]), "noise, budget or rows changed"
+    assert np.array_equal(plain.learnt_rows(without), method.learnt_rows(shared))
+    assert {*shared} - {*without} == {"vectors", "cold_map", "known"}
 
 
 @pytest.mark.parametrize("name", BY_SUMS)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -106,6 +107,22 @@ def messages_of(
         assert message is not None
         sent.append(message)
     return model, sent
+
+
+@pytest.mark.parametrize("name", FEDERATED)
+def test_messages_tell_what_came_when_only_where_the_method_says_so(name: str, tastes: World) -> None:
+    clients, catalog = tastes
+    method = quick(name)
+    model = method.init(clients, catalog, KEY.child("init"))
+    one = clients.take(np.array([3]))
+    assert one.places is not None
+    turned = replace(one, places=one.places.max() - one.places, times=one.times)
+    path, own = UpdatePath(method, (), RING), narrowed(method, model, one, 3)
+    first, second = (device_round(path, own, client, KEY, 0).message for client in (one, turned))
+    assert first is not None
+    assert second is not None
+    same = all(np.array_equal(first.tables[table][2], second.tables[table][2]) for table in first.tables)
+    assert same != method.spec.shows_order
 
 
 @pytest.mark.parametrize("name", FEDERATED)

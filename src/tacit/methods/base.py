@@ -145,6 +145,7 @@ class FederatedSpec:
     ] = ()  # tables whose counts `apply` reads: under differential privacy only these are counted
     bound: float | None = None  # largest length of what a client adds to a sum, by construction; None: it has none
     item_rows: Literal["pairs", "own", "mixed"] = "mixed"  # what readable rows of item tables are: see `privacy.meter`
+    shows_order: bool = False  # rows depend on what came when: their reader learns the order of the items too
     schedule_options: tuple[str, ...] = ("epochs",)  # options that only `schedule` reads: a real federation has none
     growth: Mapping[str, Growth] = field(default_factory=dict)  # how an array begins for new items, if not as the first
 

@@ -80,6 +80,7 @@ class FedSLIST(BySums):
         downloads=("targets", "sources", "basis", "solves"),
         counted=("steps",),
         item_rows="own",
+        shows_order=True,
         growth={"basis": "orthonormal", "sources": "zeros", "targets": "orthonormal"},
     )
 

@@ -10,7 +10,8 @@ public vectors.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from functools import partial
 from itertools import product
 from typing import Any
 
@@ -42,6 +43,7 @@ OURS: dict[str, tuple[dict[str, Any], dict[str, Sequence[Any]]]] = {
 }
 POPULARITY: dict[str, Sequence[Any]] = {"shares": (True, False), "popular": (True, False)}
 RIVAL: dict[str, Sequence[Any]] = {"lr_eta": (5.0, 20.0, 80.0)}
+NAMES = ("popularity by category", "content profile", "IFedRec's recipe")  # rivals
 Found = dict[str, float]
 
 
@@ -78,13 +80,14 @@ def cold_items_study(setup: StudySetup) -> StudyResult:
     """Methods by sums with the map from public vectors, beside popularity by category, content and IFedRec."""
     splits = [_Cut(setup, seed) for seed in setup.seeds]
     names = ("fed-svd",) if setup.quick else tuple(OURS)
-    rows = [
-        _rival(splits, "popularity by category", POPULARITY, _popularity),
-        _rival(splits, "content profile", {}, _content),
-    ]
     tried = {name: values[:1] for name, values in RIVAL.items()} if setup.quick else RIVAL
-    rows.append(_rival(splits, "IFedRec's recipe", tried, _ifedrec(QUICK_ROUNDS if setup.quick else ROUNDS)))
-    rows += [_ours(splits, name, setup.quick) for name in names]
+    rounds = QUICK_ROUNDS if setup.quick else ROUNDS
+    rows = [
+        _recall(setup, "popularity", POPULARITY, lambda: _rival(splits, NAMES[0], POPULARITY, _popularity)),
+        _recall(setup, "content", {}, lambda: _rival(splits, NAMES[1], {}, _content)),
+        *(_recall(setup, name, [OURS[name], MAPS], partial(_ours, splits, name, setup.quick)) for name in names),
+        _recall(setup, "ifedrec", [tried, rounds], lambda: _rival(splits, NAMES[2], tried, _ifedrec(rounds))),
+    ]
     notes = [f"'{row.name}': the leak check failed." for row in rows if row.is_clean is False]
     notes += [f"'{row.name}', {measure}: {_describe(row.chosen[measure])}." for row in rows for measure in MEASURES]
     published = [
@@ -93,6 +96,12 @@ def cold_items_study(setup: StudySetup) -> StudyResult:
         for measure in MEASURES
     ]
     return StudyResult(published, [_sheet(rows)], {}, notes, {"rows": [vars(row) for row in rows]})
+
+
+def _recall(setup: StudySetup, name: str, tried: Any, make: Callable[[], ColdRow]) -> ColdRow:
+    """Return a row; a study that was stopped goes on where it was."""
+    asked = {"tried": tried, "seeds": [*setup.seeds], "quick": setup.quick}
+    return ColdRow(**setup.recall(f"cold-items-{name}", asked, lambda: asdict(make())))
 
 
 class _Cut:
@@ -108,6 +117,8 @@ class _Cut:
         return Experiment.from_options(apply_overrides(self.base, changes), "the recipe")
 
     def prepared(self, validates: bool) -> Any:
+        if self.seed == self.setup.base["seed"]:
+            return self.setup.practice if validates else self.setup.prepared
         if validates not in self._parts:
             experiment = self.experiment({"name": "random"}, validates)
             self._parts[validates] = prepare_data(experiment, progress=self.setup.progress)

@@ -60,17 +60,29 @@ def ranking_study(setup: StudySetup) -> StudyResult:
     for split, changes in SPLITS.items():
         here = setup.vary(changes)
         for name in names:
-            runs = here.runs(f"{name}, {split}", ROWS[name], local_only_users=LOCAL_ONLY_USERS)
-            values = {metric: [run.metrics[metric] for run in runs] for metric in METRICS}
+            values, is_clean = _recall(here, split, name)
             rows += [PublishedRow.of(f"{name}, {split}", metric, values[metric]) for metric in METRICS]
             found[name, split] = {metric: float(np.mean(values[metric])) for metric in METRICS}
-            if (runs[0].result.get("leak") or {}).get("ok") is False:
+            if is_clean is False:
                 notes.append(f"'{name}' under {split}: the leak check failed.")
     without = [name for name in names if name not in WITH_ORDER]
     agreement = [_agree("all methods", names, found), _agree("methods without order", without, found)]
     columns = ["methods", "Kendall's tau, NDCG@10", "Spearman's rho, NDCG@10"]
     detail = {"figures": {f"{name}, {split}": one for (name, split), one in found.items()}, "agreement": agreement}
     return StudyResult(rows, [_sheet(names, found), Sheet("Agreement", columns, agreement)], {}, notes, detail)
+
+
+def _recall(setup: StudySetup, split: str, name: str) -> tuple[dict[str, list[float]], bool | None]:
+    """Return metric -> one value per seed, and the leak verdict; a study that was stopped goes on where it was."""
+
+    def measure() -> dict[str, Any]:
+        runs = setup.runs(f"{name}, {split}", ROWS[name], local_only_users=LOCAL_ONLY_USERS)
+        values = {metric: [run.metrics[metric] for run in runs] for metric in METRICS}
+        return {"values": values, "is_clean": (runs[0].result.get("leak") or {}).get("ok")}
+
+    asked = {"method": ROWS[name], "split": split, "seeds": [*setup.seeds]}
+    found = setup.recall(f"split-ranking-{name.replace(', ', '-').replace(' ', '')}", asked, measure)
+    return found["values"], found["is_clean"]
 
 
 def _agree(label: str, names: tuple[str, ...] | list[str], found: Figures) -> list[str]:

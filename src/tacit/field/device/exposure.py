@@ -23,6 +23,7 @@ class ExposureReport:
     readable: int  # messages whose rows could be read
     masked: int  # messages inside a secure sum
     is_modelled: bool = True  # whether the meter knows how to read messages of this method
+    shows_order: bool = False  # whether what could be read also tells what came when
 
 
 @dataclass(frozen=True)
@@ -35,6 +36,7 @@ class LedgerReader:
     left: list[LedgerEntry]
     guessing: Exposure
     item_rows: str  # what rows of item tables are, by the method's declaration
+    shows_order: bool  # whether they tell what came when
 
     @classmethod
     def of(cls, device: Device) -> LedgerReader:
@@ -47,7 +49,7 @@ class LedgerReader:
         history = device.history.clients(0, catalog).items
         left = [release for release in device.ledger.list() if release.state in MAY_HAVE_LEFT]
         guessing = measure_exposure(history, popularity, np.zeros(catalog.n_items))
-        return cls(catalog, history, popularity, left, guessing, method.spec.item_rows)
+        return cls(catalog, history, popularity, left, guessing, method.spec.item_rows, method.spec.shows_order)
 
     def measure(self, upcoming: UpcomingMessage | None = None) -> ExposureReport:
         """Measure what the messages tell, and with `upcoming` what they would tell after one more."""
@@ -65,6 +67,7 @@ class LedgerReader:
             len(rows),
             sum(release.masked for release in self.left),
             reading is not None or not rows,
+            self.shows_order and bool(rows),
         )
 
 
