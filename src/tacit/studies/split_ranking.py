@@ -6,12 +6,13 @@ defaults. Rank correlations say how far the two orders agree: 1 is the same orde
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from scipy import stats
 
+from tacit.errors import MethodError
 from tacit.studies.base import StudyResult, reproduction
 from tacit.studies.order import METRICS, SPLITS, recipe
 from tacit.studies.setup import StudySetup
@@ -60,32 +61,42 @@ def ranking_study(setup: StudySetup) -> StudyResult:
     for split, changes in SPLITS.items():
         here = setup.vary(changes)
         for name in names:
-            values, is_clean = _recall(here, split, name)
+            kept = _recall(here, split, name)
+            if kept["refusal"]:
+                notes.append(f"'{name}' cannot be run under {split}: {kept['refusal']}")
+                continue
+            values = kept["values"]
             rows += [PublishedRow.of(f"{name}, {split}", metric, values[metric]) for metric in METRICS]
             found[name, split] = {metric: float(np.mean(values[metric])) for metric in METRICS}
-            if is_clean is False:
+            if kept["is_clean"] is False:
                 notes.append(f"'{name}' under {split}: the leak check failed.")
-    without = [name for name in names if name not in WITH_ORDER]
-    agreement = [_agree("all methods", names, found), _agree("methods without order", without, found)]
+    both = [name for name in names if all((name, split) in found for split in SPLITS)]
+    without = [name for name in both if name not in WITH_ORDER]
+    agreement = [_agree("all methods", both, found), _agree("methods without order", without, found)]
     columns = ["methods", "Kendall's tau, NDCG@10", "Spearman's rho, NDCG@10"]
     detail = {"figures": {f"{name}, {split}": one for (name, split), one in found.items()}, "agreement": agreement}
     return StudyResult(rows, [_sheet(names, found), Sheet("Agreement", columns, agreement)], {}, notes, detail)
 
 
-def _recall(setup: StudySetup, split: str, name: str) -> tuple[dict[str, list[float]], bool | None]:
-    """Return metric -> one value per seed, and the leak verdict; a study that was stopped goes on where it was."""
+def _recall(setup: StudySetup, split: str, name: str) -> dict[str, Any]:
+    """Return metric -> one value per seed, the leak verdict, and why a method refuses a split, if it does.
+
+    A study that was stopped goes on where it was.
+    """
 
     def measure() -> dict[str, Any]:
-        runs = setup.runs(f"{name}, {split}", ROWS[name], local_only_users=LOCAL_ONLY_USERS)
+        try:
+            runs = setup.runs(f"{name}, {split}", ROWS[name], local_only_users=LOCAL_ONLY_USERS)
+        except MethodError as error:  # by the clock, some users have no history yet
+            return {"values": {}, "is_clean": None, "refusal": str(error)}
         values = {metric: [run.metrics[metric] for run in runs] for metric in METRICS}
-        return {"values": values, "is_clean": (runs[0].result.get("leak") or {}).get("ok")}
+        return {"values": values, "is_clean": (runs[0].result.get("leak") or {}).get("ok"), "refusal": ""}
 
     asked = {"method": ROWS[name], "split": split, "seeds": [*setup.seeds]}
-    found = setup.recall(f"split-ranking-{name.replace(', ', '-').replace(' ', '')}", asked, measure)
-    return found["values"], found["is_clean"]
+    return setup.recall(f"split-ranking-{name.replace(', ', '-').replace(' ', '')}", asked, measure)
 
 
-def _agree(label: str, names: tuple[str, ...] | list[str], found: Figures) -> list[str]:
+def _agree(label: str, names: Sequence[str], found: Figures) -> list[str]:
     """Return both rank correlations between the two splits."""
     first, second = ([found[name, split]["NDCG@10"] for name in names] for split in SPLITS)
     return [
@@ -100,8 +111,12 @@ def _sheet(names: tuple[str, ...], found: Figures) -> Sheet:
     for name in names:
         line = [name]
         for split in SPLITS:
+            if (name, split) not in found:
+                line += ["–"] * (len(METRICS) + 1)
+                continue
             own = found[name, split]
-            place = 1 + sum(found[other, split]["NDCG@10"] > own["NDCG@10"] for other in names)
+            others = [one for (_, where), one in found.items() if where == split]
+            place = 1 + sum(one["NDCG@10"] > own["NDCG@10"] for one in others)
             line += [*(f"{own[metric]:.3f}" for metric in METRICS), str(place)]
         lines.append(line)
     columns = ["method", *(f"{split} {text}" for split in SPLITS for text in (*METRICS, "place"))]
