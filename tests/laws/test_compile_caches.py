@@ -48,7 +48,7 @@ def in_a_fresh_process(cache: Path, order: str) -> dict[str, str]:
     return found
 
 
-@pytest.mark.slow
+@pytest.mark.fuzz
 def test_every_method_gives_the_same_bits_with_an_empty_and_a_full_cache(tmp_path: Path) -> None:
     compiled = in_a_fresh_process(tmp_path, "forward")
     loaded = in_a_fresh_process(tmp_path, "backward")  # what has been loaded before a kernel differs too

@@ -4,16 +4,12 @@ from __future__ import annotations
 
 import doctest
 import importlib
-import json
-import os
-import subprocess
-import sys
 
 import numpy as np
 import pytest
 
 from helpers.random_rankings import World, make_world
-from helpers.waiting import LONG
+from helpers.ranx_alone import ask_ranx
 from tacit.evaluation import EvaluationConfig, evaluate
 from tacit.evaluation.metrics import Positions, accuracy_metrics
 from tacit.random import Key
@@ -43,12 +39,9 @@ def without_ties(seed: int) -> World:
     return world
 
 
-# ranx compiles for a minute; without compilation it takes seconds, but the switch is one of the whole process
-RANX_ALONE = """
-import json, sys, ranx
-given = json.load(sys.stdin)
-found = ranx.evaluate(ranx.Qrels(given["qrels"]), ranx.Run(given["run"]), given["metrics"], return_mean=False)
-json.dump({name: values.tolist() for name, values in found.items()}, sys.stdout)
+EVALUATE = """
+scored = ranx.evaluate(ranx.Qrels(given["qrels"]), ranx.Run(given["run"]), given["metrics"], return_mean=False)
+found = {name: values.tolist() for name, values in scored.items()}
 """
 
 
@@ -62,16 +55,7 @@ def test_metrics_agree_with_ranx(key: Key) -> None:
         "run": {f"u{u:03}": {f"i{i}": float(world.scores[u, i]) for i in own} for u, own in candidates.items()},
         "metrics": [f"{name}@{k}" for name in RANX.values() for k in ks],
     }
-    answer = subprocess.run(
-        [sys.executable, "-c", RANX_ALONE],
-        input=json.dumps(given),
-        env={**os.environ, "NUMBA_DISABLE_JIT": "1"},
-        capture_output=True,
-        text=True,
-        check=True,
-        timeout=LONG,
-    )
-    theirs = json.loads(answer.stdout)
+    theirs = ask_ranx(EVALUATE, given)
     assert len(theirs) == 28
     for name, other in RANX.items():
         for k in ks:

@@ -8,10 +8,10 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 import pytest
-import ranx
 
 import tacit
 from helpers.commands import run_command
+from helpers.ranx_alone import ask_ranx
 from tacit.errors import DataError, MethodError, StorageError
 from tacit.serving.lists import ListFilter, write_lists
 
@@ -82,7 +82,7 @@ def test_files_of_all_lists_are_read_by_polars_and_ranx(model: tacit.Recommender
     assert pl.read_csv(tmp_path / "a.tsv", separator="\t").equals(pl.read_csv(tmp_path / "a.csv"))
     assert pl.read_parquet(tmp_path / "a.parquet").equals(lists)
     assert pl.read_ndjson(tmp_path / "a.jsonl")["item"].to_list() == lists["item"].to_list()
-    read = ranx.Run.from_file(str(tmp_path / "a.trec"), kind="trec").to_dict()
+    read = ask_ranx("found = ranx.Run.from_file(given, kind='trec').to_dict()", str(tmp_path / "a.trec"))
     first = {item: score for user, item, score in lists.select("user", "item", "score").rows() if user == "u5"}
     assert read["u5"].keys() == first.keys()
     assert np.allclose([read["u5"][item] for item in first], list(first.values()), atol=1e-6)

@@ -59,6 +59,7 @@ def test_updates_follow_popularity_only_when_positives_leave(tmp_path: Path) -> 
     assert rows["sFPL+ pi=0", like] < 0 < 0.5 < rows["sFPL+ pi=1", like]  # type: ignore[operator]
 
 
+@pytest.mark.fuzz
 def test_options_are_searched_on_validation_once_and_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in {
         "RATES": (0.05, 500.0),

@@ -85,7 +85,7 @@ def test_what_is_left_out_is_said(tmp_path: Path) -> None:
     assert all(any(label in note for note in notes) for label in NEURAL)
 
 
-@pytest.mark.slow
+@pytest.mark.fuzz
 def test_a_quick_look_has_every_row(tmp_path: Path) -> None:
     made = reproduce("tuned-table", "town", quick=True, settings=TINY, out=tmp_path)[0]
     assert {row.method for row in made.found.rows} == {*SPACES}

@@ -20,6 +20,7 @@ from tacit.field.device.store import Store
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")]
 ROUNDS = 2
+EVERY = [pytest.param(1, marks=pytest.mark.fuzz), 4]  # each statement, or each fourth
 
 
 class Recorder:
@@ -92,15 +93,16 @@ def private_of(path: Path) -> np.ndarray:
     return np.asarray(private["p"])
 
 
-def test_killed_at_every_statement_it_resumes_and_nothing_leaves_twice(base: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("every", EVERY)
+def test_killed_at_statements_it_resumes_and_nothing_leaves_twice(base: Path, tmp_path: Path, every: int) -> None:
     whole = tmp_path / "whole.db"
     copy_file(base, whole)
     with Device.open(whole, PASSPHRASE, noon) as device:
         take_part(device, Recorder(tmp_path / "whole"))
     expected, messages = private_of(whole), Recorder(tmp_path / "whole").messages()
-    deadly = 0
+    deadly = 1 - every
     while True:
-        deadly += 1
+        deadly += every
         folder = tmp_path / str(deadly)
         folder.mkdir()
         path, recorder = folder / "device.db", Recorder(folder / "sent")
