@@ -114,6 +114,15 @@ def test_a_sum_that_would_show_too_little_is_not_made_and_nobody_is_read_after_i
         assert all(entry.masked for entry in device.ledger.list())
 
 
+def test_a_sum_of_empty_histories_says_that_they_are_empty(tmp_path: Path) -> None:
+    field = field_of(tmp_path)
+    for device in field.devices.values():
+        for entry in device.history.list():
+            device.history.remove(entry.item, device.catalog)
+    field.run(rounds=1, device_policy=EASY.model_dump())
+    assert [r.reason for r in field.journal.rounds()] == [RoundReason(ReasonCode.EMPTY_SUM)]
+
+
 class Lost(Loopback):
     """Loses everybody's answer in one phase of the stage that adds rows, after the devices have made it."""
 

@@ -57,9 +57,9 @@ def serve(
     needs_flower()
     from tacit.config import read_config
     from tacit.field.json_log import log_to_stderr
+    from tacit.field.notices import describe_trial
     from tacit.field.serve import ServeConfig
     from tacit.field.serve import serve as run
-    from tacit.field.trial_notice import describe_trial
     from tacit.wire.status import describe_duration
 
     log_to_stderr()
@@ -260,7 +260,7 @@ def join(
     as_json: Json = False,
 ) -> None:
     """Become a member of a federation. Joining sends nothing of your history; check `share` first."""
-    from tacit.field.trial_notice import describe_trial
+    from tacit.field.notices import describe_trial
 
     if invitation == "-":
         invitation = "".join(read_names(Path("-")))

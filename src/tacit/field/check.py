@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from tacit.field.catalogue_file import CatalogueChange
 from tacit.field.certificates import load_certificates
 from tacit.field.coordinator.round_policy import count_needed, is_settled
+from tacit.field.notices import describe_trial, describe_unagreed
 from tacit.field.serve import ServeConfig, host_port, open_federation, plan_federation, publish_catalogue
-from tacit.field.trial_notice import describe_trial
 from tacit.protocols.secure_aggregation.identity import Identity
 
 
@@ -58,6 +58,8 @@ def check_config(config: ServeConfig) -> ConfigCheck:
         devices = sum(not device.revoked for device in journal.devices())
         if devices < needed:
             warnings.append(f"{devices} devices are enrolled, and a round begins when {needed} are connected.")
+        if journal.unagreed:
+            warnings.append(describe_unagreed(len(journal.unagreed)))
         federation = journal.federation
         about = federation.id, federation.method, journal.catalog.n_items, devices, needed, change, tuple(warnings)
     finally:

@@ -51,7 +51,7 @@ class RoundCollector(Collector):
         try:
             rounds, devices = journal.rounds(), journal.devices()
             phases, quality = journal.phase_sums(), journal.quality()
-            sums, agreed = journal.spendings(), journal.federation.privacy
+            sums, agreed, unagreed = journal.spendings(), journal.federation.privacy, len(journal.unagreed)
         finally:
             journal.close()
         states = {state: sum(r.state == state for r in rounds) for state in ROUND_STATES}
@@ -90,7 +90,7 @@ class RoundCollector(Collector):
             noiseless = sum(r.reason is not None and r.reason.code == LACK_OF_NOISE for r in rounds)
             yield CounterMetricFamily("tacit_rounds_without_noise", "Rounds abandoned for lack of noise", noiseless)
         revoked, present = sum(device.revoked for device in devices), len(self._carrier.present())
-        known = {"enrolled": len(devices) - revoked, "revoked": revoked, "present": present}
+        known = {"enrolled": len(devices) - revoked, "revoked": revoked, "present": present, "unagreed": unagreed}
         yield _add_labels(GaugeMetricFamily("tacit_devices", "Devices by state", labels=["state"]), known)
 
 
@@ -165,7 +165,7 @@ class MetricsServer:
         """Return whether the coordinator is well, or ready, with counts."""
         try:
             journal = CoordinatorJournal.open(self._path)
-            rounds = len(journal.rounds())
+            rounds, unagreed = len(journal.rounds()), len(journal.unagreed)
             journal.close()
         except TacitError:
             return False, {"status": "the journal cannot be read"}
@@ -174,7 +174,8 @@ class MetricsServer:
         doing: CoordinatorStatus | None = getattr(self._carrier, "status", None)
         if doing is None:
             return False, {"status": "starting"}
-        return True, {"status": "ready", "phase": doing.phase, "devices": doing.here, "needed": doing.needed}
+        counts = {"devices": doing.here, "needed": doing.needed, "new_missing": doing.new_missing}
+        return True, {"status": "ready", "phase": doing.phase, **counts, "unagreed": unagreed}
 
     def close(self) -> None:
         """Stop listening."""

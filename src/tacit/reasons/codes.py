@@ -31,7 +31,9 @@ class ReasonCode(StrEnum):
     # why nothing was added
     TOO_FEW_ANSWERS = "too-few-answers"
     COORDINATOR_INTERRUPTED = "coordinator-interrupted"
+    METHOD_NOT_AGREED = "method-not-agreed"
     THIN_SUM = "thin-sum"
+    EMPTY_SUM = "empty-sum"
     TOO_MANY_DROPOUTS = "too-many-dropouts"
     TOO_FEW_NEIGHBOURS = "too-few-neighbours"
     TOO_FEW_SHARES = "too-few-shares"
@@ -184,5 +186,6 @@ PARAMETERS: Mapping[str, Parameter] = {
     "threshold": Parameter("neighbours that rebuild a secret together"),
     "unbatched": Parameter("devices here that were in no sum yet"),
     "version": Parameter("number of the last amendment that a device has followed"),
+    "waiting": Parameter("devices that were asked and have sent nothing since the method was replaced"),
     "willing": Parameter("devices that have not reached their limit of rounds"),
 }

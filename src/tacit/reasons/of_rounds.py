@@ -131,6 +131,19 @@ ROUND_WORDINGS: Mapping[ReasonCode, Wording] = {
         "No device joins one twice, so the round ended without a sum.",
         "There is nothing to do: the next round begins by itself.",
     ),
+    ReasonCode.METHOD_NOT_AGREED: Wording(
+        (ROUND,),
+        "The method was replaced, and {waiting:device} of those asked sent nothing since: their users have not agreed "
+        "yet, or said no.",
+        "Without them too few took part. Nothing was added, and the model is unchanged.",
+        "Ask your users to answer, on their page or with tacit device change. Rounds go on by themselves.",
+    ),
+    ReasonCode.EMPTY_SUM: Wording(
+        (ROUND,),
+        "No participant mentions any row.",
+        "The histories are empty, or users share nothing of them. Nothing was unmasked, and the model is unchanged.",
+        "Ask users to add to their histories: tacit device history import.",
+    ),
     ReasonCode.THIN_SUM: Wording(
         (ROUND,),
         "Rows that at least {needed} participants mention hold {share:.0%} of all mentions.",

@@ -23,7 +23,7 @@ from tacit.field.coordinator.round_policy import count_needed, count_new, fewest
 from tacit.field.coordinator.round_stats import RoundStats, SummedQuality
 from tacit.field.coordinator.spending import LACK_OF_NOISE, NoisySum, find_epsilon
 from tacit.field.device.quality import SHOWN
-from tacit.field.trial_notice import describe_trial
+from tacit.field.notices import describe_trial, describe_unagreed
 from tacit.protocols.secure_aggregation.two_stage import SecureAggregationConfig
 from tacit.reasons import Description, ReasonCode, RoundReason, describe_reason
 from tacit.web import phases
@@ -65,6 +65,7 @@ class FederationStatus:
     settled: bool = False  # from now on under masks only
     strikes: Sequence[Strikes] = ()  # of devices that sent what no honest device sends
     sums: Sequence[NoisySum] = ()  # with noise, whose vectors were asked for
+    unagreed: int = 0  # devices that have sent nothing since the method was replaced
     new: tuple[int, int] = (0, 0)  # devices that are in no batch, and how many a new one takes
     is_done: bool = False  # the method has made all sums that privacy budgets pay for
 
@@ -79,12 +80,14 @@ class FederationStatus:
         quality, settled = journal.quality(LATELY), is_settled(rules, journal)
         status = cls(journal.federation, items, rules, rounds, *counts, courses, quality=quality, settled=settled)
         new = count_new(rules, journal)
-        return replace(status, strikes=journal.strikes(), sums=journal.spendings(), new=new)
+        about = {"sums": journal.spendings(), "new": new, "unagreed": len(journal.unagreed)}
+        return replace(status, strikes=journal.strikes(), **about)
 
     @property
     def state(self) -> str:
         """A string that changes when any field changes."""
-        seen = repr((self.rounds[-1:], len(self.rounds), self.enrolled, self.revoked, self.present, self.strikes))
+        counts = self.enrolled, self.revoked, self.present, self.unagreed
+        seen = repr((self.rounds[-1:], len(self.rounds), *counts, self.strikes))
         return hashlib.sha256(seen.encode()).hexdigest()[:16]
 
     @property
@@ -133,9 +136,12 @@ class FederationStatus:
             waiting = f"{self.new[0]} enrolled {wait}: a new batch takes {self.new[1]}."
             todo = f"Enrol {self.new[1] - self.new[0]} more (tacit enroll). Those who wait have the model meanwhile."
             found.append(Alert(waiting, todo))
+        if self.unagreed:
+            todo = "Ask them to answer: on their page, or with tacit device change. A batch waits for all its devices."
+            found.append(Alert(describe_unagreed(self.unagreed), todo))
         asked = sum(happened.asked for happened in last) or 1
         lost, refused = (sum(getattr(happened, name) for happened in last) / asked for name in ("lost", "refused"))
-        if lost > MANY_LOST:
+        if lost > MANY_LOST and not self.unagreed:
             text = f"{format_percent(lost)} of the devices asked in the last {len(last)} rounds did not answer."
             worst = max(phases.summarise_phases(self.lately), key=lambda text: text.phase.lost, default=None)
             where = (

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import json
+import urllib.request
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -18,7 +22,12 @@ from tacit.field.coordinator import Coordinator, CoordinatorJournal, RoundRules
 from tacit.field.coordinator_folder import hold_folder
 from tacit.field.device import Device, Sharing
 from tacit.field.device.history import HistoryEntry
+from tacit.field.metrics import MetricsServer
+from tacit.field.notices import describe_unagreed
 from tacit.field.serve import ServeConfig, open_federation
+from tacit.reasons import ReasonCode, RoundReason
+from tacit.web.operator import FederationStatus
+from tacit.wire.status import CoordinatorStatus
 
 pytestmark = pytest.mark.slow
 ITEMS = "item,title\na,Apple\nb,Bean\nc,Cherry\nd,Date\ne,Elder\n"
@@ -95,6 +104,51 @@ def test_the_operator_replaces_a_method_and_a_user_says_no_and_yes(
     assert run(file, 3)[2:] == [1]
     assert len(device_document(capsys, "recommend", "-k", "2")["recommendations"]) == 2
     assert len(device_document(capsys, "ledger")["ledger"]) == 2
+
+
+def test_the_operator_is_told_how_many_users_have_not_agreed(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    found(file)
+    assert told_of_unagreed(file, capsys) == (0, 0, 0)
+    name(file, ALS)
+    replace(capsys, file)
+    assert told_of_unagreed(file, capsys) == (2, 1, 1)
+    run(file, 2)
+    assert told_of_unagreed(file, capsys) == (2, 1, 1)
+    with read_journal(file) as journal:
+        assert journal.rounds()[-1].reason == RoundReason(ReasonCode.METHOD_NOT_AGREED, {"waiting": 2})
+    device_document(capsys, "change", "--agree")
+    run(file, 3)
+    with read_journal(file) as journal:
+        assert journal.rounds()[-1].state == "finished"
+        assert journal.unagreed == {2}
+        assert told_of_unagreed(file, capsys) == (1, 1, 1)
+        journal.revoke(2)
+    assert told_of_unagreed(file, capsys) == (0, 0, 0)
+
+
+@contextmanager
+def read_journal(file: Path) -> Iterator[CoordinatorJournal]:
+    with closing(CoordinatorJournal.open(file.parent / "state" / "journal.db")) as journal:
+        yield journal
+
+
+def told_of_unagreed(file: Path, capsys: pytest.CaptureFixture[str]) -> tuple[int, int, int]:
+    """Return what the operator is told: the number that is ready to be read, warnings of a check, alerts of a page."""
+    with read_journal(file) as journal:
+        waiting = len(journal.unagreed)
+        alerts = FederationStatus.of(journal, RoundRules(), present=2).alerts()
+        carrier = SimpleNamespace(status=CoordinatorStatus("waiting", 2, 13, 0, 1, 13), present=frozenset)
+        with (
+            closing(MetricsServer(journal.path, carrier, "127.0.0.1", 0)) as served,
+            urllib.request.urlopen(f"http://127.0.0.1:{served.port}/ready") as answer,
+        ):
+            ready = json.load(answer)
+    assert (ready["unagreed"], ready["new_missing"]) == (waiting, 12)
+    code, out, _ = run_command(capsys, "serve", "--check", str(file), "--json")
+    assert code == 0
+    notice = describe_unagreed(waiting)
+    warned = json.loads(out)["warnings"]
+    return waiting, warned.count(notice), sum(alert.what == notice for alert in alerts)
 
 
 def test_both_read_sentences(file: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -40,6 +40,7 @@ from tacit.wire.status import CoordinatorStatus
 
 log = logging.getLogger("tacit.field.coordinator")
 TIMING = Timing()
+FOR_SILENCE = frozenset({ReasonCode.TOO_MANY_DROPOUTS, ReasonCode.TOO_FEW_NEIGHBOURS, ReasonCode.TOO_FEW_ANSWERS})
 SILENT_ROUNDS = 3  # in which a device is not asked that did not join a sum with a guarantee
 LEFT_OUT = 0.2  # share of readable answers, at most, without which a round that would diverge is finished
 
@@ -122,6 +123,9 @@ class Coordinator:
         about = {"round": number, "asked": len(policy.asked), "masked": is_masked, **_log_fields(policy.reason)}
         log.log(logging.INFO if is_masked else logging.WARNING, "round begins", extra={"fields": about})
         self._attendance.note_given(number, policy.asked)
+        waiting = self.journal.unagreed
+        if waiting:
+            log.info("users have not agreed", extra={"fields": {"round": number, "devices": len(waiting)}})
         self._attendance.give_model(self._attendance.check_members("round"))
         self._make_rows(policy.asked)
         requests = self._requests(number, policy.asked, learn=True)
@@ -133,6 +137,10 @@ class Coordinator:
         collected = self._clock()
         shared = self._try_apply(number, outcome, len(requests))
         self._absent = outcome.absent if shared is None else set()
+        if waiting:
+            self.journal.note_agreed(outcome.joined)
+            if shared is None:
+                outcome.reason = self._name_unagreed(outcome, requests)
         if outcome.strikes:
             self._strike(number, outcome.strikes, was_summed=shared is not None)
         lost = max(0, len(requests) - len(outcome.counted) - outcome.refused - outcome.called_off)
@@ -198,6 +206,14 @@ class Coordinator:
         """Return the reason of a round that fewer devices answered than its rules want."""
         return RoundReason(ReasonCode.TOO_FEW_ANSWERS, {"answered": answered, "needed": self.rules.minimum})
 
+    def _name_unagreed(self, outcome: RoundOutcome, asked: Iterable[int]) -> RoundReason | None:
+        """Return why a round ended, if that is because users have not agreed to another method yet; else as it was."""
+        reason = outcome.reason or self._too_few(len(outcome.counted))
+        waiting = len(self.journal.unagreed & set(asked))
+        if not waiting or reason.code not in FOR_SILENCE:
+            return outcome.reason
+        return RoundReason(ReasonCode.METHOD_NOT_AGREED, {"waiting": waiting})
+
     def _cut_off(self, number: int) -> RoundRecord:
         """Close a round that was killed in the middle of a sum; of its answers nothing is known."""
         asked = self.journal.n_begun_with
@@ -221,6 +237,7 @@ class Coordinator:
         with closing(self.carrier.ask(requests, self.rules.deadline)) as arriving:
             for device, content in arriving:
                 outcome.bytes_up += len(content)
+                outcome.joined.add(device)
                 if device not in requests or device in answers:
                     outcome.refused += 1
                     again = RoundReason(ReasonCode.REPEATED_ANSWER)

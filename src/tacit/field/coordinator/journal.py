@@ -124,6 +124,7 @@ MIGRATIONS = (
 KEPT_MODELS = 10
 SETTLED_SECONDS = 2.0  # the clock of a file system may stand still between two changes that follow each other
 ROLLED_BACK = "rolled back"
+UNAGREED = "unagreed"  # name of a fact
 EXPIRED_KEPT = 30 * 86_400  # seconds that an expired invitation, and its label, stay
 FILE = FileFormat(0x54434A4E, "a coordinator's journal", MIGRATIONS, StorageError, "Restore a copy of it.")
 
@@ -380,7 +381,27 @@ class CoordinatorJournal:
         """Amend the federation by another method: devices take part in it once their users have agreed."""
         with self._transaction():
             amended = self.amendments.add(catalog, method=(method, chosen))
+            self._keep_unagreed(device.number for device in self.devices())
         self.federation, self.catalog = amended.federation, strip_names(amended.catalog)
+
+    @property
+    def unagreed(self) -> frozenset[int]:
+        """The devices that have sent nothing since the method was replaced: their users may not have agreed yet."""
+        with FILE.complaints(self.path):
+            found = self._connection.execute("SELECT value FROM facts WHERE name = ?", (UNAGREED,)).fetchone()
+        waiting = () if found is None else json.loads(found[0])
+        return frozenset(waiting) - {device.number for device in self.devices() if device.revoked}
+
+    def note_agreed(self, devices: Iterable[int]) -> None:
+        """Note that devices have sent something under the method of now: their users have agreed to it."""
+        before, agreed = self.unagreed, set(devices)
+        if before & agreed:
+            with self._transaction():
+                self._keep_unagreed(before - agreed)
+
+    def _keep_unagreed(self, devices: Iterable[int]) -> None:
+        row = UNAGREED, json.dumps(sorted(devices)).encode()
+        self._connection.execute("INSERT OR REPLACE INTO facts VALUES (?, ?)", row)
 
     def skip_rounds(self, count: int) -> None:
         """Leave out so many numbers of rounds: after a restore, devices may have answered rounds with these."""

@@ -63,6 +63,7 @@ class RoundOutcome:
     bytes_down: int = 0
     phases: list[PhaseCounts] = field(default_factory=list)
     silent: list[int] = field(default_factory=list)  # devices that did not even join the secure sum
+    joined: set[int] = field(default_factory=set)  # devices that sent anything, whatever became of it
     quality: SummedQuality | None = None
     answers: dict[int, Message] = field(default_factory=dict)  # by device; none under masks
     strikes: dict[int, ReasonCode] = field(default_factory=dict)  # devices that sent what no honest device sends
@@ -190,7 +191,10 @@ class MaskedRound:
         shown = sum(int(mentions[name][rows[name]].sum()) for name in self._shapes)
         if shown:
             return True
-        share = shown / max(1, mentioned)
+        if not mentioned:
+            self._outcome.reason = RoundReason(ReasonCode.EMPTY_SUM)
+            return False
+        share = shown / mentioned
         self._outcome.reason = RoundReason(ReasonCode.THIN_SUM, {"needed": least, "share": round(share, 4)})
         return False
 
@@ -222,6 +226,7 @@ class MaskedRound:
             self._carry(server, terms.stage, written)
             finished = server.answered
             missing = {number for number in written if at[number] not in finished}
+            self._outcome.joined |= written.keys() - missing
             if len(missing) < len(written) / 2:  # where most are silent they refuse, because others were lost
                 self._outcome.absent |= missing
             if phase == ServerPhase.ADVERTS and self._directory is not None:

@@ -126,11 +126,12 @@ def is_lost(happened: RoundRecord) -> bool:
 def count_used(rounds: Sequence[RoundRecord]) -> int:
     """Return how many rounds count against those agreed: secure sums that a loss ended are repeated.
 
-    So that a run ends, one in so many failures in a row counts.
+    So are those for which users had not agreed to another method yet, after the pause. So that a run ends, one in so
+    many failures in a row counts.
     """
     used = failures = 0
     for happened in rounds:
-        failures = failures + 1 if is_lost(happened) else 0
+        failures = failures + 1 if is_lost(happened) or _waits_for_users(happened) else 0
         used += failures % MOST_REPEATS == 0 and not _is_bookkeeping(happened)
     return used
 
@@ -139,6 +140,12 @@ def _is_bookkeeping(happened: RoundRecord) -> bool:
     """Say whether a record is no round: a roll-back, or numbers left out after a restore."""
     restored = happened.reason is not None and happened.reason.code == ReasonCode.RESTORED
     return restored or happened.state == ROLLED_BACK
+
+
+def _waits_for_users(happened: RoundRecord) -> bool:
+    """Say whether a secure sum ended because users had not agreed to another method yet."""
+    is_it = happened.reason is not None and happened.reason.code == ReasonCode.METHOD_NOT_AGREED
+    return bool(happened.masked) and is_it
 
 
 def is_repeated(rounds: Sequence[RoundRecord]) -> bool:

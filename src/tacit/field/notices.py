@@ -1,4 +1,4 @@
-"""The notice of a trial, which operator and user both read."""
+"""Notices that are read in several places: of a trial, and of users who have not agreed to another method."""
 
 from __future__ import annotations
 
@@ -17,3 +17,14 @@ def describe_trial(devices: int) -> str:
         f"instead of {usual.n_min}, and {here.k_min} behind each row, instead of {usual.k_min}: it hides each of them "
         "less. Use it for tests, not for people who did not agree to that."
     )
+
+
+def describe_unagreed(devices: int) -> str:
+    """Return what is known of users who were asked to agree to another method.
+
+    >>> describe_unagreed(1)
+    '1 user has not agreed to the new method yet, as far as is known: their device has sent nothing since the change.'
+    """
+    who = "1 user has" if devices == 1 else f"{devices} users have"
+    theirs = "their device has" if devices == 1 else "their devices have"
+    return f"{who} not agreed to the new method yet, as far as is known: {theirs} sent nothing since the change."
