@@ -80,8 +80,8 @@ class FederationStatus:
         quality, settled = journal.quality(LATELY), is_settled(rules, journal)
         status = cls(journal.federation, items, rules, rounds, *counts, courses, quality=quality, settled=settled)
         new = count_new(rules, journal)
-        about = {"sums": journal.spendings(), "new": new, "unagreed": len(journal.unagreed)}
-        return replace(status, strikes=journal.strikes(), **about)
+        strikes, sums, unagreed = journal.strikes(), journal.spendings(), len(journal.unagreed)
+        return replace(status, strikes=strikes, sums=sums, new=new, unagreed=unagreed)
 
     @property
     def state(self) -> str:
