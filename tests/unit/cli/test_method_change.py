@@ -15,6 +15,7 @@ import pytest
 pytest.importorskip("flwr", reason="the field needs Flower")
 from helpers.commands import device_document, run_command
 from helpers.small_federation import CHEAP, PASSPHRASE
+from helpers.waiting import LONG
 from tacit.config import read_config
 from tacit.errors import ConfigError, ConsentError, FieldError, StorageError
 from tacit.field.carriers.loopback import Loopback
@@ -140,7 +141,7 @@ def told_of_unagreed(file: Path, capsys: pytest.CaptureFixture[str]) -> tuple[in
         carrier = SimpleNamespace(status=CoordinatorStatus("waiting", 2, 13, 0, 1, 13), present=frozenset)
         with (
             closing(MetricsServer(journal.path, carrier, "127.0.0.1", 0)) as served,
-            urllib.request.urlopen(f"http://127.0.0.1:{served.port}/ready") as answer,
+            urllib.request.urlopen(f"http://127.0.0.1:{served.port}/ready", timeout=LONG) as answer,
         ):
             ready = json.load(answer)
     assert (ready["unagreed"], ready["new_missing"]) == (waiting, 12)
