@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
+import yaml
 
 import tacit
 from tacit.config import read_config
@@ -52,6 +53,22 @@ def test_a_run_on_data_it_was_handed_does_not_name_other_data(tmp_path: Path) ->
     with pytest.raises(tacit.TacitError, match="given-frame"):
         tacit.run(saved)
     assert tacit.Run.open(tmp_path / "run").metrics == run.metrics
+
+
+def test_a_frame_a_path_and_settings_in_a_file_are_taken_as_they_are(tmp_path: Path) -> None:
+    frame = pl.DataFrame(ROWS, COLUMNS, orient="row")
+    frame.write_csv(tmp_path / "mine.csv")
+    given = {"method": "most-popular", "data": {"source": "town", "min_per_item": 14}}
+    (tmp_path / "mine.yaml").write_text(yaml.safe_dump(given), encoding="utf-8")
+    whole = tacit.run(tacit.Experiment(method="most-popular"), frame)
+    kept = tacit.run(str(tmp_path / "mine.yaml"), frame)
+    assert 0 < kept.recommender.catalog.n_items < whole.recommender.catalog.n_items, "the file's filters hold"
+    assert tacit.run(tmp_path / "mine.yaml", str(tmp_path / "mine.csv")).metrics == kept.metrics
+    assert tacit.fit(tmp_path / "mine.yaml", frame).recommend("p3", k=3)
+    comparison = tacit.Comparison(name="mine", methods=["most-popular"], data=given["data"])
+    compared = tacit.compare(comparison, frame, out=tmp_path / "runs")
+    assert compared.rows[0].metrics == kept.metrics
+    assert tacit.compare(compared.folder / "comparison.yaml", frame, out=tmp_path / "runs").reused
 
 
 def test_every_public_name_is_there() -> None:

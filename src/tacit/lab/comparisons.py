@@ -12,7 +12,7 @@ from tacit.config import Comparison, Experiment, to_yaml
 from tacit.data import Dataset
 from tacit.evaluation import Evaluation, PairedTest, average, mean_interval
 from tacit.evaluation import compare_methods as test_differences
-from tacit.lab.experiments import folder_name, name_data, reopen_run, run, silent
+from tacit.lab.experiments import folder_name, name_data, reopen_run, run, silent, take_data, take_settings
 from tacit.lab.jobs import ONE_AT_A_TIME, JobsConfig, PreparedParts, raise_failures, run_jobs
 from tacit.report.comparison import ComparisonResult, MethodRow, is_leaking
 from tacit.report.figures import draw, save_figures
@@ -53,19 +53,22 @@ class RunOutcome:
 
 
 def compare(
-    comparison: Comparison,
-    data: Dataset | None = None,
+    comparison: Comparison | Path | str,
+    data: Any = None,
     *,
     out: Path | str = "runs",
     progress: Progress = silent,
     jobs: JobsConfig | int = ONE_AT_A_TIME,
     on_run: Callable[[Run], object] | None = None,
 ) -> ComparisonResult:
-    """Run every method of a comparison and write its folder: a report, tables and figures beside the runs.
+    """Run every method of a comparison, or of one in a YAML file, and write its folder: report, tables, figures.
 
-    `data` takes the place of the configured source; `jobs` says how many runs are made side by side, and where.
-    Runs that are finished are reused. `on_run` is called with every run when all are finished.
+    `data` takes the place of the configured source: a dataset, a pandas or polars frame, a path or a name. `jobs` says
+    how many runs are made side by side, and where. Runs that are finished are reused. `on_run` is called with every
+    run when all are finished.
     """
+    comparison = take_settings(Comparison, comparison)
+    data = take_data(comparison, data)
     out, comparison = Path(out), name_data(comparison, data)
     config = JobsConfig.of(jobs, comparison.runtime) if isinstance(jobs, int) else jobs
     refuse_foreign(out / comparison.name)

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.config import Comparison, Experiment, to_yaml
+from tacit.config import Comparison, Experiment, read_config, to_yaml
 from tacit.data import HANDED_OVER, DataConfig, Dataset, Split, describe, load, split
 from tacit.errors import DivergedError, EvaluationError, MethodError, TacitError
 from tacit.evaluation import (
@@ -68,6 +68,18 @@ def prepare_data(experiment: Experiment, data: Dataset | None = None, progress: 
     )
     parts = split(dataset, experiment.split, Key(experiment.seed).child("split"))
     return PreparedData(dataset.name, parts, {**describe(dataset), "digest": dataset.digest})
+
+
+def take_settings(kind: type[SettingsT], given: SettingsT | Path | str) -> SettingsT:
+    """Return settings as they are, or read those of a YAML file."""
+    return read_config(kind, Path(given)) if isinstance(given, str | Path) else given
+
+
+def take_data(settings: Experiment | Comparison, data: Any) -> Dataset | None:
+    """Return a dataset as it is; a frame, a path or a name is loaded with the settings' options for data."""
+    if data is None or isinstance(data, Dataset):
+        return data
+    return load(data, **settings.data.model_dump(exclude={"source"}, exclude_unset=True))
 
 
 def name_data(settings: SettingsT, data: Dataset | None) -> SettingsT:
@@ -176,21 +188,24 @@ class TrainingJob:
 
 
 def run(
-    experiment: Experiment,
-    data: Dataset | None = None,
+    experiment: Experiment | Path | str,
+    data: Any = None,
     *,
     folder: Path | str | None = None,
     progress: Progress = silent,
     prepared: PreparedData | None = None,
     on_run: Callable[[Run], object] | None = None,
 ) -> Run:
-    """Run an experiment. With a `folder`, write it there; `data` takes the place of the configured source.
+    """Run an experiment, or the one in a YAML file. With a `folder`, write it there.
 
-    `on_run` is called with the finished run.
+    `data` takes the place of the configured source: a dataset, a pandas or polars frame, a path or a name. `on_run` is
+    called with the finished run.
     """
     log = _Log()
     if folder is not None:
         check_writable(Path(folder).parent)
+    experiment = take_settings(Experiment, experiment)
+    data = take_data(experiment, data)
     experiment = name_data(experiment, data)
     prepared = prepared or prepare_data(experiment, data, progress)
     parts, about = prepared.parts, {**prepared.about, "inputs": digest_inputs(experiment.method, experiment.stages)}

@@ -2,32 +2,38 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+
 import numpy as np
 
 from tacit.config import Experiment
-from tacit.data import Dataset, load
+from tacit.data import load
 from tacit.data.split import cohort
 from tacit.errors import ConfigError
-from tacit.lab.experiments import TrainingJob, silent
+from tacit.lab.experiments import TrainingJob, silent, take_data, take_settings
 from tacit.report.folder import Run
 from tacit.serving.recommender import Recommender
 from tacit.types import Progress
 
 
-def fit(experiment: Experiment | Run, data: Dataset | None = None, *, progress: Progress = silent) -> Recommender:
+def fit(experiment: Experiment | Run | Path | str, data: Any = None, *, progress: Progress = silent) -> Recommender:
     """Return a model that has learnt from every interaction. Nothing is held out, so nothing is measured.
 
-    Of a run, the number of passes is the one after which its model was kept. `data` takes the place of its source.
+    Of a run, the number of passes is the one after which its model was kept. `data` takes the place of its source: a
+    dataset, a pandas or polars frame, a path or a name.
     """
     if isinstance(experiment, Run):
         experiment = _with_passes(experiment.experiment, int(experiment.result["passes"]))
+    experiment = take_settings(Experiment, experiment)
     if experiment.runtime.patience or experiment.runtime.evaluate_every:
         raise ConfigError(
             "Checkpoints and early stopping need a validation part, and fitting on everything has none.",
             "Fit from the folder of a run, which says after how many passes to stop, or set runtime.evaluate_every=0.",
         )
     progress("loading data", 0, 0)
-    dataset = load(experiment.data) if data is None else data
+    handed_over = take_data(experiment, data)
+    dataset = load(experiment.data) if handed_over is None else handed_over
     train = cohort(dataset.interactions, np.ones(len(dataset), bool))
     job = TrainingJob(experiment, train, None, dataset.catalog, dataset.interactions.user_ids)
     return job.make_recommender(job.learn(progress).model)
