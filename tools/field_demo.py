@@ -182,7 +182,7 @@ def main() -> int:
         say("Every device has the model. What some would recommend now, offline:")
         for home in homes[:3]:
             listed = json.loads(ended(tacit("device", "recommend", "-k", "3", "--json", person=home)))
-            print(f"  {home.name}: {', '.join(one['title'] for one in listed['recommendations'])}")
+            print(f"  {home.name}: {'; '.join(one['title'] for one in listed['recommendations'])}")
         say("The ledger of the first user:")
         print(ended(tacit("device", "ledger", person=homes[0])))
         same = tell_budgets(homes, journal) if is_private(method) else compare(journal, clients)
