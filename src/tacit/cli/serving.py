@@ -139,7 +139,7 @@ def fit(
     document = {"model": str(out), "method": model.name, "users": len(model.clients), "items": model.catalog.n_items}
     shell.screen.document({**document, "interactions": len(model.clients.items)})
     shell.screen.say(
-        f"{model.name} has learnt from all {len(model.clients.items):,} interactions of {len(model.clients):,} people."
+        f"{model.name} has learnt from all {len(model.clients.items):,} interactions of {len(model.clients):,} users."
     )
     shell.screen.say(f"Model: {out}\nTry: tacit recommend {out} --user {model.user_ids[0]}")
 

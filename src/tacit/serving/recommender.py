@@ -289,12 +289,12 @@ def _feature(reason: Reason, catalog: Catalog) -> str:
     name = str(reason.about)
     nameless = name.rpartition(": ")[2].isdigit() and reason.shown_by
     if not nameless:
-        return f"“{name}”"
+        return translate("“{name}”", name=name)
     return translate("“{name}” (as in “{title}”)", name=name, title=catalog.title(reason.shown_by[0]))
 
 
 def _join_names(names: list[str]) -> str:
-    return _join_sentences([f"“{name}”" for name in names])
+    return _join_sentences([translate("“{name}”", name=name) for name in names])
 
 
 def _join_sentences(texts: list[str]) -> str:
