@@ -11,6 +11,7 @@ from tacit.field.coordinator.config import WitnessRules
 from tacit.field.coordinator.directory import CoordinatorDirectory
 from tacit.field.witness import Witness
 from tacit.protocols.directory import DirectoryCheckpoint, DirectoryPolicy
+from tacit.protocols.notices import notice_log
 
 AT_ONCE = DirectoryPolicy(settled_hours=0)
 SUM = {**KNOWN, "secure": {**CARE, "two_stage": False}}
@@ -18,6 +19,12 @@ SUM = {**KNOWN, "secure": {**CARE, "two_stage": False}}
 
 def visit(witness: Witness, directory: CoordinatorDirectory, log: str) -> DirectoryCheckpoint:
     """Let a witness come by, as `WitnessVisit` does over the network."""
+    found = _take(witness, directory, log)
+    _take(witness, directory, notice_log(bytes.fromhex(log)).hex())
+    return found
+
+
+def _take(witness: Witness, directory: CoordinatorDirectory, log: str) -> DirectoryCheckpoint:
     while True:
         held = witness.held(log)
         growth = directory.visit(held)

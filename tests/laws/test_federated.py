@@ -22,7 +22,7 @@ from tacit.protocols.weighing import Weighing
 from tacit.random import Key
 from tacit.testing import check_federated
 from tacit.types import Array, Catalog, Clients, Model, Vocabulary
-from tacit.updates import Message, Ring, Total, Update
+from tacit.updates import Message, Ring, Total, Update, UpdatePlan
 
 FEDERATED = names("federated")
 KEY = Key(7).child("learn")
@@ -159,7 +159,7 @@ CONFIGURATIONS: dict[str, dict[str, Any]] = {
     "between": {"clients_per_round": 7, "local_steps": 3, "rounds": 12},
     "a few alone": {"clients_per_round": 1, "local_steps": 4, "rounds": 60},
 }
-STAGES = [(1.0, "row"), (0.3, "row"), (0.3, "item"), (0.0, "row")]
+STAGES = [(1.0, "row"), (0.3, "row"), (0.3, "item"), (0.3, "once"), (0.0, "row")]
 
 
 def assert_reference_equals(path: UpdatePath, world: World) -> None:
@@ -219,6 +219,35 @@ def test_clipped_sums_of_fpl_may_be_larger_than_32_bits(tastes: World) -> None:
 def test_without_any_stage_the_kernel_of_single_clients_equals_messages_too(tastes: World) -> None:
     for given in CONFIGURATIONS.values():
         assert_reference_equals(UpdatePath(quick("fpl", **given), [], RING), tastes)
+
+
+class Noting(Stage):
+    """Notes which items each client sends about."""
+
+    def __init__(self) -> None:
+        self.sent: dict[int, set[int]] = {}
+
+    def narrow(self, plan: UpdatePlan, key: Key) -> UpdatePlan:
+        for part in plan.parts:
+            marks = np.flatnonzero(part.marks() & (np.ones(part.n_rows, bool) if part.kept is None else part.kept > 0))
+            for client, row in zip(np.searchsorted(part.ptr, marks, "right") - 1, marks, strict=True):
+                assert part.ids is not None
+                self.sent.setdefault(int(plan.clients[client]), set()).add(int(part.ids[row]))
+        return plan
+
+
+@pytest.mark.parametrize("name", ["fpl", "fed-svd", "fed-als", "fed-gmf"])
+def test_an_item_that_was_kept_back_once_is_kept_back_in_every_round(name: str, tastes: World) -> None:
+    clients, _ = tastes
+    shares = {}
+    for coin in ("item", "once"):
+        noting = Noting()
+        path = UpdatePath(quick(name, epochs=6), [disclosing(tastes, pi=0.5, coin=coin), noting], RING)
+        final(simulate(path, *tastes, KEY, Traffic.none(len(clients)), SimulationOptions()))
+        own = [len({*noting.sent.get(c, ())} & {*clients.of(c).tolist()}) / len(clients.of(c)) for c in range(40)]
+        shares[coin] = float(np.mean(own))
+    assert shares["item"] > 0.7, "over the rounds nearly all have left"
+    assert abs(shares["once"] - 0.5) < 0.12
 
 
 class Doubling(Stage):

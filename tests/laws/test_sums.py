@@ -247,7 +247,8 @@ def test_adding_cohorts_at_once_equals_writing_every_message(name: str, stage: A
 
 @pytest.mark.parametrize("name", SMALL)
 @pytest.mark.parametrize(
-    "stage", [{"pi": 0.5}, {"pi": 0.5, "coin": "item"}, {"never_items": (100, 101, 102, 105, 110)}]
+    "stage",
+    [{"pi": 0.5}, {"pi": 0.5, "coin": "item"}, {"pi": 0.5, "coin": "once"}, {"never_items": (100, 101, 102, 105, 110)}],
 )
 def test_what_is_kept_back_has_no_part_in_what_leaves(name: str, stage: Any) -> None:
     """A message is the one of somebody who has done nothing but what she discloses."""

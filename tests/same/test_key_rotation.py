@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +16,13 @@ from tacit.errors import FieldError
 pytest.importorskip("flwr", reason="the field needs Flower")
 
 from helpers.flower_federation import Field
-from tacit.field.carriers.fleet_node import UnknownDeviceError
+from tacit.field.carriers.fleet_node import DeviceEvent, UnknownDeviceError
 from tacit.field.carriers.supernode import SuperNode
 from tacit.field.device import Device
-from tacit.field.device.device_file import NEXT_KEY
+from tacit.field.device.device_file import NEXT_IDENTITY, NEXT_KEY, read_identity
 from tacit.field.invitations import draw_key, public_half
-from tacit.field.key_rotation import change_key
+from tacit.field.key_rotation import NEW_IDENTITY_KEY, change_key
+from tacit.protocols.notices import Notice, NoticeKind, NoticeList
 from tacit.protocols.secure_aggregation import Identity
 from tacit.wire.enrolment import hand_over_statement
 
@@ -96,6 +97,65 @@ def test_an_answer_that_is_lost_is_asked_for_again(
         taking_part.join(LONG)
     assert device.connection["key"] == new
     assert NEXT_KEY not in device.connection
+
+
+def test_a_key_of_the_identity_whose_answer_is_lost_is_finished_at_the_next_start(
+    field: Field, device: Device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real, posted, name = httpx.post, list[str](), device.identity
+
+    def losing(address: str, **named: Any) -> httpx.Response:
+        found = real(address, **named)
+        posted.append(address)
+        if address.endswith(NEW_IDENTITY_KEY):
+            raise httpx.ReadError("the line broke")
+        return found
+
+    monkeypatch.setattr(httpx, "post", losing)
+    with pytest.raises(FieldError):
+        change_key(device)
+    assert len(posted) == 2
+    assert NEXT_KEY not in device.connection, "the connection has its new key already"
+    monkeypatch.setattr(httpx, "post", real)
+    stop = threading.Event()
+    taking_part = threading.Thread(target=lambda: SuperNode(device, poll=0.05).run(stop), daemon=True)
+    taking_part.start()
+    try:
+        wait_until(lambda: 1 in field.link.present(), LONG, "it asks once more, and is there")
+    finally:
+        stop.set()
+        taking_part.join(LONG)
+    assert NEXT_IDENTITY not in device.connection
+    own = read_identity(device.store)
+    assert own.public == name, "the others know it by the same name"
+    assert field.journal.member_keys().key_of(name) == own.key != name
+    change_key(device)
+    assert len(field.journal.notices().notices) == 2, "its new key signs for the next one, and for the connection"
+
+
+def test_a_revoked_device_learns_it_from_the_list_of_members(field: Field, device: Device) -> None:
+    """Also where the coordinator says nothing, and only asks others."""
+    news, stop = list[DeviceEvent](), threading.Event()
+    node = SuperNode(device, poll=0.05)
+
+    def run(listen: Callable[[DeviceEvent], None]) -> None:
+        taking_part = threading.Thread(target=lambda: node.run(stop, listen), daemon=True)
+        taking_part.start()
+        try:
+            wait_until(lambda: any(one.is_revoked for one in news), LONG, "it knows that it was revoked")
+        finally:
+            stop.set()
+            taking_part.join(LONG)
+
+    shown = NoticeList((Notice(NoticeKind.REVOKED, device.identity),))
+    with field.journal._transaction():  # the notice alone: the coordinator keeps the connection
+        field.journal._connection.execute("INSERT INTO notices (kind, identity) VALUES (1, ?)", (device.identity,))
+    assert field.journal.notices() == shown
+    run(news.append)
+    link = device.participation.link
+    assert link is not None
+    assert link.kind == "revoked"
+    assert device.directory.notices == shown
 
 
 def test_nobody_else_changes_a_key(field: Field, device: Device) -> None:

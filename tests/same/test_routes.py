@@ -19,10 +19,12 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 from helpers.mutations import bend
 from helpers.town_federation import founded, journal_of, town
-from tacit.field.carriers.enrolment_limits import ENROL, HAND_OVER, WITNESS
+from tacit.field.carriers.enrolment_limits import ENROL, HAND_OVER, NEW_IDENTITY_KEY, WITNESS
 from tacit.field.certificates import make_certificates
 from tacit.field.coordinator.config import WitnessRules
+from tacit.field.directory_notices import NOTICES
 from tacit.protocols.directory import DirectoryCheckpoint
+from tacit.protocols.notices import key_change
 from tacit.protocols.secure_aggregation import Identity
 
 pytest.importorskip("flwr", reason="the field needs Flower")
@@ -61,7 +63,8 @@ class Line:
         self.key = ec.generate_private_key(ec.SECP384R1())
         form = serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo
         self.public = self.key.public_key().public_bytes(*form)
-        self.journal.add(self.public, Identity.fresh().public)
+        self.member = Identity.fresh()
+        self.journal.add(self.public, self.member.public)
         tls = make_certificates(folder / "tls", "127.0.0.1")
         rules = WitnessRules(key=self.witness.public.hex(), settled_hours=0)
         self.link = SuperLink(self.journal, "127.0.0.1", 0, tls.certificate, tls.key, rules)
@@ -92,8 +95,12 @@ class Line:
             HAND_OVER: json.dumps(
                 dict.fromkeys(("old", "new", "proof"), base64.b64encode(self.public).decode())
             ).encode(),
+            NEW_IDENTITY_KEY: json.dumps(
+                {"notice": base64.b64encode(key_change(self.member, self.member.renew(), bytes(16)).encode()).decode()}
+            ).encode(),
             WITNESS: checkpoint.encode(),
             AMENDMENTS: digest.encode(),
+            NOTICES: digest.encode(),
         }
 
     def signed(self) -> dict[str, str]:
@@ -106,7 +113,7 @@ class Line:
         """Send one request; return its status."""
         transport = httpx.ASGITransport(self.app, raise_app_exceptions=False, client=(address, 1))
         async with httpx.AsyncClient(transport=transport, base_url="https://here") as client:
-            if route == AMENDMENTS:
+            if route in (AMENDMENTS, NOTICES):
                 path = "".join(chr(byte) for byte in body if 33 <= byte < 127 and chr(byte) not in "?#%\\")
                 return (await client.get(f"{route}/{path.replace('/', '') or 'x'}")).status_code
             return (await client.post(route, content=body, headers=headers)).status_code
@@ -137,6 +144,7 @@ def check_routes(line: Line, times: int, seed: int) -> dict[str, Counter[tuple[s
     assert line.journal.devices() == before
     assert not line.journal.rounds()
     assert not line.journal.checkpoints()
+    assert not line.journal.notices().notices
     return found
 
 

@@ -316,6 +316,7 @@ def import_commands() -> None:
     import tacit.cli.device_file
     import tacit.cli.device_history
     import tacit.cli.device_interests
+    import tacit.cli.device_draw
     import tacit.cli.device_keys
     import tacit.cli.device_limits
     import tacit.cli.device_privacy

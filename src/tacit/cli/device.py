@@ -227,9 +227,14 @@ def share(
         settled = device.change(decide)
         has_guarantee = device.membership is not None and device.membership.federation.privacy is not None
     shell.screen.document(settled.model_dump(mode="json"))
+    drawn = (
+        "It is drawn once for each item: what was kept back stays back."
+        if settled.coin == "once"
+        else "A round draws many rows, so a few rounds send nearly all of a short history (tacit device draw once)."
+    )
     shell.screen.say(
-        f"pi = {settled.pi:g}: a row about an item of your history is sent with a probability of {settled.pi:.0%}. A"
-        " round draws many rows, so a few rounds send nearly all of a short history. --never excludes items for good."
+        f"pi = {settled.pi:g}: a row about an item of your history is sent with a probability of {settled.pi:.0%}. "
+        f"{drawn} --never excludes items for good."
     )
     named = [f"'{name}'" for name in (*settled.never_items, *settled.never_categories)]
     shell.screen.say(f"Never: {', '.join(named) or 'no item and no category'}")

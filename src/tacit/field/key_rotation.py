@@ -1,23 +1,28 @@
-"""A new key for the line to a coordinator: the device's identity signs that it takes the place of the old one.
+"""New keys of a device: for the connection to its coordinator, and for signing in the name of its identity.
 
-The new key is on disk before the coordinator is asked, and the old one until it has agreed: after a crash at any point
+The identity signs that the new key of the connection takes the place of the old one. That another key signs for the
+identity is signed by both keys, and becomes a notice that all devices see (`tacit.protocols.notices`).
+
+New keys are on disk before the coordinator is asked, and the old ones until it has agreed: after a crash at any point
 the same change is asked for again, and a coordinator that has made it already says yes. A device that takes part asks
-by itself once its old key is refused.
+by itself once the old key of its connection is refused.
 """
 
 from __future__ import annotations
 
 import base64
 import ssl
+from collections.abc import Mapping
 
 import httpx
 
 from tacit.errors import FieldError
 from tacit.field.device import Device
-from tacit.field.device.device_file import NEXT_KEY
+from tacit.field.device.device_file import NEXT_IDENTITY, NEXT_KEY
 from tacit.field.invitations import SECONDS, draw_key, public_half
+from tacit.protocols.secure_aggregation import Identity
 
-HAND_OVER = "/v1/tacit/hand-over"
+HAND_OVER, NEW_IDENTITY_KEY = "/v1/tacit/hand-over", "/v1/tacit/new-identity-key"
 
 
 def change_key(device: Device) -> None:
@@ -26,31 +31,60 @@ def change_key(device: Device) -> None:
     if not line:
         raise FieldError("This device has no coordinator.", "Join a federation with an invitation: tacit device join.")
     device.participation.take_lock()  # the connection of a program that takes part would end
-    if NEXT_KEY not in line:
-        device.keep_connection({**line, NEXT_KEY: draw_key()})
+    if NEXT_KEY not in line and NEXT_IDENTITY not in line:
+        drawn = {NEXT_KEY: draw_key(), NEXT_IDENTITY: device.next_identity().secret.hex()}
+        device.keep_connection({**line, **drawn})
     finish_change(device)
 
 
 def finish_change(device: Device) -> None:
-    """Ask for a change of the key that is on disk already, and use the new key once the coordinator agrees."""
+    """Ask for a change of keys that are on disk already, and use each new one once the coordinator agrees."""
     line = device.connection
-    old, new = public_half(line["key"]), public_half(line[NEXT_KEY])
-    keys = {"old": old, "new": new, "proof": device.sign_hand_over(old, new)}
+    if NEXT_KEY in line:
+        old, new = public_half(line["key"]), public_half(line[NEXT_KEY])
+        status = _ask(line, HAND_OVER, {"old": old, "new": new, "proof": device.sign_hand_over(old, new)})
+        if status != 200:
+            raise _refusal(line["address"], status)
+        rest = {name: value for name, value in line.items() if name not in (NEXT_KEY, "node")}
+        device.keep_connection({**rest, "key": line[NEXT_KEY]})
+    if NEXT_IDENTITY in line:
+        _change_identity_key(device)
+
+
+def _change_identity_key(device: Device) -> None:
+    line = device.connection
+    identity = Identity(bytes.fromhex(line[NEXT_IDENTITY]), device.identity)
+    status = _ask(line, NEW_IDENTITY_KEY, {"notice": device.sign_key_change(identity).encode()})
+    rest = {name: value for name, value in line.items() if name != NEXT_IDENTITY}
+    if status == 200:
+        device.adopt_identity_key(identity, rest)
+        return
+    device.keep_connection(rest)  # it was not taken: the device goes on with the key that it has
+    raise _refusal(line["address"], status)
+
+
+def _ask(line: Mapping[str, str], route: str, asked: Mapping[str, bytes]) -> int:
+    """Ask for one change, and return the status of the answer; no answer is a FieldError."""
     address = line["address"]
     try:
         context = ssl.create_default_context(cadata=line["roots"] or None)
-        asked = {name: base64.b64encode(key).decode() for name, key in keys.items()}
-        status = httpx.post(f"https://{address}{HAND_OVER}", json=asked, verify=context, timeout=SECONDS).status_code
+        body = {name: base64.b64encode(content).decode() for name, content in asked.items()}
+        status = int(httpx.post(f"https://{address}{route}", json=body, verify=context, timeout=SECONDS).status_code)
     except httpx.HTTPError as error:
-        raise FieldError(
-            f"{address} gave no answer: {error}.",
-            "It is unknown which key the coordinator has. Run again, until it answers: tacit device new-key.",
-        ) from None
+        raise _unanswered(address, f": {error}") from None
+    if status in (429, 503) or status >= 500:
+        raise _unanswered(address, f" (HTTP {status})")
+    return status
+
+
+def _unanswered(address: str, why: str) -> FieldError:
+    return FieldError(
+        f"{address} gave no answer{why}.",
+        "It is unknown which key the coordinator has. Run again, until it answers: tacit device new-key.",
+    )
+
+
+def _refusal(address: str, status: int) -> FieldError:
     if status == 404:
-        raise FieldError(f"{address} has an older version of Tacit.", "The old key stays in use. Ask the operator.")
-    if status != 200:
-        raise FieldError(
-            f"{address} refused the new key (HTTP {status}).", "The old key stays in use. Ask the operator."
-        )
-    rest = {name: value for name, value in line.items() if name not in (NEXT_KEY, "node")}
-    device.keep_connection({**rest, "key": line[NEXT_KEY]})
+        return FieldError(f"{address} has an older version of Tacit.", "The old key stays in use. Ask the operator.")
+    return FieldError(f"{address} refused the new key (HTTP {status}).", "The old key stays in use. Ask the operator.")

@@ -24,6 +24,7 @@ import httpx
 from tacit.errors import FieldError, StorageError
 from tacit.protocols.directory import DAY, LOG_BYTES, DirectoryCheckpoint, DirectoryGrowth
 from tacit.protocols.merkle import MerkleTree
+from tacit.protocols.notices import notice_log
 from tacit.protocols.secure_aggregation.identity import KEY_BYTES, Identity
 from tacit.reasons import ReasonCode
 from tacit.storage.database import FileFormat, connect
@@ -163,14 +164,21 @@ class WitnessVisit:
             raise FieldError("The certificate in the line is damaged.", "Ask the operator for another line.") from None
 
     def run(self) -> tuple[DirectoryCheckpoint, int]:
-        """Leave the signature of what is held, add what is new, sign it too; return it, and how many were not added."""
-        witness, log = self._witness, self._line.log
+        """Leave the signature of what is held, add what is new, sign it too; return it, and how many were not added.
+
+        The same is done for the notices of who was revoked and who has another key, a list of its own.
+        """
         with httpx.Client(verify=self._context, timeout=SECONDS) as client:
-            while True:
-                held = witness.held(log)
-                growth = DirectoryGrowth.decode(self._post(client, held))
-                if not growth.entries or not witness.add(log, growth):
-                    return held, len(growth.entries)
+            found = self._take(client, self._line.log)
+            self._take(client, notice_log(bytes.fromhex(self._line.log)).hex())
+        return found
+
+    def _take(self, client: httpx.Client, log: str) -> tuple[DirectoryCheckpoint, int]:
+        while True:
+            held = self._witness.held(log)
+            growth = DirectoryGrowth.decode(self._post(client, held))
+            if not growth.entries or not self._witness.add(log, growth):
+                return held, len(growth.entries)
 
     def _post(self, client: httpx.Client, held: DirectoryCheckpoint) -> bytes:
         address = self._line.address

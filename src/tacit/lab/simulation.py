@@ -170,6 +170,8 @@ class _Federation:
         disclosure = stages[0] if stages and isinstance(stages[0], Disclosure) else None
         if private is None or self.sums is not None or len(stages) > (disclosure is not None):
             return None
+        if disclosure is not None and disclosure.fixed is not None:
+            return None  # its kernel draws anew in every round
         try:
             model = Model(shared, private)
             found = self.method.run_rounds(model, self.clients, self.ring, disclosure, self.key, rounds)

@@ -24,6 +24,7 @@ from tacit.random import Key
 from tacit.types import Catalog, Config, Vocabulary
 from tacit.updates import PlannedRows, UpdatePlan
 
+Coin = Literal["row", "item", "once"]
 _NUMBER = r"(\d+\.?\d*|\.\d+)"
 _SPREAD = re.compile(rf"\s*(uniform|beta)\(\s*{_NUMBER}\s*,\s*{_NUMBER}\s*\)\s*")
 
@@ -37,7 +38,7 @@ class DisclosureConfig(Config):
         description="probability that a positive row leaves: a number; 'uniform(a,b)' or 'beta(a,b)' drawn once per "
         "client; or a file with columns user and pi",
     )
-    coin: Literal["row", "item"] = Field("row", description="one coin per row, or one per item and round")
+    coin: Coin = Field("row", description="one coin per row; one per item and round; or once per item, for all rounds")
     never_items: tuple[str | int, ...] = Field((), description="items whose positive rows never leave")
     never_categories: tuple[str, ...] = Field((), description="categories whose positive rows never leave")
 
@@ -51,15 +52,16 @@ class DisclosureConfig(Config):
 
 @dataclass(frozen=True)
 class Disclosure(Stage):
-    """The stage: coins keyed by (round, client, row)."""
+    """The stage: coins keyed by (round, client, row), or (client, item) where they are tossed once."""
 
     pi: NDArray[np.float64]  # by client id
     is_secret: NDArray[np.bool_]  # by item
     per_item: bool
+    fixed: Key | None = None  # of coins that are tossed once: an item that is kept back is so in every round
 
     def narrow(self, plan: UpdatePlan, key: Key) -> UpdatePlan:
         """Take the rows away that must not leave."""
-        parts = []
+        parts, key = [], key if self.fixed is None else self.fixed
         for number, part in enumerate(plan.parts):
             # one coin per item is the same in all parts; coins per row have a stream for each part, the first its own
             has_stream = number > 0 and not self.per_item
@@ -82,12 +84,16 @@ class Disclosure(Stage):
 
     @classmethod
     def build(cls, config: DisclosureConfig, user_ids: Vocabulary, catalog: Catalog, key: Key) -> Disclosure:
-        """Set every client's pi and the items that are never sent; every name must exist."""
+        """Set every client's pi and the items that are never sent; every name must exist.
+
+        Coins that are tossed once come from `key`: whoever gives another one later tosses them anew.
+        """
         secret = np.zeros(catalog.n_items, bool)
         for label in config.never_items:
             secret[catalog.item_ids.index(label, "item for never_items")] = True
         secret |= _in_categories(config.never_categories, catalog)
-        return cls(_pi_of(config.pi, user_ids, key), secret, config.coin == "item")
+        fixed = key.child("coins") if config.coin == "once" else None
+        return cls(_pi_of(config.pi, user_ids, key), secret, config.coin != "row", fixed)
 
 
 def _pi_of(pi: float | str, user_ids: Vocabulary, key: Key) -> NDArray[np.float64]:

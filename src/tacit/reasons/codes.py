@@ -103,6 +103,10 @@ class ReasonCode(StrEnum):
     DIRECTORY_STALE = "directory-stale"
     DIRECTORY_YOUNG = "directory-young"
     NOT_IN_DIRECTORY = "not-in-directory"
+    NOTICE_FORGED = "notice-forged"
+    REVOKED_MEMBER = "revoked-member"
+    DEVICE_REVOKED = "device-revoked"
+    KEY_REPLACED = "key-replaced"
     # why a device sent nothing
     PAUSED = "paused"
     SETTINGS_CHANGED = "settings-changed"

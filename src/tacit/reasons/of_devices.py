@@ -244,6 +244,30 @@ DEVICE_WORDINGS: Mapping[ReasonCode, Wording] = {
         "The coordinator may have invented it. " + NO_PART,
         DISTRUST,
     ),
+    ReasonCode.NOTICE_FORGED: Wording(
+        (DEVICE,),
+        "The coordinator showed a change of a participant's key that this participant did not sign.",
+        NO_PART,
+        DISTRUST,
+    ),
+    ReasonCode.REVOKED_MEMBER: Wording(
+        (DEVICE,),
+        "The cohort includes a participant that the operator has revoked.",
+        NO_PART,
+        DISTRUST,
+    ),
+    ReasonCode.DEVICE_REVOKED: Wording(
+        (DEVICE,),
+        "The list of members says that the operator has revoked this device.",
+        "It is not asked to take part any more.",
+        "Ask the operator why. To join again: tacit device leave, then join with a new invitation.",
+    ),
+    ReasonCode.KEY_REPLACED: Wording(
+        (DEVICE,),
+        "The list of members has another key for this device than the one in its file.",
+        NO_PART,
+        "If you changed the key and this is the newest file: tacit device new-key. Otherwise restore a newer backup.",
+    ),
     ReasonCode.PAUSED: Wording(
         (DEVICE,), "This device is paused.", "Nothing leaves it.", "Resume it: tacit device resume."
     ),

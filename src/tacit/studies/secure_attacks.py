@@ -53,6 +53,7 @@ ALIKE = (0.999, 0.99, 0.95)
 K_MIN = 3
 N_SOLVED = 78
 BATCHES = (7, 10, 13, 20, 40, 50, 100, 200)  # sizes of sums of which one is looked at
+HALF = 0.5  # the share of a history that leaves by default
 NOISES = (2.0, 4.0)  # standard deviations
 SOLVED_ROUNDS = (100, 600)
 LEAVING = 0.0005  # share of devices that leave for good in a round: a quarter of them in 600
@@ -231,7 +232,8 @@ def _solving(setup: StudySetup) -> list[PublishedRow]:
 def _batch_sums(setup: StudySetup, key: Key) -> list[PublishedRow]:
     """Return what one sum tells of its members, by its size: counts decide, and what is popular where they are equal.
 
-    Of counts with noise, what is expected of them by what is popular is taken as far as the noise is large.
+    Where half of each history was drawn once for all rounds, the other half is in no sum. Of counts with noise, what is
+    expected of them by what is popular is taken as far as the noise is large.
     """
     people, generator = setup.parts.train, key.generator()
     is_own = np.zeros((len(people), people.n_items), bool)
@@ -243,6 +245,10 @@ def _batch_sums(setup: StudySetup, key: Key) -> list[PublishedRow]:
         sums, share, own = is_own[batches].sum(axis=1), is_own.mean(axis=0), is_own[batches.ravel()]
         evidence = sums + share / 2  # less than one
         rows += _solved_rows(f"sum of {size}, own items", 1, np.repeat(evidence, size, axis=0), own)
+        sent = is_own & (key.child("half", size).generator().random(is_own.shape) < HALF)
+        counted, unsent = sent[batches].sum(axis=1) / size, share * (1 - HALF) / (1 - share * HALF)
+        evidence = counted + (1 - counted) * unsent  # how probable it is that a member has the item
+        rows += _solved_rows(f"sum of {size}, half drawn once", 1, np.repeat(evidence, size, axis=0), own)
         for noise in NOISES:
             spread = size * share * (1 - share)
             noisy = sums + generator.normal(0, noise, sums.shape)

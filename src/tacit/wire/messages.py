@@ -190,15 +190,16 @@ class SecureRequest:
     content: bytes
     request: bytes = b""
     directory: bytes = b""  # with the first one of a stage, where a witness is named: that the cohort is in it
+    notices: bytes = b""  # with the same: who was revoked, and who has another key
 
 
 def write_secure_request(federation: Federation, request: SecureRequest) -> bytes:
-    """Write one message of a secure sum to a device: in version 1 unless it has the proof of a directory."""
+    """Write one message of a secure sum to a device: in version 1 unless it shows something of the directory."""
     head = struct.pack("<BI", request.phase, len(request.request)) + request.request
-    if not request.directory:
+    if not request.directory and not request.notices:
         return seal_message(SECURE_REQUEST, federation.digest, request.round, head + request.content)
-    body = head + struct.pack("<I", len(request.directory)) + request.directory + request.content
-    return seal_message(SECURE_REQUEST, federation.digest, request.round, body, 2)
+    shown = b"".join(struct.pack("<I", len(part)) + part for part in (request.directory, request.notices))
+    return seal_message(SECURE_REQUEST, federation.digest, request.round, head + shown + request.content, 2)
 
 
 def read_secure_request(federation: Federation, content: bytes) -> SecureRequest:
@@ -208,10 +209,13 @@ def read_secure_request(federation: Federation, content: bytes) -> SecureRequest
     reader = _BodyReader(body)
     phase = reader.byte()
     request = reader.take(reader.number(MOST_BYTES, "request"))
-    directory = reader.take(reader.number(MOST_BYTES, "directory")) if version_of(content) >= 2 else b""
-    if version_of(content) >= 2 and not directory:
+    if version_of(content) < 2:
+        return SecureRequest(number, phase, reader.rest(), request)
+    directory = reader.take(reader.number(MOST_BYTES, "directory"))
+    notices = reader.take(reader.number(MOST_BYTES, "list of notices"))
+    if not directory and not notices:
         raise WireError("A message of version 2 has no directory, and could be of version 1.", AGAIN)
-    return SecureRequest(number, phase, reader.rest(), request, directory)
+    return SecureRequest(number, phase, reader.rest(), request, directory, notices)
 
 
 def write_secure_reply(federation: Federation, number: int, content: bytes) -> bytes:

@@ -40,7 +40,7 @@ def test_rounds_of_before_there_were_phases_are_kept(tmp_path: Path) -> None:
     journal.finish(HAPPENED, first_shared(founded()), [])
     journal.close()
     with sqlite3.connect(path) as old:
-        for trigger in ("identities_differ", "directory_grows"):
+        for trigger in ("identities_differ", "directory_grows", "revocations_are_noticed"):
             old.execute(f"DROP TRIGGER {trigger}")
         for table in (
             "phases",
@@ -52,6 +52,7 @@ def test_rounds_of_before_there_were_phases_are_kept(tmp_path: Path) -> None:
             "directory",
             "checkpoints",
             "former_keys",
+            "notices",
         ):
             old.execute(f"DROP TABLE {table}")
         for table, columns in NEW_COLUMNS.items():

@@ -13,6 +13,7 @@ from helpers.mutations import bend
 from tacit.errors import DataError, FieldError, MessageError, TacitError, WireError
 from tacit.field.invitations import Invitation
 from tacit.protocols.directory import DirectoryCheckpoint, DirectoryGrowth, DirectoryProof
+from tacit.protocols.notices import Notice, NoticeKind, NoticeList, key_change
 from tacit.protocols.secure_aggregation import Identity
 from tacit.random import Key
 from tacit.types import Catalog, Labels, Vocabulary
@@ -57,7 +58,8 @@ def text(read: Callable[[str], Any]) -> Callable[[bytes], Any]:
     return lambda content: read(content.decode("latin-1"))
 
 
-ADDED = messages.SecureRequest(3, 0, b"content", b"request", b"directory")
+ADDED = messages.SecureRequest(3, 0, b"content", b"request", b"directory", b"notices")
+NOTICES = NoticeList((Notice(NoticeKind.REVOKED, bytes(32)), key_change(AUTHORITY, WITNESS, bytes(16))), CHECKPOINT)
 DECODERS = {
     "welcome": Decoder(messages.write_welcome(FOUNDED, CATALOG), messages.read_welcome, WireError),
     "request": Decoder(
@@ -96,6 +98,7 @@ DECODERS = {
     "catalogue": Decoder(catalog_bytes(CATALOG), catalog_from, DataError),
     "checkpoint": Decoder(CHECKPOINT.encode(), DirectoryCheckpoint.decode, MessageError, DirectoryCheckpoint.encode),
     "directory": Decoder(PROOF.encode(), DirectoryProof.decode, MessageError, DirectoryProof.encode),
+    "notices": Decoder(NOTICES.encode(), NoticeList.decode, MessageError, NoticeList.encode),
     "growth": Decoder(
         DirectoryGrowth(5, bytes(32), (bytes(32),)).encode(),
         DirectoryGrowth.decode,

@@ -14,6 +14,8 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from tacit.wire.envelope import MOST_BYTES
 
 ENROL, WITNESS, HAND_OVER = "/v1/tacit/enrol", "/v1/tacit/witness", "/v1/tacit/hand-over"
+NEW_IDENTITY_KEY = "/v1/tacit/new-identity-key"
+SMALL = {ENROL, WITNESS, HAND_OVER, NEW_IDENTITY_KEY}  # routes whose bodies are short
 ENROL_BYTES = 4096  # an invitation's word, two keys and a proof
 BODY_BYTES = MOST_BYTES + 2**16
 AT_ONCE = 8  # enrolments that are looked at at the same time
@@ -32,7 +34,7 @@ class BodyLimit:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        most, came, has_begun = (ENROL_BYTES if scope["path"] in (ENROL, WITNESS, HAND_OVER) else BODY_BYTES), 0, False
+        most, came, has_begun = (ENROL_BYTES if scope["path"] in SMALL else BODY_BYTES), 0, False
 
         async def count() -> Any:
             nonlocal came

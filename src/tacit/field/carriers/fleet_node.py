@@ -25,7 +25,8 @@ from flwr.supernode.fleet_http_client import FleetHttpClient
 
 from tacit.errors import ConsentError, DeviceError, FieldError, TacitError
 from tacit.field.carriers.signing import SignedRequests, seconds_ahead
-from tacit.field.device.device_file import NEXT_KEY, DeviceFile
+from tacit.field.device.device_file import NEXT_IDENTITY, NEXT_KEY, DeviceFile
+from tacit.field.directory_notices import fetch_notices, is_noted_revoked
 from tacit.reasons import ReasonCode
 from tacit.wire.status import CoordinatorStatus
 from tacit.wire.versions import refuse_other_versions
@@ -36,6 +37,7 @@ LONGEST_BEAT = 600.0  # a SuperLink takes three times as much at most
 LONGEST_BACKOFF = 300.0
 NOTE_SECONDS = 5.0  # between two notes of what the coordinator says
 UNWILLING = (ReasonCode.MASKED_ONLY, ReasonCode.NEEDS_MASKS)  # what a round asks and the user does not allow
+NOTICE_SECONDS = 21_600.0  # between two looks at the notices of the directory
 CHECK_SECONDS = 1.0  # seconds between checks of the settings while the coordinator is unreachable
 
 
@@ -86,7 +88,7 @@ class FleetNode(ABC):
         self._take_line()
         self._listen: EventListener = _ignore
         self.problem = ""  # what is wrong now, in words
-        self._noted_at = 0.0
+        self._noted_at = self._notices_at = 0.0  # when something was noted last, and when to look at notices next
         self._last_news: tuple[str, int] | None = None  # what the coordinator said when it was last news
 
     def _take_line(self) -> None:
@@ -121,7 +123,8 @@ class FleetNode(ABC):
                 if not self.problem:
                     participation.note_link("connecting")
                 self.session(stop, listen)
-            except FieldError as error:
+            except FieldError as raised:
+                error = self._explain(raised)
                 backoff = self.poll if not self.problem else min(LONGEST_BACKOFF, 2 * backoff)
                 self.problem, again_in = error.message, backoff * random.uniform(0.8, 1.2)
                 is_revoked = isinstance(error, UnknownDeviceError)
@@ -135,6 +138,28 @@ class FleetNode(ABC):
             return "left"
         return "paused" if self.device.sharing.paused else "stopped"
 
+    def _explain(self, error: FieldError) -> FieldError:
+        """Return what the list of members says of a device that the coordinator does not know."""
+        if not isinstance(error, UnknownDeviceError):
+            return error
+        try:
+            self._check_notices(at_once=True)
+        except UnknownDeviceError as noted:
+            return noted
+        except TacitError as refused:
+            log.warning("notices were refused", extra={"fields": refused.public()})
+        return error
+
+    def _check_notices(self, at_once: bool = False) -> None:
+        """Look now and then whether this device was revoked: one that is not asked any more would not be told."""
+        now = time.monotonic()
+        if not at_once and now < self._notices_at:
+            return
+        self._notices_at = now + NOTICE_SECONDS
+        shown = fetch_notices(self._address, self._roots, self.device.federation_id)
+        if shown is not None and is_noted_revoked(self.device, shown):
+            raise UnknownDeviceError.because(ReasonCode.DEVICE_REVOKED)
+
     def _goes_on(self, stop: threading.Event) -> bool:
         if stop.is_set() or self.device.sharing.paused:
             return False
@@ -145,6 +170,8 @@ class FleetNode(ABC):
 
     def session(self, stop: threading.Event, listen: EventListener = _ignore) -> None:
         """Take part as long as the connection holds; its end is a FieldError."""
+        if NEXT_IDENTITY in self.device.connection and NEXT_KEY not in self.device.connection:
+            self._finish_change()  # others may have been told of the new key already
         with self._connect() as client:
             node = self._activated(client)
             over = threading.Event()
@@ -226,8 +253,19 @@ class FleetNode(ABC):
                 listen(DeviceEvent("refused", error.message, error.hint))
                 stop.wait(self.poll)  # a coordinator that repeats it is not asked again and again
 
+    def _follow_notices(self) -> None:
+        """Look at the notices; what is wrong with them is told, and the coordinator's next sum will be judged by it."""
+        try:
+            self._check_notices()
+        except UnknownDeviceError:
+            raise
+        except TacitError as error:
+            log.warning("notices were refused", extra={"fields": error.public()})
+            self._listen(DeviceEvent("refused", error.message, error.hint))
+
     def _look(self, client: Any, node: Any) -> Any:
         """Look for messages, and tell what the coordinator says of itself; none: there is nothing more to do here."""
+        self._follow_notices()
         found = client.PullMessages(PullMessagesRequest(node=node))
         refuse_other_versions(self._address, self._signing.versions)
         status = self.status

@@ -29,6 +29,7 @@ from tacit.field.carriers.enrolment_limits import (
     is_device_key,
 )
 from tacit.field.carriers.link_state import SteadyLinkState
+from tacit.field.carriers.notice_routes import NoticeRoutes
 from tacit.field.carriers.parcels import names_in, open_parcel, wrap_request
 from tacit.field.carriers.version_gate import VersionGate
 from tacit.field.carriers.witness_route import WitnessRoute
@@ -146,6 +147,7 @@ class SuperLink:
         app.add_route(ENROL, self._enrol, methods=["POST"])
         app.add_route(HAND_OVER, self._hand_over, methods=["POST"])
         app.add_route(WITNESS, self._visit, methods=["POST"])
+        NoticeRoutes(self._journal, self._limit).add_to(app)
         app.add_route(f"{AMENDMENTS}/{{digest}}", self._amendments, methods=["GET"])
         return app
 

@@ -295,6 +295,7 @@ class Coordinator:
             lambda half, devices, staying: self.journal.note_batch(number + 1, half, devices, staying),
             self.rules.device_policy,
             self._directory,
+            self.journal.notices(),
         )
         outcome = MaskedRound(options, number, self.journal.note_sum).run(policy.asked, requests)
         if privacy is not None:

@@ -13,6 +13,7 @@ from tacit.field.coordinator.config import WitnessRules
 from tacit.field.coordinator.journal import CoordinatorJournal, EnrolledDevice
 from tacit.protocols.directory import HOUR, MOST_GROWTHS, DirectoryCheckpoint, DirectoryGrowth, DirectoryProof
 from tacit.protocols.merkle import MerkleTree
+from tacit.protocols.notices import notice_log
 from tacit.reasons import ReasonCode, RoundReason
 
 MOST_ENTRIES = 10_000  # that a witness is given at once
@@ -42,10 +43,12 @@ class CoordinatorDirectory:
 
         Another's signature is refused, and a witness that holds another list than this coordinator.
         """
-        self._read()
-        is_right = held.log.hex() == self._journal.federation.id and held.is_signed_by(self._rules.public)
-        if not is_right:
+        log = bytes.fromhex(self._journal.federation.id)
+        if held.log not in (log, notice_log(log)) or not held.is_signed_by(self._rules.public):
             raise FieldError.because(ReasonCode.DIRECTORY_FORGED)
+        if held.log != log:
+            return self._visit_notices(held)
+        self._read()
         if held.size > len(self._tree) or self._tree.root(held.size) != held.root:
             raise FieldError.because(ReasonCode.DIRECTORY_FORKED)
         if held.size:
@@ -54,6 +57,16 @@ class CoordinatorDirectory:
         return DirectoryGrowth(
             last, self._tree.root(last), tuple(self._journal.identities(held.size, last - held.size))
         )
+
+    def _visit_notices(self, held: DirectoryCheckpoint) -> DirectoryGrowth:
+        """Keep what the witness has signed of the notices, and return those that it does not hold yet."""
+        entries = [notice.entry for notice in self._journal.notices().notices]
+        tree = MerkleTree(entries)
+        if held.size > len(tree) or tree.root(held.size) != held.root:
+            raise FieldError.because(ReasonCode.DIRECTORY_FORKED)
+        self._journal.note_notices(held)
+        last = min(len(tree), held.size + MOST_ENTRIES)
+        return DirectoryGrowth(last, tree.root(last), tuple(entries[held.size : last]))
 
     # --- rounds -------------------------------------------------------------------------------------------------------
 

@@ -24,10 +24,12 @@ from tacit.field.coordinator.amendments import AUTHORITY, AmendmentLog
 from tacit.field.coordinator.invitation_book import InvitationBook, PendingInvitation
 from tacit.field.coordinator.login import LABEL, LoginRules, read_token
 from tacit.field.coordinator.login import PREFIX as TOKEN
+from tacit.field.coordinator.notice_book import NoticeBook
 from tacit.field.coordinator.round_stats import PhaseCounts, RoundStats, SummedQuality
 from tacit.field.coordinator.spending import NoisySum
 from tacit.privacy.accounting import PrivacyEvent
 from tacit.protocols.directory import DirectoryCheckpoint
+from tacit.protocols.notices import MemberKeys, Notice, NoticeList
 from tacit.protocols.secure_aggregation.identity import Identity, verify
 from tacit.reasons import ReasonCode, RoundReason
 from tacit.storage.database import FileFormat, connect, read_copy
@@ -120,6 +122,17 @@ MIGRATIONS = (
     """,
     "CREATE TABLE former_keys (key BLOB PRIMARY KEY) WITHOUT ROWID;",
     "ALTER TABLE devices ADD COLUMN missing INTEGER NOT NULL DEFAULT 0;",
+    """
+    CREATE TABLE notices (
+        place INTEGER PRIMARY KEY, kind INTEGER NOT NULL, identity BLOB NOT NULL, key BLOB NOT NULL DEFAULT x'',
+        by_old BLOB NOT NULL DEFAULT x'', by_new BLOB NOT NULL DEFAULT x''
+    );
+    INSERT INTO notices (kind, identity)
+        SELECT 1, identity FROM devices WHERE revoked AND length(identity) = 32 ORDER BY number;
+    CREATE TRIGGER revocations_are_noticed AFTER UPDATE OF revoked ON devices
+        WHEN NEW.revoked AND NOT OLD.revoked AND length(NEW.identity) = 32
+        BEGIN INSERT INTO notices (kind, identity) VALUES (1, NEW.identity); END;
+    """,
 )
 KEPT_MODELS = 10
 SETTLED_SECONDS = 2.0  # the clock of a file system may stand still between two changes that follow each other
@@ -197,6 +210,7 @@ class CoordinatorJournal:
         self.path, self.federation, self.catalog = path, federation, catalog
         self._connection = connect(path) if connection is None else connection
         self.amendments, self._invitations = AmendmentLog(self._connection), InvitationBook(self._connection)
+        self._notices = NoticeBook(self._connection, bytes.fromhex(federation.id))
 
     @classmethod
     def create(
@@ -635,6 +649,7 @@ class CoordinatorJournal:
         """Forget what a former witness has signed."""
         with self._transaction():
             self._connection.execute("DELETE FROM checkpoints")
+            self._notices.note_signed(None)
             self._connection.execute("UPDATE devices SET shown = 0")
 
     def shown_sizes(self) -> dict[int, int]:
@@ -647,6 +662,26 @@ class CoordinatorJournal:
         with self._transaction():
             rows = [(size, number) for number in devices]
             self._connection.executemany("UPDATE devices SET shown = ? WHERE number = ?", rows)
+
+    def notices(self) -> NoticeList:
+        """Return who was revoked and who signs with another key, with what the witness has signed of that."""
+        with FILE.complaints(self.path):
+            return self._notices.list()
+
+    def member_keys(self) -> MemberKeys:
+        """Return what follows from the notices."""
+        with FILE.complaints(self.path):
+            return self._notices.keys()
+
+    def note_notices(self, signed: DirectoryCheckpoint) -> None:
+        """Keep what the witness has signed of the notices."""
+        with self._transaction():
+            self._notices.note_signed(signed)
+
+    def change_identity_key(self, notice: Notice) -> bool:
+        """Let an identity be signed for by another key, if both keys have signed that; say whether it is."""
+        with self._transaction():
+            return self._notices.change_key(notice)
 
     # --- invitations --------------------------------------------------------------------------------------------------
 
@@ -679,7 +714,7 @@ class CoordinatorJournal:
                 "SELECT number, key, identity FROM devices WHERE key IN (?, ?) AND NOT revoked AND identity != x''",
                 (old, new),
             ).fetchall()
-            if len(found) != 1 or not is_signed(found[0][2], hand_over_statement(old, new), proof):
+            if len(found) != 1 or not self._is_signed(found[0][2], hand_over_statement(old, new), proof):
                 return False
             taken = "SELECT 1 FROM devices WHERE key = ? AND number != ?"
             if self._connection.execute(taken, (new, found[0][0])).fetchone() or self._is_former(new):
@@ -687,6 +722,14 @@ class CoordinatorJournal:
             if found[0][1] != new:
                 self._connection.execute("INSERT INTO former_keys VALUES (?)", (found[0][1],))
                 self._connection.execute("UPDATE devices SET key = ? WHERE number = ?", (new, found[0][0]))
+        return True
+
+    def _is_signed(self, identity: bytes, statement: bytes, proof: bytes) -> bool:
+        """Say whether the key that signs for an identity now has signed a statement."""
+        try:
+            verify(self._notices.key_of(identity), statement, proof, 0)
+        except ForgedError:
+            return False
         return True
 
     def _is_former(self, key: bytes) -> bool:
@@ -709,7 +752,7 @@ class CoordinatorJournal:
         `proof` shows that the identity is the device's own, else it is refused. A device that comes back with another
         key, after it left, has a new number, and the old one is revoked. An identity that was revoked stays out.
         """
-        if identity and not _is_proved(identity, word, key, proof):
+        if identity and not self._is_signed(identity, enrolment_statement(word, key), proof):
             return None
         with self._transaction():
             known = self._connection.execute("SELECT number, revoked FROM devices WHERE key = ?", (key,)).fetchone()
@@ -747,19 +790,6 @@ class CoordinatorJournal:
         """Ask a device no more; say whether there was one."""
         with self._transaction():
             return self._connection.execute("UPDATE devices SET revoked = 1 WHERE number = ?", (number,)).rowcount == 1
-
-
-def _is_proved(identity: bytes, word: str, key: bytes, proof: bytes) -> bool:
-    return is_signed(identity, enrolment_statement(word, key), proof)
-
-
-def is_signed(identity: bytes, statement: bytes, proof: bytes) -> bool:
-    """Say whether the holder of an identity has signed a statement."""
-    try:
-        verify(identity, statement, proof, 0)
-    except ForgedError:
-        return False
-    return True
 
 
 def _reason(stored: str) -> RoundReason | None:

@@ -18,6 +18,7 @@ from tacit.field.coordinator.carrier import Carrier
 from tacit.field.coordinator.directory import CoordinatorDirectory
 from tacit.field.coordinator.journal import EnrolledDevice
 from tacit.field.coordinator.round_stats import PhaseCounts, SummedQuality
+from tacit.protocols.notices import MemberKeys, NoticeList
 from tacit.protocols.secure_aggregation import DevicePolicy, SecureServer, ServerPhase, Terms, decode_counts, decode_sum
 from tacit.protocols.secure_aggregation.device_policy import staying
 from tacit.protocols.secure_aggregation.noise_shares import check_noise_room
@@ -102,6 +103,7 @@ class MaskedRoundOptions:
     on_batch: OnBatch = lambda half, devices, staying: None  # told of a new batch before its devices are
     device_policy: DevicePolicy = field(default_factory=DevicePolicy)  # by which it follows who stays with a batch
     directory: CoordinatorDirectory | None = None  # shown to devices with the first message of a stage
+    notices: NoticeList = field(default_factory=NoticeList)  # shown with it, where they matter
 
 
 class MaskedRound:
@@ -116,6 +118,10 @@ class MaskedRound:
         self._on_vectors, self._share, self._directory = options.on_vectors, options.share, options.directory
         self._batch, self._on_batch, self._device_policy = options.batch, options.on_batch, options.device_policy
         self._on_summed, self._number, self._outcome, self._clock = on_summed, number, RoundOutcome(), options.clock
+        self._notices, self._keys = (
+            options.notices,
+            MemberKeys.read(options.notices.notices, bytes.fromhex(self._federation.id)),
+        )
         self._n_counted = 0  # participants of the first stage
 
     def run(self, devices: Sequence[EnrolledDevice], requests: Mapping[int, bytes]) -> RoundOutcome:
@@ -205,17 +211,21 @@ class MaskedRound:
 
         Where `must_all` have their vectors in the sum, it is given up as soon as one is lost: no device would open it.
         """
-        server = SecureServer.start(terms, [device.identity for device in devices])
+        identities, changed = [device.identity for device in devices], self._keys.changed
+        server = SecureServer.start(terms, identities, changed_keys=changed)
         at = {device.number: server.session.position(device.identity) for device in devices}
         by_place = {position: number for number, position in at.items()}
         messages = dict.fromkeys(at.values(), server.invitation)
+        # without a witness, revocations are the coordinator's word, and older devices need not read them
+        is_shown = self._directory is not None or bool(changed)
         finished: frozenset[int] = frozenset()
         for phase in PHASES:
+            notices = self._notices.encode() if phase == PHASES[0] and is_shown else b""
             opening = requests if phase == PHASES[0] else {}
             proofs = {} if phase != PHASES[0] or self._directory is None else self._directory.prove(devices)
             asked = {
                 number: SecureRequest(
-                    self._number, phase, messages[position], opening.get(number, b""), proofs.get(number, b"")
+                    self._number, phase, messages[position], opening.get(number, b""), proofs.get(number, b""), notices
                 )
                 for number, position in at.items()
                 if position in messages

@@ -29,7 +29,7 @@ from tacit.field.device.amendments import AmendmentNote, follow, read_notes
 from tacit.field.device.budget import Budgets, plan_debit
 from tacit.field.device.consent import refuse_if_narrowed, refuse_if_silent, refuse_readable
 from tacit.field.device.device_file import DeviceFile
-from tacit.field.device.directory import normalise_key
+from tacit.field.device.directory import DirectoryState, normalise_key
 from tacit.field.device.history import History
 from tacit.field.device.interests import Interests, recommend_by_interests
 from tacit.field.device.learning import empty_update, learn_for_sum, learn_locally, recommend
@@ -55,7 +55,7 @@ from tacit.field.device.vault import ScryptCost
 from tacit.languages import languages
 from tacit.privacy.noise import NoiseSource, SystemNoise
 from tacit.privacy.sum_exposure import SumExposure
-from tacit.protocols.directory import DirectoryCheckpoint
+from tacit.protocols.notices import Notice, key_change
 from tacit.protocols.secure_aggregation import Identity, ServerPhase
 from tacit.protocols.secure_aggregation.noise_shares import add_noise_share
 from tacit.random import Key
@@ -380,6 +380,12 @@ class Device(DeviceFile):
         stored = self._store.get_json("root")
         return Key(stored["seed"]).child("learn"), stored["lane"]
 
+    @property
+    def _coins(self) -> Key:
+        """The key of coins that are tossed once; a restored device tosses the same."""
+        stored = self._store.get_json("root")
+        return Key(stored.get("coins", stored["seed"]))
+
     def receive(self, content: bytes) -> Request:
         """Keep a model that was sent here, to recommend from."""
         member = self._joined
@@ -410,7 +416,7 @@ class Device(DeviceFile):
             refuse_if_narrowed(sharing, last.under)
             return last.entry
         self._refuse_if_answered(member, request.round)
-        learnt = learn_locally(member, sharing, request, self.history, *self._root)
+        learnt = learn_locally(member, sharing, request, self.history, *self._root, self._coins)
         answer = write_update(member.federation, request.round, learnt.message)
         with self._store.transaction():
             self._refuse_to_send()
@@ -445,11 +451,11 @@ class Device(DeviceFile):
                     refuse_if_narrowed(self.sharing, again.under)
                     self.ledger.mark(again.entry, "releasing", self._now())
             return again.answer, again.entry
-        made, entry, opening, checkpoint = None, None, b"", None
+        made, entry, opening, directory = None, None, b"", None
         if asked.phase == ServerPhase.ADVERTS:
             self.participation.admit(member.task, asked.round, sharing, len(content), self._masked)
             opening = asked.request or self._masked.opening(asked.round)
-            made, checkpoint = self._prepare(member, sharing, asked, opening)
+            made, directory = self._prepare(member, sharing, asked, opening)
         elif asked.phase == ServerPhase.VECTORS:
             opening, made = self._masked.opening(asked.round), self._masked.prepared()
             refuse_if_narrowed(sharing, made.under)
@@ -459,7 +465,7 @@ class Device(DeviceFile):
             if asked.phase == ServerPhase.VECTORS:
                 member.refuse_if_answered(asked.round, hashlib.sha256(opening).hexdigest())
             body = self._masked.step(member.federation, sharing.device_policy, asked, made)
-            self.directory.keep(checkpoint)
+            self.directory.keep(directory)
             if made is not None and asked.phase == ServerPhase.VECTORS:
                 self._spend(member, sharing, made)
             answer, under = write_secure_reply(member.federation, asked.round, body), sharing.model_dump_json()
@@ -479,7 +485,7 @@ class Device(DeviceFile):
 
     def _prepare(
         self, member: Membership, sharing: Sharing, asked: SecureRequest, opening: bytes
-    ) -> tuple[PreparedVector, DirectoryCheckpoint | None]:
+    ) -> tuple[PreparedVector, DirectoryState]:
         """Learn what is added to a session, if it may be joined; nothing is kept. Return the directory's state too."""
         request = member.read(opening)
         if not request.learn or request.round != asked.round:
@@ -487,11 +493,11 @@ class Device(DeviceFile):
         if asked.request:
             member.refuse_if_answered(request.round)
         session = self._masked.check_invitation(member.federation, sharing.device_policy, asked, opening)
-        checkpoint = self.directory.check(sharing, member.federation.id, session.cohort, asked.directory)
+        state = self.directory.check(sharing, member.federation.id, self._masked.identity, session.cohort, asked)
         debit = plan_debit(member.federation, request.shared, session)
         if debit is not None:
             self.budgets.check(member.federation, debit, sharing.most_epsilon)
-        learnt = learn_for_sum(member, sharing, request, self.history, *self._root)
+        learnt = learn_for_sum(member, sharing, request, self.history, *self._root, self._coins)
         found = measure_for_sum(member, sharing, self.history, self.hidden, request, *self._root)
         vector, is_measured, zeros = vector_of(learnt, found, session.terms)
         if zeros is not None:
@@ -511,7 +517,7 @@ class Device(DeviceFile):
             sharing.model_dump_json(),
             debit,
         )
-        return made, checkpoint
+        return made, state
 
     def _spend(self, member: Membership, sharing: Sharing, made: PreparedVector) -> None:
         """Debit what a vector costs, inside the transaction that submits it."""
@@ -538,19 +544,28 @@ class Device(DeviceFile):
         if model is None or not len(self.history):
             return None
         number = 1 + max(model.round, -1 if answer is None else answer.round)
-        learnt = learn_locally(member, sharing, replace(model, round=number), self.history, *self._root)
+        learnt = learn_locally(member, sharing, replace(model, round=number), self.history, *self._root, self._coins)
         content = write_update(member.federation, number, learnt.message)
         rows = MentionedItems.of(learnt.message, member.federation.built.spec, member.catalog)
         return UpcomingMessage(number, member.to, rows, len(content))
 
-    @property
-    def identity(self) -> bytes:
-        """The public key by which others in this federation know this device in secure sums."""
-        return self._masked.identity.public
-
     def prove_identity(self, word: str, key: bytes) -> bytes:
         """Return the signature that shows a coordinator, at enrolment, that the identity is this device's own."""
         return self._masked.identity.sign(enrolment_statement(word, key))
+
+    def sign_key_change(self, new: Identity) -> Notice:
+        """Return the notice by which another key signs for this device's identity."""
+        return key_change(self._masked.identity, new, bytes.fromhex(self.federation_id))
+
+    def next_identity(self) -> Identity:
+        """Draw another key for the same identity; it holds once the coordinator has taken it."""
+        return self._masked.identity.renew()
+
+    def adopt_identity_key(self, new: Identity, line: Mapping[str, str]) -> None:
+        """Sign with another key from now on, and keep the connection without what was asked for."""
+        with self._store.transaction():
+            self._masked.adopt_key(new)
+            self._store.put_json("line", dict(line))
 
     def sign_hand_over(self, old: bytes, new: bytes) -> bytes:
         """Return the signature by which a coordinator lets this device have a new key in place of its old one."""

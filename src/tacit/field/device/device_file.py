@@ -18,9 +18,19 @@ from tacit.field.device.sealed_root import RESTORE
 from tacit.field.device.settings import Sharing
 from tacit.field.device.store import LockName, Store
 from tacit.plain_text import strip_controls
+from tacit.protocols.secure_aggregation.identity import KEY_BYTES, Identity
 from tacit.wire.envelope import digest_in, terms_in
 
 NEXT_KEY = "next_key"  # in a connection: the key that its coordinator was asked to take in place of the old one
+NEXT_IDENTITY = "next_identity"  # the same for the key that signs for the identity
+
+
+def read_identity(store: Store) -> Identity:
+    """Return the key by which others in this federation know a device; the name of a later key stands behind it."""
+    stored = store.get("identity")
+    if stored is None:
+        raise DeviceError("This device's file has no identity.", RESTORE)
+    return Identity(stored[:KEY_BYTES], stored[KEY_BYTES:])
 
 
 class DeviceFile:
@@ -73,6 +83,17 @@ class DeviceFile:
         """The digest of the terms that this device agreed to; none where it is no member."""
         welcome = self._store.get("welcome")
         return None if welcome is None else digest_in(welcome)
+
+    @property
+    def federation_id(self) -> str:
+        """The id of the federation; empty where this device is no member."""
+        welcome = self._store.get("welcome")
+        return "" if welcome is None else str(terms_in(welcome)["id"])
+
+    @property
+    def identity(self) -> bytes:
+        """The name by which others in this federation know this device in secure sums."""
+        return read_identity(self._store).public
 
     @property
     def sharing(self) -> Sharing:

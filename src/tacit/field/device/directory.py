@@ -7,6 +7,8 @@ transaction in which the device joins a sum.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from tacit.errors import DeviceError
 from tacit.field.device.ledger import Clock
@@ -14,6 +16,11 @@ from tacit.field.device.settings import Sharing
 from tacit.field.device.store import Store
 from tacit.languages import translate
 from tacit.protocols.directory import DirectoryCheckpoint, DirectoryView, read_key, write_key
+from tacit.protocols.notices import MemberKeys, NoticeList, NoticeView, check_members
+
+if TYPE_CHECKING:
+    from tacit.protocols.secure_aggregation import Identity
+    from tacit.wire.messages import SecureRequest
 
 TRUST = (
     "No witness watches over this group: the server alone says who the other members are, and that they exist. A "
@@ -23,6 +30,14 @@ WATCHED = (
     "A witness signs the list of members, and this device mixes what it sends only with members who are in it for at "
     "least {hours:g} hours. Compare the witness's key with the one that the witness itself gives out: {key}"
 )
+
+
+@dataclass(frozen=True)
+class DirectoryState:
+    """What a device was shown of the directory when it joined a sum."""
+
+    checkpoint: DirectoryCheckpoint | None  # none without a witness
+    notices: NoticeList
 
 
 class DeviceDirectory:
@@ -44,6 +59,7 @@ class DeviceDirectory:
             if known != self.witness:
                 self._store.put_json("witness", known)
                 self._store.drop("directory")
+                self._store.drop("notices")
 
     @property
     def known(self) -> DirectoryCheckpoint | None:
@@ -54,15 +70,41 @@ class DeviceDirectory:
         log, root, signature = (bytes.fromhex(found[name]) for name in ("log", "root", "signature"))
         return DirectoryCheckpoint(log, found["size"], root, found["time"], signature)
 
-    def check(self, sharing: Sharing, log: str, cohort: Sequence[bytes], shown: bytes) -> DirectoryCheckpoint | None:
-        """Refuse a cohort that is not in the directory; return the checkpoint to keep, none without a witness."""
-        if not self.witness:
-            return None
-        view = DirectoryView(bytes.fromhex(log), read_key(self.witness), sharing.directory, self.known)
-        return view.check(shown, cohort, self._clock().timestamp())
+    @property
+    def notices(self) -> NoticeList:
+        """The notices of who was revoked and who has another key, as this device saw them last."""
+        found = self._store.get("notices")
+        return NoticeList() if found is None else NoticeList.decode(found)
 
-    def keep(self, checkpoint: DirectoryCheckpoint | None) -> None:
-        """Keep the checkpoint with which a sum was joined, inside a transaction."""
+    def check(
+        self, sharing: Sharing, log: str, own: Identity, cohort: Sequence[bytes], asked: SecureRequest
+    ) -> DirectoryState:
+        """Refuse a cohort that is not in the directory, or has a revoked member; return what to keep."""
+        checkpoint = None
+        if self.witness:
+            view = DirectoryView(bytes.fromhex(log), read_key(self.witness), sharing.directory, self.known)
+            checkpoint = view.check(asked.directory, cohort, self._clock().timestamp())
+        shown = NoticeList.decode(asked.notices) if asked.notices else NoticeList()
+        check_members(self.read_notices(sharing, log, shown), cohort, own)
+        return DirectoryState(checkpoint, shown)
+
+    def read_notices(self, sharing: Sharing, log: str, shown: NoticeList) -> MemberKeys:
+        """Return what follows from notices that are shown; where a witness is named, they must be signed and grow."""
+        witness = read_key(self.witness) if self.witness else None
+        view = NoticeView(bytes.fromhex(log), witness, sharing.directory.fresh_days, self.notices.signed)
+        return view.read(shown, self._clock().timestamp())
+
+    def keep_notices(self, shown: NoticeList) -> None:
+        """Keep the notices that were shown last, inside a transaction."""
+        if shown != self.notices:
+            self._store.put("notices", shown.encode())
+
+    def keep(self, state: DirectoryState | None) -> None:
+        """Keep what a sum was joined with, inside a transaction."""
+        if state is None:
+            return
+        self.keep_notices(state.notices)
+        checkpoint = state.checkpoint
         if checkpoint is not None:
             about = {
                 "log": checkpoint.log.hex(),

@@ -32,7 +32,7 @@ class LocalUpdate:
 
 
 def learn_locally(
-    member: Membership, sharing: Sharing, request: Request, history: History, key: Key, client_id: int
+    member: Membership, sharing: Sharing, request: Request, history: History, key: Key, client_id: int, coins: Key
 ) -> LocalUpdate:
     """Learn from the history what a request asks for, and seal it under the user's settings; store and send nothing."""
     catalog, federation = member.catalog, member.federation
@@ -41,21 +41,23 @@ def learn_locally(
         raise ConsentError.because(ReasonCode.EMPTY_HISTORY)
     model = Model(request.shared, private_before(member, request, clients, key))
     with one_blas_thread():
-        given = device_round(federation.path(sharing.stage(client_id, catalog)), model, clients, key, request.round)
+        given = device_round(
+            federation.path(sharing.stage(client_id, catalog, coins)), model, clients, key, request.round
+        )
     if given.message is None or not given.is_fit.all():
         raise DivergedError.because(ReasonCode.UPDATE_TOO_LARGE)
     return LocalUpdate(given.message, dict(given.private))
 
 
 def learn_for_sum(
-    member: Membership, sharing: Sharing, request: Request, history: History, key: Key, client_id: int
+    member: Membership, sharing: Sharing, request: Request, history: History, key: Key, client_id: int, coins: Key
 ) -> LocalUpdate:
     """Learn for a secure sum. What cannot be learnt or sent becomes an empty message, which adds zeros.
 
     A device that fell silent because of what it learnt would tell something of its history.
     """
     try:
-        return learn_locally(member, sharing, request, history, key, client_id)
+        return learn_locally(member, sharing, request, history, key, client_id, coins)
     except DeviceError:  # its file cannot be read
         raise
     except TacitError as error:

@@ -15,14 +15,15 @@ from dataclasses import asdict, dataclass
 
 import numpy as np
 
-from tacit.errors import DeviceError, RangeError, WireError
+from tacit.errors import RangeError, WireError
 from tacit.field.device.budget import Debit
+from tacit.field.device.device_file import read_identity
 from tacit.field.device.learning import LocalUpdate
 from tacit.field.device.ledger import MentionedItems
 from tacit.field.device.membership import late_round_error
 from tacit.field.device.quality import QualityMeasurement, with_quality
-from tacit.field.device.sealed_root import RESTORE
 from tacit.field.device.store import Store
+from tacit.protocols.notices import NoticeList
 from tacit.protocols.secure_aggregation import DevicePolicy, Identity, ServerPhase, Terms, encode_message
 from tacit.protocols.secure_aggregation import SecureDevice as Machine
 from tacit.protocols.secure_aggregation.context import Session
@@ -122,10 +123,14 @@ class MaskedRounds:
     @property
     def identity(self) -> Identity:
         """The key by which others in this federation know this device."""
-        secret = self._store.get("identity")
-        if secret is None:
-            raise DeviceError("This device's file has no identity.", RESTORE)
-        return Identity(secret)
+        return read_identity(self._store)
+
+    @property
+    def _changed_keys(self) -> dict[bytes, bytes]:
+        """The keys of participants who do not sign with their first one; they were checked when they were kept."""
+        stored = self._store.get("notices")
+        notices = () if stored is None else NoticeList.decode(stored).notices
+        return {notice.identity: notice.key for notice in notices if notice.key}
 
     @contextmanager
     def careful(self) -> Iterator[None]:
@@ -170,15 +175,22 @@ class MaskedRounds:
         self._store.put("masked", b"since")
         return True
 
+    def adopt_key(self, identity: Identity) -> None:
+        """Sign with another key for the same identity, inside a transaction."""
+        self.leave_session()
+        self._store.put("identity", identity.secret + identity.name)
+
     def renew_identity(self) -> None:
         """Take a new identity, inside a transaction: no two federations know a device by the same key."""
         self.leave_session()
         self._store.put("identity", Identity.fresh().secret)
 
     def _machine_of(self, device_policy: DevicePolicy) -> Machine:
-        identity, machine = self.identity, self._machine
-        if machine is None or (machine.device_policy, machine.identity.secret) != (device_policy, identity.secret):
-            machine = self._machine = Machine(identity, device_policy, DeviceFileJournal(self._store))
+        identity, machine, changed = self.identity, self._machine, self._changed_keys
+        known = None if machine is None else (machine.device_policy, machine.identity, machine.changed_keys)
+        if machine is None or known != (device_policy, identity, changed):
+            journal = DeviceFileJournal(self._store)
+            machine = self._machine = Machine(identity, device_policy, journal, changed_keys=changed)
         return machine
 
     def check_invitation(

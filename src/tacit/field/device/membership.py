@@ -23,7 +23,7 @@ PLACES = (
     *("welcome", "address", "enrolment", "line", "link", "model", "private", "learnt", "outbox"),
     *("opening", "prepared", "turn", "turned", "masked"),  # of secure sums
     *("known", "measured", "amendments", "proposal"),
-    *("witness", "directory"),
+    *("witness", "directory", "notices"),
 )
 
 

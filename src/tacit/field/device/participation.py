@@ -106,7 +106,8 @@ class Participation:
         had begun is left; and nothing leaves readable, since a sum may have been joined since.
         """
         root = self._store.get_json("root")
-        self._store.put_json("root", {**root, "seed": secrets.randbits(SEED_BITS), "is_given": False})
+        kept = {"coins": root["seed"], **root}  # of coins that are tossed once: tossed anew they would show more
+        self._store.put_json("root", {**kept, "seed": secrets.randbits(SEED_BITS), "is_given": False})
         masked.leave_session()
         self._store.put_json("restored", {"round": None})
 

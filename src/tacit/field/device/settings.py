@@ -28,7 +28,9 @@ class Sharing(Config):
     """What may leave. Nothing leaves at all while `paused`, or without a federation."""
 
     pi: float = Field(USUAL_PI, ge=0, le=1, description="probability that a row about an item of the history leaves")
-    coin: Literal["row", "item"] = Field("row", description="one coin per row, or one per item and round")
+    coin: Literal["row", "item", "once"] = Field(
+        "row", description="one coin per row; one per item and round; or once per item, for all rounds"
+    )
     never_items: tuple[Label, ...] = Field((), description="items whose positive rows never leave")
     never_categories: tuple[str, ...] = Field((), description="categories whose positive rows never leave")
     masked_only: bool = Field(True, description="messages leave in masked rounds only")
@@ -72,14 +74,17 @@ class Sharing(Config):
         """The epsilon of the user's level: sums that would tell more are not joined."""
         return LEVELS[self.privacy]
 
-    def stage(self, client_id: int, catalog: Catalog) -> Disclosure:
-        """Return the disclosure stage of the user's updates; its draws are those of `client_id`."""
+    def stage(self, client_id: int, catalog: Catalog, coins: Key | None = None) -> Disclosure:
+        """Return the disclosure stage of the user's updates; its draws are those of `client_id`.
+
+        Coins that are tossed once come from `coins`; without them the stage says which items never leave, no more.
+        """
         from tacit.privacy.disclosure import Disclosure, DisclosureConfig  # its kernels are for those who learn
 
         config = DisclosureConfig(
             pi=self.pi, coin=self.coin, never_items=self.never_items, never_categories=self.never_categories
         )
-        return Disclosure.build(config, Vocabulary(np.arange(client_id + 1)), catalog, Key(0))
+        return Disclosure.build(config, Vocabulary(np.arange(client_id + 1)), catalog, coins or Key(0))
 
 
 def find_item(named: Label, catalog: Catalog) -> int:

@@ -129,9 +129,14 @@ class SecureDevice:
         device_policy: DevicePolicy | None = None,
         journal: Journal | None = None,
         directory: Directory | None = None,
+        changed_keys: Mapping[bytes, bytes] | None = None,
     ) -> None:
-        """Continue from what the journal holds; without a journal, remember as long as the process lives."""
+        """Continue from what the journal holds; without a journal, remember as long as the process lives.
+
+        `changed_keys` are those of participants who do not sign with their first key any more, by name.
+        """
         self.identity, self.device_policy = identity, device_policy or DevicePolicy()
+        self.changed_keys = dict(changed_keys or {})
         self.directory = directory
         self.journal: Journal = MemoryJournal() if journal is None else journal
         self.history, self.phase = ParticipationHistory(), DevicePhase.IDLE
@@ -299,7 +304,9 @@ class SecureDevice:
         if len({*keys, state.mask_pair.public, state.seal_pair.public}) != len(keys) + 2:
             raise ForgedError.because(ReasonCode.REPEATED_KEY)
         for advert in roster.adverts:
-            verify(session.cohort[advert.sender], advert.signed_part(context), advert.signature, advert.sender)
+            name = session.cohort[advert.sender]
+            key = self.changed_keys.get(name, name)
+            verify(key, advert.signed_part(context), advert.signature, advert.sender)
         return {advert.sender: advert for advert in roster.adverts}
 
     def _unboxed(

@@ -23,9 +23,10 @@ TAG_BYTES = 16
 
 @dataclass(frozen=True)
 class Identity:
-    """A device's own signing key. The public half is what other devices know it by."""
+    """A device's own signing key, and the name by which other devices know it: the public half of its first key."""
 
     secret: bytes = field(repr=False)
+    name: bytes = b""  # empty: this key is the first
 
     @classmethod
     def fresh(cls) -> Identity:
@@ -37,9 +38,18 @@ class Identity:
         return Ed25519PrivateKey.from_private_bytes(self.secret)
 
     @cached_property
-    def public(self) -> bytes:
-        """The public key, 32 bytes."""
+    def key(self) -> bytes:
+        """The public half of this key, 32 bytes."""
         return self._key.public_key().public_bytes_raw()
+
+    @property
+    def public(self) -> bytes:
+        """The name, 32 bytes: it stays when the key is changed."""
+        return self.name or self.key
+
+    def renew(self) -> Identity:
+        """Return the same name with a new key."""
+        return Identity(secrets.token_bytes(KEY_BYTES), self.public)
 
     def sign(self, message: bytes) -> bytes:
         """Return the signature of a message, 64 bytes."""

@@ -67,9 +67,10 @@ _EXPECTED = {
 class SecureServer:
     """One session."""
 
-    def __init__(self, invitation: SessionInvitation, pair: KeyPair) -> None:
+    def __init__(self, invitation: SessionInvitation, pair: KeyPair, changed_keys: Mapping[bytes, bytes]) -> None:
         """Use `start`."""
         self.session, self._invitation, self._pair = invitation.session, invitation, pair
+        self._changed_keys = changed_keys
         self.context = self.session.context
         self.phase = ServerPhase.ADVERTS
         self.adverts: dict[int, Advert] = {}
@@ -85,15 +86,24 @@ class SecureServer:
         self.total = Vector(self.session.terms.layout.sizes)
 
     @classmethod
-    def start(cls, terms: Terms, identities: Sequence[bytes], drawn: DrawProof | None = None) -> SecureServer:
-        """Open a session under some terms, whose server key is made here; unsafe terms are refused first."""
+    def start(
+        cls,
+        terms: Terms,
+        identities: Sequence[bytes],
+        drawn: DrawProof | None = None,
+        changed_keys: Mapping[bytes, bytes] | None = None,
+    ) -> SecureServer:
+        """Open a session under some terms, whose server key is made here; unsafe terms are refused first.
+
+        `changed_keys` are those of participants who do not sign with their first key any more, by name.
+        """
         Session.of(terms, identities).check()
         pair = KeyPair.fresh()
         session = Session.of(replace(terms, server_key=pair.public), identities)
         if drawn is not None:  # tickets are given in the order of the identities
             tickets = dict(zip(identities, drawn.tickets, strict=True))
             drawn = replace(drawn, tickets=tuple(tickets[identity] for identity in session.cohort))
-        return cls(SessionInvitation(session, drawn), pair)
+        return cls(SessionInvitation(session, drawn), pair, changed_keys or {})
 
     @property
     def invitation(self) -> bytes:
@@ -190,7 +200,8 @@ class SecureServer:
     def _take_advert(self, message: bytes) -> int:
         context, advert = Advert.decode(message)
         self._known(context, advert.sender, range(self.session.n_participants))
-        verify(self.session.cohort[advert.sender], advert.signed_part(context), advert.signature, advert.sender)
+        name = self.session.cohort[advert.sender]
+        verify(self._changed_keys.get(name, name), advert.signed_part(context), advert.signature, advert.sender)
         keys = {advert.mask_key, advert.seal_key}
         if len(keys) < 2 or keys & self._keys:
             raise ForgedError.because(ReasonCode.REPEATED_KEY, sender=advert.sender)  # devices would refuse the roster

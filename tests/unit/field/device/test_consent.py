@@ -54,7 +54,7 @@ profiles = st.builds(
     Sharing,
     masked_only=st.just(False),
     pi=st.sampled_from([0.0, 0.2, 0.7, 1.0]),
-    coin=st.sampled_from(["row", "item"]),
+    coin=st.sampled_from(["row", "item", "once"]),
     never_items=st.lists(st.sampled_from(CATALOG.item_ids.labels.tolist()), unique=True, max_size=6).map(tuple),
     never_categories=st.lists(st.sampled_from(KINDS), unique=True, max_size=3).map(tuple),
     paused=st.booleans(),

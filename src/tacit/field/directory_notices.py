@@ -1,0 +1,42 @@
+"""How a device learns who was revoked: with every sum, and by asking, also when it is not asked any more."""
+
+from __future__ import annotations
+
+import ssl
+from typing import TYPE_CHECKING
+
+import httpx
+
+from tacit.errors import FieldError
+from tacit.field.invitations import SECONDS
+from tacit.protocols.notices import NoticeList
+from tacit.wire.envelope import MOST_BYTES
+
+if TYPE_CHECKING:
+    from tacit.field.device.device_file import DeviceFile
+
+NOTICES = "/v1/tacit/notices"
+
+
+def fetch_notices(address: str, roots: bytes | None, federation: str) -> NoticeList | None:
+    """Ask a coordinator for all notices of a federation; none where it is of a version that has none."""
+    try:
+        context = ssl.create_default_context(cadata=None if roots is None else roots.decode())
+        with httpx.Client(verify=context, timeout=SECONDS) as client:
+            response = client.get(f"https://{address}{NOTICES}/{federation}")
+        if response.status_code == 404:
+            return None
+        response.raise_for_status()
+    except httpx.HTTPError as error:
+        raise FieldError(f"{address} does not show the list of members: {error}.", "It will be tried again.") from None
+    if len(response.content) > MOST_BYTES:
+        raise FieldError("The answer of the coordinator is too large.", "Ask the operator.")
+    return NoticeList.decode(response.content)
+
+
+def is_noted_revoked(device: DeviceFile, shown: NoticeList) -> bool:
+    """Keep notices that may be trusted as much as the device's settings say; return whether this device is revoked."""
+    members = device.directory.read_notices(device.sharing, device.federation_id, shown)
+    with device.store.transaction():
+        device.directory.keep_notices(shown)
+    return device.identity in members.revoked

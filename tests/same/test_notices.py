@@ -1,0 +1,222 @@
+"""Notices of the directory: a revoked device is refused by all, and a changed key is the same participant."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from helpers.overheard import Overheard
+from helpers.watched_federation import Watched
+from tacit.field.coordinator.notice_book import MOST_CHANGES
+from tacit.field.device import Device
+from tacit.protocols.notices import Notice, NoticeKind, NoticeList, key_change
+from tacit.protocols.secure_aggregation import Identity, ServerPhase
+from tacit.protocols.secure_aggregation.messages import SessionInvitation
+from tacit.reasons import ReasonCode
+from tacit.wire.enrolment import enrolment_statement, hand_over_statement
+from tacit.wire.envelope import version_of
+from tacit.wire.messages import SecureRequest, write_secure_request
+
+pytestmark = pytest.mark.slow
+Change = Callable[[int, SecureRequest], SecureRequest]
+
+
+@pytest.fixture
+def watched(tmp_path: Path) -> Watched:
+    made = Watched(tmp_path)
+    made.visit()
+    return made
+
+
+def unwatched(watched: Watched) -> Watched:
+    """Let no device demand a witness."""
+    for device in watched.field.devices.values():
+        device.directory.name_witness("")
+    return watched
+
+
+def ask_again(watched: Watched, number: int) -> None:
+    """Be an operator who asks a device that was revoked, as if nothing had happened."""
+    with sqlite3.connect(watched.field.folder / "journal.db") as journal:
+        journal.execute("UPDATE devices SET revoked = 0 WHERE number = ?", (number,))
+    journal.close()
+
+
+def shown(change: Callable[[NoticeList], NoticeList]) -> Change:
+    def forge(number: int, asked: SecureRequest) -> SecureRequest:
+        found = NoticeList.decode(asked.notices) if asked.notices else None
+        return asked if found is None else replace(asked, notices=change(found).encode())
+
+    return forge
+
+
+def refusals(watched: Watched, change: Change = lambda number, asked: asked) -> dict[int, ReasonCode | None]:
+    carrier = Overheard(watched.field, change)
+    assert watched.run(carrier=carrier) == ["abandoned"]
+    return carrier.refusals
+
+
+def change_key(watched: Watched, number: int) -> tuple[Identity, Identity]:
+    """Let a device sign with another key; return its identity before and after."""
+    device, old = watched.field.devices[number], identity_of(watched.field.devices[number])
+    new = device.next_identity()
+    assert watched.field.journal.change_identity_key(device.sign_key_change(new))
+    device.adopt_identity_key(new, device.connection)
+    return old, new
+
+
+def identity_of(device: Device) -> Identity:
+    return device._masked.identity
+
+
+# --- revocations ------------------------------------------------------------------------------------------------------
+
+
+def test_a_revoked_device_is_refused_by_all_others_and_knows_it(watched: Watched) -> None:
+    assert watched.run(1) == ["finished"]
+    watched.field.journal.revoke(5)
+    watched.visit()
+    assert watched.run(1) == ["finished"], "without it"
+    ask_again(watched, 5)
+    assert refusals(watched) == {**dict.fromkeys(range(1, 5), ReasonCode.REVOKED_MEMBER), 5: ReasonCode.DEVICE_REVOKED}
+
+
+def test_an_operator_cannot_hide_a_revocation_that_the_witness_has_signed(watched: Watched) -> None:
+    before = watched.field.journal.notices()
+    assert before.signed is not None
+    assert before.signed.size == 0
+    watched.field.journal.revoke(5)
+    watched.visit()
+    assert watched.run(1) == ["finished"]
+    ask_again(watched, 5)
+    devices = watched.field.devices
+    lies: list[tuple[ReasonCode, Change]] = [
+        (ReasonCode.DIRECTORY_MISSING, lambda number, asked: replace(asked, notices=b"")),
+        (ReasonCode.DIRECTORY_MISSING, shown(lambda found: replace(found, signed=None))),
+        (ReasonCode.DIRECTORY_FORKED, shown(lambda found: replace(found, notices=()))),
+        (ReasonCode.DIRECTORY_FORGED, shown(lambda found: replace(found, signed=watched.witness.held(watched.log)))),
+        (ReasonCode.MALFORMED_MESSAGE, lambda number, asked: replace(asked, notices=asked.notices[:-1])),
+    ]
+    for code, lie in lies:
+        assert refusals(watched, lie) == dict.fromkeys(devices, code)
+    earlier = refusals(watched, shown(lambda found: before))
+    assert {earlier[number] for number in range(1, 5)} == {ReasonCode.DIRECTORY_FORKED}, "they saw a longer one"
+    assert earlier.get(5) is None, "one that saw none cannot know, until the witness's signature is too old"
+    for device in devices.values():
+        fresh = device.sharing.directory.model_copy(update={"fresh_days": 1e-9})
+        device.change(lambda sharing, fresh=fresh: sharing.model_copy(update={"directory": fresh}))  # type: ignore[misc]
+    assert refusals(watched) == dict.fromkeys(devices, ReasonCode.DIRECTORY_STALE)
+
+
+def test_a_device_that_comes_back_under_another_number_is_not_noted_as_revoked(watched: Watched) -> None:
+    journal, identity = watched.field.journal, Identity.fresh()
+    for key in (b"a", b"b"):
+        word = journal.invite(2**40)
+        assert journal.enrol(word, key, 0, identity.public, identity.sign(enrolment_statement(word, key)))
+    assert not journal.notices().notices
+    journal.revoke(journal.devices()[-1].number)
+    assert journal.notices().notices == (Notice(NoticeKind.REVOKED, identity.public),)
+
+
+# --- new keys ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("has_witness", [True, False])
+def test_rounds_go_on_with_a_new_key_in_the_same_cohort(watched: Watched, has_witness: bool) -> None:
+    """No device sees another cohort than before: otherwise they would not go on with it, or could be told apart."""
+    more = {} if has_witness else {"witness": None}
+    if not has_witness:
+        unwatched(watched)
+    cohorts = list[tuple[bytes, ...]]()
+
+    def note(number: int, asked: SecureRequest) -> SecureRequest:
+        if asked.phase == ServerPhase.ADVERTS:
+            cohorts.append(SessionInvitation.decode(asked.content).session.cohort)
+        return asked
+
+    carrier = Overheard(watched.field, note)
+    assert watched.run(1, carrier=carrier, **more) == ["finished"]
+    old, new = change_key(watched, 2)
+    assert new.public == old.public
+    assert new.key != old.key
+    if has_witness:
+        watched.visit()
+    assert watched.run(2, carrier=carrier, **more) == ["finished"] * 2
+    change_key(watched, 2)  # the witness has not signed it yet: both keys have
+    watched.field.reopen()
+    carrier.devices = watched.field.devices
+    assert watched.run(1, carrier=carrier, **more) == ["finished"]
+    assert len(set(cohorts)) == 1
+    assert not carrier.refusals
+
+
+def test_a_copy_with_a_former_key_sits_out_and_the_others_go_on(watched: Watched) -> None:
+    old, _ = change_key(watched, 2)
+    device, journal = watched.field.devices[2], watched.field.journal
+    with device.store.transaction():
+        device.store.put("identity", old.secret + old.name)
+    carrier = Overheard(watched.field)
+    assert watched.run(carrier=carrier) == ["finished"], "without the device that has an old copy of its file"
+    assert carrier.refusals == {2: ReasonCode.KEY_REPLACED}
+    statement = hand_over_statement(bytes([1]), b"another")
+    assert not journal.hand_over(bytes([1]), b"another", old.sign(statement))
+
+
+def test_a_new_key_needs_both_signatures_and_is_used_once(watched: Watched) -> None:
+    journal, device, log = watched.field.journal, watched.field.devices[1], bytes.fromhex(watched.log)
+    own, other = identity_of(device), identity_of(watched.field.devices[2])
+    new, thief = own.renew(), Identity.fresh()
+    right = key_change(own, new, log)
+    for wrong in (
+        replace(right, by_old=thief.sign(b"")),
+        replace(right, by_new=right.by_old),
+        replace(right, key=thief.key),
+        replace(right, identity=other.public),
+        key_change(own, new, bytes(16)),
+        key_change(own, other, log),
+        key_change(thief, Identity.fresh(), log),
+        Notice(NoticeKind.REVOKED, own.public),
+    ):
+        assert not journal.change_identity_key(wrong)
+    assert not journal.notices().notices
+    assert journal.change_identity_key(right)
+    assert journal.change_identity_key(right), "twice is fine"
+    newer = new.renew()
+    assert journal.change_identity_key(key_change(new, newer, log))
+    assert not journal.change_identity_key(right), "not any more"
+    assert not journal.change_identity_key(key_change(newer, Identity(own.secret, own.public), log)), "no way back"
+    for _ in range(MOST_CHANGES - 2):
+        before, newer = newer, newer.renew()
+        assert journal.change_identity_key(key_change(before, newer, log))
+    assert not journal.change_identity_key(key_change(newer, newer.renew(), log))
+    journal.revoke(2)
+    assert not journal.change_identity_key(key_change(other, other.renew(), log)), "it was revoked"
+
+
+def test_a_change_that_a_coordinator_made_up_is_refused(watched: Watched) -> None:
+    """It claims that another key, its own, signs for device 2."""
+    victim, own = identity_of(watched.field.devices[2]), Identity.fresh()
+    statement = key_change(own, own.renew(), bytes.fromhex(watched.log))
+    false = Notice(NoticeKind.NEW_KEY, victim.public, own.key, statement.by_old, own.sign(b"whatever"))
+    lie = shown(lambda found: replace(found, notices=(*found.notices, false)))
+    assert refusals(watched, lie) == dict.fromkeys(watched.field.devices, ReasonCode.NOTICE_FORGED)
+
+
+def test_without_a_witness_messages_stay_in_the_first_version_until_a_key_changes(watched: Watched) -> None:
+    unwatched(watched)
+    versions = set[int]()
+
+    def note(number: int, asked: SecureRequest) -> SecureRequest:
+        versions.add(version_of(write_secure_request(watched.field.federation, asked)))
+        return asked
+
+    watched.field.journal.revoke(5)
+    assert watched.run(1, carrier=Overheard(watched.field, note), witness=None) == ["finished"]
+    assert versions == {1}
+    change_key(watched, 1)
+    assert watched.run(1, carrier=Overheard(watched.field, note), witness=None) == ["finished"]
+    assert versions == {1, 2}
