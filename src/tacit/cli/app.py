@@ -313,10 +313,10 @@ def import_commands() -> None:
     import tacit.cli.device_api
     import tacit.cli.device_change
     import tacit.cli.device_directory
+    import tacit.cli.device_draw
     import tacit.cli.device_file
     import tacit.cli.device_history
     import tacit.cli.device_interests
-    import tacit.cli.device_draw
     import tacit.cli.device_keys
     import tacit.cli.device_limits
     import tacit.cli.device_privacy

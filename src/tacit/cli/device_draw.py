@@ -20,10 +20,10 @@ class Draws(Enum):
     ONCE = "once"
 
 
-SAID = {
+MEANINGS = {
     "row": "Every row is drawn by itself: a few rounds send nearly all of a short history.",
     "item": "Every item is drawn in each round: a few rounds send nearly all of a short history.",
-    "once": "Every item is drawn once, for all rounds: what is kept back stays back. Recommendations may be a bit worse.",
+    "once": "Every item is drawn once, for all rounds: what is kept back stays back. Lists may be worse.",
 }
 
 
@@ -38,4 +38,4 @@ def draw(
         if how is not None:
             settled = device.change(lambda before: before.model_copy(update={"coin": how.value}))
     shell.screen.document({"coin": settled.coin, "pi": settled.pi})
-    shell.screen.say(f"pi = {settled.pi:g}. {SAID[settled.coin]}")
+    shell.screen.say(f"pi = {settled.pi:g}. {MEANINGS[settled.coin]}")

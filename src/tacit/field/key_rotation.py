@@ -44,7 +44,7 @@ def finish_change(device: Device) -> None:
         old, new = public_half(line["key"]), public_half(line[NEXT_KEY])
         status = _ask(line, HAND_OVER, {"old": old, "new": new, "proof": device.sign_hand_over(old, new)})
         if status != 200:
-            raise _refusal(line["address"], status)
+            raise _refusal_error(line["address"], status)
         rest = {name: value for name, value in line.items() if name not in (NEXT_KEY, "node")}
         device.keep_connection({**rest, "key": line[NEXT_KEY]})
     if NEXT_IDENTITY in line:
@@ -60,7 +60,7 @@ def _change_identity_key(device: Device) -> None:
         device.adopt_identity_key(identity, rest)
         return
     device.keep_connection(rest)  # it was not taken: the device goes on with the key that it has
-    raise _refusal(line["address"], status)
+    raise _refusal_error(line["address"], status)
 
 
 def _ask(line: Mapping[str, str], route: str, asked: Mapping[str, bytes]) -> int:
@@ -71,20 +71,20 @@ def _ask(line: Mapping[str, str], route: str, asked: Mapping[str, bytes]) -> int
         body = {name: base64.b64encode(content).decode() for name, content in asked.items()}
         status = int(httpx.post(f"https://{address}{route}", json=body, verify=context, timeout=SECONDS).status_code)
     except httpx.HTTPError as error:
-        raise _unanswered(address, f": {error}") from None
+        raise _silence_error(address, f": {error}") from None
     if status in (429, 503) or status >= 500:
-        raise _unanswered(address, f" (HTTP {status})")
+        raise _silence_error(address, f" (HTTP {status})")
     return status
 
 
-def _unanswered(address: str, why: str) -> FieldError:
+def _silence_error(address: str, why: str) -> FieldError:
     return FieldError(
         f"{address} gave no answer{why}.",
         "It is unknown which key the coordinator has. Run again, until it answers: tacit device new-key.",
     )
 
 
-def _refusal(address: str, status: int) -> FieldError:
+def _refusal_error(address: str, status: int) -> FieldError:
     if status == 404:
         return FieldError(f"{address} has an older version of Tacit.", "The old key stays in use. Ask the operator.")
     return FieldError(f"{address} refused the new key (HTTP {status}).", "The old key stays in use. Ask the operator.")
