@@ -96,8 +96,8 @@ def demo(
 
 
 @dataclass(frozen=True)
-class RunOptions:
-    """The arguments of `tacit run`."""
+class ExperimentOptions:
+    """The arguments that say which experiment a command is about: a file, a method and data, and what differs."""
 
     file: Annotated[
         Path | None, typer.Argument(callback=existing, help="An experiment in YAML; options below override it.")
@@ -108,12 +108,10 @@ class RunOptions:
     data: Annotated[str | None, typer.Option("--data", "-d", help="A dataset by name, or your own file.")] = None
     settings: Set = field(default_factory=list)
     seed: Annotated[int | None, typer.Option(help="The first seed.")] = None
-    repeat: Annotated[int, typer.Option(min=1, help="Number of runs, with consecutive seeds.")] = 1
-    threads: Threads = None
-    out: Out = Path("runs")
-    jobs: Jobs = 1
-    again: Again = False
-    as_json: Json = False
+
+    def overrides(self) -> list[str]:
+        """Return what the command line sets, as `a.b=c`."""
+        return self.settings
 
     def experiment(self) -> Experiment:
         """Return the experiment that the file and the options describe."""
@@ -126,8 +124,24 @@ class RunOptions:
             given["method"] = {"name": self.method}
         if self.data is not None:
             given["data"] = {**given.get("data", {}), "source": self.data}
-        settings = parse_overrides(with_threads(self.settings, self.threads))
+        settings = parse_overrides(self.overrides())
         return Experiment.from_options(apply_overrides(given, settings), str(self.file or "the command line"))
+
+
+@dataclass(frozen=True)
+class RunOptions(ExperimentOptions):
+    """The arguments of `tacit run`."""
+
+    repeat: Annotated[int, typer.Option(min=1, help="Number of runs, with consecutive seeds.")] = 1
+    threads: Threads = None
+    out: Out = Path("runs")
+    jobs: Jobs = 1
+    again: Again = False
+    as_json: Json = False
+
+    def overrides(self) -> list[str]:
+        """Return what the command line sets, as `a.b=c`."""
+        return with_threads(self.settings, self.threads)
 
 
 @app.command(epilog="Example: tacit run --method ease --data ml-1m --set method.reg=500 --repeat 3")

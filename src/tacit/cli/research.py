@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tacit.cli import app as shell
-from tacit.cli.app import Again, Jobs, Json, Out, RunOptions, Set, Threads, app, with_threads
-from tacit.cli.arguments import existing, known_method, takes
+from tacit.cli.app import Again, ExperimentOptions, Jobs, Json, Out, Set, Threads, app, with_threads
+from tacit.cli.arguments import existing, takes
 from tacit.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -119,17 +119,9 @@ def reproduce(options: ReproduceOptions) -> None:
 
 
 @dataclass(frozen=True)
-class AuditOptions:
+class AuditOptions(ExperimentOptions):
     """The arguments of `tacit audit`."""
 
-    file: Annotated[
-        Path | None, typer.Argument(callback=existing, help="An experiment in YAML; options below override it.")
-    ] = None
-    method: Annotated[str | None, typer.Option("--method", "-m", callback=known_method, help="A method by name.")] = (
-        None
-    )
-    data: Annotated[str | None, typer.Option("--data", "-d", help="A dataset by name, or your own file.")] = None
-    settings: Set = field(default_factory=list)
     seed: Annotated[int | None, typer.Option(help="The seed of noise and coins.")] = None
     canaries: Annotated[int, typer.Option(min=10, help="Canaries in a run, each with an item of its own.")] = 500
     runs: Annotated[int, typer.Option(min=1, help="Runs with new noise; their guesses are counted together.")] = 1
@@ -155,7 +147,7 @@ def audit(options: AuditOptions) -> None:
     from tacit.privacy.dp import DPConfig
     from tacit.random import Key
 
-    experiment = RunOptions(options.file, options.method, options.data, options.settings, options.seed).experiment()
+    experiment = options.experiment()
     stages = experiment.stages
     if len(stages) != 1 or not isinstance(stages[0], DPConfig):
         raise ConfigError(
