@@ -62,7 +62,7 @@ reproduce: $(VENV)/dev  ## slow reproductions of published tables
 coverage: $(VENV)/dev  ## every test with the share of lines that they run; pages in build/coverage
 	$(BIN)/python -m pytest -n 2 --dist loadfile -m "not reproduce and not fuzz" --cov --cov-report=html:build/coverage --cov-report=term
 
-fuzz: $(VENV)/dev  ## the secure sum under many thousands of rounds, drops and mutated messages (about half an hour)
+fuzz: $(VENV)/dev  ## the secure sum under many thousands of rounds, drops and mutated messages (more than an hour)
 	$(BIN)/python -m pytest -n 2 -m fuzz
 
 lock: $(VENV)/dev  ## renew the locked dependencies

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import resource
+import signal
 import sqlite3
 from dataclasses import replace
 from pathlib import Path
@@ -220,3 +222,27 @@ def test_nobody_enrols_with_an_identity_that_is_not_theirs(tmp_path: Path) -> No
     journal.revoke(3)
     assert journal.enrol(words[3], b"newer", 50, *proved(own, words[3], b"newer")) is None, "revoked is revoked"
     journal.close()
+
+
+def test_a_full_disk_loses_no_finished_round(tmp_path: Path) -> None:
+    """Nothing of the round that does not fit is kept, and the coordinator goes on once there is space."""
+    path = tmp_path / "journal.db"
+    journal = CoordinatorJournal.create(path, founded(), CATALOG, seed=1)
+    shared = first_shared(founded())
+    journal.finish(HAPPENED, shared, [])
+    limit, handler = resource.getrlimit(resource.RLIMIT_FSIZE), signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (path.stat().st_size + 4096, limit[1]))
+    try:
+        with pytest.raises(StorageError):
+            journal.invite_many(20_000, 2**40)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limit)
+        signal.signal(signal.SIGXFSZ, handler)
+    assert journal.rounds() == [HAPPENED]
+    assert not journal.pending(0)
+    journal.finish(replace(HAPPENED, number=1), shared, [])
+    journal.close()
+    again = CoordinatorJournal.open(path)
+    assert [happened.number for happened in again.rounds()] == [0, 1]
+    assert again.model() is not None
+    again.close()

@@ -187,6 +187,31 @@ def test_the_list_of_devices_says_how_many_newcomers_are_missing(
     assert "10 missing" in " ".join(run_command(capsys, "enroll", str(file), "--list")[1].split())
 
 
+def test_the_list_of_devices_names_whom_a_batch_waits_for_and_who_was_revoked(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "town.yaml"
+    file.write_text(yaml.safe_dump(options(tmp_path)))
+    journal = open_federation(ServeConfig.from_options(options(tmp_path), "the test"))
+    for number in range(4):
+        journal.add(bytes([number]), bytes([number]) * 32)
+    journal.note_batch(1, 0, range(1, 4), [1, 2])
+    journal.note_missing([2], 1_700_000_000)
+    journal.revoke(4)
+    journal.close()
+    found = json.loads(run_command(capsys, "enroll", str(file), "--list", "--json")[1])["devices"]
+    names = ("device", "revoked", "batch", "stays", "missing_since")
+    assert [tuple(one[name] for name in names) for one in found] == [
+        (1, False, 1, True, None),
+        (2, False, 1, True, 1_700_000_000),
+        (3, False, 1, False, None),
+        (4, True, None, False, None),
+    ]
+    shown = " ".join(run_command(capsys, "enroll", str(file), "--list")[1].split())
+    assert "2023-11-14 22:13" in shown
+    assert "revoked" in shown
+
+
 def test_invitations_are_written_as_codes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("segno")
     file, folder = tmp_path / "town.yaml", tmp_path / "codes"
