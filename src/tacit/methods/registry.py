@@ -109,7 +109,7 @@ def _find_declared() -> dict[str, Entry]:
     """Return the methods of this folder, without importing them."""
     found = {}
     for file in sorted(Path(__file__).parent.glob("*.py")):
-        if "@register(" not in file.read_text(encoding="utf-8"):
+        if "register(" not in file.read_text(encoding="utf-8"):
             continue
         module = f"{PACKAGE}.{file.stem}"
         for node in _tree(module).body:
@@ -133,10 +133,13 @@ def _tree(module: str) -> ast.Module:
 
 
 def _registered_name(node: ast.stmt) -> str | None:
-    """Return the name in a class's `@register("name", ...)`."""
+    """Return the name in a class's `@register("name", ...)` or `@tacit.register("name", ...)`."""
     for decorator in node.decorator_list if isinstance(node, ast.ClassDef) else ():
         match decorator:
-            case ast.Call(func=ast.Name(id="register"), args=[ast.Constant(value=str(name)), *_]):
+            case ast.Call(
+                func=ast.Name(id="register") | ast.Attribute(value=ast.Name(id="tacit"), attr="register"),
+                args=[ast.Constant(value=str(name)), *_],
+            ):
                 return name
     return None
 
@@ -148,12 +151,22 @@ def _kind(module: str, name: str) -> Kind | None:
     for node in _tree(module).body:
         match node:
             case ast.ClassDef(name=found) if found == name:
-                bases = [base.id for base in node.bases if isinstance(base, ast.Name)]
-                return next((kind for kind in (_kind(module, base) for base in bases) if kind is not None), None)
+                kinds = (_kind_of_base(module, base) for base in node.bases)
+                return next((kind for kind in kinds if kind is not None), None)
             case ast.ImportFrom(module=str(home), names=aliases) if home.startswith("tacit."):
                 for alias in aliases:
                     if (alias.asname or alias.name) == name:
                         return _kind(home, alias.name)
+    return None
+
+
+def _kind_of_base(module: str, base: ast.expr) -> Kind | None:
+    """Return the kind of a base class, written as it was imported or as `tacit.Federated`."""
+    match base:
+        case ast.Name(id=name):
+            return _kind(module, name)
+        case ast.Attribute(value=ast.Name(id="tacit"), attr=name):
+            return BASES.get(name)
     return None
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import os
 import subprocess
@@ -92,3 +93,13 @@ def test_a_package_adds_methods_by_entry_point_and_they_come_before_ours(tmp_pat
     assert told["fpl"][0] == "federated"
     assert built == "Together"
     assert "'ease' of plugin" in ran.stderr, "nobody replaces a method in silence"
+
+
+def test_the_example_of_a_plug_in_is_found_where_our_own_methods_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It writes `tacit.register` and `tacit.Federated`; whoever contributes starts from it."""
+    tree = ast.parse((Path(__file__).parents[3] / "examples" / "pfedrec.py").read_text(encoding="utf-8"))
+    monkeypatch.setattr(registry, "_tree", lambda module: tree)
+    declared = {registry._registered_name(node): node for node in tree.body}
+    found = declared["pfedrec"]
+    assert isinstance(found, ast.ClassDef)
+    assert registry._kind("tacit.methods.pfedrec", found.name) == "federated"
