@@ -59,6 +59,7 @@ PASSPHRASE, INTRODUCED, HELD_OUT, K, AMONG, SEEDS = "only for a trial", 4, 0.2, 
 KILLED, AT_ONCE, AWAY = 0.2, 0.3, 5.0  # of peers in a minute, of peers together; seconds until a killed one starts
 LONGEST, MOST_DEAD = 5.0, 0.05  # seconds of a send; of ids in views
 START = 240.0  # seconds for some processes to begin
+GO = "go"  # the file whose coming lets peers begin
 
 
 # --- one peer, in a process of its own --------------------------------------------------------------------------------
@@ -106,6 +107,8 @@ def run_peer(
 
         runner = PeerRunner(peer, lambda: ZenohCarrier(seal, routers, listen), report, period)
         write_line(log, {"began": time.time()})
+        while not (path.parent / GO).exists() and not stop.wait(0.1):
+            pass  # all begin together: whoever began early would end before the last one has learnt from it
         runner.run(stop, periods)
 
 
@@ -153,6 +156,7 @@ class Processes:
             if at in (0, 1) or at % 4 == 0:
                 self.wait_until_begun(set(range(min(at + together, self.n))))
         self.wait_until_begun(set(range(self.n)))
+        (self.folder / GO).touch()
 
     def begun(self) -> set[int]:
         """Return the peers that have begun to take part."""
@@ -213,6 +217,11 @@ class Processes:
             assert stored is not None, f"peer {at} has no model"
             parts.append(unpack_arrays(stored))
         return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+
+    def errors(self) -> list[str]:
+        """Return the last lines of what processes printed, of those that printed something."""
+        printed = [self.path(at).with_suffix(".err") for at in range(self.n)]
+        return [path.read_text(errors="replace")[-600:] for path in printed if path.exists() and path.stat().st_size]
 
     def kill_all(self) -> None:
         """Leave no process behind."""
@@ -324,6 +333,7 @@ def measure_quality(folder: Path, n: int, periods: int, period: float, together:
         "models": f"{read} of {sent} acknowledged",
         "slowest send": max(line["slowest"] for line in outcomes),
         "crashed": network.crashed,
+        "errors": network.errors(),
     }
 
 
@@ -386,6 +396,7 @@ def measure_churn(folder: Path, n: int, minutes: float, period: float) -> dict[s
         "dead ids in views": {"before": round(before, 3), "at once": round(at_once, 3), "after": round(after, 3)},
         "parts": parts,
         "crashed": sorted({*network.crashed, *traces}),
+        "errors": network.errors(),
         "verdict": verdict,
         "passed": all(verdict.values()),
     }
