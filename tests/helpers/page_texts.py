@@ -40,7 +40,7 @@ MODULES = (
         "web/chart.py",
     ),
     *("web/words.py", "field/device/device_state.py", "field/device/directory.py", "wire/status.py"),
-    *("serving/recommender.py", "field/device/interests.py"),
+    *("serving/recommender.py", "field/device/interests.py", "field/device/alone.py"),
 )
 TEXT = re.compile(r"""\bt\((?:"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*)')""")
 COUNT = re.compile(r"""count\("(\w+)"(?:, "(\w+)")?\)""")

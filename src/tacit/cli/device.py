@@ -257,11 +257,13 @@ def recommend(
 ) -> None:
     """Show recommendations, computed on this device. Nothing is sent."""
     with open_device() as device:
-        found = device.recommend(k)
+        found, is_alone = device.recommend(k), device.suggests_alone
     rows = [{"item": r.item, "title": r.title, "score": r.score, "why": r.why} for r in found]
-    shell.screen.document({"recommendations": rows})
+    shell.screen.document({"recommendations": rows, "alone": is_alone})
     table = [[str(i), r.title, f"{r.score:.3f}", r.why] for i, r in enumerate(found, 1)]
     shell.screen.table("For you", ["", "item", "score", "why"], table)
+    if is_alone:
+        shell.screen.say("There is no model yet: these follow your own history and the categories of the catalogue.")
 
 
 @device_app.command(epilog="Example: tacit device hide 17")

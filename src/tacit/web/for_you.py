@@ -45,7 +45,12 @@ def routes(view: DeviceView) -> list[Route]:
     async def page(request: Request) -> Response:
         asked = request.query_params.get("q", "")[:200]
         return view.page_response(
-            "for_you.html", "for-you", "For you", picks=view.cached("picks", picks), start=_start(view, asked)
+            "for_you.html",
+            "for-you",
+            "For you",
+            picks=view.cached("picks", picks),
+            start=_start(view, asked),
+            alone=view.network is None and view.device.suggests_alone,
         )
 
     def choose(form: dict[str, str]) -> str:

@@ -138,9 +138,9 @@ def test_what_cannot_be_understood_is_an_error_in_json_and_changes_nothing(
     assert device.history.list() == before
 
 
-def test_a_device_without_a_model_says_so(tmp_path: Path) -> None:
+def test_a_device_without_a_model_and_a_history_says_so(tmp_path: Path) -> None:
     with (
-        made(tmp_path / "new.db") as device,
+        made(tmp_path / "new.db", items=()) as device,
         serving_app(lambda port: build_api(DeviceView(device), TOKEN, port)) as port,
     ):
         status, found = Application(port).ask("GET", "/v1/recommendations")

@@ -633,10 +633,19 @@ class Device(DeviceFile):
 
     # --- what it is for -----------------------------------------------------------------------------------------------
 
+    @property
+    def suggests_alone(self) -> bool:
+        """Whether recommendations come from this device's own data alone, because there is no model yet."""
+        member = self._member
+        if member is None or member.model() is not None or member.catalog.categories is None:
+            return False
+        return bool(len(self.history) or self.interests)
+
     def recommend(self, n: int = 10) -> list[Recommendation]:
         """Return the best n items outside the history, from the model on this device; nothing is sent.
 
-        While the history is empty, chosen interests stand in for it.
+        While the history is empty, chosen interests stand in for it. Before the first model, items of the categories
+        that occur most in the history, or were chosen, are returned.
         """
         interests = self.interests
         if interests and not len(self.history):

@@ -95,6 +95,7 @@ class DeviceState:
     why: str = ""
     has_model: bool = False
     is_new: bool = False  # it was in no sum yet, and waits until enough devices are that
+    suggests_alone: bool = False  # it has no model, and enough of its own to suggest something
 
     @property
     def badge(self) -> str:
@@ -146,7 +147,11 @@ class DeviceState:
     def _about_model(self) -> str:
         if self.code in (DeviceStateCode.NOT_JOINED, *GOOD):
             return ""
-        return "" if self.has_model else translate("There are no suggestions before the first exchange.")
+        if self.has_model:
+            return ""
+        if self.suggests_alone:
+            return translate("Until the first exchange, suggestions follow your own history and the categories.")
+        return translate("There are no suggestions before the first exchange.")
 
 
 _NEW = "Connected. {here} of {needed} new devices are there; {missing} needed before you take part.{last}"
@@ -226,6 +231,7 @@ def read_state(device: Device, failure: str = "") -> DeviceState:
         why,
         member.model() is not None,
         is_new,
+        device.suggests_alone,
     )
 
 

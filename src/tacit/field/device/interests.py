@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from tacit.errors import MethodError
+from tacit.field.device.alone import recommend_alone
 from tacit.field.device.learning import first_private
 from tacit.field.device.membership import Membership
 from tacit.field.device.settings import find_forbidden
@@ -73,11 +74,11 @@ def recommend_by_interests(
 ) -> list[Recommendation]:
     """Return the best n items for chosen interests. Items of a chosen category may be listed, chosen titles are not."""
     last, catalog = member.model(), member.catalog
-    if last is None:
-        raise MethodError("This device has no model yet.", "Take part in a round: tacit device run.")
     stand_ins = interests.stand_ins(catalog)
     if not stand_ins:
         raise MethodError("None of your interests is in the catalogue any more.", "Choose others.")
+    if last is None:
+        return recommend_alone(catalog, stand_ins, (*interests.items, *hidden), key, n)
     items = np.array(sorted(stand_ins), np.int32)
     client = Clients(
         np.zeros(1, np.int64),

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tacit.errors import ConsentError, DeviceError, DivergedError, MethodError, TacitError
+from tacit.field.device.alone import recommend_alone
 from tacit.field.device.history import History
 from tacit.field.device.membership import Membership
 from tacit.field.device.settings import Sharing
@@ -92,15 +93,18 @@ def first_private(member: Membership, clients: Clients, key: Key) -> dict[str, A
 def recommend(
     member: Membership, history: History, hidden: Sequence[Label], key: Key, client_id: int, n: int
 ) -> list[Recommendation]:
-    """Return the best n items that are neither in the history nor hidden, from the model on this device."""
+    """Return the best n items that are neither in the history nor hidden, from the model on this device.
+
+    Before the first model they come from the history and the categories of the catalogue alone.
+    """
     last = member.model()
-    if last is None:
-        raise MethodError("This device has no model yet.", "Take part in a round: tacit device run.")
     clients = history.clients(client_id, member.catalog)
     if not len(clients.items):
         raise MethodError(
             "Your history is empty, and recommendations need one.", "Add items: tacit device history add."
         )
+    if last is None:
+        return recommend_alone(member.catalog, clients.items.tolist(), hidden, key, n)
     model = Model(last.shared, member.last_private() or member.private() or first_private(member, clients, key))
     clients = history.clients(0, member.catalog)  # of client tables a device has one row, its own
     federation, labels = member.federation, Vocabulary(np.zeros(1, np.int64))

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import sqlite3
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from helpers.refusals import refused
-from helpers.small_federation import CATALOG, NAMES, PASSPHRASE, first_shared, founded, made, noon, request
+from helpers.small_federation import CATALOG, CHEAP, NAMES, PASSPHRASE, first_shared, founded, made, noon, request
 from tacit.errors import BadRowsError, ConsentError, DataError, DeviceError, MethodError, WireError
 from tacit.field.device import Device, ScryptCost, Sharing
 from tacit.field.device.history import HistoryEntry
@@ -244,6 +245,22 @@ def test_a_model_of_another_catalogue_version_or_form_is_refused_and_changes_not
         with refused(WireError, ReasonCode.NOT_A_REQUEST):
             device.learn(request(federation, 0, learn=False))
         assert device.readable() == before
+        assert device.suggests_alone, "no model was kept"
+
+
+def test_before_the_first_model_it_suggests_from_its_own_history(path: Path) -> None:
+    """Of the items 1, 2, 5 and 9 three are culture and one is outdoors; hidden and known ones are not suggested."""
+    with made(path) as device:
+        device.hide(CATALOG.item_ids[13])
+        found = device.recommend(4)
+        assert device.suggests_alone
+        assert [device.catalog.categories.of(CATALOG.item_ids.place(one.item))[0] for one in found] == ["outdoors"] * 3
+        assert found == device.recommend(4)
+    plain = replace(CATALOG, categories=None)
+    with Device.create(path.parent / "plain.db", PASSPHRASE, cost=CHEAP) as device:
+        device.join(write_welcome(founded(catalog=plain), plain), "127.0.0.1")
+        device.history.add([HistoryEntry(plain.item_ids[1])], plain)
+        assert not device.suggests_alone
         with pytest.raises(MethodError, match="no model"):
             device.recommend()
 
