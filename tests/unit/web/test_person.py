@@ -14,6 +14,7 @@ import pytest
 
 from helpers.page_visitor import Visitor, took_part
 from helpers.small_federation import CATALOG, CHEAP, PASSPHRASE, first_shared, founded, made, request
+from tacit.errors import DeviceError
 from tacit.field.device import Device, Sharing
 from tacit.field.device.exposure import LedgerReader, evidence
 from tacit.field.device.history import HistoryEntry
@@ -220,6 +221,15 @@ def test_erasing_asks_says_what_it_cannot_undo_and_does_it(visitor: Visitor, tmp
     for path in ("/", "/history", "/sharing", "/sent", "/mine"):
         assert "Everything is erased" in visitor.get(path).text
     assert "Everything is erased" in visitor.post("/history/add", {"item": "place-0007-hill"}).text
+
+
+def test_a_command_erases_nothing_while_the_page_takes_part_with_the_file(visitor: Visitor, tmp_path: Path) -> None:
+    with Device.open(tmp_path / "device.db", PASSPHRASE) as other, pytest.raises(DeviceError):
+        other.erase()
+    assert visitor.get("/history").status == 200
+    assert visitor.post("/history/add", {"item": "place-0007-hill"}).status in (200, 303)
+    with Device.open(tmp_path / "device.db", PASSPHRASE) as other:
+        assert "place-0007-hill" in {entry.item for entry in other.history.list()}
 
 
 def archive(files: dict[str, str]) -> bytes:

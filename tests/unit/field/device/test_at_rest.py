@@ -64,6 +64,17 @@ def test_a_wrong_passphrase_opens_nothing_and_changes_nothing(path: Path) -> Non
     assert path.read_bytes() == before
 
 
+@pytest.mark.fuzz
+def test_a_hundred_wrong_passphrases_open_nothing_and_the_right_one_still_does(path: Path) -> None:
+    made(path).close()
+    before = path.read_bytes()
+    for guess in range(100):
+        with pytest.raises(DeviceError, match="passphrase is wrong"):
+            Device.open(path, f"a guess {guess}")
+    assert path.read_bytes() == before
+    Device.open(path, PASSPHRASE).close()
+
+
 def test_a_passphrase_can_be_changed(path: Path) -> None:
     with made(path) as device:
         device.change_passphrase("a longer walk", CHEAP)
