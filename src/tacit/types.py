@@ -184,6 +184,7 @@ class Catalog:
     graph: Triples | None = None
     retired: NDArray[np.int32] | None = None  # items that are not recommended any more, ascending; their places stay
     vectors: Floats | None = None  # [n_items, width] what an encoder says of each item, at length 1
+    popularity: NDArray[np.float64] | None = None  # [n_items] >= 0, as the operator gives it; nothing is learnt from it
 
     @property
     def n_items(self) -> int:
@@ -232,6 +233,7 @@ class Catalog:
             graph,
             None if self.retired is None else np.flatnonzero(np.isin(items, self.retired)).astype(np.int32),
             None if self.vectors is None else self.vectors[items],
+            None if self.popularity is None else self.popularity[items],
         )
 
 

@@ -263,7 +263,9 @@ def recommend(
     table = [[str(i), r.title, f"{r.score:.3f}", r.why] for i, r in enumerate(found, 1)]
     shell.screen.table("For you", ["", "item", "score", "why"], table)
     if is_alone:
-        shell.screen.say("There is no model yet: these follow your own history and the categories of the catalogue.")
+        shell.screen.say(
+            "There is no model yet: these follow your own history and what the catalogue says of its items."
+        )
 
 
 @device_app.command(epilog="Example: tacit device hide 17")

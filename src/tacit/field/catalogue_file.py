@@ -6,12 +6,14 @@ the order of the file. An item is retired by a column `retired`; only then may i
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
 from tacit.data import SOURCES, DataConfig, load
 from tacit.data.vectors import read_vectors
@@ -54,7 +56,8 @@ def _read_items(source: str, graph: bool | str, hops: int) -> Catalog:
         raise DataError(f"The catalogue '{path}' has an item twice: {_some(twice)}.", "Give each item one row.")
     titles = [str(title or "") for title in frame["title"].to_list()] if "title" in frame.columns else None
     vocabulary = Vocabulary(pl.Series(items).to_numpy().astype(object))
-    return Catalog(vocabulary, titles, _categories(frame), retired=_find_retired(frame, path))
+    retired, popularity = _find_retired(frame, path), _read_popularity(frame, path)
+    return Catalog(vocabulary, titles, _categories(frame), retired=retired, popularity=popularity)
 
 
 def _categories(frame: pl.DataFrame) -> Labels | None:
@@ -82,6 +85,25 @@ def _find_retired(frame: pl.DataFrame, path: Path) -> Array | None:
     found = np.flatnonzero([text in YES for text in answers]).astype(np.int32)
     if len(found) == len(answers):
         raise DataError(f"Every item of '{path}' is retired.", "Leave some to recommend.")
+    return found
+
+
+def _read_popularity(frame: pl.DataFrame, path: Path) -> NDArray[np.float64] | None:
+    """Return the figure of each item; an item without one has 0."""
+    if "popularity" not in frame.columns:
+        return None
+    found = np.zeros(len(frame))
+    for at, text in enumerate(frame["popularity"].to_list()):
+        try:
+            number = float((text or "").strip() or 0)
+        except ValueError:
+            number = math.nan
+        if not (math.isfinite(number) and number >= 0):
+            raise DataError(
+                f"'{text}' in line {at + 2} of '{path}' is not how popular the item is.",
+                "Write a number of at least 0, or nothing.",
+            )
+        found[at] = abs(number)  # -0 is 0: there is one way to write it
     return found
 
 
@@ -142,6 +164,7 @@ def continue_catalogue(before: Catalog, later: Catalog) -> Catalog:
         graph,
         retired if len(retired) else None,
         vectors,
+        _merge_popularity(before, later, order),
     )
 
 
@@ -157,6 +180,15 @@ def _merge_vectors(before: Catalog, later: Catalog, order: Sequence[int]) -> Flo
             "Encode new items with the encoder of the first ones.",
         )
     return np.array([new[at] if at >= 0 else known[item] for item, at in enumerate(order)], np.float32)
+
+
+def _merge_popularity(before: Catalog, later: Catalog, order: Sequence[int]) -> NDArray[np.float64] | None:
+    """Return the popularity of a later catalogue; retired items that it lacks keep theirs."""
+    known, new = before.popularity, later.popularity
+    if new is None:
+        return None
+    gone = np.zeros(before.n_items) if known is None else known
+    return np.array([new[at] if at >= 0 else gone[item] for item, at in enumerate(order)], np.float64)
 
 
 def _merge_categories(before: Catalog, later: Catalog, order: Sequence[int]) -> Labels | None:
@@ -177,7 +209,8 @@ def compare_catalogues(before: Catalog, after: Catalog) -> CatalogueChange:
     changed = 0
     for item in range(before.n_items):
         labels = [sorted(c.categories.of(item)) if c.categories is not None else [] for c in (before, after)]
-        changed += before.title(item) != after.title(item) or labels[0] != labels[1]
+        figures = [None if c.popularity is None else c.popularity[item] for c in (before, after)]
+        changed += before.title(item) != after.title(item) or labels[0] != labels[1] or figures[0] != figures[1]
     return CatalogueChange(after.n_items - before.n_items, changed, len(now - was), len(was - now))
 
 

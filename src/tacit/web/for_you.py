@@ -30,11 +30,14 @@ class RecommendedItem:
 def routes(view: DeviceView) -> list[Route]:
     """Return the page of recommendations and its forms."""
 
+    def suggests_alone() -> bool:
+        return view.network is None and view.device.suggests_alone
+
     def picks() -> list[RecommendedItem] | str:
         shelf = view.shelf
         if shelf is None:
             return "join"
-        if not view.history and (view.network is not None or not view.device.interests):
+        if not view.history and not suggests_alone() and (view.network is not None or not view.device.interests):
             return "history"
         try:
             found = view.device.recommend(SHOWN) if view.network is None else recommend_among_peers(view)
@@ -50,7 +53,7 @@ def routes(view: DeviceView) -> list[Route]:
             "For you",
             picks=view.cached("picks", picks),
             start=_start(view, asked),
-            alone=view.network is None and view.device.suggests_alone,
+            alone=suggests_alone(),
         )
 
     def choose(form: dict[str, str]) -> str:

@@ -28,7 +28,7 @@ from tacit.wire.federation import Federation
 from tacit.wire.messages import inflate
 
 PATH = "/v1/tacit/amendments"  # where a coordinator gives out a chain, by the digest of the terms it begins with
-LISTS = ("items", "titles", "coordinates", "vectors")
+LISTS = ("items", "titles", "coordinates", "vectors", "popularity")
 
 
 @dataclass(frozen=True)

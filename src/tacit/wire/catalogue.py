@@ -1,6 +1,7 @@
 """The catalogue as bytes: all that devices know of items. It is public, and its digest is part of a federation's terms.
 
-Ids, titles and categories always travel; coordinates, a knowledge graph and vectors only where the method needs them.
+Ids, titles, categories and popularity always travel; coordinates, a knowledge graph and vectors only where the method
+needs them. What a catalogue lacks is not written, so that one without it keeps its digest.
 """
 
 from __future__ import annotations
@@ -86,6 +87,8 @@ def catalog_bytes(catalog: Catalog) -> bytes:
         about["retired"] = catalog.retired.tolist()
     if catalog.vectors is not None:  # text, row by row: an amendment then adds the rows of new items alone
         about["vectors"] = [b64encode(row.tobytes()).decode() for row in catalog.vectors.astype("<f2")]
+    if catalog.popularity is not None:
+        about["popularity"] = catalog.popularity.tolist()
     return canonical(about)
 
 
@@ -107,6 +110,7 @@ def catalog_from(content: bytes) -> Catalog:
             _graph(about.get("graph"), n_items),
             _read_retired(about.get("retired"), n_items),
             _read_vectors(about.get("vectors"), n_items),
+            _read_popularity(about.get("popularity"), n_items),
         )
         if catalog_bytes(catalog) != content:
             raise ValueError("it is not written in its one form")
@@ -183,6 +187,15 @@ def _read_vectors(about: Any, n_items: int) -> Floats | None:
     found = np.array(rows, np.float32)
     if not np.isfinite(found).all():
         raise ValueError("a number of its vectors is not finite")
+    return found
+
+
+def _read_popularity(about: Any, n_items: int) -> NDArray[np.float64] | None:
+    if about is None:
+        return None
+    found = np.array(about, np.float64)
+    if found.shape != (n_items,) or not np.isfinite(found).all() or (found < 0).any():
+        raise ValueError("its popularity is not one number for each item, of at least 0")
     return found
 
 

@@ -87,9 +87,9 @@ def _build_gossip(name: str, config: Config) -> Gossip:
 
 
 def peer_catalog(catalog: Catalog, method: Gossip) -> Catalog:
-    """Return the parts of a catalogue that peers need: coordinates where places are learnt, and no graph."""
+    """Return the parts of a catalogue that peers need: coordinates where places are learnt, no graph, no popularity."""
     needs_places = getattr(method.config, "model", "") == "prme-g"
-    return replace(catalog, coordinates=catalog.coordinates if needs_places else None, graph=None)
+    return replace(catalog, coordinates=catalog.coordinates if needs_places else None, graph=None, popularity=None)
 
 
 def write_network(network: PeerNetwork, catalog: Catalog) -> bytes:

@@ -60,6 +60,29 @@ def test_a_bad_catalogue_is_refused_by_name_and_nothing_changes(config: ServeCon
         assert change(config, FIRST) == (0, ["Apple", "Bean", "Cherry"], [])
 
 
+def test_popularity_is_given_in_the_file_changes_with_it_and_may_go(config: ServeConfig) -> None:
+    open_federation(config).close()
+
+    def publish(content: str) -> tuple[int, list[float] | None]:
+        Path(config.catalog).write_text(content)
+        journal = open_federation(config, amends=True)
+        found = journal.catalog.popularity
+        journal.close()
+        return journal.federation.number, None if found is None else found.tolist()
+
+    head = "item,title,category,retired,popularity\n"
+    given = head + "a,Apple,fruit|red,,3\nb,Bean,,yes,0.5\nc,Cherry,fruit,,\n"
+    assert publish(given) == (1, [3.0, 0.5, 0.0])
+    assert publish(given.replace("b,Bean,,yes,0.5\n", "")) == (1, [3.0, 0.5, 0.0]), "what is retired keeps its figure"
+    later = given.replace(",3\n", ",1e3\n") + "d,Date,,,-0\n"
+    assert publish(later) == (2, [1000.0, 0.5, 0.0, 0.0])
+    for wrong in ("-1", "nan", "inf", "1e999", "much"):
+        with pytest.raises(DataError, match=f"'{wrong}' in line 4"):
+            publish(given.replace("fruit,,\n", f"fruit,,{wrong}\n"))
+    assert publish(later) == (2, [1000.0, 0.5, 0.0, 0.0]), "nothing changed"
+    assert publish(HEAD + FIRST + "d,Date,,\n") == (3, None)
+
+
 def test_a_folder_has_one_coordinator_and_copies_that_open(config: ServeConfig, tmp_path: Path) -> None:
     journal = open_federation(config)
     with hold_folder(config.folder):

@@ -6,6 +6,7 @@ import io
 import json
 import re
 import zipfile
+from dataclasses import replace
 from pathlib import Path
 from urllib.parse import quote
 
@@ -38,6 +39,17 @@ def test_recommendations_are_those_of_the_device_with_their_reasons(visitor: Vis
     found = re.findall(r"<h2>(.*?)</h2>", page.html)
     assert found == [one.title for one in device.recommend(12)]
     assert "Because of “" in page.text
+
+
+def test_before_the_first_model_a_user_without_a_history_sees_what_is_popular(tmp_path: Path) -> None:
+    catalog = replace(CATALOG, popularity=np.arange(CATALOG.n_items, dtype=np.float64))
+    with Device.create(tmp_path / "new.db", PASSPHRASE, cost=CHEAP) as device:
+        device.join(write_welcome(founded(catalog=catalog), catalog), "127.0.0.1")
+        with serving(build_user_page(DeviceView(device))) as door:
+            page = Visitor(door).get("/")
+        assert re.findall(r"<h2>(.*?)</h2>", page.html) == CATALOG.titles[:3:-1]
+        assert "data-until-model" in page.html
+        assert "What do you like?" in page.text
 
 
 def test_not_for_me_can_be_undone(visitor: Visitor, device: Device) -> None:

@@ -13,14 +13,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tacit.errors import ConfigError, WireError
+from tacit.errors import ConfigError, DataError, WireError
 from tacit.methods.base import build_federated, names
 from tacit.random import Key
 from tacit.reasons import ReasonCode, RoundReason
 from tacit.types import Catalog, Labels, Vocabulary
 from tacit.updates import Message, Release, Ring
 from tacit.wire import envelope, messages
-from tacit.wire.catalogue import canonical, catalog_bytes
+from tacit.wire.catalogue import canonical, catalog_bytes, catalog_from, digest_of
 from tacit.wire.federation import Federation
 
 CATALOG = Catalog(Vocabulary(np.arange(30) * 3), [f"thing {i}" for i in range(30)])
@@ -31,6 +31,7 @@ SHARED = FPL.first_model(CATALOG, Key(1))
 SENT = FPL.download(SHARED)
 REQUEST = messages.write_request(FPL, messages.Request(3, SENT, True))
 WELCOME = messages.write_welcome(FPL, CATALOG)
+DIGEST = "3fce87cbc5862a46fe59f19c76ec0d607eadbdb53557ef3f3e71b4397c6195c9"
 
 
 def outgoing(ids: list[int], seed: int = 0, largest: int = 2**24) -> Message:
@@ -219,3 +220,17 @@ def test_a_federation_is_founded_only_on_what_can_run_there() -> None:
     free = Federation.create("0" * 32, "f", "fpl", {}, CATALOG)
     with pytest.raises(ConfigError, match=r"method\.local_steps"):
         free.first_model(CATALOG, Key(0))
+
+
+def test_a_catalogue_without_popularity_keeps_its_digest_and_one_with_it_has_one_form() -> None:
+    """The digest is what federations that were founded before have in their terms."""
+    assert digest_of(catalog_bytes(CATALOG)) == DIGEST
+    figures = np.linspace(0, 2.5, 30)
+    content = catalog_bytes(replace(CATALOG, popularity=figures))
+    assert np.array_equal(catalog_from(content).popularity, figures)
+    whole = catalog_bytes(replace(CATALOG, popularity=np.zeros(30)))
+    for wrong in (b"-1.0", b"NaN", b"1e999", b'"much"', b"null", b"0", b"[0.0]"):
+        with pytest.raises(DataError):
+            catalog_from(whole.replace(b'"popularity":[0.0', b'"popularity":[' + wrong))
+    with pytest.raises(DataError):
+        catalog_from(whole.replace(b'"popularity":[0.0,', b'"popularity":['))

@@ -1,7 +1,7 @@
 """Suggestions before the first exchange, from what this device has alone.
 
-There is no model yet, but the catalogue has categories. Items are ranked by how much of the user's own history shares
-their categories. Nothing is sent for that, and nothing is learnt.
+There is no model yet, but the catalogue may have categories, and a popularity that its operator gives. Nothing is sent
+for these suggestions, and nothing is learnt.
 """
 
 from __future__ import annotations
@@ -22,26 +22,41 @@ from tacit.types import Catalog, Label
 def recommend_alone(
     catalog: Catalog, items: Iterable[int], left_out: Sequence[Label], key: Key, n: int
 ) -> list[Recommendation]:
-    """Return n items of the categories that some items have most, without these and others that are left out."""
-    labels = catalog.categories
-    if labels is None:
+    """Return n items for a user who has some items, or chose them as interests, without those that are left out.
+
+    Items that share a category with the user's come first. Where the catalogue has a popularity, the most popular of
+    them lead, and all others follow by popularity; else those lead whose categories the user has most.
+    """
+    labels, popularity, n_items = catalog.categories, catalog.popularity, catalog.n_items
+    if labels is None and popularity is None:
         raise MethodError("This device has no model yet.", "Take part in a round: tacit device run.")
-    known = sorted(items)
+    categories = [[] if labels is None else labels.of(item) for item in range(n_items)]
     weights: Counter[str] = Counter()
-    for item in known:
-        own = labels.of(item)
-        weights.update(dict.fromkeys(own, 1 / max(1, len(own))))
-    total = sum(weights.values()) or 1.0
-    scores = np.zeros(catalog.n_items, np.float32)
-    for item in range(catalog.n_items):
-        own = labels.of(item)
-        scores[item] = sum(weights[name] for name in own) / (total * max(1, len(own)))
-    hidden = [label for label in left_out if catalog.item_ids.place(label) is not None]
-    listed = np.setdiff1d(ListFilter(exclude=hidden).items(catalog), np.array(known, np.int64))
-    listed = listed[scores[listed] > 0]
-    found = []
-    for item in TieOrder.draw(key.child("alone"), catalog.n_items).best(scores, 0, listed, n).tolist():
-        name = max(labels.of(item), key=lambda one: weights[one])
-        why = translate("because much of what you have is “{name}”", name=name)
-        found.append(Recommendation(catalog.item_ids[item], catalog.title(item), float(scores[item]), why))
-    return found
+    for item in sorted(items):
+        weights.update(dict.fromkeys(categories[item], 1 / max(1, len(categories[item]))))
+    likeness, total = np.zeros(n_items, np.float32), sum(weights.values()) or 1.0
+    for item, own in enumerate(categories):
+        likeness[item] = sum(weights[name] for name in own) / (total * max(1, len(own)))
+    listed = ListFilter(exclude=[label for label in left_out if catalog.item_ids.place(label) is not None]).items(
+        catalog
+    )
+    groups, scores = [listed[likeness[listed] > 0]], likeness
+    if popularity is not None:
+        groups.append(listed[likeness[listed] <= 0])
+        scores = (popularity / (popularity.max() or 1.0)).astype(np.float32)
+    ties = TieOrder.draw(key.child("alone"), n_items)
+    best = [item for group in groups for item in ties.best(scores, 0, group, n).tolist()][:n]
+    return [
+        Recommendation(
+            catalog.item_ids[item], catalog.title(item), float(scores[item]), _explain(categories[item], weights)
+        )
+        for item in best
+    ]
+
+
+def _explain(categories: Sequence[str], weights: Counter[str]) -> str:
+    """Say why an item of some categories is listed for a user who has categories by these weights."""
+    name = max(categories, key=lambda one: weights[one], default="")
+    if not weights[name]:
+        return translate("because it is popular")
+    return translate("because much of what you have is “{name}”", name=name)

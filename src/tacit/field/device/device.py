@@ -635,17 +635,19 @@ class Device(DeviceFile):
 
     @property
     def suggests_alone(self) -> bool:
-        """Whether recommendations come from this device's own data alone, because there is no model yet."""
+        """Whether recommendations come from its own data and the catalogue alone, because there is no model yet."""
         member = self._member
-        if member is None or member.model() is not None or member.catalog.categories is None:
+        if member is None or member.model() is not None:
             return False
-        return bool(len(self.history) or self.interests)
+        catalog = member.catalog
+        has_own = bool(len(self.history) or self.interests)
+        return catalog.popularity is not None or (catalog.categories is not None and has_own)
 
     def recommend(self, n: int = 10) -> list[Recommendation]:
         """Return the best n items outside the history, from the model on this device; nothing is sent.
 
         While the history is empty, chosen interests stand in for it. Before the first model, items of the categories
-        that occur most in the history, or were chosen, are returned.
+        that occur in the history, or were chosen, are returned, and those that the catalogue calls popular.
         """
         interests = self.interests
         if interests and not len(self.history):

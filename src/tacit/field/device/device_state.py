@@ -150,7 +150,9 @@ class DeviceState:
         if self.has_model:
             return ""
         if self.suggests_alone:
-            return translate("Until the first exchange, suggestions follow your own history and the categories.")
+            return translate(
+                "Until the first exchange, suggestions follow your own history and what the catalogue says."
+            )
         return translate("There are no suggestions before the first exchange.")
 
 

@@ -95,16 +95,18 @@ def recommend(
 ) -> list[Recommendation]:
     """Return the best n items that are neither in the history nor hidden, from the model on this device.
 
-    Before the first model they come from the history and the categories of the catalogue alone.
+    Before the first model they come from the history, and the categories and popularity of the catalogue, alone.
     """
     last = member.model()
     clients = history.clients(client_id, member.catalog)
-    if not len(clients.items):
+    if not len(clients.items) and (last is not None or member.catalog.popularity is None):
         raise MethodError(
             "Your history is empty, and recommendations need one.", "Add items: tacit device history add."
         )
     if last is None:
-        return recommend_alone(member.catalog, clients.items.tolist(), hidden, key, n)
+        items = clients.items.tolist()
+        known = [member.catalog.item_ids[item] for item in items]
+        return recommend_alone(member.catalog, items, (*known, *hidden), key, n)
     model = Model(last.shared, member.last_private() or member.private() or first_private(member, clients, key))
     clients = history.clients(0, member.catalog)  # of client tables a device has one row, its own
     federation, labels = member.federation, Vocabulary(np.zeros(1, np.int64))

@@ -256,6 +256,12 @@ def test_before_the_first_model_it_suggests_from_its_own_history(path: Path) -> 
         assert device.suggests_alone
         assert [device.catalog.categories.of(CATALOG.item_ids.place(one.item))[0] for one in found] == ["outdoors"] * 3
         assert found == device.recommend(4)
+        for entry in device.history.list():
+            device.history.remove(entry.item, CATALOG)
+        device.choose_interests(["food"])
+        assert {device.catalog.categories.of(CATALOG.item_ids.place(one.item))[0] for one in device.recommend(4)} == {
+            "food"
+        }
     plain = replace(CATALOG, categories=None)
     with Device.create(path.parent / "plain.db", PASSPHRASE, cost=CHEAP) as device:
         device.join(write_welcome(founded(catalog=plain), plain), "127.0.0.1")
@@ -263,6 +269,29 @@ def test_before_the_first_model_it_suggests_from_its_own_history(path: Path) -> 
         assert not device.suggests_alone
         with pytest.raises(MethodError, match="no model"):
             device.recommend()
+
+
+@pytest.mark.parametrize("has_categories", [True, False])
+def test_before_the_first_model_the_popularity_of_the_catalogue_orders_what_is_suggested(
+    path: Path, has_categories: bool
+) -> None:
+    """Items 4 and 8 are of the one category that the user has; 15 and 14 are the most popular of all."""
+    popularity = np.arange(CATALOG.n_items, dtype=np.float64)
+    catalog = replace(CATALOG, popularity=popularity, categories=CATALOG.categories if has_categories else None)
+    with Device.create(path, PASSPHRASE, cost=CHEAP) as device:
+        device.join(write_welcome(founded(catalog=catalog), catalog), "127.0.0.1")
+
+        def suggested() -> list[int | None]:
+            return [CATALOG.item_ids.place(one.item) for one in device.recommend(5)]
+
+        assert device.suggests_alone
+        assert suggested() == [15, 14, 13, 12, 11], "without a history"
+        device.history.add([HistoryEntry(CATALOG.item_ids[item]) for item in (0, 12)], catalog)
+        device.hide(CATALOG.item_ids[14])
+        assert suggested() == ([8, 4, 15, 13, 11] if has_categories else [15, 13, 11, 10, 9])
+        device.change(lambda before: before.model_copy(update={"masked_only": False}))
+        device.learn(request(founded(catalog=catalog), 0))
+        assert not device.suggests_alone, "there is a model"
 
 
 def test_it_recommends_offline_what_is_neither_known_nor_hidden(path: Path) -> None:
