@@ -296,6 +296,15 @@ def test_noise_that_is_too_coarse_is_refused_before_learning(tastes: World) -> N
         build_privacy(config, quick("fed-svd"), *tastes, KEY, Ring(fraction=14), RoundsConfig())
 
 
+def test_several_coordinators_are_refused(tastes: World) -> None:
+    """Each of their totals is seen, and has only the noise of its own clients."""
+    method = quick("fed-svd")
+    path = UpdatePath(method, [stage_of(method, Ring(), 1.0)], Ring())
+    secure = SecureRoundsConfig(two_stage=False, n_min=3, coordinators=2)
+    with pytest.raises(ConfigError):
+        list(simulate(path, *tastes, KEY, None, SimulationOptions(secure=secure)))
+
+
 def test_the_participant_lottery_is_refused(tastes: World) -> None:
     """In how many sums a client will be is not known when noise is set."""
     method = quick("fed-svd")

@@ -16,10 +16,12 @@ from tacit.errors import FieldError
 pytest.importorskip("flwr", reason="the field needs Flower")
 
 from helpers.flower_federation import Field
+from tacit.field import directory_notices, invitations
 from tacit.field.carriers.fleet_node import DeviceEvent, UnknownDeviceError
 from tacit.field.carriers.supernode import SuperNode
 from tacit.field.device import Device
 from tacit.field.device.device_file import NEXT_IDENTITY, NEXT_KEY, read_identity
+from tacit.field.directory_notices import fetch_notices
 from tacit.field.invitations import draw_key, public_half
 from tacit.field.key_rotation import NEW_IDENTITY_KEY, change_key
 from tacit.protocols.notices import Notice, NoticeKind, NoticeList
@@ -156,6 +158,22 @@ def test_a_revoked_device_learns_it_from_the_list_of_members(field: Field, devic
     assert link is not None
     assert link.kind == "revoked"
     assert device.directory.notices == shown
+
+
+def test_a_list_of_members_without_an_end_is_given_up(
+    field: Field, device: Device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before all of it is in memory."""
+    line, most = device.connection, NoticeList().encode()
+    monkeypatch.setattr(invitations, "MOST_BYTES", len(most))
+    assert fetch_notices(line["address"], line["roots"].encode(), device.federation_id) == NoticeList()
+    monkeypatch.setattr(invitations, "MOST_BYTES", len(most) - 1)
+    with pytest.raises(FieldError):
+        fetch_notices(line["address"], line["roots"].encode(), device.federation_id)
+    monkeypatch.undo()
+    monkeypatch.setattr(directory_notices, "WHOLE_SECONDS", -1.0)
+    with pytest.raises(FieldError):  # it comes drop by drop
+        fetch_notices(line["address"], line["roots"].encode(), device.federation_id)
 
 
 def test_nobody_else_changes_a_key(field: Field, device: Device) -> None:

@@ -10,9 +10,12 @@ from pathlib import Path
 import pytest
 
 from helpers.overheard import Overheard
+from helpers.refusals import refused
 from helpers.watched_federation import Watched
+from tacit.errors import DevicePolicyError
 from tacit.field.coordinator.notice_book import MOST_CHANGES
 from tacit.field.device import Device
+from tacit.field.directory_notices import is_noted_revoked
 from tacit.protocols.notices import Notice, NoticeKind, NoticeList, key_change
 from tacit.protocols.secure_aggregation import Identity, ServerPhase
 from tacit.protocols.secure_aggregation.messages import SessionInvitation
@@ -110,6 +113,25 @@ def test_an_operator_cannot_hide_a_revocation_that_the_witness_has_signed(watche
         fresh = device.sharing.directory.model_copy(update={"fresh_days": 1e-9})
         device.change(lambda sharing, fresh=fresh: sharing.model_copy(update={"directory": fresh}))  # type: ignore[misc]
     assert refusals(watched) == dict.fromkeys(devices, ReasonCode.DIRECTORY_STALE)
+
+
+def test_an_older_signature_does_not_make_a_device_forget_what_it_saw_signed(watched: Watched) -> None:
+    """First all notices with an older signature, then the shorter list that it is of."""
+    before = watched.field.journal.notices()
+    watched.field.journal.revoke(5)
+    watched.visit()
+    assert watched.run(1) == ["finished"]
+    older = Overheard(watched.field, shown(lambda found: replace(found, signed=before.signed)))
+    assert watched.run(1, carrier=older) == ["finished"], "the list is whole"
+    assert set(refusals(watched, shown(lambda found: before)).values()) == {ReasonCode.DIRECTORY_FORKED}
+
+
+def test_a_coordinator_that_shows_no_list_is_believed_only_without_a_witness(watched: Watched) -> None:
+    device = watched.field.devices[1]
+    with refused(DevicePolicyError, ReasonCode.DIRECTORY_MISSING):
+        is_noted_revoked(device, None)
+    unwatched(watched)
+    assert not is_noted_revoked(device, None)
 
 
 def test_a_device_that_comes_back_under_another_number_is_not_noted_as_revoked(watched: Watched) -> None:

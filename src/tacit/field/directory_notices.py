@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import ssl
+import time
 from typing import TYPE_CHECKING
 
 import httpx
 
-from tacit.errors import FieldError
-from tacit.field.invitations import SECONDS
+from tacit.errors import DevicePolicyError, FieldError
+from tacit.field.invitations import SECONDS, WHOLE_SECONDS, read_whole
 from tacit.protocols.notices import NoticeList
-from tacit.wire.envelope import MOST_BYTES
+from tacit.reasons import ReasonCode
 
 if TYPE_CHECKING:
     from tacit.field.device.device_file import DeviceFile
@@ -22,20 +23,27 @@ def fetch_notices(address: str, roots: bytes | None, federation: str) -> NoticeL
     """Ask a coordinator for all notices of a federation; none where it is of a version that has none."""
     try:
         context = ssl.create_default_context(cadata=None if roots is None else roots.decode())
-        with httpx.Client(verify=context, timeout=SECONDS) as client:
-            response = client.get(f"https://{address}{NOTICES}/{federation}")
-        if response.status_code == 404:
-            return None
-        response.raise_for_status()
+        with (
+            httpx.Client(verify=context, timeout=SECONDS) as client,
+            client.stream("GET", f"https://{address}{NOTICES}/{federation}") as response,
+        ):
+            if response.status_code == 404:
+                return None
+            response.raise_for_status()
+            return NoticeList.decode(read_whole(response.iter_bytes(), time.monotonic() + WHOLE_SECONDS))
     except httpx.HTTPError as error:
         raise FieldError(f"{address} does not show the list of members: {error}.", "It will be tried again.") from None
-    if len(response.content) > MOST_BYTES:
-        raise FieldError("The answer of the coordinator is too large.", "Ask the operator.")
-    return NoticeList.decode(response.content)
 
 
-def is_noted_revoked(device: DeviceFile, shown: NoticeList) -> bool:
-    """Keep notices that may be trusted as much as the device's settings say; return whether this device is revoked."""
+def is_noted_revoked(device: DeviceFile, shown: NoticeList | None) -> bool:
+    """Keep notices that may be trusted as much as the device's settings say; return whether this device is revoked.
+
+    A coordinator that shows none is believed to be of an earlier version only where no witness is named.
+    """
+    if shown is None:
+        if device.directory.witness:
+            raise DevicePolicyError.because(ReasonCode.DIRECTORY_MISSING)
+        return False
     members = device.directory.read_notices(device.sharing, device.federation_id, shown)
     with device.store.transaction():
         device.directory.keep_notices(shown)

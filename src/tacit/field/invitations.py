@@ -128,7 +128,7 @@ def enrol(invitation: Invitation, public: bytes, identity: bytes, proof: bytes) 
                 raise FieldError(
                     f"{invitation.address} refused the invitation (HTTP {response.status_code}).", "Ask the operator."
                 )
-            return _whole(response.iter_bytes(), time.monotonic() + WHOLE_SECONDS)
+            return read_whole(response.iter_bytes(), time.monotonic() + WHOLE_SECONDS)
     except (httpx.InvalidURL, UnicodeError):
         raise InvitationError(
             f"The address in the invitation is damaged: {invitation.address!r}.", "Ask for another invitation."
@@ -151,13 +151,13 @@ def fetch_amendments(address: str, roots: bytes | None, digest: bytes) -> bytes:
             if response.status_code == 404:
                 return b""
             response.raise_for_status()
-            return _whole(response.iter_bytes(), time.monotonic() + WHOLE_SECONDS)
+            return read_whole(response.iter_bytes(), time.monotonic() + WHOLE_SECONDS)
     except httpx.HTTPError as error:
         raise FieldError(f"{address} does not say what has changed: {error}.", "It will be tried again.") from None
 
 
-def _whole(parts: Iterable[bytes], until: float) -> bytes:
-    """Put a welcome together; one that has no end, or comes drop by drop, is given up."""
+def read_whole(parts: Iterable[bytes], until: float) -> bytes:
+    """Put an answer together; one that has no end, or comes drop by drop, is given up."""
     content = bytearray()
     for part in parts:
         content += part

@@ -93,7 +93,7 @@ def count_participations(method: Federated, clients: Clients, rounds: RoundsConf
 
 
 def refuse_other_sums(secure: SecureRoundsConfig | None) -> None:
-    """Refuse secure sums that publish exact counts, or whose participants are not known beforehand."""
+    """Refuse secure sums that publish exact counts or parts, or whose participants are not known beforehand."""
     refuse_exact_counts(secure is not None and secure.two_stage, "runtime.secure.two_stage")
     if secure is not None and secure.mode == "protocol":
         raise ConfigError(
@@ -104,6 +104,11 @@ def refuse_other_sums(secure: SecureRoundsConfig | None) -> None:
         raise ConfigError(
             "With runtime.secure.draw it is not known beforehand in how many sums a client will be.",
             "Set runtime.secure.draw=false.",
+        )
+    if secure is not None and secure.coordinators > 1:
+        raise ConfigError(
+            "runtime.secure.coordinators shows a total of each coordinator, with the noise of its own clients only.",
+            "Set runtime.secure.coordinators=1.",
         )
 
 

@@ -157,7 +157,7 @@ class FleetNode(ABC):
             return
         self._notices_at = now + NOTICE_SECONDS
         shown = fetch_notices(self._address, self._roots, self.device.federation_id)
-        if shown is not None and is_noted_revoked(self.device, shown):
+        if is_noted_revoked(self.device, shown):
             raise UnknownDeviceError.because(ReasonCode.DEVICE_REVOKED)
 
     def _goes_on(self, stop: threading.Event) -> bool:

@@ -7,7 +7,7 @@ transaction in which the device joins a sum.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from tacit.errors import DeviceError
@@ -95,7 +95,13 @@ class DeviceDirectory:
         return view.read(shown, self._clock().timestamp())
 
     def keep_notices(self, shown: NoticeList) -> None:
-        """Keep the notices that were shown last, inside a transaction."""
+        """Keep the notices that were shown last, inside a transaction; of what was signed, the longer list counts.
+
+        An older signature is of fewer notices: if it took the place of a newer one, the others could be left out next.
+        """
+        known = self.notices.signed
+        if known is not None and shown.signed is not None and shown.signed.size < known.size and self.witness:
+            shown = replace(shown, signed=known)
         if shown != self.notices:
             self._store.put("notices", shown.encode())
 
