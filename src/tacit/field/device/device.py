@@ -366,6 +366,13 @@ class Device(DeviceFile):
         fewest = self._masked.fewest_summed(self._member.federation.lineage.hex())
         return None if fewest is None else SumExposure.of(fewest)
 
+    @property
+    def has_ended(self) -> bool:
+        """Whether it can be in no sum of its federation any more: it stays with devices of which one was revoked."""
+        if self._member is None:
+            return False
+        return self._masked.has_ended(self._member.federation, self.sharing.device_policy)
+
     def leave(self) -> None:
         """Leave the federation at once. History, settings and ledger stay; what was sent stays sent."""
         with self._store.transaction():

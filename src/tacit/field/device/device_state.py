@@ -46,6 +46,7 @@ class DeviceStateCode(StrEnum):
     EXCHANGING = "exchanging"
     TAKING_PART = "taking-part"
     FINISHED = "finished"
+    PART_DONE = "part-done"
     AMONG_PEERS = "among-peers"
     PEER_NOT_RUNNING = "peer-not-running"
 
@@ -56,7 +57,7 @@ GOOD = {
 }
 CALM = {
     *(DeviceStateCode.NOT_JOINED, DeviceStateCode.NO_SERVER, DeviceStateCode.CONNECTING, DeviceStateCode.WAITING),
-    *(DeviceStateCode.FINISHED,),
+    *(DeviceStateCode.FINISHED, DeviceStateCode.PART_DONE),
 }
 BADGES = {
     DeviceStateCode.NOT_JOINED: "Not connected",
@@ -78,6 +79,7 @@ BADGES = {
     DeviceStateCode.EXCHANGING: "Exchanging now",
     DeviceStateCode.TAKING_PART: "Taking part",
     DeviceStateCode.FINISHED: "Finished",
+    DeviceStateCode.PART_DONE: "Your part is done",
     DeviceStateCode.AMONG_PEERS: "Taking part",
     DeviceStateCode.PEER_NOT_RUNNING: "Not running",
 }
@@ -201,6 +203,10 @@ _SENTENCES = {
     DeviceStateCode.EXCHANGING: "Connected, and an exchange is running.{last}",
     DeviceStateCode.TAKING_PART: "Connected.{last}",
     DeviceStateCode.FINISHED: "This group has finished: there are no more exchanges.{last}",
+    DeviceStateCode.PART_DONE: (
+        "Connected. Your part is done: someone whose messages were mixed with yours has left, and nothing more of "
+        "yours is needed or sent. You go on getting suggestions and new models.{last}"
+    ),
     DeviceStateCode.AMONG_PEERS: "A program takes part in {to} for you: models go from peer to peer, without a server.",
     DeviceStateCode.PEER_NOT_RUNNING: (
         "No program takes part for you now, so nothing is sent. Open your page (tacit device --page), or start tacit "
@@ -277,7 +283,10 @@ def _decide(device: Device, link: LinkRecord | None, failure: str) -> tuple[Devi
         return DeviceStateCode.SITS_OUT, ""
     if link.kind == "refusing" and sharing.masked_only:
         return DeviceStateCode.UNWILLING, link.why
-    return _say_status(link.status), ""
+    code = _say_status(link.status)
+    if code != DeviceStateCode.FINISHED and device.has_ended:
+        return DeviceStateCode.PART_DONE, ""
+    return code, ""
 
 
 def _say_status(status: CoordinatorStatus | None) -> DeviceStateCode:

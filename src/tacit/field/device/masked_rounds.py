@@ -23,10 +23,11 @@ from tacit.field.device.ledger import MentionedItems
 from tacit.field.device.membership import late_round_error
 from tacit.field.device.quality import QualityMeasurement, with_quality
 from tacit.field.device.store import Store
-from tacit.protocols.notices import NoticeList
+from tacit.protocols.notices import NoticeKind, NoticeList
 from tacit.protocols.secure_aggregation import DevicePolicy, Identity, ServerPhase, Terms, encode_message
 from tacit.protocols.secure_aggregation import SecureDevice as Machine
 from tacit.protocols.secure_aggregation.context import Session
+from tacit.protocols.secure_aggregation.device_policy import has_ended
 from tacit.protocols.secure_aggregation.encoding import SegmentKind, counts_layout, rows_layout
 from tacit.protocols.secure_aggregation.journal import Record
 from tacit.protocols.secure_aggregation.masks import Vector
@@ -204,6 +205,16 @@ class MaskedRounds:
         """Return how many participants the smallest sum of a task had that this device knows to have been in."""
         history = Machine(self.identity, DevicePolicy(), DeviceFileJournal(self._store)).history.of(task)
         return min((len(past.participants) for past in history.sums if past.participants), default=None)
+
+    def has_ended(self, federation: Federation, device_policy: DevicePolicy) -> bool:
+        """Say whether this device can be in no sum of a federation any more, by the notices that it saw last."""
+        stored, task = self._store.get("notices"), federation.lineage.hex()
+        notices = () if stored is None else NoticeList.decode(stored).notices
+        revoked = [notice.identity for notice in notices if notice.kind == NoticeKind.REVOKED]
+        if not revoked:
+            return False
+        history = Machine(self.identity, DevicePolicy(), DeviceFileJournal(self._store)).history.of(task)
+        return has_ended(federation.policy(device_policy), history, revoked)
 
     def leave_session(self) -> None:
         """Forget a session that has begun, inside a transaction; its round cannot be joined again."""

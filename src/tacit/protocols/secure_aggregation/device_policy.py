@@ -182,8 +182,29 @@ def names_of(session: Session, participants: Iterable[int]) -> frozenset[bytes]:
 
 def name_of(session: Session, participant: int) -> bytes:
     """Return a participant of a cohort as a hash that means nothing outside this task."""
-    salt = b"tacit person" + session.terms.task.encode()
-    return hashlib.sha256(salt + session.cohort[participant]).digest()[:NAME_BYTES]
+    return name_identity(session.terms.task, session.cohort[participant])
+
+
+def name_identity(task: str, identity: bytes) -> bytes:
+    """Return an identity as a hash that means nothing outside a task."""
+    return hashlib.sha256(b"tacit person" + task.encode() + identity).digest()[:NAME_BYTES]
+
+
+def has_ended(device_policy: DevicePolicy, history: ParticipationHistory, revoked: Iterable[bytes]) -> bool:
+    """Say whether a device can be in no sum any more: its last cohort has a revoked identity, and it may join no other.
+
+    Stages are apart, as in `check_participants`: who has to stay with a half that was counted stays with its batch.
+    """
+    most = device_policy.most_cohorts
+    if most is None:
+        return False
+    gone, is_bound, is_over = {name_identity(history.task, identity) for identity in revoked}, False, False
+    for stage in (1, 2):
+        known = [past for past in history.sums if past.participants and past.stage == stage]
+        if known:
+            is_bound |= known[-1].stays or len({past.participants for past in known}) >= most
+            is_over |= bool(gone & known[-1].participants)
+    return is_bound and is_over
 
 
 def staying(device_policy: DevicePolicy, session: Session, participants: Iterable[int]) -> frozenset[int]:

@@ -9,16 +9,23 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from helpers.hostile_sessions import EASY, N_PEOPLE, HostileCoordinator
+from helpers.private_session import CARE
 from helpers.refusals import refused
 from helpers.small_federation import CATALOG, CHEAP, NAMES, PASSPHRASE, first_shared, founded, made, noon, request
 from tacit.errors import BadRowsError, ConsentError, DataError, DeviceError, MethodError, WireError
 from tacit.field.device import Device, ScryptCost, Sharing
+from tacit.field.device.device_state import DeviceStateCode, read_state
 from tacit.field.device.history import HistoryEntry
+from tacit.field.directory_notices import is_noted_revoked
 from tacit.protocols.federated import device_round
+from tacit.protocols.notices import Notice, NoticeKind, NoticeList
+from tacit.protocols.secure_aggregation.two_stage import RoundContext
 from tacit.random import Key
 from tacit.reasons import ReasonCode
 from tacit.types import Model
-from tacit.wire.messages import Request, read_update, write_request, write_welcome
+from tacit.wire.messages import Request, model_in, read_update, write_request, write_welcome
+from tacit.wire.status import CoordinatorStatus
 
 
 @pytest.fixture
@@ -344,3 +351,22 @@ def test_settings_must_name_what_exists_and_a_member_leaves_before_joining(path:
 
 def test_the_usual_cost_of_a_passphrase_is_what_the_page_says() -> None:
     assert 128 * ScryptCost().r * 2 ** ScryptCost().log_n == 2**27
+
+
+def test_a_device_that_stays_with_a_batch_that_ended_says_that_its_part_is_done(path: Path) -> None:
+    federation = founded()
+    with made(path, federation) as device:
+        policy = EASY.model_copy(update={"most_cohorts": 1})
+        device.change(lambda before: before.model_copy(update={"device_policy": policy}))
+        opening = request(federation, 0)
+        here = RoundContext(federation.digest.hex(), 0, model_in(opening), bytes(32))
+        shapes = federation.built.shapes(first_shared(federation))
+        session = HostileCoordinator(federation, device)
+        session.hold(0, opening, [here.adding_all(shapes, federation.ring, N_PEOPLE, CARE)])
+        device.keep_connection({"address": "127.0.0.1:9", "key": "", "roots": ""})
+        device.participation.take_lock()
+        device.participation.note_link("connected", status=CoordinatorStatus("pause", 13, 13, 60))
+        assert read_state(device).code == DeviceStateCode.BETWEEN
+        gone = Notice(NoticeKind.REVOKED, session.peers[0].identity.public)
+        assert not is_noted_revoked(device, NoticeList((gone,)))
+        assert read_state(device).code == DeviceStateCode.PART_DONE

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import combinations
 
 import numpy as np
@@ -15,6 +16,7 @@ from tacit.protocols.secure_aggregation.device_policy import (
     DevicePolicy,
     ParticipationHistory,
     check_participants,
+    has_ended,
     name_of,
     staying,
 )
@@ -149,6 +151,19 @@ def test_who_had_to_stay_once_stays_whatever_is_offered_later() -> None:
     stored = [ParticipationHistory.decode(usual.histories[one].encode()) for one in batch]
     assert [history.sums[-1].stays for history in stored] == before
     assert stored == [usual.histories[one] for one in batch]
+
+
+def test_a_device_knows_that_its_part_is_done_by_who_was_revoked() -> None:
+    """Of a batch with a revoked device those who stay are done, and the others go on; another batch does not matter."""
+    usual, batch = Federation(DevicePolicy()), tuple(range(20))
+    usual.offer(batch, 1, n_silent=2)
+    histories = [replace(usual.histories[one], task=EVERYBODY.terms.task) for one in batch]
+    for revoked, done in (([PEOPLE[3]], [past.sums[-1].stays for past in histories]), ([PEOPLE[30]], [False] * 20)):
+        assert [has_ended(usual.policy, history, revoked) for history in histories] == done
+    once = DevicePolicy(most_cohorts=1)
+    assert all(has_ended(once, history, [PEOPLE[3]]) for history in histories), "no other cohort is allowed"
+    assert not any(has_ended(once.under_noise(), history, [PEOPLE[3]]) for history in histories)
+    assert not has_ended(usual.policy, ParticipationHistory(), [PEOPLE[3]])
 
 
 def test_how_many_cohorts_there_are_is_limited() -> None:
