@@ -135,6 +135,34 @@ def test_a_key_of_the_identity_whose_answer_is_lost_is_finished_at_the_next_star
     assert len(field.journal.notices().notices) == 2, "its new key signs for the next one, and for the connection"
 
 
+def test_a_key_that_was_taken_is_not_thrown_away_by_another_answer(
+    field: Field, device: Device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The answer is lost, and something between device and coordinator refuses the second try."""
+    real, asked, name = httpx.post, list[str](), device.identity
+
+    def disturbed(address: str, **named: Any) -> httpx.Response:
+        if not address.endswith(NEW_IDENTITY_KEY):
+            return real(address, **named)
+        asked.append(address)
+        if len(asked) > 1:
+            return httpx.Response(403)
+        real(address, **named)
+        raise httpx.ReadError("the line broke")
+
+    monkeypatch.setattr(httpx, "post", disturbed)
+    with pytest.raises(FieldError):
+        change_key(device)
+    change_key(device)
+    assert len(asked) == 2
+    assert NEXT_IDENTITY not in device.connection
+    assert field.journal.member_keys().key_of(name) == read_identity(device.store).key != name
+    with pytest.raises(FieldError):  # refused, and not taken: the key that it has stays
+        change_key(device)
+    assert NEXT_IDENTITY not in device.connection
+    assert field.journal.member_keys().key_of(name) == read_identity(device.store).key
+
+
 def test_a_revoked_device_learns_it_from_the_list_of_members(field: Field, device: Device) -> None:
     """Also where the coordinator says nothing, and only asks others."""
     news, stop = list[DeviceEvent](), threading.Event()

@@ -13,6 +13,7 @@ from helpers.overheard import Overheard
 from helpers.refusals import refused
 from helpers.watched_federation import Watched
 from tacit.errors import DevicePolicyError
+from tacit.field.coordinator import notice_book
 from tacit.field.coordinator.notice_book import MOST_CHANGES
 from tacit.field.device import Device
 from tacit.field.directory_notices import is_noted_revoked
@@ -217,6 +218,18 @@ def test_a_new_key_needs_both_signatures_and_is_used_once(watched: Watched) -> N
     assert not journal.change_identity_key(key_change(newer, newer.renew(), log))
     journal.revoke(2)
     assert not journal.change_identity_key(key_change(other, other.renew(), log)), "it was revoked"
+
+
+def test_new_keys_leave_room_in_the_list_for_revocations(watched: Watched, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A list that is longer than devices read would end the federation."""
+    journal, log = watched.field.journal, bytes.fromhex(watched.log)
+    monkeypatch.setattr(notice_book, "MOST_NEW_KEYS", 2)
+    own = identity_of(watched.field.devices[1])
+    for is_taken in (True, True, False):
+        before, own = own, own.renew()
+        assert journal.change_identity_key(key_change(before, own, log)) is is_taken
+    assert journal.revoke(2)
+    assert len(journal.notices().notices) == 3
 
 
 def test_a_change_that_a_coordinator_made_up_is_refused(watched: Watched) -> None:

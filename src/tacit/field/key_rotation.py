@@ -16,10 +16,12 @@ from collections.abc import Mapping
 
 import httpx
 
-from tacit.errors import FieldError
+from tacit.errors import FieldError, ForgedError, MessageError
 from tacit.field.device import Device
 from tacit.field.device.device_file import NEXT_IDENTITY, NEXT_KEY
+from tacit.field.directory_notices import fetch_notices
 from tacit.field.invitations import SECONDS, draw_key, public_half
+from tacit.protocols.notices import MemberKeys
 from tacit.protocols.secure_aggregation import Identity
 
 HAND_OVER, NEW_IDENTITY_KEY = "/v1/tacit/hand-over", "/v1/tacit/new-identity-key"
@@ -56,11 +58,21 @@ def _change_identity_key(device: Device) -> None:
     identity = Identity(bytes.fromhex(line[NEXT_IDENTITY]), device.identity)
     status = _ask(line, NEW_IDENTITY_KEY, {"notice": device.sign_key_change(identity).encode()})
     rest = {name: value for name, value in line.items() if name != NEXT_IDENTITY}
-    if status == 200:
+    if status == 200 or _is_noted(device, identity):
         device.adopt_identity_key(identity, rest)
         return
     device.keep_connection(rest)  # it was not taken: the device goes on with the key that it has
     raise _refusal_error(line["address"], status)
+
+
+def _is_noted(device: Device, identity: Identity) -> bool:
+    """Say whether a change was made before its refusal, by an answer that was lost: without the key, all is lost."""
+    line, log = device.connection, bytes.fromhex(device.federation_id)
+    try:
+        shown = fetch_notices(line["address"], line["roots"].encode() or None, device.federation_id)
+        return shown is not None and MemberKeys.read(shown.notices, log).key_of(identity.public) == identity.key
+    except (ForgedError, MessageError):
+        return False
 
 
 def _ask(line: Mapping[str, str], route: str, asked: Mapping[str, bytes]) -> int:

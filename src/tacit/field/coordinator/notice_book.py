@@ -6,10 +6,11 @@ import sqlite3
 
 from tacit.errors import ForgedError
 from tacit.protocols.directory import DirectoryCheckpoint
-from tacit.protocols.notices import MemberKeys, Notice, NoticeKind, NoticeList
+from tacit.protocols.notices import MOST_NOTICES, MemberKeys, Notice, NoticeKind, NoticeList
 
 SIGNED = "notices signed"
 MOST_CHANGES = 16  # new keys of one identity: every device is shown all of them for ever
+MOST_NEW_KEYS = MOST_NOTICES // 2  # of all identities: no device reads a longer list, and revocations need room
 
 
 class NoticeBook:
@@ -48,7 +49,8 @@ class NoticeBook:
         taken = "SELECT 1 FROM directory WHERE identity = ?"
         if self._connection.execute(taken, (notice.key,)).fetchone() is not None:
             return False
-        if sum(other.identity == notice.identity for other in before) >= MOST_CHANGES:
+        changes = [other.identity for other in before if other.kind == NoticeKind.NEW_KEY]
+        if changes.count(notice.identity) >= MOST_CHANGES or len(changes) >= MOST_NEW_KEYS:
             return False
         try:
             MemberKeys.read([*before, notice], self._log)
