@@ -16,7 +16,7 @@ from tacit.errors import FieldError
 pytest.importorskip("flwr", reason="the field needs Flower")
 
 from helpers.flower_federation import Field
-from tacit.field import directory_notices, invitations
+from tacit.field import bounded_answers
 from tacit.field.carriers.fleet_node import DeviceEvent, UnknownDeviceError
 from tacit.field.carriers.supernode import SuperNode
 from tacit.field.device import Device
@@ -193,13 +193,13 @@ def test_a_list_of_members_without_an_end_is_given_up(
 ) -> None:
     """Before all of it is in memory."""
     line, most = device.connection, NoticeList().encode()
-    monkeypatch.setattr(invitations, "MOST_BYTES", len(most))
+    monkeypatch.setattr(bounded_answers, "MOST_BYTES", len(most))
     assert fetch_notices(line["address"], line["roots"].encode(), device.federation_id) == NoticeList()
-    monkeypatch.setattr(invitations, "MOST_BYTES", len(most) - 1)
+    monkeypatch.setattr(bounded_answers, "MOST_BYTES", len(most) - 1)
     with pytest.raises(FieldError):
         fetch_notices(line["address"], line["roots"].encode(), device.federation_id)
     monkeypatch.undo()
-    monkeypatch.setattr(directory_notices, "WHOLE_SECONDS", -1.0)
+    monkeypatch.setattr(bounded_answers, "WHOLE_SECONDS", -1.0)
     with pytest.raises(FieldError):  # it comes drop by drop
         fetch_notices(line["address"], line["roots"].encode(), device.federation_id)
 

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import ssl
-import time
 from typing import TYPE_CHECKING
 
 import httpx
 
 from tacit.errors import DevicePolicyError, FieldError
-from tacit.field.invitations import SECONDS, WHOLE_SECONDS, read_whole
+from tacit.field.bounded_answers import SECONDS, read_whole
 from tacit.protocols.notices import NoticeList
 from tacit.reasons import ReasonCode
 
@@ -30,7 +29,7 @@ def fetch_notices(address: str, roots: bytes | None, federation: str) -> NoticeL
             if response.status_code == 404:
                 return None
             response.raise_for_status()
-            return NoticeList.decode(read_whole(response.iter_bytes(), time.monotonic() + WHOLE_SECONDS))
+            return NoticeList.decode(read_whole(response.iter_bytes()))
     except httpx.HTTPError as error:
         raise FieldError(f"{address} does not show the list of members: {error}.", "It will be tried again.") from None
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import base64
 import ssl
-import time
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 import httpx
@@ -13,6 +11,7 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from tacit.errors import ConsentError, FieldError
+from tacit.field.bounded_answers import SECONDS, read_whole
 from tacit.field.device import Device
 from tacit.field.device.membership import Membership
 from tacit.protocols.directory import read_key, write_key
@@ -24,9 +23,6 @@ from tacit.wire.versions import OWN, VersionRanges, refuse_other_versions
 
 PREFIX = "tacit1:"
 ENROL = "/v1/tacit/enrol"
-SECONDS = 30.0  # for each sign of life
-WHOLE_SECONDS = 300.0  # for a whole welcome, once it begins
-MOST_BYTES = 2**27
 
 
 @dataclass(frozen=True)
@@ -128,7 +124,7 @@ def enrol(invitation: Invitation, public: bytes, identity: bytes, proof: bytes) 
                 raise FieldError(
                     f"{invitation.address} refused the invitation (HTTP {response.status_code}).", "Ask the operator."
                 )
-            return read_whole(response.iter_bytes(), time.monotonic() + WHOLE_SECONDS)
+            return read_whole(response.iter_bytes())
     except (httpx.InvalidURL, UnicodeError):
         raise InvitationError(
             f"The address in the invitation is damaged: {invitation.address!r}.", "Ask for another invitation."
@@ -151,18 +147,6 @@ def fetch_amendments(address: str, roots: bytes | None, digest: bytes) -> bytes:
             if response.status_code == 404:
                 return b""
             response.raise_for_status()
-            return read_whole(response.iter_bytes(), time.monotonic() + WHOLE_SECONDS)
+            return read_whole(response.iter_bytes())
     except httpx.HTTPError as error:
         raise FieldError(f"{address} does not say what has changed: {error}.", "It will be tried again.") from None
-
-
-def read_whole(parts: Iterable[bytes], until: float) -> bytes:
-    """Put an answer together; one that has no end, or comes drop by drop, is given up."""
-    content = bytearray()
-    for part in parts:
-        content += part
-        if len(content) > MOST_BYTES:
-            raise FieldError("The answer of the coordinator is too large.", "Ask the operator.")
-        if time.monotonic() > until:
-            raise FieldError("The coordinator answers too slowly.", "Try again; the invitation stays valid.")
-    return bytes(content)

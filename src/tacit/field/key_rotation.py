@@ -17,10 +17,11 @@ from collections.abc import Mapping
 import httpx
 
 from tacit.errors import FieldError, ForgedError, MessageError
+from tacit.field.bounded_answers import SECONDS
 from tacit.field.device import Device
 from tacit.field.device.device_file import NEXT_IDENTITY, NEXT_KEY
 from tacit.field.directory_notices import fetch_notices
-from tacit.field.invitations import SECONDS, draw_key, public_half
+from tacit.field.invitations import draw_key, public_half
 from tacit.protocols.notices import MemberKeys
 from tacit.protocols.secure_aggregation import Identity
 

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.data.clock import require_one_unit
 from tacit.errors import DataError, MethodError, StorageError
 from tacit.evaluation.ranking import TieOrder
 from tacit.languages import translate
@@ -254,6 +253,10 @@ def _oldest_first(history: Sequence[Label], times: Sequence[int] | None, catalog
     except (TypeError, ValueError, OverflowError):
         raise DataError("A time of the history is no number.", "Give times as unix seconds.") from None
     if moments:
+        from tacit.data.clock import (
+            require_one_unit,
+        )  # here: the package of data imports polars, which devices do not need
+
         require_one_unit(np.array(moments, np.float64), lambda at: f"item {at + 1} of the history")
     found = ((moment, -(catalog.find(label) or 0), label) for moment, label in zip(moments, history, strict=True))
     return [label for *_, label in sorted(found, key=itemgetter(0, 1))]

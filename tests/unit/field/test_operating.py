@@ -84,7 +84,8 @@ def test_health_and_readiness_tell_counts_and_metrics_keep_their_token(journal: 
         assert answer(server.port, "/ready")[0] == 503, "rounds have not begun"
         carrier.status = CoordinatorStatus("waiting", 2, 13, 0)
         code, body = answer(server.port, "/ready")
-        assert (code, json.loads(body)) == (200, {"status": "ready", "phase": "waiting", "devices": 2, "needed": 13})
+        counts = {"devices": 2, "needed": 13, "new_missing": 0, "unagreed": 0}
+        assert (code, json.loads(body)) == (200, {"status": "ready", "phase": "waiting"} | counts)
         for token in ("", "a" * 19, "b" * 20):
             assert answer(server.port, "/metrics", token)[0] == 401
             assert answer(server.port, "/", token)[0] == 401

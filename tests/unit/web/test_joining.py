@@ -157,7 +157,7 @@ def test_a_welcome_that_comes_drop_by_drop_or_has_no_end_is_given_up(monkeypatch
     assert _whole([b"a", b"b"], math.inf) == b"ab"
     with pytest.raises(FieldError, match="answers too slowly"):
         _whole(itertools.repeat(b""), -math.inf)
-    monkeypatch.setattr("tacit.field.invitations.MOST_BYTES", 10)
+    monkeypatch.setattr("tacit.field.bounded_answers.MOST_BYTES", 10)
     with pytest.raises(FieldError, match="too large"):
         _whole(itertools.repeat(b"drop"), math.inf)
 

@@ -21,8 +21,10 @@ CLEAN = "]0;ownedBar31m gnp.exe"
 
 
 def hostile(names: list[str]) -> tuple[Federation, Catalog]:
-    labels = Labels(np.arange(3), np.array([0, 1], np.int32), names)
-    catalog = Catalog(Vocabulary(np.array(["a", f"b{EVIL}"], dtype=object)), [EVIL, "Kiosk\nAurora"], labels)
+    labels = Labels(np.arange(4), np.array([0, 1, 1], np.int32), names)
+    catalog = Catalog(
+        Vocabulary(np.array(["a", f"b{EVIL}", "d"], dtype=object)), [EVIL, "Kiosk\nAurora", "Pier"], labels
+    )
     plain = founded(catalog=catalog)
     return Federation.create(plain.id, EVIL, plain.method, dict(plain.options), catalog), catalog
 
@@ -32,10 +34,10 @@ def test_titles_and_names_of_a_welcome_are_stripped_and_its_digests_hold() -> No
     found, read = read_welcome(write_welcome(federation, catalog))
     assert found.digest == federation.digest
     assert found.title == CLEAN
-    assert read.titles == [CLEAN, "KioskAurora"]
+    assert read.titles == [CLEAN, "KioskAurora", "Pier"]
     assert read.categories is not None
     assert list(read.categories.names) == [CLEAN, "food"]
-    assert read.item_ids.labels.tolist() == ["a", f"b{EVIL}"], "ids are what messages mean: they are not changed"
+    assert read.item_ids.labels.tolist() == ["a", f"b{EVIL}", "d"], "ids are what messages mean: they are not changed"
 
 
 def test_categories_that_look_alike_are_refused() -> None:
