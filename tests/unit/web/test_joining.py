@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import math
 import socket
 from collections.abc import Iterator
 from pathlib import Path
@@ -25,9 +24,10 @@ from tacit.web.server import serving
 from tacit.wire.messages import write_welcome
 
 pytest.importorskip("flwr")
+from tacit.field.bounded_answers import read_whole
 from tacit.field.carriers.superlink import SuperLink
 from tacit.field.certificates import make_certificates
-from tacit.field.invitations import Invitation, _whole
+from tacit.field.invitations import Invitation
 
 pytestmark = [
     pytest.mark.slow,
@@ -154,12 +154,14 @@ def test_what_nobody_foresaw_is_told_too(alone: tuple[Device, Door], monkeypatch
 
 
 def test_a_welcome_that_comes_drop_by_drop_or_has_no_end_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert _whole([b"a", b"b"], math.inf) == b"ab"
-    with pytest.raises(FieldError, match="answers too slowly"):
-        _whole(itertools.repeat(b""), -math.inf)
+    assert read_whole([b"a", b"b"]) == b"ab"
+    with monkeypatch.context() as patched:
+        patched.setattr("tacit.field.bounded_answers.WHOLE_SECONDS", -1.0)
+        with pytest.raises(FieldError, match="answers too slowly"):
+            read_whole(itertools.repeat(b""))
     monkeypatch.setattr("tacit.field.bounded_answers.MOST_BYTES", 10)
     with pytest.raises(FieldError, match="too large"):
-        _whole(itertools.repeat(b"drop"), math.inf)
+        read_whole(itertools.repeat(b"drop"))
 
 
 def test_the_waiting_page_in_a_browser(browser: Any, alone: tuple[Device, Door], silence: socket.socket) -> None:
