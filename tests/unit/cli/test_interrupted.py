@@ -72,7 +72,7 @@ def workers(pid: int) -> list[int]:
 
 
 def others_have_begun(pid: int, before: list[int]) -> bool:
-    """Whether there are new workers, and all have read what to do: earlier, Python shows a traceback if a parent ends."""
+    """Whether there are new workers that know what to do: earlier, Python shows a traceback where a parent ends."""
     others = {*workers(pid)} - {*before}
     try:
         return bool(others) and all("numpy" in Path(f"/proc/{one}/maps").read_text() for one in others)
