@@ -19,7 +19,8 @@ from tacit.lab import experiments, memory
 from tacit.lab.engine import EngineConfig
 from tacit.lab.experiments import run
 from tacit.lab.local_only import LocalOnlyTraining, score_alone
-from tacit.lab.sharded_ranking import RankingTask, SpreadRanking, cut_blocks, run_ranking
+from tacit.lab.shard_worker import FileTask
+from tacit.lab.sharded_ranking import SpreadRanking, cut_blocks, run_ranking
 from tacit.lab.simulation import SimulationOptions, simulate
 from tacit.lab.training import passes
 from tacit.lab.workers import DaskWorkers, ProcessWorkers, Workers
@@ -184,5 +185,5 @@ def test_a_folder_that_is_not_there_is_refused(tastes: World, tmp_path: Path, pr
 
 def test_a_worker_that_does_not_see_the_folder_is_refused(tmp_path: Path) -> None:
     with pytest.raises(EngineError) as refused:
-        run_ranking(RankingTask(str(tmp_path / "elsewhere"), 0))
+        run_ranking(FileTask(str(tmp_path / "elsewhere"), 0))
     assert "runtime.folder" in refused.value.hint

@@ -49,13 +49,8 @@ def device(field: Field) -> Iterator[Device]:
         one.close()
 
 
-def test_the_new_key_connects_and_the_old_one_does_not(field: Field, device: Device) -> None:
-    before, identity = device.connection, device.identity
-    change_key(device)
-    assert device.connection["key"] != before["key"]
-    assert NEXT_KEY not in device.connection
-    known = {one.number: (one.key, one.identity) for one in field.journal.devices()}
-    assert known[1] == (public_half(device.connection["key"]), identity)
+def wait_until_present(field: Field, device: Device) -> None:
+    """Let the first device take part until the coordinator sees it."""
     stop = threading.Event()
     node = threading.Thread(target=lambda: SuperNode(device, poll=0.05).run(stop), daemon=True)
     node.start()
@@ -64,6 +59,16 @@ def test_the_new_key_connects_and_the_old_one_does_not(field: Field, device: Dev
     finally:
         stop.set()
         node.join(LONG)
+
+
+def test_the_new_key_connects_and_the_old_one_does_not(field: Field, device: Device) -> None:
+    before, identity = device.connection, device.identity
+    change_key(device)
+    assert device.connection["key"] != before["key"]
+    assert NEXT_KEY not in device.connection
+    known = {one.number: (one.key, one.identity) for one in field.journal.devices()}
+    assert known[1] == (public_half(device.connection["key"]), identity)
+    wait_until_present(field, device)
     device.keep_connection(before)
     with pytest.raises(UnknownDeviceError):
         SuperNode(device).session(threading.Event())
@@ -119,14 +124,7 @@ def test_a_key_of_the_identity_whose_answer_is_lost_is_finished_at_the_next_star
     assert len(posted) == 2
     assert NEXT_KEY not in device.connection, "the connection has its new key already"
     monkeypatch.setattr(httpx, "post", real)
-    stop = threading.Event()
-    taking_part = threading.Thread(target=lambda: SuperNode(device, poll=0.05).run(stop), daemon=True)
-    taking_part.start()
-    try:
-        wait_until(lambda: 1 in field.link.present(), LONG, "it asks once more, and is there")
-    finally:
-        stop.set()
-        taking_part.join(LONG)
+    wait_until_present(field, device)
     assert NEXT_IDENTITY not in device.connection
     own = read_identity(device.store)
     assert own.public == name, "the others know it by the same name"

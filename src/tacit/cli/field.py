@@ -57,7 +57,7 @@ def serve(
     needs_flower()
     from tacit.config import read_config
     from tacit.field.json_log import log_to_stderr
-    from tacit.field.notices import describe_trial
+    from tacit.field.operator_sentences import describe_trial
     from tacit.field.serve import ServeConfig
     from tacit.field.serve import serve as run
     from tacit.wire.status import describe_duration
@@ -260,7 +260,7 @@ def join(
     as_json: Json = False,
 ) -> None:
     """Become a member of a federation. Joining sends nothing of your history; check `share` first."""
-    from tacit.field.notices import describe_trial
+    from tacit.field.operator_sentences import describe_trial
 
     if invitation == "-":
         invitation = "".join(read_names(Path("-")))

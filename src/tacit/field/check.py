@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from tacit.field.catalogue_file import CatalogueChange
 from tacit.field.certificates import load_certificates
 from tacit.field.coordinator.round_policy import count_needed, is_settled
-from tacit.field.notices import describe_trial, describe_unagreed
+from tacit.field.operator_sentences import describe_trial, describe_unagreed
 from tacit.field.serve import ServeConfig, host_port, open_federation, plan_federation, publish_catalogue
 from tacit.protocols.secure_aggregation.identity import Identity
 

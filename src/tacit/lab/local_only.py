@@ -16,7 +16,7 @@ import numpy as np
 
 from tacit.errors import EngineError
 from tacit.lab.engine import EngineConfig
-from tacit.lab.shard_worker import WorkerIdentity, make_folder, read_pickle, write_pickle
+from tacit.lab.shard_worker import FileAnswer, FileTask, WorkerIdentity, make_folder, read_pickle, write_pickle
 from tacit.lab.training import PassOptions, passes
 from tacit.lab.workers import Workers, run_tasks
 from tacit.methods.base import Method, score_clients
@@ -74,23 +74,7 @@ def _score_in_threads(
         yield from pool.map(lambda position: training.score(clients, position), positions)
 
 
-@dataclass(frozen=True)
-class LocalOnlyTask:
-    """Which clients a worker shall let learn alone."""
-
-    folder: str
-    shard: int
-
-
-@dataclass(frozen=True)
-class LocalOnlyAnswer:
-    """Who let clients learn; their scores are in a file."""
-
-    worker: WorkerIdentity
-    file: str
-
-
-def run_local_only(task: LocalOnlyTask) -> LocalOnlyAnswer:
+def run_local_only(task: FileTask) -> FileAnswer:
     """Let the clients of a shard learn alone in this process."""
     folder = Path(task.folder)
     try:
@@ -103,7 +87,7 @@ def run_local_only(task: LocalOnlyTask) -> LocalOnlyAnswer:
             "A worker ran out of memory in the leak check.",
             "Use fewer workers, or fewer users (evaluation.local_only_users).",
         ) from None
-    return LocalOnlyAnswer(WorkerIdentity.of_this_process(), str(file))
+    return FileAnswer(WorkerIdentity.of_this_process(), str(file))
 
 
 def _score_in_workers(training: LocalOnlyTraining, clients: Clients, workers: Workers, parent: str) -> Floats:
@@ -113,7 +97,7 @@ def _score_in_workers(training: LocalOnlyTraining, clients: Clients, workers: Wo
         parts = [part for part in np.array_split(np.arange(len(clients)), workers.n_workers) if len(part)]
         for at, part in enumerate(parts):
             write_pickle(folder / f"clients-{at}.pickle", clients.take(part))
-        tasks = {at: LocalOnlyTask(str(folder), at) for at in range(len(parts))}
+        tasks = {at: FileTask(str(folder), at) for at in range(len(parts))}
         found = run_tasks(workers, run_local_only, tasks, len(parts))
         return np.concatenate([read_pickle(Path(found[at].file)) for at in range(len(parts))])
     finally:

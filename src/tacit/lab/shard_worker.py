@@ -83,6 +83,22 @@ class WorkerIdentity:
         return cls(os.getpid(), platform.node(), _versions())
 
 
+@dataclass(frozen=True)
+class FileTask:
+    """Which shard of a folder of files a worker shall work on."""
+
+    folder: str
+    shard: int
+
+
+@dataclass(frozen=True)
+class FileAnswer:
+    """Who worked on a shard; what was found is in a file."""
+
+    worker: WorkerIdentity
+    file: str
+
+
 @lru_cache(maxsize=1)
 def _versions() -> tuple[tuple[str, str], ...]:
     from llvmlite import binding

@@ -19,7 +19,7 @@ from tacit.errors import EngineError
 from tacit.evaluation.ranking import BLOCK, RankedUsers, RankingRequest
 from tacit.lab.engine import EngineConfig
 from tacit.lab.memory import refuse_too_large_shards
-from tacit.lab.shard_worker import WorkerIdentity, make_folder, read_pickle, write_pickle
+from tacit.lab.shard_worker import FileAnswer, FileTask, WorkerIdentity, make_folder, read_pickle, write_pickle
 from tacit.lab.workers import open_workers, run_tasks
 from tacit.methods.base import Method
 from tacit.numerics import one_blas_thread
@@ -42,23 +42,7 @@ class ShardScorer:
         return score_rows(self.method, self.model.take(positions), self.clients.take(positions))
 
 
-@dataclass(frozen=True)
-class RankingTask:
-    """Which shard of which evaluation a worker shall rank."""
-
-    folder: str
-    shard: int
-
-
-@dataclass(frozen=True)
-class RankingAnswer:
-    """Who ranked a shard; what was found is in a file."""
-
-    worker: WorkerIdentity
-    file: str
-
-
-def run_ranking(task: RankingTask) -> RankingAnswer:
+def run_ranking(task: FileTask) -> FileAnswer:
     """Rank a shard in this process."""
     folder = Path(task.folder)
     try:
@@ -74,7 +58,7 @@ def run_ranking(task: RankingTask) -> RankingAnswer:
             f"A worker ran out of memory while it ranked shard {task.shard + 1}.",
             "Cut the users into more shards (runtime.shards), or use fewer workers.",
         ) from None
-    return RankingAnswer(WorkerIdentity.of_this_process(), str(file))
+    return FileAnswer(WorkerIdentity.of_this_process(), str(file))
 
 
 @dataclass(frozen=True)
@@ -105,14 +89,12 @@ class SpreadRanking:
         finally:
             shutil.rmtree(folder, ignore_errors=True)
 
-    def _write(
-        self, folder: Path, request: RankingRequest, positions: Array, ends: Sequence[int], at: int
-    ) -> RankingTask:
+    def _write(self, folder: Path, request: RankingRequest, positions: Array, ends: Sequence[int], at: int) -> FileTask:
         part = slice(*ends)
         users = positions[part]
         private = dict(self.recommender.model.take(users).private)
         write_pickle(folder / f"users-{at}.pickle", (request.of(part), self.recommender.clients.take(users), private))
-        return RankingTask(str(folder), at)
+        return FileTask(str(folder), at)
 
     def _refuse_too_large(self, request: RankingRequest, cuts: Sequence[int], n_workers: int) -> None:
         model, clients, data = self.recommender.model, self.recommender.clients, request.data

@@ -23,7 +23,7 @@ from tacit.field.coordinator.round_policy import count_needed, count_new, fewest
 from tacit.field.coordinator.round_stats import RoundStats, SummedQuality
 from tacit.field.coordinator.spending import LACK_OF_NOISE, NoisySum, find_epsilon
 from tacit.field.device.quality import SHOWN
-from tacit.field.notices import describe_trial, describe_unagreed
+from tacit.field.operator_sentences import describe_trial, describe_unagreed
 from tacit.protocols.secure_aggregation.two_stage import SecureAggregationConfig
 from tacit.reasons import Description, ReasonCode, RoundReason, describe_reason
 from tacit.web import phases

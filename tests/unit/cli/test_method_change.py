@@ -24,7 +24,7 @@ from tacit.field.coordinator_folder import hold_folder
 from tacit.field.device import Device, Sharing
 from tacit.field.device.history import HistoryEntry
 from tacit.field.metrics import MetricsServer
-from tacit.field.notices import describe_unagreed
+from tacit.field.operator_sentences import describe_unagreed
 from tacit.field.serve import ServeConfig, open_federation
 from tacit.reasons import ReasonCode, RoundReason
 from tacit.web.operator import FederationStatus

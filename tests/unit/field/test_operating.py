@@ -168,14 +168,20 @@ def test_a_schedule_that_can_never_have_enough_answers_is_refused(rules: dict[st
     RoundRules(minimum=13, clients_per_round=2)
 
 
+def enrol_many(folder: Path, n: int) -> tuple[Path, CoordinatorJournal]:
+    """Found a federation with some devices; return the operator's file and the open journal."""
+    file = folder / "town.yaml"
+    file.write_text(yaml.safe_dump(options(folder)))
+    journal = open_federation(ServeConfig.from_options(options(folder), "the test"))
+    for number in range(n):
+        journal.add(bytes([number]), bytes([number]) * 32)
+    return file, journal
+
+
 def test_the_list_of_devices_says_how_many_newcomers_are_missing(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    file = tmp_path / "town.yaml"
-    file.write_text(yaml.safe_dump(options(tmp_path)))
-    journal = open_federation(ServeConfig.from_options(options(tmp_path), "the test"))
-    for number in range(16):
-        journal.add(bytes([number]), bytes([number]) * 32)
+    file, journal = enrol_many(tmp_path, 16)
 
     def listed() -> tuple[int, int, int]:
         found = json.loads(run_command(capsys, "enroll", str(file), "--list", "--json")[1])
@@ -191,11 +197,7 @@ def test_the_list_of_devices_says_how_many_newcomers_are_missing(
 def test_the_list_of_devices_names_whom_a_batch_waits_for_and_who_was_revoked(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    file = tmp_path / "town.yaml"
-    file.write_text(yaml.safe_dump(options(tmp_path)))
-    journal = open_federation(ServeConfig.from_options(options(tmp_path), "the test"))
-    for number in range(4):
-        journal.add(bytes([number]), bytes([number]) * 32)
+    file, journal = enrol_many(tmp_path, 4)
     journal.note_batch(1, 0, range(1, 4), [1, 2])
     journal.note_missing([2], 1_700_000_000)
     journal.revoke(4)

@@ -1,4 +1,4 @@
-"""Notices that are read in several places: of a trial, and of users who have not agreed to another method."""
+"""Sentences that operators read in several places: of a trial, and of users who did not agree to another method."""
 
 from __future__ import annotations
 
