@@ -16,7 +16,7 @@ import numpy as np
 
 from tacit.errors import EngineError
 from tacit.lab.engine import EngineConfig
-from tacit.lab.shard_worker import FileAnswer, FileTask, WorkerIdentity, make_folder, read_pickle, write_pickle
+from tacit.lab.shard_worker import FileTask, TaskResult, WorkerIdentity, make_folder, read_pickle, write_pickle
 from tacit.lab.training import PassOptions, passes
 from tacit.lab.workers import Workers, run_tasks
 from tacit.methods.base import Method, score_clients
@@ -74,7 +74,7 @@ def _score_in_threads(
         yield from pool.map(lambda position: training.score(clients, position), positions)
 
 
-def run_local_only(task: FileTask) -> FileAnswer:
+def run_local_only(task: FileTask) -> TaskResult:
     """Let the clients of a shard learn alone in this process."""
     folder = Path(task.folder)
     try:
@@ -87,7 +87,7 @@ def run_local_only(task: FileTask) -> FileAnswer:
             "A worker ran out of memory in the leak check.",
             "Use fewer workers, or fewer users (evaluation.local_only_users).",
         ) from None
-    return FileAnswer(WorkerIdentity.of_this_process(), str(file))
+    return TaskResult(WorkerIdentity.of_this_process(), str(file))
 
 
 def _score_in_workers(training: LocalOnlyTraining, clients: Clients, workers: Workers, parent: str) -> Floats:

@@ -91,14 +91,6 @@ class FileTask:
     shard: int
 
 
-@dataclass(frozen=True)
-class FileAnswer:
-    """Who worked on a shard; what was found is in a file."""
-
-    worker: WorkerIdentity
-    file: str
-
-
 @lru_cache(maxsize=1)
 def _versions() -> tuple[tuple[str, str], ...]:
     from llvmlite import binding

@@ -19,7 +19,7 @@ from tacit.errors import EngineError
 from tacit.evaluation.ranking import BLOCK, RankedUsers, RankingRequest
 from tacit.lab.engine import EngineConfig
 from tacit.lab.memory import refuse_too_large_shards
-from tacit.lab.shard_worker import FileAnswer, FileTask, WorkerIdentity, make_folder, read_pickle, write_pickle
+from tacit.lab.shard_worker import FileTask, TaskResult, WorkerIdentity, make_folder, read_pickle, write_pickle
 from tacit.lab.workers import open_workers, run_tasks
 from tacit.methods.base import Method
 from tacit.numerics import one_blas_thread
@@ -42,7 +42,7 @@ class ShardScorer:
         return score_rows(self.method, self.model.take(positions), self.clients.take(positions))
 
 
-def run_ranking(task: FileTask) -> FileAnswer:
+def run_ranking(task: FileTask) -> TaskResult:
     """Rank a shard in this process."""
     folder = Path(task.folder)
     try:
@@ -58,7 +58,7 @@ def run_ranking(task: FileTask) -> FileAnswer:
             f"A worker ran out of memory while it ranked shard {task.shard + 1}.",
             "Cut the users into more shards (runtime.shards), or use fewer workers.",
         ) from None
-    return FileAnswer(WorkerIdentity.of_this_process(), str(file))
+    return TaskResult(WorkerIdentity.of_this_process(), str(file))
 
 
 @dataclass(frozen=True)
