@@ -26,7 +26,7 @@ peer-demo: $(VENV)/dev  ## eight peers and two routers as processes on this mach
 test: $(VENV)/dev  ## every test (real-data tests run where TACIT_DATA points at the data)
 	$(BIN)/python -m pytest -n 2 --dist loadfile -m "not reproduce and not fuzz"
 
-quick: $(VENV)/dev  ## the faster four fifths of the tests, in less than a minute (the first time kernels are compiled: some minutes)
+quick: $(VENV)/dev  ## the faster four fifths of the tests, in about four minutes (more the first time, when kernels compile)
 	$(BIN)/python -m pytest -n 2 --dist loadfile -m "not reproduce and not fuzz and not slow and not data"
 
 check: lint test  ## format, lint, strict types, import floors, parameters, tests
