@@ -12,6 +12,7 @@ from tacit.errors import ConfigError, MethodError
 from tacit.kernels.fpl import (
     count_sent,
     draw_pairs,
+    rounds_of_all_clients,
     rounds_of_one_client,
     rounds_of_one_triple,
     rows_of_pairs,
@@ -32,6 +33,7 @@ from tacit.types import Array, Catalog, Clients, Config, Floats, Model, Reason
 from tacit.updates import PlannedRows, Release, Ring, Total, UpdatePlan
 
 PRESETS: dict[str, tuple[int, int]] = {"sFPL": (1, 1), "sFPL+": (1, 0), "pFPL": (0, 1), "pFPL+": (0, 0)}
+MOST_DRAWN = 2**18  # triples of a round: so many are drawn at once in rounds that the kernel runs
 BITMAP_BYTES = 1024  # per client: up to 8,192 items a bit each is faster than searching the sorted history
 
 
@@ -242,33 +244,46 @@ class FPL(Federated):
     def run_rounds(
         self, model: Model, clients: Clients, ring: Ring, disclosure: Disclosure | None, key: Key, rounds: range
     ) -> tuple[Release, Array] | None:
-        """Run rounds of one client each without leaving the kernel."""
+        """Run rounds of one client each, or of all clients, without leaving the kernel."""
         shared, private = model.shared, model.private
         config, width = self.config, shared["items"].shape[1]
-        table, p = pad_rows(shared["items"]), pad_rows(private["p"])
+        n_asked, steps = self.schedule(clients).clients_per_round, int(shared["local_steps"])
+        if n_asked > 1 and (len(rounds) == 1 or n_asked * steps > MOST_DRAWN):
+            return None  # a round of many triples costs little beside them
         words = np.array([key.child(name).word for name in ("choose", "learn", "seal")])
         has = clients.derive_once("taken", _owned_items)
-        sent, peaks = np.zeros((len(clients), 2), np.uint32), np.zeros((1, table.shape[1]), np.float32)
         if disclosure is None:
-            coins = np.ones(len(clients)), np.zeros(len(table), bool), False
+            coins = np.ones(len(clients)), np.zeros(len(shared["items"]), bool), False
         else:
             coins = disclosure.pi[clients.ids], disclosure.is_secret, disclosure.per_item
-        draws = words, clients.ids, clients.ptr, clients.items, has, clients.n_items
+        draws = rounds.start, len(rounds), words, clients.ids, clients.ptr, clients.items, has, clients.n_items
         numbers = ring.scale, self._rate, config.regs
-        steps, is_batch = int(shared["local_steps"]), config.step == "batch"
-        users, rows = rows_of(p), rows_of(table)
-        span = rounds.start, len(rounds)
-        if steps == 1 and not is_batch:
-            rounds_of_one_triple(*span, *draws, users, rows, *numbers, *coins, sent, rows_of(peaks))
-            largest_row = float(peaks.max())
-        else:
-            frozen = rows_of(p.copy()) if is_batch else users
-            tables = users, frozen, rows, table, steps
-            largest_sum = rounds_of_one_client(*span, *draws, *tables, *numbers, *coins, sent, rows_of(peaks))
-            ring.check(np.array([largest_sum]))
+        is_single = n_asked == 1 and steps == 1 and config.step == "sequential"
+        for number in [np.int32] if is_single else [np.int32, np.int64]:
+            table, p = pad_rows(shared["items"]), pad_rows(private["p"])
+            sent, peaks = np.zeros((len(clients), 2), np.uint32), np.zeros((2, 1, table.shape[1]), np.float32)
+            users, rows, (terms, tops) = rows_of(p), rows_of(table), (rows_of(each) for each in peaks)
+            if is_single:
+                rounds_of_one_triple(*draws, users, rows, *numbers, *coins, sent, terms)
+                most = 1
+                break
+            # whole numbers of 32 bits hold sums as long as the busiest item cannot overflow
+            totals = zero_rows(len(table) + 1, table.shape[1] * (number().itemsize // 4)).view(number)
+            frozen = users if config.step == "sequential" else rows_of(p.copy())
+            if n_asked == 1:
+                tables = users, frozen, rows, totals, steps
+                most = rounds_of_one_client(*draws, *tables, *numbers, *coins, sent, terms, tops)
+            else:
+                cells = rows_of(totals.view(np.float32))
+                tables = users, frozen, rows, totals, cells, steps
+                most = rounds_of_all_clients(*draws, *tables, *numbers, *coins, sent, terms, tops)
+            if float(peaks[0].max()) * most < 2**31:
+                break
+        ring.check(np.array([float(peaks[1].max())]))
+        largest_row = float(peaks[0].max())
+        if not is_single:
             # a row is its first term and a small second one; both ends of a pass bound the latter well enough
-            shrunk = float(config.regs[1:].max() * max(np.abs(table).max(), np.abs(shared["items"]).max()) * ring.scale)
-            largest_row = float(peaks.max()) + shrunk
+            largest_row += float(config.regs[1:].max() * max(np.abs(table).max(), np.abs(shared["items"]).max()) * ring.scale)
         ring.fits(largest_row / float(ring.scale))
         shared["items"][:] = unpad_rows(table, width)
         private["p"][:] = unpad_rows(p, width)
