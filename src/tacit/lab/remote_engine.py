@@ -24,8 +24,8 @@ from tacit.lab.engine import EngineConfig, ShardedClients, split_request
 from tacit.lab.memory import refuse_too_large_shards
 from tacit.lab.shard_worker import (
     PastRequest,
-    SharedFile,
     ShardTask,
+    SharedFile,
     TaskResult,
     checkpoint_path,
     digest_array,
@@ -164,9 +164,9 @@ class RemoteEngine:
             digest = digest_array(array)
             return SharedFile(f"{digest}.npy", digest)
         last = self._files.get(name)
-        if last is not None and last.name in self._written:
-            if is_same_array(map_array(self._folder / last.name), array):
-                return last
+        is_there = last is not None and last.name in self._written
+        if last is not None and is_there and is_same_array(map_array(self._folder / last.name), array):
+            return last
         self._n_files += 1
         return SharedFile(f"shared-{self._n_files}.npy")
 

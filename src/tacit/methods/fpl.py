@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
@@ -257,39 +258,48 @@ class FPL(Federated):
         else:
             coins = disclosure.pi[clients.ids], disclosure.is_secret, disclosure.per_item
         draws = rounds.start, len(rounds), words, clients.ids, clients.ptr, clients.items, has, clients.n_items
-        numbers = ring.scale, self._rate, config.regs
-        is_single = n_asked == 1 and steps == 1 and config.step == "sequential"
-        for number in [np.int32] if is_single else [np.int32, np.int64]:
-            table, p = pad_rows(shared["items"]), pad_rows(private["p"])
-            sent, peaks = np.zeros((len(clients), 2), np.uint32), np.zeros((2, 1, table.shape[1]), np.float32)
-            users, rows, (terms, tops) = rows_of(p), rows_of(table), (rows_of(each) for each in peaks)
-            if is_single:
-                rounds_of_one_triple(*draws, users, rows, *numbers, *coins, sent, terms)
-                most = 1
-                break
-            # whole numbers of 32 bits hold sums as long as the busiest item cannot overflow
-            totals = zero_rows(len(table) + 1, table.shape[1] * (number().itemsize // 4)).view(number)
-            frozen = users if config.step == "sequential" else rows_of(p.copy())
-            if n_asked == 1:
-                tables = users, frozen, rows, totals, steps
-                most = rounds_of_one_client(*draws, *tables, *numbers, *coins, sent, terms, tops)
-            else:
-                cells = rows_of(totals.view(np.float32))
-                tables = users, frozen, rows, totals, cells, steps
-                most = rounds_of_all_clients(*draws, *tables, *numbers, *coins, sent, terms, tops)
-            if float(peaks[0].max()) * most < 2**31:
-                break
-        ring.check(np.array([float(peaks[1].max())]))
-        largest_row = float(peaks[0].max())
-        if not is_single:
+        room = _Room.of(model, len(clients))
+        if n_asked == 1 and steps == 1 and config.step == "sequential":
+            tables = rows_of(room.p), rows_of(room.table)
+            rounds_of_one_triple(*draws, *tables, ring.scale, self._rate, config.regs, *coins, room.sent, room.terms)
+            largest_row = float(room.terms["row"].max())
+        else:
+            for number in (np.int32, np.int64):  # 32 bits hold sums as long as the busiest item cannot overflow
+                room = _Room.of(model, len(clients))
+                most = self._run_with_sums(room, draws, coins, ring, n_asked, steps, number)
+                if float(room.terms["row"].max()) * most < 2**31:
+                    break
+            ring.check(room.tops["row"])
             # a row is its first term and a small second one; both ends of a pass bound the latter well enough
-            largest_row += float(config.regs[1:].max() * max(np.abs(table).max(), np.abs(shared["items"]).max()) * ring.scale)
+            largest_item = max(np.abs(room.table).max(), np.abs(shared["items"]).max())
+            largest_row = float(room.terms["row"].max()) + float(config.regs[1:].max() * largest_item * ring.scale)
         ring.fits(largest_row / float(ring.scale))
-        shared["items"][:] = unpad_rows(table, width)
-        private["p"][:] = unpad_rows(p, width)
-        counted = sent.astype(np.int64)
+        shared["items"][:] = unpad_rows(room.table, width)
+        private["p"][:] = unpad_rows(room.p, width)
+        counted = room.sent.astype(np.int64)
         release = Release(counted[:, 0], counted[:, 1], counted.sum(axis=1) * row_bytes(width, ring))
         return release, release.negatives // steps  # every round sends all its negatives
+
+    def _run_with_sums(
+        self,
+        room: _Room,
+        draws: tuple[Any, ...],
+        coins: tuple[Any, ...],
+        ring: Ring,
+        n_asked: int,
+        steps: int,
+        kind: Any,
+    ) -> int:
+        """Run rounds that add up rows as whole numbers of a kind; say how often an item was sent in one at most."""
+        n_items, width = room.table.shape
+        totals = zero_rows(n_items + 1, width * np.dtype(kind).itemsize // 4).view(kind)
+        users, numbers = rows_of(room.p), (ring.scale, self._rate, self.config.regs)
+        frozen = users if self.config.step == "sequential" else rows_of(pad_rows(room.p))
+        tables = users, frozen, rows_of(room.table), totals
+        run: Any = rounds_of_one_client
+        if n_asked > 1:
+            run, tables = rounds_of_all_clients, (*tables, rows_of(totals.view(np.float32)))
+        return int(run(*draws, *tables, steps, *numbers, *coins, room.sent, room.terms, room.tops))
 
     def apply(self, shared: Mapping[str, Array], total: Total, ring: Ring) -> Mapping[str, Array]:
         """Add alpha times the sum, with no averaging."""
@@ -312,6 +322,23 @@ class FPL(Federated):
         """Return items of the history whose vectors are most aligned with the item's."""
         history = np.setdiff1d(client.items, [item])
         return reasons.from_history(history, reasons.alignment(shared["items"][:, :-1], history, item))
+
+
+@dataclass(frozen=True)
+class _Room:
+    """What rounds in a kernel change: copies of the tables, padded, what was sent, and the largest numbers of sums."""
+
+    table: Floats
+    p: Floats
+    sent: Array  # [C, 2]: rows of positives and of negatives
+    terms: Array  # [1] row: the largest terms
+    tops: Array  # [1] row: the largest sums
+
+    @classmethod
+    def of(cls, model: Model, n_clients: int) -> _Room:
+        table, p = pad_rows(model.shared["items"]), pad_rows(model.private["p"])
+        terms, tops = (rows_of(np.zeros((1, table.shape[1]), np.float32)) for _ in range(2))
+        return cls(table, p, np.zeros((n_clients, 2), np.uint32), terms, tops)
 
 
 def _owned_items(clients: Clients) -> OwnedItems:
