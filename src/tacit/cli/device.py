@@ -276,8 +276,8 @@ def hide(
     """Never recommend this item again. What you share stays the same."""
     with open_device() as device:
         for name in read_names(Path("-")) if item == "-" else [item]:
-            device.hide(name)
-        hidden = device.hidden
+            device.preferences.hide(name)
+        hidden = device.preferences.hidden
     shell.screen.document({"hidden": hidden})
     shell.screen.say("It will not be recommended again.")
 
