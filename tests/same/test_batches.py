@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-import tacit.field.device.round_answers as answers_module
+import tacit.field.device.answers as answers_module
 from helpers.loopback_federation import CARE, Field
 from helpers.town_federation import PI, founded, journal_of, town
 from tacit.errors import FieldError, TacitError

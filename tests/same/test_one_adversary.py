@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import tacit.field.device.round_answers as answers_module
+import tacit.field.device.answers as answers_module
 from helpers.loopback_federation import CARE, KNOWN, Field, masked
 from helpers.town_federation import BOLD
 from tacit.errors import TacitError, WireError

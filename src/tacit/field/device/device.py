@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from tacit.field.device import copies
+from tacit.field.device.answers import DeviceAnswers, NoiseOfRound, system_noise
 from tacit.field.device.budget import Budgets
 from tacit.field.device.device_file import DeviceFile
 from tacit.field.device.history import History
@@ -26,7 +27,6 @@ from tacit.field.device.preferences import Preferences
 from tacit.field.device.recovery import COST as RECOVERY_COST
 from tacit.field.device.recovery import draw_code
 from tacit.field.device.root_key import keep_root, root_of
-from tacit.field.device.round_answers import NoiseOfRound, RoundAnswers, system_noise
 from tacit.field.device.sent_periods import close_sent_periods
 from tacit.field.device.settings import Sharing
 from tacit.field.device.store import LockName, Store
@@ -51,7 +51,7 @@ class Device(DeviceFile):
         self._masked = masked = MaskedRounds(store)
         self.terms, self.keys = DeviceTerms(self, masked, self.budgets), IdentityKeys(self, masked)
         self.preferences = Preferences(store, lambda: self.catalog)
-        self.answers = RoundAnswers(self, self.terms, masked, self.history, self.budgets, self.preferences, noise)
+        self.answers = DeviceAnswers(self, self.terms, masked, self.history, self.budgets, self.preferences, noise)
         if store.is_copy:
             self._sit_out()
         if store.is_new and self.membership is None and store.get("identity") is not None and not self.terms.enrolment:
@@ -181,7 +181,7 @@ class Device(DeviceFile):
             return False
         return self._masked.has_ended(self.membership.federation, self.sharing.device_policy)
 
-    # --- a round: see `RoundAnswers` ----------------------------------------------------------------------------------
+    # --- a round: see `DeviceAnswers` -----------------------------------------------------------------------------------
 
     def receive(self, content: bytes) -> Request:
         """Keep a model that was sent here, to recommend from."""

@@ -30,9 +30,7 @@ class DeviceSession:
     adverts: dict[int, Advert] = field(default_factory=dict)  # of neighbours who are there
     pair_keys: dict[int, PairKeys] = field(default_factory=dict)
     sharing: frozenset[int] = frozenset()  # neighbours to mask with
-    kept: dict[int, tuple[bytes, bytes]] = field(
-        default_factory=dict
-    )  # shares of others: of self mask, mask key
+    kept: dict[int, tuple[bytes, bytes]] = field(default_factory=dict)  # shares of others: of self mask, mask key
     survivors: frozenset[int] = frozenset()
 
     @property

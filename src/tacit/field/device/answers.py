@@ -50,7 +50,7 @@ def system_noise(number: int) -> NoiseSource:
     return SystemNoise()
 
 
-class RoundAnswers:
+class DeviceAnswers:
     """The answers of one device, in the rounds of its federation."""
 
     def __init__(
