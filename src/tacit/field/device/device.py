@@ -181,7 +181,7 @@ class Device(DeviceFile):
             return False
         return self._masked.has_ended(self.membership.federation, self.sharing.device_policy)
 
-    # --- a round: see `DeviceAnswers` -----------------------------------------------------------------------------------
+    # --- a round: see `DeviceAnswers` ---------------------------------------------------------------------------------
 
     def receive(self, content: bytes) -> Request:
         """Keep a model that was sent here, to recommend from."""
