@@ -60,7 +60,7 @@ def accept(device: Device, invitation: Invitation, accepts_trial: bool = False) 
     try:
         welcome = enrol(invitation, *public_keys(device, invitation))
     except InvitationError:
-        device.forget_enrolment()
+        device.terms.forget_enrolment()
         raise
     return device.join(welcome, invitation.address, invitation.witness, accepts_trial)
 
@@ -78,12 +78,12 @@ def public_keys(device: Device, invitation: Invitation) -> tuple[bytes, bytes, b
     """
     if device.membership is not None:
         raise ConsentError.because(ReasonCode.ALREADY_A_MEMBER)
-    line = device.enrolment
+    line = device.terms.enrolment
     if line.get("address") != invitation.address or "key" not in line:
         line = {"address": invitation.address, "roots": invitation.roots, "key": draw_key()}
-        device.keep_enrolment(line)
+        device.terms.keep_enrolment(line)
     public = public_half(line["key"])
-    return public, device.identity, device.prove_identity(invitation.word, public)
+    return public, device.identity, device.keys.prove(invitation.word, public)
 
 
 def draw_key() -> str:

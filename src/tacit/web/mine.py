@@ -84,7 +84,13 @@ def routes(view: DeviceView) -> list[Route]:
     async def page(request: Request) -> Response:
         sums = ReleaseSums.of(view.cached("ledger", lambda: view.device.ledger.list()[::-1]))
         return view.page_response(
-            "mine.html", "mine", "My file", sums=sums, word=WORD, items=len(view.history), proposal=view.device.proposal
+            "mine.html",
+            "mine",
+            "My file",
+            sums=sums,
+            word=WORD,
+            items=len(view.history),
+            proposal=view.device.terms.proposal,
         )
 
     def pause(form: dict[str, str]) -> str:
@@ -108,12 +114,12 @@ def routes(view: DeviceView) -> list[Route]:
 
     def agree_to_change(form: dict[str, str]) -> str:
         read = form.get("terms", "")
-        view.device.agree(bytes.fromhex(read) if TERMS.fullmatch(read) else b"")
+        view.device.terms.agree(bytes.fromhex(read) if TERMS.fullmatch(read) else b"")
         view.say("You said yes: this device takes part again, in the new way.")
         return "/mine"
 
     def decline_change(form: dict[str, str]) -> str:
-        view.device.decline()
+        view.device.terms.decline()
         view.say("You said no: nothing is sent, and your suggestions stay as they are. You can still say yes here.")
         return "/mine"
 
@@ -148,7 +154,7 @@ def routes(view: DeviceView) -> list[Route]:
                 _welcome(view, *joining.welcome)
                 joining.welcome = None
             except InvitationError:
-                view.device.forget_enrolment()
+                view.device.terms.forget_enrolment()
                 raise
 
         joining.begin(asked.address, ask)

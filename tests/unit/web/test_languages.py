@@ -68,7 +68,7 @@ def test_the_browser_and_then_the_setting_choose_the_language(tmp_path: Path) ->
         assert translate_to("de", "Your history") in german.text
         visitor.post("/language", {"language": "de", "from": "history"})
         assert '<html lang="de">' in visitor.get("/history").html
-        assert device.language == "de"
+        assert device.preferences.language == "de"
         visitor.post("/language", {"language": "", "from": "history"})
         assert '<html lang="de">' not in visitor.get("/history").html
 
@@ -83,7 +83,7 @@ def test_no_page_in_another_language_shows_an_english_text(tmp_path: Path) -> No
     english = {text for text in every_text() if len(text) > 12 and catalogue("de")[text] != text and "{" not in text}
     with device, serving(build_user_page(DeviceView(device))) as door:
         visitor = Visitor(door)
-        device.language = "de"
+        device.preferences.language = "de"
         for path in ("/", "/history", "/sharing", "/sent", "/mine", "/no-such-page"):
             page = visitor.get(path)
             shown = re.sub(r' data-texts="[^"]*"', "", page.html)
@@ -96,8 +96,8 @@ def test_no_page_in_another_language_shows_an_english_text(tmp_path: Path) -> No
 def test_an_unknown_language_is_refused_and_nothing_is_kept(tmp_path: Path) -> None:
     with made(tmp_path / "device.db") as device:
         with pytest.raises(ConfigError):
-            device.language = "xx"
-        assert device.language == ""
+            device.preferences.language = "xx"
+        assert device.preferences.language == ""
         assert isinstance(device, Device)
 
 
