@@ -53,6 +53,7 @@ from tacit.field.device.settings import Sharing, find_item
 from tacit.field.device.store import LockName, Store
 from tacit.field.device.vault import ScryptCost
 from tacit.languages import languages
+from tacit.languages.sentences import Sentence
 from tacit.privacy.noise import NoiseSource, SystemNoise
 from tacit.privacy.sum_exposure import SumExposure
 from tacit.protocols.notices import Notice, key_change
@@ -211,7 +212,9 @@ class Device(DeviceFile):
     @language.setter
     def language(self, code: str) -> None:
         if code and code not in languages():
-            raise ConfigError(f"There are no texts in the language '{code}'.", nearest(code, languages()))
+            raise ConfigError(
+                Sentence("There are no texts in the language '{code}'.", code=code), nearest(code, languages())
+            )
         with self._store.transaction():
             self._store.put_json("language", code)
 
@@ -264,7 +267,9 @@ class Device(DeviceFile):
         try:
             asked.check_terms(catalog)
         except ConfigError as error:
-            raise WireError(f"These terms cannot be kept: {error.message}", "Ask the operator.") from None
+            raise WireError(
+                Sentence("These terms cannot be kept: {why}", why=error.message), "Ask the operator."
+            ) from None
         if asked.trial is not None and not accepts_trial:
             raise ConsentError.because(ReasonCode.TRIAL, needed=asked.trial)
         self.budgets.refuse_without_guarantee(asked)
@@ -598,7 +603,7 @@ class Device(DeviceFile):
             answer = member.answer()
             if answer is None or answer.entry != entry or not answer.content:
                 raise DeviceError(
-                    f"Entry {entry} of the ledger is not the message that was about to be sent.",
+                    Sentence("Entry {entry} of the ledger is not the message that was about to be sent.", entry=entry),
                     "The message was not sent.",
                 )
             refuse_if_narrowed(self.sharing, answer.under)
