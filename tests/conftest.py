@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 
+import hypothesis
 import pytest
 
 pytest.register_assert_rewrite("helpers")
@@ -16,6 +17,11 @@ SECONDS = {"fuzz": 10_800.0, "reproduce": 10_800.0, "data": 1800.0, "slow": 1800
 QUICK = 600.0  # seconds for a test without such a mark: only one that hangs takes so long
 STDERR = pytest.StashKey[int]()
 MEMORY, LEAST_FREE = Path("/dev/shm"), 2**31  # files in memory, where there is room and programs may be run
+
+
+# Nothing that a test asserts depends on how fast the machine is: hypothesis does not look at the clock either.
+hypothesis.settings.register_profile("tests", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
+hypothesis.settings.load_profile("tests")
 
 
 def write_to_memory() -> None:
