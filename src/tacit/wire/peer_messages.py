@@ -7,7 +7,9 @@
     inside    kind (u8) · key of the acknowledgement (32) · content · 0x80 · zeros
     acknowledgement   whether it was read (u8) · receiver's time (u64) · HMAC-SHA256 under the key of the message (32)
 
-The signature is over the head and the hash of the sealed body: over network, sender, receiver, sequence and expiry. A
+The signature is over the head (network, sender, receiver, sequence, expiry) and over the first 32 and the last 16 bytes
+of the sealed body: the one-time key of HPKE and the tag of AES-GCM. Only sender and receiver know the key that the tag
+was made with, so nobody else can make another body that fits the signature, and nobody hashes the whole body. A
 reply has in `about` the hash of the signature that it answers; other messages have zeros. Only who can open a message
 has the key of its acknowledgement, so an acknowledgement needs no signature. The sender draws the key from its own
 secret and the head, and keeps nothing. Size, network, receiver, expiry
@@ -30,7 +32,7 @@ from cryptography.hazmat.primitives.hpke import AEAD, KDF, KEM, Suite
 
 from tacit.errors import WireError
 from tacit.updates import PeerModels
-from tacit.wire.messages import pack, unpack
+from tacit.wire.messages import pack_parts, unpack
 from tacit.wire.peer_records import (
     RECORD_BYTES,
     SIGNATURE_BYTES,
@@ -41,7 +43,7 @@ from tacit.wire.peer_records import (
     verify_signature,
 )
 
-MAGIC, VERSION = b"TCPM", 1
+MAGIC, VERSION = b"TCPM", 2
 MODEL, PUSH, PULL, RECORDS, GOODBYE, JOIN, WELCOME = range(1, 8)
 KINDS = {
     MODEL: "peer model",
@@ -59,7 +61,8 @@ LEAST_BYTES = 512  # of what is sealed
 NOTHING = bytes(32)
 _HEAD = struct.Struct("<4sB32s32s16sQQ32sI")
 HEAD_BYTES = _HEAD.size
-OVERHEAD = HEAD_BYTES + SIGNATURE_BYTES + 32 + 16  # head, signature, key of HPKE and tag
+ONCE_BYTES, TAG_BYTES = 32, 16  # the one-time key of HPKE before a body, and the tag of AES-GCM after it
+OVERHEAD = HEAD_BYTES + SIGNATURE_BYTES + ONCE_BYTES + TAG_BYTES
 _SUITE = Suite(KEM.X25519, KDF.HKDF_SHA256, AEAD.AES_256_GCM)
 _LABEL = b"tacit/peer/1/message"
 _ACK_LABEL = b"tacit/peer/1/acknowledgement"
@@ -109,7 +112,7 @@ class PeerEnvelope:
     """A message as it arrives, of the right form; its signature is not checked yet."""
 
     head: bytes
-    body: bytes
+    body: memoryview
     signature: bytes
     signing: bytes
     sequence: int
@@ -142,7 +145,7 @@ class OpenedMessage:
 
     kind: int
     ack_key: bytes = field(repr=False)
-    content: bytes
+    content: memoryview
 
     def acknowledge(self, is_read: bool, now: float) -> bytes:
         """Write that the message arrived and was read, or that its time is wrong; with the time here."""
@@ -168,17 +171,17 @@ class PeerSeal:
     secret: bytes = field(repr=False)
 
     def seal(
-        self, to: PeerRecord, sequence: int, now: float, kind: int, content: bytes, about: bytes = NOTHING
+        self, to: PeerRecord, sequence: int, now: float, kind: int, *content: bytes, about: bytes = NOTHING
     ) -> bytes:
-        """Return a message for the peer of a record."""
-        length = padded_length(1 + ACK_KEY_BYTES + len(content)) + 32 + 16
+        """Return a message for the peer of a record; its content may come in parts."""
+        length = padded_length(1 + ACK_KEY_BYTES + sum(map(len, content))) + ONCE_BYTES + TAG_BYTES
         if length + HEAD_BYTES + SIGNATURE_BYTES > MOST_BYTES:
             raise PeerMessageError(PeerRefusal.TOO_LARGE)
         sender, expiry = self.identity.public, int(now) + LIFETIME
         head = _HEAD.pack(MAGIC, VERSION, self.network, sender, to.id, sequence, expiry, about, length)
-        inside = pad_content(bytes([kind]) + self._ack_key(head) + content)
+        inside = pad_content(bytes([kind]), self._ack_key(head), *content)
         body = _SUITE.encrypt(inside, to.sealing_key, info=self._info(head))
-        return head + body + self.identity.signing.sign(_statement(head, body))
+        return b"".join([head, body, self.identity.signing.sign(_statement(head, body))])
 
     def read(self, content: bytes, most: int = MOST_BYTES, about: bytes = NOTHING) -> PeerEnvelope:
         """Read a message as far as it can be without any key: of another network, form or receiver, it is refused."""
@@ -187,7 +190,7 @@ class PeerSeal:
         if len(content) < HEAD_BYTES + SIGNATURE_BYTES or content[:4] != MAGIC or content[4] != VERSION:
             raise PeerMessageError(PeerRefusal.MALFORMED)
         _, _, network, signing, receiver, sequence, expiry, answers, length = _HEAD.unpack_from(content)
-        if length != len(content) - HEAD_BYTES - SIGNATURE_BYTES:
+        if length != len(content) - HEAD_BYTES - SIGNATURE_BYTES or length < ONCE_BYTES + TAG_BYTES:
             raise PeerMessageError(PeerRefusal.MALFORMED)
         if network != self.network:
             raise PeerMessageError(PeerRefusal.OTHER_NETWORK)
@@ -195,7 +198,7 @@ class PeerSeal:
             raise PeerMessageError(PeerRefusal.OTHER_RECEIVER)
         if answers != about:
             raise PeerMessageError(PeerRefusal.REPEATED)
-        body = content[HEAD_BYTES:-SIGNATURE_BYTES]
+        body = memoryview(content)[HEAD_BYTES:-SIGNATURE_BYTES]
         return PeerEnvelope(content[:HEAD_BYTES], body, content[-SIGNATURE_BYTES:], signing, sequence, expiry)
 
     def open(self, envelope: PeerEnvelope) -> OpenedMessage:
@@ -204,12 +207,13 @@ class PeerSeal:
             inside = _SUITE.decrypt(envelope.body, self.identity.sealing, info=self._info(envelope.head))
         except (InvalidTag, ValueError):
             raise PeerMessageError(PeerRefusal.UNSEALED) from None
-        stripped = inside.rstrip(b"\0")
-        if len(stripped) < 2 + ACK_KEY_BYTES or stripped[-1:] != b"\x80":
+        end = inside.rfind(b"\x80")
+        if end < 1 + ACK_KEY_BYTES or inside.count(0, end) != len(inside) - end - 1:
             raise PeerMessageError(PeerRefusal.MALFORMED)
-        if stripped[0] not in KINDS:
+        if inside[0] not in KINDS:
             raise PeerMessageError(PeerRefusal.UNKNOWN_KIND)
-        return OpenedMessage(stripped[0], stripped[1 : 1 + ACK_KEY_BYTES], stripped[1 + ACK_KEY_BYTES : -1])
+        content = memoryview(inside)[1 + ACK_KEY_BYTES : end]
+        return OpenedMessage(inside[0], inside[1 : 1 + ACK_KEY_BYTES], content)
 
     def open_reply(self, content: bytes, request: bytes, now: float, kind: int) -> tuple[PeerEnvelope, bytes]:
         """Return the content of the reply to a message of this peer."""
@@ -220,7 +224,7 @@ class PeerSeal:
         opened = self.open(envelope)
         if opened.kind != kind:
             raise PeerMessageError(PeerRefusal.UNKNOWN_KIND)
-        return envelope, opened.content
+        return envelope, bytes(opened.content)
 
     def read_ack(self, content: bytes, message: bytes) -> PeerAck | None:
         """Read the acknowledgement of a message of this peer; none if its receiver did not write it."""
@@ -241,17 +245,18 @@ class PeerSeal:
         return _LABEL + self.secret + head
 
 
-def _statement(head: bytes, body: bytes) -> bytes:
-    return _LABEL + head + hashlib.sha256(body).digest()
+def _statement(head: bytes, body: bytes | memoryview) -> bytes:
+    return b"".join([_LABEL, head, body[:ONCE_BYTES], body[-TAG_BYTES:]])
 
 
 def _ack_code(key: bytes, stamp: bytes) -> bytes:
     return hmac.digest(key, _ACK_LABEL + stamp, "sha256")
 
 
-def pad_content(content: bytes) -> bytes:
-    """Pad to one of a few sizes: powers of two up to 4 kB, then eight sizes between two powers."""
-    return (content + b"\x80").ljust(padded_length(len(content)), b"\0")
+def pad_content(*content: bytes) -> bytes:
+    """Join parts and pad to one of a few sizes: powers of two up to 4 kB, then eight sizes between two powers."""
+    length = sum(map(len, content))
+    return b"".join([*content, b"\x80", bytes(padded_length(length) - length - 1)])
 
 
 def padded_length(content: int) -> int:
@@ -271,10 +276,11 @@ def most_bytes(content: int) -> int:
 def write_model(peer_model: PeerModels) -> bytes:
     """Write one peer model; who sent it is the message's affair."""
     assert len(peer_model) == 1, "a peer sends one model"
-    return _MODEL_HEAD.pack(int(peer_model.samples[0]), int(peer_model.ages[0])) + pack(peer_model.tables)
+    head = _MODEL_HEAD.pack(int(peer_model.samples[0]), int(peer_model.ages[0]))
+    return b"".join([head, *pack_parts(peer_model.tables)])
 
 
-def read_model(content: bytes, sender: int) -> PeerModels:
+def read_model(content: bytes | memoryview, sender: int) -> PeerModels:
     """Read one peer model; whether its arrays are the expected ones is for the protocol to say."""
     if len(content) < _MODEL_HEAD.size:
         raise PeerMessageError(PeerRefusal.MALFORMED)
@@ -290,10 +296,10 @@ def write_records(records: Sequence[PeerRecord]) -> bytes:
     return b"".join(record.pack() for record in records[:MOST_RECORDS])
 
 
-def read_records(content: bytes, network: bytes, now: float) -> list[PeerRecord]:
+def read_records(content: bytes | memoryview, network: bytes, now: float) -> list[PeerRecord]:
     """Read the valid records of a message; forged and expired ones are left out."""
     if len(content) % RECORD_BYTES or len(content) > MOST_RECORDS * RECORD_BYTES:
         raise PeerMessageError(PeerRefusal.MALFORMED)
-    parts = [content[at : at + RECORD_BYTES] for at in range(0, len(content), RECORD_BYTES)]
+    parts = [bytes(content[at : at + RECORD_BYTES]) for at in range(0, len(content), RECORD_BYTES)]
     valid = [record for record in map(PeerRecord.unpack, dict.fromkeys(parts)) if record.is_valid(network, now)]
     return list({record.id: record for record in valid}.values())

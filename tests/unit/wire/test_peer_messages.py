@@ -48,7 +48,7 @@ def accept(seal: PeerSeal, content: bytes, now: float = NOW, most: int = 2**20) 
     envelope.refuse_if_expired(now)
     envelope.refuse_if_forged()
     opened = seal.open(envelope)
-    return opened.kind, opened.content
+    return opened.kind, bytes(opened.content)
 
 
 def refusal(seal: PeerSeal, content: bytes, now: float = NOW, most: int = 2**20) -> PeerRefusal:
@@ -86,7 +86,7 @@ def test_each_refusal_has_its_reason() -> None:
 
 def test_a_reply_belongs_to_one_message_only() -> None:
     first, second = (A.seal(TO_BOB, n, NOW, PULL, b"") for n in (1, 2))
-    reply = B.seal(TO_ALICE, 1, NOW, RECORDS, b"abc", B.read(first).digest)
+    reply = B.seal(TO_ALICE, 1, NOW, RECORDS, b"abc", about=B.read(first).digest)
     assert A.open_reply(reply, first, NOW, RECORDS)[1] == b"abc"
     with pytest.raises(PeerMessageError):
         A.open_reply(reply, second, NOW, RECORDS)
@@ -103,7 +103,9 @@ def test_an_acknowledgement_is_of_its_message_and_receiver() -> None:
     assert PeerSeal(EVE, NETWORK, SECRET).read_ack(ack, sealed) is None
     assert A.read_ack(b"\0" + ack[1:], sealed) is None
     assert A.read_ack(ack[:-1], sealed) is None
-    again = OpenedMessage(MODEL, bytes(32), b"").acknowledge(True, NOW + 3)  # by somebody who could not open it
+    again = OpenedMessage(MODEL, bytes(32), memoryview(b"")).acknowledge(
+        True, NOW + 3
+    )  # by somebody who could not open it
     assert A.read_ack(again, sealed) is None
 
 

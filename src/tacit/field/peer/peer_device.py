@@ -215,7 +215,7 @@ class PeerDevice:
         """Seal a message under the next sequence number, inside a transaction. Numbers follow the clock, so that they
         go on rising on a device that was restored from a copy."""
         self.file.sequence = max(self.file.sequence + 1, int(self._now() * 1000))
-        sealed = self.seal.seal(to, self.file.sequence, self._now(), kind, self._record().pack() + content)
+        sealed = self.seal.seal(to, self.file.sequence, self._now(), kind, self._record().pack(), content)
         return PeerSend(kind, to, self._number_of(to.id), self.file.sequence, sealed)
 
     def _record(self) -> PeerRecord:
@@ -376,12 +376,12 @@ class PeerDevice:
         if last is not None and envelope.sequence <= last[0]:
             raise PeerMessageError(PeerRefusal.REPEATED)
 
-    def _open(self, envelope: PeerEnvelope) -> tuple[OpenedMessage, PeerRecord, bytes]:
+    def _open(self, envelope: PeerEnvelope) -> tuple[OpenedMessage, PeerRecord, memoryview]:
         """Return what is inside, the sender's record and the rest of a message; the record must be the sender's own."""
         opened = self.seal.open(envelope)
         if len(opened.content) < RECORD_BYTES or opened.kind in (RECORDS, WELCOME):
             raise PeerMessageError(PeerRefusal.MALFORMED)
-        record = PeerRecord.unpack(opened.content[:RECORD_BYTES])
+        record = PeerRecord.unpack(bytes(opened.content[:RECORD_BYTES]))
         if record.signing != envelope.signing or not self._is_valid(record):
             raise PeerMessageError(PeerRefusal.FORGED)
         return opened, record, opened.content[RECORD_BYTES:]
@@ -412,7 +412,7 @@ class PeerDevice:
         return b""
 
     def _reply(self, envelope: PeerEnvelope, to: PeerRecord, kind: int, content: bytes) -> bytes:
-        return self.seal.seal(to, envelope.sequence, self._now(), kind, content, envelope.digest)
+        return self.seal.seal(to, envelope.sequence, self._now(), kind, content, about=envelope.digest)
 
     def _known_records(self) -> list[PeerRecord]:
         named = self.file.sampler.offer(MOST_NAMED, self._draws)
