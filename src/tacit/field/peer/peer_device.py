@@ -63,8 +63,6 @@ from tacit.wire.peer_messages import (
     WELCOME,
     OpenedMessage,
     PeerEnvelope,
-    PeerMessageError,
-    PeerRefusal,
     most_bytes,
     read_model,
     read_records,
@@ -72,6 +70,7 @@ from tacit.wire.peer_messages import (
     write_records,
 )
 from tacit.wire.peer_records import RECORD_BYTES, PeerRecord, peer_number
+from tacit.wire.peer_refusals import PeerMessageError, PeerRefusal
 
 Offer = Callable[[int, int], Ids]
 CLOCKS = 9  # acknowledgements whose times are kept
@@ -351,11 +350,11 @@ class PeerDevice:
             try:
                 envelope.refuse_if_expired(self._now())
             except PeerMessageError:
-                envelope.refuse_if_forged()
+                self.seal.refuse_if_forged(envelope)
                 return self.seal.open(envelope).acknowledge(False, self._now())
             with self._guard:
                 self._refuse_if_repeated(envelope)
-                envelope.refuse_if_forged()
+                self.seal.refuse_if_forged(envelope)
                 opened, record, inside = self._open(envelope)
                 kind = opened.kind
                 peer_model = read_model(inside, self._number_of(record.id)) if kind == MODEL else None
