@@ -175,7 +175,7 @@ def test_methods_have_recency() -> None:
 @pytest.mark.parametrize("name", RECENT)
 def test_recency_weighs_the_history_when_scores_are_made(name: str) -> None:
     """A very long recency is none; a very short one leaves the newest item only. What is learnt stays the same."""
-    given = {"factors": 4} if "factors" in entry(name).config.model_fields else {}
+    given = {"factors": 6} if "factors" in entry(name).config.model_fields else {}
     clients, catalog = two_tastes()
     whole, long, short = (
         build(name, options(name, {**given, **more})) for more in ({}, {"recency": 1e9}, {"recency": 0.01})
