@@ -126,6 +126,7 @@ def test_shards_are_whole_blocks_and_together_all_users(users: int, shards: int)
     assert len(cuts) - 1 == max(1, min(shards, -(-users // 128)))
 
 
+@pytest.mark.slow
 def test_a_run_with_an_engine_is_the_run_without(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(experiments, "LEAST_SCORES", 0)
     asked: dict[str, Any] = {"data": {"source": "town"}, "method": {"name": "fed-svd", "factors": 4, "epochs": 2}}
