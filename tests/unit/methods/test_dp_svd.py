@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tacit.methods.base import build_federated, options
-from tacit.methods.dp_svd import DONE, SumPlan
 from tacit.methods.parts.denoising import decompose, find_directions, find_posterior, public_features
+from tacit.methods.parts.sum_plan import DONE, SumPlan
 from tacit.protocols.federated import UpdatePath, device_round, server_round
 from tacit.random import Key
 from tacit.testing import make_clients, two_tastes

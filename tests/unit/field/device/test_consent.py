@@ -34,7 +34,7 @@ class Egress:
         self.number += 1
         entry = self.device.learn(request(self.federation, self.number, self.shared))
         self.left.append(self.device.release(entry))
-        self.device.mark_sent(entry)
+        self.device.answers.mark_sent(entry)
 
     def items(self) -> set[int]:
         """Items of which the last message speaks."""
