@@ -65,8 +65,8 @@ def test_an_item_that_came_back_is_not_new(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "decided",
-    [{"pi": 0.0}, {"measure": False}, {"never": True}],
-    ids=["she shares nothing", "she wants not to be measured", "never this item"],
+    [{"pi": 0.0}, {"measure": False}, {"never": True}, {"pi": 1e-9, "coin": "once"}],
+    ids=["she shares nothing", "she wants not to be measured", "never this item", "drawn once, and kept back"],
 )
 def test_no_user_is_measured_without_consent(tmp_path: Path, decided: dict[str, Any]) -> None:
     field = after_a_round(tmp_path)

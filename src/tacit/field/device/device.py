@@ -505,7 +505,7 @@ class Device(DeviceFile):
         if debit is not None:
             self.budgets.check(member.federation, debit, sharing.most_epsilon)
         learnt = learn_for_sum(member, sharing, request, self.history, *self._root, self._coins)
-        found = measure_for_sum(member, sharing, self.history, self.hidden, request, *self._root)
+        found = measure_for_sum(member, sharing, self.history, self.hidden, request, *self._root, self._coins)
         vector, is_measured, zeros = vector_of(learnt, found, session.terms)
         if zeros is not None:
             learnt = empty_update(member, request, self._root[1], zeros)
