@@ -17,6 +17,7 @@ from tacit.field.coordinator import notice_book
 from tacit.field.coordinator.notice_book import MOST_CHANGES
 from tacit.field.device import Device
 from tacit.field.directory_notices import is_noted_revoked
+from tacit.protocols import notices
 from tacit.protocols.notices import Notice, NoticeKind, NoticeList, key_change
 from tacit.protocols.secure_aggregation import Identity, ServerPhase
 from tacit.protocols.secure_aggregation.messages import SessionInvitation
@@ -235,6 +236,20 @@ def test_a_new_key_needs_both_signatures_and_is_used_once(watched: Watched) -> N
     assert not journal.change_identity_key(key_change(newer, newer.renew(), log))
     journal.revoke(2)
     assert not journal.change_identity_key(key_change(other, other.renew(), log)), "it was revoked"
+
+
+def test_a_forged_change_costs_no_more_with_many_notices(watched: Watched, monkeypatch: pytest.MonkeyPatch) -> None:
+    journal, log = watched.field.journal, bytes.fromhex(watched.log)
+    own = identity_of(watched.field.devices[1])
+    for _ in range(4):
+        before, own = own, own.renew()
+        assert journal.change_identity_key(key_change(before, own, log))
+    checked: list[object] = []
+    verify = notices.verify
+    monkeypatch.setattr(notices, "verify", lambda *given: (checked.append(given), verify(*given)))
+    forged = replace(key_change(own, own.renew(), log), by_old=bytes(64))
+    assert not journal.change_identity_key(forged)
+    assert len(checked) == 1
 
 
 def test_new_keys_leave_room_in_the_list_for_revocations(watched: Watched, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -71,6 +71,16 @@ def key_change(identity: Identity, new: Identity, log: bytes) -> Notice:
     return Notice(NoticeKind.NEW_KEY, identity.public, new.key, identity.sign(statement), new.sign(statement))
 
 
+def check_key_change(notice: Notice, old: bytes, log: bytes, at: int = 0) -> None:
+    """Refuse a change of keys that the key before and the new one have not both signed."""
+    statement = _statement(log, notice.identity, old, notice.key)
+    try:
+        verify(old, statement, notice.by_old, at)
+        verify(notice.key, statement, notice.by_new, at)
+    except ForgedError:
+        raise ForgedError.because(ReasonCode.NOTICE_FORGED) from None
+
+
 def _statement(log: bytes, identity: bytes, old: bytes, new: bytes) -> bytes:
     return b"tacit new key" + log + identity + old + new
 
@@ -102,12 +112,7 @@ class MemberKeys:
             old = changed.get(notice.identity, notice.identity)
             if notice.key in used or notice.key == notice.identity:
                 raise ForgedError.because(ReasonCode.NOTICE_FORGED)
-            statement = _statement(log, notice.identity, old, notice.key)
-            try:
-                verify(old, statement, notice.by_old, at)
-                verify(notice.key, statement, notice.by_new, at)
-            except ForgedError:
-                raise ForgedError.because(ReasonCode.NOTICE_FORGED) from None
+            check_key_change(notice, old, log, at)
             changed[notice.identity] = notice.key
             used.add(notice.key)
         return cls(frozenset(revoked), changed)
