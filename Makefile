@@ -67,12 +67,12 @@ fuzz: $(VENV)/dev  ## the secure sum under many thousands of rounds, drops and m
 
 lock: $(VENV)/dev  ## renew the locked dependencies
 	$(PIP) install "uv>=0.9"
-	$(COMPILE) --extra page -o requirements/core.lock
 	$(COMPILE) --extra dev --extra cluster --extra page --extra field --extra peer --extra onnx --extra optuna -o requirements/dev.lock
+	$(COMPILE) --extra page -c requirements/dev.lock -o requirements/core.lock
 	$(COMPILE) --extra page --extra field -c requirements/dev.lock -o requirements/field.lock
 	$(COMPILE) --extra page --extra peer -c requirements/dev.lock -o requirements/peer.lock
 	$(COMPILE) --extra page --extra docs -c requirements/dev.lock -o requirements/docs.lock
-	$(COMPILE) --extra dev --extra cluster --extra page --extra field --extra peer --extra onnx --extra optuna --extra bench -o requirements/bench.lock
+	$(COMPILE) --extra dev --extra cluster --extra page --extra field --extra peer --extra onnx --extra optuna --extra bench -c requirements/dev.lock -o requirements/bench.lock
 
 clean:  ## remove the environment and everything made here
 	rm -rf $(VENV) build .mypy_cache .ruff_cache .pytest_cache .hypothesis runs
