@@ -15,6 +15,7 @@ import httpx
 
 from tacit.errors import FieldError
 from tacit.field.bounded_answers import SECONDS, read_whole
+from tacit.languages.sentences import Sentence
 
 
 @dataclass(frozen=True)
@@ -29,9 +30,19 @@ class CoordinatorAnswer:
 class SilenceError(FieldError):
     """A coordinator gives no answer, or has another certificate than it should have."""
 
+    def __init__(self, address: str, why: str) -> None:
+        super().__init__(
+            Sentence("{address} gives no answer: {error}.", address=address, error=why), "It will be tried again."
+        )
+        self.why = why
+
 
 class DamagedAddressError(FieldError):
-    """An address or a certificate cannot be one: no try will help."""
+    """What should be an address is none: no try will help."""
+
+
+class DamagedCertificateError(FieldError):
+    """What should be a certificate is none: no try will help."""
 
 
 class CoordinatorRequests:
@@ -42,8 +53,8 @@ class CoordinatorRequests:
         try:
             context = ssl.create_default_context(cadata=roots or None)
         except (ssl.SSLError, TypeError, ValueError):  # not a certificate, or not even text of the right kind
-            raise DamagedAddressError(
-                "The certificate of the coordinator is damaged.", "Ask for another line."
+            raise DamagedCertificateError(
+                "The certificate of the coordinator is damaged.", "Ask the operator for another line."
             ) from None
         self._client = httpx.Client(verify=context, timeout=SECONDS)
 
@@ -77,7 +88,8 @@ class CoordinatorRequests:
                 return CoordinatorAnswer(response.status_code, content, dict(response.headers))
         except (httpx.InvalidURL, UnicodeError):
             raise DamagedAddressError(
-                f"The address of the coordinator is damaged: {self.address!r}.", "Ask for another line."
+                Sentence("The address of the coordinator is damaged: {address!r}.", address=self.address),
+                "Ask the operator for another line.",
             ) from None
         except httpx.HTTPError as error:
-            raise SilenceError(f"{self.address} gives no answer: {error}.", "It will be tried again.") from None
+            raise SilenceError(self.address, str(error)) from None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tacit.errors import DevicePolicyError, FieldError
-from tacit.field.coordinator_requests import CoordinatorRequests
+from tacit.field.coordinator_requests import CoordinatorRequests, SilenceError
 from tacit.protocols.notices import NoticeList
 from tacit.reasons import ReasonCode
 
@@ -17,14 +17,16 @@ NOTICES = "/v1/tacit/notices"
 
 def fetch_notices(address: str, roots: bytes | None, federation: str) -> NoticeList | None:
     """Ask a coordinator for all notices of a federation; none where it is of a version that has none."""
-    with CoordinatorRequests(address, (roots or b"").decode()) as requests:
-        answer = requests.get(f"{NOTICES}/{federation}")
+    silence = f"{address} does not show the list of members"
+    try:
+        with CoordinatorRequests(address, (roots or b"").decode()) as requests:
+            answer = requests.get(f"{NOTICES}/{federation}")
+    except SilenceError as error:
+        raise FieldError(f"{silence}: {error.why}.", "It will be tried again.") from None
     if answer.status == 404:
         return None
     if answer.status != 200:
-        raise FieldError(
-            f"{address} does not show the list of members (HTTP {answer.status}).", "It will be tried again."
-        )
+        raise FieldError(f"{silence}: HTTP {answer.status}.", "It will be tried again.")
     return NoticeList.decode(answer.content)
 
 

@@ -9,9 +9,15 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from tacit.errors import ConsentError, FieldError
-from tacit.field.coordinator_requests import CoordinatorRequests, DamagedAddressError, SilenceError
+from tacit.field.coordinator_requests import (
+    CoordinatorRequests,
+    DamagedAddressError,
+    DamagedCertificateError,
+    SilenceError,
+)
 from tacit.field.device import Device
 from tacit.field.device.membership import Membership
+from tacit.languages.sentences import Sentence
 from tacit.protocols.directory import read_key, write_key
 from tacit.reasons import ReasonCode
 from tacit.wire.amendments import PATH as AMENDMENTS
@@ -58,7 +64,7 @@ def accept(device: Device, invitation: Invitation, accepts_trial: bool = False) 
     try:
         welcome = enrol(invitation, *public_keys(device, invitation))
     except InvitationError:
-        device.forget_enrolment()
+        device.terms.forget_enrolment()
         raise
     return device.join(welcome, invitation.address, invitation.witness, accepts_trial)
 
@@ -76,12 +82,12 @@ def public_keys(device: Device, invitation: Invitation) -> tuple[bytes, bytes, b
     """
     if device.membership is not None:
         raise ConsentError.because(ReasonCode.ALREADY_A_MEMBER)
-    line = device.enrolment
+    line = device.terms.enrolment
     if (line.get("address"), line.get("roots")) != (invitation.address, invitation.roots) or "key" not in line:
         line = {"address": invitation.address, "roots": invitation.roots, "key": draw_key()}
-        device.keep_enrolment(line)
+        device.terms.keep_enrolment(line)
     public = public_half(line["key"])
-    return public, device.identity, device.prove_identity(invitation.word, public)
+    return public, device.identity, device.keys.prove(invitation.word, public)
 
 
 def draw_key() -> str:
@@ -100,33 +106,50 @@ def enrol(invitation: Invitation, public: bytes, identity: bytes, proof: bytes) 
     """Show the invitation to the coordinator, which may take a while; return what it welcomes with."""
     keys = {"key": public, "identity": identity, "proof": proof}
     asked = {"word": invitation.word} | {name: base64.b64encode(key).decode() for name, key in keys.items()}
+    address, again = invitation.address, "Ask for another invitation."
     try:
-        with CoordinatorRequests(invitation.address, invitation.roots) as requests:
+        with CoordinatorRequests(address, invitation.roots) as requests:
             answer = requests.post(ENROL, asked, {VERSIONS: OWN.write()})
-    except DamagedAddressError as error:
-        raise InvitationError(error.message, "Ask for another invitation.") from None
+    except DamagedCertificateError:
+        raise InvitationError("The certificate in the invitation is damaged.", again) from None
+    except DamagedAddressError:
+        raise InvitationError(
+            Sentence("The address in the invitation is damaged: {address!r}.", address=address), again
+        ) from None
     except SilenceError as error:
         raise FieldError(
-            f"{error.message} Or it has another certificate than the invitation says.",
+            Sentence(
+                "{address} cannot be reached, or has another certificate than the invitation says: {error}.",
+                address=address,
+                error=error.why,
+            ),
             "Check the network and the address; the invitation stays valid.",
         ) from None
-    refuse_other_versions(invitation.address, VersionRanges.read(answer.headers.get(VERSIONS.lower(), "")))
+    refuse_other_versions(address, VersionRanges.read(answer.headers.get(VERSIONS, "")))
     if answer.status == 403:
         raise InvitationError("The invitation was used already, or has expired.", "Ask for another one.")
     if answer.status in (429, 503):
         raise FieldError(
-            f"{invitation.address} has too many devices to enrol at once.",
+            Sentence("{address} has too many devices to enrol at once.", address=address),
             "Try again in a minute; the invitation stays valid.",
         )
     if answer.status != 200:
-        raise FieldError(f"{invitation.address} refused the invitation (HTTP {answer.status}).", "Ask the operator.")
+        raise FieldError(
+            Sentence("{address} refused the invitation (HTTP {status}).", address=address, status=answer.status),
+            "Ask the operator.",
+        )
     return answer.content
 
 
 def fetch_amendments(address: str, roots: bytes | None, digest: bytes) -> bytes:
     """Ask the coordinator what has changed since the terms of a digest; nothing if it does not know them."""
-    with CoordinatorRequests(address, (roots or b"").decode()) as requests:
-        answer = requests.get(f"{AMENDMENTS}/{digest.hex()}")
+    silence = "{address} does not say what has changed: {error}."
+    try:
+        with CoordinatorRequests(address, (roots or b"").decode()) as requests:
+            answer = requests.get(f"{AMENDMENTS}/{digest.hex()}")
+    except SilenceError as error:
+        raise FieldError(Sentence(silence, address=address, error=error.why), "It will be tried again.") from None
     if answer.status not in (200, 404):
-        raise FieldError(f"{address} does not say what has changed (HTTP {answer.status}).", "It will be tried again.")
+        why = f"HTTP {answer.status}"
+        raise FieldError(Sentence(silence, address=address, error=why), "It will be tried again.")
     return answer.content

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tacit.errors import FieldError, StorageError
-from tacit.field.coordinator_requests import CoordinatorRequests, DamagedAddressError, SilenceError
+from tacit.field.coordinator_requests import CoordinatorRequests, DamagedCertificateError, SilenceError
 from tacit.protocols.directory import DAY, LOG_BYTES, DirectoryCheckpoint, DirectoryGrowth
 from tacit.protocols.merkle import MerkleTree
 from tacit.protocols.notices import notice_log
@@ -199,7 +199,7 @@ class WitnessVisit:
         self._witness, self._line = witness, line
         try:
             CoordinatorRequests(line.address, line.roots).close()
-        except DamagedAddressError:
+        except DamagedCertificateError:
             raise FieldError("The certificate in the line is damaged.", "Ask the operator for another line.") from None
 
     def run(self) -> tuple[DirectoryCheckpoint, int]:
@@ -227,7 +227,8 @@ class WitnessVisit:
             answer = requests.post(ROUTE, held.encode())
         except SilenceError as error:
             raise FieldError(
-                f"{error.message} Or it has another certificate than the line says.", "It will be tried again."
+                f"{address} cannot be reached, or has another certificate than the line says: {error.why}.",
+                "It will be tried again.",
             ) from None
         if answer.status == 403:
             raise FieldError(

@@ -21,9 +21,8 @@ import numpy as np
 from numba import njit
 
 from tacit.kernels.llvm.exponential import sigmoid_complement
-from tacit.kernels.llvm.rounding import round_to_even
 from tacit.kernels.llvm.rowvec import prefetch, prefetch_one
-from tacit.kernels.llvm.triples import preference, step_and_add, step_and_apply, step_and_write
+from tacit.kernels.llvm.triples import preference, settle_row, step_and_add, step_and_apply, step_and_write
 from tacit.kernels.membership import has, word_of
 from tacit.kernels.sampling import GAMMA, U64, high, lane, low, mix_word
 
@@ -190,7 +189,7 @@ def settle(table, totals, counts, sums, touched, scale, reg):
         sums[item, U64(width - 1)] += totals[item, U64(last)]
 
 
-# --- many rounds of one client each -------------------------------------------------------------------------------
+# --- many rounds at once --------------------------------------------------------------------------------------------
 
 
 @njit(inline="always")
@@ -324,7 +323,7 @@ def rounds_of_one_client(
     users,
     frozen,
     table,
-    values,
+    totals,
     n_triples,
     scale,
     rate,
@@ -334,54 +333,142 @@ def rounds_of_one_client(
     per_item,
     sent,
     peaks,
+    tops,
 ):
-    """Run whole rounds of one client and many triples each; `values` [n_items, D] is the same table as `table`.
+    """Run whole rounds of one client and many triples each; `totals` [n_items + 1, D] are zero, before and after.
 
-    `frozen` are the vectors that gradients are taken at: `clients` itself, or a copy that follows after each round.
-    Sums are whole numbers in float64, which is exact below 2^53. Return the largest one of an item in a round.
+    `frozen` are the vectors that gradients are taken at: `users` itself, or a copy that follows after each round.
+    `peaks` [1] keeps the largest terms, `tops` [1] the largest sums, place by place. Return how often an item was sent
+    in a round at most.
     """
-    n_rows, last = values.shape[0], values.shape[1] - 1
-    totals, tops = np.zeros((n_rows + 1, values.shape[1])), np.zeros(values.shape[1])
-    counts = np.zeros((2, n_rows), np.int32)
+    unsent, is_choosy = U64(totals.shape[0] - 1), pi.min() < 1.0 or is_secret.any()
+    counts = np.zeros((2, totals.shape[0]), np.int32)
     pair = np.empty((2, n_triples), np.uint32)
     refused = np.empty(n_triples, np.uint32)
     touched = np.empty(2 * n_triples, np.uint32)
     shrink, unit = rate * reg[0], np.float32(1.0) / scale
     reg_i, reg_j = scale * reg[1], scale * reg[2]
+    zero, one = U64(0), U64(1)
+    most = np.int32(0)
     for number in range(first, first + n_rounds):
         c = high(mix_word(lane(words[0], number) + GAMMA), len(ids))
         begin = U64(ptr[c])
-        length = U64(ptr[c + U64(1)]) - begin
+        length = U64(ptr[c + one]) - begin
         _draw(lane(words[1], number), ids[c], begin, length, items, taken, c, n_items, pair[0], pair[1], refused)
         stream = lane(lane(lane(words[2], number), 0), ids[c])
         state = stream
-        n_touched = U64(0)
+        n_touched = zero
         for t in range(U64(n_triples)):
-            i, j = U64(pair[0, t]), U64(pair[1, t])
+            i, j = U64(pair[zero, t]), U64(pair[one, t])
             state += GAMMA
-            leaves = not is_secret[i] and _coin(stream, state, i, per_item) < pi[c]
+            leaves = not is_choosy or (not is_secret[i] and _coin(stream, state, i, per_item) < pi[c])
             z = sigmoid_complement(preference(frozen, c, table, i, j))
-            a = i if leaves else U64(n_rows)
+            a = i if leaves else unsent
             step_and_add(users, frozen, table, c, i, j, rate * z, shrink, scale * z, totals, a, peaks)
-            for sign, item in ((0, i), (1, j)):
-                if sign == 0 and not leaves:
-                    continue
-                if counts[0, item] + counts[1, item] == 0:
-                    touched[n_touched] = item
-                    n_touched += U64(1)
-                counts[sign, item] += 1
-                sent[c, sign] += 1
+            touched[n_touched] = i  # no branch: what was there already is written over
+            n_touched += U64(leaves and counts[zero, i] + counts[one, i] == 0)
+            counts[zero, a] += 1
+            touched[n_touched] = j
+            n_touched += U64(counts[zero, j] + counts[one, j] == 0)
+            counts[one, j] += 1
+            sent[c, zero] += leaves
+        sent[c, one] += np.uint32(n_triples)
         for k in range(n_touched):
             item = U64(touched[k])
-            total, row = totals[item], values[item]
-            n_positive, n_negative = np.float64(counts[0, item]), np.float64(counts[1, item])
-            for d in range(last):  # the bias, which comes last, is not shrunk
-                total[d] -= n_positive * round_to_even(reg_i * row[d]) + n_negative * round_to_even(reg_j * row[d])
-            for d in range(last + 1):
-                tops[d] = max(tops[d], abs(total[d]))
-                row[d] += rate * (np.float32(total[d]) * unit)
-                total[d] = 0.0
-            counts[0, item] = 0
-            counts[1, item] = 0
+            n_positive, n_negative = counts[zero, item], counts[one, item]
+            most = max(most, n_positive + n_negative)
+            settle_row(
+                table,
+                totals,
+                item,
+                np.float64(n_positive),
+                np.float64(n_negative),
+                reg_i,
+                reg_j,
+                unit,
+                rate,
+                tops,
+            )
+            counts[zero, item] = 0
+            counts[one, item] = 0
         frozen[c] = users[c]
-    return tops.max()
+    return most
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def rounds_of_all_clients(
+    first,
+    n_rounds,
+    words,
+    ids,
+    ptr,
+    items,
+    taken,
+    n_items,
+    users,
+    frozen,
+    table,
+    totals,
+    cells,
+    n_triples,
+    scale,
+    rate,
+    reg,
+    pi,
+    is_secret,
+    per_item,
+    sent,
+    peaks,
+    tops,
+):
+    """Run whole rounds of all clients; arguments and answer are those of `rounds_of_one_client`.
+
+    `cells` [n_items + 1] are the totals as rows.
+    """
+    n_clients, n_rows, is_choosy = U64(len(ids)), U64(totals.shape[0] - 1), pi.min() < 1.0 or is_secret.any()
+    drawn = np.empty((3, n_clients, U64(n_triples)), np.uint32)
+    positives, negatives, targets = drawn[0], drawn[1], drawn[2]
+    counts = np.zeros((2, totals.shape[0]), np.int32)
+    unit, reg_i, reg_j = np.float32(1.0) / scale, scale * reg[1], scale * reg[2]
+    zero, one, is_apart = U64(0), U64(1), frozen.ctypes.data != users.ctypes.data
+    most = np.int32(0)
+    for number in range(first, first + n_rounds):
+        draw_pairs(lane(words[1], number), ids, ptr, items, taken, n_items, positives, negatives)
+        seal = lane(lane(words[2], number), 0)
+        for c in range(n_clients):
+            stream = lane(seal, ids[c])
+            state = stream
+            for t in range(U64(n_triples)):
+                i = U64(positives[c, t])
+                state += GAMMA
+                leaves = not is_choosy or (not is_secret[i] and _coin(stream, state, i, per_item) < pi[c])
+                target = i if leaves else n_rows
+                targets[c, t] = target
+                counts[zero, target] += 1
+                counts[one, U64(negatives[c, t])] += 1
+                sent[c, zero] += leaves
+            sent[c, one] += np.uint32(n_triples)
+        sum_of_pairs(frozen, users, table, positives, negatives, targets, totals, cells, peaks, scale, rate, reg)
+        for item in range(n_rows):
+            n_positive, n_negative = counts[zero, item], counts[one, item]
+            counts[zero, item] = 0
+            counts[one, item] = 0
+            if n_positive + n_negative == 0:
+                continue
+            most = max(most, n_positive + n_negative)
+            settle_row(
+                table,
+                totals,
+                item,
+                np.float64(n_positive),
+                np.float64(n_negative),
+                reg_i,
+                reg_j,
+                unit,
+                rate,
+                tops,
+            )
+        if is_apart:
+            for c in range(n_clients):
+                frozen[c] = users[c]
+    return most

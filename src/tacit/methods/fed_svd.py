@@ -153,5 +153,8 @@ def _draw_basis(key: Key, n_items: int, n_factors: int) -> Array:
 
 def largest_angle(before: Array, after: Array) -> float:
     """Return the largest principal angle from one subspace to another in radians: 0 once the iteration stands still."""
-    cosines = np.linalg.svd(before.T @ after[:, after.any(axis=0)], compute_uv=False)
+    products = before.T @ after
+    kept = products.any(axis=0)  # columns of zeros are left out; whole ones are looked at only where that may be
+    kept = kept if kept.all() else after.any(axis=0)
+    cosines = np.linalg.svd(products[:, kept], compute_uv=False)
     return float(np.arccos(np.clip(cosines.min(initial=1.0), 0.0, 1.0)))

@@ -76,7 +76,8 @@ class Disclosure(Stage):
         kept, n = np.empty(len(items), np.uint8), len(items)
         who, ptr = np.array([client_id]), np.array([0, n])
         toss(self.fixed.word, who, ptr, items, np.ones(n, bool), self.pi[who], kept_back, True, kept)
-        return kept == 0
+        kept_back = kept == 0
+        return kept_back
 
     def _narrow_part(self, plan: UpdatePlan, part: PlannedRows, key: Key) -> PlannedRows:
         is_open = bool((self.pi[plan.clients] >= 1).all()) and not self.is_secret.any()

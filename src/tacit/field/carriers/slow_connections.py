@@ -19,7 +19,7 @@ LOOKS = 8  # in the time of a head
 MOST_FILES = 65_536
 
 
-class PunctualProtocol(AutoHTTPProtocol):  # type: ignore[misc, valid-type]  # httptools or h11, whichever is installed
+class PunctualProtocol(AutoHTTPProtocol):  # type: ignore[misc]  # httptools or h11, whichever is installed
     """uvicorn's protocol of a connection, closed once a request takes too long."""
 
     def connection_made(self, transport: Any) -> None:

@@ -290,3 +290,41 @@ def step_and_apply(typing_context, moved, users, table, c, i, j, step, shrink, z
         return context.get_dummy_value()
 
     return types.void(moved, users, table, *_STEP, *[types.float32] * 3, types.uint8, peaks), generate
+
+
+@intrinsic
+def settle_row(typing_context, table, totals, item, n_positive, n_negative, reg_i, reg_j, unit, rate, tops):
+    """Move a row of the table by rate times a round's sum of its rows, and make its total zero again.
+
+    The sum is totals[item] less what regularisation takes from each row that was sent, counted. All of it are whole
+    numbers, exact in float64; `unit` is one of them. `tops` [1] keeps the largest sums, place by place.
+    """
+    bits, is_float = totals.dtype.bitwidth, isinstance(totals.dtype, types.Float)
+    number = ir.DoubleType() if is_float else ir.IntType(bits)
+
+    def generate(context, builder, signature, args):
+        n_positive, n_negative, reg_i, reg_j, unit, rate, largest = args[3:]
+        row = RowCode(context, builder, table, args[0], args[2])
+        q, length = row.load(), table.dtype.size // 4
+        start = context.make_array(totals)(context, builder, args[1]).data
+        at = builder.gep(start, [builder.mul(args[2], ir.Constant(_I64, length))])
+        found = []
+        grids = _on_grid(builder, reg_i, q, last=0.0), _on_grid(builder, reg_j, q, last=0.0)
+        for (offset, width), of_positive, of_negative in zip(chunks(length), *grids, strict=True):
+            kind, doubles = ir.VectorType(number, width), ir.VectorType(ir.DoubleType(), width)
+            cell = builder.bitcast(builder.gep(at, [ir.Constant(_I64, offset)]), kind.as_pointer())
+            stored = builder.load(cell, align=bits // 8)
+            builder.store(ir.Constant(kind, None), cell, align=bits // 8)
+            total = stored if is_float else builder.sitofp(stored, doubles)
+            for count, grid in ((n_positive, of_positive), (n_negative, of_negative)):
+                shrunk = builder.fmul(broadcast(builder, count, width), builder.fpext(grid, doubles))
+                total = builder.fsub(total, shrunk)
+            found.append(builder.fptrunc(total, ir.VectorType(_F32, width)))
+        _keep_largest(context, builder, tops, largest, found)
+        units, rates = _fill(builder, unit, found), _fill(builder, rate, found)
+        moves = [builder.fmul(r, builder.fmul(f, u)) for f, u, r in zip(found, units, rates, strict=True)]
+        row.store([builder.fadd(old, move) for old, move in zip(q, moves, strict=True)])
+        return context.get_dummy_value()
+
+    numbers = [types.float64] * 2 + [types.float32] * 4
+    return types.void(table, totals, types.uint64, *numbers, tops), generate

@@ -52,7 +52,7 @@ def test_an_invitation_with_another_authority_is_not_accepted_by_the_certificate
     with made(path) as device:
         device.leave()
         first, second = (public_keys(device, asked) for asked in (forged, right))
-        assert device.enrolment["roots"] == right.roots
+        assert device.terms.enrolment["roots"] == right.roots
         assert first[0] != second[0]
 
 
