@@ -132,10 +132,10 @@ def test_an_older_signature_does_not_make_a_device_forget_what_it_saw_signed(wat
 
 def test_who_fetched_newer_notices_takes_part_in_a_round_that_began_before_them(watched: Watched) -> None:
     assert watched.run(1) == ["finished"]
-    before = watched.field.journal.notices()
-    watched.field.journal.revoke(5)
+    before = watched.field.journal.notices.list()
+    watched.field.journal.members.revoke(5)
     watched.visit()
-    device, newer = watched.field.devices[1], watched.field.journal.notices()
+    device, newer = watched.field.devices[1], watched.field.journal.notices.list()
     assert not is_noted_revoked(device, newer)
     assert watched.run(1, carrier=Overheard(watched.field, shown(lambda found: before))) == ["finished"]
     assert device.directory.notices == newer, "and goes on by what it knows"
@@ -243,12 +243,12 @@ def test_a_forged_change_costs_no_more_with_many_notices(watched: Watched, monke
     own = identity_of(watched.field.devices[1])
     for _ in range(4):
         before, own = own, own.renew()
-        assert journal.change_identity_key(key_change(before, own, log))
+        assert journal.notices.change_key(key_change(before, own, log))
     checked: list[object] = []
     verify = notices.verify
     monkeypatch.setattr(notices, "verify", lambda *given: (checked.append(given), verify(*given)))
     forged = replace(key_change(own, own.renew(), log), by_old=bytes(64))
-    assert not journal.change_identity_key(forged)
+    assert not journal.notices.change_key(forged)
     assert len(checked) == 1
 
 

@@ -74,7 +74,7 @@ def test_no_user_is_measured_without_consent(tmp_path: Path, decided: dict[str, 
         item = add_new(field, device, 0)
         if number <= 2:
             never = {"never_items": (item,)} if "never" in decided else decided
-            device.share(Sharing(**{"pi": PI, "masked_only": True, "device_policy": BOLD, **never}))
+            device.share(Sharing(**{"pi": PI, "coin": "row", "masked_only": True, "device_policy": BOLD, **never}))
     assert qualities(field) == [None, SummedQuality(3, 3)]
     silent = [entry.measured for number in (1, 2) for entry in field.devices[number].ledger.list()]
     assert not any(silent)

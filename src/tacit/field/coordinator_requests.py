@@ -15,7 +15,6 @@ import httpx
 
 from tacit.errors import FieldError
 from tacit.field.bounded_answers import SECONDS, read_whole
-from tacit.languages.sentences import Sentence
 
 
 @dataclass(frozen=True)
@@ -31,9 +30,7 @@ class SilenceError(FieldError):
     """A coordinator gives no answer, or has another certificate than it should have."""
 
     def __init__(self, address: str, why: str) -> None:
-        super().__init__(
-            Sentence("{address} gives no answer: {error}.", address=address, error=why), "It will be tried again."
-        )
+        super().__init__(f"{address} gives no answer: {why}.", "It will be tried again.")
         self.why = why
 
 
@@ -88,7 +85,7 @@ class CoordinatorRequests:
                 return CoordinatorAnswer(response.status_code, content, dict(response.headers))
         except (httpx.InvalidURL, UnicodeError):
             raise DamagedAddressError(
-                Sentence("The address of the coordinator is damaged: {address!r}.", address=self.address),
+                f"The address of the coordinator is damaged: {self.address!r}.",
                 "Ask the operator for another line.",
             ) from None
         except httpx.HTTPError as error:

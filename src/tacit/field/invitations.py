@@ -106,15 +106,16 @@ def enrol(invitation: Invitation, public: bytes, identity: bytes, proof: bytes) 
     """Show the invitation to the coordinator, which may take a while; return what it welcomes with."""
     keys = {"key": public, "identity": identity, "proof": proof}
     asked = {"word": invitation.word} | {name: base64.b64encode(key).decode() for name, key in keys.items()}
-    address, again = invitation.address, "Ask for another invitation."
+    address = invitation.address
     try:
         with CoordinatorRequests(address, invitation.roots) as requests:
             answer = requests.post(ENROL, asked, {VERSIONS: OWN.write()})
     except DamagedCertificateError:
-        raise InvitationError("The certificate in the invitation is damaged.", again) from None
+        raise InvitationError("The certificate in the invitation is damaged.", "Ask for another invitation.") from None
     except DamagedAddressError:
         raise InvitationError(
-            Sentence("The address in the invitation is damaged: {address!r}.", address=address), again
+            Sentence("The address in the invitation is damaged: {address!r}.", address=address),
+            "Ask for another invitation.",
         ) from None
     except SilenceError as error:
         raise FieldError(
@@ -143,13 +144,18 @@ def enrol(invitation: Invitation, public: bytes, identity: bytes, proof: bytes) 
 
 def fetch_amendments(address: str, roots: bytes | None, digest: bytes) -> bytes:
     """Ask the coordinator what has changed since the terms of a digest; nothing if it does not know them."""
-    silence = "{address} does not say what has changed: {error}."
     try:
         with CoordinatorRequests(address, (roots or b"").decode()) as requests:
             answer = requests.get(f"{AMENDMENTS}/{digest.hex()}")
     except SilenceError as error:
-        raise FieldError(Sentence(silence, address=address, error=error.why), "It will be tried again.") from None
+        raise _unsaid_error(address, error.why) from None
     if answer.status not in (200, 404):
-        why = f"HTTP {answer.status}"
-        raise FieldError(Sentence(silence, address=address, error=why), "It will be tried again.")
+        raise _unsaid_error(address, f"HTTP {answer.status}")
     return answer.content
+
+
+def _unsaid_error(address: str, why: str) -> FieldError:
+    return FieldError(
+        Sentence("{address} does not say what has changed: {error}.", address=address, error=why),
+        "It will be tried again.",
+    )
