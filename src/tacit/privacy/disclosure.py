@@ -70,14 +70,13 @@ class Disclosure(Stage):
 
     def kept_back(self, client_id: int, items: NDArray[np.int64]) -> NDArray[np.bool_]:
         """Return which items of a client no message of any round may be about."""
-        kept_back: NDArray[np.bool_] = self.is_secret[items]
+        is_secret: NDArray[np.bool_] = self.is_secret[items]
         if self.fixed is None:
-            return kept_back
+            return is_secret
         kept, n = np.empty(len(items), np.uint8), len(items)
         who, ptr = np.array([client_id]), np.array([0, n])
-        toss(self.fixed.word, who, ptr, items, np.ones(n, bool), self.pi[who], kept_back, True, kept)
-        kept_back = kept == 0
-        return kept_back
+        toss(self.fixed.word, who, ptr, items, np.ones(n, bool), self.pi[who], is_secret, True, kept)
+        return np.asarray(kept == 0)
 
     def _narrow_part(self, plan: UpdatePlan, part: PlannedRows, key: Key) -> PlannedRows:
         is_open = bool((self.pi[plan.clients] >= 1).all()) and not self.is_secret.any()
