@@ -56,8 +56,8 @@ def describe_sums(sums: SumExposure) -> str:
     if sums.named >= 1:
         return f"{smallest} Such a sum may show everything. More devices tell less, and only noise tells nothing."
     return (
-        f"{smallest} In our measurements such a sum named {sums.named:.1%} of a history. Without that user in it, "
-        f"{sums.without:.1%} could be named by what is popular among others. So taking part told "
+        f"{smallest} In our measurements with whole histories such a sum named {sums.named:.1%} of one. Without "
+        f"that user in it, {sums.without:.1%} could be named by what is popular among others. So taking part told "
         f"{sums.of_taking_part:.1%} of a history. More devices tell less, and only noise tells nothing."
     )
 
