@@ -101,7 +101,9 @@ def main() -> None:
     devices = []
     for person in range(PEOPLE):
         device = Device.create(folder / f"{person}.db", WORD, cost=ScryptCost(log_n=10))
-        accept(device, Invitation(f"127.0.0.1:{link.port}", journal.invite(int(time.time()) + 3600), tls.roots))
+        accept(
+            device, Invitation(f"127.0.0.1:{link.port}", journal.invitations.make(int(time.time()) + 3600), tls.roots)
+        )
         device.share(Sharing(pi=1.0, masked_only=False))
         items = np.unique(log.items[log.users == person])
         device.history.add([HistoryEntry(catalog.item_ids[int(item)]) for item in items], catalog)
@@ -140,14 +142,14 @@ def main() -> None:
     coordinating: list[float] = []  # processor seconds per answer
 
     def learn() -> None:
-        while journal.next_round < ROUNDS:
+        while journal.rounds.next_number < ROUNDS:
             started = time.thread_time()
             happened = coordinator.round()
             coordinating.append((time.thread_time() - started) / max(1, happened.answered))
 
     together(nodes, learn)
-    rounds = journal.rounds()
-    request = coordinator._requests(99, journal.devices()[:1], learn=True)[1]
+    rounds = journal.rounds.records()
+    request = coordinator._model.write_requests(99, journal.members.devices()[:1], learn=True)[1]
     Bare.size = int(np.mean([happened.bytes_up / max(1, happened.answered) for happened in rounds]))
 
     exchanging: list[tuple[float, int]] = []  # processor seconds and looks of all, per answer

@@ -37,7 +37,7 @@ def large_device(folder: Path) -> Device:
     for number in range(3):
         entry = device.learn(write_request(federation, Request(number, shared, True, number - 1)))
         device.release(entry)
-        device.mark_sent(entry)
+        device.answers.mark_sent(entry)
     return device
 
 

@@ -21,7 +21,7 @@ from typing import Any
 from bench_pages import PATHS, large_device
 from tacit.config import Experiment
 from tacit.field.coordinator import CoordinatorJournal, RoundRules
-from tacit.field.coordinator.journal import RoundRecord
+from tacit.field.coordinator.round_log import RoundRecord
 from tacit.field.coordinator.round_stats import PhaseCounts, RoundStats, SummedQuality
 from tacit.field.device.history import HistoryEntry
 from tacit.lab.experiments import run

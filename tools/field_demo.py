@@ -250,7 +250,7 @@ def compare(journal: CoordinatorJournal, clients: Clients) -> bool:
 
 def tell_budgets(homes: list[Path], journal: CoordinatorJournal) -> bool:
     """Print what each device has spent; say whether none has spent more than was agreed, and all as much as known."""
-    known, is_right = sum(one.share for one in journal.spendings()), True
+    known, is_right = sum(one.share for one in journal.sums.spendings()), True
     for home in homes:
         (budget,) = json.loads(ended(tacit("device", "privacy", "--json", person=home)))["budgets"]
         is_right &= budget["spent_epsilon"] <= budget["epsilon"] and abs(budget["spent"] - known) < 1e-9

@@ -114,7 +114,7 @@ def federation(folder: Path) -> tuple[Path, RoundRules]:
         did = list(dict.fromkeys(log.items[log.users == person][order].tolist()))
         half = len(did) // 2
         device.history.add([HistoryEntry(catalog.item_ids[item]) for item in did[:half]], catalog)
-        number = journal.add(device.identity, device.identity)
+        number = journal.members.add(device.identity, device.identity)
         devices[number], later[number] = device, did[half:]
     for done in range(1, ROUNDS + 1):
         rules = RoundRules(

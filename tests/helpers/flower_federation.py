@@ -74,7 +74,7 @@ class Field:
         return self.folder / f"{person}.db"
 
     def invitation(self, seconds: float = 600) -> Invitation:
-        word = self.journal.invite(int(time.time() + seconds))
+        word = self.journal.invitations.make(int(time.time() + seconds))
         return Invitation(f"127.0.0.1:{self.link.port}", word, self.tls.roots)
 
     def enrol(self, person: int) -> None:

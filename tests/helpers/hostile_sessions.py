@@ -59,7 +59,7 @@ class HostileCoordinator:
             turn = write_secure_request(self.federation, request)
             self.before_turn(phase)
             try:
-                answer, _ = self.device.step_session(turn)
+                answer, _ = self.device.answers.step_session(turn)
             except TacitError as error:
                 self.steps.append((terms.stage, phase.name, str(error.code)))
                 return

@@ -38,7 +38,7 @@ class Field:
         self.devices: dict[int, Device] = {}
         for person in range(len(self.clients)):
             device = device_of(folder, self.clients, person, self.catalog, self.journal.welcome)
-            number = self.journal.add(bytes([person]), device.identity)
+            number = self.journal.members.add(bytes([person]), device.identity)
             assert number == person + 1
             self.devices[number] = device
 

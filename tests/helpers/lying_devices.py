@@ -13,7 +13,7 @@ from tacit.errors import TacitError
 from tacit.field.carriers.loopback import Loopback
 from tacit.field.exchange import respond
 from tacit.protocols.secure_aggregation import ServerPhase, shamir
-from tacit.protocols.secure_aggregation.device import _SessionState
+from tacit.protocols.secure_aggregation.device_session import DeviceSession
 from tacit.protocols.secure_aggregation.identity import Identity
 from tacit.protocols.secure_aggregation.messages import Advert, Codes, SealedShares, Shares, Unmasking
 from tacit.protocols.secure_aggregation.pairing import share_hash
@@ -21,52 +21,52 @@ from tacit.reasons import ReasonCode
 from tacit.wire.messages import read_secure_reply, read_secure_request, write_secure_reply
 
 ADVERTS, SHARES, VECTORS, CONFIRMATIONS, UNMASKINGS = tuple(ServerPhase)[:5]
-Lie = Callable[[bytes, _SessionState, Identity], bytes | None]
+Lie = Callable[[bytes, DeviceSession, Identity], bytes | None]
 """Makes of an honest message another one; none: nothing is sent."""
 
 
-def silent(body: bytes, state: _SessionState, identity: Identity) -> bytes | None:
+def silent(body: bytes, state: DeviceSession, identity: Identity) -> bytes | None:
     return None
 
 
-def garbage(body: bytes, state: _SessionState, identity: Identity) -> bytes:
+def garbage(body: bytes, state: DeviceSession, identity: Identity) -> bytes:
     return secrets.token_bytes(200)
 
 
-def longer(body: bytes, state: _SessionState, identity: Identity) -> bytes:
+def longer(body: bytes, state: DeviceSession, identity: Identity) -> bytes:
     return body + bytes(2**20)
 
 
-def other_tag(body: bytes, state: _SessionState, identity: Identity) -> bytes:
+def other_tag(body: bytes, state: DeviceSession, identity: Identity) -> bytes:
     """Of an advert the end is its signature, of others the code for the server."""
     return body[:-1] + bytes([body[-1] ^ 1])
 
 
-def _signed(advert: Advert, state: _SessionState, identity: Identity) -> bytes:
+def _signed(advert: Advert, state: DeviceSession, identity: Identity) -> bytes:
     return replace(advert, signature=identity.sign(advert.signed_part(state.context))).encode(state.context)
 
 
-def same_keys(body: bytes, state: _SessionState, identity: Identity) -> bytes:
+def same_keys(body: bytes, state: DeviceSession, identity: Identity) -> bytes:
     advert = Advert.decode(body)[1]
     return _signed(replace(advert, mask_key=advert.seal_key), state, identity)
 
 
-def low_order(body: bytes, state: _SessionState, identity: Identity) -> bytes:
+def low_order(body: bytes, state: DeviceSession, identity: Identity) -> bytes:
     return _signed(replace(Advert.decode(body)[1], mask_key=bytes(32)), state, identity)
 
 
-def for_others(body: bytes, state: _SessionState, identity: Identity) -> bytes:
+def for_others(body: bytes, state: DeviceSession, identity: Identity) -> bytes:
     shares = Shares.decode(body)[1]
     return state.append_code(replace(shares, entries=shares.entries[1:]).encode(state.context))
 
 
-def closed_boxes(body: bytes, state: _SessionState, identity: Identity) -> bytes:
+def closed_boxes(body: bytes, state: DeviceSession, identity: Identity) -> bytes:
     shares = Shares.decode(body)[1]
     entries = tuple(entry._replace(box=secrets.token_bytes(len(entry.box))) for entry in shares.entries)
     return state.append_code(replace(shares, entries=entries).encode(state.context))
 
 
-def false_shares(body: bytes, state: _SessionState, identity: Identity) -> bytes:
+def false_shares(body: bytes, state: DeviceSession, identity: Identity) -> bytes:
     """Every box opens and fits its hash, but together the shares give another secret than was committed to."""
     entries = []
     for entry in Shares.decode(body)[1].entries:
@@ -80,22 +80,22 @@ def false_shares(body: bytes, state: _SessionState, identity: Identity) -> bytes
     return state.append_code(Shares(state.position, tuple(entries)).encode(state.context))
 
 
-def short(body: bytes, state: _SessionState, identity: Identity) -> bytes:
+def short(body: bytes, state: DeviceSession, identity: Identity) -> bytes:
     return state.append_code(body[:-24])
 
 
-def other_codes(body: bytes, state: _SessionState, identity: Identity) -> bytes:
+def other_codes(body: bytes, state: DeviceSession, identity: Identity) -> bytes:
     _, sender, codes, _ = Codes.decode_sent(body)
     wrong = Codes(tuple((participant, secrets.token_bytes(16)) for participant, _ in codes.entries))
     return state.append_code(wrong.encode(state.context, sender))
 
 
-def other_seed(body: bytes, state: _SessionState, identity: Identity) -> bytes:
+def other_seed(body: bytes, state: DeviceSession, identity: Identity) -> bytes:
     unmasking = Unmasking.decode(body)[1]
     return state.append_code(replace(unmasking, seed=secrets.token_bytes(32)).encode(state.context))
 
 
-def other_kind(body: bytes, state: _SessionState, identity: Identity) -> bytes:
+def other_kind(body: bytes, state: DeviceSession, identity: Identity) -> bytes:
     """Shares of the other kind than was asked for: together with those of others both masks would come off."""
     unmasking = Unmasking.decode(body)[1]
     pieces = tuple(piece._replace(of_self_mask=not piece.of_self_mask) for piece in unmasking.pieces)

@@ -9,7 +9,8 @@ import numpy as np
 from helpers.secure_session import EASY, terms, vector
 from tacit.errors import DevicePolicyError, ForgedError, OutOfTurnError
 from tacit.protocols.secure_aggregation.context import Session
-from tacit.protocols.secure_aggregation.device import SecureDevice, _SessionState
+from tacit.protocols.secure_aggregation.device import SecureDevice
+from tacit.protocols.secure_aggregation.device_session import DeviceSession
 from tacit.protocols.secure_aggregation.encoding import rows_layout
 from tacit.protocols.secure_aggregation.identity import Identity
 from tacit.protocols.secure_aggregation.masks import Vector, mask
@@ -198,7 +199,7 @@ class Collusion(LyingServer):
         half = others[: int(self.chance.integers(1, len(others) + 1))]
         return dict(truth) | {one: truth[one] - {victim} for one in half}
 
-    def _state(self, participant: int) -> _SessionState:
+    def _state(self, participant: int) -> DeviceSession:
         state = self.devices[participant]._state
         assert state is not None
         return state

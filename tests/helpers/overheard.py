@@ -38,7 +38,7 @@ class Overheard(Loopback):
                 continue
             changed = write_secure_request(self.field.federation, self.change(number, asked))
             try:
-                answer, _ = self.devices[number].step_session(changed)
+                answer, _ = self.devices[number].answers.step_session(changed)
             except TacitError as error:
                 self.refusals[number] = error.code
                 continue

@@ -100,4 +100,4 @@ def took_part(device: Device, rounds: int) -> None:
     for number in range(rounds):
         entry = device.learn(request(federation, number, first_shared(federation)))
         device.release(entry)
-        device.mark_sent(entry)
+        device.answers.mark_sent(entry)

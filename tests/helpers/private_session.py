@@ -9,7 +9,7 @@ from typing import Any
 from helpers.hostile_sessions import EASY, N_PEOPLE, HostileCoordinator, Step
 from helpers.small_federation import CATALOG, first_shared, made, request
 from tacit.field.device import Device, Sharing
-from tacit.methods.dp_svd import SumPlan
+from tacit.methods.parts.sum_plan import SumPlan
 from tacit.privacy.dp import AgreedPrivacyConfig
 from tacit.protocols.secure_aggregation.encoding import decode_sum
 from tacit.protocols.secure_aggregation.server import ServerPhase

@@ -40,8 +40,8 @@ def full_device(path: Path) -> Path:
         for number in range(2):
             entry = device.learn(request(federation, number))
             device.release(entry)
-            device.mark_sent(entry)
-        device.hide("Pine Park")
+            device.answers.mark_sent(entry)
+        device.preferences.hide("Pine Park")
         opening, shapes = request(federation, 2), federation.built.shapes(federation.first_model(CATALOG, Key(7)))
         session = StoppedSession(federation, device)
         session.path = path

@@ -67,13 +67,13 @@ def test_methods_learn_on_with_a_catalogue_that_changed_twice(method: str, tmp_p
     catalog = publish(field, 2, retired=(4,))
     field.devices[5] = late
     field.run(on(field), rounds=3, **readable)
-    assert [(r.state, r.answered) for r in field.journal.rounds()] == [("finished", n) for n in (5, 4, 5)]
+    assert [(r.state, r.answered) for r in field.journal.rounds.records()] == [("finished", n) for n in (5, 4, 5)]
     assert catalog.n_items == field.catalog.n_items + 5
     for device in field.devices.values():
         assert device.membership is not None
         assert device.membership.federation == field.journal.federation
         assert device.catalog.title(7).endswith(", again")
-        assert [note.number for note in device.amendments] == [1, 2]
+        assert [note.number for note in device.terms.amendments] == [1, 2]
         assert field.catalog.item_ids[4] not in [found.item for found in device.recommend(catalog.n_items)]
         assert {10_000 + field.catalog.n_items, 10_000 + catalog.n_items - 2} <= {
             found.item for found in device.recommend(catalog.n_items)
@@ -86,7 +86,7 @@ def test_what_devices_remember_of_sums_holds_over_amendments(tmp_path: Path) -> 
     field.run(on(field), rounds=1, **KNOWN)
     publish(field)
     field.run(on(field), rounds=2, **KNOWN)
-    rounds = field.journal.rounds()
+    rounds = field.journal.rounds.records()
     assert [(r.state, r.masked, r.answered) for r in rounds] == [("finished", 1, 5)] * 2
     for device in field.devices.values():
         assert device._masked._machine is not None
@@ -101,7 +101,7 @@ def test_rows_of_items_keep_their_meaning(tmp_path: Path) -> None:
     before = field.run(on(field), rounds=2, secure=None).shared["items"]
     publish(field, 4)
     coordinator = Coordinator(field.journal, RULES, Loopback({}))
-    after, first = coordinator.shared["items"], coordinator._first_model(1)["items"]
+    after, first = coordinator.shared["items"], coordinator._model.first_model(1)["items"]
     assert np.array_equal(after[: len(before)], before)
     assert np.array_equal(after[len(before) :], first[len(before) :])
 
@@ -132,7 +132,7 @@ def test_what_a_user_never_shares_stays_unshared_when_items_change_their_categor
     ids = np.array([every.index(one) for row in rows for one in row], np.int32)
     moved = replace(later, categories=Labels(np.cumsum([0, *map(len, rows)]), ids, every))
     field.journal.publish(continue_catalogue(field.journal.catalog, moved))
-    device.amend(field.journal.amendments.since(field.federation.digest))
+    device.terms.amend(field.journal.amendments.since(field.federation.digest))
     assert {*device.sharing.never_items} == {field.catalog.item_ids[item] for item in forbidden}
     assert device.sharing.stage(0, device.catalog) is not None
 
@@ -152,14 +152,14 @@ def test_an_amendment_that_does_not_follow_is_refused_and_changes_nothing(tmp_pa
         (b"", ReasonCode.UNKNOWN_VERSION),
     ):
         with pytest.raises(WireError) as refused:
-            device.amend(wrong)
+            device.terms.amend(wrong)
         assert refused.value.code == code
     for cut in (write_chain(chain)[:-1], write_chain(chain)[:2], write_chain([chain[0][:-3]])):
         with pytest.raises(WireError):
-            device.amend(cut)
+            device.terms.amend(cut)
     assert device.membership is not None
     assert device.membership.federation.digest == first
-    device.amend(write_chain(chain))
+    device.terms.amend(write_chain(chain))
     assert device.membership.federation == field.journal.federation
     assert open_welcome(welcome)[0].lineage == device.membership.federation.lineage
 
@@ -193,8 +193,10 @@ def test_a_device_that_the_coordinator_no_longer_knows_says_so(tmp_path: Path) -
     field.journal.close()
     (tmp_path / "journal.db").write_bytes(copy)
     field.journal = CoordinatorJournal.open(tmp_path / "journal.db")
-    content = next(iter(Coordinator(field.journal, RULES, on(field))._write_models(field.journal.devices()).values()))
-    assert field.devices[1].is_behind(content)
+    content = next(
+        iter(Coordinator(field.journal, RULES, on(field))._write_models(field.journal.members.devices()).values())
+    )
+    assert field.devices[1].terms.is_behind(content)
     with pytest.raises(WireError) as refused:
         on(field).tell({1: content}, 0)
     assert refused.value.code == ReasonCode.UNKNOWN_VERSION
@@ -216,10 +218,10 @@ def test_a_federation_is_rolled_back_and_devices_know_it(tmp_path: Path) -> None
     coordinator = Coordinator(field.journal, RULES, on(field))
     assert np.array_equal(coordinator.shared["items"][: len(models[1])], models[1])
     coordinator.run()
-    rounds = field.journal.rounds()
+    rounds = field.journal.rounds.records()
     assert [r.state for r in rounds] == [*["finished"] * 4, "rolled back", "finished", "finished", "finished"]
     for device in field.devices.values():
-        assert [note.rolled_back_to for note in device.amendments] == [None, 1]
+        assert [note.rolled_back_to for note in device.terms.amendments] == [None, 1]
         model = device.membership.model() if device.membership is not None else None
         assert model is not None
         assert np.array_equal(model.shared["items"], coordinator.shared["items"])
@@ -231,14 +233,14 @@ def test_a_device_restarts_between_amendment_and_model(tmp_path: Path) -> None:
     publish(field)
     device = field.devices[1]
     before = {found.item: found.score for found in device.recommend(60)}
-    device.amend(field.journal.amendments.since(field.federation.digest))
+    device.terms.amend(field.journal.amendments.since(field.federation.digest))
     device.close()
     field.devices[1] = again = reopened(tmp_path, 0)
     later = {found.item: found.score for found in again.recommend(63)}
     assert all(abs(later[item] - score) < 1e-5 for item, score in before.items())
     again.history.add([HistoryEntry(10_000 + field.catalog.n_items)], again.catalog)
     field.run(on(field), rounds=4, secure=None)
-    assert [r.answered for r in field.journal.rounds()] == [5] * 4
+    assert [r.answered for r in field.journal.rounds.records()] == [5] * 4
 
 
 def test_changes_are_counted(tmp_path: Path) -> None:

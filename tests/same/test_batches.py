@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-import tacit.field.device.device as device_module
+import tacit.field.device.answers as answers_module
 from helpers.loopback_federation import CARE, Field
 from helpers.town_federation import PI, founded, journal_of, town
 from tacit.errors import FieldError, TacitError
 from tacit.field.carriers.loopback import Loopback
 from tacit.field.coordinator import Coordinator, CoordinatorJournal, RoundRules
-from tacit.field.coordinator.journal import EnrolledDevice
+from tacit.field.coordinator.members import EnrolledDevice
 from tacit.field.coordinator.round_policy import RoundPolicy, decide_round
 from tacit.field.device import Sharing
 from tacit.field.exchange import respond
@@ -41,14 +41,14 @@ def journal(tmp_path: Path) -> CoordinatorJournal:
 
 def enrolled(journal: CoordinatorJournal, n_devices: int) -> list[EnrolledDevice]:
     for _ in range(n_devices):
-        number = len(journal.devices())
-        journal.add(number.to_bytes(2, "big"), number.to_bytes(32, "big"))
-    return journal.devices()
+        number = len(journal.members.devices())
+        journal.members.add(number.to_bytes(2, "big"), number.to_bytes(32, "big"))
+    return journal.members.devices()
 
 
 def decided(journal: CoordinatorJournal, here: set[int], number: int, **rules: Any) -> RoundPolicy:
     coordinator = Coordinator(journal, RoundRules.from_options(rules, "rules"), Loopback({}))
-    members = [device for device in journal.devices() if device.number in here and not device.revoked]
+    members = [device for device in journal.members.devices() if device.number in here and not device.revoked]
     return decide_round(coordinator.rules, journal, number, members, coordinator._draw(number))
 
 
@@ -56,12 +56,12 @@ def summed(journal: CoordinatorJournal, number: int, found: RoundPolicy, lost: f
     """Note what the coordinator notes when a round is run in which some are lost before their vectors."""
     assert found.batch is not None
     asked = {device.number for device in found.asked}
-    journal.begin(number, len(asked), 5, 5)
-    journal.note_asked(number, asked)
+    journal.sums.begin(number, len(asked), 5, 5)
+    journal.sums.note_asked(number, asked)
     if not found.batch.is_formed:
         for half, devices in enumerate(found.batch.halves):
-            journal.note_batch(number + 1, half, set(devices) - lost, sorted(set(devices) - lost)[:STAYING])
-    journal.note_sum(number, 2, asked - lost)
+            journal.batches.note(number + 1, half, set(devices) - lost, sorted(set(devices) - lost)[:STAYING])
+    journal.sums.note_participants(number, 2, asked - lost)
 
 
 def numbers(found: RoundPolicy) -> set[int]:
@@ -138,8 +138,8 @@ def test_the_journal_forgets_who_was_in_which_sum_and_keeps_the_batch(journal: C
         found = decided(journal, everybody, number)
         assert numbers(found) == everybody
         summed(journal, number, found)
-    assert {number for number, _ in journal.sums()} == {12}, "cool-downs need no more"
-    assert {(device.batch, device.summed, device.cohorts) for device in journal.devices()} == {(1, 2, 1)}
+    assert {number for number, _ in journal.sums.participants()} == {12}, "cool-downs need no more"
+    assert {(device.batch, device.summed, device.cohorts) for device in journal.members.devices()} == {(1, 2, 1)}
 
 
 def test_a_large_batch_is_counted_in_two_halves_that_stay(journal: CoordinatorJournal) -> None:
@@ -160,21 +160,21 @@ def test_a_batch_whose_device_is_revoked_is_over_and_who_need_not_stay_makes_a_n
 ) -> None:
     everybody = {device.number for device in enrolled(journal, 20)}
     summed(journal, 0, decided(journal, everybody, 0))
-    stay = {device.number for device in journal.devices() if device.stays}
+    stay = {device.number for device in journal.members.devices() if device.stays}
     assert len(stay) == STAYING
-    journal.revoke(min(stay))
+    journal.members.revoke(min(stay))
     found = decided(journal, everybody, 6)
     assert found.batch is not None
     assert not found.batch.is_formed
     assert numbers(found) == everybody - stay
     summed(journal, 6, found)
-    assert {device.cohorts for device in journal.devices() if device.number not in stay} == {2}
+    assert {device.cohorts for device in journal.members.devices() if device.number not in stay} == {2}
     assert numbers(decided(journal, everybody, 12)) == everybody - stay, "the new batch is summed again"
-    journal.revoke(max(everybody))
+    journal.members.revoke(max(everybody))
     over = decided(journal, everybody, 18)
     assert (over.asked, over.reason.code) == ([], ReasonCode.BATCHES_INCOMPLETE), "six are left, and need others"
     new = {device.number for device in enrolled(journal, 12)} - everybody
-    free = {device.number for device in journal.devices() if device.cohorts == 2 and not device.stays}
+    free = {device.number for device in journal.members.devices() if device.cohorts == 2 and not device.stays}
     assert numbers(decided(journal, everybody | new, 18)) == new | free - {max(everybody)}
 
 
@@ -227,7 +227,7 @@ def test_a_device_lost_before_its_first_vector_is_in_no_batch_and_the_others_go_
         ("finished", 5, 4),
         *[("finished", 4, 4)] * 3,
     ]
-    assert {device.number for device in field.journal.devices() if not device.batch} == {2}
+    assert {device.number for device in field.journal.members.devices() if not device.batch} == {2}
     found = {number: device.sum_exposure for number, device in field.devices.items()}
     assert found == {number: None if number == 2 else SumExposure(4, 1.0) for number in found}, "fewer than measured"
 
@@ -242,7 +242,7 @@ def test_a_batch_that_loses_a_device_is_repeated_with_it_and_no_sum_lacks_it(
     assert [(one.state, one.answered) for one in rounds] == [("finished", 5), ("abandoned", 0), ("finished", 5)]
     assert rounds[1].reason is not None
     assert rounds[1].reason.code == ReasonCode.TOO_MANY_DROPOUTS
-    sets = {people for (_, stage), people in field.journal.sums().items() if stage}
+    sets = {people for (_, stage), people in field.journal.sums.participants().items() if stage}
     assert sets <= {frozenset(range(1, 6))}
 
 
@@ -251,8 +251,8 @@ def test_the_coordinator_knows_who_stays_by_every_sum_of_a_batch_not_by_its_firs
     field = field_of(tmp_path, 5)
     coordinator = Coordinator(field.journal, rules_of(), Meddling(field))
     coordinator.round()
-    with field.journal._transaction():
-        field.journal._connection.execute("UPDATE devices SET stays = 0")
+    with field.journal.file.transaction():
+        field.journal.file.connection.execute("UPDATE devices SET stays = 0")
     assert coordinator.round().state == "finished"
     stay = set()
     for number, device in field.devices.items():
@@ -260,8 +260,8 @@ def test_the_coordinator_knows_who_stays_by_every_sum_of_a_batch_not_by_its_firs
         history = device._masked._machine_of(SMALL).history.of(device.membership.task)
         stay |= {number for past in history.sums if past.participants and past.stays}
     assert stay
-    assert {device.number for device in field.journal.devices() if device.stays} == stay
-    assert {(device.batch, device.cohorts) for device in field.journal.devices()} == {(1, 1)}
+    assert {device.number for device in field.journal.members.devices() if device.stays} == stay
+    assert {(device.batch, device.cohorts) for device in field.journal.members.devices()} == {(1, 1)}
 
 
 def test_the_operator_sees_which_device_a_batch_waits_for(tmp_path: Path) -> None:
@@ -272,10 +272,10 @@ def test_the_operator_sees_which_device_a_batch_waits_for(tmp_path: Path) -> Non
     for _ in range(2):
         with pytest.raises(FieldError):
             coordinator.round()
-        assert {device.number for device in field.journal.devices() if device.missing} == {4}
+        assert {device.number for device in field.journal.members.devices() if device.missing} == {4}
     field.devices[4] = away
     assert Coordinator(field.journal, rules_of(), Meddling(field)).round().state == "finished"
-    assert not any(device.missing for device in field.journal.devices())
+    assert not any(device.missing for device in field.journal.members.devices())
 
 
 @pytest.mark.parametrize(
@@ -295,7 +295,7 @@ def test_who_lies_in_the_counts_of_one_half_lists_no_row_that_the_other_half_doe
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Without halves one participant that adds to all counts lists rows of a single honest one."""
-    real, shown = device_module.vector_of, {}
+    real, shown = answers_module.vector_of, {}
     for halves in (1, 2):
         field = field_of(tmp_path / str(halves), 8, "fed-svd")
         carrier = Meddling(field)
@@ -308,13 +308,13 @@ def test_who_lies_in_the_counts_of_one_half_lists_no_row_that_the_other_half_doe
                         view[:] += 2
             return vector, *rest
 
-        monkeypatch.setattr(device_module, "vector_of", lying)
+        monkeypatch.setattr(answers_module, "vector_of", lying)
         policy = SMALL.model_copy(update={"n_min": 3 if halves == 2 else 6})
         for device in field.devices.values():
             device.share(Sharing(pi=1.0, masked_only=True, device_policy=policy))
         happened = Coordinator(field.journal, rules_of(policy), carrier).round()
         assert happened.state == "finished"
-        assert len({device.half for device in field.journal.devices()}) == halves
+        assert len({device.half for device in field.journal.members.devices()}) == halves
         honest = np.zeros(field.catalog.n_items, int)
         for person in range(7):
             honest[np.unique(field.clients.of(person))] += 1

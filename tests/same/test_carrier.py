@@ -69,8 +69,10 @@ def test_a_device_that_dies_over_its_answer_is_asked_again_and_gives_the_same(fi
     stop.set()
     for thread in threads:
         wait_for_thread(thread)
-    assert [(happened.answered, happened.lost) for happened in field.journal.rounds()] == [(3, 0)] * 2
-    assert max(happened.seconds for happened in field.journal.rounds()) < LONG, "no round waited for its deadline"
+    assert [(happened.answered, happened.lost) for happened in field.journal.rounds.records()] == [(3, 0)] * 2
+    assert max(happened.seconds for happened in field.journal.rounds.records()) < LONG, (
+        "no round waited for its deadline"
+    )
     assert [entry.round for entry in people[0].ledger.list()] == [0, 1], "one message a round"
     assert_same(simulated(field.federation, field.clients, field.catalog, 2), coordinator.shared, people)
     for device in people.values():

@@ -90,7 +90,7 @@ def test_rounds_go_on_when_clocks_jump(tmp_path: Path, clocks: Clocks, coordinat
             field.run(2, quorum=3, minimum=3, deadline=20)
             clocks.coordinator, clocks.devices = 0.0, 0.0
             last = field.run(3, quorum=3, minimum=3, deadline=20)
-        assert [happened.answered for happened in field.journal.rounds()] == [3, 3, 3]
+        assert [happened.answered for happened in field.journal.rounds.records()] == [3, 3, 3]
         people = field.people()
         assert_same(simulated(field.federation, field.clients, field.catalog, 3), last.shared, people)
         for device in people.values():
@@ -109,6 +109,6 @@ def test_rounds_go_on_after_a_coordinator_that_was_suspended(tmp_path: Path, clo
             before = state.clock
             state.clock = lambda: before() + HOUR
             field.run(2, quorum=3, minimum=3)
-        assert [happened.answered for happened in field.journal.rounds()] == [3, 3]
+        assert [happened.answered for happened in field.journal.rounds.records()] == [3, 3]
     finally:
         field.close()

@@ -67,12 +67,12 @@ def test_a_new_item_is_recommended_before_anybody_had_it(method: str, cold_metho
     assert NEW not in [found.item for found in person.recommend(field.catalog.n_items)]
     add_item(field, liked)
     for device in field.devices.values():
-        device.amend(field.journal.amendments.since(field.federation.digest))
+        device.terms.amend(field.journal.amendments.since(field.federation.digest))
     listed = [found.item for found in person.recommend(field.catalog.n_items + 1)]
     assert NEW in listed[:10]
     field.run(Loopback(field.devices, field.journal.amendments.since), rounds=ROUNDS + 1, secure=None)
     assert NEW in [found.item for found in person.recommend(10)]
-    assert field.journal.rounds()[-1].state == "finished"
+    assert field.journal.rounds.records()[-1].state == "finished"
 
 
 @pytest.mark.parametrize("method", METHODS)

@@ -67,7 +67,7 @@ def run(folder: Path, deadly: int = 0) -> None:
     journal, points = CoordinatorJournal.open(folder / "journal.db"), 0
     devices = {person + 1: Device.open(folder / f"{person}.db", PASSPHRASE) for person in range(PEOPLE)}
 
-    for connection in (journal._connection, *(device._store.connection for device in devices.values())):
+    for connection in (journal.file.connection, *(device._store.connection for device in devices.values())):
         connection.execute("PRAGMA synchronous = OFF")  # kill -9 takes nothing from the system's memory of files
 
     def point() -> None:
@@ -87,15 +87,15 @@ def run(folder: Path, deadly: int = 0) -> None:
 
 
 def _trace(journal: CoordinatorJournal, point: Callable[[], None]) -> None:
-    journal._connection.set_trace_callback(lambda statement: point() if statement.startswith(WRITES) else None)
+    journal.file.connection.set_trace_callback(lambda statement: point() if statement.startswith(WRITES) else None)
 
 
 def check(folder: Path, before: list[tuple[int, str]]) -> list[str]:
     """Compare journal, ledgers and what left; return what became of the rounds."""
     journal = CoordinatorJournal.open(folder / "journal.db")
-    states = [happened.state for happened in journal.rounds()]
-    assert [(r.number, r.state) for r in journal.rounds()][: len(before)] == before, "a finished round was lost"
-    shared, counted = journal.model(), {device.number: device.counted for device in journal.devices()}
+    states = [happened.state for happened in journal.rounds.records()]
+    assert [(r.number, r.state) for r in journal.rounds.records()][: len(before)] == before, "a finished round was lost"
+    shared, counted = journal.model(), {device.number: device.counted for device in journal.members.devices()}
     journal.close()
     assert shared is not None
     assert all(np.isfinite(array).all() for array in shared.values())
@@ -123,7 +123,7 @@ def test_killed_at_any_point_of_a_sum_it_goes_on_and_nothing_leaves_twice(tmp_pa
     for person in range(PEOPLE):
         device = device_of(base, clients, person, catalog, journal.welcome)
         device.share(Sharing(pi=PI, device_policy=BOLD, masked_only=False))
-        journal.add(bytes([person]), device.identity)
+        journal.members.add(bytes([person]), device.identity)
         device.close()
     journal.close()
     deadly, ends = 0, list[list[str]]()
@@ -133,7 +133,7 @@ def test_killed_at_any_point_of_a_sum_it_goes_on_and_nothing_leaves_twice(tmp_pa
         shutil.copytree(base, folder)
         has_died = was_killed(partial(run, folder, deadly))
         journal = CoordinatorJournal.open(folder / "journal.db")
-        before = [(happened.number, happened.state) for happened in journal.rounds()]
+        before = [(happened.number, happened.state) for happened in journal.rounds.records()]
         journal.close()
         run(folder)
         ends.append(check(folder, before))

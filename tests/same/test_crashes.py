@@ -24,7 +24,7 @@ def run(folder: Path, deadly: int = 0) -> dict[str, Array]:
     """Run the rounds that are left; die at the journal's statement number `deadly`."""
     journal = CoordinatorJournal.open(folder / "journal.db")
     devices = {person + 1: Device.open(folder / f"{person}.db", PASSPHRASE) for person in range(PEOPLE)}
-    journal._connection.set_trace_callback(dying_at(deadly))
+    journal.file.connection.set_trace_callback(dying_at(deadly))
     coordinator = Coordinator(journal, RoundRules(rounds=ROUNDS, readable=True), Loopback(devices))
     coordinator.run()
     journal.close()
@@ -40,7 +40,7 @@ def test_a_coordinator_killed_at_any_statement_goes_on_where_it_was(tmp_path: Pa
     federation = founded("fpl", catalog)
     journal = journal_of(base, federation, catalog)
     for person in range(PEOPLE):
-        journal.add(bytes([person]))
+        journal.members.add(bytes([person]))
         device_of(base, clients, person, catalog, journal.welcome).close()
     journal.close()
     whole = tmp_path / "whole"
@@ -53,13 +53,13 @@ def test_a_coordinator_killed_at_any_statement_goes_on_where_it_was(tmp_path: Pa
         if not was_killed(partial(run, folder, deadly)):
             break
         journal = CoordinatorJournal.open(folder / "journal.db")
-        finished.append(len(journal.rounds()))
+        finished.append(len(journal.rounds.records()))
         journal.close()
         shared = run(folder)
         assert all(np.array_equal(shared[name], array) for name, array in expected.items())
         journal = CoordinatorJournal.open(folder / "journal.db")
-        assert [happened.state for happened in journal.rounds()] == ["finished"] * ROUNDS
-        assert len(journal.rounds()) >= finished[-1]
+        assert [happened.state for happened in journal.rounds.records()] == ["finished"] * ROUNDS
+        assert len(journal.rounds.records()) >= finished[-1]
         journal.close()
         for person in range(PEOPLE):
             with Device.open(folder / f"{person}.db", PASSPHRASE) as device:

@@ -14,7 +14,7 @@ from helpers.town_federation import BOLD
 from helpers.watched_federation import Watched, visit
 from tacit.errors import FieldError
 from tacit.field.coordinator.directory import CoordinatorDirectory
-from tacit.field.coordinator.journal import EnrolledDevice
+from tacit.field.coordinator.members import EnrolledDevice
 from tacit.field.witness import Witness
 from tacit.protocols.directory import DAY, DirectoryPolicy, DirectoryProof
 from tacit.protocols.secure_aggregation import Identity, SecureDevice, ServerPhase
@@ -42,7 +42,7 @@ def test_rounds_go_on_while_the_directory_grows_and_devices_restart(tmp_path: Pa
     watched.visit()
     assert watched.run(2) == ["finished"] * 2
     newcomer = Identity.fresh().public
-    watched.field.journal.add(b"newcomer", newcomer)
+    watched.field.journal.members.add(b"newcomer", newcomer)
     assert watched.visit().size == 6
     watched.field.reopen()
     assert watched.run(2) == ["finished"] * 2
@@ -64,10 +64,10 @@ def test_nobody_is_asked_before_the_witness_has_signed_for_long_enough(tmp_path:
     now[0] += 3600
     watched.visit()
     assert watched.directory().n_settled == 5
-    devices = watched.field.journal.devices()
-    late = watched.field.journal.add(b"late", Identity.fresh().public)
+    devices = watched.field.journal.members.devices()
+    late = watched.field.journal.members.add(b"late", Identity.fresh().public)
     watched.visit()
-    assert watched.directory().settled(watched.field.journal.devices()) == devices, "the late one must wait"
+    assert watched.directory().settled(watched.field.journal.members.devices()) == devices, "the late one must wait"
     assert late not in {device.number for device in devices}
 
 
@@ -75,11 +75,11 @@ def test_invented_identities_are_refused_by_every_device(tmp_path: Path) -> None
     """The coordinator invites identities of its own, which are in its list, and not in the witness's."""
     watched = Watched(tmp_path)
     watched.visit()
-    signed = watched.field.journal.checkpoints()
+    signed = watched.field.journal.directory.checkpoints()
     carrier = Overheard(watched.field)
     for at in range(2):
         identity = Identity.fresh()
-        number = watched.field.journal.add(b"invented %d" % at, identity.public)
+        number = watched.field.journal.members.add(b"invented %d" % at, identity.public)
         carrier.invented[number] = SecureDevice(identity, BOLD)
 
     def settled(self: CoordinatorDirectory, members: list[EnrolledDevice]) -> list[EnrolledDevice]:
@@ -91,7 +91,7 @@ def test_invented_identities_are_refused_by_every_device(tmp_path: Path) -> None
         assert watched.run(1, carrier=carrier) == ["abandoned"]
     finally:
         CoordinatorDirectory.settled = honest  # type: ignore[method-assign]
-    assert watched.field.journal.checkpoints() == signed
+    assert watched.field.journal.directory.checkpoints() == signed
     assert carrier.refusals == every(ReasonCode.NOT_IN_DIRECTORY)
     assert not any(device.ledger.list() for device in watched.field.devices.values())
 
@@ -102,7 +102,7 @@ def test_what_a_lying_coordinator_shows_is_refused_by_name(tmp_path: Path) -> No
     false = Witness(tmp_path / "false")
     others = watched.rules.model_copy(update={"key": false.key.hex()})
     stranger = visit(false, CoordinatorDirectory(watched.field.journal, others), watched.log)
-    watched.field.journal.forget_checkpoints()
+    watched.field.journal.directory.forget_checkpoints()
     watched.visit()
 
     def shown(change: Callable[[DirectoryProof], DirectoryProof]) -> Callable[[int, SecureRequest], SecureRequest]:
@@ -174,7 +174,7 @@ def test_a_device_that_missed_how_the_directory_grew_is_shown_it_the_next_time(t
     assert watched.run(1, carrier=AdvertLost(watched.field)) == ["finished"], (
         "device 2 has joined, and its answer was lost"
     )
-    watched.field.journal.add(b"newcomer", Identity.fresh().public)
+    watched.field.journal.members.add(b"newcomer", Identity.fresh().public)
     watched.visit()
     carrier = Overheard(watched.field)
     assert watched.run(carrier=carrier) == ["finished"]
@@ -192,11 +192,11 @@ def test_a_shrunken_directory_is_refused(tmp_path: Path) -> None:
     """A coordinator that shows an earlier checkpoint, though it is rightly signed."""
     watched = Watched(tmp_path)
     before = watched.visit()
-    watched.field.journal.add(b"newcomer", Identity.fresh().public)
+    watched.field.journal.members.add(b"newcomer", Identity.fresh().public)
     watched.visit()
     assert watched.run(1) == ["finished"]
-    watched.field.journal.forget_checkpoints()
-    watched.field.journal.note_checkpoint(before)
+    watched.field.journal.directory.forget_checkpoints()
+    watched.field.journal.directory.note_checkpoint(before)
     carrier = Overheard(watched.field)
     assert watched.run(carrier=carrier) == ["abandoned"]
     assert carrier.refusals == every(ReasonCode.DIRECTORY_FORKED)

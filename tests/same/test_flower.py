@@ -141,7 +141,7 @@ def test_a_device_that_never_answers_is_lost_and_the_round_goes_on(field: Field)
         stop.set()
         for thread in threads:
             wait_for_thread(thread)
-    assert [(happened.answered, happened.lost, happened.state) for happened in field.journal.rounds()] == [
+    assert [(happened.answered, happened.lost, happened.state) for happened in field.journal.rounds.records()] == [
         (3, 1, "finished")
     ] * 2
     assert (numbers["tacit_answered_total"], numbers["tacit_lost_total"]) == (6, 2)
@@ -199,8 +199,10 @@ def test_wrong_invitations_keys_and_bytes_are_refused_by_name(field: Field, tmp_
             with pytest.raises(InvitationError):
                 accept(second, good)
             assert (second.membership, second.connection) == (None, {}), "nothing is half done"
-        assert [one.number for one in field.journal.devices() if not one.revoked][-1] == 5, "the first is a member"
-        assert field.journal.revoke(5)
+        assert [one.number for one in field.journal.members.devices() if not one.revoked][-1] == 5, (
+            "the first is a member"
+        )
+        assert field.journal.members.revoke(5)
         field.link.present()
         with pytest.raises(FieldError, match="does not know this device"):
             SuperNode(device, poll=0.05).session(threading.Event())
@@ -247,7 +249,7 @@ def test_devices_fetch_amendments_over_the_line(field: Field) -> None:
         stop.set()
         for thread in threads:
             wait_for_thread(thread)
-    assert [(r.state, r.answered) for r in field.journal.rounds()] == [("finished", len(people))]
+    assert [(r.state, r.answered) for r in field.journal.rounds.records()] == [("finished", len(people))]
     assert heard.count("amended") == len(people)
     assert {device.catalog.title(0) for device in people.values()} == {"Renamed"}
     for device in people.values():

@@ -30,15 +30,15 @@ def test_noisy_rounds_are_the_simulators(tmp_path: Path, method: str) -> None:
     coordinator = field.run(Egress(field), rounds=ROUNDS, **KNOWN)
     expected = simulated(field.federation, field.clients, field.catalog, ROUNDS)
     assert_same(expected, coordinator.shared, field.people())
-    finished = [happened for happened in field.journal.rounds() if happened.state == "finished"]
+    finished = [happened for happened in field.journal.rounds.records() if happened.state == "finished"]
     assert finished
-    assert all(happened.masked for happened in field.journal.rounds())
-    assert [one.round for one in field.journal.spendings()] == [happened.number for happened in finished]
+    assert all(happened.masked for happened in field.journal.rounds.records())
+    assert [one.round for one in field.journal.sums.spendings()] == [happened.number for happened in finished]
     for device in field.devices.values():
         budget = device.budgets.of(field.federation)
         assert budget is not None
         assert [debit.round for debit in budget.debits] == [happened.number for happened in finished]
-        assert budget.spent == pytest.approx(sum(one.share for one in field.journal.spendings()))
+        assert budget.spent == pytest.approx(sum(one.share for one in field.journal.sums.spendings()))
         assert 0 < budget.spent_epsilon <= 8.0
 
 
@@ -57,7 +57,7 @@ def test_a_newcomer_takes_part_in_the_next_round(tmp_path: Path) -> None:
     field.run(Egress(field), rounds=1, **KNOWN)
     field.devices[6] = late
     field.run(Egress(field), rounds=2, **KNOWN)
-    assert [(r.state, r.masked, r.answered) for r in field.journal.rounds()] == [
+    assert [(r.state, r.masked, r.answered) for r in field.journal.rounds.records()] == [
         ("finished", 1, 5),
         ("finished", 1, 6),
     ]
@@ -68,12 +68,12 @@ def test_a_plan_that_is_done_asks_no_device_any_more(tmp_path: Path) -> None:
     field = private(tmp_path, "dp-svd")
     coordinator = field.run(Egress(field), rounds=9, **KNOWN)
     assert coordinator.is_done
-    done = len(field.journal.rounds())
+    done = len(field.journal.rounds.records())
     assert done < 9
     reason = coordinator.run()
     assert reason is not None
     assert reason.code == ReasonCode.PLAN_DONE
-    assert len(field.journal.rounds()) == done
+    assert len(field.journal.rounds.records()) == done
     for device in field.devices.values():
         budget = device.budgets.of(field.federation)
         assert budget is not None
@@ -114,10 +114,10 @@ def noise_of_a_sum(folder: Path, n_lost: int) -> tuple[Field, NDArray[np.float64
 def test_a_masked_sum_carries_the_noise_that_is_stated(tmp_path: Path, n_lost: int) -> None:
     field, noise = noise_of_a_sum(tmp_path, n_lost)
     assert noise is not None
-    assert [happened.answered for happened in field.journal.rounds()] == [PEOPLE - n_lost]
+    assert [happened.answered for happened in field.journal.rounds.records()] == [PEOPLE - n_lost]
     privacy = field.federation.guarantee
     assert privacy is not None
-    share = field.journal.spendings()[0].share
+    share = field.journal.sums.spendings()[0].share
     stated = privacy.variance(share, PEOPLE, PEOPLE - n_lost) * float(privacy.ring.scale) ** 2
     assert stated >= (PEOPLE - n_lost) / 6 * (privacy.std(share) * float(privacy.ring.scale)) ** 2 * (1 - 1e-12)
     off = noise.var() / stated - 1
@@ -128,7 +128,7 @@ def test_a_masked_sum_carries_the_noise_that_is_stated(tmp_path: Path, n_lost: i
 def test_with_one_more_dropout_the_round_is_abandoned(tmp_path: Path) -> None:
     """It has cost the others their share, and is not repeated at once."""
     field, noise = noise_of_a_sum(tmp_path, 3)
-    (happened,) = field.journal.rounds()
+    (happened,) = field.journal.rounds.records()
     assert noise is None
     assert happened.state == "abandoned"
     assert happened.reason is not None
@@ -143,7 +143,7 @@ def test_devices_that_stop_at_their_users_level_do_not_stop_the_others(tmp_path:
     for number in (2, 5, 7):
         field.devices[number].change(lambda before: before.model_copy(update={"privacy": "strict"}))
     coordinator = field.run(Egress(field), rounds=6, **KNOWN)
-    rounds = field.journal.rounds()
+    rounds = field.journal.rounds.records()
     assert [(happened.state, happened.asked) for happened in rounds[:3]] == [
         ("abandoned", 8),
         ("finished", 5),
@@ -154,4 +154,6 @@ def test_devices_that_stop_at_their_users_level_do_not_stop_the_others(tmp_path:
     assert [budget is not None and budget.spent > 0 for budget in spent] == [
         number not in (2, 5, 7) for number in range(1, 9)
     ]
-    assert [one.round for one in field.journal.spendings()] == [1, 2], "nothing was spent where no vector was asked for"
+    assert [one.round for one in field.journal.sums.spendings()] == [1, 2], (
+        "nothing was spent where no vector was asked for"
+    )

@@ -37,8 +37,8 @@ def test_suggestions_begin_with_interests_and_end_with_a_history(method: str, tm
     with pytest.raises(MethodError):
         device.recommend(5)
     title = field.catalog.title(7)
-    device.choose_interests([kind, title])
-    assert device.interests.categories == (kind,)
+    device.preferences.choose_interests([kind, title])
+    assert device.preferences.interests.categories == (kind,)
     found = device.recommend(8)
     assert len(found) == 8
     assert field.catalog.item_ids[7] not in [one.item for one in found]
@@ -47,7 +47,7 @@ def test_suggestions_begin_with_interests_and_end_with_a_history(method: str, tm
     if method == "fed-svd":  # its directions keep items of a kind together; in fed-ease none predicts itself
         first = device.catalog.item_ids.index(found[0].item)
         assert kind in device.catalog.categories.of(first)
-    device.choose_interests([])
+    device.preferences.choose_interests([])
     with pytest.raises(MethodError):
         device.recommend(5)
 
@@ -59,7 +59,7 @@ def test_interests_never_leave_and_nothing_is_learnt_from_them(method: str, tmp_
         field = Field(tmp_path / str(chosen), method)
         device = newcomer(field)
         if chosen:
-            device.choose_interests([kind_of(field)])
+            device.preferences.choose_interests([kind_of(field)])
         coordinator = field.run(rounds=2, secure=None)
         assert not device.ledger.list()
         left.append(coordinator.shared)
@@ -69,20 +69,20 @@ def test_interests_never_leave_and_nothing_is_learnt_from_them(method: str, tmp_
 def test_interests_survive_a_restart_and_are_in_the_users_own_copy(tmp_path: Path) -> None:
     field = Field(tmp_path, "fed-svd")
     kind = kind_of(field)
-    field.people()[0].choose_interests([kind])
+    field.people()[0].preferences.choose_interests([kind])
     field.restart(0)
     device = field.people()[0]
-    assert device.interests.categories == (kind,)
+    assert device.preferences.interests.categories == (kind,)
     assert [*device.readable()["interests"]["categories"]] == [kind]
 
 
 def test_an_unknown_interest_is_refused_and_changes_nothing(tmp_path: Path) -> None:
     field = Field(tmp_path, "fed-svd")
     device, kind = field.people()[0], kind_of(field)
-    device.choose_interests([kind])
+    device.preferences.choose_interests([kind])
     with pytest.raises(DeviceError, match="no item or category 'Submarines'"):
-        device.choose_interests([kind, "Submarines"])
-    assert device.interests.categories == (kind,)
+        device.preferences.choose_interests([kind, "Submarines"])
+    assert device.preferences.interests.categories == (kind,)
 
 
 def test_what_a_history_says_comes_first(tmp_path: Path) -> None:
@@ -90,5 +90,5 @@ def test_what_a_history_says_comes_first(tmp_path: Path) -> None:
     field.run(rounds=2, secure=None)
     device = field.people()[0]
     before = device.recommend(5)
-    device.choose_interests([kind_of(field)])
+    device.preferences.choose_interests([kind_of(field)])
     assert device.recommend(5) == before

@@ -66,7 +66,7 @@ def test_the_new_key_connects_and_the_old_one_does_not(field: Field, device: Dev
     change_key(device)
     assert device.connection["key"] != before["key"]
     assert NEXT_KEY not in device.connection
-    known = {one.number: (one.key, one.identity) for one in field.journal.devices()}
+    known = {one.number: (one.key, one.identity) for one in field.journal.members.devices()}
     assert known[1] == (public_half(device.connection["key"]), identity)
     wait_until_present(field, device)
     device.keep_connection(before)
@@ -128,9 +128,9 @@ def test_a_key_of_the_identity_whose_answer_is_lost_is_finished_at_the_next_star
     assert NEXT_IDENTITY not in device.connection
     own = read_identity(device.store)
     assert own.public == name, "the others know it by the same name"
-    assert field.journal.member_keys().key_of(name) == own.key != name
+    assert field.journal.notices.keys().key_of(name) == own.key != name
     change_key(device)
-    assert len(field.journal.notices().notices) == 2, "its new key signs for the next one, and for the connection"
+    assert len(field.journal.notices.list().notices) == 2, "its new key signs for the next one, and for the connection"
 
 
 def test_a_key_that_was_taken_is_not_thrown_away_by_another_answer(
@@ -154,11 +154,11 @@ def test_a_key_that_was_taken_is_not_thrown_away_by_another_answer(
     change_key(device)
     assert len(asked) == 2
     assert NEXT_IDENTITY not in device.connection
-    assert field.journal.member_keys().key_of(name) == read_identity(device.store).key != name
+    assert field.journal.notices.keys().key_of(name) == read_identity(device.store).key != name
     with pytest.raises(FieldError):  # refused, and not taken: the key that it has stays
         change_key(device)
     assert NEXT_IDENTITY not in device.connection
-    assert field.journal.member_keys().key_of(name) == read_identity(device.store).key
+    assert field.journal.notices.keys().key_of(name) == read_identity(device.store).key
 
 
 def test_a_revoked_device_learns_it_from_the_list_of_members(field: Field, device: Device) -> None:
@@ -176,9 +176,9 @@ def test_a_revoked_device_learns_it_from_the_list_of_members(field: Field, devic
             taking_part.join(LONG)
 
     shown = NoticeList((Notice(NoticeKind.REVOKED, device.identity),))
-    with field.journal._transaction():  # the notice alone: the coordinator keeps the connection
-        field.journal._connection.execute("INSERT INTO notices (kind, identity) VALUES (1, ?)", (device.identity,))
-    assert field.journal.notices() == shown
+    with field.journal.file.transaction():  # the notice alone: the coordinator keeps the connection
+        field.journal.file.connection.execute("INSERT INTO notices (kind, identity) VALUES (1, ?)", (device.identity,))
+    assert field.journal.notices.list() == shown
     run(news.append)
     link = device.participation.link
     assert link is not None
@@ -203,20 +203,24 @@ def test_a_list_of_members_without_an_end_is_given_up(
 
 
 def test_nobody_else_changes_a_key(field: Field, device: Device) -> None:
-    old, other = (one.key for one in field.journal.devices())
+    old, other = (one.key for one in field.journal.members.devices())
     new = public_half(draw_key())
     stranger = Identity.fresh().sign(hand_over_statement(old, new))
-    assert not field.journal.hand_over(old, new, stranger)
-    assert not field.journal.hand_over(old, new, b"")
-    right = device.sign_hand_over(old, new)
-    assert not field.journal.hand_over(other, new, right), "signed for another key"
-    assert not field.journal.hand_over(old, other, device.sign_hand_over(old, other)), "the key of another device"
-    assert field.journal.hand_over(old, new, right)
-    assert field.journal.hand_over(old, new, right), "twice is fine"
-    assert {one.key for one in field.journal.devices()} == {new, other}
-    assert not field.journal.hand_over(new, old, device.sign_hand_over(new, old)), "no way back to a former key"
-    word = field.journal.invite(2**40)
-    assert field.journal.enrol(word, old, 0) is None, "nor is it enrolled again by whoever has it"
-    field.journal.revoke(1)
+    assert not field.journal.members.hand_over(old, new, stranger)
+    assert not field.journal.members.hand_over(old, new, b"")
+    right = device.keys.sign_hand_over(old, new)
+    assert not field.journal.members.hand_over(other, new, right), "signed for another key"
+    assert not field.journal.members.hand_over(old, other, device.keys.sign_hand_over(old, other)), (
+        "the key of another device"
+    )
+    assert field.journal.members.hand_over(old, new, right)
+    assert field.journal.members.hand_over(old, new, right), "twice is fine"
+    assert {one.key for one in field.journal.members.devices()} == {new, other}
+    assert not field.journal.members.hand_over(new, old, device.keys.sign_hand_over(new, old)), (
+        "no way back to a former key"
+    )
+    word = field.journal.invitations.make(2**40)
+    assert field.journal.members.enrol(word, old, 0) is None, "nor is it enrolled again by whoever has it"
+    field.journal.members.revoke(1)
     newer = public_half(draw_key())
-    assert not field.journal.hand_over(new, newer, device.sign_hand_over(new, newer)), "it was revoked"
+    assert not field.journal.members.hand_over(new, newer, device.keys.sign_hand_over(new, newer)), "it was revoked"

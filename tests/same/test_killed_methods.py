@@ -48,7 +48,7 @@ def base_of(folder: Path, method: str) -> Path:
     for person in range(PEOPLE):
         with device_of(folder, clients, person, catalog, journal.welcome) as device:
             device.share(Sharing(pi=0.7, device_policy=BOLD, masked_only=False))
-            journal.add(bytes([person]), device.identity)
+            journal.members.add(bytes([person]), device.identity)
     journal.close()
     return folder
 
@@ -57,7 +57,7 @@ def run(folder: Path, rules: RoundRules, deadly: int = 0) -> tuple[dict[str, Arr
     """Run the rounds that are left, or die at statement number `deadly`; return the model, and how many there were."""
     journal, points = CoordinatorJournal.open(folder / "journal.db"), Points(deadly)
     devices = {person + 1: Device.open(folder / f"{person}.db", PASSPHRASE) for person in range(PEOPLE)}
-    for connection in (journal._connection, *(device._store.connection for device in devices.values())):
+    for connection in (journal.file.connection, *(device._store.connection for device in devices.values())):
         connection.execute("PRAGMA synchronous = OFF")  # kill -9 takes nothing from the system's memory of files
         connection.set_trace_callback(points)
     coordinator = Coordinator(journal, rules, Loopback(devices))
@@ -73,11 +73,11 @@ def check_killed(tmp_path: Path, base: Path, rules: RoundRules, deadly: int, exp
     shutil.copytree(base, folder)
     assert was_killed(partial(run, folder, rules, deadly))
     journal = CoordinatorJournal.open(folder / "journal.db")
-    before = [(one.number, one.state) for one in journal.rounds()]
+    before = [(one.number, one.state) for one in journal.rounds.records()]
     journal.close()
     shared, _ = run(folder, rules)
     journal = CoordinatorJournal.open(folder / "journal.db")
-    after = [(one.number, one.state) for one in journal.rounds()]
+    after = [(one.number, one.state) for one in journal.rounds.records()]
     journal.close()
     assert after[: len(before)] == before, "a finished round was lost"
     assert [state for _, state in after].count("finished") == ROUNDS

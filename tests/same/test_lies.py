@@ -16,7 +16,7 @@ from helpers.lying_devices import LIES, VECTORS, LyingDevice
 from helpers.town_federation import BOLD, PI
 from tacit.errors import FieldError
 from tacit.field.coordinator import Coordinator, RoundRules
-from tacit.field.coordinator.journal import RoundRecord
+from tacit.field.coordinator.round_log import RoundRecord
 from tacit.field.device import Sharing
 from tacit.protocols.secure_aggregation import DevicePolicy
 from tacit.reasons import ReasonCode
@@ -56,7 +56,7 @@ def held(field: Field, carrier: LyingDevice, policy: DevicePolicy, rounds: int) 
 
 
 def named(field: Field) -> dict[int, tuple[ReasonCode, ...]]:
-    return {strikes.device: strikes.codes for strikes in field.journal.strikes()}
+    return {strikes.device: strikes.codes for strikes in field.journal.strikes.by_device()}
 
 
 def check_from_the_start(folder: Path, lie: str, people: int, policy: DevicePolicy, rounds: int) -> None:
@@ -68,7 +68,7 @@ def check_from_the_start(folder: Path, lie: str, people: int, policy: DevicePoli
         assert {one.state for one in happened} == {"abandoned"}, "its batch may not be summed without it"
         return
     assert [one.state for one in happened] == ["finished"] * rounds
-    batched = {device.number for device in field.journal.devices() if device.batch}
+    batched = {device.number for device in field.journal.members.devices() if device.batch}
     is_in = max(lies) > VECTORS or lie == "boxes that nobody can open"  # its vector was right
     assert batched == set(field.devices) - (set() if is_in else {LIAR})
     assert [one.answered for one in happened] == [len(batched)] * rounds
@@ -108,7 +108,7 @@ def test_a_batch_with_a_late_liar_is_over_and_others_go_on_without_it(tmp_path: 
     happened = held(field, LyingDevice(field, lies, LIAR, since=1), four, 7)
     assert [one.state for one in happened] == ["finished", *["abandoned"] * 3, *["finished"] * 3]
     assert named(field) == {LIAR: (code,)}
-    devices = field.journal.devices()
+    devices = field.journal.members.devices()
     assert [device.number for device in devices if device.revoked] == [LIAR]
     went_on = {device.number for device in devices if device.cohorts == 2}
     assert {one.asked for one in happened[4:]} == {one.answered for one in happened[4:]} == {len(went_on)}

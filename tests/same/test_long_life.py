@@ -3,9 +3,7 @@ killed and started again with other rules; every sum is masked, no device is stu
 
 from __future__ import annotations
 
-import os
-import tempfile
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -18,7 +16,7 @@ from tacit.field.carriers.loopback import Loopback
 from tacit.field.catalogue_file import continue_catalogue
 from tacit.field.coordinator import Coordinator, CoordinatorJournal, RoundRules
 from tacit.field.coordinator.attendance import Timing
-from tacit.field.coordinator.journal import RoundRecord
+from tacit.field.coordinator.round_log import RoundRecord
 from tacit.field.device import Device
 from tacit.field.device.history import HistoryEntry
 from tacit.types import Catalog, Vocabulary
@@ -44,7 +42,7 @@ class Town(Loopback):
         self.clients, self.catalog = town(n_devices)
         self.journal = journal_of(folder, founded("fpl", self.catalog), self.catalog)
         self._fetch = lambda digest: self.journal.amendments.since(digest)
-        self.words = self.journal.invite_many(n_devices, 2**31, "")
+        self.words = self.journal.invitations.make_many(n_devices, 2**31, "")
         self.events: list[tuple[float, Callable[[], None]]] = []
         self.away: set[int] = set()
         self.models: dict[int, int] = {}  # device -> exchanges after which it first had a model
@@ -66,8 +64,8 @@ class Town(Loopback):
     def join(self, person: int) -> None:
         device = Device.create(self.folder / f"{person}.db", PASSPHRASE, cost=CHEAP, seed=person, lane=person)
         key = f"key {person}".encode()
-        proof = device.prove_identity(self.words[person], key)
-        number = self.journal.enrol(self.words[person], key, int(self.now), device.identity, proof)
+        proof = device.keys.prove(self.words[person], key)
+        number = self.journal.members.enrol(self.words[person], key, int(self.now), device.identity, proof)
         assert number is not None
         device.join(self.journal.welcome)
         first, last = self.clients.ptr[person : person + 2]
@@ -90,7 +88,7 @@ class Town(Loopback):
             raise KilledError
         here = {number: content for number, content in requests.items() if number in self.present()}
         for number in here:
-            self.exchanges.setdefault(number, set()).add(f"round {self.journal.next_round}")
+            self.exchanges.setdefault(number, set()).add(f"round {self.journal.rounds.next_number}")
         yield from super().ask(here, seconds)
 
     def tell(self, messages: Mapping[int, bytes], seconds: float) -> None:
@@ -117,7 +115,7 @@ class Town(Loopback):
 
         def on_round(happened: RoundRecord) -> None:
             self.note_models()
-            if until(self.journal.rounds()):
+            if until(self.journal.rounds.records()):
                 raise EndError
 
         with suppress(EndError):
@@ -141,17 +139,6 @@ class Town(Loopback):
         self.restart()
 
 
-@pytest.fixture
-def folder(tmp_path: Path) -> Iterator[Path]:
-    """A folder in memory where there is one: thousands of writes wait for the disk each."""
-    memory = Path("/dev/shm")
-    if not os.access(memory, os.W_OK):
-        yield tmp_path
-        return
-    with tempfile.TemporaryDirectory(dir=memory, prefix="tacit-test-") as made:
-        yield Path(made)
-
-
 @pytest.mark.parametrize(
     ("n_devices", "n_sums", "joining"),
     [
@@ -159,8 +146,8 @@ def folder(tmp_path: Path) -> Iterator[Path]:
         pytest.param(50, 200, 60 * MINUTE, id="an hour and fifty devices", marks=pytest.mark.fuzz),
     ],
 )
-def test_fifty_devices_live_together(n_devices: int, n_sums: int, joining: float, folder: Path) -> None:
-    place = Town(folder, n_devices, joining)
+def test_fifty_devices_live_together(n_devices: int, n_sums: int, joining: float, tmp_path: Path) -> None:
+    place = Town(tmp_path, n_devices, joining)
     rules = {"pause": "18s", "deadline": 5}
 
     def sums(rounds: list[RoundRecord]) -> int:
@@ -173,10 +160,10 @@ def test_fifty_devices_live_together(n_devices: int, n_sums: int, joining: float
     place.live(upgraded, lambda rounds: sums(rounds) >= 2 * n_sums // 3)
     place.change_catalogue(2, (4, 5))
     place.live(upgraded, lambda rounds: sums(rounds) >= n_sums and len(place.devices) == n_devices)
-    rounds = place.journal.rounds()
+    rounds = place.journal.rounds.records()
     assert all(one.masked for one in rounds if one.asked), "no round is readable"
-    assert not place.journal.pending(int(place.now)), "every invitation was used"
-    assert [device.revoked for device in place.journal.devices()] == [False] * n_devices, "and none twice"
+    assert not place.journal.invitations.pending(int(place.now)), "every invitation was used"
+    assert [device.revoked for device in place.journal.members.devices()] == [False] * n_devices, "and none twice"
     n_sums_of: dict[int, int] = {}
     for number, device in place.devices.items():
         assert device.membership is not None
@@ -184,7 +171,7 @@ def test_fifty_devices_live_together(n_devices: int, n_sums: int, joining: float
             assert device.membership.federation == place.journal.federation
         assert len(device.recommend(5)) == 5
         n_sums_of[number] = len(device.ledger.list())
-    waiting = [device.number for device in place.journal.devices() if not device.batch]
+    waiting = [device.number for device in place.journal.members.devices() if not device.batch]
     assert len(waiting) < 13, "as soon as thirteen wait, they are a batch"
     assert min(count for number, count in n_sums_of.items() if number not in waiting) >= 2, "no device is stuck"
     late = [n for number, n in place.models.items() if number > n_devices // 2]

@@ -79,7 +79,7 @@ def test_with_devices_that_drop_out_and_restart(tmp_path: Path, method: str) -> 
     assert carrier.n_lost >= 4
     expected = simulated(field.federation, field.clients, field.catalog, ROUNDS, rules)
     assert_same(expected, coordinator.shared, field.people())
-    rounds = field.journal.rounds()
+    rounds = field.journal.rounds.records()
     assert [happened.lost for happened in rounds] == [
         5 - len(who_answers(field.clients, rules, number)) for number in range(ROUNDS)
     ]
@@ -133,9 +133,9 @@ def test_a_killed_coordinator_resumes_and_loses_no_finished_round(tmp_path: Path
     for after in range(7):  # in the first and in the second of two rounds
         with pytest.raises(DeadError):
             field.run(Killed(field, after))
-        finished = len(field.journal.rounds())
+        finished = len(field.journal.rounds.records())
         field.reopen()
-        assert len(field.journal.rounds()) == finished
+        assert len(field.journal.rounds.records()) == finished
     coordinator = field.run()
     assert_same(simulated(field.federation, field.clients, field.catalog, ROUNDS), coordinator.shared, field.people())
     for device in field.devices.values():
@@ -146,13 +146,13 @@ def test_a_killed_coordinator_resumes_and_loses_no_finished_round(tmp_path: Path
 def test_over_selection_takes_the_first_and_the_others_go_on_as_if_never_asked(tmp_path: Path) -> None:
     field = Field(tmp_path, "fpl")
     field.run(clients_per_round=2, over_selection=1.0)
-    for happened in field.journal.rounds():
+    for happened in field.journal.rounds.records():
         assert (happened.asked, happened.answered, happened.state) == (4, 2, "finished")
         assert (happened.called_off, happened.lost) == (2, 0), "they were not waited for, which is not their loss"
-    for course in field.journal.round_stats().values():
+    for course in field.journal.rounds.stats().values():
         told = [(phase.name, phase.asked, phase.answered, phase.called_off) for phase in course.phases]
         assert told == [("waiting", 0, 0, 0), ("answers", 4, 2, 2), ("applying", 0, 0, 0)]
-    counted = {device.number: device.counted for device in field.journal.devices()}
+    counted = {device.number: device.counted for device in field.journal.members.devices()}
     assert max(counted.values()) == ROUNDS - 1
 
 
@@ -160,11 +160,11 @@ def test_a_quorum_is_not_awaited_for_ever_and_a_revoked_device_is_not_asked(tmp_
     field = Field(tmp_path, "fpl")
     with refused(FieldError, ReasonCode.QUORUM_MISSED, here=5, needed=6):
         field.run(quorum=6, patience=0.3)
-    assert field.journal.revoke(2)
-    assert not field.journal.revoke(99)
+    assert field.journal.members.revoke(2)
+    assert not field.journal.members.revoke(99)
     field.run()
     assert not field.devices[2].ledger.list()
-    assert all(happened.asked == 4 for happened in field.journal.rounds())
+    assert all(happened.asked == 4 for happened in field.journal.rounds.records())
 
 
 class Lying(Loopback):
@@ -185,14 +185,14 @@ class Lying(Loopback):
 def test_what_is_malformed_replayed_or_unasked_is_refused_and_counted(tmp_path: Path) -> None:
     field = Field(tmp_path, "fpl")
     field.run(Lying(field.devices), strikes=ROUNDS + 1)
-    assert [(happened.answered, happened.refused) for happened in field.journal.rounds()] == [(3, 4)] * ROUNDS
+    assert [(happened.answered, happened.refused) for happened in field.journal.rounds.records()] == [(3, 4)] * ROUNDS
 
 
 def test_a_device_that_lies_again_and_again_is_revoked_and_the_others_go_on(tmp_path: Path) -> None:
     field = Field(tmp_path, "fpl")
     field.run(Lying(field.devices), strikes=2)
-    assert [happened.asked for happened in field.journal.rounds()] == [5, 5] + [3] * (ROUNDS - 2)
-    assert [device.number for device in field.journal.devices() if device.revoked] == [1, 3]
+    assert [happened.asked for happened in field.journal.rounds.records()] == [5, 5] + [3] * (ROUNDS - 2)
+    assert [device.number for device in field.journal.members.devices() if device.revoked] == [1, 3]
 
 
 def test_a_journal_is_refused_when_it_is_none(tmp_path: Path) -> None:
@@ -207,12 +207,12 @@ def test_a_journal_is_refused_when_it_is_none(tmp_path: Path) -> None:
 
 def test_an_invitation_enrols_one_device_once(tmp_path: Path) -> None:
     journal = Field(tmp_path, "fpl").journal
-    word = journal.invite(expires=100)
-    assert journal.enrol("wrong", b"key", now=50) is None
-    assert journal.enrol(word, b"key", now=100) is None
-    number = journal.enrol(word, b"key", now=50)
+    word = journal.invitations.make(expires=100)
+    assert journal.members.enrol("wrong", b"key", now=50) is None
+    assert journal.members.enrol(word, b"key", now=100) is None
+    number = journal.members.enrol(word, b"key", now=50)
     assert number == 6
-    assert journal.enrol(word, b"key", now=50) == 6, "the same device may ask again after a crash"
-    assert journal.enrol(word, b"other", now=50) is None
-    journal.revoke(6)
-    assert journal.enrol(word, b"key", now=50) is None
+    assert journal.members.enrol(word, b"key", now=50) == 6, "the same device may ask again after a crash"
+    assert journal.members.enrol(word, b"other", now=50) is None
+    journal.members.revoke(6)
+    assert journal.members.enrol(word, b"key", now=50) is None

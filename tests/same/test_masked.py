@@ -41,7 +41,7 @@ def test_masked_rounds_are_the_simulators(tmp_path: Path, method: str, two_stage
         field.federation, field.clients, field.catalog, ROUNDS, secure=SecureRoundsConfig(**CARE, two_stage=two_stage)
     )
     assert_same(expected, coordinator.shared, field.people())
-    assert [happened.state for happened in field.journal.rounds()] == ["finished"] * ROUNDS
+    assert [happened.state for happened in field.journal.rounds.records()] == ["finished"] * ROUNDS
     for device in field.devices.values():
         entries = device.ledger.list()
         assert len(entries) == ROUNDS * (2 if two_stage else 1)
@@ -62,10 +62,10 @@ def test_a_device_that_drops_out_in_any_phase_is_in_the_sum_or_as_if_never_asked
 ) -> None:
     field = masked(tmp_path)
     coordinator = field.run(Egress(field, {(2, 0): phase}), rounds=2, **KNOWN, secure={**CARE, "two_stage": False})
-    first = field.journal.rounds()[0]
+    first = field.journal.rounds.records()[0]
     assert (first.state, first.answered) == ("finished", 5 if phase >= ServerPhase.CONFIRMATIONS else 4)
     assert np.isfinite(coordinator.shared["items"]).all()
-    counted = {device.number: device.counted for device in field.journal.devices()}
+    counted = {device.number: device.counted for device in field.journal.members.devices()}
     assert set(counted.values()) == {1}, "she takes part again in the next round"
 
 
@@ -124,8 +124,8 @@ def test_replayed_and_forged_turns_are_refused_and_a_paused_device_is_silent(tmp
     entries = len(device.ledger.list())
     for content in carrier.seen[:-1]:
         with pytest.raises((WireError, SecureSumError)):
-            device.step_session(content)
-    again, entry = device.step_session(carrier.seen[-1])
+            device.answers.step_session(content)
+    again, entry = device.answers.step_session(carrier.seen[-1])
     assert (message_kind(again), entry) == ("secure-reply", None), "the last turn may be repeated, as it is"
     turn = read_secure_request(field.federation, carrier.seen[0])
     for forged in (
@@ -135,12 +135,12 @@ def test_replayed_and_forged_turns_are_refused_and_a_paused_device_is_silent(tmp
         SecureRequest(0, turn.phase, turn.content[:-1], turn.request),
     ):
         with pytest.raises((WireError, SecureSumError)):
-            device.step_session(write_secure_request(field.federation, forged))
+            device.answers.step_session(write_secure_request(field.federation, forged))
     assert device.readable() == before
     assert len(device.ledger.list()) == entries
     device.pause()
     with refused(ConsentError, ReasonCode.PAUSED):
-        device.step_session(carrier.seen[-1])
+        device.answers.step_session(carrier.seen[-1])
 
 
 class DeadError(Exception):
@@ -162,7 +162,7 @@ def test_a_coordinator_killed_in_the_middle_repeats_the_round_and_goes_on(tmp_pa
         field.run(Killed(field), rounds=2, **KNOWN, secure={**CARE, "two_stage": False})
     field.reopen()
     field.run(Egress(field), rounds=2, **KNOWN, secure={**CARE, "two_stage": False})
-    assert [happened.state for happened in field.journal.rounds()] == ["abandoned", "finished", "finished"]
+    assert [happened.state for happened in field.journal.rounds.records()] == ["abandoned", "finished", "finished"]
     for person in range(5):
         with Device.open(tmp_path / f"{person}.db", PASSPHRASE) as device:
             rounds = [entry.round for entry in device.ledger.list()]
@@ -189,7 +189,7 @@ def test_a_device_lost_between_the_stages_costs_a_repeat_without_it(tmp_path: Pa
     field = masked(tmp_path)
     carrier = LosesOne(field)
     field.run(carrier, rounds=2, **KNOWN, secure={**CARE, "k_min": 1})
-    rounds = field.journal.rounds()
+    rounds = field.journal.rounds.records()
     assert (rounds[0].state, rounds[0].answered) == ("abandoned", 0)
     assert rounds[0].reason is not None
     assert rounds[0].reason.code in LOSSES

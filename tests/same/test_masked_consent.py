@@ -90,11 +90,11 @@ def test_a_vector_is_not_repeated_once_the_user_forbids_what_it_holds(tmp_path: 
     def forbid(device: Device, phase: ServerPhase, content: bytes) -> None:
         if phase == ServerPhase.VECTORS:
             before = device.sharing
-            assert device.step_session(content)[1] is not None, "unchanged it may be repeated"
+            assert device.answers.step_session(content)[1] is not None, "unchanged it may be repeated"
             for less in ({"pi": 0.0}, {"measure": False}, {"never_items": (field.catalog.item_ids[0],)}):
                 device.share(before.model_copy(update=less))
                 with refused(ConsentError, ReasonCode.SETTINGS_NARROWED):
-                    device.step_session(content)
+                    device.answers.step_session(content)
             device.share(before)
             repeated.append(phase)
 
@@ -117,19 +117,21 @@ def test_a_device_that_leaves_and_returns_still_remembers_its_sums(tmp_path: Pat
         for number in list(field.devices):
             device = field.devices[number]
             device.leave()
-            journal._connection.execute("UPDATE devices SET identity = ? WHERE number = ?", (device.identity, number))
+            journal.file.connection.execute(
+                "UPDATE devices SET identity = ? WHERE number = ?", (device.identity, number)
+            )
             device.join(journal.welcome)  # known by a new key, as after every enrolment
             if restarts:
                 field.restart(number - 1)
 
     for number, device in field.devices.items():
-        assert away.add(bytes([number]), device.identity) == number
+        assert away.members.add(bytes([number]), device.identity) == number
     move(elsewhere, away)
     field.run(Egress(field), **{**rules, "rounds": 1})
-    assert [happened.state for happened in away.rounds()] == ["finished"]
+    assert [happened.state for happened in away.rounds.records()] == ["finished"]
     move(old, home)
     field.run(Egress(field), **{**rules, "rounds": 3})
-    assert [happened.state for happened in home.rounds()] == ["finished"] * 3
+    assert [happened.state for happened in home.rounds.records()] == ["finished"] * 3
     machine = field.devices[1]._masked._machine
     assert machine is not None
     assert machine.history.rounds == {0, 1, 2}, "leaving and returning does not reset what the device policy needs"

@@ -41,10 +41,10 @@ def told(path: Path, turn: bytes, sent: Path, deadly: int) -> bool:
     def work() -> None:
         device = Device.open(path, PASSPHRASE)
         device._store.connection.set_trace_callback(dying_at(deadly))
-        answer, entry = device.step_session(turn)
+        answer, entry = device.answers.step_session(turn)
         sent.write_bytes(answer)
         if entry is not None:
-            device.mark_sent(entry)
+            device.answers.mark_sent(entry)
 
     return was_killed(work)
 
@@ -60,7 +60,7 @@ def test_killed_in_any_turn_it_gives_one_answer_and_the_ledger_agrees(
     field = private(tmp_path / "field", "fpl") if is_private else masked(tmp_path / "field")
     carrier = Recording(field, tmp_path / "turns")
     field.run(carrier, rounds=1, **KNOWN, secure={**CARE, "two_stage": False})
-    spent = field.journal.spendings()[0].share if is_private else 0.0
+    spent = field.journal.sums.spendings()[0].share if is_private else 0.0
     assert [phase for phase, _, _ in carrier.turns] == list(ServerPhase)[:5]
     deaths = 0
     for phase, before, turn in carrier.turns:
@@ -79,13 +79,13 @@ def test_killed_in_any_turn_it_gives_one_answer_and_the_ledger_agrees(
                 if left is not None and phase == ServerPhase.VECTORS:
                     assert before_again == spent, "a vector left that was not debited"
                     assert hashlib.sha256(left).hexdigest() in noted, "a vector left that the ledger does not know"
-                answer, entry = device.step_session(turn)
+                answer, entry = device.answers.step_session(turn)
                 assert left is None or answer == left, "two answers to one turn"
                 assert (entry is not None) == (phase == ServerPhase.VECTORS)
                 assert len(device.ledger.list()) == (1 if phase >= ServerPhase.VECTORS else 0), (
                     "a second vector was made"
                 )
-                assert device.step_session(turn)[0] == answer
+                assert device.answers.step_session(turn)[0] == answer
                 budget = device.budgets.of(field.federation)
                 after = 0.0 if budget is None else budget.spent
                 assert after == (spent if phase >= ServerPhase.VECTORS else 0.0), "debited twice, or too early"

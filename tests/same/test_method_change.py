@@ -45,7 +45,7 @@ def test_devices_go_on_with_another_method_once_their_users_agree(method: str, t
     lists = {number: device.recommend(20) for number, device in field.devices.items()}
     digest = replace(field, method).digest
     agreed = {number: device for number, device in field.devices.items() if number != 5}
-    content = Coordinator(field.journal, RULES, on(field))._write_models(field.journal.devices())
+    content = Coordinator(field.journal, RULES, on(field))._write_models(field.journal.members.devices())
     for number, device in field.devices.items():
         for _ in range(2):  # the second time nothing is fetched
             with pytest.raises(ConsentError) as refused:
@@ -56,12 +56,12 @@ def test_devices_go_on_with_another_method_once_their_users_agree(method: str, t
         assert device.recommend(20) == lists[number]
         assert len(device.ledger.list()) == 2
     for device in agreed.values():
-        assert device.proposal is not None
-        assert (device.proposal.before.method, device.proposal.after.method) == ("fpl", method)
-        assert device.agree(device.proposal.after.digest)[-1].method == method
-        assert device.proposal is None
+        assert device.terms.proposal is not None
+        assert (device.terms.proposal.before.method, device.terms.proposal.after.method) == ("fpl", method)
+        assert device.terms.agree(device.terms.proposal.after.digest)[-1].method == method
+        assert device.terms.proposal is None
     field.run(on(field), rounds=4, minimum=4, **READABLE)
-    rounds = field.journal.rounds()
+    rounds = field.journal.rounds.records()
     assert [(r.number, r.state, r.answered) for r in rounds] == [
         *((n, "finished", 5) for n in (0, 1)),
         *((n, "finished", 4) for n in (2, 3)),
@@ -82,11 +82,11 @@ def test_masked_rounds_go_on_with_another_method_and_devices_remember_their_sums
     before = replace(field, "fed-als")
     for device in field.devices.values():
         with pytest.raises(ConsentError):
-            device.amend(field.journal.amendments.since(before.digest))
-        assert device.proposal is not None
-        device.agree(device.proposal.after.digest)
+            device.terms.amend(field.journal.amendments.since(before.digest))
+        assert device.terms.proposal is not None
+        device.terms.agree(device.terms.proposal.after.digest)
     field.run(on(field), rounds=2, **KNOWN)
-    rounds = field.journal.rounds()
+    rounds = field.journal.rounds.records()
     assert [(r.state, r.masked, r.answered) for r in rounds] == [("finished", 1, 5)] * 2
     for device in field.devices.values():
         assert device._masked._machine is not None
@@ -101,12 +101,12 @@ def test_a_program_that_runs_goes_on_when_the_user_agrees_in_another(tmp_path: P
     before = replace(field, "fed-als")
     for device in field.devices.values():
         with pytest.raises(ConsentError):
-            device.amend(field.journal.amendments.since(before.digest))
+            device.terms.amend(field.journal.amendments.since(before.digest))
         with device.open_again() as other:
-            assert other.proposal is not None
-            other.agree(other.proposal.after.digest)
+            assert other.terms.proposal is not None
+            other.terms.agree(other.terms.proposal.after.digest)
     field.run(on(field), rounds=2, **READABLE)
-    assert [r.answered for r in field.journal.rounds()] == [5, 5]
+    assert [r.answered for r in field.journal.rounds.records()] == [5, 5]
 
 
 def test_a_user_says_no_and_later_yes_and_a_restart_forgets_neither(tmp_path: Path) -> None:
@@ -115,25 +115,27 @@ def test_a_user_says_no_and_later_yes_and_a_restart_forgets_neither(tmp_path: Pa
     device = field.devices[1]
     before = replace(field, "fed-als")
     with pytest.raises(ConsentError):
-        device.amend(field.journal.amendments.since(before.digest))
+        device.terms.amend(field.journal.amendments.since(before.digest))
     device.keep_connection({"address": "127.0.0.1:1", "roots": "", "key": ""})
     assert read_state(device).code == DeviceStateCode.ASKS
-    device.decline()
+    device.terms.decline()
     field.restart(0)
     device = field.devices[1]
     assert read_state(device).code == DeviceStateCode.DECLINED
-    assert device.proposal is not None
-    assert device.proposal.is_declined
+    assert device.terms.proposal is not None
+    assert device.terms.proposal.is_declined
     middle = replace(field, "fed-svd")
     with pytest.raises(ConsentError):
-        device.amend(field.journal.amendments.since(before.digest))
-    assert device.proposal is not None
-    assert (device.proposal.after.method, device.proposal.is_declined) == ("fed-svd", False), "a new proposal asks anew"
+        device.terms.amend(field.journal.amendments.since(before.digest))
+    assert device.terms.proposal is not None
+    assert (device.terms.proposal.after.method, device.terms.proposal.is_declined) == ("fed-svd", False), (
+        "a new proposal asks anew"
+    )
     assert middle.method == "fed-als"
-    wanted = device.proposal.after.digest
-    assert [note.method for note in device.agree(wanted)] == ["fed-als", "fed-svd"]
+    wanted = device.terms.proposal.after.digest
+    assert [note.method for note in device.terms.agree(wanted)] == ["fed-als", "fed-svd"]
     with pytest.raises(ConsentError):
-        device.agree(wanted)
+        device.terms.agree(wanted)
 
 
 def test_a_method_that_came_and_went_is_no_question(tmp_path: Path) -> None:
@@ -142,9 +144,9 @@ def test_a_method_that_came_and_went_is_no_question(tmp_path: Path) -> None:
     first = replace(field, "fed-als")
     replace(field, "fpl")
     field.run(on(field), rounds=2, **READABLE)
-    assert [r.answered for r in field.journal.rounds()] == [5, 5]
+    assert [r.answered for r in field.journal.rounds.records()] == [5, 5]
     for device in field.devices.values():
-        assert device.proposal is None
+        assert device.terms.proposal is None
         assert device.membership is not None
         assert device.membership.federation.learns_like(first)
 
@@ -152,7 +154,7 @@ def test_a_method_that_came_and_went_is_no_question(tmp_path: Path) -> None:
 def test_no_roll_back_goes_behind_another_method(tmp_path: Path) -> None:
     field = Field(tmp_path, "fpl")
     field.run(on(field), rounds=2, **READABLE)
-    first = Coordinator(field.journal, RULES, on(field))._first_model(1)
+    first = Coordinator(field.journal, RULES, on(field))._model.first_model(1)
     replace(field, "fed-als")
     assert field.journal.model() is None
     coordinator = Coordinator(field.journal, RULES, on(field))
@@ -193,9 +195,9 @@ def test_bits_after_a_change_are_those_of_a_federation_that_began_with_it(tmp_pa
     before = replace(one, "fed-als")
     for device in one.devices.values():
         with pytest.raises(ConsentError):
-            device.amend(one.journal.amendments.since(before.digest))
-        assert device.proposal is not None
-        device.agree(device.proposal.after.digest)
+            device.terms.amend(one.journal.amendments.since(before.digest))
+        assert device.terms.proposal is not None
+        device.terms.agree(device.terms.proposal.after.digest)
     found = [field.run(on(field), rounds=2, **READABLE).shared for field in (one, two)]
     for name in found[0]:
         assert np.array_equal(found[0][name], found[1][name])

@@ -57,12 +57,12 @@ class World:
         self.clients, catalog = town(PEOPLE)
         self.federation = founded("fpl", catalog)
         self.journal = journal_of(self.folder, self.federation, catalog)
-        self.journal._connection.execute("INSERT INTO sqlite_sequence VALUES ('devices', ?)", (FIRST - 1,))
+        self.journal.file.connection.execute("INSERT INTO sqlite_sequence VALUES ('devices', ?)", (FIRST - 1,))
         self.devices: dict[int, Device] = {}
         for person in range(PEOPLE):
             device = device_of(self.folder, self.clients, person, catalog, self.journal.welcome)
             device.share(Sharing(pi=PI, device_policy=BOLD, masked_only=False))
-            self.devices[self.journal.add(b"key of %d" % person, device.identity)] = device
+            self.devices[self.journal.members.add(b"key of %d" % person, device.identity)] = device
 
     def round(self, fault: Fault, **rules: Any) -> None:
         """Run one round with a fault, and keep what it printed."""
@@ -74,7 +74,7 @@ class World:
             "device_policy": BOLD.model_dump(),
             **rules,
         }
-        self.journal._connection.execute("DELETE FROM strikes")  # a device with a strike would not be asked again
+        self.journal.file.connection.execute("DELETE FROM strikes")  # a device with a strike would not be asked again
         carrier = Faulty(self, fault)
         happened = Coordinator(self.journal, RoundRules.from_options(given, "rules"), carrier).round()
         self.rows.append(_in_words(happened))
@@ -82,7 +82,7 @@ class World:
     def names(self) -> list[str]:
         """Return everything that would tell one device from another."""
         found = []
-        for device in self.journal.devices():
+        for device in self.journal.members.devices():
             secret = device.identity, device.key
             found += [str(device.number), f"{device.number:,}", *(name.hex() for name in secret)]
             found += [base64.b64encode(name).decode() for name in secret] + [repr(name)[2:-1] for name in secret]
@@ -146,7 +146,7 @@ def run_faults(world: World, guilty: int, lost: int, others: list[int]) -> None:
     world.round(losing([lost, *others], ServerPhase.SHARES), **masked)  # too few are left
     world.round(losing([lost, *others[:2]], ServerPhase.VECTORS), **masked)  # somebody has too few neighbours
     world.round(breaks_its_word, **masked)
-    world.journal.begin(world.journal.next_round, len(world.devices), 0, 100)
+    world.journal.sums.begin(world.journal.rounds.next_number, len(world.devices), 0, 100)
     world.round(none, **masked)  # it was killed
     strict = world.devices[FIRST + guilty]
     strict.share(strict.sharing.model_copy(update={"device_policy": DevicePolicy()}))
@@ -163,7 +163,7 @@ def read_everything(world: World, records: list[logging.LogRecord]) -> dict[str,
     connection.close()
     with serving(operator_page(path, RoundRules(), lambda: PEOPLE)) as door:
         visitor = Visitor(door)
-        numbers = range(world.journal.next_round)
+        numbers = range(world.journal.rounds.next_number)
         pages = [visitor.get(where).body.decode() for where in ("/", *(f"/?round={number}" for number in numbers))]
         pages = [re.sub(r'<section class="card" id="strikes".*?</section>', "", page, flags=re.S) for page in pages]
     return {
@@ -172,7 +172,7 @@ def read_everything(world: World, records: list[logging.LogRecord]) -> dict[str,
         "pages": "\n".join(pages),
         "metrics": generate_latest(registry_of(path, Loopback({}))).decode(),
         "command line": "\n".join(world.rows),
-        "json": json.dumps([happened.public() for happened in world.journal.rounds()]),
+        "json": json.dumps([happened.public() for happened in world.journal.rounds.records()]),
         "devices' logs": "\n".join(world.refusals),
     }
 
@@ -202,7 +202,9 @@ def test_after_refusals_and_losses_nobody_can_be_told_from_another(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     world, told = run_world(tmp_path / "one", caplog, guilty=0, lost=1, others=[2, 3, 4])
-    assert [happened.reason is not None and str(happened.reason.code) for happened in world.journal.rounds()] == [
+    assert [
+        happened.reason is not None and str(happened.reason.code) for happened in world.journal.rounds.records()
+    ] == [
         "secure-aggregation-off",
         "too-few-answers",
         "enough-devices",
@@ -234,5 +236,5 @@ def test_the_log_of_a_round_is_for_programs(tmp_path: Path, caplog: pytest.LogCa
     too_few = next(line["reason"] for line in ends if line["reason"]["code"] == "too-few-answers")
     assert too_few == {"code": "too-few-answers", "parameters": {"answered": 1, "needed": 3}}
     assert json.loads(told["json"]) == [
-        happened.public() for happened in CoordinatorJournal.open(world.journal.path).rounds()
+        happened.public() for happened in CoordinatorJournal.open(world.journal.path).rounds.records()
     ]

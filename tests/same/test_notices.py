@@ -67,9 +67,9 @@ def refusals(watched: Watched, change: Change = lambda number, asked: asked) -> 
 def change_key(watched: Watched, number: int) -> tuple[Identity, Identity]:
     """Let a device sign with another key; return its identity before and after."""
     device, old = watched.field.devices[number], identity_of(watched.field.devices[number])
-    new = device.next_identity()
-    assert watched.field.journal.change_identity_key(device.sign_key_change(new))
-    device.adopt_identity_key(new, device.connection)
+    new = device.keys.draw_next()
+    assert watched.field.journal.notices.change_key(device.keys.sign_change(new))
+    device.keys.adopt(new, device.connection)
     return old, new
 
 
@@ -82,7 +82,7 @@ def identity_of(device: Device) -> Identity:
 
 def test_a_revoked_device_is_refused_by_all_others_and_knows_it(watched: Watched) -> None:
     assert watched.run(1) == ["finished"]
-    watched.field.journal.revoke(5)
+    watched.field.journal.members.revoke(5)
     watched.visit()
     assert watched.run(1) == ["finished"], "without it"
     ask_again(watched, 5)
@@ -90,10 +90,10 @@ def test_a_revoked_device_is_refused_by_all_others_and_knows_it(watched: Watched
 
 
 def test_an_operator_cannot_hide_a_revocation_that_the_witness_has_signed(watched: Watched) -> None:
-    before = watched.field.journal.notices()
+    before = watched.field.journal.notices.list()
     assert before.signed is not None
     assert before.signed.size == 0
-    watched.field.journal.revoke(5)
+    watched.field.journal.members.revoke(5)
     watched.visit()
     assert watched.run(1) == ["finished"]
     ask_again(watched, 5)
@@ -118,8 +118,8 @@ def test_an_operator_cannot_hide_a_revocation_that_the_witness_has_signed(watche
 
 def test_an_older_signature_does_not_make_a_device_forget_what_it_saw_signed(watched: Watched) -> None:
     """First all notices with an older signature, then the shorter list that it is of."""
-    before = watched.field.journal.notices()
-    watched.field.journal.revoke(5)
+    before = watched.field.journal.notices.list()
+    watched.field.journal.members.revoke(5)
     watched.visit()
     assert watched.run(1) == ["finished"]
     older = Overheard(watched.field, shown(lambda found: replace(found, signed=before.signed)))
@@ -138,11 +138,11 @@ def test_a_coordinator_that_shows_no_list_is_believed_only_without_a_witness(wat
 def test_a_device_that_comes_back_under_another_number_is_not_noted_as_revoked(watched: Watched) -> None:
     journal, identity = watched.field.journal, Identity.fresh()
     for key in (b"a", b"b"):
-        word = journal.invite(2**40)
-        assert journal.enrol(word, key, 0, identity.public, identity.sign(enrolment_statement(word, key)))
-    assert not journal.notices().notices
-    journal.revoke(journal.devices()[-1].number)
-    assert journal.notices().notices == (Notice(NoticeKind.REVOKED, identity.public),)
+        word = journal.invitations.make(2**40)
+        assert journal.members.enrol(word, key, 0, identity.public, identity.sign(enrolment_statement(word, key)))
+    assert not journal.notices.list().notices
+    journal.members.revoke(journal.members.devices()[-1].number)
+    assert journal.notices.list().notices == (Notice(NoticeKind.REVOKED, identity.public),)
 
 
 # --- new keys ---------------------------------------------------------------------------------------------------------
@@ -186,7 +186,7 @@ def test_a_copy_with_a_former_key_sits_out_and_the_others_go_on(watched: Watched
     assert watched.run(carrier=carrier) == ["finished"], "without the device that has an old copy of its file"
     assert carrier.refusals == {2: ReasonCode.KEY_REPLACED}
     statement = hand_over_statement(bytes([1]), b"another")
-    assert not journal.hand_over(bytes([1]), b"another", old.sign(statement))
+    assert not journal.members.hand_over(bytes([1]), b"another", old.sign(statement))
 
 
 def test_a_new_key_needs_both_signatures_and_is_used_once(watched: Watched) -> None:
@@ -204,20 +204,20 @@ def test_a_new_key_needs_both_signatures_and_is_used_once(watched: Watched) -> N
         key_change(thief, Identity.fresh(), log),
         Notice(NoticeKind.REVOKED, own.public),
     ):
-        assert not journal.change_identity_key(wrong)
-    assert not journal.notices().notices
-    assert journal.change_identity_key(right)
-    assert journal.change_identity_key(right), "twice is fine"
+        assert not journal.notices.change_key(wrong)
+    assert not journal.notices.list().notices
+    assert journal.notices.change_key(right)
+    assert journal.notices.change_key(right), "twice is fine"
     newer = new.renew()
-    assert journal.change_identity_key(key_change(new, newer, log))
-    assert not journal.change_identity_key(right), "not any more"
-    assert not journal.change_identity_key(key_change(newer, Identity(own.secret, own.public), log)), "no way back"
+    assert journal.notices.change_key(key_change(new, newer, log))
+    assert not journal.notices.change_key(right), "not any more"
+    assert not journal.notices.change_key(key_change(newer, Identity(own.secret, own.public), log)), "no way back"
     for _ in range(MOST_CHANGES - 2):
         before, newer = newer, newer.renew()
-        assert journal.change_identity_key(key_change(before, newer, log))
-    assert not journal.change_identity_key(key_change(newer, newer.renew(), log))
-    journal.revoke(2)
-    assert not journal.change_identity_key(key_change(other, other.renew(), log)), "it was revoked"
+        assert journal.notices.change_key(key_change(before, newer, log))
+    assert not journal.notices.change_key(key_change(newer, newer.renew(), log))
+    journal.members.revoke(2)
+    assert not journal.notices.change_key(key_change(other, other.renew(), log)), "it was revoked"
 
 
 def test_new_keys_leave_room_in_the_list_for_revocations(watched: Watched, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -227,9 +227,9 @@ def test_new_keys_leave_room_in_the_list_for_revocations(watched: Watched, monke
     own = identity_of(watched.field.devices[1])
     for is_taken in (True, True, False):
         before, own = own, own.renew()
-        assert journal.change_identity_key(key_change(before, own, log)) is is_taken
-    assert journal.revoke(2)
-    assert len(journal.notices().notices) == 3
+        assert journal.notices.change_key(key_change(before, own, log)) is is_taken
+    assert journal.members.revoke(2)
+    assert len(journal.notices.list().notices) == 3
 
 
 def test_a_change_that_a_coordinator_made_up_is_refused(watched: Watched) -> None:
@@ -249,7 +249,7 @@ def test_without_a_witness_messages_stay_in_the_first_version_until_a_key_change
         versions.add(version_of(write_secure_request(watched.field.federation, asked)))
         return asked
 
-    watched.field.journal.revoke(5)
+    watched.field.journal.members.revoke(5)
     assert watched.run(1, carrier=Overheard(watched.field, note), witness=None) == ["finished"]
     assert versions == {1}
     change_key(watched, 1)

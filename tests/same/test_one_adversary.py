@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import tacit.field.device.device as device_module
+import tacit.field.device.answers as answers_module
 from helpers.loopback_federation import CARE, KNOWN, Field, masked
 from helpers.town_federation import BOLD
 from tacit.errors import TacitError, WireError
@@ -46,7 +46,7 @@ class Lying(Loopback):
 
     def ask(self, requests: Mapping[int, bytes], seconds: float) -> Generator[tuple[int, bytes]]:
         for number, content in super().ask(requests, seconds):
-            yield number, self.lie(self.journal.next_round) if number == ADVERSARY else content
+            yield number, self.lie(self.journal.rounds.next_number) if number == ADVERSARY else content
 
 
 def shape_of(field: Field) -> tuple[int, int]:
@@ -62,7 +62,7 @@ def test_a_readable_answer_that_would_make_the_model_diverge_is_left_out(tmp_pat
     for number in range(2):
         happened = coordinator.round()
         assert (happened.number, happened.state, happened.answered, happened.refused) == (number, "finished", 4, 1)
-    (strikes,) = field.journal.strikes()
+    (strikes,) = field.journal.strikes.by_device()
     assert (strikes.device, strikes.count, strikes.last_round, strikes.codes) == (
         ADVERSARY, 2, 1, (ReasonCode.DIVERGED,)
     )  # fmt: skip
@@ -86,7 +86,7 @@ def test_a_readable_answer_of_impossible_form_is_refused_and_struck(tmp_path: Pa
         field.journal, RoundRules(rounds=2, secure=None, readable=True), Lying(field, answer)
     ).round()
     assert (happened.state, happened.answered, happened.refused) == ("finished", 4, 1)
-    assert [(one.device, one.codes) for one in field.journal.strikes()] == [
+    assert [(one.device, one.codes) for one in field.journal.strikes.by_device()] == [
         (ADVERSARY, (ReasonCode.MALFORMED_MESSAGE,))
     ]
 
@@ -98,7 +98,7 @@ def test_a_model_that_diverges_by_everybody_is_not_one_devices_fault(tmp_path: P
     class All(Loopback):
         def ask(self, requests: Mapping[int, bytes], seconds: float) -> Generator[tuple[int, bytes]]:
             for number in requests:
-                yield number, update(field.federation, field.journal.next_round, [7] * 2000, 2**24, width)
+                yield number, update(field.federation, field.journal.rounds.next_number, [7] * 2000, 2**24, width)
 
     coordinator = Coordinator(field.journal, RoundRules(rounds=2, secure=None, readable=True), All(field.devices))
     before = coordinator.shared["items"].copy()
@@ -106,7 +106,7 @@ def test_a_model_that_diverges_by_everybody_is_not_one_devices_fault(tmp_path: P
         happened = coordinator.round()
         assert (happened.state, happened.reason and happened.reason.code) == ("abandoned", ReasonCode.DIVERGED)
     assert np.array_equal(coordinator.shared["items"], before)
-    assert not field.journal.strikes()
+    assert not field.journal.strikes.by_device()
 
 
 def test_a_readable_answer_longer_than_the_clip_is_refused(tmp_path: Path) -> None:
@@ -125,7 +125,7 @@ def test_a_readable_answer_longer_than_the_clip_is_refused(tmp_path: Path) -> No
 def test_a_masked_vector_beyond_all_bounds_abandons_the_round_and_not_the_coordinator(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    field, real, who = masked(tmp_path), device_module.vector_of, [0]
+    field, real, who = masked(tmp_path), answers_module.vector_of, [0]
 
     def lying(learnt, found, terms):  # type: ignore[no-untyped-def]
         vector, *rest = real(learnt, found, terms)
@@ -135,7 +135,7 @@ def test_a_masked_vector_beyond_all_bounds_abandons_the_round_and_not_the_coordi
                     view[:] += 2**50
         return vector, *rest
 
-    monkeypatch.setattr(device_module, "vector_of", lying)
+    monkeypatch.setattr(answers_module, "vector_of", lying)
 
     class Known(Loopback):
         def ask(self, requests: Mapping[int, bytes], seconds: float) -> Generator[tuple[int, bytes]]:
@@ -155,7 +155,7 @@ def test_a_masked_vector_beyond_all_bounds_abandons_the_round_and_not_the_coordi
     happened = coordinator.round()
     assert (happened.state, happened.reason and happened.reason.code) == ("abandoned", ReasonCode.DIVERGED)
     assert np.array_equal(coordinator.shared["items"], before)
-    monkeypatch.setattr(device_module, "vector_of", real)
+    monkeypatch.setattr(answers_module, "vector_of", real)
     assert coordinator.round().state == "finished"
 
 
@@ -168,6 +168,8 @@ def test_a_device_whose_masked_answers_are_refused_is_struck_and_the_sum_is_made
                 yield number, content[:-1] + bytes([content[-1] ^ 1]) if number == ADVERSARY else content
 
     field.run(Bent(field.devices), rounds=1, **KNOWN, secure={**CARE, "two_stage": False})
-    (happened,) = field.journal.rounds()
+    (happened,) = field.journal.rounds.records()
     assert (happened.state, happened.answered) == ("finished", 4)
-    assert [(one.device, one.codes) for one in field.journal.strikes()] == [(ADVERSARY, (ReasonCode.BAD_SIGNATURE,))]
+    assert [(one.device, one.codes) for one in field.journal.strikes.by_device()] == [
+        (ADVERSARY, (ReasonCode.BAD_SIGNATURE,))
+    ]

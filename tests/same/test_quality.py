@@ -35,7 +35,7 @@ def after_a_round(folder: Path) -> Field:
 
 def qualities(field: Field, care: dict[str, Any] | None = None) -> list[SummedQuality | None]:
     field.run(Egress(field), rounds=2, **KNOWN, secure=care or TWO_STAGES)
-    courses = field.journal.round_stats()
+    courses = field.journal.rounds.stats()
     return [courses[number].quality for number in sorted(courses)]
 
 
@@ -51,7 +51,7 @@ def test_the_sum_is_of_what_each_device_measured_before_it_learnt(tmp_path: Path
     )
     assert all(entry.measured for device in field.devices.values() for entry in device.ledger.list(since=2))
     field.run(Egress(field), rounds=3, **KNOWN, secure=TWO_STAGES)
-    assert field.journal.round_stats(2)[2].quality is None, "what was learnt from is not measured again"
+    assert field.journal.rounds.stats(2)[2].quality is None, "what was learnt from is not measured again"
 
 
 def test_an_item_that_came_back_is_not_new(tmp_path: Path) -> None:
@@ -112,7 +112,7 @@ def test_what_is_lost_between_the_stages_is_not_asked_for(tmp_path: Path) -> Non
             return super().ask(some, seconds)
 
     field.run(Leaving(field), rounds=2, **KNOWN, secure={**TWO_STAGES, "spare": 1})
-    course = field.journal.round_stats(1)[1]
+    course = field.journal.rounds.stats(1)[1]
     assert course.quality == SummedQuality(4, 4)
     told = [(phase.stage, phase.name, phase.asked, phase.answered, phase.lost) for phase in course.phases]
     names = ["adverts", "shares", "vectors", "confirmations", "unmaskings"]
@@ -123,6 +123,6 @@ def test_what_is_lost_between_the_stages_is_not_asked_for(tmp_path: Path) -> Non
         *[(2, name, 4, 4, 0) for name in names[1:]],
         (0, "applying", 0, 0, 0),
     ]
-    happened = field.journal.rounds()[1]
+    happened = field.journal.rounds.records()[1]
     assert sum(phase.bytes_up for phase in course.phases) == happened.bytes_up
     assert sum(phase.bytes_down for phase in course.phases) == happened.bytes_down

@@ -171,7 +171,7 @@ def test_a_round_goes_on_after_a_kill(
             field.close()
     assert struck.is_set()
     assert left != [0]
-    assert [(happened.answered, happened.refused) for happened in field.journal.rounds()] == [(2, 0)]
+    assert [(happened.answered, happened.refused) for happened in field.journal.rounds.records()] == [(2, 0)]
     people = field.people()
     assert [(entry.round, entry.state) for entry in people[0].ledger.list()] == [(0, "sent")], "one message"
     assert_same(simulated(field.federation, field.clients, field.catalog, 1), coordinator.shared, people)

@@ -15,7 +15,8 @@ from helpers.town_federation import PI, founded, journal_of, town
 from tacit.errors import ConsentError, FieldError
 from tacit.field.carriers.loopback import Loopback
 from tacit.field.coordinator import Coordinator, CoordinatorJournal, RoundRules
-from tacit.field.coordinator.journal import EnrolledDevice, RoundRecord
+from tacit.field.coordinator.members import EnrolledDevice
+from tacit.field.coordinator.round_log import RoundRecord
 from tacit.field.coordinator.round_policy import (
     Past,
     RoundPolicy,
@@ -49,7 +50,7 @@ def field_of(folder: Path, device_policy: DevicePolicy = EASY) -> Field:
 def test_thirteen_devices_with_usual_settings_are_summed_without_a_word_of_configuration(tmp_path: Path) -> None:
     field = Field(tmp_path, "fed-gmf", people=13)
     field.run(rounds=1)
-    (happened,) = field.journal.rounds()
+    (happened,) = field.journal.rounds.records()
     assert (happened.state, happened.masked, happened.answered) == ("finished", 1, 13)
     assert happened.reason == RoundReason(ReasonCode.ENOUGH_DEVICES, {"eligible": 13, "needed": 13})
     for device in field.devices.values():
@@ -61,7 +62,7 @@ def test_thirteen_devices_with_usual_settings_are_summed_without_a_word_of_confi
 def test_too_few_devices_are_read_and_it_is_said(tmp_path: Path) -> None:
     field = field_of(tmp_path, DevicePolicy())
     field.run(rounds=2)
-    rounds = field.journal.rounds()
+    rounds = field.journal.rounds.records()
     assert [(r.state, r.masked) for r in rounds] == [("finished", 0)] * 2
     assert {r.reason for r in rounds} == {
         RoundReason(ReasonCode.TOO_FEW_DEVICES, {"capable": 5, "here": 5, "needed": 13})
@@ -72,7 +73,7 @@ def test_too_few_devices_are_read_and_it_is_said(tmp_path: Path) -> None:
 def test_enough_devices_are_summed_under_masks_cool_down_and_are_not_read_again(tmp_path: Path) -> None:
     field = field_of(tmp_path)
     coordinator = field.run(rounds=7, device_policy=EASY.model_dump())
-    rounds = field.journal.rounds()
+    rounds = field.journal.rounds.records()
     assert [r.state for r in rounds] == ["finished", "skipped", "skipped"] * 2 + ["finished"]
     assert [r.masked for r in rounds] == [1, 0, 0] * 2 + [1]
     counts = {"eligible": 0, "here": 5, "needed": 5, "cool_down": 2}
@@ -94,7 +95,7 @@ def test_enough_devices_are_summed_under_masks_cool_down_and_are_not_read_again(
         device.learn(asked)
     device.share(device.sharing.model_copy(update={"masked_only": False}))  # she may allow it, and it stays allowed
     assert device.release(device.learn(asked))
-    field.journal.abandon(happened.__class__(8, "abandoned", 0, 0, 0, 0, 0, 0, 0.0))
+    field.journal.rounds.abandon(happened.__class__(8, "abandoned", 0, 0, 0, 0, 0, 0, 0.0))
     field.run(rounds=10, device_policy=EASY.model_dump())
     assert not device.sharing.masked_only
 
@@ -103,7 +104,7 @@ def test_a_sum_that_would_show_too_little_is_not_made_and_nobody_is_read_after_i
     device_policy = DevicePolicy(n_min=4, k_min=5, cool_down=2)
     field = field_of(tmp_path, device_policy)
     field.run(rounds=3, device_policy=device_policy.model_dump())
-    rounds = field.journal.rounds()
+    rounds = field.journal.rounds.records()
     assert [(r.state, r.masked) for r in rounds] == [("abandoned", 1), ("skipped", 0), ("skipped", 0)]
     assert [r.reason is not None and r.reason.code for r in rounds] == [
         ReasonCode.THIN_SUM,
@@ -120,7 +121,7 @@ def test_a_sum_of_empty_histories_says_that_they_are_empty(tmp_path: Path) -> No
         for entry in device.history.list():
             device.history.remove(entry.item, device.catalog)
     field.run(rounds=1, device_policy=EASY.model_dump())
-    assert [r.reason for r in field.journal.rounds()] == [RoundReason(ReasonCode.EMPTY_SUM)]
+    assert [r.reason for r in field.journal.rounds.records()] == [RoundReason(ReasonCode.EMPTY_SUM)]
 
 
 class Lost(Loopback):
@@ -177,14 +178,14 @@ def journal(tmp_path: Path) -> CoordinatorJournal:
 
 def enrolled(journal: CoordinatorJournal, n_devices: int) -> list[EnrolledDevice]:
     for number in range(n_devices):
-        journal.add(bytes([number]), bytes([number]) * 32)
-    return journal.devices()
+        journal.members.add(bytes([number]), bytes([number]) * 32)
+    return journal.members.devices()
 
 
 def begun(journal: CoordinatorJournal, number: int, devices: set[int], cool_down: int, kept: int = 100) -> None:
     """Begin a sum and ask some devices for their vectors."""
-    journal.begin(number, len(devices), cool_down, kept)
-    journal.note_asked(number, devices)
+    journal.sums.begin(number, len(devices), cool_down, kept)
+    journal.sums.note_asked(number, devices)
 
 
 def decided(journal: CoordinatorJournal, members: list[EnrolledDevice], number: int = 0, **rules: Any) -> RoundPolicy:
@@ -208,7 +209,7 @@ def test_who_is_asked_is_eligible_and_drawn_alike_each_time(journal: Coordinator
     assert (len(first.asked), agreed.n_min, agreed.k_min, agreed.spare) == (13, 10, 3, 1)
     assert numbers(first) == numbers(decided(journal, members, clients_per_round=13, device_policy=SEVERAL))
     begun(journal, 0, numbers(first), cool_down=5)
-    journal.note_sum(0, 2, numbers(first))
+    journal.sums.note_participants(0, 2, numbers(first))
     second = decided(journal, members, 1, clients_per_round=13, device_policy=SEVERAL)
     assert not numbers(second) & numbers(first)
     assert numbers(decided(journal, members, 6, device_policy=SEVERAL)) == {device.number for device in members}, (
@@ -221,15 +222,15 @@ def test_nearly_the_same_people_are_not_summed_twice(journal: CoordinatorJournal
     members = enrolled(journal, 24)
     everybody = {device.number for device in members}
     begun(journal, 0, everybody, cool_down=5)
-    journal.note_sum(0, 1, everybody)
-    journal.note_sum(0, 2, everybody - {7})  # one was lost in the second stage
+    journal.sums.note_participants(0, 1, everybody)
+    journal.sums.note_participants(0, 2, everybody - {7})  # one was lost in the second stage
     for number in range(6, 30):
         found = numbers(decided(journal, members, number, device_policy=SEVERAL))
-        assert not is_like(frozenset(found), journal.sums(), DevicePolicy())
+        assert not is_like(frozenset(found), journal.sums.participants(), DevicePolicy())
         assert len(found) >= enough(DevicePolicy())
     few = [device for device in members if device.number <= 14]
     begun(journal, 6, {device.number for device in few}, cool_down=5)
-    journal.note_sum(6, 1, {device.number for device in few})
+    journal.sums.note_participants(6, 1, {device.number for device in few})
     fewer = decided(journal, few[:13], 12, device_policy=SEVERAL)
     assert not fewer.asked
     assert fewer.reason == RoundReason(ReasonCode.COHORT_TOO_SIMILAR)
@@ -254,7 +255,7 @@ def test_rules_that_exclude_masks_and_devices_that_cannot(journal: CoordinatorJo
     begun(journal, 0, {1, 2}, cool_down=0)
     assert count_needed(either, is_settled(either, journal)) == 13, "no way back, whatever became of the sum"
     assert not decided(journal, members[:12], 1, readable=True).asked
-    journal.note_sum(0, 2, [1, 2])
+    journal.sums.note_participants(0, 2, [1, 2])
     assert decided(journal, members, 1).secure_config is not None
     assert not decided(journal, members, 1, device_policy={"most_rounds": 1, "n_min": 23}).asked, "two have had enough"
 
@@ -303,14 +304,14 @@ def summed(journal: CoordinatorJournal, number: int, people: set[int]) -> None:
     """Note a sum of some people, and close its round and all before it."""
     begun(journal, number, people, cool_down=99)
     for stage in (1, 2):
-        journal.note_sum(number, stage, people)
-    for past in range(journal.next_round, number + 1):
-        journal.abandon(RoundRecord(past, "abandoned", 0, 0, 0, 0, 0, 0, 0.0))
+        journal.sums.note_participants(number, stage, people)
+    for past in range(journal.rounds.next_number, number + 1):
+        journal.rounds.abandon(RoundRecord(past, "abandoned", 0, 0, 0, 0, 0, 0, 0.0))
 
 
 def close_until(journal: CoordinatorJournal, number: int) -> None:
-    for past in range(journal.next_round, number):
-        journal.abandon(RoundRecord(past, "skipped", 0, 0, 0, 0, 0, 0, 0.0))
+    for past in range(journal.rounds.next_number, number):
+        journal.rounds.abandon(RoundRecord(past, "skipped", 0, 0, 0, 0, 0, 0, 0.0))
 
 
 def coordinated(journal: CoordinatorJournal, carrier: Coming, **rules: Any) -> Coordinator:
@@ -325,7 +326,7 @@ def test_people_alike_for_ever_end_it_with_a_word_and_cost_no_rounds(journal: Co
     carrier = Coming(everybody - {14})
     with refused(FieldError, ReasonCode.COHORT_TOO_SIMILAR):
         coordinated(journal, carrier, device_policy=SEVERAL).run()
-    assert journal.next_round == 6, "no number was used up"
+    assert journal.rounds.next_number == 6, "no number was used up"
     assert carrier.told == 0, "nobody is told that the federation has finished"
 
 
@@ -346,32 +347,32 @@ def test_while_others_cool_down_rounds_are_skipped_and_no_longer_than_that(journ
     assert [coordinator.round().state for _ in range(4)] == ["skipped"] * 4, "until the others are eligible"
     with refused(FieldError, ReasonCode.COHORT_TOO_SIMILAR):
         coordinator.round()
-    assert journal.next_round == 10
+    assert journal.rounds.next_number == 10
 
 
 def test_devices_that_cannot_be_in_a_sum_are_not_waited_for_round_by_round(journal: CoordinatorJournal) -> None:
     able = {device.number for device in enrolled(journal, 12)}
-    journal.add(b"of an older version")
+    journal.members.add(b"of an older version")
     summed(journal, 0, able)
     close_until(journal, 6)
     with refused(FieldError, ReasonCode.TOO_FEW_DEVICES, capable=12, here=13, needed=13):
         coordinated(journal, Coming(able | {13})).round()
-    newer = journal.add(b"new", b"n" * 32)
+    newer = journal.members.add(b"new", b"n" * 32)
     with refused(FieldError, ReasonCode.PARTICIPATION_LIMIT, willing=1, here=13):
         coordinated(journal, Coming(able | {13, newer}), device_policy={"most_rounds": 1}).round()
-    assert journal.next_round == 6
+    assert journal.rounds.next_number == 6
 
 
 def test_who_was_asked_is_forgotten_with_the_cool_down_and_who_was_summed_is_not(journal: CoordinatorJournal) -> None:
     everybody = {device.number for device in enrolled(journal, 20)}
     begun(journal, 0, everybody, cool_down=5)
-    journal.note_sum(0, 1, everybody - {3})
+    journal.sums.note_participants(0, 1, everybody - {3})
     begun(journal, 5, {1, 2}, cool_down=5)
-    assert (0, 0) in journal.sums(), "whoever was asked cools down"
-    past = Past(journal.sums())
+    assert (0, 0) in journal.sums.participants(), "whoever was asked cools down"
+    past = Past(journal.sums.participants())
     assert (past.last(3), past.times(3), past.last(1), past.times(1), past.last(99)) == (0, 0, 5, 1, None)
     begun(journal, 6, {4}, cool_down=5)
-    assert set(journal.sums()) == {(0, 1), (5, 0), (6, 0)}
+    assert set(journal.sums.participants()) == {(0, 1), (5, 0), (6, 0)}
 
 
 def test_a_round_cut_off_says_how_many_were_asked_and_how(journal: CoordinatorJournal) -> None:
@@ -380,7 +381,7 @@ def test_a_round_cut_off_says_how_many_were_asked_and_how(journal: CoordinatorJo
     happened = coordinated(journal, Coming(everybody)).round()
     assert (happened.state, happened.asked, happened.masked, happened.lost) == ("abandoned", 14, 1, 0)
     assert happened.reason == RoundReason(ReasonCode.COORDINATOR_INTERRUPTED)
-    assert journal.rounds() == [happened]
+    assert journal.rounds.records() == [happened]
 
 
 def test_who_was_in_a_sum_is_forgotten_after_the_agreed_rounds_and_how_often_is_not(
@@ -389,9 +390,9 @@ def test_who_was_in_a_sum_is_forgotten_after_the_agreed_rounds_and_how_often_is_
     everybody = {device.number for device in enrolled(journal, 14)}
     summed(journal, 0, everybody)
     begun(journal, 9, everybody, cool_down=5, kept=9)
-    assert set(journal.sums()) == {(0, 1), (0, 2), (9, 0)}
+    assert set(journal.sums.participants()) == {(0, 1), (0, 2), (9, 0)}
     begun(journal, 10, everybody, cool_down=0, kept=9)
-    assert set(journal.sums()) == {(10, 0)}
-    assert {device.summed for device in journal.devices()} == {1}
-    over = decided(journal, journal.devices(), 20, device_policy={"most_rounds": 1})
+    assert set(journal.sums.participants()) == {(10, 0)}
+    assert {device.summed for device in journal.members.devices()} == {1}
+    over = decided(journal, journal.members.devices(), 20, device_policy={"most_rounds": 1})
     assert (over.asked, over.reason.code) == ([], ReasonCode.PARTICIPATION_LIMIT)

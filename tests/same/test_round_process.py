@@ -61,7 +61,7 @@ def test_rounds_in_processes_of_their_own_give_the_same_bits_though_one_is_kille
     for thread in threads:
         wait_for_thread(thread)
     assert deaths
-    assert [(happened.answered, happened.lost) for happened in field.journal.rounds()] == [(2, 0)] * 2
+    assert [(happened.answered, happened.lost) for happened in field.journal.rounds.records()] == [(2, 0)] * 2
     assert [entry.round for entry in people[0].ledger.list()] == [0, 1], "one message a round"
     assert_same(simulated(field.federation, field.clients, field.catalog, 2), coordinator.shared, people)
     for device in people.values():

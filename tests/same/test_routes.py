@@ -64,7 +64,7 @@ class Line:
         form = serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo
         self.public = self.key.public_key().public_bytes(*form)
         self.member = Identity.fresh()
-        self.journal.add(self.public, self.member.public)
+        self.journal.members.add(self.public, self.member.public)
         tls = make_certificates(folder / "tls", "127.0.0.1")
         rules = WitnessRules(key=self.witness.public.hex(), settled_hours=0)
         self.link = SuperLink(self.journal, "127.0.0.1", 0, tls.certificate, tls.key, rules)
@@ -128,7 +128,7 @@ def line(tmp_path: Path) -> Iterator[Line]:
 
 def check_routes(line: Line, times: int, seed: int) -> dict[str, Counter[tuple[str, int]]]:
     """Send bent requests to every route, as a stranger and as the member; return what was answered."""
-    before, found = line.journal.devices(), dict[str, Counter[tuple[str, int]]]()
+    before, found = line.journal.members.devices(), dict[str, Counter[tuple[str, int]]]()
     generator = np.random.default_rng(seed)
 
     async def send_all() -> None:
@@ -141,10 +141,10 @@ def check_routes(line: Line, times: int, seed: int) -> dict[str, Counter[tuple[s
                 seen[who, await line.send(route, bend(body, generator), headers)] += 1
 
     asyncio.run(send_all())
-    assert line.journal.devices() == before
-    assert not line.journal.rounds()
-    assert not line.journal.checkpoints()
-    assert not line.journal.notices().notices
+    assert line.journal.members.devices() == before
+    assert not line.journal.rounds.records()
+    assert not line.journal.directory.checkpoints()
+    assert not line.journal.notices.list().notices
     return found
 
 

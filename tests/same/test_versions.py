@@ -134,14 +134,14 @@ def test_an_older_device_takes_part(tmp_path: Path, builds: Any, how: str) -> No
     for device in field.devices.values():
         device.share(Sharing(pi=PI, masked_only=how == "masked", device_policy=BOLD))
     said = joined(field, older, how == "masked")
-    with field.journal._transaction():
-        field.journal._connection.execute(
+    with field.journal.file.transaction():
+        field.journal.file.connection.execute(
             "UPDATE devices SET identity = ? WHERE number = ?", (bytes.fromhex(said["identity"]), OLD_PERSON + 1)
         )
     carrier = WithOlder(field, older)
     field.run(carrier, **RULES[how])
     assert carrier.refusals == []
-    assert [(one.state, one.answered) for one in field.journal.rounds()] == [("finished", 5)] * 2
+    assert [(one.state, one.answered) for one in field.journal.rounds.records()] == [("finished", 5)] * 2
 
 
 @pytest.mark.parametrize("how", RULES)

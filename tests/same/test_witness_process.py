@@ -43,7 +43,7 @@ def test_a_killed_witness_comes_back_and_never_signs_a_fork(tmp_path: Path) -> N
     federation = founded("fpl", catalog)
     journal = journal_of(tmp_path, federation, catalog)
     for number in range(3):
-        journal.add(bytes([number]), Identity.fresh().public)
+        journal.members.add(bytes([number]), Identity.fresh().public)
     shown = subprocess.run(
         command(tmp_path, "key", "--json"), capture_output=True, text=True, timeout=LONG, env=environment, check=True
     )
@@ -57,11 +57,11 @@ def test_a_killed_witness_comes_back_and_never_signs_a_fork(tmp_path: Path) -> N
             running = subprocess.Popen(started, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=environment)
             try:
                 wait_until(
-                    lambda size=size: [one.size for one in journal.checkpoints()][-1:] == [size],  # type: ignore[misc]
+                    lambda size=size: [one.size for one in journal.directory.checkpoints()][-1:] == [size],  # type: ignore[misc]
                     LONG,
                     f"the witness signs {size} members",
                 )
-                journal.add(bytes([10 + size]), Identity.fresh().public)
+                journal.members.add(bytes([10 + size]), Identity.fresh().public)
             finally:
                 running.send_signal(signal.SIGKILL)
                 running.wait(LONG)
@@ -69,7 +69,7 @@ def test_a_killed_witness_comes_back_and_never_signs_a_fork(tmp_path: Path) -> N
         link.close()
     other = journal_of(tmp_path / "fork", federation, catalog)  # the same federation, with other members
     for number in range(9):
-        other.add(bytes([number]), Identity.fresh().public)
+        other.members.add(bytes([number]), Identity.fresh().public)
     link = SuperLink(other, "127.0.0.1", 0, tls.certificate, tls.key, rules)
     try:
         fork = WitnessLine(f"127.0.0.1:{link.port}", tls.roots, federation.id, "same").line()
@@ -82,7 +82,7 @@ def test_a_killed_witness_comes_back_and_never_signs_a_fork(tmp_path: Path) -> N
             check=False,
         )
         assert (ended.returncode, json.loads(ended.stdout)["error"]["code"]) == (15, "directory-forked")
-        assert not other.checkpoints()
+        assert not other.directory.checkpoints()
         stranger = command(tmp_path / "stranger", "run", fork, "--once", "--json")
         refused = subprocess.run(stranger, capture_output=True, text=True, timeout=LONG, env=environment, check=False)
         assert refused.returncode == 15, "whoever is not the witness does not get the list"

@@ -121,7 +121,7 @@ def keyring_name() -> str:
 def open_device() -> Device:
     """Open the device of this command."""
     from tacit.field.device import Device
-    from tacit.field.device.store import refuse_if_missing
+    from tacit.field.device.device_path import refuse_if_missing
 
     refuse_if_missing(device_path())
     return say_if_sitting_out(Device.open(device_path(), read_passphrase()))
@@ -130,7 +130,7 @@ def open_device() -> Device:
 def open_waiting() -> DeviceFile:
     """Open the file of this command's device, for a program that waits."""
     from tacit.field.device.device_file import DeviceFile
-    from tacit.field.device.store import refuse_if_missing
+    from tacit.field.device.device_path import refuse_if_missing
 
     refuse_if_missing(device_path())
     return say_if_sitting_out(DeviceFile.open_waiting(device_path(), read_passphrase()))
@@ -151,8 +151,8 @@ def say_if_sitting_out(device: Opened) -> Opened:
 def init(keyring: Keyring = False, as_json: Json = False) -> None:
     """Create your device: one encrypted file, and a recovery code that opens it if the passphrase is lost."""
     from tacit.field.device import Device
+    from tacit.field.device.device_path import refuse_if_there
     from tacit.field.device.keyring import forget_secret, store_secret
-    from tacit.field.device.store import refuse_if_there
 
     refuse_if_there(device_path())
     name, secret = store_secret() if keyring else ("", read_passphrase(new=True))
@@ -276,8 +276,8 @@ def hide(
     """Never recommend this item again. What you share stays the same."""
     with open_device() as device:
         for name in read_names(Path("-")) if item == "-" else [item]:
-            device.hide(name)
-        hidden = device.hidden
+            device.preferences.hide(name)
+        hidden = device.preferences.hidden
     shell.screen.document({"hidden": hidden})
     shell.screen.say("It will not be recommended again.")
 

@@ -21,7 +21,7 @@ def change(
 ) -> None:
     """Show in which way the group wants to learn from now on, if that changes, and say yes or no to it."""
     with open_device() as device:
-        proposal = device.proposal
+        proposal = device.terms.proposal
         if proposal is None and agree is not None:
             raise ConsentError("There is nothing to say yes or no to.", "See what is the case: tacit device status.")
         if proposal is None:
@@ -30,9 +30,9 @@ def change(
             return
         sentences = proposal.describe()
         if agree:
-            device.agree(proposal.after.digest)
+            device.terms.agree(proposal.after.digest)
         elif agree is False:
-            device.decline()
+            device.terms.decline()
     answers = {True: "agreed", False: "declined", None: "declined" if proposal.is_declined else "open"}
     shell.screen.document({"proposal": sentences, "method": proposal.after.method, "answer": answers[agree]})
     for sentence in sentences:

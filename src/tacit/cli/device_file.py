@@ -38,7 +38,7 @@ def read_code_secret(file: Path | None) -> str:
 def open_by_code(file: Path | None) -> Device:
     """Open the device of this command with its recovery code."""
     from tacit.field.device import Device
-    from tacit.field.device.store import refuse_if_missing
+    from tacit.field.device.device_path import refuse_if_missing
 
     refuse_if_missing(device_path())
     return Device.open(device_path(), read_code_secret(file), by="recovery")
@@ -154,7 +154,7 @@ def erase(
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")] = False, as_json: Json = False
 ) -> None:
     """Delete everything on this device. What was sent stays in the shared model."""
-    from tacit.field.device.store import refuse_if_missing
+    from tacit.field.device.device_path import refuse_if_missing
 
     refuse_if_missing(device_path())
     if not yes:

@@ -24,7 +24,7 @@ def interests(
     if names and clear:
         raise DeviceError("Names and --clear contradict each other.", "Give one of the two.")
     with open_device() as device:
-        found = device.choose_interests(names or []) if names or clear else device.interests
+        found = device.preferences.choose_interests(names or []) if names or clear else device.preferences.interests
         titles = [device.catalog.called(item) for item in found.items] if found.items else []
     chosen = [*found.categories, *titles]
     shell.screen.document(found.to_json())

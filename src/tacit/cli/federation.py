@@ -97,7 +97,7 @@ def restore(
     from tacit.field.serve import ServeConfig
 
     journal = restore_backup(copy, read_config(ServeConfig, file, settings).folder)
-    number = journal.next_round
+    number = journal.rounds.next_number
     journal.close()
     shell.screen.document({"restored": str(copy), "next_round": number})
     shell.screen.say(f"Restored. Rounds go on with number {number}: devices may have answered those before.")
@@ -187,9 +187,9 @@ def invitations(
 
     journal = open_federation(read_config(ServeConfig, file, settings))
     try:
-        gone = None if revoke is None else journal.revoke_invitation(revoke)
+        gone = None if revoke is None else journal.invitations.revoke(revoke)
         now = time.time()
-        pending, devices = journal.pending(int(now)), journal.devices()
+        pending, devices = journal.invitations.pending(int(now)), journal.members.devices()
     finally:
         journal.close()
     if gone == 0:

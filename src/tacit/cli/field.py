@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from tacit.field.coordinator import Carrier
-    from tacit.field.coordinator.journal import EnrolledDevice, RoundRecord
+    from tacit.field.coordinator.members import EnrolledDevice
+    from tacit.field.coordinator.round_log import RoundRecord
     from tacit.field.device import Device
     from tacit.field.device.membership import Membership
     from tacit.field.serve import ServeConfig
@@ -207,7 +208,7 @@ def enroll(
     journal = federation_of(config)
     try:
         if revoke is not None:
-            if not journal.revoke(revoke):
+            if not journal.members.revoke(revoke):
                 raise FieldError(f"There is no device {revoke}.", "List the devices with --list.")
             shell.screen.document({"revoked": revoke})
             shell.screen.say(f"Device {revoke} is revoked: it is not asked again.")
@@ -216,7 +217,7 @@ def enroll(
             shell.screen.document({"witness": line})
             shell.screen.say(line)
         elif listed:
-            known = journal.devices()
+            known = journal.members.devices()
             new, needed = count_new(config.rules, journal)
             waiting = {"new": new, "new_missing": max(0, needed - new) if new else 0}
             shell.screen.document({"devices": [_describe_device(device) for device in known], **waiting})

@@ -55,11 +55,11 @@ def check_config(config: ServeConfig) -> ConfigCheck:
     try:
         change = publish_catalogue(config, journal, is_trial=True)
         needed = count_needed(config.rules, is_settled(config.rules, journal), journal)
-        devices = sum(not device.revoked for device in journal.devices())
+        devices = sum(not device.revoked for device in journal.members.devices())
         if devices < needed:
             warnings.append(f"{devices} devices are enrolled, and a round begins when {needed} are connected.")
-        if journal.unagreed:
-            warnings.append(describe_unagreed(len(journal.unagreed)))
+        if journal.members.unagreed:
+            warnings.append(describe_unagreed(len(journal.members.unagreed)))
         federation = journal.federation
         about = federation.id, federation.method, journal.catalog.n_items, devices, needed, change, tuple(warnings)
     finally:

@@ -84,8 +84,8 @@ def restore_backup(copy: Path, folder: Path, now: float | None = None) -> Coordi
                 path.write_bytes(content)
             journal = CoordinatorJournal.open(folder / JOURNAL)
             moment = time.time() if now is None else now
-            away = max(0.0, moment - (journal.last_time or moment))
-            journal.skip_rounds(min(MOST_SKIPPED, SPARE_ROUNDS + int(away / SECONDS_PER_ROUND)))
+            away = max(0.0, moment - (journal.rounds.last_time or moment))
+            journal.rounds.skip(min(MOST_SKIPPED, SPARE_ROUNDS + int(away / SECONDS_PER_ROUND)))
         except BaseException:
             (folder / JOURNAL).unlink(missing_ok=True)
             raise

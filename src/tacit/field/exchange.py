@@ -18,9 +18,9 @@ MessageKind = Literal["model", "request", "secure-request"]
 
 def follow_amendments(device: Device, content: bytes, fetch: FetchAmendments) -> list[AmendmentNote]:
     """Fetch and follow the amendments that a message presupposes; a message of this device's terms needs none."""
-    if not device.is_behind(content) or device.membership is None:
+    if not device.terms.is_behind(content) or device.membership is None:
         return []
-    return device.amend(fetch(device.membership.federation.digest))
+    return device.terms.amend(fetch(device.membership.federation.digest))
 
 
 def seconds_to_wait(content: bytes, elapsed: float) -> float:
@@ -48,7 +48,7 @@ def respond(
         return "model"
     entry: int | None
     if kind == "secure-request":
-        answer, entry = device.step_session(content)
+        answer, entry = device.answers.step_session(content)
     else:
         entry = device.learn(content)
         answer = device.release(entry)
@@ -56,8 +56,10 @@ def respond(
         send(answer)
     except Exception as error:
         if entry is not None:
-            (device.mark_broken_off if has_begun() else device.mark_not_sent)(entry, type(error).__name__)
+            (device.answers.mark_broken_off if has_begun() else device.answers.mark_not_sent)(
+                entry, type(error).__name__
+            )
         raise
     if entry is not None:
-        device.mark_sent(entry)
+        device.answers.mark_sent(entry)
     return "secure-request" if kind == "secure-request" else "request"

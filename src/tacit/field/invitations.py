@@ -14,6 +14,7 @@ from tacit.errors import ConsentError, FieldError
 from tacit.field.bounded_answers import SECONDS, read_whole
 from tacit.field.device import Device
 from tacit.field.device.membership import Membership
+from tacit.languages.sentences import Sentence
 from tacit.protocols.directory import read_key, write_key
 from tacit.reasons import ReasonCode
 from tacit.wire.amendments import PATH as AMENDMENTS
@@ -60,7 +61,7 @@ def accept(device: Device, invitation: Invitation, accepts_trial: bool = False) 
     try:
         welcome = enrol(invitation, *public_keys(device, invitation))
     except InvitationError:
-        device.forget_enrolment()
+        device.terms.forget_enrolment()
         raise
     return device.join(welcome, invitation.address, invitation.witness, accepts_trial)
 
@@ -78,12 +79,12 @@ def public_keys(device: Device, invitation: Invitation) -> tuple[bytes, bytes, b
     """
     if device.membership is not None:
         raise ConsentError.because(ReasonCode.ALREADY_A_MEMBER)
-    line = device.enrolment
+    line = device.terms.enrolment
     if line.get("address") != invitation.address or "key" not in line:
         line = {"address": invitation.address, "roots": invitation.roots, "key": draw_key()}
-        device.keep_enrolment(line)
+        device.terms.keep_enrolment(line)
     public = public_half(line["key"])
-    return public, device.identity, device.prove_identity(invitation.word, public)
+    return public, device.identity, device.keys.prove(invitation.word, public)
 
 
 def draw_key() -> str:
@@ -117,21 +118,31 @@ def enrol(invitation: Invitation, public: bytes, identity: bytes, proof: bytes) 
                 raise InvitationError("The invitation was used already, or has expired.", "Ask for another one.")
             if response.status_code in (429, 503):
                 raise FieldError(
-                    f"{invitation.address} has too many devices to enrol at once.",
+                    Sentence("{address} has too many devices to enrol at once.", address=invitation.address),
                     "Try again in a minute; the invitation stays valid.",
                 )
             if response.status_code != 200:
                 raise FieldError(
-                    f"{invitation.address} refused the invitation (HTTP {response.status_code}).", "Ask the operator."
+                    Sentence(
+                        "{address} refused the invitation (HTTP {status}).",
+                        address=invitation.address,
+                        status=response.status_code,
+                    ),
+                    "Ask the operator.",
                 )
             return read_whole(response.iter_bytes())
     except (httpx.InvalidURL, UnicodeError):
         raise InvitationError(
-            f"The address in the invitation is damaged: {invitation.address!r}.", "Ask for another invitation."
+            Sentence("The address in the invitation is damaged: {address!r}.", address=invitation.address),
+            "Ask for another invitation.",
         ) from None
     except httpx.HTTPError as error:
         raise FieldError(
-            f"{invitation.address} cannot be reached, or has another certificate than the invitation says: {error}.",
+            Sentence(
+                "{address} cannot be reached, or has another certificate than the invitation says: {error}.",
+                address=invitation.address,
+                error=error,
+            ),
             "Check the network and the address; the invitation stays valid.",
         ) from None
 
@@ -149,4 +160,7 @@ def fetch_amendments(address: str, roots: bytes | None, digest: bytes) -> bytes:
             response.raise_for_status()
             return read_whole(response.iter_bytes())
     except httpx.HTTPError as error:
-        raise FieldError(f"{address} does not say what has changed: {error}.", "It will be tried again.") from None
+        raise FieldError(
+            Sentence("{address} does not say what has changed: {error}.", address=address, error=error),
+            "It will be tried again.",
+        ) from None

@@ -35,7 +35,7 @@ def change_key(device: Device) -> None:
         raise FieldError("This device has no coordinator.", "Join a federation with an invitation: tacit device join.")
     device.participation.take_lock()  # the connection of a program that takes part would end
     if NEXT_KEY not in line and NEXT_IDENTITY not in line:
-        drawn = {NEXT_KEY: draw_key(), NEXT_IDENTITY: device.next_identity().secret.hex()}
+        drawn = {NEXT_KEY: draw_key(), NEXT_IDENTITY: device.keys.draw_next().secret.hex()}
         device.keep_connection({**line, **drawn})
     finish_change(device)
 
@@ -45,7 +45,7 @@ def finish_change(device: Device) -> None:
     line = device.connection
     if NEXT_KEY in line:
         old, new = public_half(line["key"]), public_half(line[NEXT_KEY])
-        status = _ask(line, HAND_OVER, {"old": old, "new": new, "proof": device.sign_hand_over(old, new)})
+        status = _ask(line, HAND_OVER, {"old": old, "new": new, "proof": device.keys.sign_hand_over(old, new)})
         if status != 200:
             raise _refusal_error(line["address"], status)
         rest = {name: value for name, value in line.items() if name not in (NEXT_KEY, "node")}
@@ -57,10 +57,10 @@ def finish_change(device: Device) -> None:
 def _change_identity_key(device: Device) -> None:
     line = device.connection
     identity = Identity(bytes.fromhex(line[NEXT_IDENTITY]), device.identity)
-    status = _ask(line, NEW_IDENTITY_KEY, {"notice": device.sign_key_change(identity).encode()})
+    status = _ask(line, NEW_IDENTITY_KEY, {"notice": device.keys.sign_change(identity).encode()})
     rest = {name: value for name, value in line.items() if name != NEXT_IDENTITY}
     if status == 200 or _is_noted(device, identity):
-        device.adopt_identity_key(identity, rest)
+        device.keys.adopt(identity, rest)
         return
     device.keep_connection(rest)  # it was not taken: the device goes on with the key that it has
     raise _refusal_error(line["address"], status)

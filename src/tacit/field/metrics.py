@@ -19,7 +19,7 @@ from prometheus_client.registry import Collector
 
 from tacit.errors import ConfigError, FieldError, TacitError
 from tacit.field.coordinator import Carrier, CoordinatorJournal
-from tacit.field.coordinator.journal import ROLLED_BACK
+from tacit.field.coordinator.round_log import ROLLED_BACK
 from tacit.field.coordinator.spending import LACK_OF_NOISE, find_epsilon
 from tacit.wire.status import CoordinatorStatus
 
@@ -49,9 +49,9 @@ class RoundCollector(Collector):
         """Yield every metric."""
         journal = CoordinatorJournal.open(self._path)
         try:
-            rounds, devices = journal.rounds(), journal.devices()
-            phases, quality = journal.phase_sums(), journal.quality()
-            sums, agreed, unagreed = journal.spendings(), journal.federation.privacy, len(journal.unagreed)
+            rounds, devices = journal.rounds.records(), journal.members.devices()
+            phases, quality = journal.rounds.phase_sums(), journal.rounds.quality()
+            sums, agreed, unagreed = journal.sums.spendings(), journal.federation.privacy, len(journal.members.unagreed)
         finally:
             journal.close()
         states = {state: sum(r.state == state for r in rounds) for state in ROUND_STATES}
@@ -165,7 +165,7 @@ class MetricsServer:
         """Return whether the coordinator is well, or ready, with counts."""
         try:
             journal = CoordinatorJournal.open(self._path)
-            rounds, unagreed = len(journal.rounds()), len(journal.unagreed)
+            rounds, unagreed = len(journal.rounds.records()), len(journal.members.unagreed)
             journal.close()
         except TacitError:
             return False, {"status": "the journal cannot be read"}

@@ -16,9 +16,9 @@ from tacit.errors import ConfigError, FieldError
 from tacit.field.catalogue_file import CatalogueChange, compare_catalogues, continue_catalogue, read_catalogue
 from tacit.field.certificates import Certificates, load_certificates, make_certificates
 from tacit.field.coordinator import Carrier, Coordinator, CoordinatorJournal, RoundRules
-from tacit.field.coordinator.coordinator import refuse_readable_only, refuse_unguarded
-from tacit.field.coordinator.journal import RoundRecord
+from tacit.field.coordinator.allowed_rounds import refuse_readable_only, refuse_unguarded
 from tacit.field.coordinator.login import LoginRules, read_login_key, sign_account
+from tacit.field.coordinator.round_log import RoundRecord
 from tacit.field.coordinator.round_policy import count_needed, count_used, is_settled
 from tacit.field.coordinator.trial import try_round
 from tacit.field.coordinator_folder import hold_folder
@@ -224,7 +224,7 @@ def make_invitations(
     """Make lines that enrol one device each; their label stays here."""
     roots, named = find_certificates(config).roots, config.rounds.witness
     witness = "" if named is None else named.key
-    words = journal.invite_many(count, int(time.time() + days * 86_400), label)
+    words = journal.invitations.make_many(count, int(time.time() + days * 86_400), label)
     return [Invitation(config.public, word, roots, witness).line() for word in words]
 
 
@@ -278,7 +278,9 @@ def _serve(
     try:
         if config.metrics is not None:
             metrics = _start_metrics(config, journal.path, link)
-        on_start(count_needed(config.rules, is_settled(config.rules, journal), journal), count_used(journal.rounds()))
+        on_start(
+            count_needed(config.rules, is_settled(config.rules, journal), journal), count_used(journal.rounds.records())
+        )
         with beside(journal.path, link):
             coordinator = Coordinator(journal, config.rules, link)
             ended = coordinator.run(on_round)

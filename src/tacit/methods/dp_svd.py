@@ -17,7 +17,7 @@ its whole history. Without a guarantee sums are exact, and the same steps learn 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,24 +34,19 @@ from tacit.methods.parts.denoising import (
     find_posterior,
     public_features,
 )
+from tacit.methods.parts.noisy_counts import NoisyCounts
+from tacit.methods.parts.sum_plan import COUNTS, DONE, FIRST_SHARE, HEAD, MOST_SUMS, SumPlan
 from tacit.methods.parts.sums import disclose_histories, distinct, plan_items, shared_floats, to_float64
 from tacit.privacy.update_sink import UpdateSink
 from tacit.random import Key
 from tacit.types import Array, Catalog, Clients, Config, Floats, Model, Reason
 from tacit.updates import PlannedRows, Ring, Total, UpdatePlan
 
-FIRST_SHARE = 0.15  # of the budget, for the first counts
-PLANS = {False: (0.1, 0.3, 0.45), True: (0.1, 0.1, 0.15, 0.2, 0.3)}  # shares of sums of directions: few people, many
-AGAIN, AFTER_AGAIN = 0.4, (0.1, 0.1, 0.25)  # counts once more, where few items stand out
-MOST_SUMS = 2 + max(map(len, PLANS.values()))
-OUTLIER = 2.0  # standard deviations: items above are kept
-FEWEST_KEPT = 600
 POPULARITY_PART = 0.3  # a
 RIDGE = 0.005
 LEAN, LEAN_FLOOR = 0.25, 0.1  # p is divided by the strength of directions to this power, from this share of the largest
 PRIOR_SIZE = 0.2  # rows of items counted n times are about n^g large
 LONG_HISTORY = 64  # items: whoever has more is shown a little more of what is popular
-COUNTS, AGAIN_STEP, HEAD, DONE = 0, 1, 2, -1
 EXACT = 1e9  # people x mu where there is no noise
 
 
@@ -63,42 +58,6 @@ class DPSVDConfig(Config):
     item_weight: float = Field(
         0.2, ge=0, le=1, description="weight of an item counted n times is n^-w: popular items count less"
     )
-
-
-@dataclass(frozen=True)
-class SumPlan:
-    """What the next sum is: which step, how wide, and the share of the budget of every step."""
-
-    step: int
-    width: int
-    shares: tuple[float, ...]  # by step; the first two are counts
-
-    @classmethod
-    def read(cls, numbers: Array) -> SumPlan:
-        """Read it from the shared model, which a lying server may have made: a width is never negative."""
-        return cls(int(numbers[0]), max(0, int(numbers[1])), tuple(float(share) for share in numbers[2:]))
-
-    def write(self) -> Array:
-        """Write it for the shared model."""
-        shares = (*self.shares, *[0.0] * (MOST_SUMS - len(self.shares)))
-        return np.array([self.step, self.width, *shares])
-
-    @property
-    def share(self) -> float:
-        """The share of the budget of the next sum; 0: there is none."""
-        return 0.0 if self.step == DONE else self.shares[self.step]
-
-    @property
-    def counts(self) -> bool:
-        """Whether the next sum counts items."""
-        return self.step in (COUNTS, AGAIN_STEP)
-
-    def advance(self) -> SumPlan:
-        """Return the plan of the sum after this one: steps without a share are left out."""
-        step = self.step + 1
-        while step < len(self.shares) and not self.shares[step]:
-            step += 1
-        return replace(self, step=step if step < len(self.shares) else DONE)
 
 
 @register("dp-svd", DPSVDConfig)
@@ -221,45 +180,26 @@ class DPSVD(Federated):
         is_exact = noise == 0.0
         before, new = float(shared["precision"][0]), 1.0 if is_exact else noise**-2
         counts = (shared["counts"].astype(np.float64) * before + sums * new) / (before + new)
-        sigma = 1e-2 if is_exact else 1.0 / np.sqrt(before + new)
-        n_items = len(counts)
+        counted, n_items = NoisyCounts.of(counts, before + new, is_exact), len(counts)
         strength = EXACT if is_exact else n_clients / (noise * np.sqrt(plan.share))
         if plan.step == COUNTS:
-            standing_out = np.inf if is_exact else float((counts > OUTLIER * sigma).sum()) - 0.023 * n_items
-            rest = 1.0 - FIRST_SHARE
-            if standing_out < max(min(150.0, 0.5 * n_items), 0.03 * n_items):  # popularity is all there is to learn
-                shares: tuple[float, ...] = (FIRST_SHARE, rest)
-            elif standing_out < 0.2 * n_items:
-                shares = (FIRST_SHARE, AGAIN, *_fill(AFTER_AGAIN, rest - AGAIN))
-            else:
-                shares = (FIRST_SHARE, 0.0, *_fill(PLANS[strength >= 8_000], rest))
-            plan = replace(plan, shares=shares)
+            plan = plan.choose_shares(counted.n_outstanding, n_items, strength)
         plan = plan.advance()
         arrays = {
             "counts": counts,
             "ranking": counts / max(1.0, float(counts.max())),
             "precision": np.array([before + new]),
         }
-        kept = self._kept(counts, sigma, is_exact)
+        kept = counted.kept()
         if plan.step == DONE:
-            return {**shared, **shared_floats({**arrays, **_popular_only(counts, sigma)}), "plan": plan.write()}
+            return {**shared, **shared_floats({**arrays, **counted.popular_only()}), "plan": plan.write()}
         if plan.step == HEAD:
             wide = int(np.clip(strength / 100, 16, self.config.factors))
             head = kept[: int(np.clip(strength / 20, 200, 2000))]
-            arrays |= self._weigh(counts, sigma, kept, head)
+            arrays |= counted.weigh(kept, head, self.config.item_weight)
             plan = replace(plan, width=min(wide, len(head) - 1, shared["basis"].shape[1]))
             arrays["basis"] = _orthonormal(shared["basis"], head, arrays["popular"], plan.width)
         return {**shared, **shared_floats(arrays), "plan": plan.write()}
-
-    def _weigh(self, counts: Reals, sigma: float, kept: NDArray[np.int64], rows: NDArray[np.int64]) -> dict[str, Reals]:
-        """Return weights of the rows of the next sum, 0 for all others, and their popularity as a unit vector."""
-        c = np.maximum(counts[kept], sigma)
-        weights, popular = np.zeros(len(counts)), np.zeros(len(counts))
-        every = np.zeros(len(counts))
-        every[kept] = (c / c.min()) ** -self.config.item_weight
-        weights[rows] = every[rows]
-        popular[rows] = np.maximum(counts[rows], sigma) * weights[rows]
-        return {"weights": weights, "popular": popular / np.linalg.norm(popular)}
 
     def _apply_directions(
         self, shared: Mapping[str, Array], plan: SumPlan, popularity: Reals, directions: Reals, total: Total
@@ -267,7 +207,7 @@ class DPSVD(Federated):
         """Put the sum beside those before; the directions found in all of them are the next basis."""
         is_exact, is_head = total.noise == 0.0, plan.step == HEAD
         rate = 1.0 if is_exact else 1.0 / total.noise
-        counts, sigma = self._counts(shared, is_exact)
+        counted = NoisyCounts.read(shared, is_exact)
         popular, rows = shared["popular"].astype(np.float64), np.flatnonzero(shared["weights"])
         popular /= np.linalg.norm(popular)
         directions = (directions - np.outer(popular, popular @ directions)) * rate
@@ -282,20 +222,20 @@ class DPSVD(Federated):
         seen, lengths = spectrum.vectors, spectrum.values
         if not is_exact and (has_prior or is_last):
             seen, lengths = self._posterior(shared, found[rows], width, has_prior)
-        basis, lean = np.zeros((len(counts), most)), np.ones(most)
+        basis, lean = np.zeros((len(popular), most)), np.ones(most)
         basis[rows[:, None], np.arange(width)] = seen[:, :width]
         if has_prior:
             lean[:width] = np.maximum(lengths[:width], LEAN_FLOOR * lengths[0]) ** -LEAN
         sums = shared["popular_sums"].astype(np.float64)
         if not is_head:
             new = 1.0 if is_exact else (rate * POPULARITY_PART) ** 2
-            sums = sums + np.array([new * popularity / POPULARITY_PART, np.full(len(counts), new)])
+            sums = sums + np.array([new * popularity / POPULARITY_PART, np.full(len(popular), new)])
         arrays: dict[str, Array] = {"basis": basis, "lean": lean / lean.max(), "popular_sums": sums}
-        arrays["found"] = np.zeros((len(counts), 0)) if is_head else found
+        arrays["found"] = np.zeros((len(popular), 0)) if is_head else found
         plan = replace(plan.advance(), width=width)
         if is_head:
-            kept = self._kept(counts, sigma, is_exact)
-            arrays |= self._weigh(counts, sigma, kept, kept)
+            kept = counted.kept()
+            arrays |= counted.weigh(kept, kept, self.config.item_weight)
         else:
             arrays |= self._finish({**shared, **arrays}, lengths[:width], total)
         return {**shared, **shared_floats(arrays), "plan": plan.write()}
@@ -316,20 +256,11 @@ class DPSVD(Federated):
         left, length, _ = decompose(clean)
         return left[:, :k], length[:k]
 
-    def _counts(self, shared: Mapping[str, Array], is_exact: bool) -> tuple[Reals, float]:
-        """Return the noisy counts and their standard deviation."""
-        sigma = 1e-2 if is_exact else 1.0 / float(np.sqrt(float(shared["precision"][0])))
-        return shared["counts"].astype(np.float64), sigma
-
-    def _kept(self, counts: Reals, sigma: float, is_exact: bool) -> NDArray[np.int64]:
-        """Return the items that stand out of the noise, most counted first."""
-        n_kept = len(counts) if is_exact else max(FEWEST_KEPT, int((counts > OUTLIER * sigma).sum()))
-        return np.argsort(-counts, kind="stable")[: min(len(counts), n_kept)]
-
     def _finish(self, shared: Mapping[str, Array], lengths: Reals, total: Total) -> dict[str, Reals]:
         """Return popularity from counts and sums by precision, and how much each direction is believed."""
         is_exact = total.noise == 0.0
-        counts, sigma = self._counts(shared, is_exact)
+        counted = NoisyCounts.read(shared, is_exact)
+        counts, sigma = counted.counts, counted.sigma
         weights = shared["weights"].astype(np.float64)
         rows = np.flatnonzero(weights)
         seen, precision = shared["popular_sums"].astype(np.float64)
@@ -385,22 +316,10 @@ class DPSVD(Federated):
         return reasons.from_history(history, shared["weights"][history] * (table[history] @ plain[item]))
 
 
-def _fill(shares: tuple[float, ...], rest: float) -> tuple[float, ...]:
-    """Return shares in the same proportions that add up to what is left of the budget, never to more."""
-    scale = rest / sum(shares)
-    return tuple(float(np.floor(share * scale * 2**20) / 2**20) for share in shares)
-
-
 def _lengths(clients: Clients, weights: Floats) -> Floats:
     """Return |W x| of each client, 1 where it has none of the weighted items."""
     squares = np.bincount(clients.rows, np.square(weights[clients.items], dtype=np.float64), minlength=len(clients))
     return np.where(squares > 0, np.sqrt(squares), 1.0).astype(np.float32)
-
-
-def _popular_only(counts: Reals, sigma: float) -> dict[str, Reals]:
-    """Return the arrays of a model that ranks by popularity alone."""
-    popular = np.maximum(counts, 0.5 * sigma)
-    return {"weights": np.ones(len(counts)), "popular": popular / np.linalg.norm(popular)}
 
 
 def _orthonormal(basis: Array, rows: NDArray[np.int64], popular: Reals, width: int) -> Reals:

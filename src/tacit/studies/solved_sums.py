@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from tacit.errors import DevicePolicyError
 from tacit.field.coordinator.batches import BatchPlan, BatchSupply, choose_batch
-from tacit.field.coordinator.journal import EnrolledDevice
+from tacit.field.coordinator.members import EnrolledDevice
 from tacit.field.coordinator.round_policy import UNAWARE, Past, different_enough, enough, is_eligible
 from tacit.methods.base import build_federated
 from tacit.protocols.secure_aggregation.context import Session

@@ -144,8 +144,8 @@ def build_api(view: DeviceView, token: str, port: int) -> ASGIApp:
 
     async def hide(request: Request) -> Response:
         given = await _body(request, Hidden.model_validate_json)
-        view.device.hide(_label(view, given.item))
-        return _answer({"hidden": [str(item) for item in view.device.hidden]}, 201)
+        view.device.preferences.hide(_label(view, given.item))
+        return _answer({"hidden": [str(item) for item in view.device.preferences.hidden]}, 201)
 
     routes = [
         Route("/v1/openapi.json", describe),

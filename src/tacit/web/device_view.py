@@ -196,7 +196,7 @@ class DeviceView:
         member = self.cached("member", lambda: self.device.membership)
         frame: dict[str, Any] = {"here": here, "title": title, "message": message, "undo": undo}
         frame |= {"sharing": sharing, "member": member, "network": self.network, "state": self.state()}
-        frame |= {"chosen_language": self.cached("language", lambda: self.device.language)}
+        frame |= {"chosen_language": self.cached("language", lambda: self.device.preferences.language)}
         return page_response(template, **frame, neighbours=self.neighbours, **values)
 
 

@@ -37,7 +37,11 @@ def routes(view: DeviceView) -> list[Route]:
         shelf = view.shelf
         if shelf is None:
             return "join"
-        if not view.history and not suggests_alone() and (view.network is not None or not view.device.interests):
+        if (
+            not view.history
+            and not suggests_alone()
+            and (view.network is not None or not view.device.preferences.interests)
+        ):
             return "history"
         try:
             found = view.device.recommend(SHOWN) if view.network is None else recommend_among_peers(view)
@@ -71,7 +75,7 @@ def routes(view: DeviceView) -> list[Route]:
 
     def hide(form: dict[str, str]) -> str:
         item = view.label(form.get("item", ""))
-        view.device.hide(item)
+        view.device.preferences.hide(item)
         view.say(
             "“{title}” will not be suggested again. You can undo this later under History.",
             Undo("/history/unhide", item, "for-you"),
@@ -122,7 +126,7 @@ def _start(view: DeviceView, asked: str) -> StartView | None:
     shelf = view.shelf
     if shelf is None or view.history:
         return None
-    labels, chosen = shelf.catalog.categories, view.device.interests
+    labels, chosen = shelf.catalog.categories, view.device.preferences.interests
     names: list[str] = []
     if labels is not None:
         counts = Counter(labels.ids.tolist())
@@ -134,16 +138,16 @@ def _start(view: DeviceView, asked: str) -> StartView | None:
 
 
 def _categories(view: DeviceView) -> list[str]:
-    return list(view.device.interests.categories)
+    return list(view.device.preferences.interests.categories)
 
 
 def _titles(view: DeviceView) -> list[str]:
-    return [str(item) for item in view.device.interests.items]
+    return [str(item) for item in view.device.preferences.interests.items]
 
 
 def _keep(view: DeviceView, categories: list[str], titles: list[str]) -> None:
     """Keep interests, and say what that means."""
-    found = view.device.choose_interests([*categories, *titles])
+    found = view.device.preferences.choose_interests([*categories, *titles])
     view.say(
         "Suggestions now begin with your interests. They stay on this device, and nothing is learnt from them."
         if found

@@ -51,7 +51,7 @@ def routes(view: DeviceView) -> list[Route]:
             listed=[(entry, None if shelf is None else shelf.thing(entry.item)) for entry in leaf.rows],
             total=len(view.history),
             never=set(sharing.never_items),
-            hidden=[shelf.thing(item) for item in view.device.hidden] if shelf is not None else [],
+            hidden=[shelf.thing(item) for item in view.device.preferences.hidden] if shelf is not None else [],
             most=MOST_UPLOAD,
             is_member=shelf is not None,
             undoable=view.device.history.last_import,
@@ -70,7 +70,7 @@ def routes(view: DeviceView) -> list[Route]:
 
     def unhide(form: dict[str, str]) -> str:
         item = view.label(form.get("item", ""))
-        view.device.unhide(item)
+        view.device.preferences.unhide(item)
         view.say("“{title}” may be suggested again.", title=_name_of(view, item))
         return "/" if form.get("from") == "for-you" else "/history"
 

@@ -24,6 +24,7 @@ from starlette.routing import Route
 from tacit.errors import ConfigError, ConsentError, FieldError, TacitError
 from tacit.field.peer.membership import leave_network
 from tacit.languages import translate
+from tacit.languages.sentences import Sentence
 from tacit.reasons import ReasonCode
 from tacit.web.device_view import DeviceView, form_handler, read_upload
 from tacit.web.frame import redirect_back
@@ -69,7 +70,9 @@ class PendingJoin:
             self.trouble = error
         except Exception as error:  # it would be reported nowhere else
             log.exception("joining failed")
-            self.trouble = FieldError(f"Joining failed with an unexpected error: {error!r}.", "Try again.")
+            self.trouble = FieldError(
+                Sentence("Joining failed with an unexpected error: {error}.", error=repr(error)), "Try again."
+            )
 
     def stop(self) -> None:
         """Stop waiting; a later answer has no effect."""
@@ -84,7 +87,13 @@ def routes(view: DeviceView) -> list[Route]:
     async def page(request: Request) -> Response:
         sums = ReleaseSums.of(view.cached("ledger", lambda: view.device.ledger.list()[::-1]))
         return view.page_response(
-            "mine.html", "mine", "My file", sums=sums, word=WORD, items=len(view.history), proposal=view.device.proposal
+            "mine.html",
+            "mine",
+            "My file",
+            sums=sums,
+            word=WORD,
+            items=len(view.history),
+            proposal=view.device.terms.proposal,
         )
 
     def pause(form: dict[str, str]) -> str:
@@ -108,13 +117,16 @@ def routes(view: DeviceView) -> list[Route]:
 
     def agree_to_change(form: dict[str, str]) -> str:
         read = form.get("terms", "")
-        view.device.agree(bytes.fromhex(read) if TERMS.fullmatch(read) else b"")
+        view.device.terms.agree(bytes.fromhex(read) if TERMS.fullmatch(read) else b"")
         view.say("You said yes: this device takes part again, in the new way.")
         return "/mine"
 
     def decline_change(form: dict[str, str]) -> str:
-        view.device.decline()
-        view.say("You said no: nothing is sent, and your suggestions stay as they are. You can still say yes here.")
+        view.device.terms.decline()
+        view.say(
+            "You said no: nothing is sent, and your suggestions stay as they are. You can still say yes here. The "
+            "server is not told, but it sees that this device takes no part."
+        )
         return "/mine"
 
     joining = PendingJoin()
@@ -148,7 +160,7 @@ def routes(view: DeviceView) -> list[Route]:
                 _welcome(view, *joining.welcome)
                 joining.welcome = None
             except InvitationError:
-                view.device.forget_enrolment()
+                view.device.terms.forget_enrolment()
                 raise
 
         joining.begin(asked.address, ask)
@@ -179,7 +191,10 @@ def routes(view: DeviceView) -> list[Route]:
 
     def erase(form: dict[str, str]) -> str:
         if form.get("word", "").strip().casefold() != WORD:
-            raise ConfigError("Nothing was erased: the word was not typed.", f"Type “{WORD}” to erase everything.")
+            raise ConfigError(
+                "Nothing was erased: the word was not typed.",
+                Sentence("Type “{word}” to erase everything.", word=WORD),
+            )
         for running in (view.participant, view.peer):
             if running is not None:
                 running.stop()  # it holds the file

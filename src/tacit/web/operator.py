@@ -18,10 +18,12 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from tacit.field.coordinator import CoordinatorJournal, RoundRules
-from tacit.field.coordinator.journal import ModelVersion, RoundRecord, Strikes
+from tacit.field.coordinator.journal import ModelVersion
+from tacit.field.coordinator.round_log import RoundRecord
 from tacit.field.coordinator.round_policy import count_needed, count_new, fewest, is_settled
 from tacit.field.coordinator.round_stats import RoundStats, SummedQuality
 from tacit.field.coordinator.spending import LACK_OF_NOISE, NoisySum, find_epsilon
+from tacit.field.coordinator.strikes import Strikes
 from tacit.field.device.quality import SHOWN
 from tacit.field.operator_sentences import describe_trial, describe_unagreed
 from tacit.protocols.secure_aggregation.two_stage import SecureAggregationConfig
@@ -72,15 +74,15 @@ class FederationStatus:
     @classmethod
     def of(cls, journal: CoordinatorJournal, rules: RoundRules, present: int) -> FederationStatus:
         """Read it from a journal; of devices only counts are kept, but for those with strikes."""
-        revoked = [device.revoked for device in journal.devices()]
+        revoked = [device.revoked for device in journal.members.devices()]
         enrolled = len(revoked) - sum(revoked)
-        rounds, items = [_public(happened) for happened in journal.rounds()], journal.catalog.n_items
-        courses = journal.round_stats(rounds[-DRAWN:][0].number if rounds else 0)
+        rounds, items = [_public(happened) for happened in journal.rounds.records()], journal.catalog.n_items
+        courses = journal.rounds.stats(rounds[-DRAWN:][0].number if rounds else 0)
         counts = enrolled, sum(revoked), present
-        quality, settled = journal.quality(LATELY), is_settled(rules, journal)
+        quality, settled = journal.rounds.quality(LATELY), is_settled(rules, journal)
         status = cls(journal.federation, items, rules, rounds, *counts, courses, quality=quality, settled=settled)
         new = count_new(rules, journal)
-        strikes, sums, unagreed = journal.strikes(), journal.spendings(), len(journal.unagreed)
+        strikes, sums, unagreed = journal.strikes.by_device(), journal.sums.spendings(), len(journal.members.unagreed)
         return replace(status, strikes=strikes, sums=sums, new=new, unagreed=unagreed)
 
     @property
@@ -313,7 +315,7 @@ def operator_page(path: Path, rules: RoundRules, present: Callable[[], int]) -> 
         leaf = RowsPage.of(now.rounds[::-1], request.query_params.get("page", "1"), PAGE)
         one = request.query_params.get("round", "")
         asked = int(one) if one.isdecimal() and len(one) < 9 else None
-        course = None if asked is None else journal.round_stats(asked, asked).get(asked)
+        course = None if asked is None else journal.rounds.stats(asked, asked).get(asked)
         values: dict[str, Any] = {"now": now, "leaf": leaf, "bars": bars(now.rounds), "sums": _sums(now.rounds)}
         values |= {"one": None if course is None else asked, "shown": SHOWN, "curve": phases.curve(now.courses)}
         values["phases"] = phases.by_stage(phases.summarise_phases(now.lately if course is None else [course]))

@@ -27,7 +27,7 @@ class OwnPages:
         """Answer with that page, or pass the request on."""
         accepted = Headers(scope=scope).get("accept-language", "")
         is_public = scope["path"].startswith(STATIC)  # it says nothing of the user, so nothing of their language
-        setting = "" if self.view.is_erased or is_public else self.view.device.language
+        setting = "" if self.view.is_erased or is_public else self.view.device.preferences.language
         LANGUAGE.set(choose_language(setting, accepted))
         over = self.view.is_erased and not is_public
         answer = page_response("erased.html", title="Everything is erased") if over else self.app
@@ -42,7 +42,7 @@ def build_user_page(view: DeviceView) -> Page:
         return JSONResponse({**view.state().as_json(), "tone": view.state().tone})
 
     def choose(form: dict[str, str]) -> str:
-        view.device.language = form.get("language", "")
+        view.device.preferences.language = form.get("language", "")
         return from_page(form)
 
     async def app(request: Request) -> Response:

@@ -308,7 +308,7 @@ def unpack(content: bytes | memoryview) -> dict[str, Array]:
         size = _DTYPES[code].itemsize
         for length in shape:
             size *= length
-        array = np.frombuffer(reader.take(size), _DTYPES[code]).reshape(shape)
+        array = np.frombuffer(reader.view(size), _DTYPES[code]).reshape(shape).copy()  # writable, as in a simulation
         if array.dtype.kind == "f" and not np.isfinite(array).all():
             raise WireError(f"'{name}' has a number that is not finite.", "Learning at the sender has diverged.")
         found[name], last = array, name
@@ -347,11 +347,14 @@ class _BodyReader:
     def __init__(self, content: bytes | memoryview) -> None:
         self._content, self._at = content, 0
 
-    def take(self, n: int) -> bytes:
+    def view(self, n: int) -> memoryview:
         if n > len(self._content) - self._at:
             raise WireError(f"A message ends {n - (len(self._content) - self._at):,} bytes early.", AGAIN)
         self._at += n
-        return bytes(self._content[self._at - n : self._at])
+        return memoryview(self._content)[self._at - n : self._at]
+
+    def take(self, n: int) -> bytes:
+        return bytes(self.view(n))
 
     def byte(self) -> int:
         return self.take(1)[0]

@@ -60,7 +60,7 @@ def test_a_user_makes_joins_and_uses_a_device(here: Path, capsys: pytest.Capture
     assert settled["measure"]
     assert not device_document(capsys, "share", "--no-measure")["measure"]
     with Device.open(here / "device.db", PASSPHRASE) as device:
-        device.mark_sent(device.learn(request(founded(), 0)))
+        device.answers.mark_sent(device.learn(request(founded(), 0)))
     (entry,) = device_document(capsys, "ledger")["ledger"]
     assert entry["state"] == "sent"
     assert "place-0007-hill" not in entry["positives"]
@@ -169,7 +169,7 @@ def test_the_ledger_calls_things_by_their_titles(here: Path, capsys: pytest.Capt
         shown(capsys, *words)
     shown(capsys, "share", "--pi", "1", "--also-readable")
     with Device.open(here / "device.db", PASSPHRASE) as device:
-        device.mark_sent(device.learn(request(founded(), 0)))
+        device.answers.mark_sent(device.learn(request(founded(), 0)))
     assert "is about 'Hill Hotel'" in " ".join(shown(capsys, "ledger")[1].split())
     assert "titles are deleted" in " ".join(shown(capsys, "leave")[1].split())
     assert "is about 'place-0007-hill'" in " ".join(shown(capsys, "ledger")[1].split())

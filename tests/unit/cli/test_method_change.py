@@ -58,7 +58,7 @@ def found(file: Path) -> None:
             device.join(journal.welcome)
             device.share(Sharing(pi=1.0, masked_only=False))
             device.history.add([HistoryEntry(item) for item in "abd"[: number + 1]], device.catalog)
-            journal.add(bytes([number]), device.identity)
+            journal.members.add(bytes([number]), device.identity)
     journal.close()
     run(file, 1)
 
@@ -72,7 +72,7 @@ def run(file: Path, rounds: int) -> list[int]:
     )
     try:
         Coordinator(journal, rules, Loopback(devices, journal.amendments.since)).run()
-        return [happened.answered for happened in journal.rounds()]
+        return [happened.answered for happened in journal.rounds.records()]
     finally:
         for device in devices.values():
             device.close()
@@ -116,14 +116,14 @@ def test_the_operator_is_told_how_many_users_have_not_agreed(file: Path, capsys:
     run(file, 2)
     assert told_of_unagreed(file, capsys) == (2, 1, 1)
     with read_journal(file) as journal:
-        assert journal.rounds()[-1].reason == RoundReason(ReasonCode.METHOD_NOT_AGREED, {"waiting": 2})
+        assert journal.rounds.records()[-1].reason == RoundReason(ReasonCode.METHOD_NOT_AGREED, {"waiting": 2})
     device_document(capsys, "change", "--agree")
     run(file, 3)
     with read_journal(file) as journal:
-        assert journal.rounds()[-1].state == "finished"
-        assert journal.unagreed == {2}
+        assert journal.rounds.records()[-1].state == "finished"
+        assert journal.members.unagreed == {2}
         assert told_of_unagreed(file, capsys) == (1, 1, 1)
-        journal.revoke(2)
+        journal.members.revoke(2)
     assert told_of_unagreed(file, capsys) == (0, 0, 0)
 
 
@@ -136,7 +136,7 @@ def read_journal(file: Path) -> Iterator[CoordinatorJournal]:
 def told_of_unagreed(file: Path, capsys: pytest.CaptureFixture[str]) -> tuple[int, int, int]:
     """Return what the operator is told: the number that is ready to be read, warnings of a check, alerts of a page."""
     with read_journal(file) as journal:
-        waiting = len(journal.unagreed)
+        waiting = len(journal.members.unagreed)
         alerts = FederationStatus.of(journal, RoundRules(), present=2).alerts()
         carrier = SimpleNamespace(status=CoordinatorStatus("waiting", 2, 13, 0, 1, 13), present=frozenset)
         with (

@@ -98,7 +98,7 @@ def test_a_folder_has_one_coordinator_and_copies_that_open(config: ServeConfig, 
     again = restore_backup(tmp_path / "copy.tar.gz", tmp_path / "other")
     assert again.federation == journal.federation
     assert again.seed == journal.seed
-    assert again.next_round == 10, "numbers that devices may have seen are left out"
+    assert again.rounds.next_number == 10, "numbers that devices may have seen are left out"
     again.close()
     journal.close()
 
@@ -122,18 +122,18 @@ def test_a_roll_back_to_a_model_that_is_not_there_is_one_message_and_changes_not
 
 def test_invitations_are_made_listed_and_taken_back(config: ServeConfig) -> None:
     journal = open_federation(config)
-    journal.invite_many(3, 100, "ours")
-    (word,) = journal.invite_many(1, 100, "yours")
-    (late,) = journal.invite_many(1, 50)
-    pending = journal.pending(60)
+    journal.invitations.make_many(3, 100, "ours")
+    (word,) = journal.invitations.make_many(1, 100, "yours")
+    (late,) = journal.invitations.make_many(1, 50)
+    pending = journal.invitations.pending(60)
     assert [one.label for one in pending].count("ours") == 3
     assert len(pending) == 4
-    assert journal.revoke_invitation("none such") == 0
-    assert journal.revoke_invitation("ours") == 3
-    assert journal.enrol(late, b"k1", 60) is None
-    assert journal.enrol(word, b"k2", 60) == 1
-    assert journal.enrol(word, b"k3", 60) is None, "used twice"
-    assert [device.label for device in journal.devices()] == ["yours"]
-    assert "yours" not in repr(journal.devices())
-    assert journal.pending(60) == []
+    assert journal.invitations.revoke("none such") == 0
+    assert journal.invitations.revoke("ours") == 3
+    assert journal.members.enrol(late, b"k1", 60) is None
+    assert journal.members.enrol(word, b"k2", 60) == 1
+    assert journal.members.enrol(word, b"k3", 60) is None, "used twice"
+    assert [device.label for device in journal.members.devices()] == ["yours"]
+    assert "yours" not in repr(journal.members.devices())
+    assert journal.invitations.pending(60) == []
     journal.close()

@@ -15,7 +15,8 @@ from prometheus_client import generate_latest
 from helpers.small_federation import CATALOG, first_shared, founded
 from tacit.errors import StorageError
 from tacit.field.coordinator import CoordinatorJournal
-from tacit.field.coordinator.journal import FILE, RoundRecord
+from tacit.field.coordinator.journal_file import FILE
+from tacit.field.coordinator.round_log import RoundRecord
 from tacit.field.coordinator.round_stats import PhaseCounts, RoundStats, SummedQuality
 from tacit.protocols.secure_aggregation import Identity
 from tacit.reasons import ReasonCode, RoundReason, describe_reason
@@ -63,15 +64,19 @@ def test_rounds_of_before_there_were_phases_are_kept(tmp_path: Path) -> None:
         old.execute("DELETE FROM versions WHERE version > 2")
     old.close()
     journal = CoordinatorJournal.open(path)
-    assert journal.rounds() == [HAPPENED]
-    assert (journal.round_stats(), journal.phase_sums(), journal.quality()) == ({}, [], SummedQuality(0, 0))
+    assert journal.rounds.records() == [HAPPENED]
+    assert (journal.rounds.stats(), journal.rounds.phase_sums(), journal.rounds.quality()) == (
+        {},
+        [],
+        SummedQuality(0, 0),
+    )
     course = RoundStats((PhaseCounts(1, "adverts", 5, 4, 0, 0, 10, 20, 0.5),), SummedQuality(1, 4))
-    journal.abandon(RoundRecord(1, "abandoned", 5, 4, 0, 1, 10, 20, 0.5), course)
+    journal.rounds.abandon(RoundRecord(1, "abandoned", 5, 4, 0, 1, 10, 20, 0.5), course)
     journal.close()
     journal = CoordinatorJournal.open(path)
-    assert journal.round_stats() == {1: course}
-    assert journal.round_stats(since=2) == {}
-    assert journal.phase_sums() == list(course.phases)
+    assert journal.rounds.stats() == {1: course}
+    assert journal.rounds.stats(since=2) == {}
+    assert journal.rounds.phase_sums() == list(course.phases)
     assert [version.round for version in journal.versions()] == [0]
     journal.close()
 
@@ -135,16 +140,20 @@ def test_sentences_of_the_version_before_are_kept_counted_and_not_shown(tmp_path
     old_journal(path)
     for _ in range(2):  # it is brought up to date once
         journal = CoordinatorJournal.open(path)
-        rounds = journal.rounds()
+        rounds = journal.rounds.records()
         assert [happened.state for happened in rounds] == ["finished", "skipped", "abandoned", "abandoned"]
         texts = [happened.reason.parameters["text"] for happened in rounds if happened.reason is not None]
         assert texts == SENTENCES[:3], "nothing is lost"
         assert {happened.reason.code for happened in rounds if happened.reason is not None} == {ReasonCode.LEGACY}
         assert rounds[3].reason is None
         assert (rounds[2].asked, rounds[2].seconds, rounds[2].masked) == (5, 2.5, 1)
-        assert (journal.last_begun_round, journal.sums(), journal.is_summed) == (2, {(0, 2): {1}}, True)
-        assert [(one.number, one.counted, one.identity) for one in journal.devices()] == [(1, 0, b"\2")]
-        assert journal.round_stats() == {
+        assert (journal.sums.last_begun_round, journal.sums.participants(), journal.sums.has_begun) == (
+            2,
+            {(0, 2): {1}},
+            True,
+        )
+        assert [(one.number, one.counted, one.identity) for one in journal.members.devices()] == [(1, 0, b"\2")]
+        assert journal.rounds.stats() == {
             0: RoundStats((PhaseCounts(1, "adverts", 5, 4, 1, 0, 10, 20, 0.5),), SummedQuality(1, 4))
         }
         assert [version.round for version in journal.versions()] == [0]
@@ -164,10 +173,12 @@ def test_a_reason_is_stored_as_code_and_counts_and_without_what_tells_of_a_devic
     journal = CoordinatorJournal.create(tmp_path / "journal.db", founded(), CATALOG, seed=1)
     told = {"left": 2, "needed": 7, "phase": "vectors"}
     reason = RoundReason(ReasonCode.TOO_FEW_NEIGHBOURS, told | {"participant": 7_654_321})
-    journal.abandon(replace(HAPPENED, state="abandoned", reason=reason))
-    (row,) = journal._connection.execute("SELECT reason FROM rounds").fetchone()
+    journal.rounds.abandon(replace(HAPPENED, state="abandoned", reason=reason))
+    (row,) = journal.file.connection.execute("SELECT reason FROM rounds").fetchone()
     assert json.loads(row) == {"code": "too-few-neighbours", "parameters": told}
-    assert [happened.reason for happened in journal.rounds()] == [RoundReason(ReasonCode.TOO_FEW_NEIGHBOURS, told)]
+    assert [happened.reason for happened in journal.rounds.records()] == [
+        RoundReason(ReasonCode.TOO_FEW_NEIGHBOURS, told)
+    ]
     journal.close()
 
 
@@ -202,25 +213,29 @@ def proved(identity: Identity, word: str, key: bytes) -> tuple[bytes, bytes]:
 def test_nobody_enrols_with_an_identity_that_is_not_theirs(tmp_path: Path) -> None:
     journal = CoordinatorJournal.create(tmp_path / "journal.db", founded(), CATALOG, seed=1)
     own, liar = Identity.fresh(), Identity.fresh()
-    words = [journal.invite(expires=100) for _ in range(4)]
-    first = journal.enrol(words[0], b"key", 50, *proved(own, words[0], b"key"))
+    words = [journal.invitations.make(expires=100) for _ in range(4)]
+    first = journal.members.enrol(words[0], b"key", 50, *proved(own, words[0], b"key"))
     assert first == 1
     _, other = proved(liar, words[1], b"liar's")
     overheard = own.sign(enrolment_statement(words[0], b"key"))
     for proof in (b"", bytes(64), other, overheard):
-        assert journal.enrol(words[1], b"liar's", 50, own.public, proof) is None
-    assert journal.enrol(words[1], b"liar's", 50, *proved(own, words[1], b"another key")) is None
-    assert journal.enrol(words[1], b"liar's", 50, *proved(liar, words[1], b"liar's")) == 2, "the word was not spent"
-    with pytest.raises(StorageError), journal._transaction():
-        journal.add(b"third", own.public)
-    assert journal.enrol(words[2], b"new key", 50, *proved(own, words[2], b"new key")) == 3, "she left and came back"
-    assert [(one.number, one.revoked, one.identity) for one in journal.devices()] == [
+        assert journal.members.enrol(words[1], b"liar's", 50, own.public, proof) is None
+    assert journal.members.enrol(words[1], b"liar's", 50, *proved(own, words[1], b"another key")) is None
+    assert journal.members.enrol(words[1], b"liar's", 50, *proved(liar, words[1], b"liar's")) == 2, (
+        "the word was not spent"
+    )
+    with pytest.raises(StorageError), journal.file.transaction():
+        journal.members.add(b"third", own.public)
+    assert journal.members.enrol(words[2], b"new key", 50, *proved(own, words[2], b"new key")) == 3, (
+        "she left and came back"
+    )
+    assert [(one.number, one.revoked, one.identity) for one in journal.members.devices()] == [
         (1, True, b""),
         (2, False, liar.public),
         (3, False, own.public),
     ]
-    journal.revoke(3)
-    assert journal.enrol(words[3], b"newer", 50, *proved(own, words[3], b"newer")) is None, "revoked is revoked"
+    journal.members.revoke(3)
+    assert journal.members.enrol(words[3], b"newer", 50, *proved(own, words[3], b"newer")) is None, "revoked is revoked"
     journal.close()
 
 
@@ -234,15 +249,15 @@ def test_a_full_disk_loses_no_finished_round(tmp_path: Path) -> None:
     resource.setrlimit(resource.RLIMIT_FSIZE, (path.stat().st_size + 4096, limit[1]))
     try:
         with pytest.raises(StorageError):
-            journal.invite_many(20_000, 2**40)
+            journal.invitations.make_many(20_000, 2**40)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limit)
         signal.signal(signal.SIGXFSZ, handler)
-    assert journal.rounds() == [HAPPENED]
-    assert not journal.pending(0)
+    assert journal.rounds.records() == [HAPPENED]
+    assert not journal.invitations.pending(0)
     journal.finish(replace(HAPPENED, number=1), shared, [])
     journal.close()
     again = CoordinatorJournal.open(path)
-    assert [happened.number for happened in again.rounds()] == [0, 1]
+    assert [happened.number for happened in again.rounds.records()] == [0, 1]
     assert again.model() is not None
     again.close()

@@ -134,15 +134,15 @@ def test_a_journal_shows_that_it_was_written_and_says_nothing_of_a_moment_ago(tm
     catalog = Catalog(Vocabulary(np.arange(4)))
     federation = Federation.create("ef" * 16, "test", "fpl", {"factors": 2}, catalog)
     journal = CoordinatorJournal.create(tmp_path / "journal.db", federation, catalog, seed=1)
-    assert journal.written() is None, "it was written just now, and may be again within the file system's clock"
+    assert journal.change_mark() is None, "it was written just now, and may be again within the file system's clock"
     os.utime(journal.path, (time.time() - 60, time.time() - 60))
-    mark = journal.written()
+    mark = journal.change_mark()
     assert mark is not None
-    assert journal.written() == mark
+    assert journal.change_mark() == mark
     other = journal.again()
-    other.invite(int(time.time()) + 60)
+    other.invitations.make(int(time.time()) + 60)
     other.close()
-    assert journal.written() is None
+    assert journal.change_mark() is None
     os.utime(journal.path, (time.time() - 30, time.time() - 30))
-    assert journal.written() not in (None, mark)
+    assert journal.change_mark() not in (None, mark)
     journal.close()

@@ -13,7 +13,7 @@ import pytest
 from helpers.small_federation import CATALOG, founded
 from tacit.errors import FieldError
 from tacit.field.coordinator import CoordinatorJournal
-from tacit.field.coordinator.journal import RoundRecord
+from tacit.field.coordinator.round_log import RoundRecord
 from tacit.field.coordinator.round_stats import PhaseCounts, RoundStats, SummedQuality
 
 pytest.importorskip("prometheus_client", reason="the field needs prometheus-client")
@@ -71,16 +71,16 @@ def samples(text: str) -> dict[tuple[str, ...], float]:
 
 
 def test_metrics_are_about_rounds_and_never_about_people(journal: CoordinatorJournal) -> None:
-    journal.add(b"a secret key", b"an identity")
+    journal.members.add(b"a secret key", b"an identity")
     course = RoundStats(
         (PhaseCounts(1, "shares", 5, 4, 1, 0, 600, 7, 0.5), PhaseCounts(0, "applying", seconds=0.25)),
         SummedQuality(2, 4),
     )
     journal.finish(RoundRecord(0, "finished", 5, 4, 1, 0, UP, 5000, 1.5), {}, [1], course)
-    journal.abandon(RoundRecord(1, "abandoned", 5, 1, 0, 4, 10, 5000, 60.0))
+    journal.rounds.abandon(RoundRecord(1, "abandoned", 5, 1, 0, 4, 10, 5000, 60.0))
     cool = RoundReason(ReasonCode.COOL_DOWN, {"eligible": 2, "here": 5, "needed": 13, "cool_down": 5})
-    journal.abandon(RoundRecord(2, "skipped", 0, 0, 0, 0, 0, 0, 0.0, reason=cool))
-    journal.abandon(RoundRecord(3, "abandoned", 5, 0, 0, 0, 0, 0, 0.0, masked=1))
+    journal.rounds.abandon(RoundRecord(2, "skipped", 0, 0, 0, 0, 0, 0, 0.0, reason=cool))
+    journal.rounds.abandon(RoundRecord(3, "abandoned", 5, 0, 0, 0, 0, 0, 0.0, masked=1))
     with served(journal) as url:
         kind, text = answered(url)
     assert kind.startswith("text/plain; version=")
@@ -128,7 +128,7 @@ def test_every_metric_has_a_type_and_a_help_also_before_the_first_round(journal:
 def test_numbers_are_read_anew_each_time(journal: CoordinatorJournal) -> None:
     with served(journal) as url:
         assert samples(answered(url)[1])["tacit_asked_total",] == 0
-        journal.abandon(RoundRecord(0, "abandoned", 7, 0, 0, 7, 0, 0, 1.0))
+        journal.rounds.abandon(RoundRecord(0, "abandoned", 7, 0, 0, 7, 0, 0, 1.0))
         assert samples(answered(url)[1])["tacit_asked_total",] == 7
 
 

@@ -174,7 +174,7 @@ def enrol_many(folder: Path, n: int) -> tuple[Path, CoordinatorJournal]:
     file.write_text(yaml.safe_dump(options(folder)))
     journal = open_federation(ServeConfig.from_options(options(folder), "the test"))
     for number in range(n):
-        journal.add(bytes([number]), bytes([number]) * 32)
+        journal.members.add(bytes([number]), bytes([number]) * 32)
     return file, journal
 
 
@@ -188,7 +188,7 @@ def test_the_list_of_devices_says_how_many_newcomers_are_missing(
         return len(found["devices"]), found["new"], found["new_missing"]
 
     assert listed() == (16, 0, 0), "before the first batch all are waited for alike"
-    journal.note_batch(1, 0, range(1, 14), range(1, 8))
+    journal.batches.note(1, 0, range(1, 14), range(1, 8))
     journal.close()
     assert listed() == (16, 3, 10)
     assert "10 missing" in " ".join(run_command(capsys, "enroll", str(file), "--list")[1].split())
@@ -198,9 +198,9 @@ def test_the_list_of_devices_names_whom_a_batch_waits_for_and_who_was_revoked(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file, journal = enrol_many(tmp_path, 4)
-    journal.note_batch(1, 0, range(1, 4), [1, 2])
-    journal.note_missing([2], 1_700_000_000)
-    journal.revoke(4)
+    journal.batches.note(1, 0, range(1, 4), [1, 2])
+    journal.batches.note_missing([2], 1_700_000_000)
+    journal.members.revoke(4)
     journal.close()
     found = json.loads(run_command(capsys, "enroll", str(file), "--list", "--json")[1])["devices"]
     names = ("device", "revoked", "batch", "stays", "missing_since")
@@ -272,7 +272,7 @@ def enrolled(
 ) -> int | None:
     identity = Identity.fresh()
     proof = identity.sign(enrolment_statement(token, key))
-    return journal.enrol(token, key, now, identity.public, proof, rules)
+    return journal.members.enrol(token, key, now, identity.public, proof, rules)
 
 
 def test_a_signed_token_enrols_as_many_devices_of_an_account_as_the_rules_say(journal: CoordinatorJournal) -> None:
@@ -287,7 +287,7 @@ def test_a_signed_token_enrols_as_many_devices_of_an_account_as_the_rules_say(jo
     assert enrolled(journal, token, rules, b"k1") == 1
     assert enrolled(journal, sign_token(server, federation, ann, 200), rules, b"k2") is None, "a second device"
     assert enrolled(journal, sign_token(server, federation, bob, 200), rules, b"k2") == 2
-    labels = [device.label for device in journal.devices()]
+    labels = [device.label for device in journal.members.devices()]
     assert len(set(labels)) == 2
     assert not any(name in label for label in labels for name in ("ann", "bob", ann, bob))
 

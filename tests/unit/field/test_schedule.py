@@ -12,7 +12,7 @@ from tacit.errors import ConfigError, FieldError
 from tacit.field.carriers.loopback import Loopback
 from tacit.field.coordinator import Coordinator, RoundRules
 from tacit.field.coordinator.attendance import Timing
-from tacit.field.coordinator.journal import RoundRecord
+from tacit.field.coordinator.round_log import RoundRecord
 from tacit.field.coordinator.round_policy import MOST_REPEATS, count_used, is_repeated
 from tacit.reasons import ReasonCode, RoundReason
 from tacit.wire.status import CoordinatorStatus
@@ -62,7 +62,7 @@ def rounds_until(coordinator: Coordinator, last: int) -> list[RoundRecord]:
     def on_round(happened: RoundRecord) -> None:
         seen.append(happened)
         if happened.number == last:
-            coordinator.journal.note_time(int(coordinator._timing.wall()))
+            coordinator.journal.rounds.note_time(int(coordinator._timing.wall()))
             raise StoppedError
 
     with pytest.raises(StoppedError):
@@ -167,7 +167,7 @@ def test_nobody_is_read_unless_the_operator_said_so(field: Field) -> None:
         Coordinator(field.journal, RoundRules(patience=5.0), room, time.timing).run()
     assert ended.value.code == ReasonCode.SECURE_QUORUM_MISSED
     assert room.told[-1] == CoordinatorStatus("waiting", 3, 13)
-    assert not field.journal.rounds()
+    assert not field.journal.rounds.records()
     assert not any(device.ledger.list() for device in field.devices.values())
 
 

@@ -17,7 +17,7 @@ from helpers.small_federation import CATALOG, CHEAP, PASSPHRASE, founded
 from tacit.config import read_config
 from tacit.errors import ConfigError, DataError, FieldError
 from tacit.field.coordinator import CoordinatorJournal
-from tacit.field.coordinator.journal import RoundRecord
+from tacit.field.coordinator.round_log import RoundRecord
 from tacit.field.device import Device
 from tacit.reasons import ReasonCode, RoundReason, describe_reason
 from tacit.wire.messages import write_welcome
@@ -107,7 +107,7 @@ def test_how_many_devices_are_waited_for_is_what_rounds_wait_for(config: ServeCo
     tried("rounds.quorum=3", "rounds.readable=true")
     tried("rounds.secure={n_min: 7}", "rounds.minimum=2")
     journal = open_federation(config)
-    journal.note_sum(0, 2, [1, 2])
+    journal.sums.note_participants(0, 2, [1, 2])
     journal.close()
     tried("rounds.quorum=3", "rounds.readable=true")
     tried("rounds.quorum=14")
@@ -145,7 +145,7 @@ def test_a_device_says_that_the_certificate_has_expired(tmp_path: Path) -> None:
     journal = CoordinatorJournal.create(tmp_path / "journal.db", founded(), CATALOG)
     old = make_certificates(tmp_path / "tls", "127.0.0.1", datetime.now(UTC) - timedelta(days=400))
     link = SuperLink(journal, "127.0.0.1", 0, old.certificate, old.key)
-    line = Invitation(f"127.0.0.1:{link.port}", journal.invite(int(time.time()) + 3600), old.roots)
+    line = Invitation(f"127.0.0.1:{link.port}", journal.invitations.make(int(time.time()) + 3600), old.roots)
     try:
         with Device.create(tmp_path / "device.db", PASSPHRASE, cost=CHEAP) as device:
             with pytest.raises(FieldError, match="expired"):

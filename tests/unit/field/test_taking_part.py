@@ -49,7 +49,9 @@ class Place:
         tls = make_certificates(folder / "tls", "127.0.0.1")
         self.link = SuperLink(self.journal, "127.0.0.1", 0, tls.certificate, tls.key)
         self.file = folder / "device.db"
-        line = Invitation(f"127.0.0.1:{self.link.port}", self.journal.invite(int(time.time()) + 600), tls.roots)
+        line = Invitation(
+            f"127.0.0.1:{self.link.port}", self.journal.invitations.make(int(time.time()) + 600), tls.roots
+        )
         with Device.create(self.file, PASSPHRASE, cost=CHEAP, seed=3) as device:
             accept(device, line)
             device.change(lambda before: before.model_copy(update={"masked_only": False}))
@@ -122,7 +124,7 @@ def test_it_does_not_begin_while_paused_or_after_leaving(place: Place, capsys: p
         node = SuperNode(device)
         device.leave()
         assert node.run(threading.Event()) == "left"
-    assert not place.journal.rounds()
+    assert not place.journal.rounds.records()
 
 
 def test_a_pause_while_no_server_answers_ends_the_run(place: Place) -> None:

@@ -39,11 +39,11 @@ def test_five_devices_with_usual_settings_learn_under_masks(tmp_path: Path) -> N
         device.leave()
         device.share(Sharing())
         device.join(journal.welcome, accepts_trial=True)
-        devices[journal.add(bytes([person]), device.identity)] = device
+        devices[journal.members.add(bytes([person]), device.identity)] = device
     coordinator = Coordinator(journal, rules, Loopback(devices))
     first = coordinator.shared["items"].copy()
     coordinator.run()
-    assert [(r.state, r.masked, r.answered) for r in journal.rounds()] == [("finished", 1, 5)] * 3
+    assert [(r.state, r.masked, r.answered) for r in journal.rounds.records()] == [("finished", 1, 5)] * 3
     assert (coordinator.shared["items"] != first).any(), "they learn"
     journal.close()
 

@@ -69,7 +69,7 @@ def test_mu_for_usual_epsilons(n: int, expected: tuple[float, ...]) -> None:
     assert [mu_for(e, 1 / (10 * n)) for e in (0.5, 1, 2, 4, 8)] == pytest.approx(expected, abs=5e-4)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.floats(0.01, 20), st.floats(1e-12, 0.3))
 def test_epsilon_and_mu_are_inverse(epsilon: float, delta: float) -> None:
     mu = mu_for(epsilon, delta)

@@ -127,8 +127,8 @@ def test_a_user_hides_an_item_pauses_and_exports(page: Any, device: Device, tmp_
     page.get_by_role("link", name="My file").click()
     with page.expect_download() as waiting:
         page.get_by_role("link", name="Readable copy").click()
-    assert first in Path(waiting.value.path()).read_text() or device.hidden
-    device.unhide(device.hidden[0])
+    assert first in Path(waiting.value.path()).read_text() or device.preferences.hidden
+    device.preferences.unhide(device.preferences.hidden[0])
 
 
 def test_everything_works_by_keyboard_alone(page: Any) -> None:

@@ -135,7 +135,7 @@ def test_metrics_hold_epsilon_and_what_is_spent(tmp_path: Path) -> None:
     carrier = Loopback(field.devices)
     field.run(carrier, rounds=1, **KNOWN)
     registry = registry_of(tmp_path / "journal.db", carrier)
-    share = field.journal.spendings()[0].share
+    share = field.journal.sums.spendings()[0].share
     assert registry.get_sample_value("tacit_budget_spent") == share
     assert registry.get_sample_value("tacit_epsilon_agreed") == 8.0
     epsilon = registry.get_sample_value("tacit_epsilon")

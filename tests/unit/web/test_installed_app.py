@@ -75,7 +75,7 @@ def test_what_everybody_may_read_is_in_the_language_of_who_reads_it(tmp_path: Pa
     with made(tmp_path / "device.db") as device, serving(build_user_page(DeviceView(device))) as door:
         visitor = Visitor(door)
         before = visitor.get("/static/app.html").body
-        device.language = "de"
+        device.preferences.language = "de"
         assert visitor.get("/static/app.html").body == before
         assert visitor.get("/static/app.html", Accept_Language="de").body != before
 

@@ -36,15 +36,15 @@ def test_interests_start_suggestions(browser: Any, newcomer: Device) -> None:
         page.get_by_label("culture").check()
         page.get_by_role("button", name="Suggest from these").click()
         assert "stay on this device" in page.get_by_role("status").inner_text()
-        assert newcomer.interests.categories == ("culture",)
+        assert newcomer.preferences.interests.categories == ("culture",)
         assert "Because you chose “culture”" in page.locator(".picks .why").first.inner_text()
         page.get_by_label("Or search for a title that you like").fill("hill")
         page.get_by_role("button", name="Search").click()
         page.get_by_role("button", name="I like Hill Hotel").click()
-        assert [CATALOG.called(item) for item in newcomer.interests.items] == ["Hill Hotel"]
-        assert newcomer.interests.categories == ("culture",)
+        assert [CATALOG.called(item) for item in newcomer.preferences.interests.items] == ["Hill Hotel"]
+        assert newcomer.preferences.interests.categories == ("culture",)
         page.get_by_role("button", name="Forget my interests").click()
-        assert not newcomer.interests
+        assert not newcomer.preferences.interests
         assert page.complaints == []
         page.context.close()
         assert barriers(browser, door, ["/", "/?q=hill"]) == []

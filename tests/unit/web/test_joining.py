@@ -69,7 +69,7 @@ def test_an_invitation_is_accepted_behind_the_page(alone: tuple[Device, Door], t
     tls = make_certificates(tmp_path / "tls", "127.0.0.1")
     link = SuperLink(journal, "127.0.0.1", 0, tls.certificate, tls.key)
     try:
-        line = Invitation(f"127.0.0.1:{link.port}", journal.invite(FAR_AWAY), tls.roots).line()
+        line = Invitation(f"127.0.0.1:{link.port}", journal.invitations.make(FAR_AWAY), tls.roots).line()
         visitor = Visitor(door)
         answer = visitor.post("/mine/join", {"line": line})
         assert (answer.status, answer.headers["location"]) == (303, "/mine/joining")
@@ -77,7 +77,7 @@ def test_an_invitation_is_accepted_behind_the_page(alone: tuple[Device, Door], t
         assert visitor.get("/mine/joining").headers["location"] == "/"
         assert "You are a member of the small field" in visitor.get("/").text
         assert device.membership is not None
-        assert len(journal.devices()) == 1
+        assert len(journal.members.devices()) == 1
     finally:
         link.close()
         journal.close()

@@ -42,7 +42,7 @@ def visitor(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Visitor]:
         for number in range(3):
             entry = device.learn(write_request(federation, Request(number, shared, True, number - 1)))
             device.release(entry)
-            device.mark_sent(entry)
+            device.answers.mark_sent(entry)
         with serving(build_user_page(DeviceView(device))) as door:
             yield Visitor(door)
 

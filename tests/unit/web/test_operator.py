@@ -13,7 +13,8 @@ from helpers.browser import barriers, opened
 from helpers.page_visitor import Visitor
 from helpers.small_federation import CATALOG, first_shared, founded
 from tacit.field.coordinator import CoordinatorJournal, RoundRules
-from tacit.field.coordinator.journal import ModelVersion, RoundRecord
+from tacit.field.coordinator.journal import ModelVersion
+from tacit.field.coordinator.round_log import RoundRecord
 from tacit.field.coordinator.round_stats import PhaseCounts, RoundStats, SummedQuality
 from tacit.protocols.secure_aggregation.two_stage import SecureAggregationConfig
 from tacit.reasons import ReasonCode, RoundReason, describe_reason
@@ -37,15 +38,15 @@ CALM = [RoundRecord(0, "finished", 5, 5, 0, 0, 12_345, 67_890, 1.25, masked=1)]
 def kept(path: Path, keys: list[bytes], counted: list[int], revoked: int) -> None:
     """Write a journal of three rounds."""
     journal = CoordinatorJournal.create(path, founded(), CATALOG, seed=1)
-    numbers = [journal.add(key) for key in keys]
+    numbers = [journal.members.add(key) for key in keys]
     shared = first_shared(founded())
     for happened in HAPPENED:
         if happened.state == "finished":
             course = RoundStats((PhaseCounts(0, "answers", 5, 5, 0, 0, 1, 2, 0.5),), SummedQuality(2, 4))
             journal.finish(happened, shared, [numbers[at] for at in counted], course)
         else:
-            journal.abandon(happened)
-    journal.revoke(numbers[revoked])
+            journal.rounds.abandon(happened)
+    journal.members.revoke(numbers[revoked])
     journal.close()
 
 
@@ -72,9 +73,9 @@ def test_devices_with_strikes_are_listed_and_no_others(tmp_path: Path) -> None:
     with looked_at(tmp_path / "j.db") as visitor:
         assert 'id="strikes"' not in visitor.get("/").html
         journal = CoordinatorJournal.open(tmp_path / "j.db")
-        journal.strike(0, {2: ReasonCode.BAD_TAG})
-        journal.strike(1, {2: ReasonCode.BAD_SHARE})
-        journal.strike(1, {2: ReasonCode.BAD_SHARE})
+        journal.strikes.note(0, {2: ReasonCode.BAD_TAG})
+        journal.strikes.note(1, {2: ReasonCode.BAD_SHARE})
+        journal.strikes.note(1, {2: ReasonCode.BAD_SHARE})
         journal.close()
         page = visitor.get("/")
     assert "device 2 2 rounds, last in round 1: bad-share, bad-tag" in page.text
@@ -132,9 +133,11 @@ def test_what_a_sum_says_of_a_single_person_is_not_passed_on(tmp_path: Path) -> 
     journal = CoordinatorJournal.open(tmp_path / "j.db")
     alone = {"left": 2, "needed": 7, "phase": "vectors", "participant": 7_654_321}
     fewer = RoundReason(ReasonCode.TOO_FEW_NEIGHBOURS, alone)
-    journal.abandon(RoundRecord(3, "abandoned", 5, 4, 0, 1, 0, 0, 60.0, masked=1, reason=fewer), masked_course(1, None))
+    journal.rounds.abandon(
+        RoundRecord(3, "abandoned", 5, 4, 0, 1, 0, 0, 60.0, masked=1, reason=fewer), masked_course(1, None)
+    )
     broken = RoundReason(ReasonCode.BROKEN_COMMITMENT, {"sender": 7_654_321})
-    journal.abandon(RoundRecord(4, "abandoned", 5, 4, 0, 1, 0, 0, 60.0, masked=1, reason=broken))
+    journal.rounds.abandon(RoundRecord(4, "abandoned", 5, 4, 0, 1, 0, 0, 60.0, masked=1, reason=broken))
     journal.close()
     with looked_at(tmp_path / "j.db") as visitor:
         for path in ("/", "/?round=3", "/?round=4"):
@@ -156,7 +159,7 @@ def test_rounds_that_are_skipped_are_told_with_their_reason(tmp_path: Path) -> N
     kept(tmp_path / "j.db", [b"a" * 32], [0], 0)
     journal = CoordinatorJournal.open(tmp_path / "j.db")
     for number in range(3, 9):
-        journal.abandon(RoundRecord(number, "skipped", 0, 0, 0, 0, 0, 0, 0.0, reason=COOL_DOWN))
+        journal.rounds.abandon(RoundRecord(number, "skipped", 0, 0, 0, 0, 0, 0, 0.0, reason=COOL_DOWN))
     journal.close()
     with looked_at(tmp_path / "j.db") as visitor:
         text = visitor.get("/").text
@@ -199,7 +202,7 @@ def test_the_page_changes_when_a_round_is_over(tmp_path: Path) -> None:
         before = visitor.get("/state").body
         assert visitor.get("/state").body == before
         coordinator = CoordinatorJournal.open(tmp_path / "j.db")
-        coordinator.abandon(RoundRecord(3, "abandoned", 5, 0, 0, 5, 0, 0, 60.0))
+        coordinator.rounds.abandon(RoundRecord(3, "abandoned", 5, 0, 0, 5, 0, 0, 60.0))
         coordinator.close()
         assert visitor.get("/state").body != before
 

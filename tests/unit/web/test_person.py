@@ -55,19 +55,19 @@ def test_before_the_first_model_a_user_without_a_history_sees_what_is_popular(tm
 def test_not_for_me_can_be_undone(visitor: Visitor, device: Device) -> None:
     first = device.recommend(1)[0]
     assert visitor.post("/hide", {"item": str(first.item)}).status == 303
-    assert device.hidden == [first.item]
+    assert device.preferences.hidden == [first.item]
     page = visitor.get("/")
     assert first.title not in re.findall(r"<h2>(.*?)</h2>", page.html)
     form = re.search(r'<form method="post" action="(/[^"]*)">((?:<input[^>]*>)*)<button[^>]*>Undo<', page.html)
     assert form, "the undo stands beside what was said"
     fields = dict(re.findall(r'name="([^"]*)" value="([^"]*)"', form[2]))
     assert visitor.post(form[1], fields).headers["location"] == "/"
-    assert device.hidden == []
+    assert device.preferences.hidden == []
     assert "Undo" not in visitor.get("/").text
     visitor.post("/hide", {"item": str(first.item)})
     assert first.title in visitor.get("/history").text
     visitor.post("/history/unhide", {"item": str(first.item)})
-    assert device.hidden == []
+    assert device.preferences.hidden == []
 
 
 def test_history_is_added_found_and_removed(visitor: Visitor, device: Device) -> None:

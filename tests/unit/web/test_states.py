@@ -53,7 +53,7 @@ class Server:
         self.made = 0
 
     def invitation(self) -> Invitation:
-        word = self.journal.invite(int(time.time()) + 600)
+        word = self.journal.invitations.make(int(time.time()) + 600)
         return Invitation(f"127.0.0.1:{self.link.port}", word, self.tls.roots)
 
     def path(self) -> Path:
@@ -114,7 +114,7 @@ def unreachable(server: Server) -> Device:
 
 def revoked(server: Server) -> Device:
     device = server.joined()
-    server.journal.revoke(server.journal.devices()[-1].number)
+    server.journal.members.revoke(server.journal.members.devices()[-1].number)
     server.link.present()  # as a coordinator does before every round
     return device
 
@@ -152,14 +152,14 @@ def proposed(server: Server) -> Device:
     journal = CoordinatorJournal.create(server.path(), founded(), CATALOG, seed=1)  # of the same terms, for one device
     journal.replace_method(wanted.method, wanted.options, CATALOG)
     with pytest.raises(ConsentError):
-        device.amend(journal.amendments.since(founded().digest))
+        device.terms.amend(journal.amendments.since(founded().digest))
     journal.close()
     return device
 
 
 def declined(server: Server) -> Device:
     device = proposed(server)
-    device.decline()
+    device.terms.decline()
     return device
 
 
@@ -244,7 +244,7 @@ def test_another_program_that_takes_part_is_seen_and_one_that_cannot_is_too(brow
 def test_a_message_that_could_be_read_is_not_sent_and_the_page_says_so(browser: Any, server: Server) -> None:
     server.link.announce(CoordinatorStatus("round", 3, 3))
     with server.joined() as device:
-        number = server.journal.devices()[-1].number
+        number = server.journal.members.devices()[-1].number
         participant = BackgroundParticipant(device, POLL)
         participant.start()
         try:
@@ -290,7 +290,7 @@ def test_a_failed_join_leaves_nothing_and_the_invitation_still_works(server: Ser
         used = Invitation(invitation.address, "never given", invitation.roots)
         with pytest.raises(Exception, match="used already"):
             accept(device, used)
-        assert device.enrolment == {}, "what can never work is forgotten"
+        assert device.terms.enrolment == {}, "what can never work is forgotten"
         before = accept(device, invitation)
         assert before.federation.digest == founded().digest
         assert device.connection["address"] == invitation.address
@@ -302,7 +302,7 @@ def test_a_file_of_an_earlier_version_with_half_a_join_does_not_claim_to_take_pa
         with device._store.transaction():
             device._store.put_json("line", line)
     with Device.open(tmp_path / "device.db", PASSPHRASE) as device:
-        assert (device.connection, device.enrolment) == ({}, line)
+        assert (device.connection, device.terms.enrolment) == ({}, line)
         device.join(write_welcome(founded(), CATALOG), "127.0.0.1:9")
         assert device.connection == line
 

@@ -57,7 +57,7 @@ def refusal(seal: PeerSeal, content: bytes, now: float = NOW, most: int = 2**20)
 
 
 @given(st.binary(max_size=5000), st.integers(0, 2**64 - 1))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 def test_a_message_opens_for_its_receiver_as_it_was_sealed(content: bytes, sequence: int) -> None:
     sealed = A.seal(TO_BOB, sequence, NOW, MODEL, content)
     assert accept(B, sealed) == (MODEL, content)

@@ -34,7 +34,7 @@ class NoticeRoutes:
     def _list(self) -> bytes:
         journal = self._journal.again()  # a connection of this thread's own
         try:
-            return journal.notices().encode()
+            return journal.notices.list().encode()
         finally:
             journal.close()
 
@@ -55,6 +55,6 @@ class NoticeRoutes:
     def _changed(self, notice: Notice) -> bool:
         journal = self._journal.again()
         try:
-            return journal.change_identity_key(notice)
+            return journal.notices.change_key(notice)
         finally:
             journal.close()

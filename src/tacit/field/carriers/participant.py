@@ -39,7 +39,7 @@ class Participant:
             wait = LOOK_SECONDS
             try:
                 self.device.reread()
-                if self.device.terms is not None and self.device.connection and not self.device.sharing.paused:
+                if self.device.terms_digest is not None and self.device.connection and not self.device.sharing.paused:
                     self._take_part(stop)
                 self.failure = ""
             except DeviceError as error:  # another program takes part, or the file is gone

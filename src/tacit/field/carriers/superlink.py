@@ -194,7 +194,7 @@ class SuperLink:
     def _handed_over(self, old: bytes, new: bytes, proof: bytes) -> bool:
         journal = self._journal.again()  # a connection of this thread's own
         try:
-            is_right = journal.hand_over(old, new, proof)
+            is_right = journal.members.hand_over(old, new, proof)
         finally:
             journal.close()
         self._sync()
@@ -226,7 +226,7 @@ class SuperLink:
     def _enrolled(self, word: str, key: bytes, identity: bytes, proof: bytes) -> bytes | None:
         journal = self._journal.again()  # a connection of this thread's own
         try:
-            number = journal.enrol(word, key, int(time.time()), identity, proof, self._login)
+            number = journal.members.enrol(word, key, int(time.time()), identity, proof, self._login)
         finally:
             journal.close()
         if number is None:
@@ -243,12 +243,12 @@ class SuperLink:
 
     def _sync(self) -> None:
         """Let the SuperLink know the devices that the journal knows, and no others; a journal as it was is not read."""
-        written = self._journal.written()
+        written = self._journal.change_mark()
         if written == self._written and written is not None:
             return
         journal = self._journal.again()
         try:
-            devices = journal.devices()
+            devices = journal.members.devices()
         finally:
             journal.close()
         with self._lock:

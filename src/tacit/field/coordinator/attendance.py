@@ -11,7 +11,8 @@ from tacit.errors import FieldError
 from tacit.field.coordinator.batches import missing_from
 from tacit.field.coordinator.carrier import Carrier
 from tacit.field.coordinator.config import RoundRules
-from tacit.field.coordinator.journal import CoordinatorJournal, EnrolledDevice
+from tacit.field.coordinator.journal import CoordinatorJournal
+from tacit.field.coordinator.members import EnrolledDevice
 from tacit.field.coordinator.round_policy import count_needed, count_new, is_settled
 from tacit.reasons import ReasonCode
 from tacit.wire.status import CoordinatorPhase, CoordinatorStatus
@@ -55,7 +56,7 @@ class DeviceAttendance:
     def members(self) -> list[EnrolledDevice]:
         """Return the enrolled devices that are connected now."""
         there = self._carrier.present()
-        return [device for device in self._journal.devices() if not device.revoked and device.number in there]
+        return [device for device in self._journal.members.devices() if not device.revoked and device.number in there]
 
     def note_given(self, number: int, devices: Sequence[EnrolledDevice]) -> None:
         """Remember that devices were sent the model that a round begins with."""
@@ -63,9 +64,9 @@ class DeviceAttendance:
 
     def note_missing(self, members: Sequence[EnrolledDevice]) -> None:
         """Keep, for the operator, which devices batches wait for: one that does not come back can be revoked."""
-        missing = missing_from(self._journal.devices(), members)
+        missing = missing_from(self._journal.members.devices(), members)
         if missing != self._missing:
-            self._journal.note_missing(missing, int(self._timing.wall()))
+            self._journal.batches.note_missing(missing, int(self._timing.wall()))
             self._missing = missing
 
     def check_members(self, phase: CoordinatorPhase, seconds: float = 0.0) -> list[EnrolledDevice]:
@@ -81,7 +82,7 @@ class DeviceAttendance:
 
     def give_model(self, members: Sequence[EnrolledDevice], waited: float = 0.0) -> None:
         """Give the model to devices without one, and to all after a long wait; do not wait until they have it."""
-        number = self._journal.next_round
+        number = self._journal.rounds.next_number
         oldest = number if waited >= LONG_WAIT else 0
         due = [device for device in members if self._given.get(device.number, -1) < oldest]
         if due and self._journal.has_model:
@@ -91,7 +92,7 @@ class DeviceAttendance:
 
     def wait_for_pause(self) -> None:
         """Wait until the pause since the last round is over, also over a restart, or enough newcomers are here."""
-        pause, ended = self._rules.pause_seconds, self._journal.last_time
+        pause, ended = self._rules.pause_seconds, self._journal.rounds.last_time
         if not pause or not ended:
             return
         left = min(pause, max(0.0, ended + pause - self._timing.wall()))

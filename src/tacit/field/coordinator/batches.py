@@ -14,7 +14,7 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from tacit.field.coordinator.journal import EnrolledDevice
+from tacit.field.coordinator.members import EnrolledDevice
 
 DrawBatch = Callable[[Sequence[EnrolledDevice], int], list[EnrolledDevice]]
 """Draws so many devices at most from some."""

@@ -10,7 +10,8 @@ from collections.abc import Iterable, Sequence
 
 from tacit.errors import FieldError
 from tacit.field.coordinator.config import WitnessRules
-from tacit.field.coordinator.journal import CoordinatorJournal, EnrolledDevice
+from tacit.field.coordinator.journal import CoordinatorJournal
+from tacit.field.coordinator.members import EnrolledDevice
 from tacit.protocols.directory import HOUR, MOST_GROWTHS, DirectoryCheckpoint, DirectoryGrowth, DirectoryProof
 from tacit.protocols.merkle import MerkleTree
 from tacit.protocols.notices import notice_log
@@ -25,14 +26,14 @@ class CoordinatorDirectory:
     def __init__(self, journal: CoordinatorJournal, rules: WitnessRules) -> None:
         self._journal, self._rules = journal, rules
         self._tree, self._places = MerkleTree(), dict[bytes, int]()
-        if any(not checkpoint.is_signed_by(rules.public) for checkpoint in journal.checkpoints()[-1:]):
-            journal.forget_checkpoints()  # they are another witness's
+        if any(not checkpoint.is_signed_by(rules.public) for checkpoint in journal.directory.checkpoints()[-1:]):
+            journal.directory.forget_checkpoints()  # they are another witness's
         self._n_shown = 0  # identities in the checkpoint that was shown last
         self._unsure: set[int] = set()  # devices that did not join though they were asked: what they know is not known
 
     def _read(self) -> None:
         """Take over what was enrolled since."""
-        for identity in self._journal.identities(len(self._tree)):
+        for identity in self._journal.directory.identities(len(self._tree)):
             self._places[identity] = len(self._tree)
             self._tree.append(identity)
 
@@ -52,19 +53,19 @@ class CoordinatorDirectory:
         if held.size > len(self._tree) or self._tree.root(held.size) != held.root:
             raise FieldError.because(ReasonCode.DIRECTORY_FORKED)
         if held.size:
-            self._journal.note_checkpoint(held)
+            self._journal.directory.note_checkpoint(held)
         last = min(len(self._tree), held.size + MOST_ENTRIES)
         return DirectoryGrowth(
-            last, self._tree.root(last), tuple(self._journal.identities(held.size, last - held.size))
+            last, self._tree.root(last), tuple(self._journal.directory.identities(held.size, last - held.size))
         )
 
     def _visit_notices(self, held: DirectoryCheckpoint) -> DirectoryGrowth:
         """Keep what the witness has signed of the notices, and return those that it does not hold yet."""
-        entries = [notice.entry for notice in self._journal.notices().notices]
+        entries = [notice.entry for notice in self._journal.notices.list().notices]
         tree = MerkleTree(entries)
         if held.size > len(tree) or tree.root(held.size) != held.root:
             raise FieldError.because(ReasonCode.DIRECTORY_FORKED)
-        self._journal.note_notices(held)
+        self._journal.notices.note_signed(held)
         last = min(len(tree), held.size + MOST_ENTRIES)
         return DirectoryGrowth(last, tree.root(last), tuple(entries[held.size : last]))
 
@@ -72,7 +73,7 @@ class CoordinatorDirectory:
 
     def _chosen(self) -> tuple[DirectoryCheckpoint, DirectoryCheckpoint] | None:
         """Return the newest checkpoint, and the largest that is old enough; none without."""
-        signed = self._journal.checkpoints()
+        signed = self._journal.directory.checkpoints()
         newest = signed[-1] if signed else None
         old = [one for one in signed if newest and newest.time - one.time >= self._rules.settled_hours * HOUR]
         return (newest, old[-1]) if newest and old else None
@@ -108,7 +109,10 @@ class CoordinatorDirectory:
         places = [self._places[identity] for identity in sorted(device.identity for device in devices)]
         growth = tuple(self._tree.prove_growth(settled.size, newest.size))
         members = tuple(self._tree.prove_members(places, settled.size))
-        shown, sizes = self._journal.shown_sizes(), sorted({one.size for one in self._journal.checkpoints()})
+        shown, sizes = (
+            self._journal.directory.shown_sizes(),
+            sorted({one.size for one in self._journal.directory.checkpoints()}),
+        )
         made: dict[tuple[int, ...], bytes] = {}
         proofs = {}
         for device in devices:
@@ -124,4 +128,4 @@ class CoordinatorDirectory:
         """Note which of the devices that were asked have joined: they know the checkpoint that they were shown."""
         here = set(joined)
         self._unsure = (self._unsure | set(asked)) - here
-        self._journal.note_shown(sorted(here), self._n_shown)
+        self._journal.directory.note_shown(sorted(here), self._n_shown)

@@ -12,11 +12,12 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.errors import AbortedError, SecureSumError, TacitError, WireError
+from tacit.errors import AbortedError, SecureSumError, WireError
 from tacit.field.coordinator.batches import BatchPlan
 from tacit.field.coordinator.carrier import Carrier
 from tacit.field.coordinator.directory import CoordinatorDirectory
-from tacit.field.coordinator.journal import EnrolledDevice
+from tacit.field.coordinator.members import EnrolledDevice
+from tacit.field.coordinator.round_outcome import RoundOutcome, note_strike
 from tacit.field.coordinator.round_stats import PhaseCounts, SummedQuality
 from tacit.protocols.notices import MemberKeys, NoticeList
 from tacit.protocols.secure_aggregation import DevicePolicy, SecureServer, ServerPhase, Terms, decode_counts, decode_sum
@@ -32,7 +33,7 @@ from tacit.protocols.secure_aggregation.two_stage import (
     read_second_stage,
 )
 from tacit.reasons import ReasonCode, RoundReason
-from tacit.updates import Message, Total
+from tacit.updates import Total
 from tacit.wire.federation import Federation
 from tacit.wire.messages import SecureRequest, model_in, read_secure_reply, write_secure_request
 
@@ -48,43 +49,6 @@ PHASES = (
 
 OnBatch = Callable[[int, Iterable[int], Iterable[int]], None]
 """Told a half, the devices that are counted in it, and which of them stay with their batch."""
-
-
-@dataclass
-class RoundOutcome:
-    """What came of a round: sums, and whose answers are in them."""
-
-    totals: list[Total] = field(default_factory=list)  # none: the round is abandoned
-    counted: list[int] = field(default_factory=list)
-    reason: RoundReason | None = None  # why nothing came of it
-    absent: set[int] = field(default_factory=set)  # devices that did not answer in some phase of a secure sum
-    refused: int = 0
-    called_off: int = 0
-    bytes_up: int = 0
-    bytes_down: int = 0
-    phases: list[PhaseCounts] = field(default_factory=list)
-    silent: list[int] = field(default_factory=list)  # devices that did not even join the secure sum
-    joined: set[int] = field(default_factory=set)  # devices that sent anything, whatever became of it
-    quality: SummedQuality | None = None
-    answers: dict[int, Message] = field(default_factory=dict)  # by device; none under masks
-    strikes: dict[int, ReasonCode] = field(default_factory=dict)  # devices that sent what no honest device sends
-
-
-STRIKES = frozenset(
-    {
-        ReasonCode.MALFORMED_MESSAGE,
-        ReasonCode.BAD_SIGNATURE,
-        ReasonCode.BAD_KEY,
-        ReasonCode.BAD_TAG,
-        ReasonCode.REPEATED_KEY,
-        ReasonCode.WRONG_RECIPIENTS,
-        ReasonCode.BROKEN_COMMITMENT,
-        ReasonCode.UNREQUESTED_SHARE,
-        ReasonCode.BAD_SHARE,
-        ReasonCode.BAD_CONFIRMATION,
-    }
-)
-"""Refusals that no late, lost or repeated message of an honest device causes."""
 
 
 @dataclass(frozen=True)
@@ -301,12 +265,6 @@ def drop_impossible(mentions: RowCounts, n_participants: int) -> dict[str, NDArr
     A participant can add what it likes to a masked sum. What it moved out of the range is known to be wrong.
     """
     return {name: np.where(counts <= n_participants, counts, 0) for name, counts in mentions.items()}
-
-
-def note_strike(outcome: RoundOutcome, device: int, error: TacitError) -> None:
-    """Note a refusal as a strike against the device, if an honest one cannot have caused it."""
-    if error.code in STRIKES:
-        outcome.strikes[device] = error.code
 
 
 def _take_out_quality(total: Total, n_counted: int) -> tuple[Total, SummedQuality | None]:

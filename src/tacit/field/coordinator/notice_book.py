@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import sqlite3
-
 from tacit.errors import ForgedError
+from tacit.field.coordinator.journal_file import JournalFile
 from tacit.protocols.directory import DirectoryCheckpoint
 from tacit.protocols.notices import MOST_NOTICES, MemberKeys, Notice, NoticeKind, NoticeList
 
@@ -16,15 +15,15 @@ MOST_NEW_KEYS = MOST_NOTICES // 2  # of all identities: no device reads a longer
 class NoticeBook:
     """The notices in a journal."""
 
-    def __init__(self, connection: sqlite3.Connection, log: bytes) -> None:
-        self._connection, self._log = connection, log
+    def __init__(self, file: JournalFile, log: bytes) -> None:
+        self._file, self._log = file, log
 
     def list(self) -> NoticeList:
         """Return all of them, with what the witness has signed last."""
         listed = "SELECT kind, identity, key, by_old, by_new FROM notices ORDER BY place"
-        found = tuple(Notice(NoticeKind(kind), *parts) for kind, *parts in self._connection.execute(listed))
-        signed = self._connection.execute("SELECT value FROM facts WHERE name = ?", (SIGNED,)).fetchone()
-        return NoticeList(found, DirectoryCheckpoint.decode(signed[0]) if signed else None)
+        found = tuple(Notice(NoticeKind(kind), *parts) for kind, *parts in self._file.read(listed))
+        signed = self._file.fact(SIGNED)
+        return NoticeList(found, DirectoryCheckpoint.decode(signed) if signed else None)
 
     def keys(self) -> MemberKeys:
         """Return who is out, and by which keys the others sign."""
@@ -33,21 +32,25 @@ class NoticeBook:
     def key_of(self, identity: bytes) -> bytes:
         """Return the key that signs for an identity now."""
         newest = "SELECT key FROM notices WHERE identity = ? AND kind = ? ORDER BY place DESC LIMIT 1"
-        found = self._connection.execute(newest, (identity, NoticeKind.NEW_KEY)).fetchone()
-        return identity if found is None else bytes(found[0])
+        found = self._file.read(newest, (identity, NoticeKind.NEW_KEY))
+        return bytes(found[0][0]) if found else identity
 
     def change_key(self, notice: Notice) -> bool:
-        """Take a change of keys, inside a transaction; say whether it holds now. Twice is fine."""
+        """Let an identity be signed for by another key, if both keys signed that; say whether it is. Twice is fine."""
+        with self._file.transaction():
+            return self._change_key(notice)
+
+    def _change_key(self, notice: Notice) -> bool:
         if notice.kind != NoticeKind.NEW_KEY:
             return False
         may_sign = "SELECT 1 FROM devices WHERE identity = ? AND NOT revoked"
-        if self._connection.execute(may_sign, (notice.identity,)).fetchone() is None:
+        if self._file.connection.execute(may_sign, (notice.identity,)).fetchone() is None:
             return False
         before = self.list().notices
         if notice in before:
             return self.key_of(notice.identity) == notice.key
         taken = "SELECT 1 FROM directory WHERE identity = ?"
-        if self._connection.execute(taken, (notice.key,)).fetchone() is not None:
+        if self._file.connection.execute(taken, (notice.key,)).fetchone() is not None:
             return False
         changes = [other.identity for other in before if other.kind == NoticeKind.NEW_KEY]
         if changes.count(notice.identity) >= MOST_CHANGES or len(changes) >= MOST_NEW_KEYS:
@@ -58,13 +61,14 @@ class NoticeBook:
             return False
         row = notice.kind, notice.identity, notice.key, notice.by_old, notice.by_new
         into = "INSERT INTO notices (kind, identity, key, by_old, by_new) VALUES (?, ?, ?, ?, ?)"
-        self._connection.execute(into, row)
+        self._file.connection.execute(into, row)
         return True
 
-    def note_signed(self, checkpoint: DirectoryCheckpoint | None) -> None:
-        """Keep what the witness has signed, or forget it, inside a transaction."""
-        if checkpoint is None:
-            self._connection.execute("DELETE FROM facts WHERE name = ?", (SIGNED,))
-        else:
-            row = SIGNED, checkpoint.encode()
-            self._connection.execute("INSERT OR REPLACE INTO facts VALUES (?, ?)", row)
+    def note_signed(self, checkpoint: DirectoryCheckpoint) -> None:
+        """Keep what the witness has signed of the notices."""
+        with self._file.transaction():
+            self._file.keep_fact(SIGNED, checkpoint.encode())
+
+    def forget_signed(self) -> None:
+        """Forget what a former witness has signed, inside a transaction."""
+        self._file.forget_fact(SIGNED)

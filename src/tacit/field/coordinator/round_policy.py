@@ -16,7 +16,9 @@ from dataclasses import dataclass
 
 from tacit.field.coordinator.batches import BatchPlan, BatchSupply, choose_batch, without_batch
 from tacit.field.coordinator.config import RoundRules
-from tacit.field.coordinator.journal import ROLLED_BACK, CoordinatorJournal, EnrolledDevice, RoundRecord
+from tacit.field.coordinator.journal import CoordinatorJournal
+from tacit.field.coordinator.members import EnrolledDevice
+from tacit.field.coordinator.round_log import ROLLED_BACK, RoundRecord
 from tacit.protocols.secure_aggregation import DevicePolicy
 from tacit.protocols.secure_aggregation.two_stage import SecureAggregationConfig
 from tacit.reasons import ReasonCode, RoundReason
@@ -85,7 +87,7 @@ def count_needed(rules: RoundRules, settled: bool, journal: CoordinatorJournal |
         return least
     if journal is None:
         return max(least, fewest(rules))
-    a_sum, a_batch = fewest(rules, journal), journal.smallest_batch
+    a_sum, a_batch = fewest(rules, journal), journal.batches.smallest
     return max(least, min(a_sum, a_batch) if a_batch and policy_in_force(rules, journal).most_cohorts else a_sum)
 
 
@@ -94,7 +96,7 @@ def count_new(rules: RoundRules, journal: CoordinatorJournal, here: Collection[i
 
     With `here`, only connected devices count.
     """
-    enrolled, most = journal.devices(), policy_in_force(rules, journal).most_cohorts
+    enrolled, most = journal.members.devices(), policy_in_force(rules, journal).most_cohorts
     if most is None or rules.secure is None or not any(device.batch for device in enrolled):
         return 0, 0
     found = [device.number for device in without_batch(enrolled, most) if not device.revoked]
@@ -109,7 +111,7 @@ def fewest(rules: RoundRules, journal: CoordinatorJournal | None = None) -> int:
     """
     if isinstance(rules.secure, SecureAggregationConfig):
         return rules.secure.n_min
-    n_struck = 0 if journal is None else len(journal.strikes())
+    n_struck = 0 if journal is None else len(journal.strikes.by_device())
     return max(rules.device_policy.n_min, enough(rules.device_policy) - n_struck)
 
 
@@ -162,7 +164,7 @@ def is_settled(rules: RoundRules, journal: CoordinatorJournal) -> bool:
     """Say whether devices of this federation are asked under masks only, from now on."""
     if rules.secure != "auto" or rules.robust is not None:
         return False
-    return not rules.readable or journal.federation.privacy is not None or journal.is_summed
+    return not rules.readable or journal.federation.privacy is not None or journal.sums.has_begun
 
 
 def decide_round(
@@ -183,20 +185,24 @@ def decide_round(
         return readable(RoundReason(ReasonCode.SECURE_AGGREGATION_OFF))
     if rules.robust is not None:
         return readable(RoundReason(ReasonCode.ROBUST_RULE))
-    past, device_policy, least = Past(journal.sums()), policy_in_force(rules, journal), fewest(rules, journal)
+    past, device_policy, least = (
+        Past(journal.sums.participants()),
+        policy_in_force(rules, journal),
+        fewest(rules, journal),
+    )
     privacy = journal.federation.guarantee
     able = [device for device in members if device.identity]
     may_be_readable = rules.secure == "auto" and not is_settled(rules, journal)
     willing = [device for device in able if device.summed + past.times(device.number) < device_policy.most_rounds]
     if privacy is not None:
-        spent = journal.spent_shares()
+        spent = journal.sums.spent_shares()
         willing = [device for device in willing if spent.get(device.number, 0.0) + share <= 1 + TOLERANCE]
     willing = without_suspects(willing, journal, least)
     eligible = [device for device in willing if is_eligible(device.number, number, past, device_policy)]
     waits = len(willing) < least or len(eligible) == len(willing)
     obstacle = None
     if device_policy.most_cohorts is not None:
-        supply = BatchSupply.of(journal.devices(), willing, eligible, least, device_policy.most_cohorts)
+        supply = BatchSupply.of(journal.members.devices(), willing, eligible, least, device_policy.most_cohorts)
         found = _decide_batch(rules, supply, least, past, draw)
         if found is not None:
             return found
@@ -234,7 +240,7 @@ def without_suspects(devices: list[EnrolledDevice], journal: CoordinatorJournal,
 
     A device of a batch is asked with it until it is revoked: without it the batch is not summed.
     """
-    struck = {strikes.device for strikes in journal.strikes()}
+    struck = {strikes.device for strikes in journal.strikes.by_device()}
     suspects = [device for device in devices if device.number in struck and not device.batch]
     others = [device for device in devices if device not in suspects]
     return others if len(others) >= len(suspects) or len(suspects) < least else suspects

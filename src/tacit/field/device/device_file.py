@@ -7,6 +7,7 @@ its own that ends with the round (`carriers.round_process`): what learning needs
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import UTC
 from pathlib import Path
 from typing import Self
 
@@ -79,7 +80,7 @@ class DeviceFile:
         """Notice that another program joined or left a federation: nothing of that is kept in memory here."""
 
     @property
-    def terms(self) -> bytes | None:
+    def terms_digest(self) -> bytes | None:
         """The digest of the terms that this device agreed to; none where it is no member."""
         welcome = self._store.get("welcome")
         return None if welcome is None else digest_in(welcome)
@@ -102,6 +103,14 @@ class DeviceFile:
         if stored is None:
             raise DeviceError("This device's file has no settings.", RESTORE)
         return Sharing.model_validate_json(stored)
+
+    def put_sharing(self, sharing: Sharing) -> None:
+        """Keep what may leave, inside a transaction."""
+        self._store.put("sharing", sharing.model_dump_json().encode())
+
+    def now(self) -> str:
+        """Return the time, as the ledger writes it."""
+        return self._clock().astimezone(UTC).isoformat(timespec="seconds")
 
     def keep_connection(self, line: Mapping[str, str]) -> None:
         """Keep what the carrier needs to reach the coordinator: an address, certificates, this device's key there."""

@@ -7,7 +7,6 @@ taken away or put back, and a name or fact that was changed, is noticed when it 
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import secrets
@@ -18,9 +17,13 @@ from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 from tacit.errors import DeviceError
+from tacit.field.device.clear_facts import mark_facts, read_facts, write_facts
+from tacit.field.device.device_path import already_there, refuse_if_missing, refuse_if_there
 from tacit.field.device.file_format import FILE, SEALED_ROOT, TABLES
 from tacit.field.device.file_lock import FileLock
 from tacit.field.device.former_files import read_former_rows
+from tacit.field.device.open_root import OpenRoot
+from tacit.field.device.overwriting import overwriting, rollback_journal
 from tacit.field.device.sealed_root import SealedRoot, damage_error
 from tacit.field.device.vault import Lock, ScryptCost, Vault
 from tacit.storage.database import connect
@@ -37,9 +40,7 @@ class Store:
         self.lock = FileLock(path)
         self.is_copy = False  # it was put back, or copied without the note beside it: it may not know all it answered
         self.is_new = False  # made now, or moved from an earlier format
-        self._known: tuple[bytes, SealedRoot] | None = None  # the root as it was read last
-        self._open: SealedRoot | None = None  # inside a transaction: the root as it will be
-        self._is_changed = False
+        self._root = OpenRoot(connection, vault)
 
     @classmethod
     def create(cls, path: Path, passphrase: str, cost: ScryptCost, keeper: str = "") -> Store:
@@ -52,7 +53,7 @@ class Store:
         try:
             os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
         except FileExistsError:
-            raise _already(path) from None
+            raise already_there(path) from None
         except OSError as error:
             raise DeviceError(
                 f"'{path}' cannot be written: {error.strerror}.", "Choose another: tacit device --file OTHER init."
@@ -60,7 +61,7 @@ class Store:
         try:
             with FILE.complaints(path):
                 store = cls(path, FILE.make(path), vault)
-                store._write_facts({"file": file_id, "lock": lock.model_dump_json(), "keeper": keeper})
+                write_facts(store.connection, {"file": file_id, "lock": lock.model_dump_json(), "keeper": keeper})
                 store._begin_root(0)
                 store.connection.execute("COMMIT")
                 store._check_names()
@@ -81,7 +82,7 @@ class Store:
             connection = connect(path)
             try:
                 FILE.check(path, connection)
-                facts = _read_facts(connection)
+                facts = read_facts(connection)
                 if by == "recovery" and by not in facts:
                     raise DeviceError("This device has no recovery code.", "It opens with its passphrase only.")
                 lock, file_id = Lock.parse(facts.get(by, "")), facts.get("file", "")
@@ -125,54 +126,27 @@ class Store:
     def transaction(self) -> Iterator[None]:
         """All of what happens inside, or nothing of it; on disk when it ends."""
         with FILE.transaction(self.path, self.connection):
-            self._open, self._is_changed = self._read_root(), False
+            self._root.being_written, self._root.is_changed = (root := self._root.read()), False
             try:
                 yield
-                if self._is_changed:
-                    self._write_root(self._open)
+                if self._root.is_changed:
+                    self._root.write(root)
             finally:
-                counter, self._open = self._open.counter, None
-        if self._is_changed:
-            self.lock.note(self._vault.file_id, counter)
+                self._root.being_written = None
+        if self._root.is_changed:
+            self.lock.note(self._vault.file_id, root.counter)
 
     @property
     def in_transaction(self) -> bool:
         """Whether what is read now may yet be taken back."""
         return self.connection.in_transaction
 
-    def _changed(self) -> SealedRoot:
-        """Return the root to write a change into; there is none outside a transaction."""
-        assert self._open is not None, "a device's file changes inside a transaction only"
-        self._is_changed = True
-        return self._open
-
-    def _read_root(self) -> SealedRoot:
-        """Return the root as the file has it now, to be changed."""
-        found = self.connection.execute("SELECT sealed FROM root").fetchone()
-        return SealedRoot.unpack(self._vault.unseal(*_require_sealed("root", 0, found)))
-
-    def _root_in(self, sealed: bytes | None) -> SealedRoot:
-        """Return the root that holds for rows read in the same statement as `sealed`."""
-        if self._open is not None:
-            return self._open
-        if self._known is None or self._known[0] != sealed:
-            self._known = None
-            content = self._vault.unseal(*_require_sealed("root", 0, (sealed,)))
-            assert sealed is not None
-            self._known = (sealed, SealedRoot.unpack(content))
-        return self._known[1]
-
-    def _write_root(self, root: SealedRoot) -> None:
-        root.counter += 1
-        sealed = self._vault.seal(root.pack(), "root", 0)
-        self.connection.execute("INSERT OR REPLACE INTO root VALUES (0, ?)", (sealed,))
-
     def _begin_root(self, before: int) -> None:
         """Write the first root, inside a transaction: of a new file, or of one that an earlier version wrote."""
         if before >= SEALED_ROOT:
             return
-        self._write_facts({})
-        self._open = root = SealedRoot(facts=self._facts_mark())
+        write_facts(self.connection, {})
+        self._root.being_written = root = SealedRoot(facts=mark_facts(self.connection, self._vault))
         try:
             for table, place, content in read_former_rows(self.connection, self._vault):
                 if table == "places":
@@ -181,16 +155,16 @@ class Store:
                     self.add(table, json.loads(content))
             for table in ("marks", "places", "history", "ledger", "turns"):
                 self.connection.execute(f"DROP TABLE former_{table}")
-            self._write_root(root)
+            self._root.write(root)
             self.is_new = True
         finally:
-            self._open = None
+            self._root.being_written = None
 
     def _check_names(self) -> None:
         """Refuse a file whose facts, places or numbers of rows are not those of its root; notice one put back."""
         noted = self.lock.read()  # first: another program may write meanwhile
         self.connection.execute("BEGIN")
-        root, facts = self._read_root(), self._facts_mark()
+        root, facts = self._root.read(), mark_facts(self.connection, self._vault)
         names = {name for (name,) in self.connection.execute("SELECT name FROM places")}
         counts = [self.connection.execute(f"SELECT count(*) FROM {table}").fetchone()[0] for table in TABLES]
         self.connection.execute("COMMIT")
@@ -206,16 +180,6 @@ class Store:
         else:
             self.is_copy = noted is None or noted[0] != self._vault.file_id or noted[1] > root.counter
 
-    def _facts_mark(self) -> int:
-        facts = sorted(_read_facts(self.connection).items())
-        return self._vault.mark_bytes(json.dumps(facts).encode())
-
-    def _write_facts(self, facts: Mapping[str, str]) -> None:
-        """Write what stands in the clear, and its checksum, inside a transaction."""
-        self.connection.executemany("INSERT OR REPLACE INTO facts VALUES (?, ?)", facts.items())
-        stored = {str(name): str(value) for name, value in self.connection.execute("SELECT name, value FROM facts")}
-        self.connection.execute("INSERT OR REPLACE INTO facts VALUES ('sum', ?)", (_checksum(stored),))
-
     # --- places -------------------------------------------------------------------------------------------------------
 
     def moment(self) -> tuple[int, int]:
@@ -227,7 +191,7 @@ class Store:
     def put(self, name: str, content: bytes) -> None:
         """Keep something at a fixed place."""
         sealed = self._vault.seal(content, "places", name)
-        self._changed().places[name] = self._vault.mark(sealed, "places", name)
+        self._root.change().places[name] = self._vault.mark(sealed, "places", name)
         self.connection.execute("INSERT OR REPLACE INTO places VALUES (?, ?)", (name, sealed))
 
     def get(self, name: str) -> bytes | None:
@@ -235,7 +199,7 @@ class Store:
         both = "SELECT (SELECT sealed FROM root), (SELECT sealed FROM places WHERE name = ?)"
         with FILE.complaints(self.path):
             root, sealed = self.connection.execute(both, (name,)).fetchone()
-        mark = self._root_in(root).places.get(name)
+        mark = self._root.of_rows(root).places.get(name)
         if sealed is None and mark is None:
             return None
         if not isinstance(sealed, bytes) or self._vault.mark(sealed, "places", name) != mark:
@@ -244,7 +208,7 @@ class Store:
 
     def drop(self, name: str) -> None:
         """Forget what is kept at a fixed place."""
-        self._changed().places.pop(name, None)
+        self._root.change().places.pop(name, None)
         self.connection.execute("DELETE FROM places WHERE name = ?", (name,))
 
     def put_json(self, name: str, value: Any) -> None:
@@ -260,7 +224,7 @@ class Store:
 
     def add(self, table: str, content: Any) -> int:
         """Append a JSON value to `history`, `ledger`, `marks` or `turns`; return its row."""
-        record = self._changed().table(table)
+        record = self._root.change().table(table)
         row = 1 + record.last
         sealed = self._vault.seal(json.dumps(content, ensure_ascii=False).encode(), table, row)
         record.add(self._vault.mark(sealed, table, row))
@@ -270,7 +234,7 @@ class Store:
     def last(self, table: str) -> Any:
         """Return the last value of a table from which none is removed, inside a transaction; none if it is empty."""
         with FILE.complaints(self.path):
-            record = self._read_root().table(table) if self._open is None else self._open.table(table)
+            record = (self._root.being_written or self._root.read()).table(table)
             found = self.connection.execute(f"SELECT sealed FROM {table} WHERE row = ?", (record.last,)).fetchone()
         if not record.count and found is None:
             return None
@@ -303,19 +267,19 @@ class Store:
         if not all(isinstance(row, int) and isinstance(sealed, bytes) for row, sealed in rows):
             raise damage_error(table, "as a whole")
         mark = self._vault.mark
-        self._root_in(root).table(table).check(table, (mark(sealed, table, row) for row, sealed in rows))
+        self._root.of_rows(root).table(table).check(table, (mark(sealed, table, row) for row, sealed in rows))
         return sorted(rows)
 
     def remove(self, row: int) -> None:
         """Take a row of the history away; its bytes are overwritten."""
         found = self.connection.execute("SELECT sealed FROM history WHERE row = ?", (row,)).fetchone()
         sealed, *_ = _require_sealed("history", row, found)
-        self._changed().table("history").remove(self._vault.mark(sealed, "history", row))
+        self._root.change().table("history").remove(self._vault.mark(sealed, "history", row))
         self.connection.execute("DELETE FROM history WHERE row = ?", (row,))
 
     def clear_session(self) -> None:
         """Forget the records of secure sums; their bytes are overwritten."""
-        self._changed().table("turns").clear()
+        self._root.change().table("turns").clear()
         self.connection.execute("DELETE FROM turns")
 
     # --- the file -----------------------------------------------------------------------------------------------------
@@ -327,27 +291,27 @@ class Store:
             return ""
         with FILE.complaints(path), closing(connect(path)) as connection:
             FILE.check(path, connection)
-            return _read_facts(connection).get("keeper", "")
+            return read_facts(connection).get("keeper", "")
 
     def change_passphrase(self, passphrase: str, cost: ScryptCost, keeper: str = "") -> None:
         """Wrap the data key anew; rows stay as they are. The former wrapping is overwritten wherever it stood."""
         lock = self._vault.lock(passphrase, cost).model_dump_json()
-        with self._overwriting(), self.transaction():
-            self._write_facts({"lock": lock, "keeper": keeper})
-            self._changed().facts = self._facts_mark()
+        with overwriting(self.path, self.connection), self.transaction():
+            write_facts(self.connection, {"lock": lock, "keeper": keeper})
+            self._root.change().facts = mark_facts(self.connection, self._vault)
 
     def change_recovery(self, code: str, cost: ScryptCost) -> None:
         """Let a recovery code open the file too; the one before no longer does."""
         lock = self._vault.lock(code, cost).model_dump_json()
-        with self._overwriting(), self.transaction():
-            self._write_facts({"recovery": lock})
-            self._changed().facts = self._facts_mark()
+        with overwriting(self.path, self.connection), self.transaction():
+            write_facts(self.connection, {"recovery": lock})
+            self._root.change().facts = mark_facts(self.connection, self._vault)
 
     @property
     def has_recovery(self) -> bool:
         """Whether a recovery code opens the file."""
         with FILE.complaints(self.path):
-            return "recovery" in _read_facts(self.connection)
+            return "recovery" in read_facts(self.connection)
 
     def copy_to(self, path: Path) -> None:
         """Write a whole, encrypted copy; it opens with the same passphrase."""
@@ -367,42 +331,12 @@ class Store:
     def erase(self) -> None:
         """Destroy the wrapped keys, then the file: what remains on the disk cannot be opened by any passphrase."""
         self.lock.take()
-        with self._overwriting(), FILE.transaction(self.path, self.connection):
+        with overwriting(self.path, self.connection), FILE.transaction(self.path, self.connection):
             self.connection.execute("DELETE FROM facts WHERE name <> 'file'")
         self.close()
         self.path.unlink(missing_ok=True)
-        self._journal.unlink(missing_ok=True)
+        rollback_journal(self.path).unlink(missing_ok=True)
         self.lock.path.unlink(missing_ok=True)
-
-    @property
-    def _journal(self) -> Path:
-        return Path(f"{self.path}-journal")
-
-    @contextmanager
-    def _overwriting(self) -> Iterator[None]:
-        """Overwrite the rollback journal of the transaction inside: it holds the pages as they were before."""
-        with FILE.complaints(self.path):
-            self.connection.execute(
-                "PRAGMA locking_mode = EXCLUSIVE"
-            ).fetchall()  # no other process may begin a journal
-            self.connection.execute("PRAGMA journal_mode = PERSIST").fetchall()
-        try:
-            yield
-            _overwrite(self._journal)
-        finally:
-            with FILE.complaints(self.path):
-                self.connection.execute("PRAGMA journal_mode = DELETE").fetchall()
-                self.connection.execute("PRAGMA locking_mode = NORMAL").fetchall()
-                self.connection.execute("SELECT count(*) FROM facts").fetchall()  # it is let go with the next statement
-
-
-def _overwrite(path: Path) -> None:
-    """Write zeros over a file. A file system that writes elsewhere, and a disk that moves blocks, keep what was."""
-    if path.exists():
-        with path.open("r+b") as file:
-            file.write(bytes(path.stat().st_size))
-            file.flush()
-            os.fsync(file.fileno())
 
 
 def _require_sealed(table: str, row: int, found: tuple[Any, ...] | None) -> tuple[bytes, str, int]:
@@ -410,35 +344,3 @@ def _require_sealed(table: str, row: int, found: tuple[Any, ...] | None) -> tupl
     if found is None or not isinstance(found[0], bytes):
         raise damage_error(table, row)
     return found[0], table, row
-
-
-def _read_facts(connection: sqlite3.Connection) -> dict[str, str]:
-    """Return what stands in the clear; what a disk has damaged is not taken for a wrong passphrase."""
-    facts = {str(name): str(value) for name, value in connection.execute("SELECT name, value FROM facts")}
-    if "sum" in facts and facts["sum"] != _checksum(facts):
-        raise damage_error("facts", "as a whole")
-    return facts
-
-
-def _checksum(facts: Mapping[str, str]) -> str:
-    stored = sorted((name, value) for name, value in facts.items() if name != "sum")
-    return hashlib.sha256(json.dumps(stored).encode()).hexdigest()
-
-
-def refuse_if_missing(path: Path) -> None:
-    """Say that there is no device, if so: so no passphrase is asked for in vain."""
-    if not path.is_file():
-        raise DeviceError(f"There is no device '{path}'.", "Make one with `tacit device init`.")
-
-
-def refuse_if_there(path: Path) -> None:
-    """Say that there is a device already, if so: so no passphrase is asked for in vain."""
-    if path.exists():
-        raise _already(path)
-
-
-def _already(path: Path) -> DeviceError:
-    return DeviceError(
-        f"There is already a device: '{path}'.",
-        "Use it, erase it first, or choose another: tacit device --file OTHER init.",
-    )

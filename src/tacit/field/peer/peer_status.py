@@ -117,5 +117,5 @@ def recommend_from_peer(device: Device, n: int) -> list[Recommendation]:
     shared = member.network.built.init(clients, member.catalog, member.network.key).shared
     model = Model(shared, unpack_arrays(stored))
     counter = Recommender(method, config, model, clients, member.catalog, Vocabulary(np.zeros(1, np.int64)))
-    hidden = device.hidden
+    hidden = device.preferences.hidden
     return [found for found in counter.recommend(0, n + len(hidden)) if found.item not in hidden][:n]

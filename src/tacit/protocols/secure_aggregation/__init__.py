@@ -4,13 +4,13 @@ Two state machines that know no transport, no clock and no method. Bytes in, byt
 (`tacit.errors.SecureSumError` and below) and changes nothing.
 
     identity = Identity.fresh()                      a device's long-term key
-    device = Device(identity, Guards(), journal)     continues from its journal after a restart
-    server = Server.start(terms, identities)
+    device = SecureDevice(identity, DevicePolicy(), journal)     continues from its journal after a restart
+    server = SecureServer.start(terms, identities)
 
     phase            the server sends          the device answers
     adverts          server.invitation         device.advertise(invitation)
     shares           server.advance()[i]       device.share(roster)
-    vectors          server.advance()[i]       device.submit(inbox, encoded(outgoing, layout))
+    vectors          server.advance()[i]       device.submit(inbox, encode_message(message, layout))
     confirmations    server.advance()[i]       device.confirm(survivors)
     unmaskings       server.advance()[i]       device.unmask(confirmed)
     done             server.advance(); server.total, server.survivors
@@ -20,7 +20,7 @@ messages decides when to close it. `i` is a position in `server.session.cohort`.
 `SecureDevice(identity, device_policy, journal)` is again where it was, and `last_answer` may be sent once more, as it
 is. After the last phase, or when tired of waiting, `device.leave()`.
 
-`Terms` say what is summed (`VectorLayout`, from `rows_layout` or `people_layout`), for whom at least, and on which
+`Terms` say what is summed (`VectorLayout`, from `rows_layout` or `counts_layout`), for whom at least, and on which
 graph (`plan_masking`).
 """
 

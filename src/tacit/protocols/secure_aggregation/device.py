@@ -15,21 +15,21 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from enum import IntEnum
-from functools import cached_property
 
-from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-from tacit.errors import DevicePolicyError, ForgedError, OutOfTurnError
+from tacit.errors import DevicePolicyError, OutOfTurnError
 from tacit.protocols.secure_aggregation import device_policy as rules
 from tacit.protocols.secure_aggregation import shamir
 from tacit.protocols.secure_aggregation.bytes import ByteReader, ByteWriter
 from tacit.protocols.secure_aggregation.context import Session
+from tacit.protocols.secure_aggregation.device_checks import check_codes, open_inbox, read_roster, read_survivors
 from tacit.protocols.secure_aggregation.device_policy import DevicePolicy, ParticipationHistory, PastSum
+from tacit.protocols.secure_aggregation.device_session import NONCE, DeviceSession
 from tacit.protocols.secure_aggregation.draw import Directory, check_draw
-from tacit.protocols.secure_aggregation.identity import KEY_BYTES, Identity, KeyPair, tag, verify
+from tacit.protocols.secure_aggregation.identity import KEY_BYTES, Identity, KeyPair
 from tacit.protocols.secure_aggregation.journal import Journal, MemoryJournal
 from tacit.protocols.secure_aggregation.masks import Vector, mask
 from tacit.protocols.secure_aggregation.messages import (
@@ -37,29 +37,22 @@ from tacit.protocols.secure_aggregation.messages import (
     Advert,
     Codes,
     MaskedVector,
-    Roster,
     SealedShares,
     SecretShare,
     SessionInvitation,
-    ShareInbox,
     Shares,
     Survivors,
     Unmasking,
 )
 from tacit.protocols.secure_aggregation.pairing import (
-    PairKeys,
     code_between,
     commitment_to,
-    link,
     own_mask,
     pair_mask,
     share_hash,
-    sharing_key,
     survivors_hash,
 )
 from tacit.reasons import ReasonCode
-
-_NONCE = bytes(12)  # each key seals one box, and always the same: see `sharing_key`
 
 
 class DevicePhase(IntEnum):
@@ -75,49 +68,6 @@ class DevicePhase(IntEnum):
 
 MOST_STAGE = 255  # after every stage of a round
 _HISTORY = 100  # kinds of records: this one, or a phase
-
-
-@dataclass
-class _SessionState:
-    """One session on one device."""
-
-    session: Session
-    position: int
-    mask_pair: KeyPair
-    seal_pair: KeyPair
-    seed: bytes  # of the device's own mask
-    adverts: dict[int, Advert] = field(default_factory=dict)  # of neighbours who are there
-    pair_keys: dict[int, PairKeys] = field(default_factory=dict)
-    sharing: frozenset[int] = frozenset()  # neighbours to mask with
-    kept: dict[int, tuple[bytes, bytes]] = field(
-        default_factory=dict
-    )  # neighbours' shares: of the self mask, of the mask key
-    survivors: frozenset[int] = frozenset()
-
-    @property
-    def context(self) -> bytes:
-        return self.session.context
-
-    @cached_property
-    def link_key(self) -> bytes:
-        """The key of the codes that close messages to the server."""
-        return link(self.seal_pair, self.session.terms.server_key, self.position, self.context)
-
-    def agree_keys(self, adverts: Mapping[int, Advert]) -> dict[int, PairKeys]:
-        """Agree on keys with each neighbour."""
-        own, at, context = self.seal_pair, self.position, self.context
-        return {
-            participant: PairKeys.of(own, at, advert.seal_key, participant, context)
-            for participant, advert in adverts.items()
-        }
-
-    def sharing_key(self, of_self_mask: bool) -> bytes:
-        """Return the key of the polynomial that shares the seed of the own mask, or the mask key."""
-        return sharing_key(self.context, self.position, self.seal_pair.secret, of_self_mask)
-
-    def append_code(self, body: bytes) -> bytes:
-        """Close a message with its code."""
-        return body + tag(self.link_key, body)
 
 
 class SecureDevice:
@@ -144,7 +94,7 @@ class SecureDevice:
         self.complaints: dict[
             int, ReasonCode
         ] = {}  # what was wrong with neighbours' shares; they are treated as missing
-        self._state: _SessionState | None = None
+        self._state: DeviceSession | None = None
         self._restore()
 
     # --- the five answers ---------------------------------------------------------------------------------------
@@ -152,7 +102,7 @@ class SecureDevice:
     def advertise(self, invitation: bytes) -> bytes:
         """Join a round: check its terms and cohort against this device's limits, make keys, sign them."""
         session = self._invited(invitation, self.history)
-        state = _SessionState(
+        state = DeviceSession(
             session,
             session.position(self.identity.public),
             KeyPair.fresh(),
@@ -174,7 +124,7 @@ class SecureDevice:
     def share(self, roster: bytes) -> bytes:
         """Check the neighbours' keys; send each of them shares of both secrets of this round."""
         state = self._in(DevicePhase.ADVERTISED)
-        adverts = self._listed(state, roster)
+        adverts = read_roster(state, roster, self.changed_keys)
         keys = state.agree_keys(adverts)
         participants, threshold = sorted(adverts), state.session.terms.threshold
         places = [participant + 1 for participant in participants]
@@ -185,7 +135,7 @@ class SecureDevice:
         entries = []
         for participant, *both in zip(participants, of_self, of_key, strict=True):
             own, other = (share.to_bytes(shamir.SHARE_BYTES, "little") for share in both)
-            box = AESGCM(keys[participant].mine).encrypt(_NONCE, own + other, state.context)
+            box = AESGCM(keys[participant].mine).encrypt(NONCE, own + other, state.context)
             own_hash = share_hash(state.context, state.position, participant, True, own)
             key_hash = share_hash(state.context, state.position, participant, False, other)
             entries.append(SealedShares(participant, own_hash, key_hash, box))
@@ -199,7 +149,7 @@ class SecureDevice:
         state = self._in(DevicePhase.SHARED)
         if vector.sizes != state.session.terms.layout.sizes:
             raise DevicePolicyError.because(ReasonCode.WRONG_VECTOR_SIZE)
-        sharing, kept, complaints = self._unboxed(state, inbox)
+        sharing, kept, complaints = open_inbox(state, inbox)
         at, context = state.position, state.context
         plus, minus = [own_mask(context, at, state.seed)], list[bytes]()
         for participant in sharing:
@@ -215,7 +165,7 @@ class SecureDevice:
     def confirm(self, survivors: bytes) -> bytes:
         """Check who is in the sum, and confirm the list to each neighbour, so that all must have the same list."""
         state = self._in(DevicePhase.MASKED)
-        participants = self._surviving(state, survivors)
+        participants = read_survivors(state, survivors, self.device_policy, self.history)
         listed, at, keys = (
             survivors_hash(state.context, participants, state.session.n_participants),
             state.position,
@@ -234,7 +184,7 @@ class SecureDevice:
     def unmask(self, confirmed: bytes) -> bytes:
         """Reveal one share of each neighbour: of its self mask if it is in the sum, else of its mask key."""
         state = self._in(DevicePhase.CONFIRMED)
-        complaints = self.complaints | self._check_codes(state, confirmed)
+        complaints = self.complaints | check_codes(state, confirmed)
         pieces = tuple(
             SecretShare(
                 participant,
@@ -278,7 +228,7 @@ class SecureDevice:
         """The session that this device is in."""
         return None if self._state is None else self._state.session
 
-    # --- checks: all of them before anything changes --------------------------------------------------------------
+    # --- checks: all of them before anything changes ------------------------------------------------------------------
 
     def _invited(self, data: bytes, history: ParticipationHistory) -> Session:
         invitation = SessionInvitation.decode(data)
@@ -291,89 +241,14 @@ class SecureDevice:
             check_draw(self.directory, terms.task, terms.round, terms.beacon, session.cohort, invitation.drawn)
         return session
 
-    def _listed(self, state: _SessionState, data: bytes) -> dict[int, Advert]:
-        session = state.session
-        context, roster = Roster.decode(data, session.n_participants)
-        self._same(context, state)
-        near = session.graph.neighbours(state.position)
-        _check_present(state, roster.present, "roster", "adverts")
-        if {advert.sender for advert in roster.adverts} != near & roster.present:
-            raise ForgedError.because(ReasonCode.INCONSISTENT_LIST, list="roster")
-        _check_near(state, len(roster.adverts), "adverts")
-        keys = [key for advert in roster.adverts for key in (advert.mask_key, advert.seal_key)]
-        if len({*keys, state.mask_pair.public, state.seal_pair.public}) != len(keys) + 2:
-            raise ForgedError.because(ReasonCode.REPEATED_KEY)
-        for advert in roster.adverts:
-            name = session.cohort[advert.sender]
-            key = self.changed_keys.get(name, name)
-            verify(key, advert.signed_part(context), advert.signature, advert.sender)
-        return {advert.sender: advert for advert in roster.adverts}
-
-    def _unboxed(
-        self, state: _SessionState, data: bytes
-    ) -> tuple[frozenset[int], dict[int, tuple[bytes, bytes]], dict[int, ReasonCode]]:
-        session = state.session
-        context, inbox = ShareInbox.decode(data, session.n_participants)
-        self._same(context, state)
-        sharing = inbox.sharing & state.adverts.keys()
-        _check_present(state, inbox.sharing, "inbox", "shares")
-        _check_near(state, len(sharing), "shares")
-        if {entry.participant for entry in inbox.entries} != sharing:
-            raise ForgedError.because(ReasonCode.INCONSISTENT_LIST, list="inbox")
-        kept, complaints = {}, {}
-        for entry in inbox.entries:
-            opened = _open_box(state, entry)
-            if opened is None:  # we cannot help to rebuild its secrets; the round may go on
-                complaints[entry.participant] = ReasonCode.BAD_SHARE
-            else:
-                kept[entry.participant] = opened
-        return frozenset(sharing), kept, complaints
-
-    def _surviving(self, state: _SessionState, data: bytes) -> frozenset[int]:
-        session = state.session
-        context, message = Survivors.decode(data, session.n_participants)
-        self._same(context, state)
-        participants, near = message.participants, message.participants & state.sharing
-        if state.position not in participants:
-            raise DevicePolicyError.because(ReasonCode.LEFT_OUT, list="survivors")
-        if not participants & session.graph.neighbours(state.position) <= state.sharing:
-            raise ForgedError.because(ReasonCode.INCONSISTENT_LIST, list="survivors")
-        _check_present(state, participants, "survivors", "vectors")
-        _check_near(state, len(near), "vectors")
-        rules.check_participants(self.device_policy, self.history, session, participants)
-        rules.check_loss(self.device_policy, self.history, session, participants)
-        return participants
-
-    def _check_codes(self, state: _SessionState, data: bytes) -> dict[int, ReasonCode]:
-        """Refuse to unmask unless enough neighbours saw the same survivors; return whose codes are wrong.
-
-        A wrong code does not count, and ends nothing: otherwise one participant could stop every sum.
-        """
-        context, codes = Codes.decode(data)
-        self._same(context, state)
-        listed, wrong = survivors_hash(context, state.survivors, state.session.n_participants), dict[int, ReasonCode]()
-        for participant, code in codes.entries:
-            if participant not in state.survivors & state.sharing:  # only the server can have put it there
-                raise ForgedError.because(ReasonCode.BAD_CONFIRMATION, sender=participant)
-            if code != code_between(state.pair_keys[participant].codes, participant, state.position, listed):
-                wrong[participant] = ReasonCode.BAD_CONFIRMATION
-        n_good, needed = len(codes.entries) - len(wrong), state.session.terms.threshold
-        if n_good < needed:
-            raise DevicePolicyError.because(ReasonCode.TOO_FEW_CONFIRMATIONS, left=n_good, needed=needed)
-        return wrong
-
-    def _in(self, phase: DevicePhase) -> _SessionState:
+    def _in(self, phase: DevicePhase) -> DeviceSession:
         if self._state is None or self.phase != phase:
             raise OutOfTurnError.because(ReasonCode.OUT_OF_TURN)
         return self._state
 
-    def _same(self, context: bytes, state: _SessionState) -> None:
-        if context != state.context:
-            raise OutOfTurnError.because(ReasonCode.OTHER_SESSION)
-
     # --- the journal ------------------------------------------------------------------------------------------------
 
-    def _with_sum(self, state: _SessionState) -> ParticipationHistory:
+    def _with_sum(self, state: DeviceSession) -> ParticipationHistory:
         """Return the memory with who is in the sum, and whether this device stays with them."""
         stays = state.position in rules.staying(self.device_policy, state.session, state.survivors)
         return self.history.with_sum(state.session, state.survivors, stays)
@@ -405,19 +280,19 @@ class SecureDevice:
     def _again_advertised(self, request: bytes, answer: bytes) -> None:
         session = SessionInvitation.decode(request).session
         own = [answer[start : start + KEY_BYTES] for start in range(0, 3 * KEY_BYTES, KEY_BYTES)]
-        self._state = _SessionState(
+        self._state = DeviceSession(
             session, session.position(self.identity.public), KeyPair(own[0]), KeyPair(own[1]), own[2]
         )
         self.history = self.history.with_session(session)
 
     def _again_shared(self, request: bytes, answer: bytes) -> None:
         state = self._in(DevicePhase.ADVERTISED)
-        state.adverts = self._listed(state, request)
+        state.adverts = read_roster(state, request, self.changed_keys)
         state.pair_keys = state.agree_keys(state.adverts)
 
     def _again_masked(self, request: bytes, answer: bytes) -> None:
         state = self._in(DevicePhase.SHARED)
-        state.sharing, state.kept, self.complaints = self._unboxed(state, request)
+        state.sharing, state.kept, self.complaints = open_inbox(state, request)
         self.history = self.history.with_vector(state.session)
 
     def _again_confirmed(self, request: bytes, answer: bytes) -> None:
@@ -427,38 +302,3 @@ class SecureDevice:
 
     def _again_unmasked(self, request: bytes, answer: bytes) -> None:
         self._in(DevicePhase.CONFIRMED)
-
-
-def _check_present(state: _SessionState, participants: frozenset[int], named: str, phase: str) -> None:
-    """Refuse a list of participants without this device, or of too few."""
-    needed = state.session.terms.n_min
-    if state.position not in participants:
-        raise DevicePolicyError.because(ReasonCode.LEFT_OUT, list=named)
-    if len(participants) < needed:
-        raise DevicePolicyError.because(
-            ReasonCode.TOO_MANY_DROPOUTS, left=len(participants), needed=needed, phase=phase
-        )
-
-
-def _check_near(state: _SessionState, n_near: int, phase: str) -> None:
-    """Refuse to go on with fewer neighbours than rebuild a secret together."""
-    needed = state.session.terms.threshold
-    if n_near < needed:
-        raise DevicePolicyError.because(ReasonCode.TOO_FEW_NEIGHBOURS, left=n_near, needed=needed, phase=phase)
-
-
-def _open_box(state: _SessionState, entry: SealedShares) -> tuple[bytes, bytes] | None:
-    """Open the box of one neighbour: shares of its self mask's seed and of its mask key; none if one is wrong."""
-    participant = entry.participant
-    try:
-        boxed = AESGCM(state.pair_keys[participant].theirs).decrypt(_NONCE, entry.box, state.context)
-    except InvalidTag:
-        return None
-    own, key = boxed[: shamir.SHARE_BYTES], boxed[shamir.SHARE_BYTES :]
-    for of_self_mask, share, seen in ((True, own, entry.self_hash), (False, key, entry.key_hash)):
-        if (
-            not shamir.is_share(share)
-            or share_hash(state.context, participant, state.position, of_self_mask, share) != seen
-        ):
-            return None
-    return own, key

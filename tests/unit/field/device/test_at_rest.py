@@ -32,7 +32,7 @@ def test_nothing_about_the_user_is_readable_in_the_file(path: Path) -> None:
         device.share(Sharing(pi=1.0, never_items=("place-0005-fig",), never_categories=("culture",), masked_only=False))
         entry = device.learn(request(founded(), 0))
         content = device.release(entry)
-        device.hide("Pine Park")
+        device.preferences.hide("Pine Park")
         private = device.membership.last_private() if device.membership else None
         while_open = everything(path)
     assert private is not None
@@ -221,7 +221,7 @@ def test_a_full_disk_loses_nothing(path: Path) -> None:
 def test_a_readable_copy_says_what_things_are_called(path: Path) -> None:
     with made(path) as device:
         device.learn(request(founded(), 0))
-        device.hide("Hill Hotel")
+        device.preferences.hide("Hill Hotel")
         device.share(device.sharing.model_copy(update={"never_items": ("place-0010-kite",)}))
         told = device.readable()
         assert all(row["title"] == CATALOG.called(row["item"]) != row["item"] for row in told["history"])

@@ -47,7 +47,7 @@ def test_a_vector_is_debited_with_the_share_that_the_device_computes(session: Pr
 
 def test_a_turn_that_is_repeated_gives_the_same_bytes_and_costs_nothing(session: PrivateSession) -> None:
     session.ask(0, until=ServerPhase.VECTORS)
-    assert session.device.step_session(session.turns[-1])[0] == session.answers[-1]
+    assert session.device.answers.step_session(session.turns[-1])[0] == session.answers[-1]
     assert session.spent == 0.15
 
 
@@ -112,11 +112,11 @@ def test_participants_that_do_not_exist_are_missing_before_anything_is_spent(ses
     assert federation.guarantee is not None
     assert federation.guarantee.n_needed(len(people)) == 16
     server = SecureServer.start(here.adding_all(shapes, federation.ring, len(people), care, ()), people)
-    device.step_session(write_secure_request(federation, SecureRequest(0, 0, server.invitation, opening)))
+    device.answers.step_session(write_secure_request(federation, SecureRequest(0, 0, server.invitation, opening)))
     places = [server.session.position(one) for one in people[:N_PEOPLE]]
     roster = Roster(frozenset(places), ()).encode(server.session.context, len(people))
     with refused(DevicePolicyError, ReasonCode.TOO_MANY_DROPOUTS, left=N_PEOPLE, needed=16):
-        device.step_session(write_secure_request(federation, SecureRequest(0, 1, roster)))
+        device.answers.step_session(write_secure_request(federation, SecureRequest(0, 1, roster)))
     assert session.spent == 0
 
 

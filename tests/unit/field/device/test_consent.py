@@ -34,7 +34,7 @@ class Egress:
         self.number += 1
         entry = self.device.learn(request(self.federation, self.number, self.shared))
         self.left.append(self.device.release(entry))
-        self.device.mark_sent(entry)
+        self.device.answers.mark_sent(entry)
 
     def items(self) -> set[int]:
         """Items of which the last message speaks."""
@@ -62,7 +62,7 @@ profiles = st.builds(
 
 
 @given(profile=profiles, history=st.sets(st.sampled_from(ITEMS), min_size=1, max_size=12), change=st.booleans())
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_nothing_leaves_that_the_profile_forbids(
     egress: Egress, profile: Sharing, history: set[int], change: bool
 ) -> None:

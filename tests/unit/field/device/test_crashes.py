@@ -49,7 +49,7 @@ def take_part(device: Device, recorder: Recorder) -> None:
             continue
         entry = device.learn(request(founded(), number))
         recorder.send(number, device.release(entry))
-        device.mark_sent(entry)
+        device.answers.mark_sent(entry)
 
 
 def in_a_child(path: Path, recorder: Recorder, deadly: int) -> bool:

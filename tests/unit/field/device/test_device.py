@@ -176,12 +176,12 @@ def test_a_round_is_answered_once_and_always_alike(path: Path) -> None:
     with made(path) as device:
         first = device.learn(request(federation, 4))
         content = device.release(first)
-        device.mark_not_sent(first, "no network")
+        device.answers.mark_not_sent(first, "no network")
     with Device.open(path, PASSPHRASE, noon) as device:
         device.history.add([HistoryEntry("Hill Hotel")], CATALOG)
         assert device.learn(request(federation, 4)) == first
         assert device.release(first) == content
-        device.mark_sent(first)
+        device.answers.mark_sent(first)
         (entry,) = device.ledger.list()
         assert (entry.state, entry.attempts, entry.bytes) == ("sent", 2, len(content))
         other = {name: array + 1 for name, array in first_shared(federation).items() if name == "items"}
@@ -258,14 +258,14 @@ def test_a_model_of_another_catalogue_version_or_form_is_refused_and_changes_not
 def test_before_the_first_model_it_suggests_from_its_own_history(path: Path) -> None:
     """Of the items 1, 2, 5 and 9 three are culture and one is outdoors; hidden and known ones are not suggested."""
     with made(path) as device:
-        device.hide(CATALOG.item_ids[13])
+        device.preferences.hide(CATALOG.item_ids[13])
         found = device.recommend(4)
         assert device.suggests_alone
         assert [device.catalog.categories.of(CATALOG.item_ids.place(one.item))[0] for one in found] == ["outdoors"] * 3
         assert found == device.recommend(4)
         for entry in device.history.list():
             device.history.remove(entry.item, CATALOG)
-        device.choose_interests(["food"])
+        device.preferences.choose_interests(["food"])
         assert {device.catalog.categories.of(CATALOG.item_ids.place(one.item))[0] for one in device.recommend(4)} == {
             "food"
         }
@@ -294,7 +294,7 @@ def test_before_the_first_model_the_popularity_of_the_catalogue_orders_what_is_s
         assert device.suggests_alone
         assert suggested() == [15, 14, 13, 12, 11], "without a history"
         device.history.add([HistoryEntry(CATALOG.item_ids[item]) for item in (0, 12)], catalog)
-        device.hide(CATALOG.item_ids[14])
+        device.preferences.hide(CATALOG.item_ids[14])
         assert suggested() == ([8, 4, 15, 13, 11] if has_categories else [15, 13, 11, 10, 9])
         device.change(lambda before: before.model_copy(update={"masked_only": False}))
         device.learn(request(founded(catalog=catalog), 0))
@@ -307,7 +307,7 @@ def test_it_recommends_offline_what_is_neither_known_nor_hidden(path: Path) -> N
         titles = [found.title for found in device.recommend(20)]
         assert len(titles) == len(NAMES) - 4
         assert not {"Bar Benedetta", "Cinema Corallo"} & set(titles)
-        device.hide(titles[0])
+        device.preferences.hide(titles[0])
         assert [found.title for found in device.recommend(3)] == titles[1:4]
         assert device.ledger.list() == []
 

@@ -33,7 +33,7 @@ def propose(device: Device, *changes: dict[str, int]) -> None:
         content, amended = write_amendment(federation, CATALOG, CATALOG, None, method=("fpl", options))
         federation, chain = amended.federation, [*chain, content]
     with pytest.raises(ConsentError) as refused:
-        device.amend(write_chain(chain))
+        device.terms.amend(write_chain(chain))
     assert refused.value.code == ReasonCode.METHOD_REPLACED
 
 
@@ -45,14 +45,14 @@ def terms_of(device: Device) -> Federation:
 def test_a_yes_is_to_the_proposal_that_was_read(tmp_path: Path) -> None:
     with made(tmp_path / "device.db") as device:
         propose(device, OPTIONS[0])
-        read = device.proposal
+        read = device.terms.proposal
         assert read is not None
         propose(device, *OPTIONS)
         with pytest.raises(ConsentError):
-            device.agree(read.after.digest)
+            device.terms.agree(read.after.digest)
         assert terms_of(device) == founded()
-        assert device.proposal is not None
-        device.agree(device.proposal.after.digest)
+        assert device.terms.proposal is not None
+        device.terms.agree(device.terms.proposal.after.digest)
         assert terms_of(device).options["factors"] == 6
 
 
@@ -81,7 +81,7 @@ def test_nothing_leaves_while_a_proposal_waits_though_a_coordinator_keeps_to_the
         made_before = device.learn(request(founded(), 1))
         propose(device, OPTIONS[0])
         if is_declined:
-            device.decline()
+            device.terms.decline()
         sent: list[bytes] = []
         for number in (1, 2):
             with pytest.raises(ConsentError) as refused:
@@ -98,8 +98,8 @@ def test_a_proposal_ends_where_the_terms_go_another_way(tmp_path: Path) -> None:
     other, amended = write_amendment(founded(), CATALOG, replace(CATALOG, titles=["Renamed", *NAMES[1:]]), None)
     with made(tmp_path / "device.db") as device:
         propose(device, OPTIONS[0])
-        device.amend(write_chain([other]))
-        assert device.proposal is None
+        device.terms.amend(write_chain([other]))
+        assert device.terms.proposal is None
         assert terms_of(device) == amended.federation
 
 
@@ -108,8 +108,8 @@ def test_a_proposal_that_cannot_be_is_not_kept(tmp_path: Path) -> None:
     content, _ = write_amendment(founded(), CATALOG, CATALOG, None, method=("fpl", {"factors": 5}))
     with made(tmp_path / "device.db") as device:
         with pytest.raises(WireError):
-            device.amend(write_chain([content]))
-        assert device.proposal is None
+            device.terms.amend(write_chain([content]))
+        assert device.terms.proposal is None
 
 
 def test_no_proposal_undermines_a_guarantee(tmp_path: Path) -> None:
@@ -120,8 +120,8 @@ def test_no_proposal_undermines_a_guarantee(tmp_path: Path) -> None:
     content, _ = write_amendment(terms, CATALOG, CATALOG, None, method=("fedfast", {"factors": 4}))
     with made(tmp_path / "device.db", terms) as device:
         with pytest.raises(WireError):
-            device.amend(write_chain([content]))
-        assert device.proposal is None
+            device.terms.amend(write_chain([content]))
+        assert device.terms.proposal is None
 
 
 def test_nobody_joins_where_the_guarantee_cannot_hold(tmp_path: Path) -> None:

@@ -70,22 +70,22 @@ def test_a_copy_from_within_a_session_gives_the_same_bytes_though_its_history_ch
 ) -> None:
     with restored(session, phase) as device:
         for at in range(phase, len(PHASES)):
-            assert device.step_session(session.turns[at])[0] == session.answers[at]
+            assert device.answers.step_session(session.turns[at])[0] == session.answers[at]
 
 
 def test_a_copy_from_before_the_session_draws_new_keys(session: Copied) -> None:
     with restored(session, ServerPhase.ADVERTS) as device:
-        advert, _ = device.step_session(session.turns[0])
+        advert, _ = device.answers.step_session(session.turns[0])
         assert advert != session.answers[0]
         with pytest.raises(SecureSumError):  # the roster holds keys that this copy does not have
-            device.step_session(session.turns[2])
+            device.answers.step_session(session.turns[2])
 
 
 def test_what_was_prepared_does_not_leave_once_settings_forbid_more(session: Copied) -> None:
     with Device.open(session.copy(ServerPhase.VECTORS), PASSPHRASE, noon) as device:
         device.share(Sharing(pi=0.1, device_policy=EASY, masked_only=False))
         with refused(ConsentError, ReasonCode.SETTINGS_NARROWED):
-            device.step_session(session.turns[2])
+            device.answers.step_session(session.turns[2])
         assert not device.ledger.list()
 
 
@@ -94,9 +94,9 @@ def test_a_restored_backup_leaves_the_session(session: Copied, tmp_path: Path) -
         device.backup(tmp_path / "copy")
     with Device.restore(tmp_path / "copy", tmp_path / "restored.db", PASSPHRASE, noon) as device:
         with refused(WireError, ReasonCode.OUT_OF_TURN):
-            device.step_session(session.turns[2])
+            device.answers.step_session(session.turns[2])
         with refused(ConsentError, ReasonCode.SITS_OUT, round=1):
-            device.step_session(session.turns[0])
+            device.answers.step_session(session.turns[0])
 
 
 # --- a whole file that was put back ----------------------------------------------------------------------------------

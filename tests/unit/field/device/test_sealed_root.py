@@ -133,7 +133,7 @@ def renew(device: Device) -> None:
 
 
 def mark(device: Device) -> None:
-    device.mark_sent(1)
+    device.answers.mark_sent(1)
 
 
 CHANGES: dict[str, tuple[str, Callable[[Device], Any]]] = {
@@ -196,9 +196,9 @@ def test_programs_that_share_a_file_see_what_the_other_wrote(path: Path) -> None
     with Device.open(path, PASSPHRASE, noon) as one, Device.open(path, PASSPHRASE, noon) as other:
         for item in (0, 3, 4, 6):
             one.history.add([HistoryEntry(CATALOG.item_ids[item])], CATALOG)
-            other.hide(NAMED := CATALOG.item_ids[item + 1])
+            other.preferences.hide(NAMED := CATALOG.item_ids[item + 1])
             assert len(other.history) == len(one.history)
-            assert NAMED in one.hidden
+            assert NAMED in one.preferences.hidden
 
 
 # --- files of before --------------------------------------------------------------------------------------------------
@@ -223,7 +223,7 @@ def test_a_file_of_the_former_format_opens_with_all_that_was_in_it(path: Path) -
     with Device.open(path, PASSPHRASE, noon) as device:  # and again, as it is now
         assert device.readable() == expected["readable"]
         turn, answer = ((FORMER / f"format-2-{name}.bin").read_bytes() for name in ("turn", "answer"))
-        assert device.step_session(turn)[0] == answer  # the sum that it was in goes on
+        assert device.answers.step_session(turn)[0] == answer  # the sum that it was in goes on
 
 
 def test_a_damaged_file_of_the_former_format_is_left_as_it_is(path: Path) -> None:
@@ -243,7 +243,10 @@ def test_lengths_of_rows_do_not_tell_items_or_states(path: Path) -> None:
         for number in range(3):
             entry = device.learn(request(founded(), number))
             device.release(entry)
-            (device.mark_sent if number else device.mark_not_sent)(entry, *([] if number else ["ReadTimeout"]))
+            if number:
+                device.answers.mark_sent(entry)
+            else:
+                device.answers.mark_not_sent(entry, "ReadTimeout")
         device.history.add([HistoryEntry("x"), HistoryEntry("a much longer name of an item, by far", 5, 4.5)], None)
     for table in ("history", "marks", "ledger"):
         lengths = {length for (length,) in rows_of(path, f"SELECT length(sealed) FROM {table}")}
