@@ -295,7 +295,8 @@ class FPL(Federated):
         totals = zero_rows(n_items + 1, width * np.dtype(kind).itemsize // 4).view(kind)
         users, numbers = rows_of(room.p), (ring.scale, self._rate, self.config.regs)
         frozen = users if self.config.step == "sequential" else rows_of(pad_rows(room.p))
-        tables, run = (users, frozen, rows_of(room.table), totals), rounds_of_one_client
+        tables = users, frozen, rows_of(room.table), totals
+        run: Any = rounds_of_one_client
         more: tuple[Any, ...] = (steps,)
         if n_asked > 1:
             run, more = rounds_of_all_clients, (rows_of(totals.view(np.float32)),)
