@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 import floors
 
 ROOT = Path(__file__).parent.parent.parent
 
 
+@pytest.mark.slow
 def test_every_file_imports_only_from_lower_floors() -> None:
     assert floors.problems(ROOT / "src" / "tacit") == []
 

@@ -11,6 +11,7 @@ import names
 ROOT = Path(__file__).parent.parent.parent
 
 
+@pytest.mark.slow
 def test_every_name_keeps_the_rules() -> None:
     assert names.problems(ROOT / "src" / "tacit") == []
 

@@ -75,6 +75,7 @@ def test_a_new_item_is_recommended_before_anybody_had_it(method: str, cold_metho
     assert field.journal.rounds.records()[-1].state == "finished"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", METHODS)
 def test_masked_rounds_give_the_map_of_the_simulator_bit_for_bit(
     method: str, cold_methods: None, tmp_path: Path

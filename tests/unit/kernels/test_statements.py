@@ -44,6 +44,7 @@ def plain(lines: list[str]) -> list[tuple[str, ...]]:
     return found
 
 
+@pytest.mark.slow
 @settings(max_examples=150)
 @given(lines=st.lists(LINE, max_size=12), ends=st.booleans(), size=st.sampled_from([9, 50, 4096]))
 def test_every_statement_is_read_as_the_grammar_reads_it(

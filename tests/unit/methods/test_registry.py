@@ -67,6 +67,7 @@ def test_a_class_of_no_kind_is_refused() -> None:
     assert "nothing" not in registry.methods()
 
 
+@pytest.mark.slow
 def test_a_package_adds_methods_by_entry_point_and_they_come_before_ours(tmp_path: Path) -> None:
     (tmp_path / "plugin.py").write_text(PLUGIN)
     about = tmp_path / "plugin-1.0.dist-info"

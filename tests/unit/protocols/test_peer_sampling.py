@@ -132,6 +132,7 @@ def check_eclipse(n: int, periods: int, flood: int) -> None:
     assert n_components(views, alive) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("flood", [0, 5, 40])
 def test_an_eclipse_fails(flood: int) -> None:
     check_eclipse(200, 12, flood)
@@ -143,6 +144,7 @@ def test_an_eclipse_of_a_thousand_peers_fails(flood: int) -> None:
     check_eclipse(1000, 20, flood)
 
 
+@pytest.mark.slow
 def test_most_ids_die_at_once_and_the_rest_stays_connected() -> None:
     import numpy as np
 
