@@ -3,7 +3,9 @@
 Processor time, best of several, ours and the peer in turn on the same data: MovieLens 1M under TACIT_DATA, else a
 town of about its size. Ours is a whole epoch of the simulation: choosing, drawing, local steps, what would be sent,
 sums, the server's step, the ledger. `implicit` verifies its negatives as we do, and counts a triple that it skips.
-`last_over_first` is the time of a late epoch over that of an early one.
+`last_over_first` is the time of a late epoch over that of an early one. `chain` is what a client's triples alone allow,
+one after the other on tables of that size, without drawing, counting and applying: p moves with every triple, and the
+next one begins with it. Rounds of one client with many triples (sFPL+) cannot be faster.
 
 Clipping: an epoch of pFPL+ in which every row and every client is clipped, over one without, in turn; here the ratio is
 the time of the clipped epoch over that of the other, so 1 means that clipping is free.
@@ -24,9 +26,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numba import njit
 from threadpoolctl import threadpool_limits
 
 from bench_bpr import PEER_EPOCHS, histories, peer_seconds
+from tacit.kernels.llvm.exponential import sigmoid_complement
+from tacit.kernels.llvm.rowvec import rows_of
+from tacit.kernels.llvm.triples import pad_rows, preference, step_and_add
+from tacit.kernels.sampling import U64
 from tacit.lab.simulation import simulate
 from tacit.methods.base import build_federated, options
 from tacit.privacy.clipping import Clipping
@@ -57,6 +64,30 @@ def epochs_of(
     return times
 
 
+@njit(error_model="numpy")
+def _learn_chain(users, table, positives, negatives, totals, peaks, scale, rate):
+    for t in range(U64(len(positives))):
+        i, j = U64(positives[t]), U64(negatives[t])
+        z = sigmoid_complement(preference(users, U64(0), table, i, j))
+        step_and_add(users, users, table, U64(0), i, j, rate * z, rate, scale * z, totals, i, peaks)
+
+
+def chain_rate(n_items: int, n_triples: int = 10**6) -> float:
+    """Return how many triples a second one client can learn one after the other, in millions."""
+    rng = np.random.default_rng(0)
+    drawn = rng.integers(0, n_items, (2, n_triples)).astype(np.uint32)
+    table = pad_rows(rng.normal(0, 0.1, (n_items, FACTORS + 1)).astype(np.float32))
+    p, peaks = pad_rows(rng.normal(0, 0.1, (1, FACTORS + 1)).astype(np.float32)), np.zeros((1, table.shape[1]), "f4")
+    tables, numbers = (rows_of(p), rows_of(table), *drawn), (np.float32(2**10), np.float32(1e-4))
+    times = []
+    for _ in range(4):
+        totals = np.zeros(table.shape, np.int32)
+        start = time.process_time()
+        _learn_chain(*tables, totals, rows_of(peaks), *numbers)
+        times.append(time.process_time() - start)
+    return n_triples / min(times[1:]) / 1e6
+
+
 def line(**given: Any) -> None:
     """Print one result."""
     commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True).stdout.strip()
@@ -68,8 +99,9 @@ def beside_the_peer(repeat: int) -> None:
     """Time the four configurations, turn by turn with `implicit`."""
     data, clients, catalog = histories()
     ours: dict[str, list[list[float]]] = {preset: [] for preset in EPOCHS_OF}
-    peers = []
+    peers, chains = [], []
     for seed in range(repeat):
+        chains.append(chain_rate(catalog.n_items))
         for preset, epochs in EPOCHS_OF.items():
             ours[preset].append(epochs_of(preset, clients, catalog, seed, epochs)[1:])  # the first draws the model too
         peers.append([peer_seconds(clients, epochs) for epochs in PEER_EPOCHS])
@@ -87,6 +119,7 @@ def beside_the_peer(repeat: int) -> None:
             peer_name="implicit BPR",
             ratio=round(rate / peer, 2),
             unit="M triples/s",
+            chain=round(max(chains), 2),
             median=round(len(clients.items) / float(np.median(runs)) / 1e6, 2),
             last_over_first=round(float(times[-few:].min() / times[:few].min()), 3),
             train_seconds=round(float(np.median(np.sum(runs, axis=1))), 2),
@@ -183,12 +216,15 @@ def main() -> None:
     parser.add_argument("--repeat", type=int, default=3)
     parser.add_argument("--small", action="store_true", help="growth up to 100,000 people only")
     parser.add_argument("--clipping", action="store_true", help="what clipping costs, and nothing else")
+    parser.add_argument("--peer", action="store_true", help="the four configurations beside implicit, and nothing else")
     parser.add_argument("--growth", action="store_true", help="how it grows, and nothing else")
     parser.add_argument("--figure", type=Path, help="draw the growth to this file")
     given = parser.parse_args()
     with threadpool_limits(1):
         if not (given.clipping or given.growth):
             beside_the_peer(given.repeat)
+        if given.peer:
+            return
         if not given.growth:
             clipped(given.repeat)
         if given.clipping:

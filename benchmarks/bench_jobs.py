@@ -1,4 +1,4 @@
-"""A search of 30 trials with `--jobs 1` and `--jobs 2`: seconds on the wall, and processor time of every process.
+"""A search of 30 trials (`--trials`) with `--jobs 1` and `--jobs 2`: seconds on the wall, and processor time.
 
 fed-gmf, four passes, on MovieLens 1M under TACIT_DATA, else on a town of about its size. On a machine that others use
 too, the wall says little: `by_processor` is the processor time of one process with one job, over that of the busier
@@ -35,9 +35,9 @@ def processor_seconds() -> dict[int, float]:
     return found
 
 
-def search(jobs: int, epochs: int, source: str) -> dict[str, Any]:
+def search(jobs: int, trials: int, epochs: int, source: str) -> dict[str, Any]:
     """Run the search; return what it took."""
-    rates = [round(0.01 * (1 + i), 2) for i in range(TRIALS)]
+    rates = [round(0.01 * (1 + i), 2) for i in range(trials)]
     tuning = Tuning.model_validate(
         {
             "data": {"source": source},
@@ -64,12 +64,13 @@ def main() -> None:
     """Print one JSON line."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--epochs", type=int, default=4)
+    parser.add_argument("--trials", type=int, default=TRIALS)
     options = parser.parse_args()
     source = "ml-1m" if (Path(os.environ.get("TACIT_DATA", "none")) / "ml-1m").is_dir() else "town"
-    two, one = (search(jobs, options.epochs, source) for jobs in (2, 1))
+    two, one = (search(jobs, options.trials, options.epochs, source) for jobs in (2, 1))
     assert one.pop("values") == two.pop("values"), "jobs changed a result"
     busiest = two["own_s"] + max(two["workers_s"])
-    shown = {"bench": "tune-jobs", "data": source, "trials": TRIALS, "epochs": options.epochs}
+    shown = {"bench": "tune-jobs", "data": source, "trials": options.trials, "epochs": options.epochs}
     shown |= {"one": one, "two": two, "by_processor": one["own_s"] / busiest, "by_wall": one["wall_s"] / two["wall_s"]}
     print(json.dumps(shown, default=float), flush=True)
 

@@ -4,19 +4,35 @@ from __future__ import annotations
 
 import logging
 import os
+import shutil
 import sys
 from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 
+import hypothesis
 import pytest
 
 pytest.register_assert_rewrite("helpers")
 SECONDS = {"fuzz": 10_800.0, "reproduce": 10_800.0, "data": 1800.0, "slow": 1800.0}  # the first that fits
 QUICK = 600.0  # seconds for a test without such a mark: only one that hangs takes so long
 STDERR = pytest.StashKey[int]()
+MEMORY, LEAST_FREE = Path("/dev/shm"), 2**31  # files in memory, where there is room and programs may be run
+
+
+# Nothing that a test asserts depends on how fast the machine is: hypothesis does not look at the clock either.
+hypothesis.settings.register_profile("tests", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
+hypothesis.settings.load_profile("tests")
+
+
+def write_to_memory() -> None:
+    """Keep the files of tests in memory: a device or coordinator waits for the disk with every write."""
+    has_room = os.access(MEMORY, os.W_OK) and shutil.disk_usage(MEMORY).free > LEAST_FREE
+    if has_room and not os.statvfs(MEMORY).f_flag & os.ST_NOEXEC:
+        os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(MEMORY))
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    write_to_memory()
     assert sys.__stderr__ is not None
     config.stash[STDERR] = os.dup(sys.__stderr__.fileno())  # as it is before output is captured
 

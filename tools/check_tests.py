@@ -14,7 +14,6 @@ NEED_TIMEOUT = {"HTTPConnection", "check_call", "check_output", "create_connecti
 CLOCKS = {"monotonic", "perf_counter", "process_time", "thread_time"}
 WAITING = Path("helpers", "waiting.py")  # the one place that sleeps and looks at a clock
 ALLOWED = {
-    ("laws/test_gossip.py", "test_learning_and_mixing_leave_their_inputs_untouched"),  # its arrays are read-only
     ("laws/test_secure.py", "laws.test_federated"),  # the laws about federated methods have no helpers of their own yet
 }
 

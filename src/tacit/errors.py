@@ -32,6 +32,7 @@ from collections.abc import Iterable
 from difflib import get_close_matches
 from typing import Any, ClassVar, Self
 
+from tacit.languages.sentences import join_sentences
 from tacit.reasons import ReasonCode, RoundReason, Value, describe_reason
 
 
@@ -56,7 +57,7 @@ class TacitError(Exception):
         """Return the error for a reason, with its wording."""
         reason = RoundReason(code, parameters)
         description = describe_reason(reason)
-        return cls(f"{description.what} {description.meaning}", description.remedy, reason)
+        return cls(join_sentences(description.what, description.meaning), description.remedy, reason)
 
     @property
     def code(self) -> ReasonCode | None:

@@ -10,7 +10,7 @@ change a sum and masks cancel exactly. A value that does not fit is an error, ne
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
@@ -210,6 +210,16 @@ class Total:
             {name: counts + other.counts[name] for name, counts in self.counts.items()},
             self.n_clients + other.n_clients,
         )
+
+    @classmethod
+    def join(cls, totals: Sequence[Total]) -> Total:
+        """Return the sum of some totals, at least one: the first of them, changed, unless it can only be read."""
+        total, others = totals[0], list(totals[1:])
+        if not all(array.flags.writeable for array in (*total.sums.values(), *total.counts.values())):
+            total = total + (others.pop(0) if others else total.zero_like())
+        for other in others:
+            total.add_total(other)
+        return total
 
     def add(self, message: Message) -> None:
         """Add one more message in place."""

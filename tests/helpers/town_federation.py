@@ -31,13 +31,13 @@ CHEAP = ScryptCost(log_n=10)
 BOLD = DevicePolicy(n_min=3, k_min=1, d_min=0, cool_down=0, most_cohorts=None)
 OPTIONS: dict[str, dict[str, Any]] = {
     "fpl": {"factors": 5, "local_steps": 7, "learning_rate": 0.05},
-    "fed-gmf": {"factors": 5, "learning_rate": 0.02, "server_momentum": 0.5},
-    "fed-neumf": {"factors": 4, "layers": (8, 4)},
+    "fed-gmf": {"factors": 6, "learning_rate": 0.02, "server_momentum": 0.5},
+    "fed-neumf": {"factors": 6, "layers": (8, 4)},
     "fed-svd": {"factors": 4},
     "fed-ease": {"sketch": 12},
     "fed-slist": {"factors": 5},
     "kgflex": {"factors": 4},
-}  # others run with their defaults
+}  # others run with their defaults; lengths of vectors that other tests have too: kernels are compiled for each
 
 
 def town(people: int = 5) -> tuple[Clients, Catalog]:
@@ -75,7 +75,9 @@ def simulated(
 ) -> Model:
     """The simulator's model after some rounds; everybody discloses with the same pi."""
     method = every_round(federation, rounds, len(clients))
-    path = UpdatePath(method, [Sharing(pi=PI).stage(len(clients) - 1, catalog), *federation.stages], federation.ring)
+    path = UpdatePath(
+        method, [Sharing(pi=PI, coin="row").stage(len(clients) - 1, catalog), *federation.stages], federation.ring
+    )
     how = SimulationOptions(rules or RoundsConfig(), secure)
     if federation.privacy is not None:
         how = replace(how, reference=True, noise_shares=noise_share)
@@ -104,7 +106,7 @@ def device_of(folder: Path, clients: Clients, person: int, catalog: Catalog, wel
     """The device of one person, made as the simulator makes her."""
     device = Device.create(folder / f"{person}.db", PASSPHRASE, cost=CHEAP, seed=SEED, lane=person)
     device.join(welcome)
-    device.share(Sharing(pi=PI, masked_only=False, privacy="open"))
+    device.share(Sharing(pi=PI, coin="row", masked_only=False, privacy="open"))
     own = clients.take([person])
     device.history.add([HistoryEntry(catalog.item_ids[int(item)]) for item in own.items[own.in_order]], catalog)
     device.close()

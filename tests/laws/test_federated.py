@@ -69,8 +69,6 @@ def test_a_server_leaves_its_inputs_untouched(name: str, tastes: World) -> None:
     method = quick(name)
     model = method.init(clients, catalog, KEY)
     before = model.copy()
-    for array in (*model.shared.values(), *model.private.values()):
-        array.flags.writeable = False
     path, total = UpdatePath(method, (), RING), Total.zero(method.shapes(model.shared))
     device_round(path, model, clients, KEY, 0, total)
     server_round(path, model.shared, total)

@@ -114,9 +114,10 @@ def test_a_peer_alone_does_what_it_does_in_a_cohort(name: str, tastes: World) ->
 def test_learning_and_mixing_leave_their_inputs_untouched(name: str, tastes: World) -> None:
     method = quick(name, clip=1.0)
     models, own, peer_models = nodes_of(method, tastes)
-    for array in (*models.values(), *peer_models.tables.values()):
-        array.flags.writeable = False
+    before = [{name: array.copy() for name, array in part.items()} for part in (models, peer_models.tables)]
     method.mix(method.learn(models, own), peer_models, own)
+    assert_same(models, before[0])
+    assert_same(peer_models.tables, before[1])
 
 
 @pytest.mark.parametrize("name", GOSSIP)

@@ -116,9 +116,7 @@ def seen(devices: list[Device], federation: Federation, opening: bytes, asked: l
 
 
 @pytest.mark.parametrize("method", MASKABLE)
-@settings(
-    max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
-)
+@settings(max_examples=12, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(
     scale=st.sampled_from([0.0, 1.0, 30.0, 1e4]),
     row=st.sampled_from([0, 1, EXTRA]),

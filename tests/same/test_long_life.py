@@ -3,9 +3,7 @@ killed and started again with other rules; every sum is masked, no device is stu
 
 from __future__ import annotations
 
-import os
-import tempfile
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -141,17 +139,6 @@ class Town(Loopback):
         self.restart()
 
 
-@pytest.fixture
-def folder(tmp_path: Path) -> Iterator[Path]:
-    """A folder in memory where there is one: thousands of writes wait for the disk each."""
-    memory = Path("/dev/shm")
-    if not os.access(memory, os.W_OK):
-        yield tmp_path
-        return
-    with tempfile.TemporaryDirectory(dir=memory, prefix="tacit-test-") as made:
-        yield Path(made)
-
-
 @pytest.mark.parametrize(
     ("n_devices", "n_sums", "joining"),
     [
@@ -159,8 +146,8 @@ def folder(tmp_path: Path) -> Iterator[Path]:
         pytest.param(50, 200, 60 * MINUTE, id="an hour and fifty devices", marks=pytest.mark.fuzz),
     ],
 )
-def test_fifty_devices_live_together(n_devices: int, n_sums: int, joining: float, folder: Path) -> None:
-    place = Town(folder, n_devices, joining)
+def test_fifty_devices_live_together(n_devices: int, n_sums: int, joining: float, tmp_path: Path) -> None:
+    place = Town(tmp_path, n_devices, joining)
     rules = {"pause": "18s", "deadline": 5}
 
     def sums(rounds: list[RoundRecord]) -> int:

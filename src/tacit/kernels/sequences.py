@@ -7,10 +7,13 @@ target sum over k > t of b^(k-t-1) e(i_k). Only steps t < n - 1 have a target.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit, types
-from numba.extending import overload
+from numba import njit
 
+from tacit.kernels.llvm.recursions import walk, walk_back
 from tacit.kernels.sampling import U64
+
+COLUMNS = 16  # of the rows at a time: what they add to stays in the second-level cache up to some thousand items
+FEW = 4  # of those that are left
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -33,23 +36,37 @@ def add_step_pairs(ptr, items, shares, near, ends, far, gram, cross):
                 cross[earlier, later] += shares[c] * far[d]
 
 
-def leave(out, row, d, value, scale):
-    """Write a number of a row to `out` of float32, or add it to `out` of whole numbers of the ring; compiled only."""
+def _tile(width):
+    """Make the two kernels below for `width` columns from `column` on."""
+    forwards, backwards, back = walk(width, True), walk(width, False), walk_back(width)
+
+    @njit(nogil=True)
+    def find(ptr, items, places, shares, units, a, b, targets, scale, out, column):
+        for c in range(U64(ptr.size - 1)):
+            start, n = U64(ptr[c]), U64(ptr[c + U64(1)] - ptr[c])
+            steps = (a, b, shares[c] * units[1], np.float32(0))
+            backwards(items, places, start, n, steps, targets, column, scale, out, column, targets)
+
+    @njit(nogil=True)
+    def regress(ptr, items, places, shares, units, a, b, basis, scale, out, column):
+        longest = 0
+        for c in range(U64(ptr.size - 1)):
+            longest = max(longest, ptr[c + U64(1)] - ptr[c])
+        kept = np.empty((longest, width), np.float32)
+        for c in range(U64(ptr.size - 1)):
+            start, n = U64(ptr[c]), U64(ptr[c + U64(1)] - ptr[c])
+            if n > U64(0):
+                steps = (b, a, shares[c] * units[1], shares[c] * units[0])
+                to = U64(basis.shape[1]) + column
+                forwards(items, places, start, n, steps, basis, column, scale, out, to, kept)
+                back(places, start, n, a, kept, scale, out, column)
+
+    return find, regress
 
 
-@overload(leave, inline="always")
-def _leave_by_type(out, row, d, value, scale):
-    if isinstance(out.dtype, types.Float):
-
-        def write(out, row, d, value, scale):
-            out[row, d] = value
-
-        return write
-
-    def add(out, row, d, value, scale):
-        out[row, d] += np.int64(np.rint(value * scale))
-
-    return add
+_find, _regress = _tile(COLUMNS)
+_find_few, _regress_few = _tile(FEW)
+_find_one, _regress_one = _tile(1)
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -57,23 +74,18 @@ def direction_rows(ptr, items, places, shares, units, a, b, targets, scale, out)
     """For each item of clients, in order, leave its row of (S'T) V: where it leads to, times the share and units[1].
 
     `places` [N]: where the row of an item goes in `out` [R, m]; targets V [n, m]. A recursion over the steps,
-    backwards, so the cost is that of one pass.
+    backwards, so the cost is that of one pass. Rows of float32 are written, rows of whole numbers are added.
     """
-    m, one = U64(targets.shape[1]), U64(1)
-    ahead, reached = np.empty(m, np.float32), np.empty(m, np.float32)
-    for c in range(U64(ptr.size - 1)):
-        start, n = U64(ptr[c]), U64(ptr[c + one] - ptr[c])
-        far = shares[c] * units[1]
-        ahead[:] = 0
-        reached[:] = 0
-        for back in range(one, n + one):
-            e = start + n - back
-            row, item = U64(places[e]), U64(items[e])
-            for d in range(m):
-                r = a * reached[d] + ahead[d]
-                reached[d] = r
-                leave(out, row, d, far * r, scale)
-                ahead[d] = b * ahead[d] + targets[item, d]
+    column, width = U64(0), U64(targets.shape[1])
+    while column + U64(COLUMNS) <= width:
+        _find(ptr, items, places, shares, units, a, b, targets, scale, out, column)
+        column += U64(COLUMNS)
+    while column + U64(FEW) <= width:
+        _find_few(ptr, items, places, shares, units, a, b, targets, scale, out, column)
+        column += U64(FEW)
+    while column < width:
+        _find_one(ptr, items, places, shares, units, a, b, targets, scale, out, column)
+        column += U64(1)
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -81,34 +93,15 @@ def regression_rows(ptr, items, places, shares, units, a, b, basis, scale, out):
     """For each item of clients, in order, leave its rows of S'S P and (S'T)'P side by side, times the share and units.
 
     `places` [N]: where the row of an item goes in `out` [R, 2 m]; basis P [n, m]. Forwards come s_t P and what leads to
-    an item, backwards the sum over t >= j of a^(t-j) s_t P. Each loop has few arrays: then it becomes vectors.
+    an item, backwards the sum over t >= j of a^(t-j) s_t P.
     """
-    m, one = U64(basis.shape[1]), U64(1)
-    source, reached = np.empty(m, np.float32), np.empty(m, np.float32)
-    longest = 0
-    for c in range(U64(ptr.size - 1)):
-        longest = max(longest, ptr[c + one] - ptr[c])
-    steps = np.empty((longest, m), np.float32)
-    for c in range(U64(ptr.size - 1)):
-        start, n = U64(ptr[c]), U64(ptr[c + one] - ptr[c])
-        near, far = shares[c] * units[0], shares[c] * units[1]
-        source[:] = 0
-        reached[:] = 0
-        for t in range(n):
-            row, item = U64(places[start + t]), U64(items[start + t])
-            for d in range(m):
-                r = b * reached[d] + source[d]
-                reached[d] = r
-                leave(out, row, m + d, far * r, scale)
-            for d in range(m):
-                s = a * source[d] + basis[item, d]
-                source[d] = s
-                steps[t, d] = near * s
-        reached[:] = 0
-        for back in range(one + one, n + one):  # nothing follows the last step
-            t = n - back
-            row = U64(places[start + t])
-            for d in range(m):
-                r = a * reached[d] + steps[t, d]
-                reached[d] = r
-                leave(out, row, d, r, scale)
+    column, width = U64(0), U64(basis.shape[1])
+    while column + U64(COLUMNS) <= width:
+        _regress(ptr, items, places, shares, units, a, b, basis, scale, out, column)
+        column += U64(COLUMNS)
+    while column + U64(FEW) <= width:
+        _regress_few(ptr, items, places, shares, units, a, b, basis, scale, out, column)
+        column += U64(FEW)
+    while column < width:
+        _regress_one(ptr, items, places, shares, units, a, b, basis, scale, out, column)
+        column += U64(1)

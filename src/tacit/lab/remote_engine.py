@@ -1,4 +1,6 @@
-"""Shards in other processes. Arrays travel as files: shared ones once per round, by their digest; totals back.
+"""Shards in other processes. Arrays travel as files: shared ones once per round, totals back.
+
+Processes of this machine map these files. On a cluster shared ones are named by their digest, and checked.
 
 What a shard must know to be made again is kept here: the requests that counted since its last checkpoint. A task that a
 dead worker did not end is given to another one, with the same bits.
@@ -7,26 +9,29 @@ dead worker did not end is given to another one, with the same bits.
 from __future__ import annotations
 
 import shutil
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cached_property
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
 from tacit.errors import EngineError
+from tacit.lab.array_files import is_same_array, map_array, read_value, write_array
 from tacit.lab.engine import EngineConfig, ShardedClients, split_request
 from tacit.lab.memory import refuse_too_large_shards
 from tacit.lab.shard_worker import (
     PastRequest,
     ShardTask,
+    SharedFile,
     TaskResult,
     checkpoint_path,
     digest_array,
     make_folder,
-    read_pickle,
     run_task,
+    unreadable,
     write_pickle,
 )
 from tacit.lab.shards import ShardAnswer, ShardRequest, cut_evenly
@@ -52,6 +57,11 @@ class RemoteEngine:
         self.clients, self._sharded = sharded.clients, sharded
         self._has_private, self._owns_workers = bool(sharded.private), config.workers is None
         self._is_elsewhere = bool(config.address)
+        self._maps = config.kind == "processes" and sys.platform != "win32"  # there a mapped file cannot be removed
+        self._files: dict[str, SharedFile] = {}  # the last one of each shared array
+        self._written: set[str] = set()
+        self._constants: set[str] = set()  # files of arrays that no round changes
+        self._n_files = 0
         self._folder = make_folder("tacit-shards-", config.folder)
         try:
             self._workers = config.workers or start_workers(config)
@@ -87,10 +97,10 @@ class RemoteEngine:
         ticket, self._n_tickets = self._n_tickets, self._n_tickets + 1
         if ticket == 0 and not self._is_elsewhere:
             self._refuse_too_large(shared)
-        digests = self._write_shared(shared)
+        files = self._write_shared(shared)
         asked: dict[int, ShardTask] = {}
         for at, who in split_request(request, self.cuts).items():
-            history, now = self._histories[at], PastRequest(ticket, request.of(who), digests)
+            history, now = self._histories[at], PastRequest(ticket, request.of(who), files)
             saves = len(history.past) >= KEPT_REQUESTS
             asked[at] = self._task(at, "answer", now, saves)
             history.pending[ticket] = now
@@ -98,7 +108,7 @@ class RemoteEngine:
         for at, task in asked.items():
             if task.saves:
                 self._trim(at)
-        return ticket, [read_pickle(Path(results[at].file)) for at in asked]
+        return ticket, [self._take(results[at].file) for at in asked]
 
     def settle(self, tickets: Sequence[int]) -> None:
         """Note which requests count; shards learn it with their next task."""
@@ -106,11 +116,10 @@ class RemoteEngine:
             if self._has_private:
                 history.past += [one for ticket, one in history.pending.items() if ticket in tickets]
             history.pending = {}
-        needed = {digest for history in self._histories for one in history.past for digest in one.shared.values()}
-        for digest in [digest for digest in self._written if digest not in needed]:
-            if digest not in self._constants:
-                (self._folder / f"{digest}.npy").unlink(missing_ok=True)
-                self._written.remove(digest)
+        needed = {file.name for history in self._histories for one in history.past for file in one.shared.values()}
+        for name in self._written - needed - self._constants:
+            (self._folder / name).unlink(missing_ok=True)
+            self._written.remove(name)
 
     def here(self) -> None:
         """Private parts are elsewhere."""
@@ -130,35 +139,45 @@ class RemoteEngine:
     def fetch(self) -> dict[str, Array]:
         """Return the private part of all clients, in order."""
         found = self._run({at: self._task(at, "fetch") for at in range(len(self._histories))})
-        parts = [read_pickle(Path(found[at].file)) for at in sorted(found)]
+        parts = [self._take(found[at].file) for at in sorted(found)]
         return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
 
     # --- inside -------------------------------------------------------------------------------------------------------
 
-    @cached_property
-    def _written(self) -> set[str]:
-        return set()
-
-    @cached_property
-    def _constants(self) -> set[str]:
-        """Digests of arrays that no round changes."""
-        return set()
-
-    def _write_shared(self, shared: Mapping[str, Array]) -> dict[str, str]:
-        """Write the arrays that clients receive, each once, under the name of its digest."""
+    def _write_shared(self, shared: Mapping[str, Array]) -> dict[str, SharedFile]:
+        """Write the arrays that clients receive, those that are not written yet."""
         spec, found = self._sharded.path.method.spec, {}
         for name in (*spec.downloads, *spec.constants, *spec.client_tables):
-            array = shared[name]
-            found[name] = digest = digest_array(array)
+            array = np.asarray(shared[name])
+            file = self._find_written(name, array)
+            if file.name not in self._written:
+                write_array(self._folder / file.name, array)
+                self._written.add(file.name)
             if name in spec.constants:
-                self._constants.add(digest)
-            if digest not in self._written:
-                path = self._folder / f"{digest}.npy"
-                partial = path.with_name(f"{digest}.partial")
-                with partial.open("wb") as file:
-                    np.save(file, np.asarray(array), allow_pickle=False)
-                partial.replace(path)
-                self._written.add(digest)
+                self._constants.add(file.name)
+            found[name] = self._files[name] = file
+        return found
+
+    def _find_written(self, name: str, array: Array) -> SharedFile:
+        """Return the file of an array, which is written if an equal one was."""
+        if not self._maps:
+            digest = digest_array(array)
+            return SharedFile(f"{digest}.npy", digest)
+        last = self._files.get(name)
+        is_there = last is not None and last.name in self._written
+        if last is not None and is_there and is_same_array(map_array(self._folder / last.name), array):
+            return last
+        self._n_files += 1
+        return SharedFile(f"shared-{self._n_files}.npy")
+
+    def _take(self, file: str) -> Any:
+        """Read what a worker wrote, and remove the file."""
+        path = Path(file)
+        try:
+            found = read_value(path, self._maps)
+        except OSError as error:
+            raise unreadable(path, error) from None
+        path.unlink(missing_ok=True)
         return found
 
     def _task(

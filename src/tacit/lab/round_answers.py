@@ -63,9 +63,7 @@ class AnswerCollector:
         request = ShardRequest(asked.number, who, self.by_message, self.counts_mentions, weighing=asked.weighing)
         ticket, shards = self.engine.ask(request, asked.shared)
         totals = [shard.total for shard in shards if shard.total is not None]
-        total = totals[0] if totals else Total.zero(self.path.method.shapes(asked.shared))
-        for other in totals[1:]:
-            total.add_total(other)
+        total = Total.join(totals) if totals else Total.zero(self.path.method.shapes(asked.shared))
         answers = RoundAnswers(total, ticket)
         if self.counts_mentions:
             answers.mentions = {name: np.zeros(len(counts), np.int64) for name, counts in total.counts.items()}

@@ -26,6 +26,7 @@ from typing import Any, Literal
 import numpy as np
 
 from tacit.errors import EngineError
+from tacit.lab.array_files import map_array, write_value
 from tacit.lab.engine import largest_numbers
 from tacit.lab.shards import Learnt, Shard, ShardRequest
 from tacit.numerics import one_blas_thread
@@ -33,8 +34,15 @@ from tacit.protocols.federated import UpdatePath
 from tacit.random import Key
 from tacit.types import Array, Clients
 
-Digests = Mapping[str, str]  # array -> the digest that its file is called by
 PACKAGES = ("numpy", "scipy", "numba", "llvmlite", "polars")
+
+
+@dataclass(frozen=True)
+class SharedFile:
+    """The file of a shared array; the digest of its bits where a disk of other machines could hold others."""
+
+    name: str
+    digest: str = ""
 
 
 @dataclass(frozen=True)
@@ -43,7 +51,7 @@ class PastRequest:
 
     ticket: int
     request: ShardRequest
-    shared: Digests
+    shared: Mapping[str, SharedFile]
 
 
 @dataclass(frozen=True)
@@ -137,6 +145,8 @@ def forget_shards(folder: str) -> None:
     with _LOCK:
         for key in [key for key in _SHARDS if key[0] == folder]:
             del _SHARDS[key]
+        for path in [path for path in _ARRAYS if str(path.parent) == folder]:
+            del _ARRAYS[path]
 
 
 def _run_task(task: ShardTask) -> TaskResult:
@@ -155,15 +165,15 @@ def _run_task(task: ShardTask) -> TaskResult:
         write_pickle(checkpoint_path(folder, task.shard, held.done), dict(held.shard.private))
     if task.action == "largest":
         return TaskResult(identity, largest=largest_numbers(held.shard.private))
-    file = folder / f"{task.action}-{task.shard}.pickle"
+    file = folder / f"{task.action}-{task.shard}.arrays"
     if task.action == "fetch":
-        write_pickle(file, dict(held.shard.private))
+        write_value(file, dict(held.shard.private))
         return TaskResult(identity, str(file))
     assert task.now is not None
     answer, learnt = held.shard.answer(task.now.request, _read_shared(folder, task.now.shared))
     if not task.now.request.is_bare:
         held.learnt[task.now.ticket] = learnt
-    write_pickle(file, answer)
+    write_value(file, answer)
     return TaskResult(identity, str(file))
 
 
@@ -182,29 +192,28 @@ def checkpoint_path(folder: Path, shard: int, done: int) -> Path:
     return folder / f"private-{shard}-{done}.pickle"
 
 
-def _read_shared(folder: Path, digests: Digests) -> dict[str, Array]:
-    for digest in _ARRAYS.keys() - set(digests.values()):  # first: a worker holds the tables of one round
-        del _ARRAYS[digest]
-    return {name: _read_array(folder, digest) for name, digest in digests.items()}
+def _read_shared(folder: Path, files: Mapping[str, SharedFile]) -> dict[str, Array]:
+    for path in _ARRAYS.keys() - {folder / file.name for file in files.values()}:
+        del _ARRAYS[path]  # first: a worker holds the tables of one round
+    return {name: _read_array(folder / file.name, file.digest) for name, file in files.items()}
 
 
-_ARRAYS: dict[str, Array] = {}  # the shared arrays of the last request, by digest
+_ARRAYS: dict[Path, Array] = {}  # the shared arrays of the last request
 
 
-def _read_array(folder: Path, digest: str) -> Array:
-    if digest not in _ARRAYS:
-        path = folder / f"{digest}.npy"
+def _read_array(path: Path, digest: str) -> Array:
+    if path not in _ARRAYS:
         try:
-            array = np.load(path, allow_pickle=False)
+            array = np.load(path, allow_pickle=False) if digest else map_array(path)
         except (OSError, ValueError) as error:
-            raise _unreadable(path, error) from None
-        if digest_array(array) != digest:
+            raise unreadable(path, error) from None
+        if digest and digest_array(array) != digest:
             raise EngineError(
                 f"'{path}' does not hold what was written: its digest differs.", "Check the disk of runtime.folder."
             )
         array.flags.writeable = False
-        _ARRAYS[digest] = array
-    return _ARRAYS[digest]
+        _ARRAYS[path] = array
+    return _ARRAYS[path]
 
 
 def digest_array(array: Array) -> str:
@@ -240,10 +249,11 @@ def read_pickle(path: Path) -> Any:
         with path.open("rb") as file:
             return pickle.load(file)
     except OSError as error:
-        raise _unreadable(path, error) from None
+        raise unreadable(path, error) from None
 
 
-def _unreadable(path: Path, error: Exception) -> EngineError:
+def unreadable(path: Path, error: Exception) -> EngineError:
+    """Return what to say of a file that this process cannot read."""
     return EngineError(
         f"Worker {os.getpid()} on {platform.node()} cannot read '{path}': {error}.",
         "Set runtime.folder to a folder that all machines of the cluster share.",

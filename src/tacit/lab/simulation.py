@@ -147,8 +147,9 @@ class _Federation:
 
     def run(self, shared: dict[str, Array], rounds: range) -> dict[str, Array]:
         """Run the rounds of a pass, in one go where a method can."""
-        if self.schedule.clients_per_round == 1 and self.rules.is_calm and not self.collector.by_message:
-            done = self._run_single_clients(shared, rounds)
+        is_plain = self.rules.is_calm and not self.collector.by_message
+        if is_plain and self.schedule.clients_per_round in (1, len(self.clients)):
+            done = self._run_in_kernel(shared, rounds)
             if done is not None:
                 return done
         before = self.traffic.refused.sum(), self.traffic.rounds.sum()
@@ -164,8 +165,8 @@ class _Federation:
             )
         return shared
 
-    def _run_single_clients(self, shared: dict[str, Array], rounds: range) -> dict[str, Array] | None:
-        """Run rounds of one client each by the method's own kernel, if it has one that knows the stages."""
+    def _run_in_kernel(self, shared: dict[str, Array], rounds: range) -> dict[str, Array] | None:
+        """Run rounds of one client each, or of all, by the method's own kernel, if it has one that knows the stages."""
         private = self.engine.here()
         stages = self.path.stages
         disclosure = stages[0] if stages and isinstance(stages[0], Disclosure) else None

@@ -12,7 +12,6 @@ from collections.abc import Mapping
 from contextvars import ContextVar
 from datetime import datetime
 from functools import cache
-from importlib.resources import files
 
 ENGLISH = "en"
 LANGUAGE: ContextVar[str] = ContextVar("language", default=ENGLISH)
@@ -28,6 +27,8 @@ MARKS: Mapping[str, str] = {
 @cache
 def languages() -> Mapping[str, str]:
     """Return the languages that there are, by code, in their own words."""
+    from importlib.resources import files
+
     found = sorted(
         file.name.removesuffix(".json") for file in files(__package__).iterdir() if file.name.endswith(".json")
     )
@@ -39,6 +40,8 @@ def catalogue(language: str) -> Mapping[str, str]:
     """Return the translations of a language; English needs none."""
     if language == ENGLISH:
         return {}
+    from importlib.resources import files  # only pages in other languages need it
+
     texts: dict[str, str] = json.loads(files(__package__).joinpath(f"{language}.json").read_text(encoding="utf-8"))
     return texts
 
@@ -52,6 +55,20 @@ def translate(text: str, /, **values: object) -> str:
 def read_mark(name: str, language: str = "") -> str:
     """Return how a language writes numbers or days."""
     return catalogue(language or LANGUAGE.get()).get(name, MARKS[name])
+
+
+def write_number(n: float, form: str = "") -> str:
+    """Return a number with the marks of the language.
+
+    >>> write_number(1200), write_number(0.5, "%.2f")
+    ('1,200', '0.50')
+    """
+    return replace_marks(form % n if form else f"{n:,}")
+
+
+def replace_marks(text: str) -> str:
+    """Return a number that is written as in English with the marks of the language."""
+    return text.translate({ord(","): read_mark("@thousands"), ord("."): read_mark("@decimal")})
 
 
 def format_moment(moment: datetime) -> str:

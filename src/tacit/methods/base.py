@@ -231,7 +231,7 @@ class Federated(Method):
     def run_rounds(
         self, model: Model, clients: Clients, ring: Ring, disclosure: Disclosure | None, key: Key, rounds: range
     ) -> tuple[Release, Array] | None:
-        """Run rounds of one client each at once, moving the model in place; say how often each client was asked.
+        """Run rounds of one client each, or of all, at once; move the model in place and say how often each was asked.
 
         The bits are those of the rounds one by one. None: the method has no such kernel, and nothing was moved.
         """

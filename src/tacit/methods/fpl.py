@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
@@ -12,6 +13,7 @@ from tacit.errors import ConfigError, MethodError
 from tacit.kernels.fpl import (
     count_sent,
     draw_pairs,
+    rounds_of_all_clients,
     rounds_of_one_client,
     rounds_of_one_triple,
     rows_of_pairs,
@@ -32,6 +34,7 @@ from tacit.types import Array, Catalog, Clients, Config, Floats, Model, Reason
 from tacit.updates import PlannedRows, Release, Ring, Total, UpdatePlan
 
 PRESETS: dict[str, tuple[int, int]] = {"sFPL": (1, 1), "sFPL+": (1, 0), "pFPL": (0, 1), "pFPL+": (0, 0)}
+MOST_DRAWN = 2**18  # triples of a round: so many are drawn at once where the kernel runs rounds of all clients
 BITMAP_BYTES = 1024  # per client: up to 8,192 items a bit each is faster than searching the sorted history
 
 
@@ -242,39 +245,62 @@ class FPL(Federated):
     def run_rounds(
         self, model: Model, clients: Clients, ring: Ring, disclosure: Disclosure | None, key: Key, rounds: range
     ) -> tuple[Release, Array] | None:
-        """Run rounds of one client each without leaving the kernel."""
+        """Run rounds of one client each, or of all clients, without leaving the kernel."""
         shared, private = model.shared, model.private
         config, width = self.config, shared["items"].shape[1]
-        table, p = pad_rows(shared["items"]), pad_rows(private["p"])
+        n_asked, steps = self.schedule(clients).clients_per_round, int(shared["local_steps"])
+        if n_asked > 1 and (len(rounds) == 1 or steps > 1 or n_asked > MOST_DRAWN):
+            return None  # beside so many triples the rest of a round costs little
         words = np.array([key.child(name).word for name in ("choose", "learn", "seal")])
         has = clients.derive_once("taken", _owned_items)
-        sent, peaks = np.zeros((len(clients), 2), np.uint32), np.zeros((1, table.shape[1]), np.float32)
         if disclosure is None:
-            coins = np.ones(len(clients)), np.zeros(len(table), bool), False
+            coins = np.ones(len(clients)), np.zeros(len(shared["items"]), bool), False
         else:
             coins = disclosure.pi[clients.ids], disclosure.is_secret, disclosure.per_item
-        draws = words, clients.ids, clients.ptr, clients.items, has, clients.n_items
-        numbers = ring.scale, self._rate, config.regs
-        steps, is_batch = int(shared["local_steps"]), config.step == "batch"
-        users, rows = rows_of(p), rows_of(table)
-        span = rounds.start, len(rounds)
-        if steps == 1 and not is_batch:
-            rounds_of_one_triple(*span, *draws, users, rows, *numbers, *coins, sent, rows_of(peaks))
-            largest_row = float(peaks.max())
+        draws = rounds.start, len(rounds), words, clients.ids, clients.ptr, clients.items, has, clients.n_items
+        room = _Room.of(model, len(clients))
+        if n_asked == 1 and steps == 1 and config.step == "sequential":
+            tables = rows_of(room.p), rows_of(room.table)
+            rounds_of_one_triple(*draws, *tables, ring.scale, self._rate, config.regs, *coins, room.sent, room.terms)
+            largest_row = float(room.terms["row"].max())
         else:
-            frozen = rows_of(p.copy()) if is_batch else users
-            tables = users, frozen, rows, table, steps
-            largest_sum = rounds_of_one_client(*span, *draws, *tables, *numbers, *coins, sent, rows_of(peaks))
-            ring.check(np.array([largest_sum]))
+            for number in (np.int32, np.int64):  # 32 bits hold sums as long as the busiest item cannot overflow
+                room = _Room.of(model, len(clients))
+                most = self._run_with_sums(room, draws, coins, ring, n_asked, steps, number)
+                if float(room.terms["row"].max()) * most < 2**31:
+                    break
+            ring.check(room.tops["row"])
             # a row is its first term and a small second one; both ends of a pass bound the latter well enough
-            shrunk = float(config.regs[1:].max() * max(np.abs(table).max(), np.abs(shared["items"]).max()) * ring.scale)
-            largest_row = float(peaks.max()) + shrunk
+            largest_item = max(np.abs(room.table).max(), np.abs(shared["items"]).max())
+            largest_row = float(room.terms["row"].max()) + float(config.regs[1:].max() * largest_item * ring.scale)
         ring.fits(largest_row / float(ring.scale))
-        shared["items"][:] = unpad_rows(table, width)
-        private["p"][:] = unpad_rows(p, width)
-        counted = sent.astype(np.int64)
+        shared["items"][:] = unpad_rows(room.table, width)
+        private["p"][:] = unpad_rows(room.p, width)
+        counted = room.sent.astype(np.int64)
         release = Release(counted[:, 0], counted[:, 1], counted.sum(axis=1) * row_bytes(width, ring))
         return release, release.negatives // steps  # every round sends all its negatives
+
+    def _run_with_sums(
+        self,
+        room: _Room,
+        draws: tuple[Any, ...],
+        coins: tuple[Any, ...],
+        ring: Ring,
+        n_asked: int,
+        steps: int,
+        kind: Any,
+    ) -> int:
+        """Run rounds that add up rows as whole numbers of a kind; say how often an item was sent in one at most."""
+        n_items, width = room.table.shape
+        totals = zero_rows(n_items + 1, width * np.dtype(kind).itemsize // 4).view(kind)
+        users, numbers = rows_of(room.p), (ring.scale, self._rate, self.config.regs)
+        frozen = users if self.config.step == "sequential" else rows_of(pad_rows(room.p))
+        tables = users, frozen, rows_of(room.table), totals
+        run: Any = rounds_of_one_client
+        more: tuple[Any, ...] = (steps,)
+        if n_asked > 1:
+            run, more = rounds_of_all_clients, (rows_of(totals.view(np.float32)),)
+        return int(run(*draws, *tables, *more, *numbers, *coins, room.sent, room.terms, room.tops))
 
     def apply(self, shared: Mapping[str, Array], total: Total, ring: Ring) -> Mapping[str, Array]:
         """Add alpha times the sum, with no averaging."""
@@ -297,6 +323,23 @@ class FPL(Federated):
         """Return items of the history whose vectors are most aligned with the item's."""
         history = np.setdiff1d(client.items, [item])
         return reasons.from_history(history, reasons.alignment(shared["items"][:, :-1], history, item))
+
+
+@dataclass(frozen=True)
+class _Room:
+    """What rounds in a kernel change: copies of the tables, padded, what was sent, and the largest numbers of sums."""
+
+    table: Floats
+    p: Floats
+    sent: Array  # [C, 2]: rows of positives and of negatives
+    terms: Array  # [1] row: the largest terms
+    tops: Array  # [1] row: the largest sums
+
+    @classmethod
+    def of(cls, model: Model, n_clients: int) -> _Room:
+        table, p = pad_rows(model.shared["items"]), pad_rows(model.private["p"])
+        terms, tops = (rows_of(np.zeros((1, table.shape[1]), np.float32)) for _ in range(2))
+        return cls(table, p, np.zeros((n_clients, 2), np.uint32), terms, tops)
 
 
 def _owned_items(clients: Clients) -> OwnedItems:

@@ -11,10 +11,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from tacit.languages.sentences import Sentence
 from tacit.reasons.codes import PARAMETERS, Parameter, ReasonCode
 from tacit.reasons.of_devices import DEVICE_WORDINGS
 from tacit.reasons.of_rounds import ROUND_WORDINGS
-from tacit.reasons.wording import ANSWER, DEVICE, ROUND, Description, WordFormatter, Wording
+from tacit.reasons.wording import ANSWER, DEVICE, ROUND, Description, Wording
 
 __all__ = [
     "ANSWER",
@@ -86,6 +87,4 @@ def describe_reason(reason: RoundReason) -> Description:
     '1 device answered, and at least 3 must answer (rounds.minimum).'
     """
     wording, parameters = WORDINGS[reason.code], reason.public().parameters
-    return Description(
-        *(WordFormatter().format(text, **parameters) for text in (wording.what, wording.meaning, wording.remedy))
-    )
+    return Description(*(Sentence(text, **parameters) for text in (wording.what, wording.meaning, wording.remedy)))

@@ -5,17 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 from string import Formatter
-from typing import Any, NamedTuple
-
-
-class WordFormatter(Formatter):
-    """Formats templates in which `{left:device}` is '1 device' or '1,200 devices'."""
-
-    def format_field(self, value: Any, format_spec: str) -> Any:
-        """Write a count with its noun; other values as usual."""
-        if format_spec.isalpha() and len(format_spec) > 1:
-            return f"{value:,} {format_spec}" + ("" if value == 1 else "s")
-        return super().format_field(value, format_spec)
+from typing import NamedTuple
 
 
 class Description(NamedTuple):

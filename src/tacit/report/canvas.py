@@ -49,9 +49,9 @@ def plain_numbers(axis: Any) -> None:
 
 def percent_axis(axis: Any) -> None:
     """Label an axis of shares in per cent."""
-    from matplotlib.ticker import PercentFormatter
+    from matplotlib.ticker import FuncFormatter
 
-    axis.set_major_formatter(PercentFormatter(1.0, decimals=0, symbol=" %"))
+    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{100 * value:.6g} %"))
 
 
 def legend_below(figure: Figure) -> None:
@@ -65,5 +65,8 @@ def legend_below(figure: Figure) -> None:
 
 def keep_layout(figure: Figure) -> None:
     """Find the layout once and keep it for every format."""
+    import matplotlib as mpl
+
     figure.draw_without_rendering()
-    figure.set_layout_engine("none")
+    with mpl.rc_context({"figure.autolayout": False, "figure.constrained_layout.use": False}):
+        figure.set_layout_engine(None)  # with "none", each format would be drawn once more to look for a layout

@@ -9,7 +9,7 @@ from importlib.resources import files
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, PrefixLoader, StrictUndefined
-from markupsafe import Markup
+from markupsafe import Markup, escape
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -17,7 +17,8 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import BaseRoute, Route
 
 from tacit.errors import TacitError
-from tacit.languages import LANGUAGE, catalogue, languages, translate
+from tacit.languages import LANGUAGE, catalogue, languages, translate, write_number
+from tacit.languages.sentences import is_translated, localise
 from tacit.report.page import stylesheet
 from tacit.web import words
 from tacit.web.guard import BASE
@@ -54,8 +55,9 @@ def _jinja() -> Environment:
         bytes=words.format_bytes,
         day=words.format_time,
         listed=words.join_names,
-        number=words.write_number,
+        number=write_number,
         percent=words.format_percent,
+        localised=_mark_language,
     )
     return jinja
 
@@ -64,6 +66,12 @@ def _text(text: str, /, **values: Any) -> Markup:
     """Return a text of a page in its language. It may contain HTML; values are escaped."""
     found = Markup(translate(text))  # our own texts
     return found.format(**values) if values else found
+
+
+def _mark_language(text: str) -> Markup:
+    """Return what a program said, in the language of the page; what is in no language file is marked as English."""
+    shown = localise(text)
+    return escape(shown) if is_translated(text) else Markup('<span lang="en">{}</span>').format(shown)
 
 
 def _script_texts() -> str:

@@ -25,6 +25,8 @@ from starlette.exceptions import HTTPException
 from starlette.responses import HTMLResponse, PlainTextResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from tacit.languages.sentences import Sentence
+
 STATIC = "/static/"  # style and script, which say nothing
 SMALL = 64 * 1024  # bytes of a form
 BASE: ContextVar[str] = ContextVar("base", default="")  # the secret path of the page that is answered now
@@ -161,7 +163,8 @@ def cap_body(receive: Receive, cap: int, headers: Headers) -> Receive:
             message = await receive()
             drained += len(message.get("body", b""))
         size = f"{cap / 2**20:.3g} MB" if cap >= 2**20 else f"{cap // 1024} kB"
-        raise HTTPException(413, f"The request is larger than {size}, the limit of this page. Nothing was changed.")
+        text = "The request is larger than {size}, the limit of this page. Nothing was changed."
+        raise HTTPException(413, Sentence(text, size=size))
 
     return reading
 

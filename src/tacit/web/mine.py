@@ -24,6 +24,7 @@ from starlette.routing import Route
 from tacit.errors import ConfigError, ConsentError, FieldError, TacitError
 from tacit.field.peer.membership import leave_network
 from tacit.languages import translate
+from tacit.languages.sentences import Sentence
 from tacit.reasons import ReasonCode
 from tacit.web.device_view import DeviceView, form_handler, read_upload
 from tacit.web.frame import redirect_back
@@ -69,7 +70,9 @@ class PendingJoin:
             self.trouble = error
         except Exception as error:  # it would be reported nowhere else
             log.exception("joining failed")
-            self.trouble = FieldError(f"Joining failed with an unexpected error: {error!r}.", "Try again.")
+            self.trouble = FieldError(
+                Sentence("Joining failed with an unexpected error: {error}.", error=repr(error)), "Try again."
+            )
 
     def stop(self) -> None:
         """Stop waiting; a later answer has no effect."""
@@ -120,7 +123,10 @@ def routes(view: DeviceView) -> list[Route]:
 
     def decline_change(form: dict[str, str]) -> str:
         view.device.terms.decline()
-        view.say("You said no: nothing is sent, and your suggestions stay as they are. You can still say yes here.")
+        view.say(
+            "You said no: nothing is sent, and your suggestions stay as they are. You can still say yes here. The "
+            "server is not told, but it sees that this device takes no part."
+        )
         return "/mine"
 
     joining = PendingJoin()
@@ -185,7 +191,10 @@ def routes(view: DeviceView) -> list[Route]:
 
     def erase(form: dict[str, str]) -> str:
         if form.get("word", "").strip().casefold() != WORD:
-            raise ConfigError("Nothing was erased: the word was not typed.", f"Type “{WORD}” to erase everything.")
+            raise ConfigError(
+                "Nothing was erased: the word was not typed.",
+                Sentence("Type “{word}” to erase everything.", word=WORD),
+            )
         for running in (view.participant, view.peer):
             if running is not None:
                 running.stop()  # it holds the file

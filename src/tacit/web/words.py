@@ -5,17 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
-from tacit.languages import format_moment, read_mark, translate
-
-
-def write_number(n: float, form: str = "") -> str:
-    """Return a number with the marks of the language.
-
-    >>> write_number(1200), write_number(0.5, "%.2f")
-    ('1,200', '0.50')
-    """
-    text = form % n if form else f"{n:,}"
-    return text.translate({ord(","): read_mark("@thousands"), ord("."): read_mark("@decimal")})
+from tacit.languages import format_moment, translate, write_number
 
 
 def join_names(names: Sequence[str]) -> str:

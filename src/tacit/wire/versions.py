@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from tacit.errors import FieldError
+from tacit.languages.sentences import Sentence
 from tacit.protocols.secure_aggregation.context import OLDEST as OLDEST_SUM
 from tacit.protocols.secure_aggregation.context import VERSION as NEWEST_SUM
 from tacit.wire.envelope import OLDEST, VERSION
@@ -63,10 +64,18 @@ def refuse_other_versions(address: str, theirs: VersionRanges, ours: VersionRang
     both = f"it knows {theirs.write()}, and this device {ours.write()}"
     if older == "ours":
         raise FieldError(
-            f"{address} has a newer version of Tacit than this device can speak with: {both}.",
+            Sentence(
+                "{address} has a newer version of Tacit than this device can speak with: {both}.",
+                address=address,
+                both=both,
+            ),
             "Upgrade Tacit on this machine. History, settings and recommendations stay as they are.",
         )
     raise FieldError(
-        f"{address} has an older version of Tacit than this device can speak with: {both}.",
+        Sentence(
+            "{address} has an older version of Tacit than this device can speak with: {both}.",
+            address=address,
+            both=both,
+        ),
         "Ask the operator to upgrade the coordinator; until then recommendations go on here.",
     )

@@ -87,7 +87,7 @@ def test_options_that_cannot_be(options, words):
     assert words in str(error.value)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.sets(st.tuples(st.integers(0, 8), st.integers(0, 8)), min_size=1), st.integers(2, 4))
 def test_every_member_of_a_core_has_k(pairs, k):
     try:

@@ -58,7 +58,7 @@ def worlds(draw: st.DrawFn) -> tuple[list[float], list[int], list[int]]:
     return scores, sorted(items[:held_out]), sorted(items[held_out : held_out + seen])
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(worlds())
 def test_every_metric_is_its_mean_over_all_orders_of_tied_items(
     world: tuple[list[float], list[int], list[int]],
@@ -70,7 +70,7 @@ def test_every_metric_is_its_mean_over_all_orders_of_tied_items(
         assert found[name] == pytest.approx(expected[name], abs=1e-12), name
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.permutations(range(6)), st.lists(st.integers(0, 2), min_size=6, max_size=6), st.integers(1, 4))
 def test_no_monotone_coarsening_is_worth_more_than_expected(exact: list[int], steps: list[int], held_out: int) -> None:
     """Scores without ties are mapped by a function that never falls; each order they may have had is one person."""

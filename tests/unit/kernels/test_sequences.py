@@ -8,7 +8,7 @@ import pytest
 from tacit.kernels.sequences import add_step_pairs, direction_rows, regression_rows
 from tacit.methods.parts.order import Decays
 
-N_ITEMS, WIDTH = 12, 5
+N_ITEMS, WIDTH = 12, 21  # wide enough for each of the widths that kernels take at a time
 HISTORIES = [[3, 1, 7, 0, 9, 4], [2], [], [5, 6], [11, 3, 8]]
 PTR = np.cumsum([0, *map(len, HISTORIES)])
 ITEMS = np.array([item for one in HISTORIES for item in one], np.int32)
@@ -63,3 +63,33 @@ def test_rows_added_at_once_are_the_rows_written_rounded_and_added(kernel, width
     expected = np.zeros_like(sums)
     np.add.at(expected, ITEMS, np.rint(rows * SCALE).astype(np.int64))
     assert np.array_equal(sums, expected)
+
+
+def test_rows_have_the_bits_of_plain_recursions() -> None:
+    decays = Decays(3.0, 1.0)
+    table = np.random.default_rng(5).normal(size=(N_ITEMS, WIDTH)).astype(np.float32)
+    units, a, b = np.array(decays.units, np.float32), np.float32(decays.a), np.float32(decays.b)
+    led, solved = np.zeros((len(ITEMS), WIDTH), np.float32), np.zeros((len(ITEMS), 2 * WIDTH), np.float32)
+    places = np.arange(len(ITEMS))
+    direction_rows(PTR, ITEMS, places, SHARES, units, a, b, table, SCALE, led)
+    regression_rows(PTR, ITEMS, places, SHARES, units, a, b, table, SCALE, solved)
+    expected_led, expected = np.zeros_like(led), np.zeros_like(solved)
+    for c, history in enumerate(HISTORIES):
+        near, far = SHARES[c] * units
+        rows = range(PTR[c], PTR[c + 1])
+        reached, ahead, sources = np.zeros((3, WIDTH), np.float32), np.zeros(WIDTH, np.float32), {}
+        for row, item in zip(rows, history, strict=True):
+            reached[0] = b * reached[0] + reached[1]
+            expected[row, WIDTH:] = far * reached[0]
+            reached[1] = a * reached[1] + table[item]
+            sources[row] = near * reached[1]
+        for row, item in zip(reversed(rows), reversed(history), strict=True):
+            reached[2] = a * reached[2] + ahead
+            expected_led[row] = far * reached[2]
+            ahead = b * ahead + table[item]
+        back = np.zeros(WIDTH, np.float32)
+        for row in reversed(rows[:-1]):
+            back = a * back + sources[row]
+            expected[row, :WIDTH] = back
+    assert np.array_equal(led, expected_led)
+    assert np.array_equal(solved, expected)

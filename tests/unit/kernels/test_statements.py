@@ -44,7 +44,7 @@ def plain(lines: list[str]) -> list[tuple[str, ...]]:
     return found
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(lines=st.lists(LINE, max_size=12), ends=st.booleans(), size=st.sampled_from([9, 50, 4096]))
 def test_every_statement_is_read_as_the_grammar_reads_it(
     tmp_path_factory: pytest.TempPathFactory, lines: list[str], ends: bool, size: int

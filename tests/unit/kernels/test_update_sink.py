@@ -120,7 +120,7 @@ def clipped(part: Part, rows: np.ndarray, limit: float) -> tuple[np.ndarray, np.
 
 
 @given(parts(), st.sampled_from([0.1, 3.0, np.inf]))
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 def test_no_dense_row_is_longer_than_the_limit(part: Part, limit: float) -> None:
     expected, lengths = clipped(part, part.values, limit)
     factors, squares = part.factors.copy(), np.zeros(part.n_clients)
@@ -139,7 +139,7 @@ def test_no_dense_row_is_longer_than_the_limit(part: Part, limit: float) -> None
 
 @pytest.mark.parametrize("width", WIDTHS)
 @given(data=st.data(), limit=st.sampled_from([0.1, 3.0, np.inf]))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_whole_rows_are_clipped_as_dense_ones(width: int, data: st.DataObject, limit: float) -> None:
     part = data.draw(parts(width))
     expected, lengths = clipped(part, part.values, limit)
@@ -150,7 +150,7 @@ def test_whole_rows_are_clipped_as_dense_ones(width: int, data: st.DataObject, l
 
 
 @given(parts(), st.sampled_from([0.1, 3.0, np.inf]))
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 def test_no_outer_row_is_longer_than_the_limit(part: Part, limit: float) -> None:
     expected, lengths = clipped(part, part.weights[:, None] * part.vectors[part.owner], limit)
     factors, squares = part.factors.copy(), np.zeros(part.n_clients)
@@ -160,7 +160,7 @@ def test_no_outer_row_is_longer_than_the_limit(part: Part, limit: float) -> None
 
 
 @given(parts(), st.integers(0, 2**32 - 1))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_all_rows_of_a_client_are_multiplied(part: Part, seed: int) -> None:
     by = np.random.default_rng(seed).choice([1.0, 0.5, 0.3], part.n_clients).astype(np.float32)
     factors = part.factors.copy()
@@ -172,7 +172,7 @@ def test_all_rows_of_a_client_are_multiplied(part: Part, seed: int) -> None:
 
 
 @given(parts(), st.booleans(), st.floats(0, 2, width=32))
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 def test_the_largest_number_of_each_client_is_found_and_no_number_stays(
     part: Part, has_factors: bool, before: float
 ) -> None:
@@ -187,7 +187,7 @@ def test_the_largest_number_of_each_client_is_found_and_no_number_stays(
 
 
 @given(parts(), st.sampled_from([None, np.nan, np.inf]))
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 def test_the_largest_number_of_outer_rows_is_a_product(part: Part, bad: float | None) -> None:
     if bad is not None:
         part.vectors[0, 0] = bad
@@ -208,7 +208,7 @@ def test_the_largest_number_of_outer_rows_is_a_product(part: Part, bad: float | 
 
 
 @given(parts(), st.booleans())
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 def test_dense_rows_are_added_and_counted(part: Part, has_factors: bool) -> None:
     factors, is_fit = part.factors if has_factors else ONES, ~part.bad
     with np.errstate(over="ignore", invalid="ignore"):
@@ -225,7 +225,7 @@ def test_dense_rows_are_added_and_counted(part: Part, has_factors: bool) -> None
 
 
 @given(parts(), st.integers(0, 9))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_padded_rows_are_those_without_their_padding(part: Part, padding: int) -> None:
     width, is_fit = part.values.shape[1], ~part.bad
     wide = np.insert(part.values, [width - 1] * padding, 0.0, axis=1)
@@ -242,7 +242,7 @@ def test_padded_rows_are_those_without_their_padding(part: Part, padding: int) -
 @pytest.mark.parametrize("kind", [np.int32, np.int64])
 @pytest.mark.parametrize("width", WIDTHS)
 @given(data=st.data(), has_factors=st.booleans())
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 def test_whole_rows_are_added_as_dense_ones(kind: type, width: int, data: st.DataObject, has_factors: bool) -> None:
     part = data.draw(parts(width))
     factors, is_fit = part.factors if has_factors else ONES, ~part.bad
@@ -254,7 +254,7 @@ def test_whole_rows_are_added_as_dense_ones(kind: type, width: int, data: st.Dat
 
 
 @given(parts(), st.booleans(), st.integers(0, 2**32 - 1))
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 def test_outer_rows_are_added_without_being_written(part: Part, by_row: bool, seed: int) -> None:
     is_fit, table = ~part.bad, np.random.default_rng(seed).uniform(0, 1, N_ROWS).astype(np.float32)
     weights = table[part.ids] if by_row else part.weights
@@ -267,7 +267,7 @@ def test_outer_rows_are_added_without_being_written(part: Part, by_row: bool, se
 
 
 @given(parts())
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_one_row_of_each_client_is_added_again_and_again(part: Part) -> None:
     is_fit, numbers = ~part.bad, whole(part.vectors * SCALE)
     expected, times = summed(part, numbers[part.owner].astype(np.float64), is_fit)
@@ -278,7 +278,7 @@ def test_one_row_of_each_client_is_added_again_and_again(part: Part) -> None:
 
 
 @given(parts(), st.booleans(), st.integers(0, 3), st.integers(0, 2**32 - 1))
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 def test_a_message_holds_the_rows_that_leave_in_the_order_of_the_plan(
     part: Part, has_factors: bool, gap: int, seed: int
 ) -> None:

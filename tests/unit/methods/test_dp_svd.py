@@ -60,7 +60,7 @@ def test_every_message_is_one_long_in_every_sum(noise: float) -> None:
             assert lengths.min() > 0.9
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(st.lists(st.lists(st.integers(0, 11), max_size=12, unique=True), min_size=1, max_size=5))
 def test_strange_histories_are_no_longer_than_one(histories: list[list[int]]) -> None:
     catalog = Catalog(Vocabulary(np.arange(12)))

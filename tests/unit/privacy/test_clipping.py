@@ -95,7 +95,7 @@ def test_rows_that_meet_in_a_sum_are_counted_together() -> None:
         np.testing.assert_allclose(rows.values, apart[1].tables[name].values, atol=2e-6)
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(data=st.data(), row=st.sampled_from([0.5, np.inf]), person=st.floats(0.01, 8.0), is_outer=st.booleans())
 def test_no_client_moves_a_sum_by_more_than_its_bound(
     data: st.DataObject, row: float, person: float, is_outer: bool

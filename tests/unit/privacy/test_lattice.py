@@ -89,7 +89,7 @@ def test_one_rounded_gaussian_costs_nothing() -> None:
     assert lattice_delta(0.3, 1000, 5, "gaussian") == 0.0
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.floats(10, 99), st.integers(1, 40), st.floats(0.05, 6))
 def test_exact_skellam_noise_keeps_what_is_accounted(std: float, shift: int, epsilon: float) -> None:
     std = round(std, 1)  # tables are kept per variance
@@ -103,7 +103,7 @@ def test_exact_skellam_noise_keeps_what_is_accounted(std: float, shift: int, eps
         assert exact <= math.exp(cost.epsilon) * at + (1 + math.exp(epsilon)) * cost.delta
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.floats(0.5, 3), st.integers(1, 6), st.integers(1, 12), st.floats(0.05, 6))
 def test_exact_rounded_shares_keep_what_is_accounted(part: float, shares: int, shift: int, epsilon: float) -> None:
     whole = part * math.sqrt(shares)
@@ -131,7 +131,7 @@ def test_two_cells_of_skellam_noise() -> None:
     assert np.maximum(far - math.exp(epsilon) * here, 0).sum() <= delta
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(st.floats(10, 1e9), st.integers(1, 10**7), st.integers(1, 10**6), st.sampled_from(["skellam", "gaussian"]))
 def test_finer_steps_and_fewer_cells_cost_less(std: float, cells: int, shares: int, mechanism: str) -> None:
     here = find_lattice_cost(mechanism, std, cells, shares)

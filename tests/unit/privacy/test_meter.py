@@ -67,7 +67,7 @@ def test_what_is_named_is_counted() -> None:
 
 
 @given(st.lists(st.tuples(st.integers(-3, 3), st.booleans()), min_size=2, max_size=40))
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 def test_auc_is_the_mann_whitney_statistic(pairs: list[tuple[int, bool]]) -> None:
     belief, own = np.array([float(b) for b, _ in pairs]), np.array([h for _, h in pairs])
     if own.all() or not own.any():

@@ -108,7 +108,7 @@ STAGES: dict[str, list[Stage]] = {
 @pytest.mark.parametrize("stages", STAGES.values(), ids=STAGES)
 @pytest.mark.parametrize("ring", [RING, Ring(bits=32, fraction=12)], ids=["64 bits", "32 bits"])
 @given(world=worlds())
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_a_total_is_the_sum_of_messages_and_of_blocks(stages: list[Stage], ring: Ring, world: World) -> None:
     message, release, is_fit = world.finish(stages, ring=ring)
     assert message is not None
@@ -131,7 +131,7 @@ def test_a_total_is_the_sum_of_messages_and_of_blocks(stages: list[Stage], ring:
 
 @pytest.mark.parametrize("stages", STAGES.values(), ids=STAGES)
 @given(world=worlds())
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_a_message_holds_what_a_plain_loop_makes(stages: list[Stage], world: World) -> None:
     """In double precision, client by client; where a number is too large or none, the client is withheld."""
     message, release, is_fit = world.finish(stages)

@@ -43,7 +43,7 @@ def naive(totals: list[Total], rule: str, adversaries: float) -> np.ndarray:
 
 @pytest.mark.parametrize("rule", ["median", "trimmed-mean"])
 @given(n_groups=st.integers(1, 9), seed=st.integers(0, 10**6), adversaries=st.sampled_from([0.0, 0.1, 0.25, 0.49]))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_rules_are_what_they_say(rule: str, n_groups: int, seed: int, adversaries: float) -> None:
     totals = totals_of(n_groups, seed)
     found = combine_groups(totals, RobustConfig(rule=rule, adversaries=adversaries))  # type: ignore[arg-type]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import json
+import pickle
 import re
 import string
 from collections.abc import Iterator
@@ -13,9 +15,14 @@ import pytest
 from helpers.page_texts import PAGES, SOURCE, every_text
 from helpers.page_visitor import Visitor, took_part
 from helpers.small_federation import made
-from tacit.errors import ConfigError
+from helpers.waiting import LONG, wait_until
+from tacit.errors import ConfigError, ConsentError
 from tacit.field.device import Device
+from tacit.field.device.device_state import DeviceState, DeviceStateCode
+from tacit.field.device.link_record import LinkRecord
 from tacit.languages import LANGUAGE, MARKS, catalogue, choose_language, languages, translate
+from tacit.languages.sentences import Sentence, is_translated, localise, read_sentence, write_sentence
+from tacit.reasons import DEVICE, WORDINGS, ReasonCode, RoundReason, describe_reason
 from tacit.web.device_view import DeviceView
 from tacit.web.own import build_user_page
 from tacit.web.server import serving
@@ -36,6 +43,10 @@ def values_in(text: str) -> set[str]:
     return {name for _, name, _, _ in string.Formatter().parse(text) if name}
 
 
+def formats_in(text: str) -> list[str]:
+    return sorted(f"{name}:{form}" for _, name, form, _ in string.Formatter().parse(text) if form and len(form) < 5)
+
+
 @pytest.mark.parametrize("language", OTHERS)
 def test_a_language_has_every_text_with_the_same_values_and_tags_and_no_others(language: str) -> None:
     texts = catalogue(language)
@@ -46,6 +57,9 @@ def test_a_language_has_every_text_with_the_same_values_and_tags_and_no_others(l
     for key, text in own.items():
         assert text.strip(), key
         assert values_in(text) == values_in(key), key
+        assert re.findall(r":[,.\d]*[,gf%]", "".join(formats_in(text))) == re.findall(
+            r":[,.\d]*[,gf%]", "".join(formats_in(key))
+        ), key
         assert sorted(re.findall(r"<[^>]*>", text)) == sorted(re.findall(r"<[^>]*>", key)), key
 
 
@@ -91,6 +105,94 @@ def test_no_page_in_another_language_shows_an_english_text(tmp_path: Path) -> No
             assert [text for text in english if text in shown] == [], path
             state = json.loads(visitor.get("/state").html)
             assert state["badge"] in catalogue("de").values()
+
+
+@pytest.mark.parametrize("language", OTHERS)
+@pytest.mark.parametrize("code", [code for code in ReasonCode if DEVICE in WORDINGS[code].about])
+def test_every_reason_of_a_device_is_in_every_language(code: ReasonCode, language: str) -> None:
+    reason = RoundReason(code, dict.fromkeys(WORDINGS[code].public, 1234.5))
+    error = ConsentError.because(code, **reason.parameters)
+    before = LANGUAGE.set(language)
+    try:
+        for said in (*describe_reason(reason), error.message, error.hint):
+            assert is_translated(said)
+            assert localise(said) != said
+            assert "{" not in localise(said)
+            assert "1,234" not in localise(said)
+    finally:
+        LANGUAGE.reset(before)
+    assert str(error.message).startswith(describe_reason(reason).what)  # English, whatever page is open
+
+
+@pytest.mark.usefixtures("german")
+def test_a_sentence_keeps_its_values_through_copies_processes_and_files() -> None:
+    inner = Sentence("The row names no item.")
+    said = Sentence("{why} (in {inside})", why=inner, inside="a.csv")
+    for same in (said, copy.deepcopy(said), pickle.loads(pickle.dumps(said)), read_sentence(write_sentence(said))):
+        assert same == "The row names no item. (in a.csv)"
+        assert localise(same) == f"{translate_to('de', inner)} (in a.csv)"
+        assert is_translated(same)
+    assert localise(Sentence("{n:row} of {all:,}", n=1200, all=3400)) == "1.200 Zeilen of 3.400"
+    assert not is_translated(Sentence("nobody has translated {n}", n=1))
+    assert not is_translated(Sentence("{why} (in {inside})", why=Sentence("not this"), inside=""))
+    assert read_sentence("as earlier versions wrote it") == "as earlier versions wrote it"
+
+
+FORMS: list[tuple[str, dict[str, str]]] = [
+    ("/sharing/save", {"pi": "2000", "shown": "{}"}),
+    ("/sharing/save", {"pi": "20", "shown": "{}"}),
+    ("/history/import/undo", {}),
+    ("/history/remove", {"item": "no such thing"}),
+    ("/history/add", {"item": "no such thing"}),
+    ("/mine/erase", {"word": "no"}),
+    ("/mine/join", {"line": "no invitation"}),
+    ("/mine/join", {"line": "tacitp1:no invitation"}),
+    ("/mine/change/yes", {}),
+    ("/no-such-page", {}),
+]
+
+
+@pytest.mark.parametrize(("path", "form"), FORMS)
+def test_a_refusal_is_shown_in_the_language_of_the_page(path: str, form: dict[str, str], tmp_path: Path) -> None:
+    with made(tmp_path / "device.db") as device, serving(build_user_page(DeviceView(device))) as door:
+        device.preferences.language = "de"
+        if path == "/mine/join":
+            device.leave()
+        visitor = Visitor(door)
+        answer = visitor.post(path, form)
+        if answer.status == 303:
+            wait_until(lambda: "over" in visitor.get("/mine/joining/state").html, LONG, "an answer")
+            answer = visitor.get("/mine/joining")
+        assert answer.status in (200, 400, 404, 405)
+        assert "notice warn" in answer.html or answer.status != 200
+        assert '<span lang="en">' not in answer.html
+
+
+def test_what_an_import_leaves_out_is_said_in_the_language_of_the_page(tmp_path: Path) -> None:
+    rows = "title,rating,date\nno such title at all,4,2024-01-01\nCorner,two,2024-01-01\nCorner\n"
+    device = made(tmp_path / "device.db")
+    took_part(device, 2)
+    with device, serving(build_user_page(DeviceView(device))) as door:
+        device.preferences.language = "de"
+        visitor = Visitor(door)
+        visitor.upload("/history/import", "mine.csv", rows.encode())
+        shown = visitor.get("/history/imported")
+        assert "„two“ ist keine Bewertung." in shown.text
+        assert "1 Feld, aber die erste Zeile hat 3" in shown.text
+        assert '<span lang="en">' not in shown.html
+
+
+def test_a_lost_connection_is_said_in_the_language_of_the_page(tmp_path: Path) -> None:
+    why = Sentence("{address} cannot be reached ({error}).", address="example.org:9092", error="ConnectError")
+    link = LinkRecord.read(json.loads(json.dumps(LinkRecord("unreachable", 1.0, why).as_json())))
+    assert link is not None
+    assert link.why == "example.org:9092 cannot be reached (ConnectError)."
+    before = LANGUAGE.set("de")
+    try:
+        said = DeviceState(DeviceStateCode.UNREACHABLE, since=1.0, why=link.why, has_model=True).describe()
+    finally:
+        LANGUAGE.reset(before)
+    assert "example.org:9092 ist nicht erreichbar (ConnectError)." in said
 
 
 def test_an_unknown_language_is_refused_and_nothing_is_kept(tmp_path: Path) -> None:

@@ -27,6 +27,7 @@ from tacit.errors import ConsentError, DeviceError, FieldError, TacitError
 from tacit.field.carriers.signing import SignedRequests, seconds_ahead
 from tacit.field.device.device_file import NEXT_IDENTITY, NEXT_KEY, DeviceFile
 from tacit.field.directory_notices import fetch_notices, is_noted_revoked
+from tacit.languages.sentences import Sentence
 from tacit.reasons import ReasonCode
 from tacit.wire.status import CoordinatorStatus
 from tacit.wire.versions import refuse_other_versions
@@ -198,7 +199,10 @@ class FleetNode(ABC):
             raised = _connection_error(self._address, error)
             if isinstance(raised, UnknownDeviceError) and NEXT_KEY in self.device.connection:
                 self._finish_change()  # its answer was lost: the coordinator may know the new key already
-                raised = FieldError(f"{self._address} knows this device by its new key now.", "It connects again.")
+                raised = FieldError(
+                    Sentence("{address} knows this device by its new key now.", address=self._address),
+                    "It connects again.",
+                )
             raise raised from None
 
     def _finish_change(self) -> None:
@@ -322,16 +326,24 @@ def _connection_error(address: str, error: Exception) -> FieldError:
     """Say why a connection failed."""
     text, again = str(error), "It will be tried again."
     if "CERTIFICATE_VERIFY_FAILED" in text:
-        why = "has expired" if "expired" in text else "is not the one of the invitation, or names another host"
-        return FieldError(f"The certificate of {address} {why}.", again)
+        if "expired" in text:
+            return FieldError(Sentence("The certificate of {address} has expired.", address=address), again)
+        other = "The certificate of {address} is not the one of the invitation, or names another host."
+        return FieldError(Sentence(other, address=address), again)
     if isinstance(error, httpx.HTTPStatusError):
         skew = seconds_ahead(error.response) or 0.0
         if error.response.status_code == 401 and abs(skew) > 5:
-            way = "ahead" if skew > 0 else "behind"
-            return FieldError(f"{address} refuses: this machine's clock is {abs(skew):.0f} s {way}.", again)
+            ahead = "{address} refuses: this machine's clock is {seconds:.0f} s ahead."
+            behind = "{address} refuses: this machine's clock is {seconds:.0f} s behind."
+            return FieldError(Sentence(ahead if skew > 0 else behind, address=address, seconds=abs(skew)), again)
         if error.response.status_code in (401, 403, 404, 409, 412):
             return UnknownDeviceError(
-                f"{address} does not know this device: it was revoked, or never enrolled.", "Ask for a new invitation."
+                Sentence("{address} does not know this device: it was revoked, or never enrolled.", address=address),
+                "Ask for a new invitation.",
             )
-        return FieldError(f"{address} refuses (HTTP {error.response.status_code}).", again)
-    return FieldError(f"{address} cannot be reached ({type(error).__name__}).", again)
+        return FieldError(
+            Sentence("{address} refuses (HTTP {status}).", address=address, status=error.response.status_code), again
+        )
+    return FieldError(
+        Sentence("{address} cannot be reached ({error}).", address=address, error=type(error).__name__), again
+    )

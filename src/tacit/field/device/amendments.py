@@ -18,6 +18,7 @@ from tacit.field.device.proposals import PLACE as PROPOSAL
 from tacit.field.device.proposals import keep_proposal
 from tacit.field.device.settings import Sharing
 from tacit.field.device.store import Store
+from tacit.languages.sentences import Sentence
 from tacit.reasons import ReasonCode
 from tacit.types import Catalog, Label
 from tacit.wire.amendments import AmendedFederation, read_amendment, read_chain
@@ -111,7 +112,9 @@ def _last_terms(amendments: list[bytes], federation: Federation, catalog: Catalo
         try:
             federation.check_terms(catalog)
         except ConfigError as error:
-            raise WireError(f"The operator proposes what cannot be: {error.message}", "Ask the operator.") from None
+            raise WireError(
+                Sentence("The operator proposes what cannot be: {why}", why=error.message), "Ask the operator."
+            ) from None
     return federation
 
 

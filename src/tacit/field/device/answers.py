@@ -35,6 +35,7 @@ from tacit.field.device.quality import measure_for_sum
 from tacit.field.device.root_key import coins_of, is_root_given, root_of
 from tacit.field.device.settings import Sharing
 from tacit.field.device.terms import DeviceTerms
+from tacit.languages.sentences import Sentence
 from tacit.privacy.noise import NoiseSource, SystemNoise
 from tacit.protocols.secure_aggregation import ServerPhase
 from tacit.protocols.secure_aggregation.noise_shares import add_noise_share
@@ -180,9 +181,8 @@ class DeviceAnswers:
         if debit is not None:
             self._budgets.check(member.federation, debit, sharing.most_epsilon)
         learnt = learn_for_sum(member, sharing, request, self._history, *root_of(self._store), coins_of(self._store))
-        found = measure_for_sum(
-            member, sharing, self._history, self._preferences.hidden, request, *root_of(self._store)
-        )
+        hidden, coins = self._preferences.hidden, coins_of(self._store)
+        found = measure_for_sum(member, sharing, self._history, hidden, request, *root_of(self._store), coins)
         vector, is_measured, zeros = vector_of(learnt, found, session.terms)
         if zeros is not None:
             learnt = empty_update(member, request, root_of(self._store)[1], zeros)
@@ -255,7 +255,7 @@ class DeviceAnswers:
             answer = member.answer()
             if answer is None or answer.entry != entry or not answer.content:
                 raise DeviceError(
-                    f"Entry {entry} of the ledger is not the message that was about to be sent.",
+                    Sentence("Entry {entry} of the ledger is not the message that was about to be sent.", entry=entry),
                     "The message was not sent.",
                 )
             refuse_if_narrowed(self._file.sharing, answer.under)

@@ -19,6 +19,7 @@ from tacit.field.device.ledger import Ledger
 from tacit.field.device.membership import Membership
 from tacit.field.device.settings import Sharing
 from tacit.field.device.store import Store
+from tacit.languages.sentences import Sentence
 from tacit.types import Catalog, Label
 
 HEAD = b"SQLite format 3\0"  # of any database
@@ -58,9 +59,11 @@ def write_readable(path: Path, value: dict[str, Any]) -> None:
         with os.fdopen(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "w", encoding="utf-8") as file:
             json.dump(value, file, ensure_ascii=False, indent=1)
     except FileExistsError:
-        raise DeviceError(f"'{path}' exists already.", "Choose another name.") from None
+        raise DeviceError(Sentence("'{path}' exists already.", path=path), "Choose another name.") from None
     except OSError as error:
-        raise DeviceError(f"'{path}' cannot be written: {error.strerror}.", "Choose another place.") from None
+        raise DeviceError(
+            Sentence("'{path}' cannot be written: {error}.", path=path, error=error.strerror), "Choose another place."
+        ) from None
 
 
 def write_copy(store: Store, path: Path) -> None:
@@ -84,16 +87,20 @@ def erase_device(store: Store) -> None:
 def refuse_restore(copy: Path, path: Path) -> None:
     """Say why a file cannot become the device at `path`, if so; it takes no passphrase to know that."""
     if not copy.is_file():
-        raise DeviceError(f"There is no file '{copy}'.", "Give one that `tacit device backup` wrote.")
+        raise DeviceError(
+            Sentence("There is no file '{copy}'.", copy=copy), "Give one that `tacit device backup` wrote."
+        )
     with copy.open("rb") as file:
         if file.read(len(HEAD)) != HEAD:
             raise DeviceError(
-                f"'{copy}' is not a backup of a device.",
-                f"To add its rows to your history: tacit device history import {shlex.quote(str(copy))}",
+                Sentence("'{copy}' is not a backup of a device.", copy=copy),
+                Sentence(
+                    "To add its rows to your history: tacit device history import {path}", path=shlex.quote(str(copy))
+                ),
             )
     if path.exists():
         raise DeviceError(
-            f"There is already a device, which was not changed: '{path}'.",
+            Sentence("There is already a device, which was not changed: '{path}'.", path=path),
             "To restore the backup elsewhere: tacit device --file PATH restore BACKUP.",
         )
 
@@ -112,6 +119,8 @@ def restore_file(copy: Path, path: Path) -> None:
         FileLock(path).path.unlink(missing_ok=True)
         unfinished.replace(path)
     except OSError as error:
-        raise DeviceError(f"'{path}' cannot be written: {error.strerror}.", "Choose another place.") from None
+        raise DeviceError(
+            Sentence("'{path}' cannot be written: {error}.", path=path, error=error.strerror), "Choose another place."
+        ) from None
     finally:
         unfinished.unlink(missing_ok=True)

@@ -17,6 +17,7 @@ from tacit.field.device.device import Device
 from tacit.field.device.link_record import LinkRecord
 from tacit.field.device.proposals import was_declined
 from tacit.languages import format_moment, translate
+from tacit.languages.sentences import localise
 from tacit.plain_text import strip_controls
 from tacit.wire.network import read_network
 from tacit.wire.status import CoordinatorStatus, describe_duration
@@ -120,7 +121,7 @@ class DeviceState:
         """Return it as a JSON object."""
         found = {"state": str(self.code), "badge": self.badge, "sentence": self.describe()}
         times = {"since": self.since, "last_exchange": self.last_exchange, "missing": self.missing}
-        return found | times | {"has_model": self.has_model, "why": self.why}
+        return found | times | {"has_model": self.has_model, "why": localise(self.why)}
 
     def describe(self) -> str:
         """Return the state in sentences: what is the case, and what it means."""
@@ -139,7 +140,7 @@ class DeviceState:
             "to": self.to or translate("the server"),
             "since": "" if self.since is None else format_moment(datetime.fromtimestamp(self.since)),
             "last": last,
-            "why": self.why,
+            "why": localise(self.why),
             "here": str(status.new_here if self.is_new else status.here),
             "needed": str(status.new_needed if self.is_new else status.needed),
             "missing": translate("1 more is") if self.missing == 1 else translate("{n} more are", n=self.missing),
@@ -189,7 +190,7 @@ _SENTENCES = {
         "nothing is sent.{last}"
     ),
     DeviceStateCode.ASKS: (
-        "{to} wants to learn from you in another way. Nothing is sent until you say yes or no; your suggestions "
+        "{to} wants to learn from you in another way. Nothing is sent until you say yes; your suggestions "
         "stay as they are.{last}"
     ),
     DeviceStateCode.DECLINED: (

@@ -14,6 +14,7 @@ from tacit.errors import DataError
 from tacit.field.device.history_entry import HistoryEntry, ImportResult
 from tacit.field.device.settings import find_item
 from tacit.field.device.store import Store
+from tacit.languages.sentences import Sentence
 from tacit.types import Catalog, Clients, Label, offsets
 
 if TYPE_CHECKING:
@@ -75,7 +76,10 @@ class History:
             rows[entry.item] = self._store.add("history", asdict(kept))
             there[rows[entry.item]] = kept
         if len(rows) > MOST_ROWS:
-            raise DataError(f"A history of {len(rows):,} rows is too long ({MOST_ROWS:,} at most).", "Give fewer rows.")
+            raise DataError(
+                Sentence("A history of {rows:,} rows is too long ({most:,} at most).", rows=len(rows), most=MOST_ROWS),
+                "Give fewer rows.",
+            )
         return len(rows) - before
 
     def remove(self, named: Label, catalog: Catalog | None) -> Label:
@@ -86,7 +90,9 @@ class History:
             if item not in rows and catalog is not None:
                 item = catalog.item_ids[find_item(named, catalog)]
             if item not in rows:
-                raise DataError(f"'{named}' is not in the history.", "See `tacit device history list`.")
+                raise DataError(
+                    Sentence("'{named}' is not in the history.", named=named), "See `tacit device history list`."
+                )
             self._store.remove(rows[item])
             self._leave_out_of_undo({item})
         return item

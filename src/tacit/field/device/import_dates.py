@@ -12,6 +12,7 @@ from datetime import UTC, datetime, timedelta, timezone
 from typing import Literal
 
 from tacit.errors import DataError
+from tacit.languages.sentences import Sentence
 
 DateOrder = Literal["", "day-first", "month-first"]
 UNITS = ((10**11, 1), (10**14, 10**3), (10**17, 10**6))  # numbers below: seconds, milliseconds, microseconds
@@ -30,12 +31,24 @@ _UNIX_STYLE = re.compile(
 )
 
 
+MONTH_NAMES = (
+    *("January", "February", "March", "April", "May", "June", "July"),
+    *("August", "September", "October", "November", "December"),
+)
+
+
 class DateOrderError(DataError):
     """Dates of which nothing tells whether the day or the month comes first."""
 
-    def __init__(self, example: str, first: str, second: str) -> None:
+    def __init__(self, example: str, one: int, two: int) -> None:
+        first, second = (Sentence(MONTH_NAMES[month - 1]) for month in (one, two))
         super().__init__(
-            f"We cannot tell whether {example} is in {first} or {second}.",
+            Sentence(
+                "We cannot tell whether {example} is in {first} or {second}.",
+                example=example,
+                first=first,
+                second=second,
+            ),
             "Say which comes first: --with dates=day-first or --with dates=month-first.",
         )
         self.example, self.day_first, self.month_first = example, second, first
@@ -81,7 +94,7 @@ def _find_order(column: Sequence[str]) -> DateOrder:
     unclear = next(either, None)
     if unclear is not None and day == month:
         text, one, two = unclear
-        raise DateOrderError(text, *(datetime(2000, month, 1).strftime("%B") for month in (one, two)))
+        raise DateOrderError(text, one, two)
     return "day-first" if day else "month-first"
 
 

@@ -36,6 +36,7 @@ from tacit.field.device.import_lines import (
     song_spellings,
 )
 from tacit.field.device.names import title_spellings
+from tacit.languages.sentences import Sentence
 
 MOST_BYTES = 2**26  # of a file, and of all that is unpacked from one
 MOST_LINES = 200_000  # of a file, and of all files of an archive
@@ -55,15 +56,18 @@ def read_lines(content: bytes, name: str, choices: ImportChoices | None = None) 
     """Return what a file says, whatever kind it is; a file that says nothing of the kind is a DataError."""
     choices = choices or ImportChoices()
     if len(content) > MOST_BYTES:
-        raise DataError(f"'{name}' is too large for one user's history.", "Give a smaller file.")
+        raise DataError(Sentence("'{name}' is too large for one user's history.", name=name), "Give a smaller file.")
     if content[:4] == ARCHIVE:
         return _archive(content, name, choices)
     try:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise DataError(f"'{name}' is not text in UTF-8 (byte {error.start}).", "Save it as CSV in UTF-8.") from None
+        raise DataError(
+            Sentence("'{name}' is not text in UTF-8 (byte {byte}).", name=name, byte=error.start),
+            "Save it as CSV in UTF-8.",
+        ) from None
     if not text.strip():
-        raise DataError(f"'{name}' is empty.")
+        raise DataError(Sentence("'{name}' is empty.", name=name))
     if text.lstrip()[0] == "<":
         return _acts(read_html(text, name), name, choices)
     if text.lstrip()[0] not in "[{":
@@ -82,15 +86,21 @@ class ProfileError(DataError):
 
     def __init__(self, name: str, profiles: Sequence[str]) -> None:
         super().__init__(
-            f"'{name}' has the rows of {len(profiles)} people: {', '.join(profiles[:10])}.",
-            f"Say which of them you are: --with profile='{profiles[0]}'.",
+            Sentence(
+                "'{name}' has the rows of {n} people: {some}.",
+                name=name,
+                n=len(profiles),
+                some=", ".join(profiles[:10]),
+            ),
+            Sentence("Say which of them you are: --with profile='{one}'.", one=profiles[0]),
         )
         self.profiles = list(profiles)
 
 
 def _too_long(name: str) -> TooLongError:
     return TooLongError(
-        f"'{name}' has more than {MOST_LINES:,} rows, too many for one user's history.", "Give a smaller file."
+        Sentence("'{name}' has more than {most:,} rows, too many for one user's history.", name=name, most=MOST_LINES),
+        "Give a smaller file.",
     )
 
 
@@ -100,7 +110,10 @@ def _too_long(name: str) -> TooLongError:
 def _table(text: str, name: str, choices: ImportChoices) -> list[ExportLine]:
     separator = max(",;\t|", key=text.partition("\n")[0].count)
     if text.partition("\n")[0].count(separator) >= MOST_COLUMNS:
-        raise DataError(f"'{name}' has more than {MOST_COLUMNS:,} columns.", "Give a table with fewer.")
+        raise DataError(
+            Sentence("'{name}' has more than {most:,} columns.", name=name, most=MOST_COLUMNS),
+            "Give a table with fewer.",
+        )
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=separator, strict=True)
     rows = list[tuple[int, list[str]]]()
     try:
@@ -110,7 +123,10 @@ def _table(text: str, name: str, choices: ImportChoices) -> list[ExportLine]:
             if len(rows) > MOST_LINES + 1:
                 raise _too_long(name)
     except csv.Error as error:
-        raise DataError(f"'{name}', line {reader.line_num}: {error}.", "Check the quotes there.") from None
+        raise DataError(
+            Sentence("'{name}', line {line}: {error}.", name=name, line=reader.line_num, error=error),
+            "Check the quotes there.",
+        ) from None
     header, body = rows[0][1], rows[1:]
     words = [normalise_column(column) for column in header]
     known = _known_words()
@@ -167,7 +183,7 @@ class _Table:
         """Read one row."""
         text = ", ".join(row)[:80]
         if len(row) != self._fields:
-            wrong = f"{len(row)} field{'s' if len(row) > 1 else ''}, but the first line has {self._fields}"
+            wrong = Sentence("{n:field}, but the first line has {first}", n=len(row), first=self._fields)
             return ExportLine(number, text, wrong=wrong)
         cells = dict(zip(self._words, row, strict=True))
         title, year = _cell(row, self._roles, "title"), _cell(row, self._roles, "year")
@@ -207,7 +223,7 @@ def _roles(words: list[str], service: TableService, header: list[str], name: str
             roles[role] = position
     if service is PLAIN and not roles.keys() & {"item", "title", "other"}:
         raise DataError(
-            f"'{name}': no column of items among {', '.join(header[:20])}.",
+            Sentence("'{name}': no column of items among {columns}.", name=name, columns=", ".join(header[:20])),
             "Call one 'title' in the first line, or 'item' if it holds the ids of this catalogue.",
         )
     return roles
@@ -217,22 +233,25 @@ def _times(column: list[str], choices: ImportChoices) -> list[_Time]:
     """Return each row's time, if it has one, and what is wrong with it, if it cannot be read."""
     filled = [text for text in column if text]
     read = read_dates(filled, choices.dates)
-    like = next((f", like '{text}'" for text, when in zip(filled, read, strict=True) if when is not None), "")
+    like = next((text for text, when in zip(filled, read, strict=True) if when is not None), "")
+    alone = "the timestamp '{text}' cannot be read as a time since 1970"
+    beside = "the timestamp '{text}' cannot be read as a time since 1970, like '{like}'"
     seconds = iter(read)
     times: list[_Time] = []
     for text in column:
         when = next(seconds) if text else None
         is_wrong = text and when is None
-        times.append(
-            (when, f"the timestamp '{text[:40]}' cannot be read as a time since 1970{like}" if is_wrong else "")
-        )
+        times.append((when, Sentence(beside if like else alone, text=text[:40], like=like) if is_wrong else ""))
     return times
 
 
 def _some_good(lines: list[ExportLine], name: str) -> list[ExportLine]:
     """Return the lines of a file, unless not one of them can be read."""
     if lines and all(line.wrong for line in lines):
-        raise DataError(f"'{name}', line {lines[0].number}: {lines[0].wrong}.", "No row of the file can be read.")
+        raise DataError(
+            Sentence("'{name}', line {line}: {why}.", name=name, line=lines[0].number, why=lines[0].wrong),
+            "No row of the file can be read.",
+        )
     return lines
 
 
@@ -286,9 +305,15 @@ def _archive(content: bytes, name: str, choices: ImportChoices) -> list[ExportLi
         known += 1
         if len(found) + len(lines) > MOST_LINES:
             raise _too_long(name)
-        found += [replace(line, wrong=f"{line.wrong} (in {inside})") if line.wrong else line for line in lines]
+        found += [
+            replace(line, wrong=Sentence("{why} (in {inside})", why=line.wrong, inside=inside)) if line.wrong else line
+            for line in lines
+        ]
     if not known:
-        raise DataError(f"'{name}' has no file of a known kind.", "Known are tables, JSON and HTML of usual services.")
+        raise DataError(
+            Sentence("'{name}' has no file of a known kind.", name=name),
+            "Known are tables, JSON and HTML of usual services.",
+        )
     return found
 
 
@@ -305,10 +330,14 @@ def _unpack(content: bytes, name: str) -> Iterator[tuple[str, bytes]]:
                 left -= len(inside)
                 if left < 0:
                     raise DataError(
-                        f"'{name}' unpacks to more than {MOST_BYTES // 2**20} MB.", "Give its files one by one."
+                        Sentence(
+                            "'{name}' unpacks to more than {megabytes} MB.", name=name, megabytes=MOST_BYTES // 2**20
+                        ),
+                        "Give its files one by one.",
                     )
                 yield entry.filename, inside
     except BAD_ARCHIVE as error:
         raise DataError(
-            f"'{name}' is an archive that cannot be read: {error}.", "Unpack it and give its files."
+            Sentence("'{name}' is an archive that cannot be read: {error}.", name=name, error=error),
+            "Unpack it and give its files.",
         ) from None

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from tacit.errors import DataError
 from tacit.field.device.import_lines import LEAST_PLAYED, SEEN_LATER
+from tacit.languages.sentences import Sentence
 
 _DID = re.compile(r"(watched|visited|listened to|viewed|played|used|read)\s+", re.IGNORECASE)
 _DID_NOT = re.compile(r"(searched for|saved|subscribed to|shared|liked|disliked|voted|answered)\s", re.IGNORECASE)
@@ -39,11 +40,13 @@ def read_json(text: str, name: str, most: int) -> list[Act]:
     except (ValueError, RecursionError) as error:
         content = _lines(text)
         if content is None:
-            raise DataError(f"'{name}' is not JSON: {error}.", "Ask for the export again.") from None
+            raise DataError(
+                Sentence("'{name}' is not JSON: {error}.", name=name, error=error), "Ask for the export again."
+            ) from None
     found = list(islice(_acts(content), most + 1))
     if not found:
         raise DataError(
-            f"'{name}' is JSON of an unknown kind.",
+            Sentence("'{name}' is JSON of an unknown kind.", name=name),
             "Known are Google Takeout (activity, YouTube, places), Spotify, Trakt, ListenBrainz and Last.fm.",
         )
     return found
@@ -209,5 +212,8 @@ def read_html(text: str, name: str) -> list[Act]:
         title = links[0] if links else _DID.sub("", words[0], count=1)
         acts.append(Act(title, words[-1], left_out=_not_done(words[0] + " ")))
     if not acts:
-        raise DataError(f"'{name}' is a page of an unknown kind.", "Known is the watch history of Google Takeout.")
+        raise DataError(
+            Sentence("'{name}' is a page of an unknown kind.", name=name),
+            "Known is the watch history of Google Takeout.",
+        )
     return acts

@@ -10,6 +10,7 @@ from typing import NamedTuple, cast, get_args
 from tacit.data.columns import ROLES
 from tacit.errors import DataError
 from tacit.field.device.import_dates import DateOrder
+from tacit.languages.sentences import Sentence
 
 COUNTS = {"count", "plays", "playcount", "listeningcount", "weight"}  # columns of numbers that are no ratings
 IDS = tuple(name for name in ROLES["item"] if name.endswith(("id", "asin", "isbn", "index")) or len(name) < 2)
@@ -45,7 +46,7 @@ class ImportChoices:
         is_number = re.fullmatch(r"\d{1,4}(\.\d+)?", scale) is not None
         if given or dates not in ("", *get_args(DateOrder)) or ids not in ("yes", "no") or not is_number:
             raise DataError(
-                f"--with does not know '{', '.join(facts)}'.",
+                Sentence("--with does not know '{given}'.", given=", ".join(facts)),
                 "Write dates=day-first, dates=month-first, ids=yes, scale=10 or profile=NAME.",
             )
         return cls(cast(DateOrder, dates), ids == "yes", likes_from, float(scale), profile)
@@ -140,7 +141,9 @@ def left_out_of(service: str, cells: Mapping[str, str], file: str) -> str:
     if service == "IMDb" and not cells.get("daterated") and not cells.get("yourrating"):
         return SEEN_LATER
     if service == "Goodreads" and cells.get("exclusiveshelf", "").lower() != "read":
-        return f"It is on the shelf “{cells.get('exclusiveshelf', '')[:40]}”, not among those you read."
+        return Sentence(
+            "It is on the shelf “{shelf}”, not among those you read.", shelf=cells.get("exclusiveshelf", "")[:40]
+        )
     if service == "Netflix" and cells.get("supplementalvideotype"):
         return "It is a trailer or an extra."
     return ""

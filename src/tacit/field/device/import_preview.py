@@ -12,6 +12,7 @@ from tacit.field.device.history_entry import HistoryEntry
 from tacit.field.device.import_files import MOST_BYTES, read_lines
 from tacit.field.device.import_lines import ExportLine, ImportChoices
 from tacit.field.device.names import Names
+from tacit.languages.sentences import Sentence
 from tacit.types import Catalog, Label
 
 NAMED = 5  # damaged rows that a message repeats
@@ -71,8 +72,13 @@ class ImportPreview:
         problems = "; ".join(f"line {line}: {why}" for line, _, why in rows[:NAMED])
         more = f"; and {len(rows) - NAMED} more" if len(rows) > NAMED else ""
         return BadRowsError(
-            f"'{self.name}' has {len(rows)} row{'s' if len(rows) > 1 else ''} that cannot be read ({problems}{more}).",
-            f"Nothing was added. Correct the file, or add the {good} other{'s' if good > 1 else ''} with --skip-bad.",
+            Sentence(
+                "'{name}' has {n:row} that cannot be read ({problems}).",
+                name=self.name,
+                n=len(rows),
+                problems=problems + more,
+            ),
+            Sentence("Nothing was added. Correct the file, or add the {good:other} with --skip-bad.", good=good),
             rows,
             good,
         )
@@ -82,10 +88,12 @@ def read_preview_file(path: Path, catalog: Catalog, choices: ImportChoices | Non
     """Read a file as `read_preview` does."""
     try:
         if path.stat().st_size > MOST_BYTES:
-            raise DataError(f"'{path}' is too large for one user's history.", "Give a smaller file.")
+            raise DataError(
+                Sentence("'{path}' is too large for one user's history.", path=path), "Give a smaller file."
+            )
         content = path.read_bytes()
     except OSError as error:
-        raise DataError(f"'{path}' cannot be read: {error.strerror}.") from None
+        raise DataError(Sentence("'{path}' cannot be read: {error}.", path=path, error=error.strerror)) from None
     return read_preview(content, str(path), catalog, choices)
 
 
@@ -114,16 +122,16 @@ def _sort_in(line: ExportLine, preview: ImportPreview, names: Names) -> None:
         return
     value = _number(line.value)
     if value is not None and math.isnan(value):
-        preview.not_found.append(row(f"'{line.value}' is not a rating."))
+        preview.not_found.append(row(Sentence("'{value}' is not a rating.", value=line.value)))
         return
     highest = line.scale or preview.scale
     if value is not None and highest > 0 and STARS * value / highest < preview.likes_from:
-        preview.disliked.append(row(f"Rated {value:g} of {highest:g}."))
+        preview.disliked.append(row(Sentence("Rated {value:g} of {highest:g}.", value=value, highest=highest)))
         return
     try:
         found = names.match(line)
     except DataError as error:
-        preview.not_found.append(row(str(error)))
+        preview.not_found.append(row(error.message))
         return
     entry = None if found.item is None else HistoryEntry(names.catalog.item_ids[found.item], line.when, value)
     if entry is not None and not found.doubt:

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from tacit.errors import DeviceError
+from tacit.languages.sentences import Sentence
 
 SERVICE = "tacit device"
 INSTEAD = "Or use a passphrase: leave --keyring out."
@@ -59,10 +60,10 @@ def _complaints(instead: str = INSTEAD) -> Iterator[Any]:
     except ImportError:
         raise DeviceError(
             "The keyring needs a package that is not installed.",
-            f"In the folder of Tacit's source, run: make field. {instead}",
+            Sentence("In the folder of Tacit's source, run: make field. {instead}", instead=instead),
         ) from None
     try:
         yield keyring
     except KeyringError as error:
         why = (str(error).splitlines() or [""])[0].rstrip(".") or type(error).__name__
-        raise DeviceError(f"This machine's keyring cannot be used: {why}.", instead) from None
+        raise DeviceError(Sentence("This machine's keyring cannot be used: {why}.", why=why), instead) from None

@@ -24,6 +24,7 @@ import numpy as np
 from tacit.errors import DeviceError
 from tacit.field.device.sealed_root import RESTORE
 from tacit.field.device.store import Store
+from tacit.languages.sentences import Sentence
 from tacit.types import Catalog, Label
 from tacit.updates import Message
 
@@ -145,7 +146,7 @@ class Ledger:
         for number, value in self._store.rows("ledger"):
             if value["before"] != before or number != len(found) + 1:
                 raise DeviceError(
-                    f"The ledger is damaged: entry {number} does not follow the one before it.",
+                    Sentence("The ledger is damaged: entry {number} does not follow the one before it.", number=number),
                     RESTORE,
                 )
             before = _digest_of(value)

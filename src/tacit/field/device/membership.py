@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from tacit.errors import ConsentError, DeviceError, WireError
 from tacit.field.device.store import Store
+from tacit.languages.sentences import Sentence
 from tacit.random import Key
 from tacit.reasons import ReasonCode
 from tacit.types import Array, Catalog
@@ -83,7 +84,7 @@ class Membership:
             return cls(store, *read_welcome(welcome), store.get_json("address"))
         except WireError as error:
             raise DeviceError(
-                f"This device joined its federation with another version of Tacit: {error.message}",
+                Sentence("This device joined its federation with another version of Tacit: {why}", why=error.message),
                 "Leave it and join again with a new invitation: tacit device leave.",
             ) from None
 

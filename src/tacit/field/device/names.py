@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from tacit.errors import DataError
 from tacit.field.device.similar_names import normalise_text, rank_similar
+from tacit.languages.sentences import Sentence
 from tacit.types import Catalog
 
 if TYPE_CHECKING:
@@ -57,7 +58,10 @@ class Names:
                 return TitleMatch(placed)
             if sure is None and not why:
                 if line.spellings:
-                    return TitleMatch(placed, f"The id is that of “{self.catalog.title(placed)}”, another title.")
+                    return TitleMatch(
+                        placed,
+                        Sentence("The id is that of “{title}”, another title.", title=self.catalog.title(placed)),
+                    )
                 return TitleMatch(placed, "The id may be of another catalogue.")
         if sure is not None or why:
             return TitleMatch(sure, why)
@@ -67,7 +71,9 @@ class Names:
                 return TitleMatch(found[0], "The title is the same; the artist is not in the catalogue.")
         if not line.spellings:
             raise DataError(
-                f"The catalogue has no id “{line.item}”." if line.item else "The row names no item.",
+                Sentence("The catalogue has no id “{item}”.", item=line.item)
+                if line.item
+                else "The row names no item.",
             )
         return self._similar(line.spellings[-1])
 
@@ -94,18 +100,20 @@ class Names:
             found = self._called.get(fold_title(spelling), [])
             if len(found) == 1:
                 if self._is_other_year(found[0], line.year):
-                    return found[0], f"The title is the same, and the year is not {line.year}."
+                    return found[0], Sentence("The title is the same, and the year is not {year}.", year=line.year)
                 return found[0], ""
             several = several or len(found)
-        return None, f"“{line.spellings[-1]}” is the title of {several} items." if several else ""
+        if not several:
+            return None, ""
+        return None, Sentence("“{title}” is the title of {n} items.", title=line.spellings[-1], n=several)
 
     def _similar(self, spelling: str) -> TitleMatch:
         if self._advised < MOST_ADVICE:
             self._advised += 1
             near = rank_similar(spelling, self._plain, 1)
             if near:
-                return TitleMatch(near[0], f"Is it “{self.catalog.title(near[0])}”?")
-        raise DataError(f"The catalogue has no item “{spelling}”.")
+                return TitleMatch(near[0], Sentence("Is it “{title}”?", title=self.catalog.title(near[0])))
+        raise DataError(Sentence("The catalogue has no item “{spelling}”.", spelling=spelling))
 
     @cached_property
     def _plain(self) -> list[str]:

@@ -9,6 +9,7 @@ from tacit.field.device.interests import Interests
 from tacit.field.device.settings import find_item
 from tacit.field.device.store import Store
 from tacit.languages import languages
+from tacit.languages.sentences import Sentence
 from tacit.types import Catalog, Label
 
 
@@ -37,7 +38,9 @@ class Preferences:
     @language.setter
     def language(self, code: str) -> None:
         if code and code not in languages():
-            raise ConfigError(f"There are no texts in the language '{code}'.", nearest(code, languages()))
+            raise ConfigError(
+                Sentence("There are no texts in the language '{code}'.", code=code), nearest(code, languages())
+            )
         with self._store.transaction():
             self._store.put_json("language", code)
 

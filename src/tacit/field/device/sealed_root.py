@@ -15,6 +15,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from tacit.errors import DeviceError
+from tacit.languages.sentences import Sentence
 
 MODULUS = 2**256  # of sums of marks
 RESTORE = "Restore a backup: tacit device restore."
@@ -23,7 +24,12 @@ RESTORE = "Restore a backup: tacit device restore."
 def damage_error(table: str, row: int | str) -> DeviceError:
     """Return the error for a row that is not what this file holds."""
     return DeviceError(
-        f"This device's file is damaged, or somebody changed it: {table} {row} is not what was stored.", RESTORE
+        Sentence(
+            "This device's file is damaged, or somebody changed it: {table} {row} is not what was stored.",
+            table=table,
+            row=row,
+        ),
+        RESTORE,
     )
 
 

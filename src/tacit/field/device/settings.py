@@ -11,6 +11,7 @@ from pydantic import Field, model_validator
 from tacit.errors import DataError, DeviceError, nearest
 from tacit.field.device.limits import TimeLimits
 from tacit.field.device.similar_names import normalise_text, rank_similar
+from tacit.languages.sentences import Sentence
 from tacit.protocols.directory import DirectoryPolicy
 from tacit.protocols.secure_aggregation import DevicePolicy
 from tacit.random import Key
@@ -19,7 +20,7 @@ from tacit.types import Catalog, Config, Label, Vocabulary
 if TYPE_CHECKING:
     from tacit.privacy.disclosure import Disclosure
 
-USUAL_PI = 0.5
+USUAL_PI = 0.7
 LEVELS: Mapping[str, float] = {"strict": 1.0, "balanced": 4.0, "open": 8.0}  # epsilon
 ADVISED = 3  # items that are named where one was not found
 
@@ -29,7 +30,7 @@ class Sharing(Config):
 
     pi: float = Field(USUAL_PI, ge=0, le=1, description="probability that a row about an item of the history leaves")
     coin: Literal["row", "item", "once"] = Field(
-        "row", description="one coin per row; one per item and round; or once per item, for all rounds"
+        "once", description="one coin per row; one per item and round; or once per item, for all rounds"
     )
     never_items: tuple[Label, ...] = Field((), description="items whose positive rows never leave")
     never_categories: tuple[str, ...] = Field((), description="categories whose positive rows never leave")
@@ -100,8 +101,11 @@ def find_item(named: Label, catalog: Catalog) -> int:
             return called[0]
         if called:
             ids = ", ".join(str(catalog.item_ids[item]) for item in called[:5])
-            raise DataError(f"'{named}' is the title of {len(called)} items.", f"Give the id of one: {ids}.")
-    raise DataError(f"The catalogue has no item '{named}'.", _similar_items(str(named), catalog))
+            raise DataError(
+                Sentence("'{named}' is the title of {n} items.", named=named, n=len(called)),
+                Sentence("Give the id of one: {ids}.", ids=ids),
+            )
+    raise DataError(Sentence("The catalogue has no item '{named}'.", named=named), _similar_items(str(named), catalog))
 
 
 def _similar_items(text: str, catalog: Catalog) -> str:
@@ -111,9 +115,11 @@ def _similar_items(text: str, catalog: Catalog) -> str:
     near = rank_similar(text, [normalise_text(name) for name in (*titles, *ids)], ADVISED)
     if not near:
         some = ", ".join(f"'{catalog.title(item)}'" for item in range(min(3, catalog.n_items)))
-        return f"Items are called {some} and so on."
+        return Sentence("Items are called {some} and so on.", some=some)
     called = [f"'{titles[at]}' (id {ids[at]})" if at < len(titles) else f"'{ids[at - len(titles)]}'" for at in near]
-    return f"Did you mean {' or '.join([', '.join(called[:-1]), called[-1]] if len(called) > 1 else called)}?"
+    if len(called) == 1:
+        return Sentence("Did you mean {one}?", one=called[0])
+    return Sentence("Did you mean {some} or {last}?", some=", ".join(called[:-1]), last=called[-1])
 
 
 def find_forbidden(never: str, catalog: Catalog) -> tuple[Label | None, str | None]:
@@ -127,5 +133,6 @@ def find_forbidden(never: str, catalog: Catalog) -> tuple[Label | None, str | No
     except DataError as error:
         hint = nearest(never, names) if names else error.hint
         raise DeviceError(
-            f"The catalogue has no item or category '{never}'.", hint if hint.startswith("Did") else error.hint
+            Sentence("The catalogue has no item or category '{never}'.", never=never),
+            hint if hint.startswith("Did") else error.hint,
         ) from None

@@ -18,6 +18,7 @@ from tacit.field.device.proposals import (
     proposed_terms,
     read_proposal,
 )
+from tacit.languages.sentences import Sentence
 from tacit.reasons import ReasonCode
 from tacit.types import Catalog
 from tacit.wire.envelope import digest_in
@@ -63,7 +64,9 @@ class DeviceTerms:
         try:
             asked.check_terms(catalog)
         except ConfigError as error:
-            raise WireError(f"These terms cannot be kept: {error.message}", "Ask the operator.") from None
+            raise WireError(
+                Sentence("These terms cannot be kept: {why}", why=error.message), "Ask the operator."
+            ) from None
         if asked.trial is not None and not accepts_trial:
             raise ConsentError.because(ReasonCode.TRIAL, needed=asked.trial)
         self._budgets.refuse_without_guarantee(asked)

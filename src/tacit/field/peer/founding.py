@@ -12,6 +12,7 @@ from tacit.field.device import Device
 from tacit.field.peer.carrier import PeerCarrier
 from tacit.field.peer.membership import PeerMembership, draw_secret, refuse_if_member
 from tacit.field.peer.peer_file import unpack_records
+from tacit.languages.sentences import Sentence
 from tacit.types import Catalog
 from tacit.wire.lines import decode_text, encode_text, read_line, write_line
 from tacit.wire.network import SEED_BITS, PeerNetwork, read_network, write_network
@@ -48,7 +49,9 @@ class PeerInvitation:
         text = "".join(line.split())
         if text.startswith("tacit") and ":" in text and not text.startswith(PREFIX):
             raise FieldError(
-                f"This is an invitation of another kind or version ('{text[: text.index(':') + 1]}').",
+                Sentence(
+                    "This is an invitation of another kind or version ('{kind}').", kind=text[: text.index(":") + 1]
+                ),
                 "To join a federation: tacit device join. Otherwise upgrade Tacit.",
             )
         try:
@@ -119,7 +122,8 @@ def _ask_terms(carrier: PeerCarrier, seal: PeerSeal, member: PeerRecord) -> byte
     if not ack.is_read:
         hours = (ack.time - now) / 3600
         raise FieldError(
-            f"The clock of this machine and that of a member differ by {abs(hours):.1f} hours.", "Set the clock."
+            Sentence("The clock of this machine and that of a member differ by {hours:.1f} hours.", hours=abs(hours)),
+            "Set the clock.",
         )
     try:
         envelope, content = seal.open_reply(ack.rest, message, time.time(), WELCOME)

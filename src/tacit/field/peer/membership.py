@@ -10,6 +10,7 @@ from tacit.errors import ConsentError, DeviceError, WireError
 from tacit.field.device import Device
 from tacit.field.device.sent_periods import keep_sent_periods
 from tacit.field.device.store import Store
+from tacit.languages.sentences import Sentence
 from tacit.types import Catalog
 from tacit.wire.network import PeerNetwork, network_digest, read_network
 from tacit.wire.peer_messages import PeerSeal
@@ -39,7 +40,7 @@ class PeerMembership:
             network, catalog = read_network(content)
         except WireError as error:
             raise DeviceError(
-                f"This device joined its network with another version of Tacit: {error.message}",
+                Sentence("This device joined its network with another version of Tacit: {why}", why=error.message),
                 "Leave it and join again with a new invitation: tacit peer leave.",
             ) from None
         identity = PeerIdentity.load(bytes.fromhex(keys["identity"]))

@@ -17,6 +17,7 @@ from typing import Any
 from tacit.errors import ConfigError, FieldError
 from tacit.field.peer.carrier import SECONDS, IsReply, Receive
 from tacit.field.peer.network_certificates import NetworkCertificates
+from tacit.languages.sentences import Sentence
 from tacit.wire.peer_messages import MOST_BYTES, PeerSeal
 
 MOST_SESSIONS = 10_000  # connections that a router takes; the default is 1,000
@@ -35,7 +36,10 @@ def need_zenoh() -> None:
 def check_address(address: str) -> str:
     """Return an address HOST:PORT; anything else is refused."""
     if not _ADDRESS.fullmatch(address) or int(address.rpartition(":")[2]) > 65535:
-        raise ConfigError(f"'{address}' is not the address of a router.", "Write HOST:PORT, e.g. 192.0.2.7:7447.")
+        raise ConfigError(
+            Sentence("'{address}' is not the address of a router.", address=address),
+            "Write HOST:PORT, e.g. 192.0.2.7:7447.",
+        )
     return address
 
 
@@ -62,9 +66,12 @@ class ZenohCarrier:
             where = ", ".join(address.removeprefix("tls/") for address in self._listen or self._routers)
             if self._listen:
                 why = _first_line(error)
-                raise FieldError(f"This peer cannot listen at {where}: {why}.", "Is the port taken?") from None
+                raise FieldError(
+                    Sentence("This peer cannot listen at {where}: {why}.", where=where, why=why), "Is the port taken?"
+                ) from None
             raise FieldError(
-                f"No router of the network can be reached ({where}).", "It is tried again; check the network."
+                Sentence("No router of the network can be reached ({where}).", where=where),
+                "It is tried again; check the network.",
             ) from None
         self._inbox = self._session.declare_queryable(self._key(me), lambda query: _answer(query, receive))
 

@@ -17,7 +17,8 @@ from tacit.kernels.llvm.rowvec import RowCode, broadcast, chunks
 _I32, _I64 = ir.IntType(32), ir.IntType(64)
 
 
-def _rint(builder: Any, vector: Any) -> Any:
+def rint(builder: Any, vector: Any) -> Any:
+    """Code for a vector rounded to whole numbers, ties to even."""
     kind = ir.FunctionType(vector.type, [vector.type])
     name = f"llvm.rint.v{vector.type.count}f32"
     return builder.call(cgutils.get_or_insert_function(builder.module, kind, name), [vector])
@@ -66,7 +67,7 @@ def add_row(typing_context, rows, r, by, cells, at):
         start = context.make_array(cells)(context, builder, args[3]).data
         begin = builder.gep(start, [builder.mul(args[4], ir.Constant(_I64, length))])
         for (offset, count), vector in zip(chunks(length), row, strict=True):
-            whole = _rint(builder, builder.fmul(vector, broadcast(builder, args[2], count)))
+            whole = rint(builder, builder.fmul(vector, broadcast(builder, args[2], count)))
             numbers = builder.fptosi(whole, ir.VectorType(_I32, count))
             kind = ir.VectorType(number, count)
             if number.width > 32:

@@ -82,8 +82,8 @@ def _each(builder: Any, operation: str, left: list[Any], right: list[Any]) -> li
 
 
 def broadcast(builder: Any, scalar: Any, width: int) -> Any:
-    """Code for a vector of `width` equal floats."""
-    empty = ir.Constant(ir.VectorType(_FLOAT, width), ir.Undefined)
+    """Code for a vector of `width` equal numbers."""
+    empty = ir.Constant(ir.VectorType(scalar.type, width), ir.Undefined)
     first = builder.insert_element(empty, scalar, ir.Constant(_I32, 0))
     return builder.shuffle_vector(first, empty, ir.Constant(ir.VectorType(_I32, width), [0] * width))
 

@@ -290,3 +290,59 @@ def step_and_apply(typing_context, moved, users, table, c, i, j, step, shrink, z
         return context.get_dummy_value()
 
     return types.void(moved, users, table, *_STEP, *[types.float32] * 3, types.uint8, peaks), generate
+
+
+@intrinsic
+def settle_row(typing_context, table, totals, item, n_positive, n_negative, reg_i, reg_j, unit, rate, tops):
+    """Move a row of the table by rate times a round's sum of its rows, and make its total zero again.
+
+    The sum is totals[item] less what regularisation takes from each row that was sent, counted. All of it are whole
+    numbers, exact in float64; `unit` is one of them. `tops` [1] keeps the largest sums, place by place.
+    """
+    bits, is_float = totals.dtype.bitwidth, isinstance(totals.dtype, types.Float)
+    number = ir.DoubleType() if is_float else ir.IntType(bits)
+
+    def generate(context, builder, signature, args):
+        n_positive, n_negative, reg_i, reg_j, unit, rate, largest = args[3:]
+        row = RowCode(context, builder, table, args[0], args[2])
+        q, length = row.load(), table.dtype.size // 4
+        start = context.make_array(totals)(context, builder, args[1]).data
+        at = builder.gep(start, [builder.mul(args[2], ir.Constant(_I64, length))])
+        totalled = []
+        for offset, width in chunks(length):
+            kind = ir.VectorType(number, width)
+            cell = builder.bitcast(builder.gep(at, [ir.Constant(_I64, offset)]), kind.as_pointer())
+            totalled.append(builder.load(cell, align=bits // 8))
+            builder.store(ir.Constant(kind, None), cell, align=bits // 8)
+
+        def move(sums):
+            _keep_largest(context, builder, tops, largest, sums)
+            units, rates = _fill(builder, unit, sums), _fill(builder, rate, sums)
+            moves = [builder.fmul(r, builder.fmul(f, u)) for f, u, r in zip(sums, units, rates, strict=True)]
+            row.store([builder.fadd(old, by) for old, by in zip(q, moves, strict=True)])
+
+        def as_floats(vector, count):
+            kind = ir.VectorType(_F32, count)
+            return builder.fptrunc(vector, kind) if is_float else builder.sitofp(vector, kind)
+
+        def less_shrunk(total, width, grids):
+            doubles = ir.VectorType(ir.DoubleType(), width)
+            total = total if is_float else builder.sitofp(total, doubles)
+            for count, grid in zip((n_positive, n_negative), grids, strict=True):
+                shrunk = builder.fmul(broadcast(builder, count, width), builder.fpext(grid, doubles))
+                total = builder.fsub(total, shrunk)
+            return builder.fptrunc(total, ir.VectorType(_F32, width))
+
+        zero = ir.Constant(_F32, 0.0)
+        is_free = builder.and_(builder.fcmp_ordered("==", reg_i, zero), builder.fcmp_ordered("==", reg_j, zero))
+        with builder.if_else(is_free) as (free, shrinking):
+            with free:  # nothing to subtract: the same bits with a third of the work
+                move([as_floats(total, total.type.count) for total in totalled])
+            with shrinking:
+                grids = [_on_grid(builder, reg, q, last=0.0) for reg in (reg_i, reg_j)]
+                both = zip(*grids, strict=True)
+                move([less_shrunk(total, total.type.count, pair) for total, pair in zip(totalled, both, strict=True)])
+        return context.get_dummy_value()
+
+    numbers = [types.float64] * 2 + [types.float32] * 4
+    return types.void(table, totals, types.uint64, *numbers, tops), generate

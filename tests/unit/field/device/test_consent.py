@@ -62,7 +62,7 @@ profiles = st.builds(
 
 
 @given(profile=profiles, history=st.sets(st.sampled_from(ITEMS), min_size=1, max_size=12), change=st.booleans())
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_nothing_leaves_that_the_profile_forbids(
     egress: Egress, profile: Sharing, history: set[int], change: bool
 ) -> None:

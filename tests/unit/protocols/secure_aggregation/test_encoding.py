@@ -51,7 +51,7 @@ def messages(draw: st.DrawFn) -> list[Message]:
     return [one() for _ in range(draw(st.integers(2, 5)))]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(messages(), st.sampled_from([32, 64]))
 def test_the_sum_of_vectors_is_the_plain_total(cohort: list[Message], bits: int) -> None:
     layout = rows_layout(SHAPES, Ring(bits=bits), len(cohort))
@@ -67,7 +67,7 @@ def test_the_sum_of_vectors_is_the_plain_total(cohort: list[Message], bits: int)
     assert found.n_clients == plain.n_clients
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(messages(), st.sets(st.integers(0, 6)))
 def test_unlisted_rows_stay_and_people_are_counted_once(cohort: list[Message], listed: set[int]) -> None:
     counts = counts_layout(SHAPES, len(cohort))

@@ -102,7 +102,7 @@ class Course(RuleBasedStateMachine):
 
 
 def test_any_course_of_a_session() -> None:
-    run_state_machine_as_test(Course, settings=settings(max_examples=25, stateful_step_count=25, deadline=None))
+    run_state_machine_as_test(Course, settings=settings(max_examples=25, stateful_step_count=25))
 
 
 @pytest.mark.fuzz
@@ -110,4 +110,4 @@ def test_ten_thousand_courses() -> None:
     class Long(Course):
         most_people = 12
 
-    run_state_machine_as_test(Long, settings=settings(max_examples=10_000, stateful_step_count=40, deadline=None))
+    run_state_machine_as_test(Long, settings=settings(max_examples=10_000, stateful_step_count=40))

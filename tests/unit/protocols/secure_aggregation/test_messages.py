@@ -136,7 +136,7 @@ def test_a_million_bent_messages(kind: MessageType) -> None:
     check_mutations(kind, 1_000_000, seed=1000 + int(kind))
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.binary(max_size=400), st.sampled_from(sorted(DECODERS)))
 def test_any_bytes_are_refused_by_name(data: bytes, kind: MessageType) -> None:
     for start in (b"", bytes([1, kind]), bytes([1, kind]) + bytes(32)):

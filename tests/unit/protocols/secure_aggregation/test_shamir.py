@@ -36,7 +36,7 @@ def test_the_field_holds_every_32_byte_key() -> None:
     assert shamir.PRIME < 2 ** (8 * shamir.SHARE_BYTES)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.integers(0, 2**256 - 1), st.integers(1, 7), st.integers(0, 4))
 def test_any_threshold_of_shares_rebuilds_and_more_do_too(secret: int, threshold: int, more: int) -> None:
     places = list(range(3, 3 + threshold + more))
