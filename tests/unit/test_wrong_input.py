@@ -172,7 +172,7 @@ assert tacit.methods().keys() == methods().keys() == first.keys()
 
 
 def test_methods_are_listed_also_once_one_was_imported() -> None:
-    subprocess.run([sys.executable, "-c", LISTED], check=True, timeout=60)
+    assert subprocess.run([sys.executable, "-c", LISTED], check=False, timeout=60).returncode == 0
 
 
 @pytest.mark.parametrize(
