@@ -20,7 +20,7 @@ from tacit.privacy.clipping import Clipping
 from tacit.privacy.disclosure import Disclosure
 from tacit.protocols.federated import Contribution, UpdatePath, device_round, server_round
 from tacit.random import Key
-from tacit.types import Array, Catalog, Clients, Labels, Model, Triples, Vocabulary, offsets
+from tacit.types import Array, Catalog, Clients, Labels, Model, Triples, Vocabulary, offsets, refuse_unknown_items
 from tacit.updates import Ring, Total, Update
 
 __all__ = ["ContractError", "check_federated", "make_clients", "two_tastes"]
@@ -108,6 +108,7 @@ class _Contract:
     """One method on one cohort."""
 
     def __init__(self, method: Federated, clients: Clients, catalog: Catalog) -> None:
+        refuse_unknown_items(clients, catalog)
         self.method, self.spec, self.clients, self.catalog = method, method.spec, clients, catalog
         self.key = Key(7).child("learn")
         self.model = method.init(clients, catalog, self.key.child("init"))

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeAlias, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +19,10 @@ from tacit.refusals import refusal
 Progress = Callable[[str, int, int], None]  # what is being done, how far, out of how much (0: unknown)
 
 if TYPE_CHECKING:
+    from pydantic._internal._model_construction import ModelMetaclass
     from scipy import sparse
+else:
+    ModelMetaclass = type(BaseModel)  # it has no public name
 
 Array: TypeAlias = NDArray[Any]
 Floats: TypeAlias = NDArray[np.float32]
@@ -35,7 +38,17 @@ def notice_former_name(old: str, new: str) -> None:
         print(f"{old} is now {new}; the old name goes with 0.3", file=sys.stderr)
 
 
-class Config(BaseModel):
+class _ConfigKind(ModelMetaclass):
+    """Turns what pydantic refuses into one ConfigError, also where options are given in Python."""
+
+    def __call__(self, *args: Any, **given: Any) -> Any:
+        try:
+            return super().__call__(*args, **given)
+        except ValidationError as error:
+            raise refusal(cast("type[BaseModel]", self), error, self.__name__) from None
+
+
+class Config(BaseModel, metaclass=_ConfigKind):
     """Options of one part, declared beside the code that reads them: frozen, and unknown keys are refused."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", ser_json_inf_nan="strings")
@@ -58,7 +71,7 @@ class Config(BaseModel):
     def from_options(cls, given: Mapping[str, Any], where: str) -> Self:
         """Validate options; the first problem becomes one ConfigError that names the option and the nearest known."""
         try:
-            return cls(**given)
+            return cls.model_validate(dict(given))
         except ValidationError as error:
             raise refusal(cls, error, where) from None
 
@@ -81,12 +94,12 @@ class Vocabulary:
         return {label: i for i, label in enumerate(self.labels.tolist())}
 
     def place(self, label: Label) -> int | None:
-        """Return the index of a label as it is written, or none."""
-        return self._index.get(label)
+        """Return the index of a label as it is written, or none; a list is no label."""
+        return self._index.get(label) if isinstance(label, Hashable) else None
 
     def find(self, label: Label) -> int | None:
         """Return the index of a label, or none; '42' finds 42."""
-        found = self._index.get(label)
+        found = self.place(label)
         if found is None and isinstance(label, str) and re.fullmatch(r"-?[0-9]{1,19}", label):
             found = self._index.get(int(label))
         if found is None and isinstance(label, int):
@@ -263,6 +276,22 @@ class Clients:
                 f"Histories of {len(self.ids)} clients need {len(self.ids) + 1} offsets from 0 to {len(self.items)}.",
                 "Make them with offsets() from the lengths of the histories.",
             )
+        if len(self.ids) > 1 and (self.ptr[1:] < self.ptr[:-1]).any():
+            raise DataError(
+                "The offsets of histories go down: a history cannot have less than no items.",
+                "Make them with offsets() from the lengths of the histories.",
+            )
+        for name in ("values", "times", "places"):
+            rows = getattr(self, name)
+            if rows is not None and len(rows) != len(self.items):
+                raise DataError(
+                    f"There are {len(rows)} {name} for {len(self.items)} items.",
+                    f"Give one of the {name} for each item.",
+                )
+        if len(self.items) and self.items.dtype.kind not in "iu":
+            raise DataError(
+                f"Items of histories are positions in the catalogue, not {self.items.dtype}.", "Give whole numbers."
+            )
         if len(self.items) and not (self.items.min() >= -1 and self.items.max() < self.n_items):
             raise DataError(
                 f"A history holds the item {self.items.max()}, and the catalogue has {self.n_items} items, from 0 on."
@@ -343,6 +372,19 @@ class Clients:
             matrix.sum_duplicates()
             matrix.data[:] = 1.0
         return matrix
+
+
+def refuse_unknown_items(clients: Clients, catalog: Catalog) -> None:
+    """Refuse histories that no table has rows for, before a kernel reads them."""
+    if clients.n_items != catalog.n_items:
+        raise DataError(
+            f"The histories are of {clients.n_items} items, and the catalogue has {catalog.n_items}.",
+            "Use the catalogue that the histories were made with.",
+        )
+    if len(clients.items) and clients.items.min() < 0:
+        raise DataError(
+            "A history holds an item outside the catalogue.", "Leave such items out of what is learnt from."
+        )
 
 
 def _oldest_first(clients: Clients) -> NDArray[np.int64]:

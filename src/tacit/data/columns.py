@@ -69,6 +69,11 @@ def find_columns(seen: Sequence[str], mapping: Mapping[str, str], where: str) ->
                 found[role] = words.index(name)
                 taken.add(found[role])
                 break
+    for role, at in found.items():
+        if list(seen).count(seen[at]) > 1:
+            raise DataError(
+                f"{where}: more than one column is called '{seen[at]}', which is the {role}.", "Rename one of them."
+            )
     missing = [role for role in ("user", "item") if role not in found]
     if missing:
         raise DataError(
@@ -85,4 +90,4 @@ def is_header(seen: Sequence[str]) -> bool:
 
 
 def _list_columns(seen: Sequence[str]) -> str:
-    return ", ".join(f"'{name}'" for name in seen[:20]) + (", ..." if len(seen) > 20 else "")
+    return (", ".join(f"'{name}'" for name in seen[:20]) or "none") + (", ..." if len(seen) > 20 else "")

@@ -138,7 +138,7 @@ def assemble(name: str, tables: Tables, origin: str, where: Where | None = None)
     if log.height == 0:
         raise DataError(f"{origin}: there are no interactions in it.", "It needs at least one row: user, item.")
     for role in ("user", "item"):
-        holes = log[role].is_null()
+        holes = log[role].is_null() | (log[role] == "" if log[role].dtype == pl.String else False)
         if holes.any():
             raise DataError(f"{at(int(holes.arg_true()[0]))}: the {role} is missing ({int(holes.sum())} such rows).")
     given = _parts(log["split"], at) if "split" in log.columns else None
@@ -157,7 +157,11 @@ def encode(column: pl.Series) -> tuple[NDArray[np.int32], Vocabulary]:
     """Return each row's index and the sorted labels; ids written as integers become integers."""
     if column.dtype.is_float():
         column = _whole(column)
-    if column.dtype.is_integer():
+    if column.dtype.is_nested():
+        raise DataError(
+            f"Column '{column.name}' holds {column.dtype}: an id must be whole or text.", "Give one id in each row."
+        )
+    if column.dtype.is_integer() and (column.dtype.is_signed_integer() or column.max() < 2**63):  # type: ignore[operator]
         return _encode_integers(column.cast(pl.Int64).to_numpy())
     text = column.cast(pl.String)
     labels = text.unique().sort()

@@ -51,6 +51,8 @@ class Split:
 
 def split(dataset: Dataset, config: SplitConfig, key: Key) -> Split:
     """Part each user's rows into train, validation and test."""
+    if not isinstance(dataset, Dataset):
+        raise DataError(f"A dataset is split, not a {type(dataset).__name__}.", "Load it first: tacit.load(...).")
     parts, notes = assign(dataset, config, key), tuple[str, ...]()
     cold = draw_cold_items(dataset.n_items, config, key)
     for part, items in cold.items():

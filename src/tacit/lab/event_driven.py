@@ -41,7 +41,7 @@ from tacit.protocols.gossip import (
 )
 from tacit.protocols.overlay import first_views, offer_peers
 from tacit.random import Key
-from tacit.types import Array, Catalog, Clients, Config, Model
+from tacit.types import Array, Catalog, Clients, Config, Model, refuse_unknown_items
 from tacit.updates import PeerModels
 
 ATTACKING = 3  # the place of that draw among a peer's
@@ -99,6 +99,7 @@ def simulate_gossip(
     method: Gossip, clients: Clients, catalog: Catalog, key: Key, talk: GossipRuntime, traffic: Traffic | None = None
 ) -> Iterator[Model]:
     """Yield the models of all peers after each round: in step if the network is calm, otherwise event by event."""
+    refuse_unknown_items(clients, catalog)
     network, overlay = talk.network, talk.overlay
     if network.promoted >= catalog.n_items:
         raise ConfigError(

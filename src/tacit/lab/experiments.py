@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from tacit.config import Comparison, Experiment, read_config, to_yaml
 from tacit.data import HANDED_OVER, DataConfig, Dataset, Split, describe, load, split
-from tacit.errors import DivergedError, EvaluationError, MethodError, TacitError
+from tacit.errors import ConfigError, DivergedError, EvaluationError, MethodError, TacitError
 from tacit.evaluation import (
     Evaluation,
     EvaluationOptions,
@@ -72,7 +72,14 @@ def prepare_data(experiment: Experiment, data: Dataset | None = None, progress: 
 
 def take_settings(kind: type[SettingsT], given: SettingsT | Path | str) -> SettingsT:
     """Return settings as they are, or read those of a YAML file."""
-    return read_config(kind, Path(given)) if isinstance(given, str | Path) else given
+    if isinstance(given, str | Path):
+        return read_config(kind, Path(given))
+    if not isinstance(given, kind):
+        raise ConfigError(
+            f"{kind.__name__}s are run, or the YAML files of some, and this is of type {type(given).__name__}.",
+            f'Write tacit.{kind.__name__}(...), for example tacit.Experiment(method="ease").',
+        )
+    return given
 
 
 def take_data(settings: Experiment | Comparison, data: Any) -> Dataset | None:

@@ -36,7 +36,7 @@ from tacit.protocols.robust import assign_groups, combine_groups
 from tacit.protocols.rounds import Attendance, RoundsConfig, draw_attendance, is_abandoned
 from tacit.protocols.weighing import ClientWeighting, WeightLog
 from tacit.random import Key
-from tacit.types import Array, Catalog, Clients, Model
+from tacit.types import Array, Catalog, Clients, Model, refuse_unknown_items
 from tacit.updates import Total, Update
 
 UNFIT = 0.2  # share of a pass's updates: some devices may be broken, but with so many learning itself is
@@ -74,6 +74,7 @@ def simulate(
     options: SimulationOptions | None = None,
 ) -> Iterator[Model]:
     """Yield the model after each pass; its arrays go on changing."""
+    refuse_unknown_items(clients, catalog)
     options, method = options or SimulationOptions(), path.method
     refuse_unmaskable(method, options.secure)
     if path.privacy is not None:

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Literal, Self
 import numpy as np
 from pydantic import Field, field_validator, model_validator
 
-from tacit.errors import ConfigError, DataError, MethodError
+from tacit.errors import ConfigError, MethodError
 from tacit.lab.adversaries import Adversaries, AdversaryConfig
 from tacit.lab.engine import EngineConfig
 from tacit.lab.event_driven import GossipRuntime, NetworkConfig, simulate_gossip
@@ -29,7 +29,7 @@ from tacit.protocols.federated import UpdatePath
 from tacit.protocols.rounds import RoundsConfig
 from tacit.protocols.weighing import WeightLog
 from tacit.random import Key
-from tacit.types import Catalog, Clients, Config, Model, Progress, Vocabulary, notice_former_name
+from tacit.types import Catalog, Clients, Config, Model, Progress, Vocabulary, notice_former_name, refuse_unknown_items
 from tacit.updates import Ring
 
 Evaluator = Callable[[Model], Mapping[str, float]]
@@ -154,7 +154,7 @@ def passes(
     """Yield a method's model after each pass over a cohort."""
     how = how or PassOptions()
     stages, simulation = how.stages, how.simulation
-    _refuse_unknown_items(clients, catalog)
+    refuse_unknown_items(clients, catalog)
     if isinstance(method, Federated):
         return simulate(UpdatePath(method, stages, how.ring), clients, catalog, key, how.traffic, simulation)
     if simulation.secure is not None:
@@ -282,19 +282,6 @@ def _build_stage(
             "Set runtime.keep=last and runtime.patience=0; checkpoints are then measured only.",
         )
     return build_privacy(stage, method, clients, catalog, key, config.ring, config.rounds)
-
-
-def _refuse_unknown_items(clients: Clients, catalog: Catalog) -> None:
-    """Refuse histories that no table has rows for, before a kernel reads them."""
-    if clients.n_items != catalog.n_items:
-        raise DataError(
-            f"The histories are of {clients.n_items} items, and the catalogue has {catalog.n_items}.",
-            "Use the catalogue that the histories were made with.",
-        )
-    if len(clients.items) and clients.items.min() < 0:
-        raise DataError(
-            "A history holds an item outside the catalogue.", "Leave such items out of what is learnt from."
-        )
 
 
 def _refuse_idle_network(method: Method, network: NetworkConfig) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from html import escape
 from pathlib import Path
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.errors import DataError, StorageError, nearest
+from tacit.errors import ConfigError, DataError, StorageError, nearest
 from tacit.types import Catalog, Label
 
 if TYPE_CHECKING:
@@ -55,6 +55,11 @@ class ListFilter:
     only: Sequence[Label] | None = None
     categories: Sequence[str] = ()
 
+    def __post_init__(self) -> None:
+        for name in ("exclude", "only", "categories"):
+            if getattr(self, name) is not None:
+                object.__setattr__(self, name, tuple(take_ids(getattr(self, name), f"ListFilter.{name}")))
+
     def items(self, catalog: Catalog) -> NDArray[np.int64]:
         """Return the items of a catalogue that may be listed, ascending; unknown ids and categories are a DataError."""
         allowed = np.ones(catalog.n_items, bool)
@@ -68,6 +73,27 @@ class ListFilter:
             allowed &= _carrying(catalog, self.categories)
         allowed[_positions(catalog, self.exclude)] = False
         return np.flatnonzero(allowed)
+
+
+def take_ids(given: Iterable[Label], what: str) -> list[Label]:
+    """Return ids as a list. A single text is refused: its letters would be taken for ids."""
+    if isinstance(given, str | bytes) or not isinstance(given, Iterable):
+        raise DataError(f"{what} is a list, not {given!r}.", "Put a single one in brackets: [...].")
+    return list(given)
+
+
+def take_length(k: int) -> int:
+    """Return how long a list may be; 0 gives an empty list, and more than there are items gives all of them."""
+    if isinstance(k, bool) or not isinstance(k, int | np.integer) or k < 0:
+        raise ConfigError(f"k is a whole number from 0 on, not {k!r}.", "It says how many items a list may have.")
+    return int(k)
+
+
+def take_filter(among: ListFilter | None) -> ListFilter:
+    """Return which items may be listed; all, if nothing is said."""
+    if among is not None and not isinstance(among, ListFilter):
+        raise ConfigError(f"among is a ListFilter, not {type(among).__name__}.", "Write ListFilter(only=[...]).")
+    return among or ListFilter()
 
 
 def _positions(catalog: Catalog, labels: Sequence[Label]) -> NDArray[np.int64]:

@@ -19,9 +19,22 @@ from tacit.languages import translate
 from tacit.methods.base import Federated, Method, build, options, score_clients
 from tacit.numerics import one_blas_thread
 from tacit.random import Key
-from tacit.serving.lists import ListFilter, Recommendation, Recommendations
+from tacit.serving.lists import ListFilter, Recommendation, Recommendations, take_filter, take_ids, take_length
 from tacit.serving.model_files import ModelArrays, read_arrays, write_arrays
-from tacit.types import Array, Catalog, Clients, Config, Floats, Label, Labels, Model, Reason, Vocabulary, offsets
+from tacit.types import (
+    Array,
+    Catalog,
+    Clients,
+    Config,
+    Floats,
+    Label,
+    Labels,
+    Model,
+    Reason,
+    Vocabulary,
+    offsets,
+    refuse_unknown_items,
+)
 
 if TYPE_CHECKING:
     import polars as pl
@@ -38,6 +51,9 @@ class Recommender:
     catalog: Catalog
     user_ids: Vocabulary
     seed: int = 0  # of the run: lists break ties as its evaluation did
+
+    def __post_init__(self) -> None:
+        refuse_unknown_items(self.clients, self.catalog)
 
     @cached_property
     def ties(self) -> TieOrder:
@@ -62,9 +78,10 @@ class Recommender:
     def recommend(self, user: Label, k: int = 10, among: ListFilter | None = None) -> Recommendations:
         """Return the k best items that are not in the history, best first, each with its reason.
 
-        `among` says which items may be listed. A user whose history is empty gets popular items.
+        `among` says which items may be listed. A user whose history is empty gets popular items. Where fewer than k
+        items are left, the list has these.
         """
-        position = self.user_ids.index(user, "person")
+        position = self.user_ids.index(user, "user")
         return self._serve(self.model.take(np.array([position])), self.clients.take([position]), k, among)
 
     def recommend_for(
@@ -80,9 +97,10 @@ class Recommender:
         are mixed are refused. An item that occurs again counts as new. Items that the model does not know are ignored,
         with a notice. If none is left, popular items are listed.
         """
-        places = {label: self.catalog.find(label) for label in history}
-        strange = [str(label) for label, place in places.items() if place is None]
-        in_order = (places[label] for label in _oldest_first(history, times, self.catalog))
+        history = take_ids(history, "A history")
+        places = [self.catalog.find(label) for label in history]
+        strange = list(dict.fromkeys(str(label) for label, place in zip(history, places, strict=True) if place is None))
+        in_order = (self.catalog.find(label) for label in _oldest_first(history, times, self.catalog))
         known = [place for place in in_order if place is not None]
         if known and self.model.private:
             raise MethodError(
@@ -106,9 +124,9 @@ class Recommender:
         positions = (
             np.arange(len(self.clients))
             if users is None
-            else np.array([self.user_ids.index(user, "person") for user in users], np.int64)
+            else np.array([self.user_ids.index(user, "user") for user in take_ids(users, "users")], np.int64)
         )
-        allowed = (among or ListFilter()).items(self.catalog)
+        allowed, k = take_filter(among).items(self.catalog), take_length(k)
         with one_blas_thread():
             parts = [
                 self.best_items(position, np.setdiff1d(allowed, self.clients.of(position)), k)
@@ -158,7 +176,7 @@ class Recommender:
 
     def _serve(self, model: Model, client: Clients, k: int, among: ListFilter | None) -> Recommendations:
         method, is_unknown = self.method, self._is_unknown(client)
-        listed = np.setdiff1d((among or ListFilter()).items(self.catalog), client.items)
+        listed, k = np.setdiff1d(take_filter(among).items(self.catalog), client.items), take_length(k)
         found = Recommendations(notices=["The history is empty: these are popular items."] if is_unknown else [])
         with one_blas_thread():
             scores = self._popularity if is_unknown else self._finite(score_rows(method, model, client)[0])
