@@ -70,12 +70,6 @@ class Steps:
         return os.getpid()
 
 
-@pytest.fixture(autouse=True)
-def no_figures(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Reports are written without figures: drawing them takes longer than all else that these tests do."""
-    monkeypatch.setattr("tacit.lab.comparisons.draw", lambda compared: {})
-
-
 @pytest.fixture(scope="module")
 def executor() -> Iterator[ThreadPoolExecutor]:
     with ThreadPoolExecutor(2) as pool:
