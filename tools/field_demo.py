@@ -56,7 +56,7 @@ GUARANTEE: dict[str, Any] = {"epsilon": 4.0, "delta": 0.01}  # fourteen devices:
 MASKED, READABLE = 14, 5  # devices
 PASSPHRASE = "only for a demo"
 POLICY = DevicePolicy(k_min=1, d_min=0, cool_down=0)
-SHARING = Sharing(pi=0.3, never_categories=("Bakery",), device_policy=POLICY)
+SHARING = Sharing(pi=0.3, coin="row", never_categories=("Bakery",), device_policy=POLICY)
 CARE = {"two_stage": False, "n_min": POLICY.n_min, "corrupted": POLICY.corrupted}
 OPTIONS: dict[str, dict[str, Any]] = {"fpl": {"factors": 8, "local_steps": 20, "learning_rate": 0.05}}
 

@@ -39,7 +39,7 @@ def main() -> None:
                 np.arange(n_participants), ptr, np.concatenate(histories).astype(np.int32), catalog.n_items
             )
             model = federation.built.init(clients, catalog, key.child("init"))
-            path = federation.path(Sharing(pi=PI).stage(n_participants - 1, catalog))
+            path = federation.path(Sharing(pi=PI, coin="row").stage(n_participants - 1, catalog))
             message = device_round(path, model, clients, key, 0).message
             assert message is not None
             least, said, shown = DevicePolicy().k_min + math.ceil(n_participants / LOST_BETWEEN), 0, 0

@@ -80,7 +80,7 @@ class Field:
     def enrol(self, person: int) -> None:
         with Device.create(self.path(person), PASSPHRASE, cost=CHEAP, seed=SEED, lane=person) as device:
             accept(device, Invitation.parse(self.invitation().line()))
-            device.share(Sharing(pi=PI, masked_only=self.is_masked, device_policy=BOLD))
+            device.share(Sharing(pi=PI, coin="row", masked_only=self.is_masked, device_policy=BOLD))
             device.history.add(
                 [HistoryEntry(self.catalog.item_ids[int(item)]) for item in self.clients.of(person)], self.catalog
             )

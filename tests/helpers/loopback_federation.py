@@ -69,7 +69,7 @@ class Field:
 def masked(folder: Path, method: str = "fpl", device_policy: DevicePolicy = BOLD, ring: Ring | None = None) -> Field:
     field = Field(folder, method, ring)
     for device in field.devices.values():
-        device.share(Sharing(pi=PI, masked_only=True, device_policy=device_policy))
+        device.share(Sharing(pi=PI, coin="row", masked_only=True, device_policy=device_policy))
     return field
 
 
@@ -81,7 +81,7 @@ def private(folder: Path, method: str, people: int = 5, ring: Ring | None = None
         agreed = {**own, "participations": 3, **agreed}
     field = Field(folder, method, ring, people, AgreedPrivacyConfig(**agreed))
     for device in field.devices.values():
-        device.share(Sharing(pi=PI, privacy="open", device_policy=BOLD))
+        device.share(Sharing(pi=PI, coin="row", privacy="open", device_policy=BOLD))
     return field
 
 

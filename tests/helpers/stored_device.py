@@ -35,7 +35,7 @@ def full_device(path: Path) -> Path:
     """A member with a history, a ledger with marks, something hidden, and a secure sum that has begun."""
     federation = founded()
     with made(path, federation, seed=7, lane=2) as device:
-        device.share(Sharing(pi=0.7, never_categories=("food",), device_policy=EASY, masked_only=False))
+        device.share(Sharing(pi=0.7, coin="row", never_categories=("food",), device_policy=EASY, masked_only=False))
         device.keep_connection({"address": "127.0.0.1:1", "roots": "", "key": "none"})
         for number in range(2):
             entry = device.learn(request(federation, number))

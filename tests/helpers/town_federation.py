@@ -75,7 +75,9 @@ def simulated(
 ) -> Model:
     """The simulator's model after some rounds; everybody discloses with the same pi."""
     method = every_round(federation, rounds, len(clients))
-    path = UpdatePath(method, [Sharing(pi=PI).stage(len(clients) - 1, catalog), *federation.stages], federation.ring)
+    path = UpdatePath(
+        method, [Sharing(pi=PI, coin="row").stage(len(clients) - 1, catalog), *federation.stages], federation.ring
+    )
     how = SimulationOptions(rules or RoundsConfig(), secure)
     if federation.privacy is not None:
         how = replace(how, reference=True, noise_shares=noise_share)
@@ -104,7 +106,7 @@ def device_of(folder: Path, clients: Clients, person: int, catalog: Catalog, wel
     """The device of one person, made as the simulator makes her."""
     device = Device.create(folder / f"{person}.db", PASSPHRASE, cost=CHEAP, seed=SEED, lane=person)
     device.join(welcome)
-    device.share(Sharing(pi=PI, masked_only=False, privacy="open"))
+    device.share(Sharing(pi=PI, coin="row", masked_only=False, privacy="open"))
     own = clients.take([person])
     device.history.add([HistoryEntry(catalog.item_ids[int(item)]) for item in own.items[own.in_order]], catalog)
     device.close()

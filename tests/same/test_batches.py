@@ -184,7 +184,7 @@ def test_a_batch_whose_device_is_revoked_is_over_and_who_need_not_stay_makes_a_n
 def field_of(folder: Path, people: int, method: str = "fed-gmf", policy: DevicePolicy = SMALL) -> Field:
     field = Field(folder, method, people=people)
     for device in field.devices.values():
-        device.share(Sharing(pi=PI, masked_only=True, device_policy=policy))
+        device.share(Sharing(pi=PI, coin="row", masked_only=True, device_policy=policy))
     return field
 
 

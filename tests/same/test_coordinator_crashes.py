@@ -122,7 +122,7 @@ def test_killed_at_any_point_of_a_sum_it_goes_on_and_nothing_leaves_twice(tmp_pa
     journal = journal_of(base, founded("fpl", catalog), catalog)
     for person in range(PEOPLE):
         device = device_of(base, clients, person, catalog, journal.welcome)
-        device.share(Sharing(pi=PI, device_policy=BOLD, masked_only=False))
+        device.share(Sharing(pi=PI, coin="row", device_policy=BOLD, masked_only=False))
         journal.members.add(bytes([person]), device.identity)
         device.close()
     journal.close()

@@ -47,7 +47,7 @@ def base_of(folder: Path, method: str) -> Path:
     journal = journal_of(folder, founded(method, catalog), catalog)
     for person in range(PEOPLE):
         with device_of(folder, clients, person, catalog, journal.welcome) as device:
-            device.share(Sharing(pi=0.7, device_policy=BOLD, masked_only=False))
+            device.share(Sharing(pi=0.7, coin="row", device_policy=BOLD, masked_only=False))
             journal.members.add(bytes([person]), device.identity)
     journal.close()
     return folder

@@ -31,7 +31,7 @@ FALSE_SHARES = "false shares, and silence at the end"
 def in_batches(folder: Path, people: int, policy: DevicePolicy) -> Field:
     field = Field(folder, "fed-svd", people=people)
     for device in field.devices.values():
-        device.share(Sharing(pi=PI, masked_only=True, device_policy=policy))
+        device.share(Sharing(pi=PI, coin="row", masked_only=True, device_policy=policy))
     return field
 
 

@@ -45,7 +45,7 @@ class Meddling(Loopback):
 def test_a_round_opened_under_masks_is_not_answered_in_the_clear(tmp_path: Path) -> None:
     field, plain, phases = masked(tmp_path), list[bytes](), list[ServerPhase]()
     for device in field.devices.values():
-        device.share(Sharing(pi=PI, device_policy=BOLD, masked_only=False))
+        device.share(Sharing(pi=PI, coin="row", device_policy=BOLD, masked_only=False))
 
     def ask_in_the_clear(device: Device, phase: ServerPhase, content: bytes) -> None:
         plain.extend([turn.request] if (turn := read_secure_request(field.federation, content)).request else [])
@@ -66,7 +66,7 @@ def test_no_vector_follows_a_readable_answer_of_its_round(tmp_path: Path) -> Non
     """As if a readable answer had slipped in after the sum was opened."""
     field, seen = masked(tmp_path), list[ServerPhase]()
     for device in field.devices.values():
-        device.share(Sharing(pi=PI, device_policy=BOLD, masked_only=False))
+        device.share(Sharing(pi=PI, coin="row", device_policy=BOLD, masked_only=False))
 
     def answer_first(device: Device, phase: ServerPhase, content: bytes) -> None:
         seen.append(phase)

@@ -61,7 +61,7 @@ class World:
         self.devices: dict[int, Device] = {}
         for person in range(PEOPLE):
             device = device_of(self.folder, self.clients, person, catalog, self.journal.welcome)
-            device.share(Sharing(pi=PI, device_policy=BOLD, masked_only=False))
+            device.share(Sharing(pi=PI, coin="row", device_policy=BOLD, masked_only=False))
             self.devices[self.journal.members.add(b"key of %d" % person, device.identity)] = device
 
     def round(self, fault: Fault, **rules: Any) -> None:

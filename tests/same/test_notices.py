@@ -17,6 +17,7 @@ from tacit.field.coordinator import notice_book
 from tacit.field.coordinator.notice_book import MOST_CHANGES
 from tacit.field.device import Device
 from tacit.field.directory_notices import is_noted_revoked
+from tacit.protocols import notices
 from tacit.protocols.notices import Notice, NoticeKind, NoticeList, key_change
 from tacit.protocols.secure_aggregation import Identity, ServerPhase
 from tacit.protocols.secure_aggregation.messages import SessionInvitation
@@ -108,7 +109,7 @@ def test_an_operator_cannot_hide_a_revocation_that_the_witness_has_signed(watche
     for code, lie in lies:
         assert refusals(watched, lie) == dict.fromkeys(devices, code)
     earlier = refusals(watched, shown(lambda found: before))
-    assert {earlier[number] for number in range(1, 5)} == {ReasonCode.DIRECTORY_FORKED}, "they saw a longer one"
+    assert {earlier[number] for number in range(1, 5)} == {ReasonCode.REVOKED_MEMBER}, "they saw a longer one"
     assert earlier.get(5) is None, "one that saw none cannot know, until the witness's signature is too old"
     for device in devices.values():
         fresh = device.sharing.directory.model_copy(update={"fresh_days": 1e-9})
@@ -124,7 +125,24 @@ def test_an_older_signature_does_not_make_a_device_forget_what_it_saw_signed(wat
     assert watched.run(1) == ["finished"]
     older = Overheard(watched.field, shown(lambda found: replace(found, signed=before.signed)))
     assert watched.run(1, carrier=older) == ["finished"], "the list is whole"
-    assert set(refusals(watched, shown(lambda found: before)).values()) == {ReasonCode.DIRECTORY_FORKED}
+    ask_again(watched, 5)
+    earlier = refusals(watched, shown(lambda found: before))
+    assert {earlier[number] for number in range(1, 5)} == {ReasonCode.REVOKED_MEMBER}
+
+
+def test_who_fetched_newer_notices_takes_part_in_a_round_that_began_before_them(watched: Watched) -> None:
+    assert watched.run(1) == ["finished"]
+    before = watched.field.journal.notices.list()
+    watched.field.journal.members.revoke(5)
+    watched.visit()
+    device, newer = watched.field.devices[1], watched.field.journal.notices.list()
+    assert not is_noted_revoked(device, newer)
+    assert watched.run(1, carrier=Overheard(watched.field, shown(lambda found: before))) == ["finished"]
+    assert device.directory.notices == newer, "and goes on by what it knows"
+    forked = replace(before, notices=(Notice(NoticeKind.REVOKED, bytes(32)),))
+    other = Overheard(watched.field, shown(lambda found: forked))
+    watched.run(1, carrier=other)
+    assert other.refusals[1] == ReasonCode.DIRECTORY_FORKED
 
 
 def test_a_coordinator_that_shows_no_list_is_believed_only_without_a_witness(watched: Watched) -> None:
@@ -218,6 +236,20 @@ def test_a_new_key_needs_both_signatures_and_is_used_once(watched: Watched) -> N
     assert not journal.notices.change_key(key_change(newer, newer.renew(), log))
     journal.members.revoke(2)
     assert not journal.notices.change_key(key_change(other, other.renew(), log)), "it was revoked"
+
+
+def test_a_forged_change_costs_no_more_with_many_notices(watched: Watched, monkeypatch: pytest.MonkeyPatch) -> None:
+    journal, log = watched.field.journal, bytes.fromhex(watched.log)
+    own = identity_of(watched.field.devices[1])
+    for _ in range(4):
+        before, own = own, own.renew()
+        assert journal.notices.change_key(key_change(before, own, log))
+    checked: list[object] = []
+    verify = notices.verify
+    monkeypatch.setattr(notices, "verify", lambda *given: (checked.append(given), verify(*given)))
+    forged = replace(key_change(own, own.renew(), log), by_old=bytes(64))
+    assert not journal.notices.change_key(forged)
+    assert len(checked) == 1
 
 
 def test_new_keys_leave_room_in_the_list_for_revocations(watched: Watched, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -65,8 +65,8 @@ def test_an_item_that_came_back_is_not_new(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "decided",
-    [{"pi": 0.0}, {"measure": False}, {"never": True}],
-    ids=["she shares nothing", "she wants not to be measured", "never this item"],
+    [{"pi": 0.0}, {"measure": False}, {"never": True}, {"pi": 1e-9, "coin": "once"}],
+    ids=["she shares nothing", "she wants not to be measured", "never this item", "drawn once, and kept back"],
 )
 def test_no_user_is_measured_without_consent(tmp_path: Path, decided: dict[str, Any]) -> None:
     field = after_a_round(tmp_path)
@@ -74,7 +74,7 @@ def test_no_user_is_measured_without_consent(tmp_path: Path, decided: dict[str, 
         item = add_new(field, device, 0)
         if number <= 2:
             never = {"never_items": (item,)} if "never" in decided else decided
-            device.share(Sharing(**{"pi": PI, "masked_only": True, "device_policy": BOLD, **never}))
+            device.share(Sharing(**{"pi": PI, "coin": "row", "masked_only": True, "device_policy": BOLD, **never}))
     assert qualities(field) == [None, SummedQuality(3, 3)]
     silent = [entry.measured for number in (1, 2) for entry in field.devices[number].ledger.list()]
     assert not any(silent)

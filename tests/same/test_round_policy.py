@@ -42,7 +42,7 @@ EASY = DevicePolicy(n_min=4, k_min=1, cool_down=2)
 def field_of(folder: Path, device_policy: DevicePolicy = EASY) -> Field:
     field = Field(folder, "fpl")
     for device in field.devices.values():
-        device.share(Sharing(pi=PI, device_policy=device_policy, masked_only=False))
+        device.share(Sharing(pi=PI, coin="row", device_policy=device_policy, masked_only=False))
     return field
 
 

@@ -132,7 +132,7 @@ def test_an_older_device_takes_part(tmp_path: Path, builds: Any, how: str) -> No
     field, older = Field(tmp_path, "fcf"), builds(be="device")
     field.devices.pop(OLD_PERSON + 1).close()
     for device in field.devices.values():
-        device.share(Sharing(pi=PI, masked_only=how == "masked", device_policy=BOLD))
+        device.share(Sharing(pi=PI, coin="row", masked_only=how == "masked", device_policy=BOLD))
     said = joined(field, older, how == "masked")
     with field.journal.file.transaction():
         field.journal.file.connection.execute(
@@ -151,7 +151,7 @@ def test_devices_take_part_with_an_older_coordinator(tmp_path: Path, builds: Any
     clients, catalog = town(5)
     devices = {person + 1: device_of(tmp_path, clients, person, catalog, welcome) for person in range(5)}
     for device in devices.values():
-        device.share(Sharing(pi=PI, masked_only=how == "masked", device_policy=BOLD))
+        device.share(Sharing(pi=PI, coin="row", masked_only=how == "masked", device_policy=BOLD))
     older.say(identities=[device.identity.hex() for device in devices.values()])
     while "states" not in (said := older.hear()):
         answers: list[bytes] = []

@@ -32,7 +32,7 @@ def privacy(
         sharing, budgets, member = device.sharing, device.budgets.list(), device.membership
         sums = device.sum_exposure
     found = {"level": sharing.privacy, "most_epsilon": sharing.most_epsilon, "levels": dict(LEVELS)}
-    known = {"budgets": [budget.as_json() for budget in budgets], "sums": None if sums is None else asdict(sums)}
+    known = {"budgets": [budget.as_json() for budget in budgets], "sums": None if sums is None else _as_json(sums)}
     shell.screen.document({**found, **known})
     shell.screen.say(
         f"Your level is {sharing.privacy}: a federation with differential privacy learns at most epsilon = "
@@ -46,12 +46,19 @@ def privacy(
         shell.screen.say(describe_sums(sums))
 
 
+def _as_json(sums: SumExposure) -> dict[str, float]:
+    return {**asdict(sums), "of_taking_part": sums.of_taking_part}
+
+
 def describe_sums(sums: SumExposure) -> str:
     """Return what a sum without noise tells, by a figure that was measured for its size."""
-    named = "may show everything" if sums.named >= 1 else f"named {sums.named:.0%} of a history in our measurements"
+    smallest = f"The smallest sum that this device was in had {sums.participants} devices."
+    if sums.named >= 1:
+        return f"{smallest} Such a sum may show everything. More devices tell less, and only noise tells nothing."
     return (
-        f"The smallest sum that this device was in had {sums.participants} devices. Such a sum {named}; knowing what "
-        f"is popular named {sums.popular:.0%} without any. More devices tell less, and only noise tells nothing."
+        f"{smallest} In our measurements with whole histories such a sum named {sums.named:.1%} of one. Without "
+        f"that user in it, {sums.without:.1%} could be named by what is popular among others. So taking part told "
+        f"{sums.of_taking_part:.1%} of a history. More devices tell less, and only noise tells nothing."
     )
 
 

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import ssl
 from typing import TYPE_CHECKING
 
-import httpx
-
 from tacit.errors import DevicePolicyError, FieldError
-from tacit.field.bounded_answers import SECONDS, read_whole
+from tacit.field.coordinator_requests import CoordinatorRequests, SilenceError
 from tacit.protocols.notices import NoticeList
 from tacit.reasons import ReasonCode
 
@@ -20,18 +17,17 @@ NOTICES = "/v1/tacit/notices"
 
 def fetch_notices(address: str, roots: bytes | None, federation: str) -> NoticeList | None:
     """Ask a coordinator for all notices of a federation; none where it is of a version that has none."""
+    silence = f"{address} does not show the list of members"
     try:
-        context = ssl.create_default_context(cadata=None if roots is None else roots.decode())
-        with (
-            httpx.Client(verify=context, timeout=SECONDS) as client,
-            client.stream("GET", f"https://{address}{NOTICES}/{federation}") as response,
-        ):
-            if response.status_code == 404:
-                return None
-            response.raise_for_status()
-            return NoticeList.decode(read_whole(response.iter_bytes()))
-    except httpx.HTTPError as error:
-        raise FieldError(f"{address} does not show the list of members: {error}.", "It will be tried again.") from None
+        with CoordinatorRequests(address, (roots or b"").decode()) as requests:
+            answer = requests.get(f"{NOTICES}/{federation}")
+    except SilenceError as error:
+        raise FieldError(f"{silence}: {error.why}.", "It will be tried again.") from None
+    if answer.status == 404:
+        return None
+    if answer.status != 200:
+        raise FieldError(f"{silence}: HTTP {answer.status}.", "It will be tried again.")
+    return NoticeList.decode(answer.content)
 
 
 def is_noted_revoked(device: DeviceFile, shown: NoticeList | None) -> bool:

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import base64
-import ssl
 from dataclasses import dataclass
 
-import httpx
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from tacit.errors import ConsentError, FieldError
-from tacit.field.bounded_answers import SECONDS, read_whole
+from tacit.field.coordinator_requests import (
+    CoordinatorRequests,
+    DamagedAddressError,
+    DamagedCertificateError,
+    SilenceError,
+)
 from tacit.field.device import Device
 from tacit.field.device.membership import Membership
 from tacit.languages.sentences import Sentence
@@ -80,7 +83,7 @@ def public_keys(device: Device, invitation: Invitation) -> tuple[bytes, bytes, b
     if device.membership is not None:
         raise ConsentError.because(ReasonCode.ALREADY_A_MEMBER)
     line = device.terms.enrolment
-    if line.get("address") != invitation.address or "key" not in line:
+    if (line.get("address"), line.get("roots")) != (invitation.address, invitation.roots) or "key" not in line:
         line = {"address": invitation.address, "roots": invitation.roots, "key": draw_key()}
         device.terms.keep_enrolment(line)
     public = public_half(line["key"])
@@ -101,66 +104,58 @@ def public_half(pem: str) -> bytes:
 
 def enrol(invitation: Invitation, public: bytes, identity: bytes, proof: bytes) -> bytes:
     """Show the invitation to the coordinator, which may take a while; return what it welcomes with."""
-    try:
-        context = ssl.create_default_context(cadata=invitation.roots or None)
-    except (ssl.SSLError, TypeError, ValueError):  # not a certificate, or not even text of the right kind
-        raise InvitationError("The certificate in the invitation is damaged.", "Ask for another invitation.") from None
     keys = {"key": public, "identity": identity, "proof": proof}
-    named = {VERSIONS: OWN.write()}
     asked = {"word": invitation.word} | {name: base64.b64encode(key).decode() for name, key in keys.items()}
+    address = invitation.address
     try:
-        with (
-            httpx.Client(verify=context, timeout=SECONDS) as client,
-            client.stream("POST", f"https://{invitation.address}{ENROL}", json=asked, headers=named) as response,
-        ):
-            refuse_other_versions(invitation.address, VersionRanges.read(response.headers.get(VERSIONS, "")))
-            if response.status_code == 403:
-                raise InvitationError("The invitation was used already, or has expired.", "Ask for another one.")
-            if response.status_code in (429, 503):
-                raise FieldError(
-                    Sentence("{address} has too many devices to enrol at once.", address=invitation.address),
-                    "Try again in a minute; the invitation stays valid.",
-                )
-            if response.status_code != 200:
-                raise FieldError(
-                    Sentence(
-                        "{address} refused the invitation (HTTP {status}).",
-                        address=invitation.address,
-                        status=response.status_code,
-                    ),
-                    "Ask the operator.",
-                )
-            return read_whole(response.iter_bytes())
-    except (httpx.InvalidURL, UnicodeError):
+        with CoordinatorRequests(address, invitation.roots) as requests:
+            answer = requests.post(ENROL, asked, {VERSIONS: OWN.write()})
+    except DamagedCertificateError:
+        raise InvitationError("The certificate in the invitation is damaged.", "Ask for another invitation.") from None
+    except DamagedAddressError:
         raise InvitationError(
-            Sentence("The address in the invitation is damaged: {address!r}.", address=invitation.address),
+            Sentence("The address in the invitation is damaged: {address!r}.", address=address),
             "Ask for another invitation.",
         ) from None
-    except httpx.HTTPError as error:
+    except SilenceError as error:
         raise FieldError(
             Sentence(
                 "{address} cannot be reached, or has another certificate than the invitation says: {error}.",
-                address=invitation.address,
-                error=error,
+                address=address,
+                error=error.why,
             ),
             "Check the network and the address; the invitation stays valid.",
         ) from None
+    refuse_other_versions(address, VersionRanges.read(answer.headers.get(VERSIONS, "")))
+    if answer.status == 403:
+        raise InvitationError("The invitation was used already, or has expired.", "Ask for another one.")
+    if answer.status in (429, 503):
+        raise FieldError(
+            Sentence("{address} has too many devices to enrol at once.", address=address),
+            "Try again in a minute; the invitation stays valid.",
+        )
+    if answer.status != 200:
+        raise FieldError(
+            Sentence("{address} refused the invitation (HTTP {status}).", address=address, status=answer.status),
+            "Ask the operator.",
+        )
+    return answer.content
 
 
 def fetch_amendments(address: str, roots: bytes | None, digest: bytes) -> bytes:
     """Ask the coordinator what has changed since the terms of a digest; nothing if it does not know them."""
-    context = ssl.create_default_context(cadata=None if roots is None else roots.decode())
     try:
-        with (
-            httpx.Client(verify=context, timeout=SECONDS) as client,
-            client.stream("GET", f"https://{address}{AMENDMENTS}/{digest.hex()}") as response,
-        ):
-            if response.status_code == 404:
-                return b""
-            response.raise_for_status()
-            return read_whole(response.iter_bytes())
-    except httpx.HTTPError as error:
-        raise FieldError(
-            Sentence("{address} does not say what has changed: {error}.", address=address, error=error),
-            "It will be tried again.",
-        ) from None
+        with CoordinatorRequests(address, (roots or b"").decode()) as requests:
+            answer = requests.get(f"{AMENDMENTS}/{digest.hex()}")
+    except SilenceError as error:
+        raise _unsaid_error(address, error.why) from None
+    if answer.status not in (200, 404):
+        raise _unsaid_error(address, f"HTTP {answer.status}")
+    return answer.content
+
+
+def _unsaid_error(address: str, why: str) -> FieldError:
+    return FieldError(
+        Sentence("{address} does not say what has changed: {error}.", address=address, error=why),
+        "It will be tried again.",
+    )

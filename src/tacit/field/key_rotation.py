@@ -11,13 +11,10 @@ by itself once the old key of its connection is refused.
 from __future__ import annotations
 
 import base64
-import ssl
 from collections.abc import Mapping
 
-import httpx
-
 from tacit.errors import FieldError, ForgedError, MessageError
-from tacit.field.bounded_answers import SECONDS
+from tacit.field.coordinator_requests import CoordinatorRequests, SilenceError
 from tacit.field.device import Device
 from tacit.field.device.device_file import NEXT_IDENTITY, NEXT_KEY
 from tacit.field.directory_notices import fetch_notices
@@ -79,12 +76,12 @@ def _is_noted(device: Device, identity: Identity) -> bool:
 def _ask(line: Mapping[str, str], route: str, asked: Mapping[str, bytes]) -> int:
     """Ask for one change, and return the status of the answer; no answer is a FieldError."""
     address = line["address"]
+    body = {name: base64.b64encode(content).decode() for name, content in asked.items()}
     try:
-        context = ssl.create_default_context(cadata=line["roots"] or None)
-        body = {name: base64.b64encode(content).decode() for name, content in asked.items()}
-        status = int(httpx.post(f"https://{address}{route}", json=body, verify=context, timeout=SECONDS).status_code)
-    except httpx.HTTPError as error:
-        raise _silence_error(address, f": {error}") from None
+        with CoordinatorRequests(address, line["roots"]) as requests:
+            status = requests.post(route, body).status
+    except SilenceError as error:
+        raise _silence_error(address, f": {error.why}") from None
     if status in (429, 503) or status >= 500:
         raise _silence_error(address, f" (HTTP {status})")
     return status

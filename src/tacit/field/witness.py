@@ -12,16 +12,16 @@ within a day has a limit, so that a coordinator cannot fill the directory at onc
 
 from __future__ import annotations
 
+import hashlib
 import os
-import ssl
+import sqlite3
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-import httpx
-
 from tacit.errors import FieldError, StorageError
+from tacit.field.coordinator_requests import CoordinatorRequests, DamagedCertificateError, SilenceError
 from tacit.protocols.directory import DAY, LOG_BYTES, DirectoryCheckpoint, DirectoryGrowth
 from tacit.protocols.merkle import MerkleTree
 from tacit.protocols.notices import notice_log
@@ -32,13 +32,17 @@ from tacit.wire.lines import read_line, write_line
 
 PREFIX = "tacitw1:"
 ROUTE = "/v1/tacit/witness"
-SECONDS = 30.0
 MOST_A_DAY = 200  # new identities that are signed in 24 hours, unless the witness decides otherwise
 MIGRATIONS = (
     """
     CREATE TABLE entries (
         log TEXT NOT NULL, place INTEGER NOT NULL, identity BLOB NOT NULL, seen INTEGER NOT NULL,
         PRIMARY KEY (log, place), UNIQUE (log, identity)
+    ) WITHOUT ROWID;
+    """,
+    """
+    CREATE TABLE coordinators (
+        log TEXT PRIMARY KEY, address TEXT NOT NULL, roots TEXT NOT NULL
     ) WITHOUT ROWID;
     """,
 )
@@ -109,6 +113,28 @@ class Witness:
                 self._trees[log] = MerkleTree(identity for (identity,) in rows)
         return self._trees[log]
 
+    def refuse_stranger(self, line: WitnessLine) -> None:
+        """Refuse a coordinator that names the federation of another one, which was visited before.
+
+        One id has one list, or two lists would be signed for it; the stranger's entries would end up in it. A
+        coordinator may move, or have another certificate; both at once is another coordinator.
+        """
+        asked = "SELECT address, roots FROM coordinators WHERE log = ?"
+        for log in _logs(line):  # nor may it name the other's list of notices
+            known = self._connection.execute(asked, (log,)).fetchone()
+            if known is None or line.address == known[0] or (line.roots and _digest(line.roots) == known[1]):
+                continue
+            raise FieldError(
+                f"Another coordinator was visited for the federation of this line: {known[0]}.",
+                "Ask both operators. A coordinator that moves to another address keeps its certificate meanwhile.",
+            )
+
+    def know(self, line: WitnessLine) -> None:
+        """Note that a coordinator was visited for its federation."""
+        rows = [(log, line.address, _digest(line.roots)) for log in _logs(line)]
+        with FILE.transaction(self._path, self._connection):
+            self._connection.executemany("INSERT OR REPLACE INTO coordinators VALUES (?, ?, ?)", rows)
+
     def held(self, log: str) -> DirectoryCheckpoint:
         """Return what the witness holds, signed now."""
         tree, now = self._tree(log), int(self._clock())
@@ -130,10 +156,23 @@ class Witness:
             (today,) = self._connection.execute(since, (log, now - DAY)).fetchone()
             added = entries[: max(0, self._most - today)]
             rows = [(log, len(tree) + at, entry, now) for at, entry in enumerate(added)]
-            self._connection.executemany("INSERT INTO entries VALUES (?, ?, ?, ?)", rows)
+            try:
+                self._connection.executemany("INSERT INTO entries VALUES (?, ?, ?, ?)", rows)
+            except sqlite3.IntegrityError:  # an entry twice, or another program of this witness has added others
+                del self._trees[log]
+                raise FieldError.because(ReasonCode.DIRECTORY_FORKED) from None
         for entry in added:
             tree.append(entry)
         return len(added)
+
+
+def _logs(line: WitnessLine) -> tuple[str, str]:
+    """Return the ids of the lists of a federation: members, and notices."""
+    return line.log, notice_log(bytes.fromhex(line.log)).hex()
+
+
+def _digest(roots: str) -> str:
+    return hashlib.sha256(roots.encode()).hexdigest() if roots else ""
 
 
 def _open_key(path: Path) -> Identity:
@@ -159,8 +198,8 @@ class WitnessVisit:
     def __init__(self, witness: Witness, line: WitnessLine) -> None:
         self._witness, self._line = witness, line
         try:
-            self._context = ssl.create_default_context(cadata=line.roots or None)
-        except (ssl.SSLError, TypeError, ValueError):
+            CoordinatorRequests(line.address, line.roots).close()
+        except DamagedCertificateError:
             raise FieldError("The certificate in the line is damaged.", "Ask the operator for another line.") from None
 
     def run(self) -> tuple[DirectoryCheckpoint, int]:
@@ -168,36 +207,36 @@ class WitnessVisit:
 
         The same is done for the notices of who was revoked and who has another key, a list of its own.
         """
-        with httpx.Client(verify=self._context, timeout=SECONDS) as client:
-            found = self._take(client, self._line.log)
-            self._take(client, notice_log(bytes.fromhex(self._line.log)).hex())
+        self._witness.refuse_stranger(self._line)
+        with CoordinatorRequests(self._line.address, self._line.roots) as requests:
+            found = self._take(requests, self._line.log)
+            self._witness.know(self._line)
+            self._take(requests, _logs(self._line)[1])
         return found
 
-    def _take(self, client: httpx.Client, log: str) -> tuple[DirectoryCheckpoint, int]:
+    def _take(self, requests: CoordinatorRequests, log: str) -> tuple[DirectoryCheckpoint, int]:
         while True:
             held = self._witness.held(log)
-            growth = DirectoryGrowth.decode(self._post(client, held))
+            growth = DirectoryGrowth.decode(self._post(requests, held))
             if not growth.entries or not self._witness.add(log, growth):
                 return held, len(growth.entries)
 
-    def _post(self, client: httpx.Client, held: DirectoryCheckpoint) -> bytes:
+    def _post(self, requests: CoordinatorRequests, held: DirectoryCheckpoint) -> bytes:
         address = self._line.address
         try:
-            response = client.post(f"https://{address}{ROUTE}", content=held.encode())
-        except (httpx.InvalidURL, UnicodeError):
-            raise FieldError(f"The address in the line is damaged: {address!r}.", "Ask for another line.") from None
-        except httpx.HTTPError as error:
+            answer = requests.post(ROUTE, held.encode())
+        except SilenceError as error:
             raise FieldError(
-                f"{address} cannot be reached, or has another certificate than the line says: {error}.",
+                f"{address} cannot be reached, or has another certificate than the line says: {error.why}.",
                 "It will be tried again.",
             ) from None
-        if response.status_code == 403:
+        if answer.status == 403:
             raise FieldError(
                 f"{address} does not know this witness.",
                 "Its operator must name your key (rounds.witness.key): tacit witness key.",
             )
-        if response.status_code == 409:
+        if answer.status == 409:
             raise FieldError.because(ReasonCode.DIRECTORY_FORKED)
-        if response.status_code != 200:
-            raise FieldError(f"{address} refuses (HTTP {response.status_code}).", "Ask the operator.")
-        return bytes(response.content)
+        if answer.status != 200:
+            raise FieldError(f"{address} refuses (HTTP {answer.status}).", "Ask the operator.")
+        return answer.content

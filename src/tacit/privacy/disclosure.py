@@ -68,6 +68,16 @@ class Disclosure(Stage):
             parts.append(self._narrow_part(plan, part, key.child(number) if has_stream else key))
         return replace(plan, parts=tuple(parts))
 
+    def kept_back(self, client_id: int, items: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Return which items of a client no message of any round may be about."""
+        is_secret: NDArray[np.bool_] = self.is_secret[items]
+        if self.fixed is None:
+            return is_secret
+        kept, n = np.empty(len(items), np.uint8), len(items)
+        who, ptr = np.array([client_id]), np.array([0, n])
+        toss(self.fixed.word, who, ptr, items, np.ones(n, bool), self.pi[who], is_secret, True, kept)
+        return np.asarray(kept == 0)
+
     def _narrow_part(self, plan: UpdatePlan, part: PlannedRows, key: Key) -> PlannedRows:
         is_open = bool((self.pi[plan.clients] >= 1).all()) and not self.is_secret.any()
         if part.sensitive is False or not part.n_rows or is_open:

@@ -102,7 +102,7 @@ def measure_exposure(
     return Exposure(
         auc=known,
         auc_popularity=guessing.auc if guessing is not None else auc(guess, is_own) if evidence.any() else known,
-        precision=_precision(belief, is_own, size),
+        precision=share_named(belief, is_own),
         tpr_at_1=_true_positives(mine, others, 0.01),
         named=int((likely & is_own).sum()),
         accused=int(likely.sum()),
@@ -115,6 +115,17 @@ def auc(belief: Numbers, is_own: NDArray[np.bool_]) -> float:
     return _auc(*_apart(belief, is_own))
 
 
+def share_named(belief: Numbers, is_own: NDArray[np.bool_]) -> float:
+    """Return the share of true items among as many with the highest belief; ties count by position."""
+    size = int(is_own.sum())
+    if not size:
+        return 0.0
+    level = np.partition(belief, len(belief) - size)[len(belief) - size]
+    above = belief > level
+    level_with = np.flatnonzero(belief == level)[: size - int(above.sum())]
+    return float((is_own[above].sum() + is_own[level_with].sum()) / size)
+
+
 def _apart(belief: Numbers, is_own: NDArray[np.bool_]) -> tuple[Numbers, Numbers]:
     """Return the beliefs in items of the history and in the others, each in ascending order."""
     return np.sort(belief[is_own]), np.sort(belief[~is_own])
@@ -125,16 +136,6 @@ def _auc(mine: Numbers, others: Numbers) -> float:
         return 0.5
     below = np.searchsorted(others, mine, "left").sum() + np.searchsorted(others, mine, "right").sum()
     return float(below / (2 * len(mine) * len(others)))
-
-
-def _precision(belief: Numbers, is_own: NDArray[np.bool_], size: int) -> float:
-    """Return the share of true items among the `size` items with the highest belief; ties count by position."""
-    if not size:
-        return 0.0
-    level = np.partition(belief, len(belief) - size)[len(belief) - size]
-    above = belief > level
-    level_with = np.flatnonzero(belief == level)[: size - int(above.sum())]
-    return float((is_own[above].sum() + is_own[level_with].sum()) / size)
 
 
 def _true_positives(mine: Numbers, others: Numbers, rate: float) -> float:

@@ -1,25 +1,41 @@
 """What a sum still tells of one of its participants, by how many there are: measured figures, for users to read.
 
-From `tacit reproduce secure-attacks` on ML-100K: the share of a user's items among the |K| that counts of a sum make
-most probable, |K| being how many the user has. A participant is part of its own sum, so that no sum tells as little as
-what is popular among all users; the rest shrinks with the number of participants.
+From `tacit reproduce secure-attacks` on ML-100K: the share of a user's items among the |K| that an attacker holds to be
+most probable, |K| being how many the user has. A participant is part of its own sum, so that a sum without noise always
+names more than an attacker who has nothing of that user: what taking part tells is the difference. It shrinks with the
+number of participants. Figures are of histories that are sent whole: of those that are sent in part, sums tell less.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-POPULAR = 0.327  # named by what is popular among all users, without any sum
-NAMED = {7: 0.433, 10: 0.406, 13: 0.388, 20: 0.367, 40: 0.348, 50: 0.345, 100: 0.336, 200: 0.331}  # by participants
+WITHOUT = 0.326  # named by what is popular among all other users: more than the sum of the other participants names
+NAMED = {  # by participants
+    7: 0.433,
+    10: 0.403,
+    13: 0.389,
+    20: 0.369,
+    26: 0.358,
+    40: 0.348,
+    50: 0.345,
+    100: 0.337,
+    200: 0.330,
+}
 
 
 @dataclass(frozen=True)
 class SumExposure:
-    """How much of a history a sum names, beside what is popular."""
+    """How much of a history a sum names, and how much could be named had the user not taken part."""
 
     participants: int  # of the smallest sum
     named: float
-    popular: float = POPULAR
+    without: float = WITHOUT
+
+    @property
+    def of_taking_part(self) -> float:
+        """What the user's own contribution adds."""
+        return self.named - self.without
 
     @classmethod
     def of(cls, participants: int) -> SumExposure:

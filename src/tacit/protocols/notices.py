@@ -71,6 +71,16 @@ def key_change(identity: Identity, new: Identity, log: bytes) -> Notice:
     return Notice(NoticeKind.NEW_KEY, identity.public, new.key, identity.sign(statement), new.sign(statement))
 
 
+def check_key_change(notice: Notice, old: bytes, log: bytes, at: int = 0) -> None:
+    """Refuse a change of keys that the key before and the new one have not both signed."""
+    statement = _statement(log, notice.identity, old, notice.key)
+    try:
+        verify(old, statement, notice.by_old, at)
+        verify(notice.key, statement, notice.by_new, at)
+    except ForgedError:
+        raise ForgedError.because(ReasonCode.NOTICE_FORGED) from None
+
+
 def _statement(log: bytes, identity: bytes, old: bytes, new: bytes) -> bytes:
     return b"tacit new key" + log + identity + old + new
 
@@ -102,12 +112,7 @@ class MemberKeys:
             old = changed.get(notice.identity, notice.identity)
             if notice.key in used or notice.key == notice.identity:
                 raise ForgedError.because(ReasonCode.NOTICE_FORGED)
-            statement = _statement(log, notice.identity, old, notice.key)
-            try:
-                verify(old, statement, notice.by_old, at)
-                verify(notice.key, statement, notice.by_new, at)
-            except ForgedError:
-                raise ForgedError.because(ReasonCode.NOTICE_FORGED) from None
+            check_key_change(notice, old, log, at)
             changed[notice.identity] = notice.key
             used.add(notice.key)
         return cls(frozenset(revoked), changed)
@@ -146,13 +151,23 @@ class NoticeView:
     log: bytes
     witness: bytes | None = None
     fresh_days: float = 0.0  # after which the witness's signature is too old
-    known: DirectoryCheckpoint | None = None
+    known: NoticeList = field(default_factory=NoticeList)
 
     def read(self, shown: NoticeList, now: float) -> MemberKeys:
         """Return what follows from a list; one that the witness has not signed, or not lately, is refused."""
         if self.witness is not None:
             self._check_signed(shown, self.witness, now)
-        return MemberKeys.read(shown.notices, self.log)
+        return MemberKeys.read(self.newest(shown).notices, self.log)
+
+    def newest(self, shown: NoticeList) -> NoticeList:
+        """Return the list to go by: where the witness has signed more than is shown, what this device saw of that.
+
+        A round shows the list of its beginning. A device that connects meanwhile has fetched a longer one already.
+        """
+        known = self.known
+        if self.witness is None or known.signed is None or known.signed.size <= len(shown.notices):
+            return shown
+        return known
 
     def _check_signed(self, shown: NoticeList, witness: bytes, now: float) -> None:
         signed, tree = shown.signed, MerkleTree(notice.entry for notice in shown.notices)
@@ -160,9 +175,15 @@ class NoticeView:
             raise DevicePolicyError.because(ReasonCode.DIRECTORY_MISSING)
         if signed.log != notice_log(self.log) or not signed.is_signed_by(witness):
             raise ForgedError.because(ReasonCode.DIRECTORY_FORGED)
-        for checkpoint in (signed, self.known or signed):
-            if checkpoint.size > len(tree) or tree.root(checkpoint.size) != checkpoint.root:
-                raise ForgedError.because(ReasonCode.DIRECTORY_FORKED)
+        if signed.size > len(tree) or tree.root(signed.size) != signed.root:
+            raise ForgedError.because(ReasonCode.DIRECTORY_FORKED)
+        known = self.known.signed or signed
+        if known.size <= len(tree):
+            is_same = tree.root(known.size) == known.root
+        else:  # an earlier list
+            is_same = self.known.notices[: len(tree)] == shown.notices
+        if not is_same:
+            raise ForgedError.because(ReasonCode.DIRECTORY_FORKED)
         if not now - self.fresh_days * DAY <= signed.time <= now + AHEAD:
             raise DevicePolicyError.because(ReasonCode.DIRECTORY_STALE, days=self.fresh_days)
 

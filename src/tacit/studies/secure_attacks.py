@@ -6,7 +6,7 @@ with the groups of a fair draw, with the user in some and not in others. Two sta
 change nothing here. *Linking*: rows of a sum that one user alone touched are that user's; they all point where the
 user's vector points. Two stages show no such row. *Solving*: cohorts are known and contributions repeat, so that all
 sums together are linear equations in users (`solved_sums.py`). By default some devices stay with each cohort, so that
-nothing can be solved for few of them.
+nothing can be solved for few of them. *One sum* names items of its members by itself (`sum_sizes.py`).
 
 Groups, samples and rows are those of the real methods on real histories. Leave-last-out, clean negatives.
 """
@@ -43,6 +43,7 @@ from tacit.studies.solved_sums import (
     solve_sums,
 )
 from tacit.studies.sum_attacks import LinkingResult, attack_by_linking, difference_sums
+from tacit.studies.sum_sizes import DRAWS, exposure_by_size, exposure_sheet, own_items
 from tacit.types import Clients, Model
 from tacit.updates import Ring
 
@@ -52,9 +53,6 @@ TARGETS = 40
 ALIKE = (0.999, 0.99, 0.95)
 K_MIN = 3
 N_SOLVED = 78
-BATCHES = (7, 10, 13, 20, 40, 50, 100, 200)  # sizes of sums of which one is looked at
-HALF = 0.5  # the share of a history that leaves by default
-NOISES = (2.0, 4.0)  # standard deviations
 SOLVED_ROUNDS = (100, 600)
 LEAVING = 0.0005  # share of devices that leave for good in a round: a quarter of them in 600
 ANY = DevicePolicy(most_cohorts=None)
@@ -83,7 +81,8 @@ def recipe(source: str) -> dict[str, Any]:
 def attack_study(setup: StudySetup) -> StudyResult:
     """Difference sums, link rows, and solve all sums for single users."""
     solved = _solving(setup)
-    rows = [*_differencing(setup), *_linking(setup), *solved]
+    sized = exposure_by_size(setup.parts.train, Key(setup.seeds[0]).child("sizes"), 1 if setup.quick else DRAWS)
+    rows = [*_differencing(setup), *_linking(setup), *solved, *sized]
     names = list(dict.fromkeys(row.method for row in rows if row.metric.startswith("AUC after")))
     at = {(row.method, row.metric): row.ours for row in rows}
     differences = [f"{what} after {times}" for times in ROUNDS for what in ("AUC", "P@|K|")]
@@ -112,10 +111,13 @@ def attack_study(setup: StudySetup) -> StudyResult:
         "choice, as many as devices open.",
         f"Groups of {_group(setup)}. AUC and P@|K| are means over {TARGETS} users; P@|K|: share of the user's items "
         "among the |K| most probable ones, |K| being how many the user has.",
+        "One sum: what it names of each member; what the sum of the others, and what is popular among all other users, "
+        f"name instead; and what taking part adds to the better of these. Means over all users, {DRAWS} ways to part "
+        "them; errors are of the paired difference.",
         "Agreement: adjusted Rand index of the groups found with the users, the best of three thresholds. Items "
         "exposed: share of users' own items whose rows only they touch.",
     ]
-    return StudyResult(rows, [first, second, third], notes=notes)
+    return StudyResult(rows, [first, second, third, exposure_sheet(sized)], notes=notes)
 
 
 def _group(setup: StudySetup) -> int:
@@ -211,9 +213,7 @@ def _solving(setup: StudySetup) -> list[PublishedRow]:
     cohort = setup.parts.train
     chosen = np.sort(key.child("people").generator().choice(len(cohort), min(N_SOLVED, len(cohort)), replace=False))
     people = cohort.take(chosen)
-    n_people, is_own = len(people), np.zeros((len(people), people.n_items), bool)
-    for person in range(n_people):
-        is_own[person, people.of(person)] = True
+    n_people, is_own = len(people), own_items(people)
     popular = np.tile(is_own.sum(axis=0).astype(np.float64), (n_people, 1))
     rows = _solved_rows("guesses the popular items", 0, popular, is_own)
     for name, (policy, size, leaving) in SCHEDULES.items():
@@ -226,34 +226,6 @@ def _solving(setup: StudySetup) -> list[PublishedRow]:
                 solved = solve_sums(n_people, cohorts, counts)
                 rows += _solved_rows(f"{name}, {kind}, {rounds} rounds", each, solved, is_own)
         rows += _combination(name, policy, people, is_own)
-    return rows + _batch_sums(setup, key.child("batches"))
-
-
-def _batch_sums(setup: StudySetup, key: Key) -> list[PublishedRow]:
-    """Return what one sum tells of its members, by its size: counts decide, and what is popular where they are equal.
-
-    Where half of each history was drawn once for all rounds, the other half is in no sum. Of counts with noise, what is
-    expected of them by what is popular is taken as far as the noise is large.
-    """
-    people, generator = setup.parts.train, key.generator()
-    is_own = np.zeros((len(people), people.n_items), bool)
-    is_own[np.repeat(np.arange(len(people)), np.diff(people.ptr)), people.items] = True
-    popular = np.broadcast_to(is_own.sum(axis=0).astype(np.float64), is_own.shape)
-    rows = _solved_rows("guesses the popular items, all users", 0, popular, is_own)
-    for size in (size for size in BATCHES if size <= len(people)):
-        batches = generator.permutation(len(people))[: len(people) // size * size].reshape(-1, size)
-        sums, share, own = is_own[batches].sum(axis=1), is_own.mean(axis=0), is_own[batches.ravel()]
-        evidence = sums + share / 2  # less than one
-        rows += _solved_rows(f"sum of {size}, own items", 1, np.repeat(evidence, size, axis=0), own)
-        sent = is_own & (key.child("half", size).generator().random(is_own.shape) < HALF)
-        counted, unsent = sent[batches].sum(axis=1) / size, share * (1 - HALF) / (1 - share * HALF)
-        evidence = counted + (1 - counted) * unsent  # how probable it is that a member has the item
-        rows += _solved_rows(f"sum of {size}, half drawn once", 1, np.repeat(evidence, size, axis=0), own)
-        for noise in NOISES:
-            spread = size * share * (1 - share)
-            noisy = sums + generator.normal(0, noise, sums.shape)
-            evidence = (noisy * spread + size * share * noise**2) / (spread + noise**2)
-            rows += _solved_rows(f"sum of {size}, noise of {noise:g}", 1, np.repeat(evidence, size, axis=0), own)
     return rows
 
 

@@ -73,6 +73,7 @@ def routes(view: DeviceView) -> list[Route]:
             saying=saying(sharing.pi),
             sayings=json.dumps([(least, translate(text)) for least, text in SAYINGS]),
             percent=_percent(sharing),
+            coin=sharing.coin,
             shown=json.dumps(_choices(sharing)),
             lab=lab,
             method=view.method,

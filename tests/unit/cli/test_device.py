@@ -14,6 +14,7 @@ from helpers.commands import device_document, run_command
 from helpers.small_federation import CATALOG, PASSPHRASE, founded, request
 from tacit.errors import BadRowsError, DataError
 from tacit.field.device import Device, ScryptCost
+from tacit.field.device.settings import USUAL_PI
 from tacit.wire.messages import write_welcome
 
 pytestmark = pytest.mark.slow
@@ -95,7 +96,7 @@ def test_a_forgotten_passphrase_here_and_on_another_machine(
     files = ("--code-file", str(here / "code"), "--new-file", str(here / "words"))
     assert device_document(capsys, "passphrase", "--forgotten", *files) == {"changed": True}
     monkeypatch.setenv("TACIT_PASSPHRASE", "a longer walk")
-    assert device_document(capsys, "share")["pi"] == 0.5
+    assert device_document(capsys, "share")["pi"] == USUAL_PI
     new = str(here / "new.db")
     assert device_document(capsys, "--file", new, "restore", str(here / "copy"), "--forgotten", *files)["sits_out"]
     assert device_document(capsys, "--file", new, "share")["masked_only"]
@@ -151,7 +152,7 @@ def test_limits_are_set_shown_and_taken_away(here: Path, capsys: pytest.CaptureF
 def test_people_read_sentences_and_tables(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for words, expected in (
         (["init"], "sends nothing before you join"),
-        (["join", str(here / "small.tacit")], "pi = 0.5"),
+        (["join", str(here / "small.tacit")], f"pi = {USUAL_PI}"),
         (["history", "add", "Hill Hotel"], "your history has 1 items"),
         (["history", "list"], "Hill Hotel"),
         (["share"], "no guarantee"),

@@ -226,6 +226,9 @@ def test_nobody_enrols_with_an_identity_that_is_not_theirs(tmp_path: Path) -> No
     )
     with pytest.raises(StorageError), journal.file.transaction():
         journal.members.add(b"third", own.public)
+    stranger = proved(Identity.fresh(), "no word", b"key")
+    assert journal.members.enrol("no word", b"key", 50, *stranger) is None, "a member's key is no invitation"
+    assert journal.members.enrol("no word", b"key", 50, *proved(own, "no word", b"key")) == 1, "its answer was lost"
     assert journal.members.enrol(words[2], b"new key", 50, *proved(own, words[2], b"new key")) == 3, (
         "she left and came back"
     )

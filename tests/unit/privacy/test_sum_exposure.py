@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from tacit.privacy.sum_exposure import NAMED, POPULAR, SumExposure
+from tacit.privacy.sum_exposure import NAMED, WITHOUT, SumExposure
 
 
 def test_the_figure_is_that_of_the_next_smaller_sum_that_was_measured() -> None:
-    assert [SumExposure.of(n).named for n in (13, 19, 20, 39, 10_000)] == [
+    assert [SumExposure.of(n).named for n in (13, 19, 20, 25, 10_000)] == [
         NAMED[13],
         NAMED[13],
         NAMED[20],
@@ -16,7 +16,8 @@ def test_the_figure_is_that_of_the_next_smaller_sum_that_was_measured() -> None:
     assert SumExposure.of(min(NAMED) - 1).named == 1.0
 
 
-def test_more_participants_tell_less_and_always_more_than_what_is_popular() -> None:
+def test_more_participants_tell_less_and_always_more_than_without_the_user() -> None:
     figures = [NAMED[n] for n in sorted(NAMED)]
     assert figures == sorted(figures, reverse=True)
-    assert min(figures) > POPULAR
+    assert min(figures) > WITHOUT
+    assert SumExposure.of(20).of_taking_part == NAMED[20] - WITHOUT

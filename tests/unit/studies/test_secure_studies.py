@@ -23,6 +23,9 @@ def test_attacks_on_sums(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
         value_of(rows, name, "AUC after 50") for name in ("same group, no guard", "guesses the popular items")
     )
     assert 0 < guess < 1
+    told = [value_of(rows, f"sum of {size}, all items", "of taking part") for size in (7, 40)]
+    assert told[0] > told[1] > 0, "a sum always tells more of a member, and less the larger it is"
+    assert told[0] > value_of(rows, "sum of 7, 50% drawn once", "of taking part")
     assert open_ > value_of(rows, "same group, no guard", "AUC after 1")
 
 

@@ -20,6 +20,7 @@ from tacit.field.device import Device, Sharing
 from tacit.field.device.exposure import LedgerReader, evidence
 from tacit.field.device.history import HistoryEntry
 from tacit.field.device.limits import TimeLimits
+from tacit.field.device.settings import USUAL_PI
 from tacit.privacy.meter import measure_exposure
 from tacit.types import Catalog, Labels, Vocabulary
 from tacit.web.device_view import DeviceView
@@ -114,7 +115,7 @@ def test_an_old_page_changes_only_what_was_changed_on_it(visitor: Visitor, devic
     page = visitor.get("/sharing")
     settled = Sharing(pi=0.333, masked_only=True, measure=False, never_categories=("food",), paused=True)
     device.share(settled)
-    assert visitor.save_sharing(page, pi="50", measure="yes").status == 303
+    assert visitor.save_sharing(page, pi=f"{100 * USUAL_PI:.0f}", measure="yes").status == 303
     assert device.sharing == settled, "nothing was changed on that page"
     visitor.save_sharing(page, pi="20", measure="yes", never=["drinks"], masked_only="yes")
     assert device.sharing == settled.model_copy(update={"pi": 0.2, "never_categories": ("drinks", "food")})

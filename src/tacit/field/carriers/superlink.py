@@ -85,6 +85,9 @@ class SuperLink:
     def _listen(self, host: str, port: int, certificate: Path, key: Path) -> None:
         import uvicorn
 
+        from tacit.field.carriers.slow_connections import PunctualProtocol, allow_many_connections
+
+        allow_many_connections()
         try:
             listener = socket.create_server((host, port))
         except OSError as error:
@@ -100,6 +103,7 @@ class SuperLink:
                 access_log=False,
                 ssl_certfile=certificate,
                 ssl_keyfile=key,
+                http=PunctualProtocol,
                 timeout_keep_alive=30,
                 server_header=False,
             )

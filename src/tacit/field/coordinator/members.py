@@ -107,10 +107,10 @@ class Members:
             return None
         with self._file.transaction():
             known = self._file.connection.execute(
-                "SELECT number, revoked FROM devices WHERE key = ?", (key,)
+                "SELECT number, revoked, identity FROM devices WHERE key = ?", (key,)
             ).fetchone()
             if known is not None:
-                return None if known[1] else int(known[0])
+                return None if known[1] or known[2] != identity else int(known[0])
             if self._is_former(key):
                 return None
             same = "identity = ? AND identity != x''"

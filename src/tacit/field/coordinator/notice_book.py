@@ -5,7 +5,14 @@ from __future__ import annotations
 from tacit.errors import ForgedError
 from tacit.field.coordinator.journal_file import JournalFile
 from tacit.protocols.directory import DirectoryCheckpoint
-from tacit.protocols.notices import MOST_NOTICES, MemberKeys, Notice, NoticeKind, NoticeList
+from tacit.protocols.notices import (
+    MOST_NOTICES,
+    MemberKeys,
+    Notice,
+    NoticeKind,
+    NoticeList,
+    check_key_change,
+)
 
 SIGNED = "notices signed"
 MOST_CHANGES = 16  # new keys of one identity: every device is shown all of them for ever
@@ -46,18 +53,20 @@ class NoticeBook:
         may_sign = "SELECT 1 FROM devices WHERE identity = ? AND NOT revoked"
         if self._file.connection.execute(may_sign, (notice.identity,)).fetchone() is None:
             return False
-        before = self.list().notices
-        if notice in before:
+        same = "SELECT 1 FROM notices WHERE identity = ? AND key = ? AND by_old = ? AND by_new = ?"
+        given = notice.identity, notice.key, notice.by_old, notice.by_new
+        if self._file.connection.execute(same, given).fetchone() is not None:
             return self.key_of(notice.identity) == notice.key
-        taken = "SELECT 1 FROM directory WHERE identity = ?"
-        if self._file.connection.execute(taken, (notice.key,)).fetchone() is not None:
-            return False
-        changes = [other.identity for other in before if other.kind == NoticeKind.NEW_KEY]
-        if changes.count(notice.identity) >= MOST_CHANGES or len(changes) >= MOST_NEW_KEYS:
-            return False
-        try:
-            MemberKeys.read([*before, notice], self._log)
+        try:  # first, and alone: whoever sends what is not signed costs as little with many notices as with none
+            check_key_change(notice, self.key_of(notice.identity), self._log)
         except ForgedError:
+            return False
+        taken = "SELECT 1 FROM directory WHERE identity = ? UNION ALL SELECT 1 FROM notices WHERE key = ?"
+        if self._file.connection.execute(taken, (notice.key, notice.key)).fetchone() is not None:
+            return False
+        changes = "SELECT count(*), coalesce(sum(identity = ?), 0) FROM notices WHERE kind = ?"
+        of_all, own = self._file.connection.execute(changes, (notice.identity, NoticeKind.NEW_KEY)).fetchone()
+        if own >= MOST_CHANGES or of_all >= MOST_NEW_KEYS:
             return False
         row = notice.kind, notice.identity, notice.key, notice.by_old, notice.by_new
         into = "INSERT INTO notices (kind, identity, key, by_old, by_new) VALUES (?, ?, ?, ?, ?)"

@@ -181,9 +181,8 @@ class DeviceAnswers:
         if debit is not None:
             self._budgets.check(member.federation, debit, sharing.most_epsilon)
         learnt = learn_for_sum(member, sharing, request, self._history, *root_of(self._store), coins_of(self._store))
-        found = measure_for_sum(
-            member, sharing, self._history, self._preferences.hidden, request, *root_of(self._store)
-        )
+        hidden, coins = self._preferences.hidden, coins_of(self._store)
+        found = measure_for_sum(member, sharing, self._history, hidden, request, *root_of(self._store), coins)
         vector, is_measured, zeros = vector_of(learnt, found, session.terms)
         if zeros is not None:
             learnt = empty_update(member, request, root_of(self._store)[1], zeros)

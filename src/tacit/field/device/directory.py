@@ -90,16 +90,18 @@ class DeviceDirectory:
 
     def read_notices(self, sharing: Sharing, log: str, shown: NoticeList) -> MemberKeys:
         """Return what follows from notices that are shown; where a witness is named, they must be signed and grow."""
+        return self._view(log, sharing.directory.fresh_days).read(shown, self._clock().timestamp())
+
+    def _view(self, log: str = "", fresh_days: float = 0.0) -> NoticeView:
         witness = read_key(self.witness) if self.witness else None
-        view = NoticeView(bytes.fromhex(log), witness, sharing.directory.fresh_days, self.notices.signed)
-        return view.read(shown, self._clock().timestamp())
+        return NoticeView(bytes.fromhex(log), witness, fresh_days, self.notices)
 
     def keep_notices(self, shown: NoticeList) -> None:
         """Keep the notices that were shown last, inside a transaction; of what was signed, the longer list counts.
 
         An older signature is of fewer notices: if it took the place of a newer one, the others could be left out next.
         """
-        known = self.notices.signed
+        shown, known = self._view().newest(shown), self.notices.signed
         if known is not None and shown.signed is not None and shown.signed.size < known.size and self.witness:
             shown = replace(shown, signed=known)
         if shown != self.notices:

@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +27,9 @@ from tacit.random import Key
 from tacit.types import Clients, Label
 from tacit.updates import Message
 from tacit.wire.messages import Request
+
+if TYPE_CHECKING:
+    from tacit.privacy.disclosure import Disclosure
 
 SHOWN = 10  # items in the list
 
@@ -46,15 +51,20 @@ def measure_quality(
     request: Request,
     key: Key,
     client_id: int,
+    coins: Key,
 ) -> QualityMeasurement:
-    """Measure, or return what was measured in this round before; of no item where there is none to measure."""
+    """Measure, or return what was measured in this round before; of no item where there is none to measure.
+
+    Coins that are tossed once for each item come from `coins`: nothing is measured on an item that is kept back.
+    """
+    allowed = _AllowedItems(member, sharing, history, client_id, coins)
     last, learnt_from, nothing = member.last_measurement(), member.learnt_from(), QualityMeasurement(request.round)
     if last is not None and last["round"] == request.round:
         again = QualityMeasurement(**last)
-        return again if _may_mention(again.item, sharing, history, member, client_id) else nothing
+        return again if allowed.has(again.item) else nothing
     if learnt_from is None:
         return nothing
-    item = _newest(member, sharing, history, learnt_from, client_id)
+    item = _newest(allowed, learnt_from)
     clients = _without_new(history.clients(client_id, member.catalog), learnt_from)
     if item is None or not len(clients.items):
         return nothing
@@ -78,10 +88,11 @@ def measure_for_sum(
     request: Request,
     key: Key,
     client_id: int,
+    coins: Key,
 ) -> QualityMeasurement:
     """Measure for a secure sum; what cannot be measured with this history and this model is about no item."""
     try:
-        return measure_quality(member, sharing, history, hidden, request, key, client_id)
+        return measure_quality(member, sharing, history, hidden, request, key, client_id, coins)
     except DeviceError:
         raise
     except Exception:
@@ -96,27 +107,37 @@ def with_quality(message: Message, found: QualityMeasurement | None) -> Message:
     return replace(message, tables={**message.tables, QUALITY: table})
 
 
-def _newest(
-    member: Membership, sharing: Sharing, history: History, learnt_from: NDArray[np.bool_], client_id: int
-) -> Label | None:
+@dataclass(frozen=True)
+class _AllowedItems:
+    """The items of a history that the settings allow messages about."""
+
+    member: Membership
+    sharing: Sharing
+    history: History
+    client_id: int
+    coins: Key
+
+    def has(self, item: Label | None) -> bool:
+        """Say whether an item is one of them."""
+        if item is None or not self.sharing.measure or self.sharing.pi == 0:
+            return False
+        if item not in {entry.item for entry in self.history.list()}:
+            return False
+        place, stage = self.member.catalog.item_ids.place(item), self._stage
+        return place is not None and not stage.kept_back(self.client_id, np.array([place]))[0]
+
+    @cached_property
+    def _stage(self) -> Disclosure:
+        return self.sharing.stage(self.client_id, self.member.catalog, self.coins)
+
+
+def _newest(allowed: _AllowedItems, learnt_from: NDArray[np.bool_]) -> Label | None:
     """Return the last added item that was not learnt from yet and that may be sent."""
-    for entry in reversed(history.list()):
-        place = member.catalog.item_ids.place(entry.item)
-        if (
-            place is not None
-            and not learnt_from[place]
-            and _may_mention(entry.item, sharing, history, member, client_id)
-        ):
+    for entry in reversed(allowed.history.list()):
+        place = allowed.member.catalog.item_ids.place(entry.item)
+        if place is not None and not learnt_from[place] and allowed.has(entry.item):
             return entry.item
     return None
-
-
-def _may_mention(item: Label | None, sharing: Sharing, history: History, member: Membership, client_id: int) -> bool:
-    """Return whether the settings allow messages about an item of the history."""
-    if item is None or not sharing.measure or sharing.pi == 0 or item not in {entry.item for entry in history.list()}:
-        return False
-    place = member.catalog.item_ids.place(item)
-    return place is not None and not sharing.stage(client_id, member.catalog).is_secret[place]
 
 
 def _without_new(clients: Clients, learnt_from: NDArray[np.bool_]) -> Clients:

@@ -20,7 +20,7 @@ from tacit.types import Catalog, Config, Label, Vocabulary
 if TYPE_CHECKING:
     from tacit.privacy.disclosure import Disclosure
 
-USUAL_PI = 0.5
+USUAL_PI = 0.7
 LEVELS: Mapping[str, float] = {"strict": 1.0, "balanced": 4.0, "open": 8.0}  # epsilon
 ADVISED = 3  # items that are named where one was not found
 
@@ -30,7 +30,7 @@ class Sharing(Config):
 
     pi: float = Field(USUAL_PI, ge=0, le=1, description="probability that a row about an item of the history leaves")
     coin: Literal["row", "item", "once"] = Field(
-        "row", description="one coin per row; one per item and round; or once per item, for all rounds"
+        "once", description="one coin per row; one per item and round; or once per item, for all rounds"
     )
     never_items: tuple[Label, ...] = Field((), description="items whose positive rows never leave")
     never_categories: tuple[str, ...] = Field((), description="categories whose positive rows never leave")

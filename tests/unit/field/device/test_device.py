@@ -125,12 +125,12 @@ def test_damaged_rows_are_named_and_nothing_is_added_unless_they_are_to_be_left_
 def test_it_learns_what_a_cohort_of_one_learns_in_a_simulation(path: Path, method: str) -> None:
     federation, key = founded(method), Key(7).child("learn")
     with made(path, federation, seed=7, lane=3) as device:
-        device.share(Sharing(pi=0.6, masked_only=False))
+        device.share(Sharing(pi=0.6, coin="row", masked_only=False))
         clients = device.history.clients(3, CATALOG)
         private = federation.built.init(clients, CATALOG, key.child("init")).private
         shared = first_shared(federation)
         shapes = federation.built.shapes(shared)
-        way = federation.path(Sharing(pi=0.6).stage(3, CATALOG))
+        way = federation.path(Sharing(pi=0.6, coin="row").stage(3, CATALOG))
         for number in range(3):
             content = device.release(device.learn(request(federation, number, shared)))
             given = device_round(way, Model(shared, private), clients, key, number)

@@ -46,6 +46,16 @@ def test_coordinators_that_are_only_asked_see_different_keys(path: Path) -> None
     assert first[1] != other[1]
 
 
+def test_an_invitation_with_another_authority_is_not_accepted_by_the_certificate_of_the_first(path: Path) -> None:
+    """A forged invitation names the right address and a wrong authority: it fails, and must leave nothing behind."""
+    forged, right = (Invitation("127.0.0.1:1", "a word", roots) for roots in ("a thief's", "the coordinator's"))
+    with made(path) as device:
+        device.leave()
+        first, second = (public_keys(device, asked) for asked in (forged, right))
+        assert device.terms.enrolment["roots"] == right.roots
+        assert first[0] != second[0]
+
+
 def test_who_leaves_in_the_middle_of_a_sum_can_join_another(path: Path) -> None:
     with Device.open(full_device(path), PASSPHRASE, noon) as device:
         assert device._masked._machine_of(EASY).session is not None

@@ -1,0 +1,61 @@
+"""Connections that take too long: whoever opens many and says nothing must not keep others out.
+
+A process has a limited number of open files, and each connection is one. uvicorn closes connections that are idle after
+an answer, but waits for ever for the rest of a request. Here a request has a time in which its head must come, and one
+for its content and answer. TLS handshakes end after a minute (asyncio).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from typing import Any
+
+from uvicorn.protocols.http.auto import AutoHTTPProtocol
+
+HEAD_SECONDS = 40.0  # without a whole head of a request: more than uvicorn keeps a connection that was answered
+WHOLE_SECONDS = 330.0  # for the content and the answer: more than a device waits
+LOOKS = 8  # in the time of a head
+MOST_FILES = 65_536
+
+
+class PunctualProtocol(AutoHTTPProtocol):  # type: ignore[misc]  # httptools or h11, whichever is installed
+    """uvicorn's protocol of a connection, closed once a request takes too long."""
+
+    def connection_made(self, transport: Any) -> None:
+        """Begin to watch."""
+        super().connection_made(transport)
+        self._seen: tuple[Any, str] = (None, "")
+        self._since = self.loop.time()
+        self._next_look: asyncio.TimerHandle | None = None
+        self._look()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """End watching."""
+        if self._next_look is not None:
+            self._next_look.cancel()
+        super().connection_lost(exc)
+
+    def _look(self) -> None:
+        """Close the connection if the same step of the same request takes too long."""
+        request, now = self.cycle, self.loop.time()
+        is_head = request is None or request.response_complete
+        step = "head" if is_head else "content" if request.more_body else "answer"
+        if self._seen[0] is not request or self._seen[1] != step:
+            self._seen, self._since = (request, step), now
+        elif now - self._since > (HEAD_SECONDS if is_head else WHOLE_SECONDS):
+            self.transport.abort()
+            return
+        self._next_look = self.loop.call_later(HEAD_SECONDS / LOOKS, self._look)
+
+
+def allow_many_connections() -> None:
+    """Raise the number of files that this process may open at once, as far as the system lets it."""
+    if sys.platform == "win32":
+        return
+    import resource
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = MOST_FILES if hard == resource.RLIM_INFINITY else min(hard, MOST_FILES)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))

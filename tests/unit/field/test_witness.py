@@ -1,0 +1,72 @@
+"""One witness of several federations: an id belongs to the coordinator that was visited for it first."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from helpers.refusals import refused
+from tacit.errors import FieldError
+from tacit.field.witness import Witness, WitnessLine
+from tacit.protocols.directory import DirectoryGrowth
+from tacit.protocols.merkle import MerkleTree
+from tacit.protocols.notices import notice_log
+from tacit.reasons import ReasonCode
+
+LINE = WitnessLine("one.example:9092", "a certificate", "ab" * 16, "films")
+
+
+def growth(*entries: bytes) -> DirectoryGrowth:
+    tree = MerkleTree(entries)
+    return DirectoryGrowth(len(tree), tree.root(), entries)
+
+
+@pytest.mark.parametrize("log", [LINE.log, notice_log(bytes.fromhex(LINE.log)).hex()], ids=["members", "notices"])
+def test_another_coordinator_cannot_name_the_federation_of_a_known_one(tmp_path: Path, log: str) -> None:
+    witness = Witness(tmp_path)
+    stranger = WitnessLine("two.example:9092", "another certificate", log, "films")
+    witness.refuse_stranger(stranger)
+    witness.know(LINE)
+    with pytest.raises(FieldError):
+        witness.refuse_stranger(stranger)
+    with pytest.raises(FieldError):
+        witness.refuse_stranger(replace(stranger, roots=""))
+    witness.close()
+    again = Witness(tmp_path)
+    with pytest.raises(FieldError):
+        again.refuse_stranger(stranger)
+    again.close()
+
+
+def test_a_coordinator_may_move_or_have_another_certificate(tmp_path: Path) -> None:
+    witness = Witness(tmp_path)
+    witness.know(LINE)
+    for line in (replace(LINE, address="moved.example:9092"), replace(LINE, roots="a new certificate")):
+        witness.refuse_stranger(line)
+    witness.know(replace(LINE, address="moved.example:9092"))
+    witness.refuse_stranger(replace(LINE, address="moved.example:9092", roots="a new certificate"))
+    witness.close()
+
+
+def test_an_identity_that_is_listed_twice_is_a_fork_and_changes_nothing(tmp_path: Path) -> None:
+    witness = Witness(tmp_path)
+    first, second = bytes(32), bytes([1]) * 32
+    with refused(FieldError, ReasonCode.DIRECTORY_FORKED):
+        witness.add(LINE.log, growth(first, first))
+    assert witness.held(LINE.log).size == 0
+    assert witness.add(LINE.log, growth(first, second)) == 2
+    witness.close()
+
+
+def test_two_programs_of_one_witness_sign_one_list(tmp_path: Path) -> None:
+    one, two = Witness(tmp_path), Witness(tmp_path)
+    first, second = bytes(32), bytes([1]) * 32
+    assert (one.held(LINE.log).size, two.held(LINE.log).size) == (0, 0)
+    assert one.add(LINE.log, growth(first)) == 1
+    with refused(FieldError, ReasonCode.DIRECTORY_FORKED):
+        two.add(LINE.log, growth(second))
+    assert two.held(LINE.log).root == one.held(LINE.log).root
+    one.close()
+    two.close()
