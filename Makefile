@@ -4,6 +4,9 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
+# Tests start hundreds of processes, and each would compile all modules anew.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 .PHONY: help demo field field-demo peer peer-demo test quick check lint format docs figures wheel coverage bench reproduce fuzz lock clean
 
@@ -24,10 +27,10 @@ peer-demo: $(VENV)/dev  ## eight peers and two routers as processes on this mach
 	$(BIN)/python tools/peer_demo.py
 
 test: $(VENV)/dev  ## every test (real-data tests run where TACIT_DATA points at the data)
-	$(BIN)/python -m pytest -n 2 --dist loadfile -m "not reproduce and not fuzz"
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not reproduce and not fuzz"
 
 quick: $(VENV)/dev  ## the faster four fifths of the tests, in about four minutes (more the first time, when kernels compile)
-	$(BIN)/python -m pytest -n 2 --dist loadfile -m "not reproduce and not fuzz and not slow and not data"
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not reproduce and not fuzz and not slow and not data"
 
 check: lint test  ## format, lint, strict types, import floors, parameters, tests
 
@@ -60,7 +63,7 @@ reproduce: $(VENV)/dev  ## slow reproductions of published tables
 	$(BIN)/python -m pytest -m reproduce
 
 coverage: $(VENV)/dev  ## every test with the share of lines that they run; pages in build/coverage
-	$(BIN)/python -m pytest -n 2 --dist loadfile -m "not reproduce and not fuzz" --cov --cov-report=html:build/coverage --cov-report=term
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not reproduce and not fuzz" --cov --cov-report=html:build/coverage --cov-report=term
 
 fuzz: $(VENV)/dev  ## the secure sum under many thousands of rounds, drops and mutated messages (more than an hour)
 	$(BIN)/python -m pytest -n 2 -m fuzz

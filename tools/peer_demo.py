@@ -5,7 +5,8 @@
 Every step is a command that a person would type: tacit device init, tacit peer found, invite, join, run. Two of the
 peers are routers. One router is killed (kill -9) after a third of the time; the others go on through the second, and no
 person does anything about it. At the end the models of all peers are judged on items that they did not learn from,
-beside a simulation of as many periods as a peer in the middle had, and beside the same peers learning alone.
+beside a simulation of as many periods as a peer in the middle had, from the same first model, and beside the same peers
+learning alone.
 
 The eight users are generated: four like even items, four odd ones, and each has half of what it likes. The other half
 is held out: nobody can know it alone, and others of the same taste have some of it. Eight users of the built-in town
@@ -27,14 +28,13 @@ from pathlib import Path
 
 import numpy as np
 
+from peer_simulation import learn_alone, simulate_peers
 from tacit.field.device import Device
+from tacit.field.peer.membership import require_membership
 from tacit.field.peer.peer_file import unpack_arrays
 from tacit.field.peer.peer_status import read_status
-from tacit.lab.event_driven import NetworkConfig, gossip_event_driven
-from tacit.methods.base import build, options
-from tacit.random import Key
 from tacit.testing import two_tastes
-from tacit.types import Array, Catalog, Clients, Model
+from tacit.types import Array, Catalog, Clients
 
 PEERS, ITEMS, PERIODS, PERIOD, SEEDS = 8, 100, 15, 3.0, 20
 PASSPHRASE = "only for a demo"
@@ -96,29 +96,6 @@ def write_catalogue(path: Path, catalog: Catalog) -> None:
         rows = csv.writer(file)
         rows.writerow(["item", "title"])
         rows.writerows([catalog.item_ids[item], catalog.title(item)] for item in range(catalog.n_items))
-
-
-def learn_alone(clients: Clients, catalog: Catalog, periods: int, seed: int) -> Array:
-    """Return the scores of peers that never meet."""
-    method = build("pepper", options("pepper", {**GIVEN, "epochs": periods}))
-    model = method.init(clients, catalog, Key(seed))
-    models = dict(model.private)
-    own = method.own(model.shared, models, clients)
-    for _ in range(periods):
-        models = dict(method.learn(models, own))
-    scores: Array = method.score(model.shared, models, clients)
-    return scores
-
-
-def simulate_peers(clients: Clients, catalog: Catalog, periods: int, seed: int) -> Array:
-    """Return the scores after as many periods of an event-driven simulation with staggered clocks."""
-    method = build("pepper", options("pepper", {**GIVEN, "epochs": periods}))
-    last = None
-    for model in gossip_event_driven(method, clients, catalog, Key(seed), NetworkConfig(staggered=True, one_vote=True)):
-        last = model
-    assert last is not None
-    scores: Array = method.score(last.shared, last.private, clients)
-    return scores
 
 
 def main() -> None:
@@ -189,6 +166,7 @@ def show_results(homes: list[Path], clients: Clients, held: list[Array], catalog
         with Device.open(home / "device.db", PASSPHRASE) as device:
             status, stored = read_status(device), device.store.get("peer_models")
             assert stored is not None
+            network = require_membership(device.store).network
             models.append(unpack_arrays(stored))
             states = [entry.state for entry in device.ledger.list()]
         periods.append(status.periods)
@@ -196,13 +174,11 @@ def show_results(homes: list[Path], clients: Clients, held: list[Array], catalog
             f"peer {at}: {status.periods} periods, {states.count('sent')} of {len(states)} models acknowledged, "
             f"{status.received} read, {status.known} peers known"
         )
-    method = build("pepper", options("pepper", GIVEN))
     joined = {name: np.concatenate([each[name] for each in models]) for name in models[0]}
-    shared = Model(method.init(clients, catalog, Key(1)).shared, joined).shared
-    real = rank_held_out(method.score(shared, joined, clients), clients, held)
+    real = rank_held_out(network.built.score({}, joined, clients), clients, held)
     n = int(np.median(periods))
     simulated, alone = (
-        np.array([rank_held_out(run(clients, catalog, n, seed), clients, held) for seed in range(SEEDS)])
+        np.array([rank_held_out(run(network, clients, catalog, n, seed), clients, held) for seed in range(SEEDS)])
         for run in (simulate_peers, learn_alone)
     )
     pairs = sum(len(items) for items in held) * ITEMS // 2

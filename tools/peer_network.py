@@ -1,6 +1,6 @@
 """A network of real peers on this machine, one process each: how good it is beside a simulation, and what churn does.
 
-    python tools/peer_network.py quality [--peers 60] [--periods 30] [--period 20] [--together 1]
+    python tools/peer_network.py quality [--peers 60] [--periods 30] [--period 20] [--together 1] [--seed 7] [--virtual]
     python tools/peer_network.py churn   [--peers 60] [--minutes 4] [--period 20]
 
 Every peer runs what `tacit peer run` runs: a device's encrypted file, the runner, Zenoh with TLS; two are routers. With
@@ -9,7 +9,9 @@ Devices are made here with a cheap passphrase, and each is introduced to four ot
 
 quality   users of MovieLens 100K (where TACIT_DATA points at it; else of two generated tastes) learn freely. The share
           of held-out items among the first 20 of 100 unseen ones (HR@20, its expectation over all draws) is printed for
-          the real peers, for event-driven simulations of as many periods, and for learning alone.
+          the real peers, for event-driven simulations of as many periods from the same first model, and for
+          learning alone. With `--virtual` the peers share this process and a clock that jumps from event to event:
+          a busy machine changes nothing then, and no carrier is used.
 churn     20 % of the peers are killed (kill -9) in each minute and started again; then 30 % at once, for good. Prints a
           verdict on: crashes, slowest send, models merged twice, dead ids in views three periods later, parts.
 """
@@ -17,6 +19,7 @@ churn     20 % of the peers are killed (kill -9) in each minute and started agai
 from __future__ import annotations
 
 import argparse
+import heapq
 import json
 import os
 import random
@@ -29,24 +32,24 @@ import tempfile
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from peer_simulation import learn_alone, simulate_peers
 from tacit.data import DataConfig, load
 from tacit.field.device import Device, ScryptCost
 from tacit.field.device.history import HistoryEntry
 from tacit.field.peer.membership import PeerMembership
-from tacit.field.peer.peer_device import PeerDevice
+from tacit.field.peer.peer_device import PeerDevice, PeerSend
 from tacit.field.peer.peer_file import read_peer_state, unpack_arrays
 from tacit.field.peer.runner import PeerRunner, PeriodOutcome
 from tacit.field.peer.zenoh_carrier import ZenohCarrier
-from tacit.lab.event_driven import NetworkConfig, gossip_event_driven
-from tacit.methods.base import build, options
 from tacit.protocols.overlay import n_components
-from tacit.random import Key
 from tacit.testing import two_tastes
 from tacit.types import Array, Catalog, Clients, offsets
 from tacit.updates import PeerModels
@@ -54,8 +57,8 @@ from tacit.wire.network import PeerNetwork, write_network
 from tacit.wire.peer_messages import PeerEnvelope
 from tacit.wire.peer_records import PeerIdentity, PeerRecord, peer_number
 
-METHOD, GIVEN = "pepper", {"view": 3}
-PASSPHRASE, INTRODUCED, HELD_OUT, K, AMONG, SEEDS = "only for a trial", 4, 0.2, 20, 100, 5
+GIVEN = {"view": 3}
+PASSPHRASE, INTRODUCED, HELD_OUT, K, AMONG = "only for a trial", 4, 0.2, 20, 100
 KILLED, AT_ONCE, AWAY = 0.2, 0.3, 5.0  # of peers in a minute, of peers together; seconds until a killed one starts
 LONGEST, MOST_DEAD = 5.0, 0.05  # seconds of a send; of ids in views
 START = 240.0  # seconds for some processes to begin
@@ -118,12 +121,11 @@ def run_peer(
 class Processes:
     """All peers of a network: their files, and a process for each that is up."""
 
-    def __init__(self, folder: Path, clients: Clients, catalog: Catalog, period: float) -> None:
-        self.folder, self.period, self.n = folder, period, len(clients)
+    def __init__(self, folder: Path, clients: Clients, catalog: Catalog, network: PeerNetwork) -> None:
+        self.folder, self.period, self.n = folder, network.period, len(clients)
         self.routers = free_addresses(2)
         self.up: dict[int, subprocess.Popen[bytes]] = {}
         self.crashed: list[int] = []
-        network = PeerNetwork.create("ab" * 16, "trial", METHOD, GIVEN, catalog, 7, period)
         content, secret, now = write_network(network, catalog), os.urandom(32), int(time.time())
         identities = [PeerIdentity.fresh() for _ in range(self.n)]
         self.places = {peer_number(identity.id): at for at, identity in enumerate(identities)}
@@ -208,6 +210,14 @@ class Processes:
             found[at] = [self.places[number] for number in dict.fromkeys(named) if number in self.places]
         return found
 
+    def states(self) -> list[dict[str, Any]]:
+        """Return what all peers remember beside their models."""
+        found = []
+        for at in range(self.n):
+            with Device.open(self.path(at), PASSPHRASE) as device:
+                found.append(read_peer_state(device.store) or {})
+        return found
+
     def models(self) -> dict[str, Array]:
         """Return the models of all peers, joined."""
         parts = []
@@ -228,6 +238,11 @@ class Processes:
         for process in self.up.values():
             process.kill()
             process.wait(30)
+
+
+def found_network(catalog: Catalog, period: float, seed: int = 7) -> PeerNetwork:
+    """Return the terms of a network; its first model follows from the seed."""
+    return PeerNetwork.create("ab" * 16, "trial", "pepper", GIVEN, catalog, seed, period)
 
 
 def free_addresses(n: int) -> list[str]:
@@ -278,63 +293,111 @@ def hit_rate(scores: Array, clients: Clients, held: list[Array]) -> Array:
     return np.array(found)
 
 
-def simulate(clients: Clients, catalog: Catalog, periods: int, seed: int, is_alone: bool) -> Array:
-    """Return the scores of simulated peers after so many periods; alone, they never meet."""
-    method = build(METHOD, options(METHOD, {**GIVEN, "epochs": periods}))
-    if is_alone:
-        model = method.init(clients, catalog, Key(seed))
-        models = dict(model.private)
-        own = method.own(model.shared, models, clients)
-        for _ in range(periods):
-            models = dict(method.learn(models, own))
-        return np.asarray(method.score(model.shared, models, clients))
-    last = None
-    for model in gossip_event_driven(method, clients, catalog, Key(seed), NetworkConfig(staggered=True, one_vote=True)):
-        last = model
-    assert last is not None
-    return np.asarray(method.score(last.shared, last.private, clients))
+@dataclass(frozen=True)
+class RealRun:
+    """How a network is run: seconds of a period, peers of a process, the network's seed, simulations beside it, and
+    whether all peers are in this process, on a virtual clock."""
+
+    period: float = 20.0
+    together: int = 1
+    seed: int = 7
+    simulations: int = 5
+    is_virtual: bool = False
 
 
-def measure_quality(folder: Path, n: int, periods: int, period: float, together: int) -> dict[str, Any]:
+def measure_quality(folder: Path, n: int, periods: int, how: RealRun) -> dict[str, Any]:
     """Let real peers learn freely, and return the three figures."""
     clients, held, catalog = choose_people(n)
+    terms = found_network(catalog, how.period, how.seed)
     rates = {
-        name: np.array([hit_rate(simulate(clients, catalog, periods, seed, name == "alone"), clients, held).mean()
-                        for seed in range(SEEDS)])
-        for name in ("simulation", "alone")
+        name: np.array([hit_rate(run(terms, clients, catalog, periods, seed), clients, held).mean()
+                        for seed in range(how.simulations)])
+        for name, run in (("simulation", simulate_peers), ("alone", learn_alone))
     }  # fmt: skip
-    print({name: f"{values.mean():.4f} ± {values.std(ddof=1):.4f}" for name, values in rates.items()}, flush=True)
-    network = Processes(folder, clients, catalog, period)
+    print({name: values.round(4).tolist() for name, values in rates.items()}, flush=True)
+    network = Processes(folder, clients, catalog, terms)
+    seen = learn_virtually(network, periods) if how.is_virtual else learn_freely(network, periods, how.together)
+    real = hit_rate(terms.built.score({}, network.models(), clients), clients, held)
+    simulated, alone = rates["simulation"].mean(), rates["alone"].mean()
+    return {
+        "peers": n,
+        "seed of the network": how.seed,
+        "HR@20 of real peers": round(float(real.mean()), 4),
+        "HR@20 simulated": round(float(simulated), 4),
+        "deviation of simulations": round(float(rates["simulation"].std(ddof=1)), 4),
+        "HR@20 alone": round(float(alone), 4),
+        "real over simulated": round(float(real.mean() / simulated - 1), 4),
+        "not merged: a second one of a sender in a period": sum(state["refused"] for state in network.states()),
+        **seen,
+    }
+
+
+def learn_freely(network: Processes, periods: int, together: int) -> dict[str, Any]:
+    """Let a process for every `together` peers run for so many periods; return what was seen."""
     try:
         network.start_all(periods, together)
         begin = time.monotonic()
         while any(process.poll() is None for process in network.up.values()):
             time.sleep(1)
-            if time.monotonic() - begin > 3 * period * periods + START:
+            if time.monotonic() - begin > 3 * network.period * periods + START:
                 break
         network.end_all()
     finally:
         network.kill_all()
-    method = build(METHOD, options(METHOD, GIVEN))
-    shared = method.init(clients, catalog, Key(1)).shared
-    real = hit_rate(method.score(shared, network.models(), clients), clients, held)
-    outcomes = [line for at in range(n) for line in network.logs(at) if "number" in line]
-    sent, read = (sum(line[name] for line in outcomes) for name in ("sent", "acknowledged"))
-    simulated, alone = rates["simulation"].mean(), rates["alone"].mean()
+    outcomes = [[line for line in network.logs(at) if "number" in line] for at in range(network.n)]
+    sent, read = (sum(line[name] for lines in outcomes for line in lines) for name in ("sent", "acknowledged"))
     return {
-        "peers": n,
         "peers of a process": together,
-        "periods": int(np.median([sum("number" in line for line in network.logs(at)) for at in range(n)])),
-        "HR@20 of real peers": round(float(real.mean()), 4),
-        "HR@20 simulated": round(float(simulated), 4),
-        "seeds of the simulation": [round(float(value), 4) for value in rates["simulation"]],
-        "HR@20 alone": round(float(alone), 4),
-        "real over simulated": round(float(real.mean() / simulated - 1), 4),
+        "periods": int(np.median([len(lines) for lines in outcomes])),
         "models": f"{read} of {sent} acknowledged",
-        "slowest send": max(line["slowest"] for line in outcomes),
+        "slowest send": max(line["slowest"] for lines in outcomes for line in lines),
         "crashed": network.crashed,
         "errors": network.errors(),
     }
+
+
+class VirtualClock:
+    """A clock that stands still until it is set."""
+
+    def __init__(self) -> None:
+        self.begin = datetime.now(UTC)
+        self.seconds = 0.0
+
+    def __call__(self) -> datetime:
+        """Return the time."""
+        return self.begin + timedelta(seconds=self.seconds)
+
+
+def learn_virtually(network: Processes, periods: int) -> dict[str, Any]:
+    """Let all peers run in this process, each with its file, on a clock that jumps from one event to the next."""
+    clock, draws, sent, read = VirtualClock(), random.SystemRandom(), 0, 0
+    with ExitStack() as files:
+        devices = [files.enter_context(Device.open(network.path(at), PASSPHRASE, clock)) for at in range(network.n)]
+        peers = [PeerDevice(device, clock) for device in devices]
+        inboxes = {peer.identity.id: peer for peer in peers}
+
+        def deliver(send: PeerSend) -> bytes | None:
+            receiver = inboxes.get(send.to.id)
+            return None if receiver is None else receiver.receive(send.content)
+
+        events = [(draws.uniform(0, network.period), at, 0) for at in range(network.n)]
+        heapq.heapify(events)
+        while events:
+            clock.seconds, at, done = heapq.heappop(events)
+            peer = peers[at]
+            if done:
+                peer.end_period()
+            if done == periods:
+                del inboxes[peer.identity.id]
+                for send in peer.goodbye():
+                    deliver(send)
+                continue
+            for sends in (peer.exchange_records, peer.begin_period):
+                outcomes = [(send, deliver(send)) for send in sends()]
+                acknowledged = peer.settle_all(outcomes)
+            sent, read = sent + len(outcomes), read + acknowledged
+            heapq.heappush(events, (clock.seconds + network.period, at, done + 1))
+    return {"clock": "virtual", "periods": periods, "models": f"{read} of {sent} acknowledged"}
 
 
 # --- churn ------------------------------------------------------------------------------------------------------------
@@ -343,7 +406,7 @@ def measure_quality(folder: Path, n: int, periods: int, period: float, together:
 def measure_churn(folder: Path, n: int, minutes: float, period: float) -> dict[str, Any]:
     """Kill and start peers for some minutes, then kill many at once; return what was seen, and a verdict."""
     clients, _, catalog = choose_people(n)
-    network, draws = Processes(folder, clients, catalog, period), random.Random(3)
+    network, draws = Processes(folder, clients, catalog, found_network(catalog, period)), random.Random(3)
     back: list[tuple[float, int]] = []
     killed = 0
     try:
@@ -430,13 +493,17 @@ def main() -> None:
     parser.add_argument("--period", type=float, default=20.0)
     parser.add_argument("--periods", type=int, default=30)
     parser.add_argument("--together", type=int, default=1)
+    parser.add_argument("--seed", type=int, default=7, help="of the network: its first model follows from it")
+    parser.add_argument("--virtual", action="store_true", help="all peers in this process, on a clock that jumps")
+    parser.add_argument("--simulations", type=int, default=5)
     parser.add_argument("--minutes", type=float, default=4.0)
     given = parser.parse_args()
     os.environ |= dict.fromkeys(("NUMBA_NUM_THREADS", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
     folder = Path(tempfile.mkdtemp(prefix="tacit-network-"))
     try:
         if given.what == "quality":
-            found = measure_quality(folder, given.peers, given.periods, given.period, given.together)
+            how = RealRun(given.period, given.together, given.seed, given.simulations, given.virtual)
+            found = measure_quality(folder, given.peers, given.periods, how)
         else:
             found = measure_churn(folder, given.peers, given.minutes, given.period)
     finally:

@@ -1,4 +1,4 @@
-"""Write the tables of reasons in docs/deploy.md and docs/pages.md from the wordings; a test holds them together."""
+"""Write the tables of reasons in docs/reasons.md and docs/pages.md from the wordings; a test holds them together."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def reasons_of_rounds() -> str:
     return "\n".join(rows)
 
 
-TABLES = {DOCS / "deploy.md": every_reason, DOCS / "pages.md": reasons_of_rounds}
+TABLES = {DOCS / "reasons.md": every_reason, DOCS / "pages.md": reasons_of_rounds}
 
 
 def renewed(text: str, table: str) -> str:

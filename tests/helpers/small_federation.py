@@ -32,7 +32,7 @@ CATALOG = Catalog(
 )
 OPTIONS: dict[str, dict[str, Any]] = {
     "fpl": {"factors": 4, "local_steps": 6, "learning_rate": 0.05},
-    "fed-gmf": {"factors": 4, "learning_rate": 0.05},
+    "fed-gmf": {"factors": 6, "learning_rate": 0.05},
 }
 
 

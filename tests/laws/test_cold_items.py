@@ -12,6 +12,7 @@ from tacit.errors import ConfigError, MethodError
 from tacit.lab.guarantee import build_privacy
 from tacit.lab.simulation import simulate
 from tacit.methods.base import build, entry, names, options
+from tacit.methods.parts.cold_items import DRAWS
 from tacit.methods.parts.sums import BySums
 from tacit.privacy.dp import DPConfig
 from tacit.protocols.federated import UpdatePath, device_round
@@ -75,21 +76,69 @@ def test_other_items_keep_their_scores_bit_for_bit(name: str, there: World) -> N
     assert found[:, COLD].any()
 
 
+@pytest.mark.parametrize("features", [0, 40])
 @pytest.mark.parametrize("name", BY_SUMS)
-def test_rows_are_a_ridge_regression_of_the_learnt_ones(name: str, there: World) -> None:
-    method = made(name, {"reg": 3.0, "weight": 0.5, "boost": 2.0})
+def test_rows_are_a_ridge_regression_of_those_that_the_method_gives(
+    name: str, features: int, there: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are the learnt rows, but for fed-svd."""
+    method = made(name, {"reg": 3.0, "weight": 0.5, "boost": 2.0, "features": features})
+    given: list[Array] = []
+    give = method.rows_to_map
+    monkeypatch.setattr(method, "rows_to_map", lambda *args: given.append(give(*args)) or given[-1])
     shared = final(method, there).shared
-    rows, counts = method.learnt_rows(shared), there[0].matrix().getnnz(axis=0)
+    assert np.array_equal(given[-1], method.learnt_rows(shared)) == (name != "fed-svd")
+    rows, counts = given[-1], there[0].matrix().getnnz(axis=0)
     known = counts > 0
     weights = np.sqrt(counts[known]) / np.sqrt(counts[known]).mean()
     assert there[1].vectors is not None
     vectors = np.hstack([there[1].vectors, np.ones((len(rows), 1))]).astype(np.float64)
+    if features:
+        vectors = np.hstack([random_features(vectors[:, :-1], features), vectors])
     roots = np.sqrt(weights)[:, None]
     penalty = np.diag([3.0] * (vectors.shape[1] - 1) + [0.0]) ** 0.5
     left = np.vstack([roots * vectors[known], penalty])
     right = np.vstack([roots * rows[known], np.zeros((vectors.shape[1], rows.shape[1]))])
     expected = 2.0 * vectors[~known] @ np.linalg.lstsq(left, right)[0]
     np.testing.assert_allclose(method.scored_rows(shared)[~known], expected, rtol=2e-4, atol=2e-5)
+
+
+def random_features(vectors: Array, n_features: int) -> Array:
+    """Return cosines, so that the products of two rows approach half a Gaussian kernel."""
+    keys = DRAWS.child("directions"), DRAWS.child("phases")
+    directions = np.sqrt(2.0) * keys[0].normal(np.arange(vectors.shape[1]), n_features).astype(np.float64)
+    phases = 2.0 * np.pi * keys[1].uniform(np.arange(n_features), 1)[:, 0]
+    found: Array = np.cos(vectors @ directions + phases) / np.sqrt(n_features)
+    return found
+
+
+def test_products_of_random_features_approach_a_gaussian_kernel() -> None:
+    vectors = np.random.default_rng(1).normal(size=(6, 3)) / 2
+    features = random_features(vectors, 8000)
+    expected = 0.5 * np.exp(-((vectors[:, None] - vectors[None]) ** 2).sum(axis=2))
+    np.testing.assert_allclose(features @ features.T, expected, atol=0.03)
+
+
+def test_fed_svd_maps_to_regressions_on_the_other_items_of_each_history(monkeypatch: pytest.MonkeyPatch) -> None:
+    """At full width: what a ridge regression says of an item from the histories without it, written out."""
+    clients, catalog = two_tastes()
+    method = made("fed-svd", {}, factors=catalog.n_items, epochs=2, item_weight=0.5)
+    given: list[Array] = []
+    give = method.rows_to_map
+    monkeypatch.setattr(method, "rows_to_map", lambda *args: given.append(give(*args)) or given[-1])
+    shared = final(method, (clients, catalog)).shared
+    rows, x = given[-1], clients.matrix().toarray()
+    basis, weights = (shared[name].astype(np.float64) for name in ("basis", "weights"))
+    projected = x @ (weights[:, None] * basis)
+    gram = projected.T @ projected
+    others = np.array(
+        [
+            sum(projected[u] - weights[item] * basis[item] for u in np.flatnonzero(x[:, item]))
+            for item in range(catalog.n_items)
+        ]
+    )
+    expected = others @ np.linalg.inv(gram + 0.5 * np.trace(gram) / len(gram) * np.eye(len(gram)))
+    np.testing.assert_allclose(projected @ rows.T, projected @ expected.T, atol=2e-3)
 
 
 @pytest.mark.parametrize("name", BY_SUMS)
@@ -126,7 +175,9 @@ def test_under_noise_the_map_is_computed_from_what_was_released(name: str, there
 
 
 @pytest.mark.parametrize("name", BY_SUMS)
-@pytest.mark.parametrize("option", [{"reg": 1.0}, {"weight": 1.0}, {"below": 12.0}, {"boost": 3.0}], ids=str)
+@pytest.mark.parametrize(
+    "option", [{"reg": 1.0}, {"features": 8}, {"weight": 1.0}, {"below": 12.0}, {"boost": 3.0}], ids=str
+)
 def test_every_option_of_the_map_has_an_effect(name: str, option: dict[str, float], there: World) -> None:
     assert not np.array_equal(scores(made(name, {}), there), scores(made(name, option), there))
 

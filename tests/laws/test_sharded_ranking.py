@@ -47,7 +47,7 @@ def crowd(name: str, world: World) -> Recommender:
     """A model of few users, who stand for many."""
     clients, catalog = world
     fields = entry(name).config.model_fields
-    few = {"epochs": 1, "factors": 4, "local_steps": 4, "clients_per_round": 16}
+    few = {"epochs": 1, "factors": 6, "local_steps": 4, "clients_per_round": 16}
     chosen = options(name, {key: value for key, value in few.items() if key in fields})
     *_, last = passes(build(name, chosen), clients, catalog, Key(1))
     many = np.arange(USERS) % len(clients)

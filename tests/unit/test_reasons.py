@@ -105,7 +105,7 @@ def test_the_tables_of_the_docs_hold_every_code_as_it_is_worded() -> None:
     for page, make in reason_tables.TABLES.items():
         text = page.read_text(encoding="utf-8")
         assert reason_tables.renewed(text, make()) == text, f"{page.name} is old; run tools/reason_tables.py"
-    deploy, pages = (page.read_text(encoding="utf-8") for page in reason_tables.TABLES)
+    every, pages = (page.read_text(encoding="utf-8") for page in reason_tables.TABLES)
     for code, wording in WORDINGS.items():
-        assert f"| `{code}` |" in deploy
+        assert f"| `{code}` |" in every
         assert (f"| `{code}` |" in pages) == (ROUND in wording.about)

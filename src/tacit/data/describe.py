@@ -95,7 +95,10 @@ def _worries(dataset: Dataset, per_user: np.ndarray[Any, np.dtype[np.int64]]) ->
     if lonely:
         worries.append(f"{lonely} of {dataset.n_users} users have a single row: nothing of theirs can be held out.")
     if log.times is None:
-        worries.append("No timestamps: temporal splits and leave-last-out need them.")
+        worries.append(
+            "No timestamps: temporal splits and leave-last-out need them. If a column has times, name it: "
+            "--set 'data.columns.timestamp=NAME'."
+        )
     else:
         if len(np.unique(log.times[:1000])) == 1 and len(log) > 1:
             worries.append("The first timestamps are all equal: is this column the time?")

@@ -30,31 +30,8 @@ _UNIT = 2.0**-53
 _BLOCK = 512  # draws made together: they stay in the nearest cache
 _AHEAD = 128  # rounds drawn ahead: what they will read stays there too
 _NEAR = 2**20  # bytes of a table that need not be asked for ahead
+_SHARED = 8  # triples of a client: their look-ups share what was loaded
 _TOGETHER = U64(16)  # triples that go side by side
-
-
-@njit(inline="always")
-def _draw(word, client_id, start, size, items, taken, position, n_items, positives, negatives, refused):
-    """Fill one client's positives and negatives [T]; `position` is that of the client in `taken`."""
-    n_triples = U64(len(positives))
-    first = lane(word, client_id)
-    second = mix_word(first)
-    n_refused = U64(0)
-    for t in range(n_triples):
-        first += GAMMA
-        drawn = mix_word(first)
-        positives[t] = items[start + high(drawn, size)]
-        negatives[t] = low(drawn, n_items)
-    for t in range(n_triples):
-        refused[n_refused] = t
-        n_refused += U64(has(taken, position, U64(negatives[t])))
-    for k in range(n_refused):
-        t = U64(refused[k])
-        negative = U64(negatives[t])
-        while has(taken, position, negative):
-            second += GAMMA
-            negative = high(mix_word(second), n_items)
-        negatives[t] = negative
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -69,6 +46,8 @@ def draw_pairs(word, ids, ptr, items, taken, n_items, positives, negatives):
     n_clients, n_triples = U64(positives.shape[0]), U64(positives.shape[1])
     n_together = max(U64(1), U64(_BLOCK) // max(U64(1), n_triples))
     refused = np.empty((2, n_together * n_triples + U64(1)), np.uint32)
+    is_refused = np.empty(n_together * n_triples, np.uint8)
+    bits, n_words = taken.bits, U64(taken.bits.shape[1])
     for start in range(U64(0), n_clients, n_together):
         stop = min(n_clients, start + n_together)
         for c in range(start, stop):
@@ -78,15 +57,24 @@ def draw_pairs(word, ids, ptr, items, taken, n_items, positives, negatives):
             for t in range(n_triples):
                 state += GAMMA
                 drawn = mix_word(state)
-                positives[c, t] = begin + high(drawn, size)
-                negatives[c, t] = low(drawn, n_items)
-        n_refused = U64(0)
+                i, j = begin + high(drawn, size), low(drawn, n_items)
+                positives[c, t], negatives[c, t] = i, j
+                if n_triples < U64(_SHARED):  # more of them lie near each other
+                    prefetch_one(items, i)
+                    prefetch_one(bits, word_of(n_words, c, j))  # harmless where there are none
+        at = U64(0)
         for c in range(start, stop):
             for t in range(n_triples):
                 positives[c, t] = items[U64(positives[c, t])]
+                is_refused[at] = has(taken, c, U64(negatives[c, t]))
+                at += U64(1)
+        at, n_refused = U64(0), U64(0)
+        for c in range(start, stop):  # apart from the loads: the address of a write does not wait
+            for t in range(n_triples):
                 refused[U64(0), n_refused] = c
                 refused[U64(1), n_refused] = t
-                n_refused += U64(has(taken, c, U64(negatives[c, t])))
+                n_refused += U64(is_refused[at])
+                at += U64(1)
         last, second = n_clients, U64(0)
         for r in range(n_refused):
             c, t = U64(refused[U64(0), r]), U64(refused[U64(1), r])
@@ -343,22 +331,36 @@ def rounds_of_one_client(
     """
     unsent, is_choosy = U64(totals.shape[0] - 1), pi.min() < 1.0 or is_secret.any()
     counts = np.zeros((2, totals.shape[0]), np.int32)
-    pair = np.empty((2, n_triples), np.uint32)
-    refused = np.empty(n_triples, np.uint32)
-    touched = np.empty(2 * n_triples, np.uint32)
+    pairs = np.empty((2, 2, n_triples), np.uint32)
+    refused = np.empty(n_triples + 1, np.uint32)
+    touched = np.empty(2 * n_triples + 1, np.uint32)
     shrink, unit = rate * reg[0], np.float32(1.0) / scale
     reg_i, reg_j = scale * reg[1], scale * reg[2]
-    zero, one = U64(0), U64(1)
+    zero, one, n_steps = U64(0), U64(1), U64(n_triples)
     most = np.int32(0)
-    for number in range(first, first + n_rounds):
-        c = high(mix_word(lane(words[0], number) + GAMMA), len(ids))
-        begin = U64(ptr[c])
-        length = U64(ptr[c + one]) - begin
-        _draw(lane(words[1], number), ids[c], begin, length, items, taken, c, n_items, pair[0], pair[1], refused)
+    c, pair = U64(0), pairs[0]
+    for number in range(first - 1, first + n_rounds):  # nobody learns in the one before the first
+        # The next client is drawn beside this one's triples: these wait for each other, and leave the processor idle.
+        following = number + 1
+        next_c, next_pair = high(mix_word(lane(words[0], following) + GAMMA), len(ids)), pairs[following & 1]
+        begin = U64(ptr[next_c])
+        length = U64(ptr[next_c + one]) - begin
+        drawing = lane(lane(words[1], following), ids[next_c])
+        second = mix_word(drawing)
         stream = lane(lane(lane(words[2], number), 0), ids[c])
         state = stream
-        n_touched = zero
-        for t in range(U64(n_triples)):
+        n_touched, n_refused = zero, zero
+        learns = number >= first
+        for t in range(n_steps):
+            drawing += GAMMA
+            drawn = mix_word(drawing)
+            negative = low(drawn, n_items)
+            next_pair[zero, t] = items[begin + high(drawn, length)]
+            next_pair[one, t] = negative
+            refused[n_refused] = t
+            n_refused += U64(has(taken, next_c, negative))
+            if not learns:
+                continue
             i, j = U64(pair[zero, t]), U64(pair[one, t])
             state += GAMMA
             leaves = not is_choosy or (not is_secret[i] and _coin(stream, state, i, per_item) < pi[c])
@@ -372,26 +374,35 @@ def rounds_of_one_client(
             n_touched += U64(counts[zero, j] + counts[one, j] == 0)
             counts[one, j] += 1
             sent[c, zero] += leaves
-        sent[c, one] += np.uint32(n_triples)
-        for k in range(n_touched):
-            item = U64(touched[k])
-            n_positive, n_negative = counts[zero, item], counts[one, item]
-            most = max(most, n_positive + n_negative)
-            settle_row(
-                table,
-                totals,
-                item,
-                np.float64(n_positive),
-                np.float64(n_negative),
-                reg_i,
-                reg_j,
-                unit,
-                rate,
-                tops,
-            )
-            counts[zero, item] = 0
-            counts[one, item] = 0
-        frozen[c] = users[c]
+        for k in range(n_refused):
+            t = U64(refused[k])
+            negative = U64(next_pair[one, t])
+            while has(taken, next_c, negative):
+                second += GAMMA
+                negative = high(mix_word(second), n_items)
+            next_pair[one, t] = negative
+        if learns:
+            sent[c, one] += np.uint32(n_triples)
+            for k in range(n_touched):
+                item = U64(touched[k])
+                n_positive, n_negative = counts[zero, item], counts[one, item]
+                most = max(most, n_positive + n_negative)
+                settle_row(
+                    table,
+                    totals,
+                    item,
+                    np.float64(n_positive),
+                    np.float64(n_negative),
+                    reg_i,
+                    reg_j,
+                    unit,
+                    rate,
+                    tops,
+                )
+                counts[zero, item] = 0
+                counts[one, item] = 0
+            frozen[c] = users[c]
+        c, pair = next_c, next_pair
     return most
 
 
@@ -410,7 +421,6 @@ def rounds_of_all_clients(
     table,
     totals,
     cells,
-    n_triples,
     scale,
     rate,
     reg,
@@ -421,34 +431,50 @@ def rounds_of_all_clients(
     peaks,
     tops,
 ):
-    """Run whole rounds of all clients; arguments and answer are those of `rounds_of_one_client`.
+    """Run whole rounds of all clients, one triple each; arguments and answer are those of `rounds_of_one_client`.
 
     `cells` [n_items + 1] are the totals as rows.
     """
     n_clients, n_rows, is_choosy = U64(len(ids)), U64(totals.shape[0] - 1), pi.min() < 1.0 or is_secret.any()
-    drawn = np.empty((3, n_clients, U64(n_triples)), np.uint32)
-    positives, negatives, targets = drawn[0], drawn[1], drawn[2]
+    marks, states = np.empty(len(ids), np.uint64), np.empty(len(ids), np.uint64)
+    drawn = np.empty((3, len(ids)), np.uint32)
+    likes, others, leaving = drawn[0], drawn[1], drawn[2]
+    as_pairs = drawn.reshape((3, len(ids), 1))
+    refused, is_refused = np.empty(len(ids) + 1, np.uint32), np.empty(len(ids), np.uint8)
     counts = np.zeros((2, totals.shape[0]), np.int32)
     unit, reg_i, reg_j = np.float32(1.0) / scale, scale * reg[1], scale * reg[2]
     zero, one, is_apart = U64(0), U64(1), frozen.ctypes.data != users.ctypes.data
     most = np.int32(0)
+    for c in range(n_clients):
+        marks[c] = mix_word(U64(ids[c]) + GAMMA)
     for number in range(first, first + n_rounds):
-        draw_pairs(lane(words[1], number), ids, ptr, items, taken, n_items, positives, negatives)
+        _draw_one_each(lane(words[1], number), marks, ptr, items, taken, n_items, states, likes, others, is_refused)
+        n_refused = zero
+        for c in range(n_clients):  # apart from the loads: the address of a write does not wait
+            refused[n_refused] = c
+            n_refused += U64(is_refused[c])
+        for r in range(n_refused):
+            c = U64(refused[r])
+            negative, second = U64(others[c]), mix_word(states[c])
+            while has(taken, c, negative):
+                second += GAMMA
+                negative = high(mix_word(second), n_items)
+            others[c] = negative
         seal = lane(lane(words[2], number), 0)
         for c in range(n_clients):
-            stream = lane(seal, ids[c])
-            state = stream
-            for t in range(U64(n_triples)):
-                i = U64(positives[c, t])
-                state += GAMMA
-                leaves = not is_choosy or (not is_secret[i] and _coin(stream, state, i, per_item) < pi[c])
-                target = i if leaves else n_rows
-                targets[c, t] = target
-                counts[zero, target] += 1
-                counts[one, U64(negatives[c, t])] += 1
-                sent[c, zero] += leaves
-            sent[c, one] += np.uint32(n_triples)
-        sum_of_pairs(frozen, users, table, positives, negatives, targets, totals, cells, peaks, scale, rate, reg)
+            i, target = U64(likes[c]), U64(likes[c])
+            if is_choosy:
+                stream = mix_word(seal ^ marks[c])
+                if is_secret[i] or not _coin(stream, stream + GAMMA, i, per_item) < pi[c]:
+                    target = n_rows
+            leaving[c] = target
+            counts[zero, target] += 1
+            counts[one, U64(others[c])] += 1
+            sent[c, zero] += np.uint32(target == i)
+            sent[c, one] += np.uint32(1)
+        sum_of_pairs(
+            frozen, users, table, as_pairs[0], as_pairs[1], as_pairs[2], totals, cells, peaks, scale, rate, reg
+        )
         for item in range(n_rows):
             n_positive, n_negative = counts[zero, item], counts[one, item]
             counts[zero, item] = 0
@@ -472,3 +498,22 @@ def rounds_of_all_clients(
             for c in range(n_clients):
                 frozen[c] = users[c]
     return most
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _draw_one_each(word, marks, ptr, items, taken, n_items, states, likes, others, is_refused):
+    """Draw a triple of every client as `draw_pairs` does; `is_refused` says whose negative is to be drawn again.
+
+    `states` [C] become where the clients' streams start. What is computed stands apart from what is loaded: the one
+    vectorises, and look-ups of the other overlap.
+    """
+    n_clients = U64(len(marks))
+    for c in range(n_clients):
+        states[c] = mix_word(word ^ marks[c])
+    for c in range(n_clients):
+        drawn, begin = mix_word(states[c] + GAMMA), U64(ptr[c])
+        likes[c] = begin + high(drawn, U64(ptr[c + U64(1)]) - begin)
+        others[c] = low(drawn, n_items)
+    for c in range(n_clients):
+        likes[c] = items[U64(likes[c])]
+        is_refused[c] = has(taken, c, U64(others[c]))

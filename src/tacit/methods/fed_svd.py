@@ -12,6 +12,7 @@ from functools import lru_cache
 from typing import ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 from pydantic import Field
 
 from tacit.errors import MethodError
@@ -36,6 +37,8 @@ from tacit.privacy.update_sink import UpdateSink
 from tacit.random import Key
 from tacit.types import Array, Catalog, Clients, Config, Floats, Model, Reason
 from tacit.updates import Ring, Total, UpdatePlan
+
+SHRINKAGE = 0.5  # of the regression that the map for cold items learns from, in mean diagonal elements of its Gramian
 
 
 class FedSVDConfig(Config):
@@ -125,6 +128,28 @@ class FedSVD(BySums):
         basis = orthonormal(sums, rounding(counts, ring))
         angles = np.append(shared["angles"], largest_angle(shared["basis"].astype(np.float64), basis))
         return {**shared, **shared_floats({"basis": basis, "weights": weights, "angles": angles})}
+
+    def rows_to_map(
+        self, before: Mapping[str, Array], found: Mapping[str, Array], total: Total, ring: Ring
+    ) -> NDArray[np.floating]:
+        """Return rows that predict who has an item from the *other* items of a history, as a cold item needs it.
+
+        With p = Q'x, an item's part of the sum is that of p over the clients that have it. Its own part of each p is
+        taken out, n w q, and the ridge regression on p is solved, whose Gramian Q'X'X Q follows from the sum too.
+        Where histories have weights, an item's own part of the sum is not known: then rows are as they were learnt.
+        """
+        if self.config.user_weight > 0:
+            return self.learnt_rows(found)
+        basis, weights = (before[name].astype(np.float64) for name in ("basis", "weights"))
+        sums = to_float64(total.sums["basis"], ring) / self.outer.unit
+        gram = basis.T @ sums
+        others = sums / weights[:, None] - (total.counts["basis"] * weights)[:, None] * basis
+        values, vectors = np.linalg.eigh((gram + gram.T) / 2)
+        values = np.maximum(values, 0.0)  # noise of a guarantee
+        solved = (vectors / (values + SHRINKAGE * max(values.mean(), 1e-12))) @ vectors.T
+        rows = others @ solved
+        turned = found["basis"].astype(np.float64).T @ ((weights / found["weights"])[:, None] * basis)
+        return np.asarray(rows @ turned.T, np.float64)
 
     def score(self, shared: Mapping[str, Array], private: Mapping[str, Array], clients: Clients) -> Floats:
         """Return (x W) Q Q' W^-1: the weighted history, projected on the kept directions, unweighted again."""

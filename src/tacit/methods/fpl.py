@@ -34,7 +34,7 @@ from tacit.types import Array, Catalog, Clients, Config, Floats, Model, Reason
 from tacit.updates import PlannedRows, Release, Ring, Total, UpdatePlan
 
 PRESETS: dict[str, tuple[int, int]] = {"sFPL": (1, 1), "sFPL+": (1, 0), "pFPL": (0, 1), "pFPL+": (0, 0)}
-MOST_DRAWN = 2**18  # triples of a round: so many are drawn at once in rounds that the kernel runs
+MOST_DRAWN = 2**18  # triples of a round: so many are drawn at once where the kernel runs rounds of all clients
 BITMAP_BYTES = 1024  # per client: up to 8,192 items a bit each is faster than searching the sorted history
 
 
@@ -249,8 +249,8 @@ class FPL(Federated):
         shared, private = model.shared, model.private
         config, width = self.config, shared["items"].shape[1]
         n_asked, steps = self.schedule(clients).clients_per_round, int(shared["local_steps"])
-        if n_asked > 1 and (len(rounds) == 1 or n_asked * steps > MOST_DRAWN):
-            return None  # a round of many triples costs little beside them
+        if n_asked > 1 and (len(rounds) == 1 or steps > 1 or n_asked > MOST_DRAWN):
+            return None  # beside so many triples the rest of a round costs little
         words = np.array([key.child(name).word for name in ("choose", "learn", "seal")])
         has = clients.derive_once("taken", _owned_items)
         if disclosure is None:
@@ -295,11 +295,11 @@ class FPL(Federated):
         totals = zero_rows(n_items + 1, width * np.dtype(kind).itemsize // 4).view(kind)
         users, numbers = rows_of(room.p), (ring.scale, self._rate, self.config.regs)
         frozen = users if self.config.step == "sequential" else rows_of(pad_rows(room.p))
-        tables = users, frozen, rows_of(room.table), totals
-        run: Any = rounds_of_one_client
+        tables, run = (users, frozen, rows_of(room.table), totals), rounds_of_one_client
+        more: tuple[Any, ...] = (steps,)
         if n_asked > 1:
-            run, tables = rounds_of_all_clients, (*tables, rows_of(totals.view(np.float32)))
-        return int(run(*draws, *tables, steps, *numbers, *coins, room.sent, room.terms, room.tops))
+            run, more = rounds_of_all_clients, (rows_of(totals.view(np.float32)),)
+        return int(run(*draws, *tables, *more, *numbers, *coins, room.sent, room.terms, room.tops))
 
     def apply(self, shared: Mapping[str, Array], total: Total, ring: Ring) -> Mapping[str, Array]:
         """Add alpha times the sum, with no averaging."""

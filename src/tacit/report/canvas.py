@@ -49,9 +49,9 @@ def plain_numbers(axis: Any) -> None:
 
 def percent_axis(axis: Any) -> None:
     """Label an axis of shares in per cent."""
-    from matplotlib.ticker import PercentFormatter
+    from matplotlib.ticker import FuncFormatter
 
-    axis.set_major_formatter(PercentFormatter(1.0, decimals=0, symbol=" %"))
+    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{100 * value:.6g} %"))
 
 
 def legend_below(figure: Figure) -> None:

@@ -32,6 +32,7 @@ DATASETS = ("ml-100k", "ml-1m", "lastfm-2k")
 EPSILONS = (0.5, 1.0, 2.0, 4.0, 8.0)
 METRICS = ("NDCG@10", "HR@10")
 FULL_METRICS = ("Precision@10", "NDCG@10")
+CLOSE = 0.03  # of NDCG: two names above their lines would touch
 MARGIN = {"dropped": 0.2, "corrupted": 0.2}
 MODES: dict[str, dict[str, Any]] = {
     "distributed": {},
@@ -264,8 +265,10 @@ def draw_quality(rows: Sequence[QualityRow], metric: str, epsilons: Sequence[flo
             axes.plot(epsilons, ys, label=row.name, **styles[row.name].line)
         for name, level in levels.items():
             axes.axhline(level, color=SOFT, linewidth=1, linestyle=(0, (2, 2)))
+            is_below = any(level < other < level + CLOSE for other in levels.values())  # its name goes under its line
+            at, side = (0, -2 if is_below else 2), "top" if is_below else "bottom"
             axes.annotate(
-                name, (0.01, level), (0, 2), ("axes fraction", "data"), "offset points", color=SOFT, fontsize=8
+                name, (0.01, level), at, ("axes fraction", "data"), "offset points", color=SOFT, fontsize=8, va=side
             )
         axes.set_ylim(0)
         axes.set_xscale("log")

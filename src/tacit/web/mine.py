@@ -123,7 +123,10 @@ def routes(view: DeviceView) -> list[Route]:
 
     def decline_change(form: dict[str, str]) -> str:
         view.device.terms.decline()
-        view.say("You said no: nothing is sent, and your suggestions stay as they are. You can still say yes here.")
+        view.say(
+            "You said no: nothing is sent, and your suggestions stay as they are. You can still say yes here. The "
+            "server is not told, but it sees that this device takes no part."
+        )
         return "/mine"
 
     joining = PendingJoin()

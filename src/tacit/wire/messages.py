@@ -270,7 +270,12 @@ def _check_lengths(federation: Federation, tables: list[Numbers]) -> None:
 
 def pack(arrays: Shared) -> bytes:
     """Write arrays by name, in one way only."""
-    parts = [struct.pack("<B", len(arrays))]
+    return b"".join(pack_parts(arrays))
+
+
+def pack_parts(arrays: Shared) -> list[bytes | memoryview]:
+    """Return what `pack` writes in parts, so that large arrays are copied once, where they are joined."""
+    parts: list[bytes | memoryview] = [struct.pack("<B", len(arrays))]
     for name in sorted(arrays):
         array = np.asarray(arrays[name])
         dtype = array.dtype.newbyteorder("<")
@@ -281,11 +286,11 @@ def pack(arrays: Shared) -> bytes:
             struct.pack("<BB", _CODES[dtype], array.ndim),
             struct.pack(f"<{array.ndim}I", *array.shape),
         ]
-        parts.append(np.ascontiguousarray(array, dtype).tobytes())
-    return b"".join(parts)
+        parts.append(np.ascontiguousarray(array, dtype).data)
+    return parts
 
 
-def unpack(content: bytes) -> dict[str, Array]:
+def unpack(content: bytes | memoryview) -> dict[str, Array]:
     """Read what `pack` wrote."""
     reader = _BodyReader(content)
     found: dict[str, Array] = {}
@@ -339,7 +344,7 @@ def inflate(content: bytes) -> bytes:
 class _BodyReader:
     """Takes bytes from the front and never past the end."""
 
-    def __init__(self, content: bytes) -> None:
+    def __init__(self, content: bytes | memoryview) -> None:
         self._content, self._at = content, 0
 
     def view(self, n: int) -> memoryview:

@@ -1,47 +1,43 @@
-"""Messages between peers: signed by the sender, sealed for the receiver (HPKE), padded to a few sizes.
+"""Messages between peers: encrypted and authenticated under a session key, padded to a few sizes.
 
-    message   head · sealed body · signature (64)
+    message   head · ticket (152) · once (16) · body · tag (16)
     head      magic "TCPM" · version · network (32) · sender's signing key (32) · receiver's id (16) · sequence (u64) ·
-              expiry (u64) · about (32) · length of the body (u32)
-    body      HPKE base mode: X25519, HKDF-SHA256, AES-256-GCM; the head and the secret of the network are its info
+              expiry (u64) · about (32) · length of body and tag (u32)
+    ticket    the session key, sealed for the receiver (HPKE) and signed by the sender: `wire/peer_sessions.py`
+    body      AES-256-GCM; its key is HMAC-SHA256 of head and once under the session key, and used for nothing else
     inside    kind (u8) · key of the acknowledgement (32) · content · 0x80 · zeros
     acknowledgement   whether it was read (u8) · receiver's time (u64) · HMAC-SHA256 under the key of the message (32)
 
-The signature is over the head and the hash of the sealed body: over network, sender, receiver, sequence and expiry. A
-reply has in `about` the hash of the signature that it answers; other messages have zeros. Only who can open a message
-has the key of its acknowledgement, so an acknowledgement needs no signature. The sender draws the key from its own
-secret and the head, and keeps nothing. Size, network, receiver, expiry
-and sequence are checked before any signature, the signature before the body is opened, the body before it is decoded.
+The ticket's signature says who the sender is; only sender and receiver know the session key, so the tag says that this
+message is the sender's, with this network, receiver, sequence and expiry. `once` is random: no key is ever used for two
+messages, even if a sequence number came again. A reply has in `about` the hash of what stands before the body of the
+message that it answers; other messages have zeros. Only who can open a message has the key of its acknowledgement. The
+sender draws that key from its own secret and what stands before the body, and keeps nothing. Size, network, receiver,
+expiry and sequence are checked before any signature, the signature before the body is opened, the body before it is
+decoded.
 """
 
 from __future__ import annotations
 
 import hashlib
 import hmac
+import os
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from enum import StrEnum
 from functools import cached_property
 
 import numpy as np
 from cryptography.exceptions import InvalidTag
-from cryptography.hazmat.primitives.hpke import AEAD, KDF, KEM, Suite
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-from tacit.errors import WireError
 from tacit.updates import PeerModels
-from tacit.wire.messages import pack, unpack
-from tacit.wire.peer_records import (
-    RECORD_BYTES,
-    SIGNATURE_BYTES,
-    SKEW,
-    PeerIdentity,
-    PeerRecord,
-    peer_id,
-    verify_signature,
-)
+from tacit.wire.messages import pack_parts, unpack
+from tacit.wire.peer_records import RECORD_BYTES, SKEW, PeerIdentity, PeerRecord, peer_id
+from tacit.wire.peer_refusals import PeerMessageError, PeerRefusal
+from tacit.wire.peer_sessions import TICKET_BYTES, PeerSessions, is_ticket_current
 
-MAGIC, VERSION = b"TCPM", 1
+MAGIC, VERSION = b"TCPM", 2
 MODEL, PUSH, PULL, RECORDS, GOODBYE, JOIN, WELCOME = range(1, 8)
 KINDS = {
     MODEL: "peer model",
@@ -59,8 +55,10 @@ LEAST_BYTES = 512  # of what is sealed
 NOTHING = bytes(32)
 _HEAD = struct.Struct("<4sB32s32s16sQQ32sI")
 HEAD_BYTES = _HEAD.size
-OVERHEAD = HEAD_BYTES + SIGNATURE_BYTES + 32 + 16  # head, signature, key of HPKE and tag
-_SUITE = Suite(KEM.X25519, KDF.HKDF_SHA256, AEAD.AES_256_GCM)
+ONCE_BYTES, TAG_BYTES = 16, 16
+FRONT_BYTES = HEAD_BYTES + TICKET_BYTES + ONCE_BYTES  # what stands before the body
+OVERHEAD = FRONT_BYTES + TAG_BYTES
+_NO_NONCE = bytes(12)  # each key seals one message
 _LABEL = b"tacit/peer/1/message"
 _ACK_LABEL = b"tacit/peer/1/acknowledgement"
 _MODEL_HEAD = struct.Struct("<QQ")
@@ -69,48 +67,12 @@ ACK_KEY_BYTES = 32
 ACK_BYTES = _ACK.size + hashlib.sha256().digest_size
 
 
-class PeerRefusal(StrEnum):
-    """Why a message of a peer was refused."""
-
-    TOO_LARGE = "too-large"
-    MALFORMED = "malformed"
-    OTHER_NETWORK = "other-network"
-    OTHER_RECEIVER = "other-receiver"
-    EXPIRED = "expired"
-    REPEATED = "repeated"
-    FORGED = "forged"
-    UNSEALED = "cannot-be-opened"
-    UNKNOWN_KIND = "unknown-kind"
-
-
-_WORDING = {
-    PeerRefusal.TOO_LARGE: "A message of a peer is too large.",
-    PeerRefusal.MALFORMED: "This is not a message of a peer.",
-    PeerRefusal.OTHER_NETWORK: "A message belongs to another network of peers.",
-    PeerRefusal.OTHER_RECEIVER: "A message is for another peer.",
-    PeerRefusal.EXPIRED: "A message of a peer is too old, or its sender's clock is wrong.",
-    PeerRefusal.REPEATED: "A message of a peer came again, or after a later one.",
-    PeerRefusal.FORGED: "The signature of a message is wrong.",
-    PeerRefusal.UNSEALED: "A message is not sealed for this peer and this network.",
-    PeerRefusal.UNKNOWN_KIND: "A message of a peer is of an unknown kind.",
-}
-
-
-class PeerMessageError(WireError):
-    """A message of a peer that is refused; nothing was changed."""
-
-    def __init__(self, why: PeerRefusal) -> None:
-        super().__init__(_WORDING[why], "Nothing was changed.")
-        self.why = why
-
-
 @dataclass(frozen=True)
 class PeerEnvelope:
     """A message as it arrives, of the right form; its signature is not checked yet."""
 
-    head: bytes
-    body: bytes
-    signature: bytes
+    front: bytes  # head, ticket, once
+    body: memoryview  # with its tag
     signing: bytes
     sequence: int
     expiry: int
@@ -123,17 +85,18 @@ class PeerEnvelope:
     @cached_property
     def digest(self) -> bytes:
         """The hash by which a reply names this message."""
-        return hashlib.sha256(self.signature).digest()
+        return hashlib.sha256(self.front).digest()
+
+    @property
+    def ticket(self) -> bytes:
+        """The session key, sealed and signed."""
+        return self.front[HEAD_BYTES : HEAD_BYTES + TICKET_BYTES]
 
     def refuse_if_expired(self, now: float) -> None:
         """Refuse a message that is too old, or of a future that no clock explains."""
-        if not now - SKEW <= self.expiry <= now + LIFETIME + SKEW:
+        is_current = now - SKEW <= self.expiry <= now + LIFETIME + SKEW
+        if not (is_current and is_ticket_current(self.ticket, now)):
             raise PeerMessageError(PeerRefusal.EXPIRED)
-
-    def refuse_if_forged(self) -> None:
-        """Refuse a message whose signature is not that of its sender."""
-        if not verify_signature(self.signing, self.signature, _statement(self.head, self.body)):
-            raise PeerMessageError(PeerRefusal.FORGED)
 
 
 @dataclass(frozen=True)
@@ -142,7 +105,7 @@ class OpenedMessage:
 
     kind: int
     ack_key: bytes = field(repr=False)
-    content: bytes
+    content: memoryview
 
     def acknowledge(self, is_read: bool, now: float) -> bytes:
         """Write that the message arrived and was read, or that its time is wrong; with the time here."""
@@ -167,27 +130,32 @@ class PeerSeal:
     network: bytes
     secret: bytes = field(repr=False)
 
+    @cached_property
+    def sessions(self) -> PeerSessions:
+        """The session keys of this peer."""
+        return PeerSessions(self.identity, self.network, self.secret)
+
     def seal(
-        self, to: PeerRecord, sequence: int, now: float, kind: int, content: bytes, about: bytes = NOTHING
+        self, to: PeerRecord, sequence: int, now: float, kind: int, *content: bytes, about: bytes = NOTHING
     ) -> bytes:
-        """Return a message for the peer of a record."""
-        length = padded_length(1 + ACK_KEY_BYTES + len(content)) + 32 + 16
-        if length + HEAD_BYTES + SIGNATURE_BYTES > MOST_BYTES:
+        """Return a message for the peer of a record; its content may come in parts."""
+        length = padded_length(1 + ACK_KEY_BYTES + sum(map(len, content))) + TAG_BYTES
+        if length + FRONT_BYTES > MOST_BYTES:
             raise PeerMessageError(PeerRefusal.TOO_LARGE)
-        sender, expiry = self.identity.public, int(now) + LIFETIME
+        sender, expiry, session = self.identity.public, int(now) + LIFETIME, self.sessions.with_receiver(to, now)
         head = _HEAD.pack(MAGIC, VERSION, self.network, sender, to.id, sequence, expiry, about, length)
-        inside = pad_content(bytes([kind]) + self._ack_key(head) + content)
-        body = _SUITE.encrypt(inside, to.sealing_key, info=self._info(head))
-        return head + body + self.identity.signing.sign(_statement(head, body))
+        front = head + session.ticket + os.urandom(ONCE_BYTES)
+        inside = pad_content(bytes([kind]), self._ack_key(front), *content)
+        return front + _cipher(session.key, front).encrypt(_NO_NONCE, inside, None)
 
     def read(self, content: bytes, most: int = MOST_BYTES, about: bytes = NOTHING) -> PeerEnvelope:
         """Read a message as far as it can be without any key: of another network, form or receiver, it is refused."""
         if len(content) > most:
             raise PeerMessageError(PeerRefusal.TOO_LARGE)
-        if len(content) < HEAD_BYTES + SIGNATURE_BYTES or content[:4] != MAGIC or content[4] != VERSION:
+        if len(content) < OVERHEAD or content[:4] != MAGIC or content[4] != VERSION:
             raise PeerMessageError(PeerRefusal.MALFORMED)
         _, _, network, signing, receiver, sequence, expiry, answers, length = _HEAD.unpack_from(content)
-        if length != len(content) - HEAD_BYTES - SIGNATURE_BYTES:
+        if length != len(content) - FRONT_BYTES:
             raise PeerMessageError(PeerRefusal.MALFORMED)
         if network != self.network:
             raise PeerMessageError(PeerRefusal.OTHER_NETWORK)
@@ -195,32 +163,37 @@ class PeerSeal:
             raise PeerMessageError(PeerRefusal.OTHER_RECEIVER)
         if answers != about:
             raise PeerMessageError(PeerRefusal.REPEATED)
-        body = content[HEAD_BYTES:-SIGNATURE_BYTES]
-        return PeerEnvelope(content[:HEAD_BYTES], body, content[-SIGNATURE_BYTES:], signing, sequence, expiry)
+        return PeerEnvelope(content[:FRONT_BYTES], memoryview(content)[FRONT_BYTES:], signing, sequence, expiry)
+
+    def refuse_if_forged(self, envelope: PeerEnvelope) -> None:
+        """Refuse a message whose ticket was not signed by its sender."""
+        self.sessions.check(envelope.signing, envelope.ticket)
 
     def open(self, envelope: PeerEnvelope) -> OpenedMessage:
-        """Open a message whose signature was checked."""
+        """Open a message whose ticket was checked."""
+        key = self.sessions.open(envelope.signing, envelope.ticket)
         try:
-            inside = _SUITE.decrypt(envelope.body, self.identity.sealing, info=self._info(envelope.head))
-        except (InvalidTag, ValueError):
+            inside = _cipher(key, envelope.front).decrypt(_NO_NONCE, envelope.body, None)
+        except InvalidTag:
             raise PeerMessageError(PeerRefusal.UNSEALED) from None
-        stripped = inside.rstrip(b"\0")
-        if len(stripped) < 2 + ACK_KEY_BYTES or stripped[-1:] != b"\x80":
+        end = inside.rfind(b"\x80")
+        if end < 1 + ACK_KEY_BYTES or inside.count(0, end) != len(inside) - end - 1:
             raise PeerMessageError(PeerRefusal.MALFORMED)
-        if stripped[0] not in KINDS:
+        if inside[0] not in KINDS:
             raise PeerMessageError(PeerRefusal.UNKNOWN_KIND)
-        return OpenedMessage(stripped[0], stripped[1 : 1 + ACK_KEY_BYTES], stripped[1 + ACK_KEY_BYTES : -1])
+        content = memoryview(inside)[1 + ACK_KEY_BYTES : end]
+        return OpenedMessage(inside[0], inside[1 : 1 + ACK_KEY_BYTES], content)
 
     def open_reply(self, content: bytes, request: bytes, now: float, kind: int) -> tuple[PeerEnvelope, bytes]:
         """Return the content of the reply to a message of this peer."""
-        about = hashlib.sha256(request[-SIGNATURE_BYTES:]).digest()
+        about = hashlib.sha256(request[:FRONT_BYTES]).digest()
         envelope = self.read(content, MOST_BYTES, about)
         envelope.refuse_if_expired(now)
-        envelope.refuse_if_forged()
+        self.refuse_if_forged(envelope)
         opened = self.open(envelope)
         if opened.kind != kind:
             raise PeerMessageError(PeerRefusal.UNKNOWN_KIND)
-        return envelope, opened.content
+        return envelope, bytes(opened.content)
 
     def read_ack(self, content: bytes, message: bytes) -> PeerAck | None:
         """Read the acknowledgement of a message of this peer; none if its receiver did not write it."""
@@ -228,30 +201,30 @@ class PeerSeal:
             return None
         stamp, rest = content[: _ACK.size], content[ACK_BYTES:]
         if stamp[0] > 1 or not hmac.compare_digest(
-            _ack_code(self._ack_key(message[:HEAD_BYTES]), stamp), content[_ACK.size : ACK_BYTES]
+            _ack_code(self._ack_key(message[:FRONT_BYTES]), stamp), content[_ACK.size : ACK_BYTES]
         ):
             return None
         is_read, time = _ACK.unpack(stamp)
         return PeerAck(bool(is_read), time, rest)
 
-    def _ack_key(self, head: bytes) -> bytes:
-        return hmac.digest(self.identity.signing.private_bytes_raw(), _ACK_LABEL + head, "sha256")
-
-    def _info(self, head: bytes) -> bytes:
-        return _LABEL + self.secret + head
+    def _ack_key(self, front: bytes) -> bytes:
+        return hmac.digest(self.identity.signing.private_bytes_raw(), _ACK_LABEL + front, "sha256")
 
 
-def _statement(head: bytes, body: bytes) -> bytes:
-    return _LABEL + head + hashlib.sha256(body).digest()
+def _cipher(key: bytes, front: bytes) -> AESGCM:
+    """Return the cipher of one message."""
+    head_and_once = front[:HEAD_BYTES] + front[-ONCE_BYTES:]
+    return AESGCM(hmac.digest(key, _LABEL + head_and_once, "sha256"))
 
 
 def _ack_code(key: bytes, stamp: bytes) -> bytes:
     return hmac.digest(key, _ACK_LABEL + stamp, "sha256")
 
 
-def pad_content(content: bytes) -> bytes:
-    """Pad to one of a few sizes: powers of two up to 4 kB, then eight sizes between two powers."""
-    return (content + b"\x80").ljust(padded_length(len(content)), b"\0")
+def pad_content(*content: bytes) -> bytes:
+    """Join parts and pad to one of a few sizes: powers of two up to 4 kB, then eight sizes between two powers."""
+    length = sum(map(len, content))
+    return b"".join([*content, b"\x80", bytes(padded_length(length) - length - 1)])
 
 
 def padded_length(content: int) -> int:
@@ -271,10 +244,11 @@ def most_bytes(content: int) -> int:
 def write_model(peer_model: PeerModels) -> bytes:
     """Write one peer model; who sent it is the message's affair."""
     assert len(peer_model) == 1, "a peer sends one model"
-    return _MODEL_HEAD.pack(int(peer_model.samples[0]), int(peer_model.ages[0])) + pack(peer_model.tables)
+    head = _MODEL_HEAD.pack(int(peer_model.samples[0]), int(peer_model.ages[0]))
+    return b"".join([head, *pack_parts(peer_model.tables)])
 
 
-def read_model(content: bytes, sender: int) -> PeerModels:
+def read_model(content: bytes | memoryview, sender: int) -> PeerModels:
     """Read one peer model; whether its arrays are the expected ones is for the protocol to say."""
     if len(content) < _MODEL_HEAD.size:
         raise PeerMessageError(PeerRefusal.MALFORMED)
@@ -290,10 +264,10 @@ def write_records(records: Sequence[PeerRecord]) -> bytes:
     return b"".join(record.pack() for record in records[:MOST_RECORDS])
 
 
-def read_records(content: bytes, network: bytes, now: float) -> list[PeerRecord]:
+def read_records(content: bytes | memoryview, network: bytes, now: float) -> list[PeerRecord]:
     """Read the valid records of a message; forged and expired ones are left out."""
     if len(content) % RECORD_BYTES or len(content) > MOST_RECORDS * RECORD_BYTES:
         raise PeerMessageError(PeerRefusal.MALFORMED)
-    parts = [content[at : at + RECORD_BYTES] for at in range(0, len(content), RECORD_BYTES)]
+    parts = [bytes(content[at : at + RECORD_BYTES]) for at in range(0, len(content), RECORD_BYTES)]
     valid = [record for record in map(PeerRecord.unpack, dict.fromkeys(parts)) if record.is_valid(network, now)]
     return list({record.id: record for record in valid}.values())

@@ -66,11 +66,11 @@ def test_pure_svd_is_the_truncated_svd(crowd: Clients, factors: int, people: int
 
 
 def test_bpr_yields_every_epoch_and_depends_on_the_seed(crowd: Clients) -> None:
-    method = build("bpr-mf", options("bpr-mf", {"epochs": 3, "factors": 5}))
+    method = build("bpr-mf", options("bpr-mf", {"epochs": 3, "factors": 4}))
     models = [model.copy() for model in method.fit(crowd, CATALOG, Key(0))]
     assert len(models) == 3
     assert not np.array_equal(models[0].shared["items"], models[1].shared["items"])
-    other = last("bpr-mf", crowd, seed=1, epochs=3, factors=5)[1]
+    other = last("bpr-mf", crowd, seed=1, epochs=3, factors=4)[1]
     assert not np.array_equal(models[2].shared["items"], other.shared["items"])
 
 
@@ -98,11 +98,11 @@ def test_bpr_negatives_never_hit_what_is_avoided(cohort) -> None:
 
 def test_who_has_everything_learns_no_pair_and_ends(cohort) -> None:
     clients = cohort([list(range(12)), [0]], 12)
-    method, model = last("bpr-mf", clients, epochs=5, factors=3)
-    first = Key(0).child("people").normal(np.arange(2), 3, 0.1)
+    method, model = last("bpr-mf", clients, epochs=5, factors=4)
+    first = Key(0).child("people").normal(np.arange(2), 4, 0.1)
     assert np.array_equal(model.private["people"][0], first[0])
     assert not np.array_equal(model.private["people"][1], first[1])
-    alone = last("bpr-mf", clients.take([0]), epochs=2, factors=3)[1]
+    alone = last("bpr-mf", clients.take([0]), epochs=2, factors=4)[1]
     assert np.isfinite(method.score(alone.shared, alone.private, clients.take([0]))).all()
 
 

@@ -46,7 +46,7 @@ def world(people: int = 60) -> Clients:
 
 
 def method_of(name: str, **given: Any) -> Any:
-    return build_federated(name, options(name, {"epochs": 2, "factors": 4} | given))
+    return build_federated(name, options(name, {"epochs": 2, "factors": 6} | given))
 
 
 def learnt(method: Any, clients: Clients, traffic: Traffic | None = None, reference: bool = False) -> Model:
@@ -115,7 +115,7 @@ def test_a_row_is_the_mean_over_those_who_moved_it(name: str) -> None:
 
 
 CHANGES: dict[str, Any] = {
-    "factors": 8,
+    "factors": 12,
     "learning_rate": 0.01,
     "own_rate": 2.0,
     "epochs": 3,

@@ -8,12 +8,15 @@ import numpy as np
 import pytest
 
 from tacit.errors import DataError
+from tacit.lab.simulation import simulate
 from tacit.lab.training import PassOptions, passes
 from tacit.methods.base import build, entry, methods, names, options
 from tacit.methods.parts.order import ages, newest_rows, recent_matrix
+from tacit.protocols.federated import UpdatePath
 from tacit.random import Key
 from tacit.testing import make_clients, two_tastes
 from tacit.types import Catalog, Clients, Model, Vocabulary
+from tacit.updates import Ring
 
 KEY = Key(5)
 HISTORIES = [[3, 1, 4, 0, 5], [2], [], [4, 1, 0], [5, 3, 2, 1, 0, 4], [6, 1]]
@@ -80,6 +83,29 @@ def test_sessions_end_at_a_gap() -> None:
         method, model = fit("session-knn", clients, gap=gap)
         scores = method.score(model.shared, {}, asks)[0]
         assert np.flatnonzero(scores).tolist() == [0, *reached]
+
+
+def test_sessions_of_one_item_have_no_neighbours() -> None:
+    """Every item a day after the one before: no session says what goes with what, so no other item has a score."""
+    n, day = 4, 86_400
+    times = np.tile(np.arange(n) * day, 2)
+    items = np.array([0, 1, 2, 3, 1, 2, 4, 5], np.int32)
+    clients = Clients(np.array([0, 1]), np.array([0, n, 2 * n]), items, N_ITEMS, times=times)
+    method, model = fit("session-knn", clients, gap=60.0)
+    found = method.score(model.shared, {}, clients)
+    assert not found[clients.matrix().toarray() == 0].any()
+
+
+def test_fed_slist_learns_nothing_from_histories_of_one_item_and_scores_them() -> None:
+    method = build("fed-slist", options("fed-slist", {"factors": 4, "epochs": 1}))
+    lonely = make_clients([[1], [], [3]], N_ITEMS)
+    several = make_clients([*HISTORIES, [1], []], N_ITEMS)
+    for clients, learns in ((lonely, False), (several, True)):
+        model = list(simulate(UpdatePath(method, (), Ring()), clients, CATALOG, KEY))[-1]
+        found = method.score(model.shared, {}, lonely)
+        assert np.isfinite(found).all()
+        assert not found[1].any(), "an empty history"
+        assert found.any() == learns
 
 
 def test_only_the_newest_items_ask_for_sessions() -> None:
@@ -149,7 +175,7 @@ def test_methods_have_recency() -> None:
 @pytest.mark.parametrize("name", RECENT)
 def test_recency_weighs_the_history_when_scores_are_made(name: str) -> None:
     """A very long recency is none; a very short one leaves the newest item only. What is learnt stays the same."""
-    given = {"factors": 4} if "factors" in entry(name).config.model_fields else {}
+    given = {"factors": 6} if "factors" in entry(name).config.model_fields else {}
     clients, catalog = two_tastes()
     whole, long, short = (
         build(name, options(name, {**given, **more})) for more in ({}, {"recency": 1e9}, {"recency": 0.01})

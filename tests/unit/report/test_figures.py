@@ -15,7 +15,7 @@ from matplotlib.figure import Figure
 
 from helpers.report_runs import METHODS, Comparing, made_row
 from helpers.waiting import LONG
-from tacit.report.canvas import keep_layout, legend_below, new_figure, report_style
+from tacit.report.canvas import keep_layout, legend_below, new_figure, percent_axis, report_style
 from tacit.report.figures import draw, save_figures
 from tacit.report.labels import spread_positions
 from tacit.report.marks import line_styles
@@ -54,6 +54,16 @@ def test_the_same_comparison_gives_the_same_bytes(comparison: Comparing, tmp_pat
     again = save_figures(draw(comparison(rows=rows)), tmp_path / "b")
     for one, other in zip(first, again, strict=True):
         assert one.read_bytes() == other.read_bytes(), one.name
+
+
+def test_an_axis_of_shares_is_labelled_with_its_exact_values() -> None:
+    figure, (axes,) = new_figure(2.0)
+    axes.plot([0, 1], [0.0, 0.2])
+    axes.set_yticks([0.0, 0.025, 0.05, 0.075, 1.0])
+    percent_axis(axes.yaxis)
+    figure.draw_without_rendering()
+    shown = [label.get_text() for label in axes.get_yticklabels()]
+    assert [float(text.removesuffix(" %")) for text in shown] == [0.0, 2.5, 5.0, 7.5, 100.0]
 
 
 def test_names_of_points_do_not_cover_each_other(twelve: dict[str, Figure]) -> None:

@@ -23,8 +23,6 @@ from tacit.wire.peer_messages import (
     RECORDS,
     OpenedMessage,
     PeerAck,
-    PeerMessageError,
-    PeerRefusal,
     PeerSeal,
     most_bytes,
     pad_content,
@@ -35,6 +33,7 @@ from tacit.wire.peer_messages import (
 )
 from tacit.wire.peer_records import LIFETIME as RECORD_LIFETIME
 from tacit.wire.peer_records import SKEW, PeerIdentity, PeerRecord, peer_number
+from tacit.wire.peer_refusals import PeerMessageError, PeerRefusal
 
 NETWORK, SECRET, NOW = bytes(range(32)), bytes(32), 1_800_000_000
 ALICE, BOB, EVE = (PeerIdentity.fresh() for _ in range(3))
@@ -46,9 +45,9 @@ def accept(seal: PeerSeal, content: bytes, now: float = NOW, most: int = 2**20) 
     """Read a message as a peer does."""
     envelope = seal.read(content, most)
     envelope.refuse_if_expired(now)
-    envelope.refuse_if_forged()
+    seal.refuse_if_forged(envelope)
     opened = seal.open(envelope)
-    return opened.kind, opened.content
+    return opened.kind, bytes(opened.content)
 
 
 def refusal(seal: PeerSeal, content: bytes, now: float = NOW, most: int = 2**20) -> PeerRefusal:
@@ -78,7 +77,8 @@ def test_each_refusal_has_its_reason() -> None:
     assert refusal(A, A.seal(TO_ALICE, 5, NOW, MODEL, b"")) == PeerRefusal.OTHER_RECEIVER
     assert refusal(B, sealed, now=NOW + LIFETIME + SKEW + 1) == PeerRefusal.EXPIRED
     assert refusal(B, sealed, now=NOW - SKEW - 1) == PeerRefusal.EXPIRED
-    assert refusal(B, sealed[:-64] + bytes(64)) == PeerRefusal.FORGED
+    assert refusal(B, sealed[:-16] + bytes(16)) == PeerRefusal.UNSEALED
+    assert refusal(B, sealed[: HEAD_BYTES + 90] + bytes(62) + sealed[HEAD_BYTES + 152 :]) == PeerRefusal.FORGED
     assert refusal(PeerSeal(BOB, NETWORK, b"1" * 32), sealed) == PeerRefusal.UNSEALED
     assert refusal(B, A.seal(TO_BOB, 5, NOW, 99, b"")) == PeerRefusal.UNKNOWN_KIND
     assert accept(B, sealed, now=NOW + LIFETIME) == (MODEL, b"x" * 100)
@@ -86,7 +86,7 @@ def test_each_refusal_has_its_reason() -> None:
 
 def test_a_reply_belongs_to_one_message_only() -> None:
     first, second = (A.seal(TO_BOB, n, NOW, PULL, b"") for n in (1, 2))
-    reply = B.seal(TO_ALICE, 1, NOW, RECORDS, b"abc", B.read(first).digest)
+    reply = B.seal(TO_ALICE, 1, NOW, RECORDS, b"abc", about=B.read(first).digest)
     assert A.open_reply(reply, first, NOW, RECORDS)[1] == b"abc"
     with pytest.raises(PeerMessageError):
         A.open_reply(reply, second, NOW, RECORDS)
@@ -103,7 +103,9 @@ def test_an_acknowledgement_is_of_its_message_and_receiver() -> None:
     assert PeerSeal(EVE, NETWORK, SECRET).read_ack(ack, sealed) is None
     assert A.read_ack(b"\0" + ack[1:], sealed) is None
     assert A.read_ack(ack[:-1], sealed) is None
-    again = OpenedMessage(MODEL, bytes(32), b"").acknowledge(True, NOW + 3)  # by somebody who could not open it
+    again = OpenedMessage(MODEL, bytes(32), memoryview(b"")).acknowledge(
+        True, NOW + 3
+    )  # by somebody who could not open it
     assert A.read_ack(again, sealed) is None
 
 

@@ -190,7 +190,7 @@ _SENTENCES = {
         "nothing is sent.{last}"
     ),
     DeviceStateCode.ASKS: (
-        "{to} wants to learn from you in another way. Nothing is sent until you say yes or no; your suggestions "
+        "{to} wants to learn from you in another way. Nothing is sent until you say yes; your suggestions "
         "stay as they are.{last}"
     ),
     DeviceStateCode.DECLINED: (

@@ -63,8 +63,6 @@ from tacit.wire.peer_messages import (
     WELCOME,
     OpenedMessage,
     PeerEnvelope,
-    PeerMessageError,
-    PeerRefusal,
     most_bytes,
     read_model,
     read_records,
@@ -72,6 +70,7 @@ from tacit.wire.peer_messages import (
     write_records,
 )
 from tacit.wire.peer_records import RECORD_BYTES, PeerRecord, peer_number
+from tacit.wire.peer_refusals import PeerMessageError, PeerRefusal
 
 Offer = Callable[[int, int], Ids]
 CLOCKS = 9  # acknowledgements whose times are kept
@@ -215,7 +214,7 @@ class PeerDevice:
         """Seal a message under the next sequence number, inside a transaction. Numbers follow the clock, so that they
         go on rising on a device that was restored from a copy."""
         self.file.sequence = max(self.file.sequence + 1, int(self._now() * 1000))
-        sealed = self.seal.seal(to, self.file.sequence, self._now(), kind, self._record().pack() + content)
+        sealed = self.seal.seal(to, self.file.sequence, self._now(), kind, self._record().pack(), content)
         return PeerSend(kind, to, self._number_of(to.id), self.file.sequence, sealed)
 
     def _record(self) -> PeerRecord:
@@ -351,11 +350,11 @@ class PeerDevice:
             try:
                 envelope.refuse_if_expired(self._now())
             except PeerMessageError:
-                envelope.refuse_if_forged()
+                self.seal.refuse_if_forged(envelope)
                 return self.seal.open(envelope).acknowledge(False, self._now())
             with self._guard:
                 self._refuse_if_repeated(envelope)
-                envelope.refuse_if_forged()
+                self.seal.refuse_if_forged(envelope)
                 opened, record, inside = self._open(envelope)
                 kind = opened.kind
                 peer_model = read_model(inside, self._number_of(record.id)) if kind == MODEL else None
@@ -376,12 +375,12 @@ class PeerDevice:
         if last is not None and envelope.sequence <= last[0]:
             raise PeerMessageError(PeerRefusal.REPEATED)
 
-    def _open(self, envelope: PeerEnvelope) -> tuple[OpenedMessage, PeerRecord, bytes]:
+    def _open(self, envelope: PeerEnvelope) -> tuple[OpenedMessage, PeerRecord, memoryview]:
         """Return what is inside, the sender's record and the rest of a message; the record must be the sender's own."""
         opened = self.seal.open(envelope)
         if len(opened.content) < RECORD_BYTES or opened.kind in (RECORDS, WELCOME):
             raise PeerMessageError(PeerRefusal.MALFORMED)
-        record = PeerRecord.unpack(opened.content[:RECORD_BYTES])
+        record = PeerRecord.unpack(bytes(opened.content[:RECORD_BYTES]))
         if record.signing != envelope.signing or not self._is_valid(record):
             raise PeerMessageError(PeerRefusal.FORGED)
         return opened, record, opened.content[RECORD_BYTES:]
@@ -412,7 +411,7 @@ class PeerDevice:
         return b""
 
     def _reply(self, envelope: PeerEnvelope, to: PeerRecord, kind: int, content: bytes) -> bytes:
-        return self.seal.seal(to, envelope.sequence, self._now(), kind, content, envelope.digest)
+        return self.seal.seal(to, envelope.sequence, self._now(), kind, content, about=envelope.digest)
 
     def _known_records(self) -> list[PeerRecord]:
         named = self.file.sampler.offer(MOST_NAMED, self._draws)

@@ -308,22 +308,40 @@ def settle_row(typing_context, table, totals, item, n_positive, n_negative, reg_
         q, length = row.load(), table.dtype.size // 4
         start = context.make_array(totals)(context, builder, args[1]).data
         at = builder.gep(start, [builder.mul(args[2], ir.Constant(_I64, length))])
-        found = []
-        grids = _on_grid(builder, reg_i, q, last=0.0), _on_grid(builder, reg_j, q, last=0.0)
-        for (offset, width), of_positive, of_negative in zip(chunks(length), *grids, strict=True):
-            kind, doubles = ir.VectorType(number, width), ir.VectorType(ir.DoubleType(), width)
+        totalled = []
+        for offset, width in chunks(length):
+            kind = ir.VectorType(number, width)
             cell = builder.bitcast(builder.gep(at, [ir.Constant(_I64, offset)]), kind.as_pointer())
-            stored = builder.load(cell, align=bits // 8)
+            totalled.append(builder.load(cell, align=bits // 8))
             builder.store(ir.Constant(kind, None), cell, align=bits // 8)
-            total = stored if is_float else builder.sitofp(stored, doubles)
-            for count, grid in ((n_positive, of_positive), (n_negative, of_negative)):
+
+        def move(sums):
+            _keep_largest(context, builder, tops, largest, sums)
+            units, rates = _fill(builder, unit, sums), _fill(builder, rate, sums)
+            moves = [builder.fmul(r, builder.fmul(f, u)) for f, u, r in zip(sums, units, rates, strict=True)]
+            row.store([builder.fadd(old, by) for old, by in zip(q, moves, strict=True)])
+
+        def as_floats(vector, count):
+            kind = ir.VectorType(_F32, count)
+            return builder.fptrunc(vector, kind) if is_float else builder.sitofp(vector, kind)
+
+        def less_shrunk(total, width, grids):
+            doubles = ir.VectorType(ir.DoubleType(), width)
+            total = total if is_float else builder.sitofp(total, doubles)
+            for count, grid in zip((n_positive, n_negative), grids, strict=True):
                 shrunk = builder.fmul(broadcast(builder, count, width), builder.fpext(grid, doubles))
                 total = builder.fsub(total, shrunk)
-            found.append(builder.fptrunc(total, ir.VectorType(_F32, width)))
-        _keep_largest(context, builder, tops, largest, found)
-        units, rates = _fill(builder, unit, found), _fill(builder, rate, found)
-        moves = [builder.fmul(r, builder.fmul(f, u)) for f, u, r in zip(found, units, rates, strict=True)]
-        row.store([builder.fadd(old, move) for old, move in zip(q, moves, strict=True)])
+            return builder.fptrunc(total, ir.VectorType(_F32, width))
+
+        zero = ir.Constant(_F32, 0.0)
+        is_free = builder.and_(builder.fcmp_ordered("==", reg_i, zero), builder.fcmp_ordered("==", reg_j, zero))
+        with builder.if_else(is_free) as (free, shrinking):
+            with free:  # nothing to subtract: the same bits with a third of the work
+                move([as_floats(total, total.type.count) for total in totalled])
+            with shrinking:
+                grids = [_on_grid(builder, reg, q, last=0.0) for reg in (reg_i, reg_j)]
+                both = zip(*grids, strict=True)
+                move([less_shrunk(total, total.type.count, pair) for total, pair in zip(totalled, both, strict=True)])
         return context.get_dummy_value()
 
     numbers = [types.float64] * 2 + [types.float32] * 4

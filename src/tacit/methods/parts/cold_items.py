@@ -5,7 +5,10 @@ Methods by sums score a client's vector times the row r_i of an item. After each
     sum over known items of c_i |r_i - M' v_i|^2 + reg |M|^2        c_i = n_i^weight, 1 on average
 
 where v_i is the item's public vector at length 1, and n_i how many clients have it, as the sum has counted them. The
-constant term is not regularised. An item that is not known has the row M' v_i. All of it follows from the released sum
+constant term is not regularised. Beside the numbers of v_i there may be random features of it, cosines of random
+directions, whose products approach a Gaussian kernel (Rahimi and Recht, 2007): then the map is not linear in v_i. A
+method may give other rows to learn from than those it scores with. An item that is not known has the row M' v_i. All of
+it follows from the released sum
 and the public catalogue: devices send nothing more, and under differential privacy it is post-processing, which costs
 nothing. The catalogue may grow between two sums: M is part of the model, so a new item has a row at once.
 """
@@ -21,11 +24,14 @@ from pydantic import Field
 
 from tacit.errors import MethodError
 from tacit.methods.base import FederatedSpec
+from tacit.random import Key
 from tacit.types import Array, Catalog, Config, Floats
 
 COLD_ITEMS = (
     "rows of items that are in no history, from public vectors (data.vectors); none: such items are not recommended"
 )
+SPREAD, SHARE = 1.0, 0.5  # random features: the kernel is SHARE exp(-SPREAD |v - w|^2), beside v'w
+DRAWS = Key(0).child("random features")  # the same on every device, whatever the catalogue
 VECTORS, MAP, KNOWN = "vectors", "cold_map", "known"  # shared arrays
 
 
@@ -33,6 +39,9 @@ class ColdItemsConfig(Config):
     """Options of the map from public vectors to rows of items."""
 
     reg: float = Field(10.0, gt=0, description="lambda: L2 regularisation of the map, in known items")
+    features: int = Field(
+        0, ge=0, le=8192, description="random features of a vector beside its numbers: the map is then not linear"
+    )
     weight: float = Field(0.5, ge=0, le=1, description="an item in n histories counts n^w in the map")
     below: float = Field(
         1.0, gt=0, description="items in fewer histories, as the sum counts them, have their row from the map too"
@@ -70,22 +79,25 @@ class ColdItemMap:
                 "Set data.vectors to a file of vectors, or to true to make them from categories and titles.",
             )
         vectors = np.hstack([catalog.vectors, np.ones((catalog.n_items, 1))])
-        return {VECTORS: vectors, MAP: np.zeros((vectors.shape[1], width)), KNOWN: np.ones(len(vectors))}
+        n_inputs = vectors.shape[1] + self.config.features
+        return {VECTORS: vectors, MAP: np.zeros((n_inputs, width)), KNOWN: np.ones(len(vectors))}
 
-    def learn(self, shared: Mapping[str, Array], rows: Floats, counts: NDArray[np.int64]) -> dict[str, Array]:
-        """Return the map after a sum, and which items it has rows of; `rows` [n_items, D] are as they were learnt."""
+    def learn(
+        self, shared: Mapping[str, Array], rows: Floats, to_learn: Array, counts: NDArray[np.int64]
+    ) -> dict[str, Array]:
+        """Return the map after a sum, and which items have a row; the map learns from other rows, `to_learn`."""
         if self.config is None:
             return {}
         known = (counts >= self.config.below) & rows.any(axis=1)
         if not known.any():
             return {KNOWN: known.astype(np.float32)}
-        vectors, weights = shared[VECTORS][known].astype(np.float64), counts[known].astype(np.float64)
+        vectors, weights = self._inputs(shared[VECTORS][known]), counts[known].astype(np.float64)
         weights **= self.config.weight
         weights /= weights.mean()
         ridge = np.full(vectors.shape[1], self.config.reg)
         ridge[-1] = 1e-9 * len(weights)
         gram = vectors.T @ (weights[:, None] * vectors) + np.diag(ridge)
-        found = np.linalg.solve(gram, vectors.T @ (weights[:, None] * rows[known].astype(np.float64)))
+        found = np.linalg.solve(gram, vectors.T @ (weights[:, None] * to_learn[known].astype(np.float64)))
         return {MAP: np.ascontiguousarray(found, np.float32), KNOWN: known.astype(np.float32)}
 
     def fill(self, shared: Mapping[str, Array], rows: Floats) -> Floats:
@@ -94,9 +106,21 @@ class ColdItemMap:
         if self.config is None or not len(cold):
             return rows
         filled = rows.copy()
-        filled[cold] = np.float32(self.config.boost) * (shared[VECTORS][cold] @ shared[MAP])
+        inputs = np.asarray(self._inputs(shared[VECTORS][cold]), np.float32)
+        filled[cold] = np.float32(self.config.boost) * (inputs @ shared[MAP])
         return filled
 
     def unknown(self, shared: Mapping[str, Array]) -> NDArray[np.int64]:
         """Return the items that have their row from the map."""
         return np.zeros(0, np.int64) if self.config is None else np.flatnonzero(shared[KNOWN] == 0)
+
+    def _inputs(self, vectors: Floats) -> NDArray[np.float64]:
+        """Return what the map takes: vectors [N, width + 1], which end with the constant, and features before them."""
+        found = vectors.astype(np.float64)
+        if self.config is None or not self.config.features:
+            return found
+        width, n_features = vectors.shape[1] - 1, self.config.features
+        directions = DRAWS.child("directions").normal(np.arange(width), n_features).astype(np.float64)
+        phases = DRAWS.child("phases").uniform(np.arange(n_features), 1)[:, 0] * (2.0 * np.pi)
+        angles = found[:, :-1] @ (np.sqrt(2.0 * SPREAD) * directions) + phases
+        return np.hstack([np.sqrt(2.0 * SHARE / n_features) * np.cos(angles), found])

@@ -107,7 +107,14 @@ class BySums(Federated):
         found = self.solve(shared, total, ring)
         if self.cold.config is None or found is shared or not self.moves_rows(shared):
             return found
-        return {**found, **self.cold.learn(shared, self.learnt_rows(found), total.counts[self.spec.counted[0]])}
+        rows, to_learn = self.learnt_rows(found), self.rows_to_map(shared, found, total, ring)
+        return {**found, **self.cold.learn(shared, rows, to_learn, total.counts[self.spec.counted[0]])}
+
+    def rows_to_map(
+        self, before: Mapping[str, Array], found: Mapping[str, Array], total: Total, ring: Ring
+    ) -> NDArray[np.floating]:
+        """Return the rows [n_items, D] that the map for cold items learns from, those before and after a sum known."""
+        return self.learnt_rows(found)
 
     def schedule(self, clients: Clients) -> Schedule:
         """All clients in every round."""

@@ -84,7 +84,7 @@ def test_devices_do_not_receive_what_a_server_remembers(given: dict[str, Any]) -
     clients = Clients(np.arange(8), ptr, (np.arange(24) % 11).astype(np.int32), 11)
     received = []
     for options_of in ({}, given):
-        method = build_federated("fed-gmf", options("fed-gmf", {"epochs": 1, "factors": 4, **options_of}))
+        method = build_federated("fed-gmf", options("fed-gmf", {"epochs": 1, "factors": 6, **options_of}))
         traffic, path = Traffic.none(8), UpdatePath(method, (), Ring())
         for model in simulate(path, clients, Catalog(Vocabulary(np.arange(11))), Key(0), traffic):
             last = model
