@@ -29,8 +29,8 @@ peer-demo: $(VENV)/dev  ## eight peers and two routers as processes on this mach
 test: $(VENV)/dev  ## every test (real-data tests run where TACIT_DATA points at the data)
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not reproduce and not fuzz"
 
-quick: $(VENV)/dev  ## the faster four fifths of the tests, in about four minutes (more the first time, when kernels compile)
-	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not reproduce and not fuzz and not slow and not data"
+quick: $(VENV)/dev  ## every test that takes less than a second; it lists those that take more (the first time, kernels compile)
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not reproduce and not fuzz and not slow and not data" --durations=0 --durations-min=1
 
 check: lint test  ## format, lint, strict types, import floors, parameters, tests
 

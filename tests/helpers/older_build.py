@@ -80,13 +80,13 @@ def be_coordinator(folder: Path, asked: dict[str, Any]) -> None:
     journal = CoordinatorJournal.create(folder / "old-journal.db", federation, catalog, seed=42)
     say(welcome=journal.welcome.hex())
     for number, identity in enumerate(hear()["identities"]):
-        journal.members.add(bytes([number]), bytes.fromhex(identity))
+        journal.add(bytes([number]), bytes.fromhex(identity))
 
     class Carrier:
         """Passes messages on to the other end."""
 
         def present(self) -> frozenset[int]:
-            return frozenset(device.number for device in journal.members.devices())
+            return frozenset(device.number for device in journal.devices())
 
         def ask(self, requests: Any, seconds: float) -> Any:
             for number, content in requests.items():
@@ -110,7 +110,7 @@ def be_coordinator(folder: Path, asked: dict[str, Any]) -> None:
     coordinator = Coordinator(journal, rules, Carrier())
     coordinator.run()
     shared = {name: array.tolist() for name, array in coordinator.shared.items()}
-    say(states=[happened.state for happened in journal.rounds.records()], shared=shared)
+    say(states=[happened.state for happened in journal.rounds()], shared=shared)
 
 
 def main() -> None:

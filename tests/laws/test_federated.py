@@ -20,7 +20,7 @@ from tacit.privacy.update_sink import Stage, row_bytes
 from tacit.protocols.federated import UpdatePath, device_round, server_round
 from tacit.protocols.weighing import Weighing
 from tacit.random import Key
-from tacit.testing import check_federated
+from tacit.testing import check_federated, make_clients
 from tacit.types import Array, Catalog, Clients, Model, Vocabulary
 from tacit.updates import Message, Ring, Total, Update, UpdatePlan
 
@@ -217,6 +217,22 @@ def test_clipped_sums_of_fpl_may_be_larger_than_32_bits(tastes: World) -> None:
 def test_without_any_stage_the_kernel_of_single_clients_equals_messages_too(tastes: World) -> None:
     for given in CONFIGURATIONS.values():
         assert_reference_equals(UpdatePath(quick("fpl", **given), [], RING), tastes)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"clients_per_round": 1, "local_steps": 5000, "rounds": 2},
+        {"clients_per_round": 0, "local_steps": 1, "epochs": 1},
+    ],
+)
+def test_rounds_of_fpl_in_a_kernel_may_have_sums_above_32_bits(given: dict[str, Any]) -> None:
+    clients = make_clients([[0, 1] if c % 8 else [0, 2] for c in range(600)], 4)
+    catalog = Catalog(Vocabulary(np.arange(4)))
+    method = build_federated("fpl", options("fpl", {"factors": 4, "learning_rate": 1e-4, "init_scale": 3.0, **given}))
+    model = method.init(clients, catalog, KEY)
+    assert method.run_rounds(model, clients, RING, None, KEY, range(2)) is None, "32 bits might not hold the sums"
+    assert_reference_equals(UpdatePath(method, [], RING), (clients, catalog))
 
 
 class Noting(Stage):

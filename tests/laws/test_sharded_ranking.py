@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator
 from importlib.util import find_spec
 from itertools import pairwise
@@ -28,7 +29,7 @@ from tacit.methods.base import Federated, build, entry, methods, options
 from tacit.protocols.federated import UpdatePath
 from tacit.random import Key
 from tacit.serving.recommender import Recommender
-from tacit.testing import make_clients
+from tacit.testing import make_clients, two_tastes
 from tacit.types import Catalog, Clients, Vocabulary
 from tacit.updates import Ring
 
@@ -54,17 +55,22 @@ def crowd(name: str, world: World) -> Recommender:
     return Recommender(name, chosen, last.copy().take(many), clients.take(many), catalog, Vocabulary(np.arange(USERS)))
 
 
-def judge(recommender: Recommender, config: EvaluationConfig, engine: EngineConfig | None) -> Evaluation:
-    clients, catalog = recommender.clients, recommender.catalog
-    rng = np.random.default_rng(5)
+@functools.cache
+def held_out() -> Heldout:
+    """Up to two unseen items of each user of a crowd."""
+    few, catalog = two_tastes()
+    clients, rng = few.take(np.arange(USERS) % len(few)), np.random.default_rng(5)
     unseen = [np.setdiff1d(np.arange(catalog.n_items), clients.of(user)) for user in range(USERS)]
     held = [rng.permutation(items)[: user % 3] for user, items in enumerate(unseen)]
     truth = make_clients([sorted(items.tolist()) for items in held], catalog.n_items)
-    heldout = Heldout(Clients(clients.ids, truth.ptr, truth.items, catalog.n_items), clients)
+    return Heldout(Clients(clients.ids, truth.ptr, truth.items, catalog.n_items), clients)
+
+
+def judge(recommender: Recommender, config: EvaluationConfig, engine: EngineConfig | None) -> Evaluation:
     pairs = recommender.score_pairs if recommender.method.scores_pairs else None
     spread = None if engine is None else SpreadRanking(engine, recommender)
     how = EvaluationOptions(score_pairs=pairs, spread=spread, lists=not config.sampled)
-    return evaluate(recommender.score, heldout, catalog, config, Key(2), how)
+    return evaluate(recommender.score, held_out(), recommender.catalog, config, Key(2), how)
 
 
 def assert_same(one: Evaluation, other: Evaluation) -> None:
@@ -126,6 +132,7 @@ def test_shards_are_whole_blocks_and_together_all_users(users: int, shards: int)
     assert len(cuts) - 1 == max(1, min(shards, -(-users // 128)))
 
 
+@pytest.mark.slow
 def test_a_run_with_an_engine_is_the_run_without(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(experiments, "LEAST_SCORES", 0)
     asked: dict[str, Any] = {"data": {"source": "town"}, "method": {"name": "fed-svd", "factors": 4, "epochs": 2}}

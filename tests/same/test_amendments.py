@@ -56,6 +56,7 @@ def on(field: Field) -> Loopback:
     return Loopback(field.devices, field.journal.amendments.since)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["fpl", "fed-svd", "kgflex", "fedfast"])
 def test_methods_learn_on_with_a_catalogue_that_changed_twice(method: str, tmp_path: Path) -> None:
     """A device that was there for both changes, one that was away for one, and one that was away for two."""
@@ -80,6 +81,7 @@ def test_methods_learn_on_with_a_catalogue_that_changed_twice(method: str, tmp_p
         }
 
 
+@pytest.mark.slow
 def test_what_devices_remember_of_sums_holds_over_amendments(tmp_path: Path) -> None:
     """Cool-downs and cohorts are of the federation, not of one version of its catalogue."""
     field = masked(tmp_path)

@@ -38,6 +38,7 @@ def replace(field: Field, method: str, catalog: Catalog | None = None) -> Federa
     return before
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", [name for name in names("federated") if name != "fpl"])
 def test_devices_go_on_with_another_method_once_their_users_agree(method: str, tmp_path: Path) -> None:
     field = Field(tmp_path, "fpl")

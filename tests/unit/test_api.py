@@ -55,6 +55,7 @@ def test_a_run_on_data_it_was_handed_does_not_name_other_data(tmp_path: Path) ->
     assert tacit.Run.open(tmp_path / "run").metrics == run.metrics
 
 
+@pytest.mark.slow
 def test_a_frame_a_path_and_settings_in_a_file_are_taken_as_they_are(tmp_path: Path) -> None:
     frame = pl.DataFrame(ROWS, COLUMNS, orient="row")
     frame.write_csv(tmp_path / "mine.csv")
@@ -78,6 +79,7 @@ def test_every_public_name_is_there() -> None:
         tacit.nothing  # noqa: B018
 
 
+@pytest.mark.slow
 def test_a_comparison_of_handed_over_data_is_filed_under_its_contents(tmp_path: Path) -> None:
     comparison = tacit.Comparison(name="mine", methods=["most-popular"])
     rows = pl.DataFrame(ROWS, COLUMNS, orient="row")

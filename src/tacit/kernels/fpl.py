@@ -339,7 +339,7 @@ def rounds_of_one_client(
     zero, one, n_steps = U64(0), U64(1), U64(n_triples)
     most = np.int32(0)
     c, pair = U64(0), pairs[0]
-    for number in range(first - 1, first + n_rounds):  # nobody learns in the one before the first
+    for number in range(first - 1, first + n_rounds):  # in the one before the first, clients are only drawn
         # The next client is drawn beside this one's triples: these wait for each other, and leave the processor idle.
         following = number + 1
         next_c, next_pair = high(mix_word(lane(words[0], following) + GAMMA), len(ids)), pairs[following & 1]

@@ -21,7 +21,7 @@ _LINE = 64  # bytes: where arrays begin
 _PIECE = 2**20  # bytes compared at a time
 
 
-def write_arrays(path: Path, value: object) -> None:
+def write_value(path: Path, value: object) -> None:
     """Write a value whole or not at all; its arrays stand in the file as they are."""
     buffers: list[pickle.PickleBuffer] = []
     body = pickle.dumps(value, protocol=5, buffer_callback=buffers.append)
@@ -37,8 +37,8 @@ def write_arrays(path: Path, value: object) -> None:
     partial.replace(path)
 
 
-def read_arrays(path: Path, maps: bool) -> Any:
-    """Read what `write_arrays` wrote. Arrays of a mapped file can only be read."""
+def read_value(path: Path, maps: bool) -> Any:
+    """Read what `write_value` wrote. Arrays of a mapped file can only be read."""
     with path.open("rb") as file:
         whole = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if maps else bytearray(file.read()))
     end = _WORD + int.from_bytes(whole[:_WORD], "little")

@@ -19,7 +19,7 @@ from typing import Any, Literal
 import numpy as np
 
 from tacit.errors import EngineError
-from tacit.lab.array_files import is_same_array, map_array, read_arrays, write_array
+from tacit.lab.array_files import is_same_array, map_array, read_value, write_array
 from tacit.lab.engine import EngineConfig, ShardedClients, split_request
 from tacit.lab.memory import refuse_too_large_shards
 from tacit.lab.shard_worker import (
@@ -174,7 +174,7 @@ class RemoteEngine:
         """Read what a worker wrote, and remove the file."""
         path = Path(file)
         try:
-            found = read_arrays(path, self._maps)
+            found = read_value(path, self._maps)
         except OSError as error:
             raise unreadable(path, error) from None
         path.unlink(missing_ok=True)

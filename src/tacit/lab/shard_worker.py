@@ -26,7 +26,7 @@ from typing import Any, Literal
 import numpy as np
 
 from tacit.errors import EngineError
-from tacit.lab.array_files import map_array, write_arrays
+from tacit.lab.array_files import map_array, write_value
 from tacit.lab.engine import largest_numbers
 from tacit.lab.shards import Learnt, Shard, ShardRequest
 from tacit.numerics import one_blas_thread
@@ -167,13 +167,13 @@ def _run_task(task: ShardTask) -> TaskResult:
         return TaskResult(identity, largest=largest_numbers(held.shard.private))
     file = folder / f"{task.action}-{task.shard}.arrays"
     if task.action == "fetch":
-        write_arrays(file, dict(held.shard.private))
+        write_value(file, dict(held.shard.private))
         return TaskResult(identity, str(file))
     assert task.now is not None
     answer, learnt = held.shard.answer(task.now.request, _read_shared(folder, task.now.shared))
     if not task.now.request.is_bare:
         held.learnt[task.now.ticket] = learnt
-    write_arrays(file, answer)
+    write_value(file, answer)
     return TaskResult(identity, str(file))
 
 

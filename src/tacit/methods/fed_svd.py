@@ -148,8 +148,8 @@ class FedSVD(BySums):
         values = np.maximum(values, 0.0)  # noise of a guarantee
         solved = (vectors / (values + SHRINKAGE * max(values.mean(), 1e-12))) @ vectors.T
         rows = others @ solved
-        turned = found["basis"].astype(np.float64).T @ ((weights / found["weights"])[:, None] * basis)
-        return np.asarray(rows @ turned.T, np.float64)
+        coordinates = found["basis"].astype(np.float64).T @ ((weights / found["weights"])[:, None] * basis)
+        return np.asarray(rows @ coordinates.T, np.float64)
 
     def score(self, shared: Mapping[str, Array], private: Mapping[str, Array], clients: Clients) -> Floats:
         """Return (x W) Q Q' W^-1: the weighted history, projected on the kept directions, unweighted again."""

@@ -264,11 +264,9 @@ class FPL(Federated):
             rounds_of_one_triple(*draws, *tables, ring.scale, self._rate, config.regs, *coins, room.sent, room.terms)
             largest_row = float(room.terms["row"].max())
         else:
-            for number in (np.int32, np.int64):  # 32 bits hold sums as long as the busiest item cannot overflow
-                room = _Room.of(model, len(clients))
-                most = self._run_with_sums(room, draws, coins, ring, n_asked, steps, number)
-                if float(room.terms["row"].max()) * most < 2**31:
-                    break
+            most = self._run_with_sums(room, draws, coins, ring, n_asked, steps)
+            if not float(room.terms["row"].max()) * most < 2**31:
+                return None  # the busiest item may have overflowed: one by one, rounds have wider sums
             ring.check(room.tops["row"])
             # a row is its first term and a small second one; both ends of a pass bound the latter well enough
             largest_item = max(np.abs(room.table).max(), np.abs(shared["items"]).max())
@@ -281,21 +279,15 @@ class FPL(Federated):
         return release, release.negatives // steps  # every round sends all its negatives
 
     def _run_with_sums(
-        self,
-        room: _Room,
-        draws: tuple[Any, ...],
-        coins: tuple[Any, ...],
-        ring: Ring,
-        n_asked: int,
-        steps: int,
-        kind: Any,
+        self, room: _Room, draws: tuple[Any, ...], coins: tuple[Any, ...], ring: Ring, n_asked: int, steps: int
     ) -> int:
-        """Run rounds that add up rows as whole numbers of a kind; say how often an item was sent in one at most."""
+        """Run rounds that add up rows in 32 bits; say how often an item was sent in one at most."""
         n_items, width = room.table.shape
-        totals = zero_rows(n_items + 1, width * np.dtype(kind).itemsize // 4).view(kind)
+        totals = zero_rows(n_items + 1, width).view(np.int32)
         users, numbers = rows_of(room.p), (ring.scale, self._rate, self.config.regs)
         frozen = users if self.config.step == "sequential" else rows_of(pad_rows(room.p))
-        tables, run = (users, frozen, rows_of(room.table), totals), rounds_of_one_client
+        tables = users, frozen, rows_of(room.table), totals
+        run: Any = rounds_of_one_client
         more: tuple[Any, ...] = (steps,)
         if n_asked > 1:
             run, more = rounds_of_all_clients, (rows_of(totals.view(np.float32)),)

@@ -65,5 +65,8 @@ def legend_below(figure: Figure) -> None:
 
 def keep_layout(figure: Figure) -> None:
     """Find the layout once and keep it for every format."""
+    import matplotlib as mpl
+
     figure.draw_without_rendering()
-    figure.set_layout_engine("none")
+    with mpl.rc_context({"figure.autolayout": False, "figure.constrained_layout.use": False}):
+        figure.set_layout_engine(None)  # with "none", each format would be drawn once more to look for a layout

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tacit.lab.array_files import is_same_array, map_array, read_arrays, write_array, write_arrays
+from tacit.lab.array_files import is_same_array, map_array, read_value, write_array, write_value
 from tacit.updates import Release, Total
 
 
@@ -15,8 +15,8 @@ from tacit.updates import Release, Total
 def test_a_value_is_read_as_it_was_written(maps: bool, tmp_path: Path) -> None:
     total = Total({"a": np.arange(12).reshape(3, 4)}, {"a": np.ones(3, np.int64)}, 7)
     release = Release(np.zeros(0, np.int64), np.arange(5), np.arange(5)[::-1])
-    write_arrays(tmp_path / "value", (total, release, slice(2, 5), "text"))
-    found, sent, part, text = read_arrays(tmp_path / "value", maps)
+    write_value(tmp_path / "value", (total, release, slice(2, 5), "text"))
+    found, sent, part, text = read_value(tmp_path / "value", maps)
     np.testing.assert_array_equal(found.sums["a"], total.sums["a"])
     np.testing.assert_array_equal(sent.bytes, release.bytes)
     assert (len(sent.positives), found.n_clients, part, text) == (0, 7, slice(2, 5), "text")
@@ -27,8 +27,8 @@ def test_a_value_is_read_as_it_was_written(maps: bool, tmp_path: Path) -> None:
 
 @pytest.mark.skipif("sys.platform == 'win32'", reason="a mapped file cannot be removed there")
 def test_a_mapped_file_can_be_read_after_it_was_removed(tmp_path: Path) -> None:
-    write_arrays(tmp_path / "value", np.arange(10**5))
-    found = read_arrays(tmp_path / "value", True)
+    write_value(tmp_path / "value", np.arange(10**5))
+    found = read_value(tmp_path / "value", True)
     (tmp_path / "value").unlink()
     assert found.sum() == 10**5 * (10**5 - 1) // 2
 

@@ -70,6 +70,12 @@ class Steps:
         return os.getpid()
 
 
+@pytest.fixture(autouse=True)
+def no_figures(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Reports are written without figures: drawing them takes longer than all else that these tests do."""
+    monkeypatch.setattr("tacit.lab.comparisons.draw", lambda compared: {})
+
+
 @pytest.fixture(scope="module")
 def executor() -> Iterator[ThreadPoolExecutor]:
     with ThreadPoolExecutor(2) as pool:
@@ -88,6 +94,7 @@ def test_a_comparison_side_by_side_is_the_comparison_one_after_the_other(tmp_pat
     assert sorted(path.name for path in (tmp_path / "spread").iterdir()) == names
 
 
+@pytest.mark.slow
 def test_finished_runs_are_reused_until_data_or_options_change(tmp_path: Path) -> None:
     file = tmp_path / "log.csv"
     rows = [f"{user},{(user * 7 + i * 3) % 23},{i}" for user in range(30) for i in range(6)]
@@ -132,6 +139,7 @@ def own_method() -> Iterator[str]:
         del registry._REGISTERED[key]
 
 
+@pytest.mark.slow
 def test_runs_and_trials_of_an_own_method_are_made_anew_when_its_file_changes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, own_method: str
 ) -> None:
@@ -159,6 +167,7 @@ def test_runs_of_a_method_without_a_file_are_made_anew(tmp_path: Path, own_metho
     assert [compare(asked, out=tmp_path).reused for _ in range(2)] == [0, 0]
 
 
+@pytest.mark.slow
 def test_runs_and_trials_are_made_anew_when_a_file_that_an_option_names_changes(tmp_path: Path) -> None:
     file, found = tmp_path / "pi.csv", []
     given = {"methods": [{"name": "fpl", "epochs": 1}], "privacy": [{"pi": str(file)}], "repeat": 1}
@@ -170,6 +179,7 @@ def test_runs_and_trials_are_made_anew_when_a_file_that_an_option_names_changes(
     assert found == [(0, 0), (1, 1), (0, 0)]
 
 
+@pytest.mark.slow
 def test_runs_are_made_anew_when_the_run_they_start_from_is_another(tmp_path: Path) -> None:
     found = []
     for seed in (1, 2):
@@ -180,6 +190,7 @@ def test_runs_are_made_anew_when_the_run_they_start_from_is_another(tmp_path: Pa
     assert found == [0, 0]
 
 
+@pytest.mark.slow
 def test_an_executor_that_lives_on_reads_a_file_again(tmp_path: Path, executor: ThreadPoolExecutor) -> None:
     file, found = tmp_path / "log.csv", []
     for step in (3, 5):
@@ -208,6 +219,7 @@ def test_seeds_are_reused_and_one_run_is_not(tmp_path: Path) -> None:
     assert [run_repeatedly(experiment, n, tmp_path).reused for n in (1, 1, 3)] == [0, 0, 1]
 
 
+@pytest.mark.slow
 def test_data_of_a_program_reaches_jobs(tmp_path: Path, executor: ThreadPoolExecutor) -> None:
     rows = [(user, (user * 7 + i * 3) % 23) for user in range(30) for i in range(6)]
     handed = tacit.load(pl.DataFrame(rows, schema=["user", "item"], orient="row"))
@@ -266,6 +278,7 @@ def test_a_killed_worker_is_replaced_and_failures_are_results(tmp_path: Path) ->
         raise_failures(found)
 
 
+@pytest.mark.slow
 def test_there_are_no_more_workers_than_cores(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tacit.lab.jobs.usable_cores", lambda: 1)
     found = run_jobs([Steps(f"job {number}") for number in range(3)], JobsConfig(8))

@@ -64,6 +64,7 @@ CAUGHT = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("peek", CAUGHT.values(), ids=CAUGHT)
 def test_a_joint_model_that_reads_what_was_held_out_is_caught_without_chance(peek: Peek) -> None:
     found = check(peek, cut(3, **SPLITS["share"]), 3)
@@ -76,6 +77,7 @@ def test_an_honest_model_keeps_its_bits() -> None:
     assert found.ok
 
 
+@pytest.mark.slow
 def test_without_keyed_draws_ranks_decide() -> None:
     parts = cut(3, **SPLITS["share"])
     honest, peeks = (check(peek, parts, 3) for peek in (Peek(keyed=False), Peek(0.1, 1, keyed=False)))
@@ -85,6 +87,7 @@ def test_without_keyed_draws_ranks_decide() -> None:
     assert honest.users > 200
 
 
+@pytest.mark.slow
 def test_false_alarms_of_ranks_are_as_rare_as_they_should_be() -> None:
     """Popular, personal scores; which of two items was the placebo is a coin's toss: p-values are uniform."""
     parts = cut(2, **SPLITS["share"])

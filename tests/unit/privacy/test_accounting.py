@@ -141,6 +141,7 @@ def test_own_participations_against_the_server(count: int, noise: float, expecte
     assert found.adjacency == ADJACENCY
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("noises", [(1.0,), (2.0, 3.0, 5.0), (20.0,) * 4])
 def test_the_closed_form_is_that_of_loss_distributions(noises: tuple[float, ...]) -> None:
     gaussians = [PrivacyEvent("gaussian", noise, count=3) for noise in noises]
@@ -172,6 +173,7 @@ def test_pure_mechanisms_compose_as_randomised_response() -> None:
     assert account([sampled], 1e-9).epsilon_server == pytest.approx(math.log(3), abs=1e-3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("parts", [(0.1, 0.9), (0.5, 0.5), (0.2, 0.3, 0.5)])
 def test_laplace_noise_on_a_vector_costs_no_more_than_on_one_number(parts: tuple[float, ...]) -> None:
     whole = PrivacyEvent("laplace", 0.5)  # one number that moves by twice the scale
@@ -201,6 +203,7 @@ def test_nothing_costs_nothing() -> None:
     assert (found.epsilon_server, found.epsilon_others, found.mu) == (0.0, 0.0, 0.0)
 
 
+@pytest.mark.slow
 def test_a_great_loss_needs_no_great_memory() -> None:
     found = account([PrivacyEvent("gaussian", 0.01), PrivacyEvent("exponential", epsilon=0.1)], 1e-6)
     assert found.epsilon_server == pytest.approx(epsilon_of_gdp(100.0, 1e-6), rel=0.01)
