@@ -113,10 +113,10 @@ class Witness:
                 self._trees[log] = MerkleTree(identity for (identity,) in rows)
         return self._trees[log]
 
-    def refuse_stranger(self, line: WitnessLine) -> None:
+    def refuse_other_coordinator(self, line: WitnessLine) -> None:
         """Refuse a coordinator that names the federation of another one, which was visited before.
 
-        One id has one list, or two lists would be signed for it; the stranger's entries would end up in it. A
+        One id has one list, or two lists would be signed for it; entries of the other coordinator would end up in it. A
         coordinator may move, or have another certificate; both at once is another coordinator.
         """
         asked = "SELECT address, roots FROM coordinators WHERE log = ?"
@@ -207,7 +207,7 @@ class WitnessVisit:
 
         The same is done for the notices of who was revoked and who has another key, a list of its own.
         """
-        self._witness.refuse_stranger(self._line)
+        self._witness.refuse_other_coordinator(self._line)
         with CoordinatorRequests(self._line.address, self._line.roots) as requests:
             found = self._take(requests, self._line.log)
             self._witness.know(self._line)

@@ -67,9 +67,12 @@ def exposure_by_size(people: Clients, key: Key, draws: int = DRAWS) -> list[Publ
     for size in (size for size in SIZES if size <= len(people)):
         parted = [draw_batches(len(people), size, key.child("parts", size, at)) for at in range(draws)]
         ways: Mapping[str, NamedShares] = {
-            "all items": _named(is_own, parted, guessed),
-            **{f"{share:.0%} drawn once": _named(is_own, parted, guessed, share=share, key=key) for share in SHARES},
-            **{f"noise of {noise:g}": _named(is_own, parted, guessed, noise=noise, key=key) for noise in NOISES},
+            "all items": _attack_sums(is_own, parted, guessed),
+            **{
+                f"{share:.0%} drawn once": _attack_sums(is_own, parted, guessed, share=share, key=key)
+                for share in SHARES
+            },
+            **{f"noise of {noise:g}": _attack_sums(is_own, parted, guessed, noise=noise, key=key) for noise in NOISES},
         }
         for way, found in ways.items():
             rows += found.rows(f"sum of {size}, {way}")
@@ -98,7 +101,7 @@ def draw_batches(n_people: int, size: int, key: Key) -> NDArray[np.int64]:
     return key.generator().permutation(n_people)[: n_people // size * size].reshape(-1, size)
 
 
-def _named(
+def _attack_sums(
     is_own: NDArray[np.bool_],
     parted: Sequence[NDArray[np.int64]],
     guessed: Numbers,

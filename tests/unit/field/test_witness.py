@@ -26,17 +26,17 @@ def growth(*entries: bytes) -> DirectoryGrowth:
 @pytest.mark.parametrize("log", [LINE.log, notice_log(bytes.fromhex(LINE.log)).hex()], ids=["members", "notices"])
 def test_another_coordinator_cannot_name_the_federation_of_a_known_one(tmp_path: Path, log: str) -> None:
     witness = Witness(tmp_path)
-    stranger = WitnessLine("two.example:9092", "another certificate", log, "films")
-    witness.refuse_stranger(stranger)
+    other = WitnessLine("two.example:9092", "another certificate", log, "films")
+    witness.refuse_other_coordinator(other)
     witness.know(LINE)
     with pytest.raises(FieldError):
-        witness.refuse_stranger(stranger)
+        witness.refuse_other_coordinator(other)
     with pytest.raises(FieldError):
-        witness.refuse_stranger(replace(stranger, roots=""))
+        witness.refuse_other_coordinator(replace(other, roots=""))
     witness.close()
     again = Witness(tmp_path)
     with pytest.raises(FieldError):
-        again.refuse_stranger(stranger)
+        again.refuse_other_coordinator(other)
     again.close()
 
 
@@ -44,9 +44,11 @@ def test_a_coordinator_may_move_or_have_another_certificate(tmp_path: Path) -> N
     witness = Witness(tmp_path)
     witness.know(LINE)
     for line in (replace(LINE, address="moved.example:9092"), replace(LINE, roots="a new certificate")):
-        witness.refuse_stranger(line)
+        witness.refuse_other_coordinator(line)
     witness.know(replace(LINE, address="moved.example:9092"))
-    witness.refuse_stranger(replace(LINE, address="moved.example:9092", roots="a new certificate"))
+    witness.refuse_other_coordinator(replace(LINE, address="moved.example:9092", roots="a new certificate"))
+    with pytest.raises(FieldError):
+        witness.refuse_other_coordinator(replace(LINE, roots="a new certificate"))
     witness.close()
 
 

@@ -15,7 +15,7 @@ from uvicorn.protocols.http.auto import AutoHTTPProtocol
 
 HEAD_SECONDS = 40.0  # without a whole head of a request: more than uvicorn keeps a connection that was answered
 WHOLE_SECONDS = 330.0  # for the content and the answer: more than a device waits
-LOOKS = 8  # in the time of a head
+CHECKS = 8  # in the time of a head
 MOST_FILES = 65_536
 
 
@@ -27,16 +27,16 @@ class PunctualProtocol(AutoHTTPProtocol):  # type: ignore[misc]  # httptools or 
         super().connection_made(transport)
         self._seen: tuple[Any, str] = (None, "")
         self._since = self.loop.time()
-        self._next_look: asyncio.TimerHandle | None = None
-        self._look()
+        self._next_check: asyncio.TimerHandle | None = None
+        self._check()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """End watching."""
-        if self._next_look is not None:
-            self._next_look.cancel()
+        if self._next_check is not None:
+            self._next_check.cancel()
         super().connection_lost(exc)
 
-    def _look(self) -> None:
+    def _check(self) -> None:
         """Close the connection if the same step of the same request takes too long."""
         request, now = self.cycle, self.loop.time()
         is_head = request is None or request.response_complete
@@ -46,7 +46,7 @@ class PunctualProtocol(AutoHTTPProtocol):  # type: ignore[misc]  # httptools or 
         elif now - self._since > (HEAD_SECONDS if is_head else WHOLE_SECONDS):
             self.transport.abort()
             return
-        self._next_look = self.loop.call_later(HEAD_SECONDS / LOOKS, self._look)
+        self._next_check = self.loop.call_later(HEAD_SECONDS / CHECKS, self._check)
 
 
 def allow_many_connections() -> None:

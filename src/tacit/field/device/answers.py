@@ -31,7 +31,7 @@ from tacit.field.device.limits import NO_ROUND
 from tacit.field.device.masked_rounds import LastReply, MaskedRounds, PreparedVector, vector_of
 from tacit.field.device.membership import Answer, Membership
 from tacit.field.device.preferences import Preferences
-from tacit.field.device.quality import measure_for_sum
+from tacit.field.device.quality import AllowedItems, measure_for_sum
 from tacit.field.device.root_key import coins_of, is_root_given, root_of
 from tacit.field.device.settings import Sharing
 from tacit.field.device.terms import DeviceTerms
@@ -181,8 +181,9 @@ class DeviceAnswers:
         if debit is not None:
             self._budgets.check(member.federation, debit, sharing.most_epsilon)
         learnt = learn_for_sum(member, sharing, request, self._history, *root_of(self._store), coins_of(self._store))
-        hidden, coins = self._preferences.hidden, coins_of(self._store)
-        found = measure_for_sum(member, sharing, self._history, hidden, request, *root_of(self._store), coins)
+        key, client_id = root_of(self._store)
+        allowed = AllowedItems(member, sharing, self._history, client_id, coins_of(self._store))
+        found = measure_for_sum(allowed, self._preferences.hidden, request, key)
         vector, is_measured, zeros = vector_of(learnt, found, session.terms)
         if zeros is not None:
             learnt = empty_update(member, request, root_of(self._store)[1], zeros)

@@ -43,21 +43,36 @@ class QualityMeasurement:
     hit: bool = False
 
 
-def measure_quality(
-    member: Membership,
-    sharing: Sharing,
-    history: History,
-    hidden: Sequence[Label],
-    request: Request,
-    key: Key,
-    client_id: int,
-    coins: Key,
-) -> QualityMeasurement:
-    """Measure, or return what was measured in this round before; of no item where there is none to measure.
+@dataclass(frozen=True)
+class AllowedItems:
+    """The items of a history that the settings allow messages about.
 
-    Coins that are tossed once for each item come from `coins`: nothing is measured on an item that is kept back.
+    Coins that are tossed once for each item come from `coins`: an item that is kept back is none of them.
     """
-    allowed = _AllowedItems(member, sharing, history, client_id, coins)
+
+    member: Membership
+    sharing: Sharing
+    history: History
+    client_id: int
+    coins: Key
+
+    def has(self, item: Label | None) -> bool:
+        """Say whether an item is one of them."""
+        if item is None or not self.sharing.measure or self.sharing.pi == 0:
+            return False
+        if item not in {entry.item for entry in self.history.list()}:
+            return False
+        place, stage = self.member.catalog.item_ids.place(item), self._stage
+        return place is not None and not stage.kept_back(self.client_id, np.array([place]))[0]
+
+    @cached_property
+    def _stage(self) -> Disclosure:
+        return self.sharing.stage(self.client_id, self.member.catalog, self.coins)
+
+
+def measure_quality(allowed: AllowedItems, hidden: Sequence[Label], request: Request, key: Key) -> QualityMeasurement:
+    """Measure, or return what was measured in this round before; of no item where there is none to measure."""
+    member, history, client_id = allowed.member, allowed.history, allowed.client_id
     last, learnt_from, nothing = member.last_measurement(), member.learnt_from(), QualityMeasurement(request.round)
     if last is not None and last["round"] == request.round:
         again = QualityMeasurement(**last)
@@ -80,19 +95,10 @@ def measure_quality(
     return QualityMeasurement(request.round, item, int(is_better.sum()) < SHOWN)
 
 
-def measure_for_sum(
-    member: Membership,
-    sharing: Sharing,
-    history: History,
-    hidden: Sequence[Label],
-    request: Request,
-    key: Key,
-    client_id: int,
-    coins: Key,
-) -> QualityMeasurement:
+def measure_for_sum(allowed: AllowedItems, hidden: Sequence[Label], request: Request, key: Key) -> QualityMeasurement:
     """Measure for a secure sum; what cannot be measured with this history and this model is about no item."""
     try:
-        return measure_quality(member, sharing, history, hidden, request, key, client_id, coins)
+        return measure_quality(allowed, hidden, request, key)
     except DeviceError:
         raise
     except Exception:
@@ -107,31 +113,7 @@ def with_quality(message: Message, found: QualityMeasurement | None) -> Message:
     return replace(message, tables={**message.tables, QUALITY: table})
 
 
-@dataclass(frozen=True)
-class _AllowedItems:
-    """The items of a history that the settings allow messages about."""
-
-    member: Membership
-    sharing: Sharing
-    history: History
-    client_id: int
-    coins: Key
-
-    def has(self, item: Label | None) -> bool:
-        """Say whether an item is one of them."""
-        if item is None or not self.sharing.measure or self.sharing.pi == 0:
-            return False
-        if item not in {entry.item for entry in self.history.list()}:
-            return False
-        place, stage = self.member.catalog.item_ids.place(item), self._stage
-        return place is not None and not stage.kept_back(self.client_id, np.array([place]))[0]
-
-    @cached_property
-    def _stage(self) -> Disclosure:
-        return self.sharing.stage(self.client_id, self.member.catalog, self.coins)
-
-
-def _newest(allowed: _AllowedItems, learnt_from: NDArray[np.bool_]) -> Label | None:
+def _newest(allowed: AllowedItems, learnt_from: NDArray[np.bool_]) -> Label | None:
     """Return the last added item that was not learnt from yet and that may be sent."""
     for entry in reversed(allowed.history.list()):
         place = allowed.member.catalog.item_ids.place(entry.item)
