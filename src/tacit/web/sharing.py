@@ -142,12 +142,14 @@ def read_limits(form: dict[str, str]) -> TimeLimits:
         form.get(name, "").strip() for name in ("rounds_per_day", "mb_per_day", "pause_minutes")
     )
     try:
-        return TimeLimits(
-            rounds_per_day=int(rounds) if rounds else None,
-            bytes_per_day=round(float(megabytes.replace(",", ".")) * 1_000_000) if megabytes else None,
-            hours=form.get("hours", "").replace(" ", ""),
-            pause_minutes=int(minutes or 0),
-            mains_only=form.get("mains_only") == "yes",
+        return TimeLimits.model_validate(
+            {
+                "rounds_per_day": int(rounds) if rounds else None,
+                "bytes_per_day": round(float(megabytes.replace(",", ".")) * 1_000_000) if megabytes else None,
+                "hours": form.get("hours", "").replace(" ", ""),
+                "pause_minutes": int(minutes or 0),
+                "mains_only": form.get("mains_only") == "yes",
+            }
         )
     except (ValueError, OverflowError):
         raise ConfigError(

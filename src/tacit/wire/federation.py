@@ -217,7 +217,7 @@ class Federation(Config):
         version = FederationVersion(number=self.number + 1, founded=self.lineage.hex(), before=self.digest.hex())
         terms = {name: getattr(self, name) for name in type(self).model_fields}
         replaced = {} if not method else {"method": method, "options": dict(chosen or {})}
-        return type(self)(**{**terms, **replaced, "catalog": catalog, "version": version})
+        return self.model_validate({**terms, **replaced, "catalog": catalog, "version": version})
 
     def learns_like(self, other: Federation) -> bool:
         """Say whether two federations have the same method with the same options: models of one fit the other."""

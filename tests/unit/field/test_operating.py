@@ -163,7 +163,7 @@ def test_the_command_checks_a_file(tmp_path: Path, capsys: pytest.CaptureFixture
     [{"minimum": 100, "clients_per_round": 20}, {"minimum": 60}, {"minimum": 15, "clients_per_round": 2}],
 )
 def test_a_schedule_that_can_never_have_enough_answers_is_refused(rules: dict[str, int]) -> None:
-    with pytest.raises(ValueError, match="no round can ever have"):
+    with pytest.raises(ConfigError, match="no round can ever have"):
         RoundRules(**rules)
     RoundRules(minimum=13, clients_per_round=2)
 
@@ -309,7 +309,7 @@ def test_tokens_that_are_none_are_refused() -> None:
         "login." + "a" * 3000,
     ):
         assert read_token(bad, rules, "f", 9) is None
-    with pytest.raises(ValueError, match="key"):
+    with pytest.raises(ConfigError, match="key"):
         LoginRules(key="short")
 
 

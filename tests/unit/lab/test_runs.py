@@ -67,9 +67,9 @@ def test_patience_counts_only_looks_without_a_better_one(keep: str) -> None:
 
 
 def test_options_that_would_do_nothing_are_refused() -> None:
-    with pytest.raises(ValueError, match=r"split\.validation"):
+    with pytest.raises(ConfigError, match=r"split\.validation"):
         tacit.Experiment(method="ease", runtime={"evaluate_every": 5})
-    with pytest.raises(ValueError, match=r"runtime\.evaluate_every"):
+    with pytest.raises(ConfigError, match=r"runtime\.evaluate_every"):
         tacit.Experiment(method="ease", runtime={"patience": 5})
 
 

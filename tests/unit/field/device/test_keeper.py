@@ -12,6 +12,7 @@ from helpers.small_federation import PASSPHRASE
 from tacit.errors import DeviceError
 from tacit.field.device import Device, ScryptCost
 from tacit.field.device.keyring import SERVICE
+from tacit.field.device.settings import USUAL_PI
 
 pytest.importorskip("keyring", reason="keyring comes with the extra 'field'")
 import keyring
@@ -71,7 +72,7 @@ def test_a_device_opens_with_the_keyring_until_the_user_chooses_a_passphrase(
     assert service == SERVICE
     assert len(secret) >= 43
     assert secret.encode() not in file.read_bytes(), "the key does not stand in the file"
-    assert device_document(capsys, "share")["pi"] == 0.5, "nobody is asked"
+    assert device_document(capsys, "share")["pi"] == USUAL_PI, "nobody is asked"
     with pytest.raises(DeviceError, match="passphrase is wrong"):
         Device.open(file, PASSPHRASE)
     assert device_document(capsys, "backup", str(tmp_path / "backup"))["encrypted"], "the recovery code opens it"
@@ -90,7 +91,7 @@ def test_a_device_opens_with_the_keyring_until_the_user_chooses_a_passphrase(
     words = ("--passphrase-file", str(tmp_path / "words"))
     assert device_document(capsys, *words, "passphrase", "--keyring") == {"changed": True}
     monkeypatch.setenv("TACIT_PASSPHRASE", "another device's")
-    assert device_document(capsys, "share")["pi"] == 0.5
+    assert device_document(capsys, "share")["pi"] == USUAL_PI
     assert device_document(capsys, "erase", "--yes")["erased"] == str(file)
     assert not ring.held
     assert not file.exists()

@@ -11,7 +11,7 @@ import pytest
 from helpers.hostile_sessions import EASY
 from helpers.refusals import refused
 from helpers.small_federation import PASSPHRASE, founded, made, request
-from tacit.errors import ConsentError
+from tacit.errors import ConfigError, ConsentError
 from tacit.field.device import Device, Sharing, limits
 from tacit.field.device.limits import TimeLimits, is_on_mains
 from tacit.reasons import ReasonCode
@@ -106,7 +106,7 @@ def test_hours_of_the_day(hours: str, inside: tuple[int, ...], outside: tuple[in
 
 @pytest.mark.parametrize("wrong", ["25-3", "7", "7-7", "x-y", "-1-3"])
 def test_hours_that_are_none_are_refused(wrong: str) -> None:
-    with pytest.raises(ValueError, match="hours"):
+    with pytest.raises(ConfigError, match="hours"):
         TimeLimits(hours=wrong)
 
 

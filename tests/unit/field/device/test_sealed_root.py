@@ -18,6 +18,7 @@ from helpers.stored_device import PLACES, full_device, read_everything
 from tacit.errors import DeviceError
 from tacit.field.device import Device, ScryptCost, Sharing
 from tacit.field.device.history import HistoryEntry
+from tacit.field.device.settings import USUAL_PI
 
 FORMER = Path(__file__).parent / "former"
 
@@ -185,7 +186,7 @@ def test_a_row_that_was_never_committed_is_not_accepted(path: Path) -> None:
 
         with pytest.raises(RuntimeError):
             take_back()
-        assert device.sharing.pi == 0.5
+        assert device.sharing.pi == USUAL_PI
     change(path, ("UPDATE places SET sealed = ? WHERE name = 'sharing'", (taken[0],)))
     with pytest.raises(DeviceError), Device.open(path, PASSPHRASE) as device:
         assert device.sharing
