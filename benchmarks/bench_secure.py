@@ -35,8 +35,8 @@ from tacit.protocols.secure_aggregation import (
     VectorLayout,
     plan_masking,
 )
-from tacit.protocols.secure_aggregation import device as device_module
 from tacit.protocols.secure_aggregation.encoding import Segment, SegmentKind
+from tacit.protocols.secure_aggregation.identity import verify
 from tacit.protocols.secure_aggregation.local_session import _answer
 from tacit.protocols.secure_aggregation.masks import mask
 
@@ -102,7 +102,7 @@ def signatures(one: SecureDevice) -> float:
     before = time.process_time()
     for advert in state.adverts.values():
         signed = advert.signed_part(state.context)
-        device_module.verify(state.session.cohort[advert.sender], signed, advert.signature, advert.sender)
+        verify(state.session.cohort[advert.sender], signed, advert.signature, advert.sender)
     return time.process_time() - before
 
 

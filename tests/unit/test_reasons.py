@@ -6,10 +6,12 @@ import copy
 import json
 import pickle
 
+import numpy as np
 import pytest
 
 import reason_tables
 from tacit.errors import AbortedError, ConfigError, MessageError, SecureSumError, WireError
+from tacit.languages.sentences import Sentence, read_sentence, write_sentence
 from tacit.reasons import PARAMETERS, ROUND, WORDINGS, ReasonCode, RoundReason, Value, describe_reason
 
 SAMPLES: dict[str, Value] = {"kind": "shares", "list": "roster", "phase": "vectors", "table": "items", "share": 0.25}
@@ -74,6 +76,13 @@ def test_counts_are_worded_with_their_nouns() -> None:
     for answered, said in ((1, "1 device answered"), (1200, "1,200 devices answered")):
         reason = RoundReason(ReasonCode.TOO_FEW_ANSWERS, {"answered": answered, "needed": 2000})
         assert describe_reason(reason).what.startswith(said)
+
+
+def test_numbers_of_arrays_are_worded_like_others() -> None:
+    counts, share = np.arange(1, 4, dtype=np.int32), np.float32(0.25)
+    text = Sentence("{left:device}, {n:,}, {share:.2f}", left=counts[2], n=np.int64(1200), share=share)
+    assert text == "3 devices, 1,200, 0.25"
+    assert read_sentence(json.loads(json.dumps(write_sentence(text)))) == text
 
 
 def test_an_error_has_the_words_of_its_reason_and_names_nobody() -> None:

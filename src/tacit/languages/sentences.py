@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from numbers import Integral, Real
 from string import Formatter
 from typing import Any
 
@@ -27,7 +28,7 @@ class Sentence(str):
 
     def __new__(cls, template: str, /, **values: Any) -> Sentence:
         """Format the template in English."""
-        kept = {name: value if isinstance(value, str | int | float) else str(value) for name, value in values.items()}
+        kept = {name: _plain(value) for name, value in values.items()}
         made = super().__new__(cls, _Words(ENGLISH).vformat(template, (), kept))
         made.template, made.values = template, kept
         return made
@@ -57,6 +58,15 @@ def join_sentences(*parts: str) -> Sentence:
     """Return one text of several, with spaces between them."""
     values = {f"part{at}": part for at, part in enumerate(part for part in parts if part)}
     return Sentence(" ".join(f"{{{name}}}" for name in values), **values)
+
+
+def _plain(value: Any) -> str | int | float:
+    """Return a value as texts and JSON can hold it: numbers of arrays become Python's."""
+    if isinstance(value, Integral):
+        return int(value) if not isinstance(value, bool) else value
+    if isinstance(value, Real):
+        return float(value)
+    return value if isinstance(value, str) else str(value)
 
 
 def _make(template: str, values: Mapping[str, Any]) -> Sentence:

@@ -69,3 +69,19 @@ def is_closed(line: socket.socket, then: bytes) -> bool:
         return False
     except OSError:
         return True
+
+
+def test_a_system_that_allows_fewer_files_than_it_says_is_left_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    """macOS names no hard limit, and refuses more than its kernel's own."""
+    resource = pytest.importorskip("resource", reason="Windows has no such limit")
+
+    asked = []
+
+    def refuse(_: int, limits: tuple[int, int]) -> None:
+        asked.append(limits)
+        raise ValueError("current limit exceeds maximum limit")
+
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (256, resource.RLIM_INFINITY))
+    monkeypatch.setattr(resource, "setrlimit", refuse)
+    slow_connections.allow_many_connections()
+    assert asked == [(slow_connections.MOST_FILES, resource.RLIM_INFINITY)]

@@ -8,6 +8,7 @@ for its content and answer. TLS handshakes end after a minute (asyncio).
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import sys
 from typing import Any
 
@@ -58,4 +59,5 @@ def allow_many_connections() -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = MOST_FILES if hard == resource.RLIM_INFINITY else min(hard, MOST_FILES)
     if soft != resource.RLIM_INFINITY and soft < wanted:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+        with contextlib.suppress(OSError, ValueError):  # macOS allows fewer than it names as the hard limit
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))

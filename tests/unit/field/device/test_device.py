@@ -17,6 +17,7 @@ from tacit.errors import BadRowsError, ConsentError, DataError, DeviceError, Met
 from tacit.field.device import Device, ScryptCost, Sharing
 from tacit.field.device.device_state import DeviceStateCode, read_state
 from tacit.field.device.history import HistoryEntry
+from tacit.field.device.settings import USUAL_PI
 from tacit.field.directory_notices import is_noted_revoked
 from tacit.protocols.federated import device_round
 from tacit.protocols.notices import Notice, NoticeKind, NoticeList
@@ -145,6 +146,23 @@ def test_it_learns_what_a_cohort_of_one_learns_in_a_simulation(path: Path, metho
             assert stored is not None
             for name, array in private.items():
                 assert np.array_equal(stored[name], array)
+
+
+def test_by_default_an_item_that_is_kept_back_is_so_in_every_round(path: Path) -> None:
+    """Once for each item, by a key of the device: opened again it keeps the same ones back."""
+    federation, told = founded(), set[object]()
+    made(path, federation, seed=7, lane=3).close()
+    for first in (0, 20):
+        with Device.open(path, PASSPHRASE, noon) as device:
+            assert (device.sharing.pi, device.sharing.coin) == (USUAL_PI, "once")
+            device.history.add([HistoryEntry(CATALOG.item_ids[item]) for item in range(12)], CATALOG)
+            for number in range(first, first + 20):
+                device.release(device.learn(request(federation, number)))
+            told |= {item for release in device.ledger.list() for item in release.positives}
+            mine, stage = device.history.clients(3, CATALOG).items, device.sharing.stage(3, CATALOG, Key(7))
+    kept_back = {CATALOG.item_ids[int(item)] for item in mine[stage.kept_back(3, mine)]}
+    assert kept_back
+    assert told == {CATALOG.item_ids[int(item)] for item in mine} - kept_back
 
 
 def test_what_did_not_count_is_undone(path: Path, tmp_path: Path) -> None:
