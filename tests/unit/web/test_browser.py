@@ -13,6 +13,7 @@ from helpers.page_visitor import Visitor, took_part
 from helpers.small_federation import made
 from tacit.field.device import Device
 from tacit.field.device.exposure import LedgerReader
+from tacit.field.device.settings import USUAL_PI
 from tacit.web.device_view import DeviceView
 from tacit.web.own import build_user_page
 from tacit.web.server import serving
@@ -93,7 +94,7 @@ def test_the_slider_answers_at_once_by_keyboard_and_is_saved(page: Any, device: 
         page.keyboard.press("PageUp")
     assert slider.get_attribute("aria-valuetext") == "Some: 30 in 100 hints about what you did may be sent."
     assert page.locator("[data-read=named]").inner_text() == "91 %", "as measured at pi = 0.3"
-    assert device.sharing.pi == 0.5, "nothing is saved yet"
+    assert device.sharing.pi == USUAL_PI, "nothing is saved yet"
     page.get_by_label("drinks").check()
     page.get_by_role("button", name="Save settings").click()
     assert (device.sharing.pi, device.sharing.never_categories) == (0.3, ("drinks",))

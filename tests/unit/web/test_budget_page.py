@@ -16,6 +16,7 @@ from helpers.private_session import PrivateSession, founded, member
 from helpers.small_federation import PASSPHRASE, first_shared, request
 from tacit.field.carriers.loopback import Loopback
 from tacit.field.coordinator import RoundRules
+from tacit.field.device.settings import USUAL_PI
 from tacit.web.budget import view_budget
 from tacit.web.device_view import DeviceView
 from tacit.web.operator import FederationStatus, operator_page
@@ -47,9 +48,9 @@ def test_the_page_says_what_is_spent_and_lets_a_level_be_chosen(session: Private
     page = visitor.get("/sharing")
     assert page.of("used") == f"{100 * view.used:.0f} % spent"
     assert page.of("certainty") == f"{round(100 * view.certainty)} of 100"
-    assert visitor.save_sharing(pi="50", privacy="strict", measure="yes").status == 303
+    assert visitor.save_sharing(pi="70", privacy="strict", measure="yes").status == 303
     assert session.device.sharing.privacy == "strict"
-    assert session.device.sharing.pi == 0.5, "nothing else changed"
+    assert session.device.sharing.pi == USUAL_PI, "nothing else changed"
     strict = view_budget(session.device)
     assert strict is not None
     assert strict.used > view.used, "the same spending is more of a smaller budget"
