@@ -52,12 +52,11 @@ class PunctualProtocol(AutoHTTPProtocol):  # type: ignore[misc]  # httptools or 
 
 def allow_many_connections() -> None:
     """Raise the number of files that this process may open at once, as far as the system lets it."""
-    if sys.platform == "win32":
-        return
-    import resource
+    if sys.platform != "win32":
+        import resource
 
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = MOST_FILES if hard == resource.RLIM_INFINITY else min(hard, MOST_FILES)
-    if soft != resource.RLIM_INFINITY and soft < wanted:
-        with contextlib.suppress(OSError, ValueError):  # macOS allows fewer than it names as the hard limit
-            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        wanted = MOST_FILES if hard == resource.RLIM_INFINITY else min(hard, MOST_FILES)
+        if soft != resource.RLIM_INFINITY and soft < wanted:
+            with contextlib.suppress(OSError, ValueError):  # macOS allows fewer than it names as the hard limit
+                resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
