@@ -77,13 +77,16 @@ def test_the_new_key_connects_and_the_old_one_does_not(field: Field, device: Dev
 def test_an_answer_that_is_lost_is_asked_for_again(
     field: Field, device: Device, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real, old = httpx.post, device.connection["key"]
+    real, old = httpx.Client.send, device.connection["key"]
 
-    def losing(*given: Any, **named: Any) -> httpx.Response:
-        real(*given, **named)
-        raise httpx.ReadError("the line broke")
+    def losing(client: httpx.Client, request: httpx.Request, **named: Any) -> httpx.Response:
+        found = real(client, request, **named)
+        if request.method == "POST":
+            found.close()
+            raise httpx.ReadError("the line broke")
+        return found
 
-    monkeypatch.setattr(httpx, "post", losing)
+    monkeypatch.setattr(httpx.Client, "send", losing)
     with pytest.raises(FieldError) as lost:
         change_key(device)
     assert "tacit device new-key" in lost.value.hint, "which key holds is not known"
@@ -93,7 +96,7 @@ def test_an_answer_that_is_lost_is_asked_for_again(
         node.session(threading.Event())
     assert not isinstance(again.value, UnknownDeviceError), "it was not revoked"
     assert device.connection["key"] == old, "it is still not known which key holds"
-    monkeypatch.setattr(httpx, "post", real)
+    monkeypatch.setattr(httpx.Client, "send", real)
     stop = threading.Event()
     taking_part = threading.Thread(target=lambda: node.run(stop), daemon=True)
     taking_part.start()
@@ -109,21 +112,23 @@ def test_an_answer_that_is_lost_is_asked_for_again(
 def test_a_key_of_the_identity_whose_answer_is_lost_is_finished_at_the_next_start(
     field: Field, device: Device, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real, posted, name = httpx.post, list[str](), device.identity
+    real, posted, name = httpx.Client.send, list[str](), device.identity
 
-    def losing(address: str, **named: Any) -> httpx.Response:
-        found = real(address, **named)
-        posted.append(address)
-        if address.endswith(NEW_IDENTITY_KEY):
+    def losing(client: httpx.Client, request: httpx.Request, **named: Any) -> httpx.Response:
+        found = real(client, request, **named)
+        if request.method == "POST":
+            posted.append(request.url.path)
+        if request.url.path == NEW_IDENTITY_KEY:
+            found.close()
             raise httpx.ReadError("the line broke")
         return found
 
-    monkeypatch.setattr(httpx, "post", losing)
+    monkeypatch.setattr(httpx.Client, "send", losing)
     with pytest.raises(FieldError):
         change_key(device)
     assert len(posted) == 2
     assert NEXT_KEY not in device.connection, "the connection has its new key already"
-    monkeypatch.setattr(httpx, "post", real)
+    monkeypatch.setattr(httpx.Client, "send", real)
     wait_until_present(field, device)
     assert NEXT_IDENTITY not in device.connection
     own = read_identity(device.store)
@@ -137,18 +142,18 @@ def test_a_key_that_was_taken_is_not_thrown_away_by_another_answer(
     field: Field, device: Device, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The answer is lost, and something between device and coordinator refuses the second try."""
-    real, asked, name = httpx.post, list[str](), device.identity
+    real, asked, name = httpx.Client.send, list[str](), device.identity
 
-    def disturbed(address: str, **named: Any) -> httpx.Response:
-        if not address.endswith(NEW_IDENTITY_KEY):
-            return real(address, **named)
-        asked.append(address)
+    def disturbed(client: httpx.Client, request: httpx.Request, **named: Any) -> httpx.Response:
+        if request.url.path != NEW_IDENTITY_KEY:
+            return real(client, request, **named)
+        asked.append(request.url.path)
         if len(asked) > 1:
-            return httpx.Response(403)
-        real(address, **named)
+            return httpx.Response(403, request=request)
+        real(client, request, **named).close()
         raise httpx.ReadError("the line broke")
 
-    monkeypatch.setattr(httpx, "post", disturbed)
+    monkeypatch.setattr(httpx.Client, "send", disturbed)
     with pytest.raises(FieldError):
         change_key(device)
     change_key(device)
