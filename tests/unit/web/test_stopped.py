@@ -30,6 +30,7 @@ def test_the_demonstration_removes_its_folder(tmp_path: Path, sent: signal.Signa
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # it may be ignored where tests were started
         env={**os.environ, "PYTHONUNBUFFERED": "1", "TMPDIR": str(there)},
     )
     while line := read_line(process, "the demonstration prints where its page is"):
