@@ -34,6 +34,7 @@ from tacit.protocols.federated import UpdatePath
 from tacit.random import Key
 from tacit.types import Array, Clients
 
+LARGEST_KEPT = 2**25 - 2**16  # bytes; of larger blocks glibc keeps none
 PACKAGES = ("numpy", "scipy", "numba", "llvmlite", "polars")
 
 
@@ -178,6 +179,7 @@ def _run_task(task: ShardTask) -> TaskResult:
 
 
 def _load_shard(folder: Path, task: ShardTask) -> Shard:
+    np.empty(LARGEST_KEPT, np.uint8)  # glibc keeps freed blocks up to the largest it has seen freed; others do as ever
     path, key = read_pickle(folder / "path.pickle")
     assert isinstance(path, UpdatePath)
     assert isinstance(key, Key)

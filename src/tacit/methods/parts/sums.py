@@ -160,7 +160,9 @@ class OuterSum:
         known = disclose_histories(clients, plan.parts[0])
         lengths = np.maximum(known.sizes, 1).astype(np.float32)
         scale = lengths ** np.float32(-2.0 * self.user_weight) * np.float32(self.unit)
-        sink.put_outer(0, self.project_users(table, weights, known) * scale[:, None], weights, by_row=True)
+        users = self.project_users(table, weights, known)
+        users *= scale[:, None]
+        sink.put_outer(0, users, weights, by_row=True)
 
 
 def earlier(folder: str, names: tuple[str, ...], catalog: Catalog) -> tuple[dict[str, Array], Array, Array]:
