@@ -41,7 +41,7 @@ def pytest_unconfigure(config: pytest.Config) -> None:
     os.close(config.stash[STDERR])
 
 
-def event_driven(item: pytest.Item) -> Generator[None, object, object]:
+def bound_time(item: pytest.Item) -> Generator[None, object, object]:
     from helpers.waiting import fail_after  # not earlier: pytest explains assertions only of what it imports later
 
     seconds = next((seconds for mark, seconds in SECONDS.items() if item.get_closest_marker(mark)), QUICK)
@@ -49,9 +49,9 @@ def event_driven(item: pytest.Item) -> Generator[None, object, object]:
         return (yield)
 
 
-pytest_runtest_setup = pytest.hookimpl(wrapper=True)(event_driven)
-pytest_runtest_call = pytest.hookimpl(wrapper=True)(event_driven)
-pytest_runtest_teardown = pytest.hookimpl(wrapper=True)(event_driven)
+pytest_runtest_setup = pytest.hookimpl(wrapper=True)(bound_time)
+pytest_runtest_call = pytest.hookimpl(wrapper=True)(bound_time)
+pytest_runtest_teardown = pytest.hookimpl(wrapper=True)(bound_time)
 
 
 @pytest.fixture(autouse=True)
