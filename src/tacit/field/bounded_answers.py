@@ -13,7 +13,7 @@ MOST_BYTES = 2**27
 
 
 def read_whole(parts: Iterable[bytes]) -> bytes:
-    """Put an answer together; one that has no end, or comes drop by drop, is given up."""
+    """Put an answer together; one that has no end, or comes too slowly, is given up."""
     content, until = bytearray(), time.monotonic() + WHOLE_SECONDS
     for part in parts:
         content += part

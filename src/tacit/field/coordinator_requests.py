@@ -1,7 +1,7 @@
 """Short requests to a coordinator over HTTPS: its certificate is checked, and its answers are bounded.
 
 Invitations, notices, new keys, amendments and the visits of a witness go this way; rounds have a connection of their
-own (`carriers`). What an answer means, and in which words a user is told, is up to who asks.
+own (`carriers`). What an answer means, and how a user reads it, is up to the caller.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class CoordinatorAnswer:
     headers: Mapping[str, str]
 
 
-class SilenceError(FieldError):
+class NoAnswerError(FieldError):
     """A coordinator gives no answer, or has another certificate than it should have."""
 
     def __init__(self, address: str, why: str) -> None:
@@ -43,7 +43,7 @@ class DamagedCertificateError(FieldError):
 
 
 class CoordinatorRequests:
-    """A way to one coordinator, by the certificate of its authority or, without one, by the machine's own roots."""
+    """A connection to one coordinator, by its authority's certificate or, without one, by the machine's own roots."""
 
     def __init__(self, address: str, roots: str = "") -> None:
         self.address = address
@@ -89,4 +89,4 @@ class CoordinatorRequests:
                 "Ask the operator for another line.",
             ) from None
         except httpx.HTTPError as error:
-            raise SilenceError(self.address, str(error)) from None
+            raise NoAnswerError(self.address, str(error)) from None

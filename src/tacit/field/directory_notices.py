@@ -1,11 +1,11 @@
-"""How a device learns who was revoked: with every sum, and by asking, also when it is not asked any more."""
+"""How a device learns who was revoked: with every sum, and by fetching notices, also when no round asks it any more."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from tacit.errors import DevicePolicyError, FieldError
-from tacit.field.coordinator_requests import CoordinatorRequests, SilenceError
+from tacit.field.coordinator_requests import CoordinatorRequests, NoAnswerError
 from tacit.protocols.notices import NoticeList
 from tacit.reasons import ReasonCode
 
@@ -21,7 +21,7 @@ def fetch_notices(address: str, roots: bytes | None, federation: str) -> NoticeL
     try:
         with CoordinatorRequests(address, (roots or b"").decode()) as requests:
             answer = requests.get(f"{NOTICES}/{federation}")
-    except SilenceError as error:
+    except NoAnswerError as error:
         raise FieldError(f"{silence}: {error.why}.", "It will be tried again.") from None
     if answer.status == 404:
         return None
@@ -31,7 +31,7 @@ def fetch_notices(address: str, roots: bytes | None, federation: str) -> NoticeL
 
 
 def is_noted_revoked(device: DeviceFile, shown: NoticeList | None) -> bool:
-    """Keep notices that may be trusted as much as the device's settings say; return whether this device is revoked.
+    """Store notices that may be trusted as much as the device's settings say; return whether this device is revoked.
 
     A coordinator that shows none is believed to be of an earlier version only where no witness is named.
     """

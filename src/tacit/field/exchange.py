@@ -24,7 +24,7 @@ def follow_amendments(device: Device, content: bytes, fetch: FetchAmendments) ->
 
 
 def seconds_to_wait(content: bytes, elapsed: float) -> float:
-    """Return how long an answer waits before it leaves, so that its time does not tell how long learning took.
+    """Return how long an answer waits before it leaves, so that its time does not reveal how long learning took.
 
     A device learns with the first message of a stage of a secure sum: how long it takes grows with the history.
 
@@ -37,10 +37,10 @@ def seconds_to_wait(content: bytes, elapsed: float) -> float:
 def respond(
     device: Device, content: bytes, send: Callable[[bytes], None], has_begun: Callable[[], bool] = lambda: True
 ) -> MessageKind:
-    """Keep a model, or answer a request through `send`, and say which kind it was. Errors go to the caller.
+    """Store a model, or answer a request through `send`, and say which kind it was. Errors go to the caller.
 
     The ledger says what became of an answer. Where `send` fails, it may have left, because a receiver can read it and
-    then fail the transfer; only if `has_begun` says that nothing of it was handed over yet is it called not sent.
+    then fail the transfer. It is called not sent only if `has_begun` says that nothing of it was handed over yet.
     """
     kind = message_kind(content)
     if kind == "model":

@@ -13,7 +13,7 @@ from tacit.field.coordinator_requests import (
     CoordinatorRequests,
     DamagedAddressError,
     DamagedCertificateError,
-    SilenceError,
+    NoAnswerError,
 )
 from tacit.field.device import Device
 from tacit.field.device.membership import Membership
@@ -70,11 +70,11 @@ def accept(device: Device, invitation: Invitation, accepts_trial: bool = False) 
 
 
 class InvitationError(FieldError):
-    """An invitation that will never work: nothing is kept of it."""
+    """An invitation that will never work: nothing of it is stored."""
 
 
 def public_keys(device: Device, invitation: Invitation) -> tuple[bytes, bytes, bytes]:
-    """Return the public keys that a device shows to a coordinator; its own for that line is made and kept first.
+    """Return the public keys that a device shows to a coordinator; the key of the connection is stored first.
 
     The third is the proof that the identity, the second, is its own.
 
@@ -91,7 +91,7 @@ def public_keys(device: Device, invitation: Invitation) -> tuple[bytes, bytes, b
 
 
 def draw_key() -> str:
-    """Return a new key for the line to a coordinator, PEM."""
+    """Return a new key for the connection to a coordinator, PEM."""
     form = serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     return ec.generate_private_key(ec.SECP384R1()).private_bytes(*form).decode()
 
@@ -103,7 +103,7 @@ def public_half(pem: str) -> bytes:
 
 
 def enrol(invitation: Invitation, public: bytes, identity: bytes, proof: bytes) -> bytes:
-    """Show the invitation to the coordinator, which may take a while; return what it welcomes with."""
+    """Show the invitation to the coordinator, which may take a while; return its welcome message."""
     keys = {"key": public, "identity": identity, "proof": proof}
     asked = {"word": invitation.word} | {name: base64.b64encode(key).decode() for name, key in keys.items()}
     address = invitation.address
@@ -117,7 +117,7 @@ def enrol(invitation: Invitation, public: bytes, identity: bytes, proof: bytes) 
             Sentence("The address in the invitation is damaged: {address!r}.", address=address),
             "Ask for another invitation.",
         ) from None
-    except SilenceError as error:
+    except NoAnswerError as error:
         raise FieldError(
             Sentence(
                 "{address} cannot be reached, or has another certificate than the invitation says: {error}.",
@@ -147,14 +147,14 @@ def fetch_amendments(address: str, roots: bytes | None, digest: bytes) -> bytes:
     try:
         with CoordinatorRequests(address, (roots or b"").decode()) as requests:
             answer = requests.get(f"{AMENDMENTS}/{digest.hex()}")
-    except SilenceError as error:
-        raise _unsaid_error(address, error.why) from None
+    except NoAnswerError as error:
+        raise _no_answer_error(address, error.why) from None
     if answer.status not in (200, 404):
-        raise _unsaid_error(address, f"HTTP {answer.status}")
+        raise _no_answer_error(address, f"HTTP {answer.status}")
     return answer.content
 
 
-def _unsaid_error(address: str, why: str) -> FieldError:
+def _no_answer_error(address: str, why: str) -> FieldError:
     return FieldError(
         Sentence("{address} does not say what has changed: {error}.", address=address, error=why),
         "It will be tried again.",

@@ -3,9 +3,9 @@
 The identity signs that the new key of the connection takes the place of the old one. That another key signs for the
 identity is signed by both keys, and becomes a notice that all devices see (`tacit.protocols.notices`).
 
-New keys are on disk before the coordinator is asked, and the old ones until it has agreed: after a crash at any point
-the same change is asked for again, and a coordinator that has made it already says yes. A device that takes part asks
-by itself once the old key of its connection is refused.
+New keys are on disk before the coordinator is asked, and the old ones until it has agreed. After a crash at any point
+the same change is asked for again; a coordinator that has made it already agrees. A device that takes part asks by
+itself once the old key of its connection is refused.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import base64
 from collections.abc import Mapping
 
 from tacit.errors import FieldError, ForgedError, MessageError
-from tacit.field.coordinator_requests import CoordinatorRequests, SilenceError
+from tacit.field.coordinator_requests import CoordinatorRequests, NoAnswerError
 from tacit.field.device import Device
 from tacit.field.device.device_file import NEXT_IDENTITY, NEXT_KEY
 from tacit.field.directory_notices import fetch_notices
@@ -59,7 +59,7 @@ def _change_identity_key(device: Device) -> None:
     if status == 200 or _is_noted(device, identity):
         device.keys.adopt(identity, rest)
         return
-    device.keep_connection(rest)  # it was not taken: the device goes on with the key that it has
+    device.keep_connection(rest)  # it was not taken: the device keeps the key that it has
     raise _refusal_error(line["address"], status)
 
 
@@ -80,14 +80,14 @@ def _ask(line: Mapping[str, str], route: str, asked: Mapping[str, bytes]) -> int
     try:
         with CoordinatorRequests(address, line["roots"]) as requests:
             status = requests.post(route, body).status
-    except SilenceError as error:
-        raise _silence_error(address, f": {error.why}") from None
+    except NoAnswerError as error:
+        raise _no_answer_error(address, f": {error.why}") from None
     if status in (429, 503) or status >= 500:
-        raise _silence_error(address, f" (HTTP {status})")
+        raise _no_answer_error(address, f" (HTTP {status})")
     return status
 
 
-def _silence_error(address: str, why: str) -> FieldError:
+def _no_answer_error(address: str, why: str) -> FieldError:
     return FieldError(
         f"{address} gave no answer{why}.",
         "It is unknown which key the coordinator has. Run again, until it answers: tacit device new-key.",

@@ -1,4 +1,4 @@
-"""A coordinator's numbers for Prometheus, read from the journal and never about users; and whether it is well."""
+"""A coordinator's numbers for Prometheus, read from the journal and never about users; and whether it is healthy."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def registry_of(path: Path, carrier: Carrier) -> CollectorRegistry:
 
 
 class QuietHandler(WSGIRequestHandler):
-    """Writes no line for each request, since our log says what happens; hangs up on who says nothing."""
+    """Writes no line for each request, since our log has what happens; closes idle connections."""
 
     timeout = 10  # seconds
 
@@ -162,7 +162,7 @@ class MetricsServer:
         return answer
 
     def _check_health(self, is_ready: bool) -> tuple[bool, dict[str, Any]]:
-        """Return whether the coordinator is well, or ready, with counts."""
+        """Return whether the coordinator is healthy, or ready, with counts."""
         try:
             journal = CoordinatorJournal.open(self._path)
             rounds, unagreed = len(journal.rounds.records()), len(journal.members.unagreed)

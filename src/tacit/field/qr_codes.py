@@ -27,7 +27,7 @@ def prepare_folder(folder: Path) -> None:
 
 
 def code_files(lines: Sequence[str], folder: Path) -> list[Path]:
-    """Return where the code of each line is written: a name by a digest, which does not tell the line."""
+    """Return where the code of each line is written: a name by a digest, which does not reveal the line."""
     return [folder / f"invitation-{digest_of(line.encode())[:8]}.svg" for line in lines]
 
 

@@ -99,10 +99,10 @@ class ServeConfig(Config):
 def open_federation(
     config: ServeConfig, seed: int | None = None, amends: bool = False, is_trial: bool = False
 ) -> CoordinatorJournal:
-    """Found the federation, or go on with it; where it `amends`, a changed catalogue is published.
+    """Found the federation, or continue it; where it `amends`, a changed catalogue is published.
 
     Other terms cannot change once it is founded. A `seed` is for comparisons with a simulation; without one the
-    coordinator draws its own. A trial goes on with a copy of the journal in memory.
+    coordinator draws its own. A trial uses a copy of the journal in memory.
     """
     path = config.folder / "journal.db"
     given = config.method.options.model_dump(mode="json", exclude_unset=True)
@@ -256,8 +256,8 @@ def serve(
     Return why there were fewer rounds than agreed, if there were.
 
 
-    `beside` is open meanwhile; `on_start` is told how many devices are waited for and how many rounds are done,
-    as soon as they can come; `on_end` is told that all rounds are done, and why there were fewer.
+    `beside` is open meanwhile. `on_start` is called as soon as devices can connect, with how many are waited for and
+    how many rounds are done. `on_end` is called when all rounds are done, with the reason if there were fewer.
     """
     with hold_folder(config.folder):
         return _serve(config, on_round, beside, on_start, on_end)
@@ -286,7 +286,7 @@ def _serve(
             ended = coordinator.run(on_round)
             on_end(ended)
             if config.after == "stay":
-                coordinator.stay()
+                coordinator.keep_distributing()
             return ended
     finally:
         if metrics is not None:

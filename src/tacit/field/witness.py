@@ -1,6 +1,6 @@
 """The witness of a directory: a party that is not the operator, with its own copy of the list of members.
 
-It comes by at the coordinator, which therefore needs no way to reach it: a member can be a witness behind any router.
+It connects to the coordinator, which never has to reach it: a member can be a witness behind any router.
 
     signs    the list that it holds, with its own time, and leaves that checkpoint there
     gets     the entries after those, and the root that they lead to
@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tacit.errors import FieldError, StorageError
-from tacit.field.coordinator_requests import CoordinatorRequests, DamagedCertificateError, SilenceError
+from tacit.field.coordinator_requests import CoordinatorRequests, DamagedCertificateError, NoAnswerError
 from tacit.protocols.directory import DAY, LOG_BYTES, DirectoryCheckpoint, DirectoryGrowth
 from tacit.protocols.merkle import MerkleTree
 from tacit.protocols.notices import notice_log
@@ -135,7 +135,7 @@ class Witness:
         with FILE.transaction(self._path, self._connection):
             self._connection.executemany("INSERT OR REPLACE INTO coordinators VALUES (?, ?, ?)", rows)
 
-    def held(self, log: str) -> DirectoryCheckpoint:
+    def sign_held(self, log: str) -> DirectoryCheckpoint:
         """Return what the witness holds, signed now."""
         tree, now = self._tree(log), int(self._clock())
         return DirectoryCheckpoint.sign(self.identity, bytes.fromhex(log), len(tree), tree.root(), now)
@@ -203,7 +203,7 @@ class WitnessVisit:
             raise FieldError("The certificate in the line is damaged.", "Ask the operator for another line.") from None
 
     def run(self) -> tuple[DirectoryCheckpoint, int]:
-        """Leave the signature of what is held, add what is new, sign it too; return it, and how many were not added.
+        """Upload the signature of what is held, add new entries, sign them too; return it, and how many were not added.
 
         The same is done for the notices of who was revoked and who has another key, a list of its own.
         """
@@ -216,7 +216,7 @@ class WitnessVisit:
 
     def _take(self, requests: CoordinatorRequests, log: str) -> tuple[DirectoryCheckpoint, int]:
         while True:
-            held = self._witness.held(log)
+            held = self._witness.sign_held(log)
             growth = DirectoryGrowth.decode(self._post(requests, held))
             if not growth.entries or not self._witness.add(log, growth):
                 return held, len(growth.entries)
@@ -225,7 +225,7 @@ class WitnessVisit:
         address = self._line.address
         try:
             answer = requests.post(ROUTE, held.encode())
-        except SilenceError as error:
+        except NoAnswerError as error:
             raise FieldError(
                 f"{address} cannot be reached, or has another certificate than the line says: {error.why}.",
                 "It will be tried again.",

@@ -18,7 +18,7 @@ NEW_IDENTITY_KEY = "/v1/tacit/new-identity-key"
 SMALL = {ENROL, WITNESS, HAND_OVER, NEW_IDENTITY_KEY}  # routes whose bodies are short
 ENROL_BYTES = 4096  # an invitation's word, two keys and a proof
 BODY_BYTES = MOST_BYTES + 2**16
-AT_ONCE = 8  # enrolments that are looked at at the same time
+AT_ONCE = 8  # enrolments that are checked at the same time
 BURST, PER_SECOND = 60.0, 1.0  # tries of one address: so many at once, then so many a second
 MOST_ADDRESSES = 10_000
 

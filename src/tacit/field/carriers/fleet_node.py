@@ -1,7 +1,7 @@
-"""A device's end of the line: it keeps the connection to its coordinator and looks for messages.
+"""A device's side of the connection: it stays connected to its coordinator and polls for messages.
 
-It speaks Flower's Fleet API itself. Flower's own SuperNode would run whatever application a server sends; this one
-never asks for one. A server that cannot be reached is tried again, ever more slowly; recommendations go on meanwhile.
+It implements Flower's Fleet API itself. Flower's own SuperNode would run whatever application a server sends; this one
+never asks for one. A server that cannot be reached is tried again, ever more slowly; recommendations work meanwhile.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ from tacit.wire.status import CoordinatorStatus
 from tacit.wire.versions import refuse_other_versions
 
 log = logging.getLogger("tacit.field.device")
-BEAT = 10.0  # seconds between signs of life, unless a device looks for messages more rarely
+BEAT = 10.0  # seconds between heartbeats, unless a device polls more rarely
 LONGEST_BEAT = 600.0  # a SuperLink takes three times as much at most
 LONGEST_BACKOFF = 300.0
 NOTE_SECONDS = 5.0  # between two notes of what the coordinator says
 UNWILLING = (ReasonCode.MASKED_ONLY, ReasonCode.NEEDS_MASKS)  # what a round asks and the user does not allow
-NOTICE_SECONDS = 21_600.0  # between two looks at the notices of the directory
+NOTICE_SECONDS = 21_600.0  # between two checks of the notices of the directory
 CHECK_SECONDS = 1.0  # seconds between checks of the settings while the coordinator is unreachable
 
 
@@ -81,43 +81,43 @@ def _ignore(news: DeviceEvent) -> None:
 
 
 class FleetNode(ABC):
-    """Takes part for one device until it is stopped, paused or has left; how messages are answered, subclasses say."""
+    """Takes part for one device until it is stopped, paused or has left; subclasses answer the messages."""
 
     def __init__(self, device: DeviceFile, poll: float = 1.0) -> None:
         self.device, self.poll = device, poll
         self._beats = min(LONGEST_BEAT, max(BEAT, poll))
-        self._take_line()
+        self._load_connection()
         self._listen: EventListener = _ignore
         self.problem = ""  # what is wrong now, in words
-        self._noted_at = self._notices_at = 0.0  # when something was noted last, and when to look at notices next
+        self._noted_at = self._notices_at = 0.0  # when something was noted last, and when to check notices next
         self._last_news: tuple[str, int] | None = None  # what the coordinator said when it was last news
 
-    def _take_line(self) -> None:
-        """Go by the address and the key that the device has now."""
-        line = self.device.connection
-        if not line:
+    def _load_connection(self) -> None:
+        """Load the address and the key that the device has now."""
+        connection = self.device.connection
+        if not connection:
             raise FieldError(
                 "This device has no coordinator.", "Join a federation with an invitation: tacit device join."
             )
-        self._address, self._line_key = line["address"], line["key"]
-        self._key: Any = serialization.load_pem_private_key(line["key"].encode(), None)
-        self._roots = line["roots"].encode() or None
+        self._address, self._loaded_key = connection["address"], connection["key"]
+        self._key: Any = serialization.load_pem_private_key(connection["key"].encode(), None)
+        self._roots = connection["roots"].encode() or None
         self._signing = SignedRequests(self._key)
 
     @property
     def status(self) -> CoordinatorStatus | None:
-        """What the coordinator said last of what it does; none before it was reached."""
+        """The last status of the coordinator; none before it was reached."""
         return self._signing.status
 
     def run(self, stop: threading.Event, listen: EventListener = _ignore) -> Ending:
         """Take part until `stop` is set or the user pauses or leaves; wait for a server that is unreachable."""
         backoff, participation = self.poll, self.device.participation
         participation.take_lock()
-        while self._goes_on(stop):
-            resting = self._why_resting()
-            if resting is not None:
-                listen(DeviceEvent("resting", resting.message, resting.hint))
-                while self._goes_on(stop) and self._why_resting() is not None:
+        while self._continues(stop):
+            obstacle = self._find_obstacle()
+            if obstacle is not None:
+                listen(DeviceEvent("resting", obstacle.message, obstacle.hint))
+                while self._continues(stop) and self._find_obstacle() is not None:
                     stop.wait(CHECK_SECONDS)
                 continue
             try:
@@ -133,14 +133,14 @@ class FleetNode(ABC):
                 log.warning("no connection", extra={"fields": {"why": error.message, "again_in": round(again_in, 1)}})
                 listen(DeviceEvent("away", error.message, again_in=again_in, is_revoked=is_revoked))
                 until = time.monotonic() + again_in
-                while self._goes_on(stop) and time.monotonic() < until:
+                while self._continues(stop) and time.monotonic() < until:
                     stop.wait(min(CHECK_SECONDS, max(0.0, until - time.monotonic())))
-        if self.device.connection.get("key") != self._line_key:
+        if self.device.connection.get("key") != self._loaded_key:
             return "left"
         return "paused" if self.device.sharing.paused else "stopped"
 
     def _explain(self, error: FieldError) -> FieldError:
-        """Return what the list of members says of a device that the coordinator does not know."""
+        """Return why the coordinator does not know this device, as the list of members has it."""
         if not isinstance(error, UnknownDeviceError):
             return error
         try:
@@ -152,7 +152,7 @@ class FleetNode(ABC):
         return error
 
     def _check_notices(self, at_once: bool = False) -> None:
-        """Look now and then whether this device was revoked: one that is not asked any more would not be told."""
+        """Check now and then whether this device was revoked: a revoked device gets no messages that say so."""
         now = time.monotonic()
         if not at_once and now < self._notices_at:
             return
@@ -161,22 +161,22 @@ class FleetNode(ABC):
         if is_noted_revoked(self.device, shown):
             raise UnknownDeviceError.because(ReasonCode.DEVICE_REVOKED)
 
-    def _goes_on(self, stop: threading.Event) -> bool:
+    def _continues(self, stop: threading.Event) -> bool:
         if stop.is_set() or self.device.sharing.paused:
             return False
-        return self.device.connection.get("key") == self._line_key  # not that of a federation joined since
+        return self.device.connection.get("key") == self._loaded_key  # not that of a federation joined since
 
-    def _why_resting(self) -> ConsentError | None:
-        return self.device.participation.why_resting(self.device.sharing)
+    def _find_obstacle(self) -> ConsentError | None:
+        return self.device.participation.find_obstacle(self.device.sharing)
 
     def session(self, stop: threading.Event, listen: EventListener = _ignore) -> None:
         """Take part as long as the connection holds; its end is a FieldError."""
         if NEXT_IDENTITY in self.device.connection and NEXT_KEY not in self.device.connection:
-            self._finish_change()  # others may have been told of the new key already
+            self._finish_change()  # others may know the new key already
         with self._connect() as client:
-            node = self._activated(client)
+            node = self._activate(client)
             over = threading.Event()
-            beating = threading.Thread(target=self._beat, args=(client, node, over), daemon=True)
+            beating = threading.Thread(target=self._send_heartbeats, args=(client, node, over), daemon=True)
             beating.start()
             listen(DeviceEvent("connected"))
             try:
@@ -184,7 +184,7 @@ class FleetNode(ABC):
             finally:
                 over.set()
                 beating.join()
-                self._farewell(client, node)
+                self._deactivate(client, node)
 
     @contextmanager
     def _connect(self) -> Iterator[Any]:
@@ -212,32 +212,32 @@ class FleetNode(ABC):
 
         with Device(self.device.store.open_again()) as device:
             finish_change(device)
-        self._take_line()
+        self._load_connection()
 
-    def _activated(self, client: Any) -> Any:
-        """Say that this device is there; after a crash the server may believe that it still is."""
+    def _activate(self, client: Any) -> Any:
+        """Begin a session of this device; after a crash the server may believe that the last one still runs."""
         from flwr.supercore.primitives.asymmetric import public_key_to_bytes
 
         hello = ActivateNodeRequest(
             public_key=public_key_to_bytes(self._key.public_key()), heartbeat_interval=3 * self._beats
         )
-        line = self.device.connection
+        connection = self.device.connection
         try:
             node = client.ActivateNode(hello).node_id
         except httpx.HTTPStatusError:
-            if "node" not in line:
+            if "node" not in connection:
                 raise
-            client.DeactivateNode(DeactivateNodeRequest(node_id=int(line["node"])))
+            client.DeactivateNode(DeactivateNodeRequest(node_id=int(connection["node"])))
             node = client.ActivateNode(hello).node_id
-        if line.get("node") != str(node):
-            self.device.keep_connection({**line, "node": str(node)})
+        if connection.get("node") != str(node):
+            self.device.keep_connection({**connection, "node": str(node)})
         self.problem = ""
         return Node(node_id=node)
 
     def _serve(self, client: Any, node: Any, stop: threading.Event, listen: EventListener) -> None:
         self._listen = listen
-        while self._goes_on(stop) and self._why_resting() is None:
-            found = self._look(client, node)
+        while self._continues(stop) and self._find_obstacle() is None:
+            found = self._poll(client, node)
             if found is None:
                 return
             if not found.messages_list:
@@ -258,7 +258,7 @@ class FleetNode(ABC):
                 stop.wait(self.poll)  # a coordinator that repeats it is not asked again and again
 
     def _follow_notices(self) -> None:
-        """Look at the notices; what is wrong with them is told, and the coordinator's next sum will be judged by it."""
+        """Check the notices; the listener gets what is wrong with them, and the next sum is checked against them."""
         try:
             self._check_notices()
         except UnknownDeviceError:
@@ -267,8 +267,8 @@ class FleetNode(ABC):
             log.warning("notices were refused", extra={"fields": error.public()})
             self._listen(DeviceEvent("refused", error.message, error.hint))
 
-    def _look(self, client: Any, node: Any) -> Any:
-        """Look for messages, and tell what the coordinator says of itself; none: there is nothing more to do here."""
+    def _poll(self, client: Any, node: Any) -> Any:
+        """Poll for messages, and pass on a new status of the coordinator; none: there is nothing more to do here."""
         self._follow_notices()
         found = client.PullMessages(PullMessagesRequest(node=node))
         refuse_other_versions(self._address, self._signing.versions)
@@ -282,10 +282,10 @@ class FleetNode(ABC):
 
     @abstractmethod
     def _handle(self, client: Any, node: Any, found: Any, stop: threading.Event) -> None:
-        """Answer what was found, and tell the listener."""
+        """Answer what was found, and notify the listener."""
 
     def _note_status(self, status: CoordinatorStatus | None) -> None:
-        """Note what the coordinator says, not more often than a reader wants to know it."""
+        """Note the coordinator's status, not more often than a reader needs it."""
         known, now = self.device.participation.link, time.monotonic()
         if known is not None and known.kind == "refusing":
             return  # until it is answered
@@ -294,15 +294,15 @@ class FleetNode(ABC):
             self._noted_at = now
             self.device.participation.note_link("connected", status=status)
 
-    def _beat(self, client: Any, node: Any, over: threading.Event) -> None:
-        """Give signs of life while the device learns; a server that is gone is noticed elsewhere."""
+    def _send_heartbeats(self, client: Any, node: Any, over: threading.Event) -> None:
+        """Send heartbeats while the device learns; a server that is gone is noticed elsewhere."""
         while not over.wait(self._beats):
             try:
                 client.SendNodeHeartbeat(SendNodeHeartbeatRequest(node=node, heartbeat_interval=3 * self._beats))
             except (httpx.HTTPError, RuntimeError):
                 continue
 
-    def _farewell(self, client: Any, node: Any) -> None:
+    def _deactivate(self, client: Any, node: Any) -> None:
         try:
             client.DeactivateNode(DeactivateNodeRequest(node_id=node.node_id))
         except (httpx.HTTPError, RuntimeError):
@@ -310,7 +310,7 @@ class FleetNode(ABC):
 
 
 def _is_alike(before: CoordinatorStatus | None, now: CoordinatorStatus | None) -> bool:
-    """Say whether two statuses tell a user the same; seconds of a pause that go by are no news."""
+    """Say whether two statuses mean the same to a user; the seconds left of a pause do not count."""
     if before is None or now is None or before.phase != now.phase:
         return before is now
     if before.new_missing != now.new_missing:

@@ -1,9 +1,9 @@
 """What a SuperLink knows of devices and messages, kept by a steady clock.
 
-Flower ends a run whose application gave no sign of life for a minute, forgets messages and believes devices away by the
-wall clock. A coordinator that pauses between rounds, a suspended machine and a clock that is set would end a federation
-that way. Here the application is this program, so that its run ends with it; messages stay until they are taken back;
-and whether a device is there is measured by a monotonic clock.
+Flower ends a run whose application sent no heartbeat for a minute; by the wall clock it forgets messages and takes
+devices for absent. A coordinator that pauses between rounds, a suspended machine and a clock that is set would end a
+federation that way. Here the application is this program, so that its run ends with it; messages stay until they are
+taken back; and whether a device is there is measured by a monotonic clock.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class SteadyLinkState(InMemoryLinkState):  # type: ignore[misc]  # Flower has no
         super().__init__(get_federation_manager(), ObjectStoreFactory(FLWR_IN_MEMORY_DB_NAME).store())
         self.clock = clock
         self._online_until: dict[int, float] = {}
-        self._patience: dict[int, float] = {}  # seconds without a sign of life after which a node is away
+        self._patience: dict[int, float] = {}  # seconds without a heartbeat after which a node is away
         self.activations: Counter[int] = Counter()  # how often each node has begun a session
         self._names_of: dict[int, dict[str, None]] = {}  # node -> its messages, in the order in which they came
 
@@ -74,7 +74,7 @@ class SteadyLinkState(InMemoryLinkState):  # type: ignore[misc]  # Flower has no
         return bool(super().deactivate_node(node_id))
 
     def acknowledge_node_heartbeat(self, node_id: int, heartbeat_interval: float) -> bool:
-        """Note a sign of life."""
+        """Note a heartbeat."""
         if not super().acknowledge_node_heartbeat(node_id, HEARTBEAT_INTERVAL_INF):
             return False
         self._patience[node_id] = HEARTBEAT_PATIENCE * heartbeat_interval
@@ -82,9 +82,9 @@ class SteadyLinkState(InMemoryLinkState):  # type: ignore[misc]  # Flower has no
         return True
 
     def get_message_ins(self, node_id: int, limit: int | None, *, run_id: int | None = None) -> list[Any]:
-        """Return the messages of a node that it has not fetched yet; that it looks for them is a sign of life.
+        """Return the messages of a node that it has not fetched yet; polling counts as a heartbeat.
 
-        Flower goes through the messages of all nodes. Here a look costs the same however many wait for others.
+        Flower goes through the messages of all nodes. Here a poll costs the same however many wait for others.
         """
         if node_id in self._online_until:
             self._online_until[node_id] = self.clock() + self._patience[node_id]
@@ -101,7 +101,7 @@ class SteadyLinkState(InMemoryLinkState):  # type: ignore[misc]  # Flower has no
         return found
 
     def online(self) -> set[int]:
-        """Return the nodes that gave a sign of life lately."""
+        """Return the nodes that sent a heartbeat lately."""
         now = self.clock()
         return {node for node, until in list(self._online_until.items()) if until > now}
 
@@ -155,17 +155,17 @@ class SteadyLinkState(InMemoryLinkState):  # type: ignore[misc]  # Flower has no
         for name in {*names, *answers} - {""}:
             self.object_store.delete(name)
 
-    def post(self, parcel: Any, run: int) -> bool:
+    def post(self, message: Any, run: int) -> bool:
         """Store a message where its device fetches it; say whether there is such a device.
 
         Flower stores the head first. All locks are held, in the order in which Flower takes them, until the parts are
-        stored: a device that looks meanwhile would find a head without parts, and confirm it. Messages share their
+        stored: a device that polls meanwhile would find a head without parts, and confirm it. Messages share their
         content, so another device that confirms its own would delete parts of this one.
         """
         with self.lock, self._lock_object_push_sessions, self.object_store.lock_store:
             session = self.start_session(run)
-            stored, missing = self.store_message_and_object_tree(parcel.head, parcel.tree, session)
+            stored, missing = self.store_message_and_object_tree(message.head, message.tree, session)
             for name in missing:
-                self.store_object(run, session, name, parcel.objects[name])
+                self.store_object(run, session, name, message.objects[name])
             self._cleanup_push_session(session, cleanup_messages=False)
         return bool(stored)

@@ -45,4 +45,4 @@ class Loopback:
         self.tell(messages, 0)
 
     def announce(self, status: CoordinatorStatus) -> None:
-        """Do nothing: devices here are given messages, and look for none."""
+        """Do nothing: devices here are given messages, and do not poll."""

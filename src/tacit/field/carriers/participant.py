@@ -15,7 +15,7 @@ from tacit.field.carriers.round_process import WaitingNode
 from tacit.field.device.device_file import DeviceFile
 
 log = logging.getLogger("tacit.field.device")
-LOOK_SECONDS = 1.0  # between two looks at settings while there is nothing to do
+LOOK_SECONDS = 1.0  # between two checks of settings while there is nothing to do
 RETRY_SECONDS = 60.0  # after an unexpected error
 STOP_SECONDS = 10.0
 
@@ -48,7 +48,7 @@ class Participant:
                 self.failure = error.message
             except TacitError as error:
                 self.failure, wait = error.message, RETRY_SECONDS
-            except Exception as error:  # the page must go on, and say it
+            except Exception as error:  # the page must work on, and show it
                 log.exception("taking part failed")
                 self.failure, wait = f"{type(error).__name__}.", RETRY_SECONDS
 

@@ -94,7 +94,7 @@ class _Worker:
             )
 
     def write(self, about: dict[str, Any]) -> None:
-        """Say something to the worker; one that is gone, or was asked to end, is noticed where its lines end."""
+        """Write to the worker; one that is gone, or was asked to end, is noticed where its lines end."""
         assert self._process.stdin is not None
         if self._process.stdin.closed:
             return

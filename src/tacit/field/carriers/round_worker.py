@@ -1,7 +1,7 @@
 """The process of one round: `round_process` starts it, says what to do on its standard input, and reads what happens.
 
-It opens the device's file with a key that it was handed, takes the lock, answers the message that has come and those
-that follow, and ends once the coordinator says that no round is running, or after a minute without a message.
+It opens the device's file with a key that it was handed, takes the lock, and answers the message that has come and
+those that follow. It ends once the coordinator says that no round is running, or after a minute without a message.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class RoundNode(SuperNode):
         with self._connect() as client:
             self._serve(client, Node(node_id=number), stop, listen)
 
-    def _look(self, client: Any, node: Any) -> Any:
+    def _poll(self, client: Any, node: Any) -> Any:
         found, self._found = self._found, None
         if found is None:
             found = client.PullMessages(PullMessagesRequest(node=node))

@@ -1,7 +1,7 @@
 """How a device shows who it is: every request carries a signed time, by the coordinator's clock.
 
 A coordinator refuses times far from its own. A device whose clock is off takes the time from the coordinator's refusal
-and goes on. It gives nothing away by that: the key is known to this coordinator only, and is shown to no other party.
+and continues. That reveals nothing: the key is known to this coordinator only, and is shown to no other party.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class SignedRequests:
             FLWR_PACKAGE_VERSION_METADATA_KEY: package_version,
             FLWR_COMPONENT_NAME_METADATA_KEY: "SuperNode",
         }
-        self.status: CoordinatorStatus | None = None  # what the coordinator said last of what it does
+        self.status: CoordinatorStatus | None = None  # the last status of the coordinator
         self.versions = OWN  # of the coordinator, as it named them last
         self.ahead = 0.0  # seconds by which this machine's clock is taken to be ahead of the coordinator's
 

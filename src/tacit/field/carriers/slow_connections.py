@@ -1,4 +1,4 @@
-"""Connections that take too long: whoever opens many and says nothing must not keep others out.
+"""Time limits of connections: many idle connections must not lock others out.
 
 A process has a limited number of open files, and each connection is one. uvicorn closes connections that are idle after
 an answer, but waits for ever for the rest of a request. Here a request has a time in which its head must come, and one

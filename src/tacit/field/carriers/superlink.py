@@ -1,7 +1,7 @@
-"""The coordinator's end of the line: a Flower SuperLink, reduced to what devices need.
+"""The coordinator's side of the connection: a Flower SuperLink, reduced to what devices need.
 
-Only Flower's Fleet API is served, over TLS, to registered keys: there is no way to submit an
-application or a run. Beside it stands one route of ours, where an invitation enrols a device.
+Only Flower's Fleet API is served, over TLS, to registered keys: there is no way to submit an application or a run. One
+route of our own is added, where an invitation enrols a device.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from tacit.field.carriers.enrolment_limits import (
     EnrolmentLimit,
     is_device_key,
 )
+from tacit.field.carriers.flower_messages import names_in, unwrap_message, wrap_request
 from tacit.field.carriers.link_state import SteadyLinkState
 from tacit.field.carriers.notice_routes import NoticeRoutes
-from tacit.field.carriers.parcels import names_in, open_parcel, wrap_request
 from tacit.field.carriers.version_gate import VersionGate
 from tacit.field.carriers.witness_route import WitnessRoute
 from tacit.field.coordinator import CoordinatorJournal
@@ -39,15 +39,15 @@ from tacit.field.coordinator.login import LoginRules
 from tacit.wire.amendments import PATH as AMENDMENTS
 from tacit.wire.status import HEADER, CoordinatorStatus
 
-POLL_SECONDS, MOST_POLL_SECONDS = 0.02, 1.0  # between looks for answers, of few devices and of very many
-REST = 5  # times as long as a look took is rested after it: looking takes a sixth of a core at most
+POLL_SECONDS, MOST_POLL_SECONDS = 0.02, 1.0  # between polls for answers, of few devices and of very many
+PAUSE_FACTOR = 5  # the pause after a poll over the duration of the poll: polling takes a sixth of a core at most
 IDENTITY_BYTES = 32
 KEYS = ("key", "identity", "proof")
 
 
 @dataclass(frozen=True)
 class _PostedMessage:
-    """A message that lies ready: its name, and in which of the device's sessions it was put there."""
+    """A message that is ready to be fetched: its name, and in which of the device's sessions it was stored."""
 
     name: str
     session: int
@@ -174,7 +174,7 @@ class SuperLink:
             return Response(status_code=400)
         self._enrolling += 1
         try:
-            welcome = await run_in_threadpool(self._enrolled, word, key, identity, proof)
+            welcome = await run_in_threadpool(self._add_device, word, key, identity, proof)
         finally:
             self._enrolling -= 1
         return Response(welcome or b"", 200 if welcome else 403, media_type="application/octet-stream")
@@ -193,9 +193,9 @@ class SuperLink:
                 raise ValueError("this is no key")
         except (ValueError, KeyError, TypeError, RecursionError):
             return Response(status_code=400)
-        return Response(status_code=200 if await run_in_threadpool(self._handed_over, old, new, proof) else 403)
+        return Response(status_code=200 if await run_in_threadpool(self._change_key, old, new, proof) else 403)
 
-    def _handed_over(self, old: bytes, new: bytes, proof: bytes) -> bool:
+    def _change_key(self, old: bytes, new: bytes, proof: bytes) -> bool:
         journal = self._journal.again()  # a connection of this thread's own
         try:
             is_right = journal.members.hand_over(old, new, proof)
@@ -227,7 +227,7 @@ class SuperLink:
         finally:
             journal.close()
 
-    def _enrolled(self, word: str, key: bytes, identity: bytes, proof: bytes) -> bytes | None:
+    def _add_device(self, word: str, key: bytes, identity: bytes, proof: bytes) -> bytes | None:
         journal = self._journal.again()  # a connection of this thread's own
         try:
             number = journal.members.enrol(word, key, int(time.time()), identity, proof, self._login)
@@ -277,9 +277,10 @@ class SuperLink:
     # --- messages -----------------------------------------------------------------------------------------------------
 
     def ask(self, requests: Mapping[int, bytes], seconds: float) -> Generator[tuple[int, bytes]]:
-        """Put requests where devices fetch them, and yield answers as they arrive.
+        """Store requests for devices to fetch, and yield answers as they arrive.
 
-        A device that was away, or has come back in between, finds its request again: it may have died over the first.
+        A device that was away, or has come back in between, finds its request again: it may have crashed with the
+        first.
         """
         until, posted, answered = time.monotonic() + seconds, dict[int, _PostedMessage](), set[int]()
         self._withdraw(requests)
@@ -293,13 +294,13 @@ class SuperLink:
                         answered.add(device)
                         self._take_back(posted, device)
                         yield device, content
-                time.sleep(rest_after(time.monotonic() - began))
+                time.sleep(pause_after(time.monotonic() - began))
         finally:
             for device in list(posted):
                 self._take_back(posted, device)
 
     def tell(self, messages: Mapping[int, bytes], seconds: float) -> None:
-        """Put messages where devices fetch them, and wait until they have."""
+        """Store messages for devices to fetch, and wait until they have."""
         until, posted = time.monotonic() + seconds, dict[int, _PostedMessage]()
         self._withdraw(messages)
         for device, content in messages.items():
@@ -307,14 +308,14 @@ class SuperLink:
         try:
             began = time.monotonic()
             while began < until and any(self._state.is_unread(one.name) for one in posted.values()):
-                time.sleep(rest_after(time.monotonic() - began))
+                time.sleep(pause_after(time.monotonic() - began))
                 began = time.monotonic()
         finally:
             for device in list(posted):
                 self._take_back(posted, device)
 
     def offer(self, messages: Mapping[int, bytes]) -> None:
-        """Put messages where devices find them when they look."""
+        """Store messages for devices to fetch when they poll."""
         self._withdraw(messages)
         for device, content in messages.items():
             self._keep_posted(self._offers, device, content, is_online=True)
@@ -330,11 +331,11 @@ class SuperLink:
         return CoordinatorStatus.read(self._status.decode("ascii"))
 
     def announce(self, status: CoordinatorStatus) -> None:
-        """Let every device that looks for messages know what the coordinator does now."""
+        """Set the status that every polling device gets."""
         self._status = status.write().encode("ascii")
 
     def _keep_posted(self, posted: dict[int, _PostedMessage], device: int, content: bytes, is_online: bool) -> None:
-        """See to it that a message lies ready for a device that is there, in the session that it has now."""
+        """Make sure that a message is stored for a device that is connected, in its present session."""
         node = self._nodes.get(device)
         if node is None or not is_online:
             return
@@ -342,9 +343,9 @@ class SuperLink:
         if last is not None and last.session == session and self._state.is_waiting(last.name):
             return
         self._take_back(posted, device)
-        parcel = wrap_request(content, node, self._run)
-        if self._state.post(parcel, self._run):
-            posted[device] = _PostedMessage(parcel.id, session)
+        wrapped = wrap_request(content, node, self._run)
+        if self._state.post(wrapped, self._run):
+            posted[device] = _PostedMessage(wrapped.id, session)
 
     def _take_back(self, posted: dict[int, _PostedMessage], device: int) -> None:
         if device in posted:
@@ -361,18 +362,18 @@ class SuperLink:
             contents = {name: store.get(name) for name in names_in(store.get_object_tree(root))}
             if not all(contents.values()):
                 return None
-            return open_parcel(root, contents)
+            return unwrap_message(root, contents)
         except (WireError, NoObjectInStoreError):
             return b""
 
 
-def rest_after(seconds: float) -> float:
-    """Return how long to rest after a search for answers that took so many seconds.
+def pause_after(seconds: float) -> float:
+    """Return how long to pause after a poll for answers that took so many seconds.
 
-    >>> [round(rest_after(seconds), 3) for seconds in (0.001, 0.05, 3.0)]
+    >>> [round(pause_after(seconds), 3) for seconds in (0.001, 0.05, 3.0)]
     [0.02, 0.25, 1.0]
     """
-    return min(MOST_POLL_SECONDS, max(POLL_SECONDS, REST * seconds))
+    return min(MOST_POLL_SECONDS, max(POLL_SECONDS, PAUSE_FACTOR * seconds))
 
 
 def _digest_in(text: str) -> bytes:

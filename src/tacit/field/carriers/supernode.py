@@ -14,7 +14,7 @@ from flwr.proto.message_pb2 import ConfirmMessageReceivedRequest, PullObjectRequ
 
 from tacit.errors import FieldError, WireError
 from tacit.field.carriers.fleet_node import DeviceEvent, FleetNode
-from tacit.field.carriers.parcels import names_in, open_parcel, wrap_reply
+from tacit.field.carriers.flower_messages import names_in, unwrap_message, wrap_reply
 from tacit.field.device import Device
 from tacit.field.exchange import MessageKind, follow_amendments, respond, seconds_to_wait
 from tacit.field.invitations import fetch_amendments
@@ -51,16 +51,16 @@ class SuperNode(FleetNode):
 
         def send(answer: bytes) -> None:
             time.sleep(seconds_to_wait(content, time.monotonic() - came))
-            parcel = wrap_reply(answer, message)  # its head and the hashes of its parts go first, without the answer
+            wrapped = wrap_reply(answer, message)  # its head and the hashes of its parts go first, without the answer
             pushed = client.PushMessages(
                 PushMessagesRequest(
                     node=node,
-                    messages_list=[message_to_proto(parcel.head)],
-                    message_object_trees=[parcel.tree],
+                    messages_list=[message_to_proto(wrapped.head)],
+                    message_object_trees=[wrapped.tree],
                     clientapp_runtime_list=[0.0],
                 )
             )
-            if parcel.id not in pushed.objects_to_push:
+            if wrapped.id not in pushed.objects_to_push:
                 raise FieldError("The round was over before the answer came.", "")
             for name in pushed.objects_to_push:
                 has_begun.set()
@@ -69,14 +69,14 @@ class SuperNode(FleetNode):
                         node=node,
                         run_id=run,
                         object_id=name,
-                        object_content=parcel.objects[name],
+                        object_content=wrapped.objects[name],
                         session_id=pushed.session_id,
                     )
                 )
                 if not stored.stored:
                     raise _BrokenTransferError("the coordinator accepted only a part of the answer")
 
-        content = open_parcel(root, contents)
+        content = unwrap_message(root, contents)
         for note in follow_amendments(self.device, content, self._fetch):
             self._listen(DeviceEvent("amended", note.describe()))
         return self._respond(content, send, has_begun.is_set)

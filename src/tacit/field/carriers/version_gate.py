@@ -1,4 +1,4 @@
-"""The coordinator's side of versions: every answer names its own, and devices that are too far off are told so."""
+"""The coordinator's side of versions: every answer names its own, and programs that have none in common are refused."""
 
 from __future__ import annotations
 

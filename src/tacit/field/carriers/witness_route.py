@@ -1,4 +1,4 @@
-"""The route by which a witness comes to a coordinator: it leaves its signature, and takes what is new."""
+"""The route by which a witness visits a coordinator: it uploads its signature, and downloads new entries."""
 
 from __future__ import annotations
 

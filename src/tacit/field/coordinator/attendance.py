@@ -18,7 +18,7 @@ from tacit.reasons import ReasonCode
 from tacit.wire.status import CoordinatorPhase, CoordinatorStatus
 
 log = logging.getLogger("tacit.field.coordinator")
-WAIT, LONGER_WAIT = 0.2, 1.0  # seconds between looks at who is there, at first and in a long wait
+WAIT, LONGER_WAIT = 0.2, 1.0  # seconds between checks of who is connected, at first and in a long wait
 LONG_WAIT = 60.0  # seconds of waiting after which all devices get the newest model, not only those without one
 
 
@@ -128,7 +128,7 @@ class DeviceAttendance:
         """Say whether this was waited for as long as the rules allow."""
         return self._rules.patience is not None and waited >= self._rules.patience
 
-    def stay(self) -> None:
+    def keep_distributing(self) -> None:
         """Give the model to every device that connects, for ever."""
         while True:
             self.give_model(self.check_members("finished"), LONG_WAIT)
@@ -136,5 +136,5 @@ class DeviceAttendance:
 
 
 def _step(waited: float) -> float:
-    """Return how long to sleep between two looks in a wait of so many seconds."""
+    """Return how long to sleep between two checks in a wait of so many seconds."""
     return LONGER_WAIT if waited >= LONG_WAIT else WAIT

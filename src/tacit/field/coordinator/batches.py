@@ -2,10 +2,10 @@
 
 Who is in the first sum of some devices is their batch. From then on all of them are asked, or none. A batch that lacks
 a device waits, and others take their turn; the one that waited longest is asked first, and devices without a batch
-before it. Once a device of a batch is revoked, the batch is not summed any more: those who have to stay with it wait
+before it. Once a device of a batch is revoked, the batch is not summed any more. Devices that have to stay with it wait
 for good, and the others are devices without a batch again (`device_policy.py: staying`). A batch of twice as many
-devices as a sum takes is counted in two halves: a row is listed only if both halves have enough participants that
-mention it, so that one participant who lies about its counts lists no row alone.
+devices as a sum takes is counted in two halves. A row is listed only if both halves have enough participants that
+mention it. So one participant with false counts lists no row alone.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class BatchSupply:
 
     known: dict[int, list[EnrolledDevice]]  # all members of each batch, here or not
     complete: list[int]  # batches of which every member is eligible
-    cooling: bool  # whether waiting for a cool-down would complete a batch, or make a new one possible
+    can_cool_down: bool  # whether waiting for a cool-down would complete a batch, or make a new one possible
     unbatched: list[EnrolledDevice]  # eligible devices that are in no batch, or may leave theirs
 
     @classmethod

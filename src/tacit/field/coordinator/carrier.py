@@ -1,4 +1,4 @@
-"""What brings messages to devices and their answers back; the coordinator does not care how."""
+"""What brings messages to devices and their answers back; the coordinator does not depend on how."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ class Carrier(Protocol):
         ...
 
     def offer(self, messages: Mapping[int, bytes]) -> None:
-        """Put messages where devices find them when they look, and do not wait; later ones replace them."""
+        """Store messages for devices to fetch when they poll, and do not wait; later ones replace them."""
         ...
 
     def announce(self, status: CoordinatorStatus) -> None:
-        """Let every device that looks for messages know what the coordinator does now."""
+        """Set the status that every polling device gets."""
         ...

@@ -16,7 +16,7 @@ from tacit.types import Config
 
 UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
 YEAR = 366 * 86_400.0
-USUAL_PAUSE = 3600.0  # seconds between rounds that go on for ever
+USUAL_PAUSE = 3600.0  # seconds between rounds without end
 
 
 def parse_duration(given: object) -> object:

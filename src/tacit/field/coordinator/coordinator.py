@@ -59,7 +59,7 @@ class Coordinator:
         self.federation, self._key = journal.federation, Key(journal.seed).child("learn")
         refuse_readable_only(self.federation.built.spec, rules)
         refuse_unguarded(self.federation, rules, sum(not device.revoked for device in journal.members.devices()))
-        self._silent: dict[int, int] = {}  # by device: the last round that it did not join
+        self._unjoined: dict[int, int] = {}  # by device: the last round that it did not join
         self._model = RoundModel(journal, rules, self._key)
 
     @property
@@ -93,9 +93,9 @@ class Coordinator:
         """Whether the method has made all sums that the privacy budgets pay for: no device is asked any more."""
         return self.federation.privacy is not None and not self._model.share
 
-    def stay(self) -> None:
+    def keep_distributing(self) -> None:
         """Give the model to every device that connects, for ever: all rounds are done."""
-        self._attendance.stay()
+        self._attendance.keep_distributing()
 
     def round(self) -> RoundRecord:
         """Run one round."""
@@ -103,9 +103,9 @@ class Coordinator:
         if number == self.journal.sums.last_begun_round:
             return self._cut_off(number)
         self._attendance.wait_for_quorum(began)
-        members, policy = self._decided(number)
+        members, policy = self._decide_when_possible(number)
         if not policy.asked:
-            return self._closed(RoundRecord(number, "skipped", 0, 0, 0, 0, 0, 0, 0.0, reason=policy.reason))
+            return self._close_without_sum(RoundRecord(number, "skipped", 0, 0, 0, 0, 0, 0, 0.0, reason=policy.reason))
         started, is_masked = self._clock(), policy.secure_config is not None
         about = {"round": number, "asked": len(policy.asked), "masked": is_masked, **_log_fields(policy.reason)}
         log.log(logging.INFO if is_masked else logging.WARNING, "round begins", extra={"fields": about})
@@ -143,7 +143,9 @@ class Coordinator:
             happened = RoundRecord(number, "finished", *counts, over - started, *others, policy.reason)
             phases.append(PhaseCounts(0, APPLYING, seconds=over - collected))
             stats = RoundStats(tuple(phases), outcome.quality)
-            self.journal.finish(happened, self._model.learnt(shared), outcome.counted, stats, self.rules.keep_models)
+            self.journal.finish(
+                happened, self._model.drop_constants(shared), outcome.counted, stats, self.rules.keep_models
+            )
             self._model.shared = shared
         log.info("round ends", extra={"fields": happened.public()})
         return happened
@@ -152,7 +154,7 @@ class Coordinator:
         """Note who sent what no honest device sends, and revoke those who did it again and again.
 
         That ends the batch of such a device, which those who need not stay with it leave for a new one. A batch that is
-        summed in spite of the lies is not ended.
+        summed in spite of that is not ended.
         """
         self.journal.strikes.note(number, strikes)
         batched = (
@@ -207,9 +209,11 @@ class Coordinator:
         """Close a round that was killed in the middle of a sum; of its answers nothing is known."""
         asked = self.journal.sums.n_begun_with
         reason = RoundReason(ReasonCode.COORDINATOR_INTERRUPTED)
-        return self._closed(RoundRecord(number, "abandoned", asked, 0, 0, 0, 0, 0, 0.0, asked, masked=1, reason=reason))
+        return self._close_without_sum(
+            RoundRecord(number, "abandoned", asked, 0, 0, 0, 0, 0, 0.0, asked, masked=1, reason=reason)
+        )
 
-    def _closed(self, happened: RoundRecord) -> RoundRecord:
+    def _close_without_sum(self, happened: RoundRecord) -> RoundRecord:
         """Close a round in which no device is asked now."""
         self.journal.rounds.abandon(happened)
         log.info("round skipped" if happened.state == "skipped" else "round ends", extra={"fields": happened.public()})
@@ -252,7 +256,7 @@ class Coordinator:
         )
         outcome = MaskedRound(options, number, self.journal.sums.note_participants).run(policy.asked, requests)
         if privacy is not None:
-            self._silent |= dict.fromkeys(outcome.silent, number)
+            self._unjoined |= dict.fromkeys(outcome.unjoined, number)
         return outcome
 
     def distribute(self) -> None:
@@ -271,7 +275,7 @@ class Coordinator:
         self._model.make_rows(devices)
         return self._model.write_requests(self.journal.rounds.next_number, devices, learn=False)
 
-    def _decided(self, number: int) -> tuple[list[EnrolledDevice], RoundPolicy]:
+    def _decide_when_possible(self, number: int) -> tuple[list[EnrolledDevice], RoundPolicy]:
         """Decide how a round is run; where only others than those who are here could be asked, wait for them."""
         seen, policy, began = list[EnrolledDevice](), None, self._clock()
         n_settled = 0
@@ -299,8 +303,10 @@ class Coordinator:
         users, are not asked again at once: every device that is asked counts for the noise that the others must add.
         """
         share = self._model.share
-        members = [one for one in members if number - self._silent.get(one.number, -SILENT_ROUNDS - 1) > SILENT_ROUNDS]
-        here, members = len(members), members if self._directory is None else self._directory.settled(members)
+        members = [
+            one for one in members if number - self._unjoined.get(one.number, -SILENT_ROUNDS - 1) > SILENT_ROUNDS
+        ]
+        here, members = len(members), members if self._directory is None else self._directory.select_settled(members)
         others = [one for one in members if one.number not in self._absent]  # lost in a sum that is repeated
         self._attendance.note_missing(others)
         draw = self._draw(number)
@@ -331,5 +337,5 @@ class Coordinator:
 
 
 def _log_fields(reason: RoundReason) -> dict[str, object]:
-    """Return a reason as the log holds it: without what tells of a single device."""
+    """Return a reason as the log holds it: without what is about a single device."""
     return {"reason": reason.public().as_dict()}

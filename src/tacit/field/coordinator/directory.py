@@ -1,7 +1,8 @@
 """The coordinator's side of the directory: the list of all identities, what the witness has signed, and proofs of it.
 
-Identities are appended when devices enrol, by the journal itself, and never removed. A witness comes by, takes what is
-new and leaves its signature (`tacit.field.witness`). Who is not in a signed directory for long enough is not asked.
+Identities are appended when devices enrol, by the journal itself, and never removed. A witness visits, downloads new
+entries and uploads its signature (`tacit.field.witness`). Who is not in a signed directory for long enough is not
+asked.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ class CoordinatorDirectory:
         if any(not checkpoint.is_signed_by(rules.public) for checkpoint in journal.directory.checkpoints()[-1:]):
             journal.directory.forget_checkpoints()  # they are another witness's
         self._n_shown = 0  # identities in the checkpoint that was shown last
-        self._unsure: set[int] = set()  # devices that did not join though they were asked: what they know is not known
+        self._unsure: set[int] = set()  # asked devices that did not join: which checkpoint they know is unknown
 
     def _read(self) -> None:
         """Take over what was enrolled since."""
@@ -40,7 +41,7 @@ class CoordinatorDirectory:
     # --- the witness --------------------------------------------------------------------------------------------------
 
     def visit(self, held: DirectoryCheckpoint) -> DirectoryGrowth:
-        """Keep what the witness has signed, and return what it does not hold yet.
+        """Store what the witness has signed, and return what it does not hold yet.
 
         Another's signature is refused, and a witness that holds another list than this coordinator.
         """
@@ -60,7 +61,7 @@ class CoordinatorDirectory:
         )
 
     def _visit_notices(self, held: DirectoryCheckpoint) -> DirectoryGrowth:
-        """Keep what the witness has signed of the notices, and return those that it does not hold yet."""
+        """Store what the witness has signed of the notices, and return those that it does not hold yet."""
         entries = [notice.entry for notice in self._journal.notices.list().notices]
         tree = MerkleTree(entries)
         if held.size > len(tree) or tree.root(held.size) != held.root:
@@ -71,7 +72,7 @@ class CoordinatorDirectory:
 
     # --- rounds -------------------------------------------------------------------------------------------------------
 
-    def _chosen(self) -> tuple[DirectoryCheckpoint, DirectoryCheckpoint] | None:
+    def _choose_checkpoints(self) -> tuple[DirectoryCheckpoint, DirectoryCheckpoint] | None:
         """Return the newest checkpoint, and the largest that is old enough; none without."""
         signed = self._journal.directory.checkpoints()
         newest = signed[-1] if signed else None
@@ -81,10 +82,10 @@ class CoordinatorDirectory:
     @property
     def n_settled(self) -> int:
         """How many identities are in the directory for long enough."""
-        chosen = self._chosen()
+        chosen = self._choose_checkpoints()
         return 0 if chosen is None else chosen[1].size
 
-    def settled(self, members: Iterable[EnrolledDevice]) -> list[EnrolledDevice]:
+    def select_settled(self, members: Iterable[EnrolledDevice]) -> list[EnrolledDevice]:
         """Return the devices that may be asked."""
         self._read()
         most = self.n_settled
@@ -101,7 +102,7 @@ class CoordinatorDirectory:
         A device is shown how the directory grew since it joined a sum last. One that did not join the last time may
         know more, or less: it is shown growth from every size that was ever signed.
         """
-        chosen = self._chosen()
+        chosen = self._choose_checkpoints()
         if chosen is None:
             return {}
         newest, settled = chosen

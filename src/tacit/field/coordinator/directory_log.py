@@ -32,7 +32,7 @@ class DirectoryLog:
         return [DirectoryCheckpoint(self._log, *row) for row in found]
 
     def note_checkpoint(self, checkpoint: DirectoryCheckpoint) -> None:
-        """Keep what a witness has signed, in place of what it repeats."""
+        """Store what a witness has signed, in place of what it repeats."""
         with self._file.transaction():
             given = checkpoint.size, checkpoint.time, checkpoint.root, checkpoint.signature
             self._file.connection.execute("INSERT OR REPLACE INTO checkpoints VALUES (?, ?, ?, ?)", given)

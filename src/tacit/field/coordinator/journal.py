@@ -95,7 +95,7 @@ class CoordinatorJournal:
 
     @classmethod
     def open(cls, path: Path, is_trial: bool = False) -> CoordinatorJournal:
-        """Go on with a federation; in a trial with a copy of it in memory, and the file stays as it is."""
+        """Continue a federation; in a trial with a copy of it in memory, and the file stays as it is."""
         if not path.is_file():
             raise StorageError(f"There is no journal '{path}'.", "Start the coordinator: tacit serve.")
         with FILE.complaints(path):

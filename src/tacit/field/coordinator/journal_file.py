@@ -151,7 +151,7 @@ class JournalFile:
         return otherwise if found is None else int(found)
 
     def keep_fact(self, name: str, value: bytes | int) -> None:
-        """Keep a fact in place of the one before, inside a transaction."""
+        """Store a fact in place of the one before, inside a transaction."""
         content = value if isinstance(value, bytes) else str(value).encode()
         self.connection.execute("INSERT OR REPLACE INTO facts VALUES (?, ?)", (name, content))
 

@@ -48,7 +48,7 @@ PHASES = (
 
 
 OnBatch = Callable[[int, Iterable[int], Iterable[int]], None]
-"""Told a half, the devices that are counted in it, and which of them stay with their batch."""
+"""Called with a half, the devices that are counted in it, and which of them stay with their batch."""
 
 
 @dataclass(frozen=True)
@@ -62,9 +62,9 @@ class MaskedRoundOptions:
     deadline: float
     share: float = 0.0  # of the privacy budgets, that the sum spends
     clock: Callable[[], float] = time.monotonic
-    on_vectors: Callable[[int, Iterable[int]], None] = lambda number, devices: None  # told who is asked for a vector
+    on_vectors: Callable[[int, Iterable[int]], None] = lambda number, devices: None  # called with the asked
     batch: BatchPlan | None = None  # devices that are summed with no others; none: any cohort
-    on_batch: OnBatch = lambda half, devices, staying: None  # told of a new batch before its devices are
+    on_batch: OnBatch = lambda half, devices, staying: None  # called with a new batch before its devices know it
     device_policy: DevicePolicy = field(default_factory=DevicePolicy)  # by which it follows who stays with a batch
     directory: CoordinatorDirectory | None = None  # shown to devices with the first message of a stage
     notices: NoticeList = field(default_factory=NoticeList)  # shown with it, where they matter
@@ -76,7 +76,7 @@ class MaskedRound:
     def __init__(
         self, options: MaskedRoundOptions, number: int, on_summed: Callable[[int, int, Iterable[int]], None]
     ) -> None:
-        """`on_summed` is told round, stage and users before they unmask."""
+        """`on_summed` is called with round, stage and users before they unmask."""
         self._federation, self._shapes, self._secure_config = options.federation, options.shapes, options.secure_config
         self._carrier, self._deadline = options.carrier, options.deadline
         self._on_vectors, self._share, self._directory = options.on_vectors, options.share, options.directory
@@ -132,7 +132,7 @@ class MaskedRound:
         requests: Mapping[int, bytes],
         least: int,
     ) -> tuple[RowCounts, RowCounts, list[EnrolledDevice]]:
-        """Count the participants that mention each row; return the counts, the rows to list, and who goes on.
+        """Count the participants that mention each row; return counts, the rows to list, and the devices that continue.
 
         Where the cohort is counted in halves, a row is listed only if each half has enough: a participant can add what
         it likes to one of them, and to no other.
@@ -201,7 +201,7 @@ class MaskedRound:
             finished = server.answered
             missing = {number for number in written if at[number] not in finished}
             self._outcome.joined |= written.keys() - missing
-            if len(missing) < len(written) / 2:  # where most are silent they refuse, because others were lost
+            if len(missing) < len(written) / 2:  # where most do not answer, they refuse because others were lost
                 self._outcome.absent |= missing
             if phase == ServerPhase.ADVERTS and self._directory is not None:
                 self._directory.note_joined(at, at.keys() - missing)
@@ -213,7 +213,7 @@ class MaskedRound:
                     phase=phase.name.lower(),
                 )
             if phase == ServerPhase.ADVERTS:
-                self._outcome.silent = [number for number, place in at.items() if place not in finished]
+                self._outcome.unjoined = [number for number, place in at.items() if place not in finished]
             try:
                 messages = server.advance()
             finally:

@@ -167,5 +167,5 @@ class Members:
                 self.keep_unagreed(before - agreed)
 
     def keep_unagreed(self, devices: Iterable[int]) -> None:
-        """Keep whose users have not agreed to the method of now, inside a transaction."""
+        """Store whose users have not agreed to the method of now, inside a transaction."""
         self._file.keep_fact(UNAGREED, json.dumps(sorted(devices)).encode())

@@ -57,7 +57,7 @@ class NoticeBook:
         given = notice.identity, notice.key, notice.by_old, notice.by_new
         if self._file.connection.execute(same, given).fetchone() is not None:
             return self.key_of(notice.identity) == notice.key
-        try:  # first, and alone: whoever sends what is not signed costs as little with many notices as with none
+        try:  # first, and alone: a forged notice costs as little with many notices as with none
             check_key_change(notice, self.key_of(notice.identity), self._log)
         except ForgedError:
             return False
@@ -74,7 +74,7 @@ class NoticeBook:
         return True
 
     def note_signed(self, checkpoint: DirectoryCheckpoint) -> None:
-        """Keep what the witness has signed of the notices."""
+        """Store what the witness has signed of the notices."""
         with self._file.transaction():
             self._file.keep_fact(SIGNED, checkpoint.encode())
 

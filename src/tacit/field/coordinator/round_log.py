@@ -1,6 +1,6 @@
 """The rounds in a coordinator's journal: what happened in each, in counts, and how long it took.
 
-Why a round ended as it did is a code with counts. Nothing here tells what a single device sent.
+Why a round ended as it did is a code with counts. Nothing here reveals what a single device sent.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class RoundRecord:
     reason: RoundReason | None = None  # why it was masked or not, skipped or abandoned; none in old journals
 
     def public(self) -> dict[str, Any]:
-        """Return it for logs and programs, without what tells of a single device."""
+        """Return it for logs and programs, without what is about a single device."""
         return vars(self) | {"reason": None if self.reason is None else self.reason.public().as_dict()}
 
 

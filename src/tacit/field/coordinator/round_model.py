@@ -45,7 +45,7 @@ class RoundModel:
         """The share of a privacy budget that the next sum spends."""
         return self.path.budget_share(self.shared)
 
-    def learnt(self, shared: Mapping[str, Array]) -> dict[str, Array]:
+    def drop_constants(self, shared: Mapping[str, Array]) -> dict[str, Array]:
         """Return a model without what follows from the catalogue alone."""
         return {name: array for name, array in shared.items() if name not in self._constants}
 

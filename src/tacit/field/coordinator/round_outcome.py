@@ -1,4 +1,4 @@
-"""What came of a round, readable or under masks: sums, whose answers are in them, and who sent what none should."""
+"""The outcome of a round, readable or masked: sums, whose answers are in them, and which devices get a strike."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class RoundOutcome:
     bytes_up: int = 0
     bytes_down: int = 0
     phases: list[PhaseCounts] = field(default_factory=list)
-    silent: list[int] = field(default_factory=list)  # devices that did not even join the secure sum
+    unjoined: list[int] = field(default_factory=list)  # devices that did not even join the secure sum
     joined: set[int] = field(default_factory=set)  # devices that sent anything, whatever became of it
     quality: SummedQuality | None = None
     answers: dict[int, Message] = field(default_factory=dict)  # by device; none under masks

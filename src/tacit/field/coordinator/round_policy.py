@@ -34,9 +34,7 @@ LOSSES = frozenset(
     }
 )
 MOST_REPEATS = 5  # failures in a row after which a secure sum is given up and the pause is kept
-UNAWARE = (
-    0.15  # share of a batch that may fall silent after its vectors: if more could, more would have to stay with it
-)
+UNAWARE = 0.15  # share of a batch that may be lost after its vectors: if more could, more would have to stay with it
 LOST_BETWEEN = 25  # one in so many may be lost between the stages
 TOLERANCE = 1e-9  # of a budget: shares are floating-point numbers
 DRAWS = 256  # tries to find users who differ enough from those of earlier sums
@@ -107,7 +105,7 @@ def fewest(rules: RoundRules, journal: CoordinatorJournal | None = None) -> int:
     """Return how many devices a sum under masks takes by these rules.
 
     Some are asked to spare. A device with a strike is not asked, and what can be spared is smaller by one: otherwise
-    one that lies could keep a small federation from ever having enough.
+    one dishonest device could keep a small federation from ever having enough.
     """
     if isinstance(rules.secure, SecureAggregationConfig):
         return rules.secure.n_min
@@ -207,7 +205,7 @@ def decide_round(
         if found is not None:
             return found
         cohort = []
-        if supply.known and not supply.cooling:
+        if supply.known and not supply.can_cool_down:
             counts = {"batches": len(supply.known), "unbatched": len(supply.unbatched), "needed": least}
             obstacle, waits = RoundReason(ReasonCode.BATCHES_INCOMPLETE, counts), True
         elif supply.known:

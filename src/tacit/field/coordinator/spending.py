@@ -23,7 +23,7 @@ class NoisySum:
 
 
 def find_epsilon(sums: Sequence[NoisySum], delta: float, until: int | None = None) -> float:
-    """Return what all sums, or those until a round, tell of a device that was in each of them."""
+    """Return what all sums, or those until a round, reveal about a device that was in each of them."""
     events = [one.event for one in sums if until is None or one.round <= until]
     try:
         return account(events, delta).epsilon_server

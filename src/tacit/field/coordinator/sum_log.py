@@ -1,6 +1,6 @@
 """The secure sums in a coordinator's journal: who was asked for one, who was in it, and what it cost their budgets.
 
-It holds who was in a sum, by number, because nearly the same users must not be summed again. So it also tells who was
+It holds who was in a sum, by number, because nearly the same users must not be summed again. So it also shows who was
 lost between the two stages of one.
 """
 

@@ -68,7 +68,7 @@ class DeviceAnswers:
         self._history, self._budgets, self._preferences, self._noise = history, budgets, preferences, noise
 
     def receive(self, content: bytes) -> Request:
-        """Keep a model that was sent here, to recommend from."""
+        """Store a model that was sent here, to recommend from."""
         member = self._terms.require()
         request, last = member.read(content), member.model()
         if last is not None and request.round < last.round:
@@ -138,7 +138,7 @@ class DeviceAnswers:
             opening = asked.request or self._masked.opening(asked.round)
             made, directory = self._prepare(member, sharing, asked, opening)
         elif asked.phase == ServerPhase.VECTORS:
-            opening, made = self._masked.opening(asked.round), self._masked.prepared()
+            opening, made = self._masked.opening(asked.round), self._masked.read_prepared()
             refuse_if_narrowed(sharing, made.under)
         with self._store.transaction(), self._masked.careful():
             self._terms.refuse_to_send()
@@ -152,7 +152,7 @@ class DeviceAnswers:
             answer, under = write_secure_reply(member.federation, asked.round, body), sharing.model_dump_json()
             if made is not None and asked.phase == ServerPhase.VECTORS:
                 under = made.under
-                if self._masked.settles():
+                if self._masked.note_first_rows():
                     self._file.put_sharing(sharing.model_copy(update={"masked_only": True}))
                 member.keep_measured(asdict(made.found))
                 entry = self._file.ledger.write(
@@ -169,7 +169,7 @@ class DeviceAnswers:
     def _prepare(
         self, member: Membership, sharing: Sharing, asked: SecureRequest, opening: bytes
     ) -> tuple[PreparedVector, DirectoryState]:
-        """Learn what is added to a session, if it may be joined; nothing is kept. Return the directory's state too."""
+        """Learn what is added to a session, if it may be joined; nothing is stored. Return the directory state too."""
         request = member.read(opening)
         if not request.learn or request.round != asked.round:
             raise WireError.because(ReasonCode.OTHER_TERMS)
@@ -239,7 +239,7 @@ class DeviceAnswers:
     def _keep_private(
         self, member: Membership, request: Request, private: dict[str, Array] | None, items: Array
     ) -> None:
-        """Keep what an answer made of the private part, inside a transaction; none: it stays as it was."""
+        """Store what an answer made of the private part, inside a transaction; none: it stays as it was."""
         member.settle(request.counted)
         if private is None:
             member.keep_unlearnt()

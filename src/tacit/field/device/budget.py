@@ -1,8 +1,8 @@
 """The privacy budget: what one federation may learn of this device's user, and what its sums have spent of it.
 
-A budget belongs to the id of a federation: whoever leaves and joins again finds it as it was. It is debited in the
-transaction that submits a masked vector, because others can open a sum without this device, and nothing is refunded.
-What is spent is computed from the events that were written down, never from options.
+A budget belongs to the id of a federation: a device that leaves and joins again finds it as it was. It is debited in
+the transaction that submits a masked vector, because others can open a sum without this device, and nothing is
+refunded. What is spent is computed from the events that were written down, never from options.
 """
 
 from __future__ import annotations
@@ -55,12 +55,12 @@ class PrivacyBudget:
 
     @cached_property
     def spent_epsilon(self) -> float:
-        """What all sums so far tell of the user, at most."""
+        """What all sums so far reveal about the user, at most."""
         return self.epsilon if self.is_copied else self.epsilon_with()
 
     @cached_property
     def spent_mu(self) -> float:
-        """What all sums so far tell, as the mu of one Gaussian mechanism."""
+        """What all sums so far reveal, as the mu of one Gaussian mechanism."""
         if self.is_copied:
             return mu_for(self.epsilon, self.delta)
         events = [PrivacyEvent.from_dict(debit.event) for debit in self.debits]

@@ -1,6 +1,7 @@
 """What stands in the clear in a device's file: its id, how its key is wrapped, and who keeps the passphrase.
 
-A checksum tells a damaged disk from a wrong passphrase; the sealed root notices a fact that was changed on purpose.
+A checksum distinguishes a damaged disk from a wrong passphrase; the sealed root shows a fact that was changed on
+purpose.
 """
 
 from __future__ import annotations

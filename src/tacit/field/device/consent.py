@@ -27,8 +27,8 @@ def refuse_readable(sharing: Sharing, federation: Federation) -> None:
 def refuse_if_narrowed(sharing: Sharing, under: str) -> None:
     """Refuse to repeat a message that was made `under` settings, as JSON, which allowed more than those of now.
 
-    It is not made anew either: a second one, for the same round, would tell what changed. One of an older version of
-    this program does not say under which settings it was made, and is not repeated.
+    It is not made anew either: a second one, for the same round, would reveal what changed. A message of an older
+    version of this program lacks its settings, and is not repeated.
     """
     if not under or sharing.forbids_more(Sharing.model_validate_json(under)):
         raise ConsentError.because(ReasonCode.SETTINGS_NARROWED)

@@ -72,8 +72,8 @@ class Device(DeviceFile):
     ) -> Device:
         """Make a new device. Its root key comes from the system's entropy.
 
-        A `seed` and a `lane` (the client's number) are for tests that compare with a simulation: whoever knows the
-        seed can tell what was positive in each message. `keeper` is the name under which a keyring has the passphrase.
+        A `seed` and a `lane` (the client's number) are for tests that compare with a simulation: a reader who knows the
+        seed can infer what was positive in each message. `keeper` is the name under which a keyring has the passphrase.
         """
         store = Store.create(path, passphrase, cost or ScryptCost(), keeper)
         with store.transaction():
@@ -168,10 +168,10 @@ class Device(DeviceFile):
 
     @property
     def sum_exposure(self) -> SumExposure | None:
-        """What the smallest sum of this federation, without a guarantee, tells of a device; none before the first."""
+        """What the smallest sum of a federation without a guarantee reveals about a device; none before the first."""
         if self.membership is None or self.membership.federation.privacy is not None:
             return None
-        fewest = self._masked.fewest_summed(self.membership.federation.lineage.hex())
+        fewest = self._masked.find_smallest_sum(self.membership.federation.lineage.hex())
         return None if fewest is None else SumExposure.of(fewest)
 
     @property
@@ -184,7 +184,7 @@ class Device(DeviceFile):
     # --- a round: see `DeviceAnswers` ---------------------------------------------------------------------------------
 
     def receive(self, content: bytes) -> Request:
-        """Keep a model that was sent here, to recommend from."""
+        """Store a model that was sent here, to recommend from."""
         return self.answers.receive(content)
 
     def learn(self, content: bytes) -> int:

@@ -77,7 +77,7 @@ class DeviceFile:
         return self._store
 
     def reread(self) -> None:
-        """Notice that another program joined or left a federation: nothing of that is kept in memory here."""
+        """Notice that another program joined or left a federation: nothing of that is cached here."""
 
     @property
     def terms_digest(self) -> bytes | None:
@@ -105,7 +105,7 @@ class DeviceFile:
         return Sharing.model_validate_json(stored)
 
     def put_sharing(self, sharing: Sharing) -> None:
-        """Keep what may leave, inside a transaction."""
+        """Store what may leave, inside a transaction."""
         self._store.put("sharing", sharing.model_dump_json().encode())
 
     def now(self) -> str:
@@ -113,7 +113,7 @@ class DeviceFile:
         return self._clock().astimezone(UTC).isoformat(timespec="seconds")
 
     def keep_connection(self, line: Mapping[str, str]) -> None:
-        """Keep what the carrier needs to reach the coordinator: an address, certificates, this device's key there."""
+        """Store what the carrier needs to reach the coordinator: an address, certificates, this device's key there."""
         with self._store.transaction():
             self._store.put_json("line", dict(line))
 

@@ -271,9 +271,9 @@ def _decide(device: Device, link: LinkRecord | None, failure: str) -> tuple[Devi
         return DeviceStateCode.REVOKED, link.why
     if _is_budget_spent(device):
         return DeviceStateCode.BUDGET_SPENT, ""
-    resting = participation.why_resting(sharing)
-    if resting is not None:
-        return DeviceStateCode.LIMITED, resting.message
+    obstacle = participation.find_obstacle(sharing)
+    if obstacle is not None:
+        return DeviceStateCode.LIMITED, obstacle.message
     if link is None or link.kind == "connecting":
         return DeviceStateCode.CONNECTING, ""
     if link.kind == "unreachable":

@@ -97,7 +97,7 @@ class DeviceDirectory:
         return NoticeView(bytes.fromhex(log), witness, fresh_days, self.notices)
 
     def keep_notices(self, shown: NoticeList) -> None:
-        """Keep the notices that were shown last, inside a transaction; of what was signed, the longer list counts.
+        """Store the notices that were shown last, inside a transaction; of what was signed, the longer list counts.
 
         An older signature is of fewer notices: if it took the place of a newer one, the others could be left out next.
         """
@@ -108,7 +108,7 @@ class DeviceDirectory:
             self._store.put("notices", shown.encode())
 
     def keep(self, state: DirectoryState | None) -> None:
-        """Keep what a sum was joined with, inside a transaction."""
+        """Store what a sum was joined with, inside a transaction."""
         if state is None:
             return
         self.keep_notices(state.notices)

@@ -23,7 +23,7 @@ class ExposureReport:
     readable: int  # messages whose rows could be read
     masked: int  # messages inside a secure sum
     is_modelled: bool = True  # whether the meter knows how to read messages of this method
-    shows_order: bool = False  # whether what could be read also tells what came when
+    shows_order: bool = False  # whether what could be read also reveals the order of items
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class LedgerReader:
     left: list[LedgerEntry]
     guessing: Exposure
     item_rows: str  # what rows of item tables are, by the method's declaration
-    shows_order: bool  # whether they tell what came when
+    shows_order: bool  # whether they reveal the order of items
 
     @classmethod
     def of(cls, device: Device) -> LedgerReader:
@@ -52,7 +52,7 @@ class LedgerReader:
         return cls(catalog, history, popularity, left, guessing, method.spec.item_rows, method.spec.shows_order)
 
     def measure(self, upcoming: UpcomingMessage | None = None) -> ExposureReport:
-        """Measure what the messages tell, and with `upcoming` what they would tell after one more."""
+        """Measure what the messages reveal, and with `upcoming` what they would reveal after one more."""
         rows = readable_rows(self.left)
         if upcoming is not None:
             rows.append((upcoming.rows.positives, upcoming.rows.negatives))
@@ -80,7 +80,7 @@ def readable_rows(releases: Iterable[LedgerEntry]) -> list[RowLabels]:
 
 
 def evidence(rows: Sequence[RowLabels], size: int, catalog: Catalog) -> Numbers:
-    """Return what presence and sign of all rows tell of each item, for a user with `size` items.
+    """Return the evidence of presence and sign of all rows for each item, for a user with `size` items.
 
     The reader takes pi and the number of local steps from the messages themselves: in pair-wise learning all
     negatives leave, one for each positive that was drawn.
@@ -100,7 +100,7 @@ def evidence(rows: Sequence[RowLabels], size: int, catalog: Catalog) -> Numbers:
 
 
 def evidence_of_own_rows(rows: Sequence[RowLabels], size: int, catalog: Catalog) -> Numbers:
-    """Return what rows tell where a device sends rows of its user's items and of no others: all that it names."""
+    """Return the evidence where a device sends rows of its user's items and of no others: all items that it names."""
     evidence: Numbers = np.zeros(catalog.n_items)
     for positives, _ in rows:
         evidence[_places(positives, catalog)] = np.log((1.0 - MOST) / MOST) * 2

@@ -92,7 +92,7 @@ class FileLock:
 
 
 def _lock_patiently(file: int) -> None:
-    """Lock a file; once more after a moment, because a program that only looks holds the lock for an instant."""
+    """Lock a file; once more after a moment, because a program that only checks holds the lock for an instant."""
     try:
         _lock(file)
     except OSError:

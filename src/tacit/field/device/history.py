@@ -125,10 +125,10 @@ class History:
                 "after": [asdict(after[item]) for item in changed],
             }
             self._keep_note(note)
-        return ImportResult(added, len(entries) - added, dated, preview.not_added(accepted))
+        return ImportResult(added, len(entries) - added, dated, preview.list_not_added(accepted))
 
     def _keep_note(self, note: dict[str, Any]) -> None:
-        """Keep what the last import changed, inside a transaction; nothing if it changed nothing."""
+        """Store what the last import changed, inside a transaction; nothing if it changed nothing."""
         if note["after"]:
             self._store.put_json(IMPORT, note)
         else:

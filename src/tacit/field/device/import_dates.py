@@ -1,6 +1,6 @@
 """Dates in files of other services become unix seconds, row by row; a day and a month that may be either are asked for.
 
-A time without a zone, or with one whose name means several, is taken as UTC: the day is what recommenders look at.
+A time without a zone, or with one whose name means several, is taken as UTC: recommenders use the day only.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ MONTH_NAMES = (
 
 
 class DateOrderError(DataError):
-    """Dates of which nothing tells whether the day or the month comes first."""
+    """Dates that may have the day or the month first."""
 
     def __init__(self, example: str, one: int, two: int) -> None:
         first, second = (Sentence(MONTH_NAMES[month - 1]) for month in (one, two))
@@ -87,7 +87,7 @@ def _check_range(seconds: float) -> int | None:
 
 
 def _find_order(column: Sequence[str]) -> DateOrder:
-    """Return what the dates of a column tell of their order; a DateOrderError if it matters and they do not."""
+    """Return the order that the dates of a column show; a DateOrderError if it matters and they do not show it."""
     found = [(text, int(match["one"]), int(match["two"])) for text in column if (match := _EITHER.fullmatch(text))]
     day, month = any(one > 12 for _, one, _ in found), any(two > 12 for _, _, two in found)
     either = (row for row in found if row[1] != row[2] and all(1 <= number <= 12 for number in row[1:]))

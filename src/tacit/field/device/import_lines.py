@@ -27,10 +27,10 @@ SEEN_LATER = "It is on a list for later."
 class ImportChoices:
     """What the user says about a file."""
 
-    dates: DateOrder = ""  # of 3/12/23; empty: as the file tells
+    dates: DateOrder = ""  # of 3/12/23; empty: as the file shows
     ids: bool = False  # ids in the file are those of this catalogue
     likes_from: float = 3.0  # stars of five from which a rating counts as something the user did
-    scale: float = 0.0  # the highest rating that is possible; 0: as the service or the numbers tell
+    scale: float = 0.0  # the highest rating that is possible; 0: as the service or the numbers show
     profile: str = ""  # of several people in one file
 
     @classmethod
@@ -71,7 +71,7 @@ class ExportLine:
 
 
 class TableService(NamedTuple):
-    """A service, told by the columns of its tables."""
+    """A service, recognised by the columns of its tables."""
 
     name: str
     needs: frozenset[str]

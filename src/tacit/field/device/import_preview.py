@@ -56,7 +56,7 @@ class ImportPreview:
         places = ((catalog.item_ids.place(entry.item), entry) for entry in self.certain[:most])
         return [(str(entry.item) if at is None else catalog.title(at), entry) for at, entry in places]
 
-    def not_added(self, accepted: Collection[int] = ()) -> list[Row]:
+    def list_not_added(self, accepted: Collection[int] = ()) -> list[Row]:
         """Return the rows that would not be added although they may mean something that the user did."""
         doubtful = [row.row for at, row in enumerate(self.doubtful) if at not in accepted or row.entry is None]
         return sorted([*self.damaged, *self.not_found, *doubtful])
@@ -151,7 +151,7 @@ def _number(text: str) -> float | None:
 
 
 def _find_scale(lines: Sequence[ExportLine]) -> float:
-    """Return the highest rating of a file that no service is known of, as its numbers tell."""
+    """Return the highest rating of a file of an unknown service, as its numbers show."""
     known = {line.scale for line in lines if line.scale > 0 and line.value}
     if known:
         return max(known)

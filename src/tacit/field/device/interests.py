@@ -88,43 +88,45 @@ def recommend_by_interests(
         places=np.arange(len(items), dtype=np.int32),
     )
     federation, model = member.federation, Model(last.shared, first_private(member, client, key))
-    counter = Recommender(federation.method, federation.config, model, client, catalog, Vocabulary(np.zeros(1, int)))
+    recommender = Recommender(
+        federation.method, federation.config, model, client, catalog, Vocabulary(np.zeros(1, int))
+    )
     left_out = [label for label in (*interests.items, *hidden) if catalog.item_ids.place(label) is not None]
     listed = ListFilter(exclude=left_out).items(catalog)
-    scores, listed = _score(counter, client, stand_ins, listed)
+    scores, listed = _score(recommender, client, stand_ins, listed)
     found = []
-    for item in counter.ties.best(scores, 0, listed, n).tolist():
-        why = translate("because you chose “{name}”", name=_strongest(counter, client, stand_ins, item))
+    for item in recommender.ties.best(scores, 0, listed, n).tolist():
+        why = translate("because you chose “{name}”", name=_strongest(recommender, client, stand_ins, item))
         found.append(Recommendation(catalog.item_ids[item], catalog.title(item), float(scores[item]), why))
     return found
 
 
-def _score(counter: Recommender, client: Clients, stand_ins: dict[int, str], listed: Array) -> tuple[Floats, Array]:
+def _score(recommender: Recommender, client: Clients, stand_ins: dict[int, str], listed: Array) -> tuple[Floats, Array]:
     """Return scores of all items, and which may be listed.
 
     A method with a vector per user has none for a user without a history: there, what is popular among items that share
     a category with an interest is listed.
     """
-    if not counter.model.private:
-        return score_rows(counter.method, counter.model, client)[0], listed
-    popular = counter.method.popularity(counter.model.shared)
-    scores = np.zeros(counter.catalog.n_items, np.float32) if popular is None else np.asarray(popular, np.float32)
-    labels = counter.catalog.categories
+    if not recommender.model.private:
+        return score_rows(recommender.method, recommender.model, client)[0], listed
+    popular = recommender.method.popularity(recommender.model.shared)
+    scores = np.zeros(recommender.catalog.n_items, np.float32) if popular is None else np.asarray(popular, np.float32)
+    labels = recommender.catalog.categories
     if labels is None:
         return scores, listed
     names = sorted({name for item in stand_ins for name in labels.of(item)})
-    like = ListFilter(categories=names).items(counter.catalog) if names else listed
+    like = ListFilter(categories=names).items(recommender.catalog) if names else listed
     return scores, np.intersect1d(listed, like)
 
 
-def _strongest(counter: Recommender, client: Clients, stand_ins: dict[int, str], item: int) -> str:
+def _strongest(recommender: Recommender, client: Clients, stand_ins: dict[int, str], item: int) -> str:
     """Return the interest that carried the score of an item."""
     weights: Counter[str] = Counter()
-    if not counter.model.private:
-        for reason in counter.method.explain(counter.model.shared, counter.model.private, client, item):
+    if not recommender.model.private:
+        for reason in recommender.method.explain(recommender.model.shared, recommender.model.private, client, item):
             if reason.kind == "history" and int(reason.about) in stand_ins:
                 weights[stand_ins[int(reason.about)]] += reason.weight  # type: ignore[assignment]
-    labels = counter.catalog.categories
+    labels = recommender.catalog.categories
     if not weights and labels is not None:  # an interest of its own kind
         own = {*labels.of(item)}
         for stand_in, name in stand_ins.items():

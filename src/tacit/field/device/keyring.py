@@ -1,7 +1,7 @@
 """The system's keyring instead of a passphrase: a random secret that the user's login unlocks.
 
 The secret takes the place of the passphrase and never stands in the device's file; the file says only under which name
-the keyring has it. How well it is kept there is the keyring's affair: as well as the user's login, as a rule.
+the keyring has it. How well it is protected there depends on the keyring: as a rule, as well as the user's login.
 """
 
 from __future__ import annotations

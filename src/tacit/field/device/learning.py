@@ -55,7 +55,7 @@ def learn_for_sum(
 ) -> LocalUpdate:
     """Learn for a secure sum. What cannot be learnt or sent becomes an empty message, which adds zeros.
 
-    A device that fell silent because of what it learnt would tell something of its history.
+    A device that stopped answering because of what it learnt would reveal something about its history.
     """
     try:
         return learn_locally(member, sharing, request, history, key, client_id, coins)
@@ -110,5 +110,5 @@ def recommend(
     model = Model(last.shared, member.last_private() or member.private() or first_private(member, clients, key))
     clients = history.clients(0, member.catalog)  # of client tables a device has one row, its own
     federation, labels = member.federation, Vocabulary(np.zeros(1, np.int64))
-    counter = Recommender(federation.method, federation.config, model, clients, member.catalog, labels)
-    return [found for found in counter.recommend(0, n + len(hidden)) if found.item not in hidden][:n]
+    recommender = Recommender(federation.method, federation.config, model, clients, member.catalog, labels)
+    return [found for found in recommender.recommend(0, n + len(hidden)) if found.item not in hidden][:n]

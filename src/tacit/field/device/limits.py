@@ -22,7 +22,7 @@ from tacit.types import Config
 DAY = 24 * 3600
 NO_ROUND = -1  # a model that came without a request
 FINISHING = 120  # seconds after a message during which the device stays for the next one of the same round
-SUPPLIES = Path("/sys/class/power_supply")  # where Linux tells of mains and batteries
+SUPPLIES = Path("/sys/class/power_supply")  # where Linux lists mains and batteries
 _HOURS = re.compile(r"(\d{1,2})-(\d{1,2})")
 
 
@@ -100,7 +100,7 @@ def refuse_beyond(
 
 
 def is_on_mains(supplies: Path | None = None) -> bool | None:
-    """Say whether this machine runs on mains power; none where the system does not tell."""
+    """Say whether this machine runs on mains power; none where the system does not say."""
     online, batteries = list[bool](), list[bool]()
     for supply in sorted((supplies or SUPPLIES).glob("*")):
         kind = _word(supply / "type")

@@ -1,4 +1,4 @@
-"""A device's turns in secure sums, remembered in its own encrypted file.
+"""A device's part in secure sums, stored in its own encrypted file.
 
 The protocol's state machine (`tacit.protocols.secure_aggregation`) writes each answer down before it returns it; here
 that happens in the same transaction as the ledger's entry and what was learnt.
@@ -53,8 +53,8 @@ class LastReply:
 class PreparedVector:
     """What a device adds to one session, kept with the session's first message.
 
-    Its masks are fixed from there on. A copy of the file that goes on with the session gives the same vector under
-    them, whatever its history has become: the difference of two vectors would show what changed.
+    Its masks are fixed from there on. A copy of the file that continues the session gives the same vector under them,
+    whatever its history has become: the difference of two vectors would show what changed.
     """
 
     context: bytes  # of the session
@@ -104,7 +104,7 @@ class DeviceFileJournal:
         return [(value["kind"], base64.b64decode(value["content"])) for _, value in self._store.rows("turns")]
 
     def append(self, kind: int, content: bytes) -> None:
-        """Keep one more record."""
+        """Store one more record."""
         self._store.add("turns", {"kind": int(kind), "content": base64.b64encode(content).decode()})
 
     def rewrite(self, records: Iterable[Record]) -> None:
@@ -168,7 +168,7 @@ class MaskedRounds:
             raise WireError.because(ReasonCode.SUM_NOT_OPENED, round=number)
         return stored[8:]
 
-    def settles(self) -> bool:
+    def note_first_rows(self) -> bool:
         """Return whether this vector is the first that may be added to a sum of rows; recorded in a transaction."""
         session = None if self._machine is None else self._machine.session
         if session is None or session.terms.stage == 1 or self._store.get("masked") is not None:
@@ -201,7 +201,7 @@ class MaskedRounds:
         self._check_terms(federation, asked, opening)
         return self._machine_of(federation.policy(device_policy)).check(asked.content, federation.lineage.hex())
 
-    def fewest_summed(self, task: str) -> int | None:
+    def find_smallest_sum(self, task: str) -> int | None:
         """Return how many participants the smallest sum of a task had that this device knows to have been in."""
         history = Machine(self.identity, DevicePolicy(), DeviceFileJournal(self._store)).history.of(task)
         return min((len(past.participants) for past in history.sums if past.participants), default=None)
@@ -234,7 +234,7 @@ class MaskedRounds:
         machine.suppose_sums(task, rounds[: device_policy.most_rounds])
         self._machine = None
 
-    def prepared(self) -> PreparedVector:
+    def read_prepared(self) -> PreparedVector:
         """Return what was prepared for the session that this device is in."""
         stored = self._store.get("prepared")
         if stored is None:
@@ -296,7 +296,7 @@ class MaskedRounds:
 def is_layout_of(terms: Terms, n_participants: int, shapes: Shapes, ring: Ring) -> bool:
     """Say whether parts, bits and bounds are those that a ring gives for so many participants.
 
-    A bound of the coordinator's choice would tell whose numbers exceed it.
+    A bound of the coordinator's choice would reveal whose numbers exceed it.
     """
     both, layout = {**shapes, QUALITY: QUALITY_SHAPE}, terms.layout
     if terms.stage == 1:
@@ -312,7 +312,7 @@ def vector_of(
 ) -> tuple[Vector, bool, ReasonCode | None]:
     """Return what is added to a sum, whether a measurement is in it, and why it is only zeros, if it is.
 
-    An update that this sum cannot hold becomes zeros: a refusal would tell something of the history.
+    An update that this sum cannot hold becomes zeros: a refusal would reveal something about the history.
     """
     is_wanted = terms.k_min > 1 and any(part.table == QUALITY for part in terms.layout.segments)
     measured = found if is_wanted and learnt.zeros is None else None

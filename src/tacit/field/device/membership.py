@@ -131,7 +131,7 @@ class Membership:
         return request
 
     def keep_model(self, content: bytes) -> None:
-        """Keep a model as it was received, inside a transaction."""
+        """Store a model as it was received, inside a transaction."""
         self._store.put("model", content)
 
     def private(self) -> dict[str, Array] | None:
@@ -143,15 +143,15 @@ class Membership:
         return self._arrays("learnt")
 
     def settle(self, counted: int) -> None:
-        """Keep what the last answer made, if it was counted, inside a transaction."""
+        """Store what the last answer made, if it was counted, inside a transaction."""
         answer, learnt = self.answer(), self._store.get("learnt")
         if answer is not None and learnt is not None and answer.round == counted:
             self._store.put("private", learnt)
 
     def keep_learnt(self, learnt: Mapping[str, Array], items: Array) -> None:
-        """Keep what an answer made until it is known whether it counts, and from which items, inside a transaction."""
+        """Store what an answer made until it is known whether it counts, and from which items, inside a transaction."""
         self._store.put("learnt", pack(learnt))
-        known = self.learnt_from()
+        known = self.read_learnt_items()
         known = np.zeros(self.catalog.n_items, bool) if known is None else known
         known[items] = True
         self._store.put("known", np.packbits(known).tobytes())
@@ -164,7 +164,7 @@ class Membership:
         else:
             self._store.put("learnt", before)
 
-    def learnt_from(self) -> NDArray[np.bool_] | None:
+    def read_learnt_items(self) -> NDArray[np.bool_] | None:
         """Return which items [n_items] something was ever learnt from here; none before the first answer."""
         stored = self._store.get("known")
         if stored is None:
@@ -177,7 +177,7 @@ class Membership:
         return found
 
     def keep_measured(self, found: dict[str, Any]) -> None:
-        """Keep what was measured, inside a transaction."""
+        """Store what was measured, inside a transaction."""
         self._store.put_json("measured", found)
 
     def _arrays(self, place: str) -> dict[str, Array] | None:
@@ -198,7 +198,7 @@ class Membership:
             raise late_round_error(number, last.round)
 
     def keep_answer(self, answer: Answer) -> None:
-        """Keep a message until the next one, inside a transaction."""
+        """Store a message until the next one, inside a transaction."""
         self._store.put("outbox", answer.pack())
 
 

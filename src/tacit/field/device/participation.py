@@ -71,7 +71,7 @@ class Participation:
     # --- limits in time -----------------------------------------------------------------------------------------------
 
     def admit(self, task: str, number: int, sharing: Sharing, n_bytes: int, masked: MaskedRounds) -> None:
-        """Refuse to begin a round, or to go on with it while another program takes part."""
+        """Refuse to begin a round, or to continue it while another program takes part."""
         self._store.lock.take()
         self._refuse_while_sitting_out(task, number, sharing, masked)
         refuse_beyond(sharing.limits, self._uses(), task, number, self._now(), n_bytes)
@@ -80,8 +80,8 @@ class Participation:
         """Count the bytes of a round, inside a transaction."""
         self._store.put_json("uses", add_use(self._uses(), task, number, self._now().timestamp(), n_bytes))
 
-    def why_resting(self, sharing: Sharing) -> ConsentError | None:
-        """Return why no round may begin now, if so; while one may still be going on, the device stays."""
+    def find_obstacle(self, sharing: Sharing) -> ConsentError | None:
+        """Return why no round may begin now; none if one may, or while the last one may still be running."""
         uses, now = self._uses(), self._now()
         if any(0 <= now.timestamp() - use.last < FINISHING for use in uses):
             return None
@@ -102,8 +102,8 @@ class Participation:
     def sit_out(self, masked: MaskedRounds) -> None:
         """Begin to sit out, inside a transaction: this file was put back, and what was answered since is not in it.
 
-        Its draws are new from here on, so that no message can be compared with one of the same round; a secure sum that
-        had begun is left; and nothing leaves readable, since a sum may have been joined since.
+        Its draws are new from here on, so that no message can be compared with one of the same round. A secure sum that
+        had begun is left. Nothing leaves readable, since a sum may have been joined since.
         """
         root = self._store.get_json("root")
         kept = {"coins": root["seed"], **root}  # of coins that are tossed once: tossed anew they would show more

@@ -51,7 +51,7 @@ class Preferences:
         return found
 
     def choose_interests(self, names: Sequence[str]) -> Interests:
-        """Keep titles, ids or categories that the user likes; they stand in for a history while there is none."""
+        """Store titles, ids or categories that the user likes; they stand in for a history while there is none."""
         found = Interests.find(names, self._catalog())
         with self._store.transaction():
             self._store.put_json("interests", found.to_json())

@@ -1,7 +1,7 @@
 """Another method that the operator of a federation proposes: what would change, and what the user said to it.
 
-A method decides what leaves a device. So an amendment that replaces it is kept as a proposal, and the device stays with
-the terms that its user agreed to: it recommends from the last model, and answers nothing, until the user says yes.
+A method decides what leaves a device. So an amendment that replaces it is kept as a proposal, and the device keeps to
+the terms that its user agreed to. It recommends from the last model, and answers nothing, until the user says yes.
 """
 
 from __future__ import annotations
@@ -64,20 +64,20 @@ class MethodProposal:
 
 
 def keep_proposal(store: Store, amendments: Sequence[bytes], digest: bytes) -> None:
-    """Keep a chain that begins with another method, inside a transaction; a new one has not been declined yet."""
+    """Store a chain that begins with another method, inside a transaction; a new one has not been declined yet."""
     known = store.get_json(PLACE) or {}
     declined = known.get("declined", False) and known.get("digest") == digest.hex()
     chain = b64encode(write_chain(amendments)).decode()
     store.put_json(PLACE, {"chain": chain, "digest": digest.hex(), "declined": declined})
 
 
-def proposed_terms(store: Store) -> bytes | None:
+def read_proposed_terms(store: Store) -> bytes | None:
     """Return the digest of the terms after a proposal; none without one."""
     found = store.get_json(PLACE)
     return None if found is None else bytes.fromhex(found["digest"])
 
 
-def proposed_chain(store: Store) -> bytes | None:
+def read_proposed_chain(store: Store) -> bytes | None:
     """Return the amendments of a proposal; none without one."""
     found = store.get_json(PLACE)
     return None if found is None else b64decode(found["chain"])

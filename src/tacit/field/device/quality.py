@@ -57,7 +57,7 @@ class AllowedItems:
     coins: Key
 
     def has(self, item: Label | None) -> bool:
-        """Say whether an item is one of them."""
+        """Return whether an item is one of them."""
         if item is None or not self.sharing.measure or self.sharing.pi == 0:
             return False
         if item not in {entry.item for entry in self.history.list()}:
@@ -73,7 +73,11 @@ class AllowedItems:
 def measure_quality(allowed: AllowedItems, hidden: Sequence[Label], request: Request, key: Key) -> QualityMeasurement:
     """Measure, or return what was measured in this round before; of no item where there is none to measure."""
     member, history, client_id = allowed.member, allowed.history, allowed.client_id
-    last, learnt_from, nothing = member.last_measurement(), member.learnt_from(), QualityMeasurement(request.round)
+    last, learnt_from, nothing = (
+        member.last_measurement(),
+        member.read_learnt_items(),
+        QualityMeasurement(request.round),
+    )
     if last is not None and last["round"] == request.round:
         again = QualityMeasurement(**last)
         return again if allowed.has(again.item) else nothing

@@ -9,7 +9,7 @@ ROOT = "root"  # the place of the root key in the file
 
 
 def keep_root(store: Store, seed: int, lane: int, is_given: bool) -> None:
-    """Keep the root key of a new device, inside a transaction; `is_given`: it is of a test, and no secret."""
+    """Store the root key of a new device, inside a transaction; `is_given`: it is of a test, and no secret."""
     store.put_json(ROOT, {"seed": seed, "lane": lane, "is_given": is_given})
 
 

@@ -5,7 +5,7 @@ away, or that its name was. The root says that. For each place it has the mark o
 number of rows, the highest row ever and the sum of all marks. A mark is a keyed hash of a row's nonce and tag, which no
 two sealings share, so that a sum of marks cannot be reached with other rows. The root is sealed too and written anew in
 every transaction, with a counter. An attacker who puts the whole file back to an earlier state puts the root back with
-it: the number beside the file (`file_lock`) notices that, as long as it was not put back too.
+it. The number beside the file (`file_lock`) shows that, as long as it was not put back too.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ def count_sent_periods(store: Store, network: bytes) -> int:
 
 
 def keep_sent_periods(store: Store, network: bytes, periods: int) -> None:
-    """Keep in how many periods this device has sent, inside a transaction; it never falls."""
+    """Store in how many periods this device has sent, inside a transaction; it never falls."""
     most = max(periods, count_sent_periods(store, network))
     store.put_json(PLACE, {**(store.get_json(PLACE) or {}), network.hex(): most})
 

@@ -72,7 +72,7 @@ class Sharing(Config):
 
     @property
     def most_epsilon(self) -> float:
-        """The epsilon of the user's level: sums that would tell more are not joined."""
+        """The epsilon of the user's level: sums that would reveal more are not joined."""
         return LEVELS[self.privacy]
 
     def stage(self, client_id: int, catalog: Catalog, coins: Key | None = None) -> Disclosure:

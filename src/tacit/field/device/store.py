@@ -189,13 +189,13 @@ class Store:
         return others, self.connection.total_changes
 
     def put(self, name: str, content: bytes) -> None:
-        """Keep something at a fixed place."""
+        """Store something at a fixed place."""
         sealed = self._vault.seal(content, "places", name)
         self._root.change().places[name] = self._vault.mark(sealed, "places", name)
         self.connection.execute("INSERT OR REPLACE INTO places VALUES (?, ?)", (name, sealed))
 
     def get(self, name: str) -> bytes | None:
-        """Return what is kept at a fixed place."""
+        """Return what is stored at a fixed place."""
         both = "SELECT (SELECT sealed FROM root), (SELECT sealed FROM places WHERE name = ?)"
         with FILE.complaints(self.path):
             root, sealed = self.connection.execute(both, (name,)).fetchone()
@@ -207,16 +207,16 @@ class Store:
         return self._vault.unseal(sealed, "places", name)
 
     def drop(self, name: str) -> None:
-        """Forget what is kept at a fixed place."""
+        """Delete what is stored at a fixed place."""
         self._root.change().places.pop(name, None)
         self.connection.execute("DELETE FROM places WHERE name = ?", (name,))
 
     def put_json(self, name: str, value: Any) -> None:
-        """Keep a JSON value at a fixed place."""
+        """Store a JSON value at a fixed place."""
         self.put(name, json.dumps(value, ensure_ascii=False).encode())
 
     def get_json(self, name: str) -> Any:
-        """Return the JSON value kept at a fixed place, or none."""
+        """Return the JSON value stored at a fixed place, or none."""
         content = self.get(name)
         return None if content is None else json.loads(content)
 
@@ -245,21 +245,21 @@ class Store:
 
     def rows(self, table: str) -> list[tuple[int, Any]]:
         """Return (row, value) of a table in order."""
-        return [(row, json.loads(self._vault.unseal(sealed, table, row))) for row, sealed in self._checked(table)]
+        return [(row, json.loads(self._vault.unseal(sealed, table, row))) for row, sealed in self._check_rows(table)]
 
     def read(
         self, table: str, before: Mapping[int, tuple[bytes, T]], make: Callable[[Any], T]
     ) -> dict[int, tuple[bytes, T]]:
         """Return what `make` makes of every row of a table; rows that are as they were `before` are not made again."""
         found: dict[int, tuple[bytes, T]] = {}
-        for row, sealed in self._checked(table):
+        for row, sealed in self._check_rows(table):
             known = before.get(row)
             if known is None or known[0] != sealed:
                 known = (sealed, make(json.loads(self._vault.unseal(sealed, table, row))))
             found[row] = known
         return found
 
-    def _checked(self, table: str) -> list[tuple[int, bytes]]:
+    def _check_rows(self, table: str) -> list[tuple[int, bytes]]:
         """Return the sealed rows of a table, in order, if they are exactly those that the root knows."""
         with FILE.complaints(self.path):
             found = self.connection.execute(f"SELECT -1, sealed FROM root UNION ALL SELECT row, sealed FROM {table}")

@@ -14,9 +14,9 @@ from tacit.field.device.membership import Membership
 from tacit.field.device.proposals import (
     MethodProposal,
     decline_proposal,
-    proposed_chain,
-    proposed_terms,
     read_proposal,
+    read_proposed_chain,
+    read_proposed_terms,
 )
 from tacit.languages.sentences import Sentence
 from tacit.reasons import ReasonCode
@@ -85,7 +85,7 @@ class DeviceTerms:
             self.member = there
         if asked == self.member.federation.digest:
             return False
-        if asked == proposed_terms(self._file.store):
+        if asked == read_proposed_terms(self._file.store):
             raise ConsentError.because(ReasonCode.METHOD_REPLACED)
         return True
 
@@ -97,7 +97,7 @@ class DeviceTerms:
         with self._file.store.transaction():
             notes = self._apply_chain(chain)
         self.member = Membership.of(self._file.store)
-        if proposed_terms(self._file.store) is not None:
+        if read_proposed_terms(self._file.store) is not None:
             raise ConsentError.because(ReasonCode.METHOD_REPLACED)
         return notes
 
@@ -119,10 +119,10 @@ class DeviceTerms:
         `terms` is the digest of what the user has read: a proposal that came since is not what they agreed to.
         """
         with self._file.store.transaction():
-            chain = proposed_chain(self._file.store)
+            chain = read_proposed_chain(self._file.store)
             if chain is None:
                 raise ConsentError("There is no change to agree to.", "Nothing was changed.")
-            if proposed_terms(self._file.store) != terms:
+            if read_proposed_terms(self._file.store) != terms:
                 raise ConsentError(
                     "The operator proposes something else now. Nothing was changed.", "Read it, and answer again."
                 )
@@ -141,12 +141,12 @@ class DeviceTerms:
         return read_notes(self._file.store)
 
     def keep_enrolment(self, line: Mapping[str, str]) -> None:
-        """Keep the connection of a coordinator that is asked to enrol this device: it holds only once it is joined.
+        """Store the connection of a coordinator that is asked to enrol this device: it holds only once it is joined.
 
         It is kept before the coordinator is asked, so that the same invitation can be shown again after a crash.
         """
         with self._file.store.transaction():
-            self._masked.renew_identity()  # whoever is asked next does not learn whom this device asked before
+            self._masked.renew_identity()  # the next coordinator does not learn which one this device asked before
             self._file.store.put_json("enrolment", dict(line))
 
     def forget_enrolment(self) -> None:
@@ -176,5 +176,5 @@ class DeviceTerms:
     def refuse_to_send(self) -> None:
         """Refuse once the federation is left, and while a proposal waits, though a coordinator keeps to old terms."""
         self.refuse_if_left()
-        if proposed_terms(self._file.store) is not None:
+        if read_proposed_terms(self._file.store) is not None:
             raise ConsentError.because(ReasonCode.METHOD_REPLACED)

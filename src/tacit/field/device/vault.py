@@ -2,7 +2,7 @@
 
 scrypt turns the passphrase into a key that does nothing but wrap the data key (AES-256-GCM), so a passphrase can be
 changed without touching a row. Each row is padded to one of a few lengths and sealed (AES-256-GCM, a fresh nonce of 96
-bits) with its place in the file as associated data: a row that is moved, swapped or taken from another file does not
+bits) with its place in the file as associated data. So a row that is moved, swapped or taken from another file does not
 open. The marks of rows, by which the sealed root knows them, are made here too. Secrets come from the system's entropy,
 never from `tacit.random`.
 """
@@ -103,17 +103,17 @@ class Vault:
         return Lock(cost=cost, salt=salt.hex(), wrapped=wrapped.hex())
 
     def seal(self, content: bytes, table: str, row: int | str) -> bytes:
-        """Return content that only opens at this place of this file; its length tells little of the content's."""
+        """Return content that only opens at this place of this file; its length reveals little of the content's."""
         nonce, padded = secrets.token_bytes(NONCE_BYTES), _pad(content, LEAST_BYTES.get(table, LEAST))
         return nonce + self._cipher.encrypt(nonce, padded, self._place(2, table, row))
 
     def unseal(self, sealed: bytes, table: str, row: int | str) -> bytes:
         """Return what was sealed; anything changed since is a DeviceError."""
-        return self._opened(sealed, 2, table, row).rstrip(b"\0")[: -len(END)]
+        return self._unseal(sealed, 2, table, row).rstrip(b"\0")[: -len(END)]
 
     def unseal_former(self, sealed: bytes, table: str, row: int | str) -> bytes:
         """Return what a file before format 3 holds, whose rows are not padded."""
-        return self._opened(sealed, 1, table, row)
+        return self._unseal(sealed, 1, table, row)
 
     def mark(self, sealed: bytes, table: str, row: int | str) -> int:
         """Return the mark by which the root knows a sealed row: of its place, nonce and tag."""
@@ -124,7 +124,7 @@ class Vault:
         """Return a mark of bytes that only this vault can make."""
         return int.from_bytes(hashlib.blake2b(content, key=self._mark_key, digest_size=32).digest())
 
-    def _opened(self, sealed: bytes, version: int, table: str, row: int | str) -> bytes:
+    def _unseal(self, sealed: bytes, version: int, table: str, row: int | str) -> bytes:
         try:
             place = self._place(version, table, row)
             return self._cipher.decrypt(sealed[:NONCE_BYTES], sealed[NONCE_BYTES:], place)

@@ -1,6 +1,6 @@
-"""Our messages inside Flower's, and the only door to Flower that both sides share.
+"""Our messages inside Flower's: the only code for Flower that both sides share.
 
-A parcel is one Flower message with one record that holds our bytes; Flower sees nothing of what is in them.
+Each Flower message has one record that holds our bytes; Flower does not interpret them.
 """
 
 from __future__ import annotations
@@ -118,8 +118,8 @@ def names_in(tree: Any) -> list[str]:
     return names
 
 
-def open_parcel(root: str, contents: dict[str, bytes]) -> bytes:
-    """Return our bytes from a parcel's objects; anything else in it is a WireError."""
+def unwrap_message(root: str, contents: dict[str, bytes]) -> bytes:
+    """Return our bytes from the objects of a Flower message; anything else in it is a WireError."""
     if sum(len(content) for content in contents.values()) > MOST_BYTES:
         raise WireError("A parcel is too large.", "It was dropped, and nothing was changed.")
     try:
