@@ -1,8 +1,8 @@
 """Arrays in, arrays out: the inner loops, compiled.
 
-Compiled code is kept on disk between runs, in a folder named after the sources of all kernels: numba itself looks only
-at the file a kernel stands in, and would go on using code built from an older version of the files beside it.
-Compiled code does the same to the bit whether it was just compiled or comes from there (`kernels.linking`).
+Compiled code is kept on disk between runs, in a folder named after the sources of all kernels. numba itself checks only
+the file of a kernel, and would use code built from an older version of the files beside it. Compiled code does the same
+to the bit whether it was just compiled or comes from there (`kernels.linking`).
 """
 
 from __future__ import annotations

@@ -7,8 +7,8 @@ One step with gradient g, number t counted from 1 (the two corrections are float
 
 A row of an embedding table that is not in a batch has g = 0 and still moves while its m is not zero, so whole tables
 move at every batch. But a row that never had a gradient has m = v = 0 and stays where it is, so it is exact to leave it
-out: a table moves in runs of rows that are awake, one run where many clients learn together. Where a client learns
-alone, `kernels.llvm.lazy_adam` lets a row make all the steps it has missed at once.
+out. A table moves in runs of active rows, which have had a gradient; it is one run where many clients learn together.
+Where a client learns alone, `kernels.llvm.lazy_adam` lets a row make all the steps it has missed at once.
 """
 
 from __future__ import annotations
@@ -70,13 +70,13 @@ def adam_rows(p, runs, rate, root):
 
 
 @njit(cache=True, nogil=True)
-def runs_of(awake):
+def runs_of(active):
     """Return [n, 2]: start and end of every run of true flags."""
-    runs = np.empty((awake.size // 2 + 1, 2), np.int64)
+    runs = np.empty((active.size // 2 + 1, 2), np.int64)
     n = 0
-    for r in range(awake.size):
-        if awake[r]:
-            if r == 0 or not awake[r - 1]:
+    for r in range(active.size):
+        if active[r]:
+            if r == 0 or not active[r - 1]:
                 runs[n, 0] = r
                 n += 1
             runs[n - 1, 1] = r + 1

@@ -1,4 +1,4 @@
-"""The half step of alternating least squares: every row's best vector while the other side stays."""
+"""The half step of alternating least squares: every row's best vector while the other side is fixed."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def _solve(system, right):
 
 @njit(cache=True, nogil=True, error_model="numpy", fastmath={"contract"})
 def solve_weighted_rows(ptr, columns, weights, fixed, gram, extra):
-    """Return [R, F]: as `solve_rows`, each column of a row counting by its weight [N]; at 0 it is as any other."""
+    """Return [R, F]: as `solve_rows`, each column of a row counts by its weight [N]; 0 is as if the row lacked it."""
     n_rows, factors = len(ptr) - 1, fixed.shape[1]
     solved = np.zeros((n_rows, factors), np.float32)
     system = np.empty((factors, factors), np.float32)
@@ -50,8 +50,8 @@ def solve_weighted_rows(ptr, columns, weights, fixed, gram, extra):
 def solve_rows(ptr, columns, fixed, gram, extra):
     """Return [R, F]: for each row the x with (gram + extra sum_c y_c y_c') x = (1 + extra) sum_c y_c.
 
-    `ptr, columns`: a binary matrix by rows; `fixed` [n, F]: the vectors y of its columns; `gram` [F, F]: their
-    Gramian plus regularisation, shared by all rows: only the columns a row has are added to it. An empty row is 0.
+    `ptr, columns`: a binary matrix by rows; `fixed` [n, F]: the vectors y of its columns; `gram` [F, F]: their Gramian
+    plus regularisation. All rows share it, so that only the columns a row has are added. An empty row is 0.
     """
     n_rows, factors = len(ptr) - 1, fixed.shape[1]
     solved = np.zeros((n_rows, factors), np.float32)

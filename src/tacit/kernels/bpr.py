@@ -18,9 +18,9 @@ _AHEAD = 4  # triples whose rows are asked for while one is learnt from
 def draw_triples(state, pairs, taken, n_items, triples):
     """Fill `triples` [3, B] with users, positives and negatives; `state` [2] holds the two streams and moves on.
 
-    A positive is uniform over the interactions `pairs` [N, 2] of (user, item); a negative uniform over the
-    catalogue, redrawn while the user has it. Triple t takes word t of the first stream for both; redraws take the
-    words of the second one by one. First all are drawn, then the few refused ones are mended: no branch in between.
+    A positive is uniform over the interactions `pairs` [N, 2] of (user, item); a negative uniform over the catalogue,
+    redrawn while the user has it. Triple t takes word t of the first stream for both; redraws take the words of the
+    second one by one. First all are drawn, then the few refused ones are redrawn: no branch in between.
     """
     zero, one, two = U64(0), U64(1), U64(2)
     size = U64(triples.shape[1])

@@ -1,4 +1,4 @@
-"""What a device does in a round of fed-gmf: learn on the rows it touches, round.
+"""What a device does in a round of fed-gmf: it learns on the rows it touches, and rounds their moves to the grid.
 
 A device copies the rows of the item table that its samples touch and learns on this sub-table alone. That is exact:
 Adam, made anew for the round, leaves a row where it is until it has had a gradient. From then on a row moves at every
@@ -16,7 +16,17 @@ from numba import njit
 
 from tacit.kernels.adam import adam_step
 from tacit.kernels.llvm.denormals import flush_denormals, restore_denormals
-from tacit.kernels.llvm.lazy_adam import STATE, add_steps, catch_up, due, leave_steps, room_for, sort_out, step_of, wake
+from tacit.kernels.llvm.lazy_adam import (
+    STATE,
+    add_steps,
+    catch_up,
+    due,
+    leave_steps,
+    room_for,
+    sort_out,
+    start_row,
+    step_of,
+)
 from tacit.kernels.move_sink import leave_layers, note_largest
 from tacit.kernels.products import take_products
 
@@ -44,7 +54,7 @@ def begin(state, when, rows, slots, items, width):
     """Put the rows that a client touches into their slots, none of them having had a gradient."""
     for r in range(rows.size):
         slot = np.uint64(slots[r])
-        wake(state, slot * np.uint64(STATE * width), items, rows[r])
+        start_row(state, slot * np.uint64(STATE * width), items, rows[r])
         when[slot] = -1
 
 

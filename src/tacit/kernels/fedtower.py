@@ -85,8 +85,8 @@ def _rows(n, stride):
 def _gradients(samples, state, own, layers, inner, product, acts, back, stride, z, begins, lines, loss):
     """Write the gradients of a batch: of each sample's row into `lines`, of own and layers into own[3] and layers[3].
 
-    The user's half of the first layer's input is the same for all samples of a client, so it is folded into the bias:
-    the tower then starts from the items' half alone, and the gradients of the folded part follow from that of the bias.
+    The user's half of the first layer's input is the same for all samples of a client, so it is folded into the bias.
+    The tower then starts from the items' half alone, and the gradients of the folded part follow from that of the bias.
     """
     n, half, wide, tail = samples.size, inner[0], inner[1], inner[-1]
     width, filled = product + half, (n + LANES - 1) // LANES * LANES

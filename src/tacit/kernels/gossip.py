@@ -1,7 +1,7 @@
-"""What gossiping peers do with whole models, whatever the model: carve a weighting set, measure distances, mix.
+"""What gossiping peers do with whole models, whatever the model: draw a weighting set, measure distances, mix.
 
-Arrays have the peer axis first. `rows` says which peers act, `at` which peer model each of them has received: a peer
-alone is a cohort of one, and a simulation passes all who have one more peer model to read.
+Arrays have the peer axis first. `rows` says which peers act, `at` which peer model each of them has received. A peer
+alone is a cohort of one; a simulation passes all that have one more peer model to read.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ CARVING = np.uint64(2**63)  # streams of a peer: its actions are numbered from 0
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def carve(chance, ptr, sizes):
+def draw_weighting_set(chance, ptr, sizes):
     """Return a mask [N]: which `sizes[c]` of each client's interactions its peer keeps for weighing, at random."""
     kept = np.zeros(ptr[-1], np.bool_)
     for c in range(chance.size):
@@ -45,7 +45,7 @@ def mix_at(rows, at, own, peer_models, weights, out):
         a, b, into = own[rows[r]], peer_models[at[r]], out[rows[r]]
         wa, wb = weights[r, 0], weights[r, 1]
         if wb == 0:
-            into[:] = a  # a refused peer model may hold numbers that are none
+            into[:] = a  # a refused peer model may hold NaN
         else:
             _mix(a.reshape(-1), b.reshape(-1), wa, wb, into.reshape(-1))
 
@@ -61,7 +61,7 @@ def _square(a, b):
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def distances_at(rows, at, own, peer_models):
-    """Return [R]: how far each peer model's table lies from the reader's own, as a Euclidean distance."""
+    """Return [R]: the Euclidean distance of each peer model's table from the reader's own."""
     found = np.empty(rows.size, np.float64)
     for r in range(rows.size):
         found[r] = np.sqrt(np.float64(_square(own[rows[r]].reshape(-1), peer_models[at[r]].reshape(-1))))

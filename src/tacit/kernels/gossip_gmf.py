@@ -179,7 +179,7 @@ def _rank(mine, scores, marks, seen, n_free, samples, state, worth):
             state = draw_unseen(marks, state, drawn)
         for model in range(2):
             one = scores[model]
-            if one[i] != one[i]:  # what is no number beats nothing
+            if one[i] != one[i]:  # NaN never ranks above anything
                 continue
             if samples:
                 better = 0

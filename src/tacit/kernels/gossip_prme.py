@@ -6,8 +6,8 @@ The distance of place l for client u who is at place c:
     D(u, -, l) = |x_u - x_l|^2                                                  if the user has not been anywhere lately
 
 and the nearer the better. A table is [2 D, n_items]: the space of preference, then that of sequence, transposed. A step
-is (from, to); from is -1 where there is none. Each step is compared with places the user has not been to: with
-z = D(u, c, j) - D(u, c, i), parameters climb log sigma(z) and shrink.
+is (from, to); from is -1 where there is none. Each step is compared with places the user has not been to: with z = D(u,
+c, j) - D(u, c, i), parameters follow the gradient of log sigma(z), with weight decay.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ def learn_prme(rows, chance, done, ptr, steps, seen_ptr, seen, avoid_ptr, avoid,
                     while marks[j]:
                         state += GAMMA
                         j = np.int64(high(mix_word(state), n_items))
-                    _climb(items[n], users[n], places, rates, own[k, 0], own[k, 1], j)
+                    _ascend(items[n], users[n], places, rates, own[k, 0], own[k, 1], j)
         for i in mine:
             marks[i] = 0
         for i in barred:
@@ -99,8 +99,8 @@ def learn_prme(rows, chance, done, ptr, steps, seen_ptr, seen, avoid_ptr, avoid,
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _climb(table, vector, places, rates, c, i, j):
-    """One step uphill on log sigma(D(u, c, j) - D(u, c, i))."""
+def _ascend(table, vector, places, rates, c, i, j):
+    """One step of gradient ascent on log sigma(D(u, c, j) - D(u, c, i))."""
     rate, reg, share = rates
     width = vector.size
     z = distance(table, vector, places, share, c, j) - distance(table, vector, places, share, c, i)
@@ -163,7 +163,7 @@ def judge_prme(rows, at, chance, done, weigh_ptr, weigh, seen_ptr, seen, places,
                             if marks[j] == 0:
                                 other = distance(table, vector, places, share, mine[e, 0], j)
                                 better += (other < far) + (other <= far)
-                    if far == far:  # what is no number beats nothing
+                    if far == far:  # NaN never ranks above anything
                         among = CANDIDATES if samples else n_free
                         add_credit(CANDIDATES * 0.5 * better / among, worths[r, model])
             worths[r] /= mine.shape[0]

@@ -1,4 +1,4 @@
-"""BPR on vectors as long as there are features: rows too long for registers, walked through in one loop each."""
+"""BPR on vectors as long as there are features: rows too long for registers, each processed in one loop."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _BLOCK = 256  # triples drawn ahead
 def long_bpr_epoch(word, n_triples, pairs, taken, users, items, bias, rate, reg):
     """Take `n_triples` steps of BPR on users [C, F], items [n, F] and bias [n], all changed in place.
 
-    As `bpr_epoch`, with one pull `reg` to zero for the vectors, and none for biases.
+    As `bpr_epoch`, with one regularisation `reg` for the vectors, and none for biases.
     """
     rate, keep = np.float32(rate), np.float32(1.0 - rate * reg)
     state = np.array([lane(word, 0), lane(word, 1)])

@@ -52,12 +52,11 @@ def choose_features(
     features,
     weights,
 ):
-    """Fill `features` and `weights` [C, S]: the `limits[h]` most telling features of each hop, ascending by id.
+    """Fill `features` and `weights` [C, S]: the `limits[h]` most informative features of each hop, by id.
 
     A client draws `ratio` times as many items outside its history as it has different ones in it, uniformly and with
-    replacement; with `is_set` what was drawn twice counts once, and the number of negatives is still taken to be the
-    number drawn. Of equal gain, the smaller id wins. Whoever has every item has nothing to compare with, and gets no
-    feature.
+    replacement. With `is_set`, what was drawn twice counts once; the number of negatives is still the number drawn. Of
+    equal gain, the smaller id wins. A client that has every item gets no feature, since it has no negatives.
     """
     n_features, n_hops = len(hops), len(limits)
     counts = np.zeros((2, n_features), np.int32)
@@ -137,11 +136,13 @@ def affinities(features, weights, p, table, out):
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def pulls(word, ids, ptr, items, taken, n_items, item_ptr, item_features, features, weights, affinity, pull):
-    """Fill `pull` [C, S] with k_uf times the sum over pairs of sigma(-x) ([f in F_i] - [f in F_j]).
+def gradient_factors(
+    word, ids, ptr, items, taken, n_items, item_ptr, item_features, features, weights, affinity, factor
+):
+    """Fill `factor` [C, S] with k_uf times the sum over pairs of sigma(-x) ([f in F_i] - [f in F_j]).
 
     Every item i of the history is paired with one j outside it, drawn uniformly; x = r_ui - r_uj. By (6.13), (6.14) the
-    gradient of g_f is pull p_f, that of b_f is pull, that of p_f is pull g_f.
+    gradient of g_f is factor p_f, that of b_f is factor, that of p_f is factor g_f.
     """
     slot = np.full(table_size(item_features), -1, np.int32)
     for c in range(len(ids)):
@@ -151,7 +152,7 @@ def pulls(word, ids, ptr, items, taken, n_items, item_ptr, item_features, featur
                 break
             slot[features[c, s]] = s
             n_own += 1
-        pull[c, :] = np.float32(0)
+        factor[c, :] = np.float32(0)
         if taken.ptr[c + 1] - taken.ptr[c] < n_items:
             state = lane(word, ids[c])
             for e in range(ptr[c], ptr[c + 1]):
@@ -174,13 +175,13 @@ def pulls(word, ids, ptr, items, taken, n_items, item_ptr, item_features, featur
                 for a in range(item_ptr[i], item_ptr[i + 1]):
                     s = slot[item_features[a]]
                     if s >= 0:
-                        pull[c, s] += wrong
+                        factor[c, s] += wrong
                 for a in range(item_ptr[j], item_ptr[j + 1]):
                     s = slot[item_features[a]]
                     if s >= 0:
-                        pull[c, s] -= wrong
+                        factor[c, s] -= wrong
         for s in range(n_own):
-            pull[c, s] *= weights[c, s]
+            factor[c, s] *= weights[c, s]
             slot[features[c, s]] = -1
 
 
@@ -191,26 +192,26 @@ def table_size(ids):
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def move_own(features, p, table, pull, rate, moved):
-    """Fill `moved` [C, S, m] with p + rate pull g."""
+def move_own(features, p, table, factor, rate, moved):
+    """Fill `moved` [C, S, m] with p + rate factor g."""
     n_factors = p.shape[2]
     for c in range(len(features)):
         for s in range(features.shape[1]):
             f = features[c, s]
-            step = rate * pull[c, s]
+            step = rate * factor[c, s]
             for d in range(n_factors):
                 moved[c, s, d] = p[c, s, d] + step * table[f, d] if f >= 0 else p[c, s, d]
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def write_rows(features, p, pull, rate, scale, rows):
-    """Fill `rows` [R, m + 1] with rate pull [p, 1] on the grid of 1/scale, client after client."""
+def write_rows(features, p, factor, rate, scale, rows):
+    """Fill `rows` [R, m + 1] with rate factor [p, 1] on the grid of 1/scale, client after client."""
     n_factors, at = p.shape[2], 0
     for c in range(len(features)):
         for s in range(features.shape[1]):
             if features[c, s] < 0:
                 break
-            step = rate * pull[c, s]
+            step = rate * factor[c, s]
             for d in range(n_factors):
                 rows[at, d] = np.rint(step * p[c, s, d] * scale) / scale
             rows[at, n_factors] = np.rint(step * scale) / scale
@@ -218,7 +219,7 @@ def write_rows(features, p, pull, rate, scale, rows):
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def add_feature_rows(features, p, pull, rate, scale, kept, sums, counts):
+def add_feature_rows(features, p, factor, rate, scale, kept, sums, counts):
     """Add the kept rows, as `write_rows` makes them, to `sums` [F, m + 1] in whole steps; return the largest step."""
     n_factors, at, largest = p.shape[2], 0, np.float32(0)
     for c in range(len(features)):
@@ -227,7 +228,7 @@ def add_feature_rows(features, p, pull, rate, scale, kept, sums, counts):
             if f < 0:
                 break
             if kept[at]:
-                step = rate * pull[c, s]
+                step = rate * factor[c, s]
                 for d in range(n_factors + 1):
                     value = np.rint((step * p[c, s, d] if d < n_factors else step) * scale)
                     if not abs(value) <= largest:  # NaN counts as infinity, which nothing exceeds

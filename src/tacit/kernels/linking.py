@@ -6,8 +6,8 @@ loads the kernel alone from the cache runs the copy. Both are right, but the cop
 that compiled (the first one) and a run that loaded from the cache gave other bits. Here copies become private to their
 object as soon as they are optimised: always the copy runs, which is what a warm cache has always run.
 
-What a kernel passes on to its own callers goes through bitcode once, as it would from the cache: bitcode forgets in
-which order the uses of a value were made, and passes that follow this order would see a difference.
+What a kernel passes on to its own callers goes through bitcode once, as it would from the cache. Bitcode does not keep
+in which order the uses of a value were made, and passes that follow this order would see a difference.
 """
 
 from __future__ import annotations

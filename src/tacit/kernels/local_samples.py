@@ -1,8 +1,8 @@
 """What devices learn from in a round: positives and fresh negatives of every local epoch, and the rows they touch.
 
 Samples are words `slot << 1 | label`, where slots number the items a device touches in the order of their first use.
-What leaves is sorted by item, since the order of use would tell positives (all of them used in the first local epoch)
-from negatives.
+What leaves is sorted by item, since the order of use would reveal positives: all of them are used in the first local
+epoch.
 """
 
 from __future__ import annotations

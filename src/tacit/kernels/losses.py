@@ -1,4 +1,4 @@
-"""What a score of one client's samples is worth changing: losses, as the gradient of each score in a batch.
+"""Losses over one client's samples, as the gradient of each score in a batch.
 
     bce       mean over the samples of log(1 + e^z) - label z
     bpr       mean over the pairs (p, n) of the batch's positives and negatives of log(1 + e^(z_n - z_p))
@@ -30,9 +30,10 @@ def is_positive(sample):
 def residuals(loss, samples, z):
     """Put the gradients of a batch in the place of its scores, and zero behind its last sample; return their sum.
 
-    Losses of differences do not see what all scores have in common: their sum is zero, and not what rounding leaves of
-    it, of which Adam would make whole steps. Inside a tower it does make them: the bias of a unit that is on for every
-    sample of a device, and the client's half of the first layer behind it, have a gradient of zero but for rounding.
+    Pairwise losses are shift-invariant, so their gradients sum to exactly zero. What rounding leaves of that sum is
+    dropped, because Adam would make whole steps of it. Inside a tower such steps remain: the bias of a unit that is on
+    for every sample of a device, and the client's half of the first layer behind it, have a gradient of zero but for
+    rounding.
     """
     n, total = samples.size, np.float32(0)
     if loss == BPR:

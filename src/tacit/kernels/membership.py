@@ -26,7 +26,7 @@ class OwnedItems(NamedTuple):
 
 
 def pairs_to_learn(clients: Clients, kept_out: OwnedItems) -> NDArray[np.uint32]:
-    """Return (row, item) of all that a negative can be drawn beside [n, 2]: who has everything has none."""
+    """Return (row, item) of all that a negative can be drawn beside [n, 2]: a client with every item has none."""
     can_pair = (np.diff(kept_out.ptr) < clients.n_items)[clients.rows]
     return np.column_stack([clients.rows, clients.items])[can_pair].astype(np.uint32)
 

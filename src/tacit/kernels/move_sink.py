@@ -53,7 +53,7 @@ def in_steps(moved, start, factor, largest):
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def note_largest(steps, largest):
-    """Note the largest number of steps that does not fit; once one is no number, that stays noted."""
+    """Note the largest number of steps that does not fit; once one is NaN, NaN stays noted."""
     for x in steps:
         if not abs(x) <= largest[0] and largest[0] == largest[0]:
             largest[0] = abs(x)

@@ -99,7 +99,7 @@ def _relu(z, b):
 
 @njit(cache=True, nogil=True, error_model="numpy", fastmath=FAST)
 def _relu_back(d, a, gb):
-    """Silence d where the unit was off, and add up what the bias gets."""
+    """Set d to zero where the unit was off, and add the gradients of the biases to gb."""
     for k in range(d.shape[0]):
         for f in range(d.shape[1]):
             d[k, f] = d[k, f] if a[k, f] > 0 else np.float32(0)
@@ -217,17 +217,19 @@ def ncf_gradients(samples, loss, group, users, items, theta, sizes, product, act
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def ncf_epoch(samples, batch, loss, group, users, items, layers, sizes, product, awake_users, awake_items, rate, root):
+def ncf_epoch(
+    samples, batch, loss, group, users, items, layers, sizes, product, active_users, active_items, rate, root
+):
     """Learn from the samples in batches of whole groups, in place.
 
     `users`, `items` and `layers` are `Moving` parameters, `rate` and `root` Adam's corrections of each batch. Rows in
-    the samples are marked awake before the first batch, which is exact: until they have a gradient they do not move.
+    the samples are marked active before the first batch, which is exact: until they have a gradient they do not move.
     """
     before = flush_denormals()
     for s in samples:
-        awake_users[_row(s)] = True
-        awake_items[_item(s)] = True
-    user_runs, item_runs = runs_of(awake_users), runs_of(awake_items)
+        active_users[_row(s)] = True
+        active_items[_item(s)] = True
+    user_runs, item_runs = runs_of(active_users), runs_of(active_items)
     acts = np.empty(batch * sizes.sum(), np.float32)
     back = np.empty_like(acts)
     z = np.empty(batch, np.float32)

@@ -41,7 +41,7 @@ def find_cells(high, guide, words, cells):
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def place_in_blocks(words, first_block, width_bits, surely_below, cells, is_accepted):
-    """Turn cells [n] into the numbers that words name in these blocks, and say which are accepted without a look.
+    """Turn cells [n] into the numbers that words name in these blocks, and say which are accepted at once.
 
     The last bits of a word are the place in the block, the first 31 the height: below `surely_below` all are accepted.
     """

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from tacit.kernels.llvm.recursions import walk, walk_back
+from tacit.kernels.llvm.recursions import make_backward_recursion, make_recursion
 from tacit.kernels.sampling import U64
 
 COLUMNS = 16  # of the rows at a time: what they add to stays in the second-level cache up to some thousand items
@@ -38,7 +38,11 @@ def add_step_pairs(ptr, items, shares, near, ends, far, gram, cross):
 
 def _tile(width):
     """Make the two kernels below for `width` columns from `column` on."""
-    forwards, backwards, back = walk(width, True), walk(width, False), walk_back(width)
+    forwards, backwards, back = (
+        make_recursion(width, True),
+        make_recursion(width, False),
+        make_backward_recursion(width),
+    )
 
     @njit(nogil=True)
     def find(ptr, items, places, shares, units, a, b, targets, scale, out, column):

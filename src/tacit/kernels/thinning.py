@@ -1,4 +1,4 @@
-"""Thin out histories: each entry stays with some probability, by a coin of its own."""
+"""Dropout on histories: each entry stays with some probability, by a keyed coin of its own."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Full ranking: the best items of each client, and where the held-out items stand among all candidates.
 
-Scores are compared as 32-bit integers that sort as the floats do (`_load`), so that the passes over a row vectorise
-without giving up on NaN, and seen items become the one integer that no finite float has.
+Scores are compared as 32-bit integers that sort as the floats do (`_load`), so that the passes over a row vectorise and
+still find NaN. Seen items become the one integer that no finite float has.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """From the values of a cohort's rows to whole numbers of the ring: measured, multiplied, added or written out.
 
 A row of a part has a value [D] and a factor; what leaves is round(value scale factor). Rows come in two forms: *dense*,
-each row with its own numbers, and *outer*, where row r of client c is a weight times the client's vector (sums of outer
-products): these are never written out to be added. Every sum runs in one fixed order, so a client gives the same bits
-alone, in any cohort and on every machine.
+each row with its own numbers, and *outer*, where row r of client c is a weight times the client's vector. Outer rows
+(sums of outer products) are never written out to be added. Every sum runs in one fixed order, so a client gives the
+same bits alone, in any cohort and on every machine.
 
 `ids` [R] are rows of the table. `kept` [R] says which rows leave; an empty `kept` stands for all of them. `is_fit` [C]
 says whose rows the ring can hold.
@@ -55,13 +55,13 @@ def _square(values, r):
 
 @njit(inline="always")
 def shorten(square, limit):
-    """Return the factor, at most 1, that makes a length fit, and the squared length after it; no number stays none.
+    """Return the factor, at most 1, that makes a length fit, and the squared length after it; NaN stays NaN.
 
     The one place that says what clipping is: of a row or a client, written out or not. It has no branch, so a loop over
     it becomes vectors.
     """
     most = min(limit * limit, LARGEST)  # infinity is above it, whatever the limit
-    nothing = square - square  # NaN, where the square is no number
+    nothing = square - square  # NaN, where the square is not finite
     is_short = square <= most
     by = np.float32(1) if is_short else np.float32(limit / np.sqrt(square) + nothing)
     return by, square if is_short else limit * limit + nothing

@@ -1,4 +1,4 @@
-"""GMF on a client of its own: a whole item table, a head, and one user's vector.
+"""One GMF model per client: a whole item table, a head, and one user's vector.
 
 The table is kept transposed, [clients, D, n_items], since a client scores all items for one user.
 """
@@ -13,7 +13,7 @@ from typing import ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.kernels.gossip import carve
+from tacit.kernels.gossip import draw_weighting_set
 from tacit.kernels.gossip_gmf import judge_gmf, learn_gmf
 from tacit.kernels.llvm.lazy_adam import adam_schedule
 from tacit.kernels.llvm.rowvec import rows_of
@@ -58,7 +58,7 @@ class LocalGMF:
     history_arrays: ClassVar[tuple[str, ...]] = ()
 
     def check(self, clients: Clients, catalog: Catalog) -> None:
-        """Any history will do."""
+        """Accept any history."""
 
     @property
     def numbers_per_item(self) -> int:
@@ -95,7 +95,7 @@ class LocalGMF:
         self, constants: Mapping[str, Array], clients: Clients, chance: NDArray[np.uint64], weighting: float
     ) -> OwnItems:
         """Part each history into what its client learns from and what it weighs with."""
-        kept = carve(chance, clients.ptr, weighing_sizes(clients.sizes, weighting))
+        kept = draw_weighting_set(chance, clients.ptr, weighing_sizes(clients.sizes, weighting))
         avoid = clients.avoid
         return OwnItems(
             _some(clients, ~kept),

@@ -1,4 +1,4 @@
-"""PRME-G on a client of its own: the next place, from what a user likes and where they are (Feng et al., 2015).
+"""One PRME-G model per client: the next place, from what a user likes and where they are (Feng et al., 2015).
 
 The user is a point in the space of preferences; every place is a point there and one in the space of sequence. The
 table is [clients, 2 D, n_items], both spaces one below the other. Steps are read from the order of the user's visits: a
@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.errors import MethodError
-from tacit.kernels.gossip import carve
+from tacit.kernels.gossip import draw_weighting_set
 from tacit.kernels.gossip_prme import judge_prme, learn_prme, score_prme
 from tacit.models.local_gmf import Ragged, weighing_sizes
 from tacit.random import Key
@@ -106,7 +106,7 @@ class LocalPRME:
     ) -> OwnSteps:
         """Part each user's steps into those the client learns from and those it weighs with."""
         steps = _steps(clients, self.lapse)
-        kept = carve(chance, clients.ptr, weighing_sizes(clients.sizes, weighting))
+        kept = draw_weighting_set(chance, clients.ptr, weighing_sizes(clients.sizes, weighting))
         avoid = clients.avoid
         return OwnSteps(
             _some(clients, steps, ~kept),

@@ -59,7 +59,7 @@ def gradients(
 ) -> tuple[float, dict[str, Any]]:
     """Return the loss of a batch and its gradients.
 
-    x: the thinned input [C, n_items]; history: ones where a user did something; noise: e [C, latent].
+    x: the input after dropout [C, n_items]; history: ones where a user did something; noise: e [C, latent].
     """
     n, latent = noise.shape
     h = np.tanh(x @ p["items_in"] + p["bias_in"])  # [C, hidden]

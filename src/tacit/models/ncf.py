@@ -66,8 +66,8 @@ class NCF:
         """Return the first item table, normal(0, scale), and layers: Xavier uniform, biases zero.
 
         The tower's head has as many negative as positive weights. With several negatives per positive, learning first
-        pushes every score down; a head that happens to be all positive (one of 64 has it so) would switch all units
-        off for good, while those with a negative weight grow.
+        lowers every score. If all weights of the head happened to be positive (one of 64 heads), that would switch all
+        units off for good; units with a negative weight grow.
         """
         shared: dict[str, Array] = {"items": key.child("items").normal(np.arange(n_items), self.width, scale)}
         for name, shape in self.shapes.items():

@@ -1,9 +1,9 @@
 """Flush-to-zero, for as long as a kernel runs.
 
 Confident predictions make tiny gradients; squared by Adam they become denormal numbers, which make training several
-times slower the longer it runs. Every kernel family that uses Adam flushes them at its entry, in each worker thread,
-so that results do not depend on which thread ran, and gives the thread its own arithmetic back at its end. Other
-processors than x86 keep their own rule.
+times slower the longer it runs. Every kernel family that uses Adam flushes them at its entry, in each worker thread, so
+that results do not depend on which thread ran. At its end it restores the thread's own arithmetic. Other processors
+than x86 keep their own rule.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Dense Adam on rows that are read now and then: a row makes the steps it has missed at once, when it is next read.
 
-Dense Adam moves a row at every step, whether it has a gradient or not. But between two gradients its moments only fade,
-m by b1 and v by b2 a step, so all those steps go in one direction, and what is due is a number times a vector. With t0
-the step of the last gradient, after which m and v were what they are:
+Dense Adam moves a row at every step, whether it has a gradient or not. But between two gradients its moments only
+decay, m by b1 and v by b2 a step. So all those steps go in one direction, and what is due is a number times a vector.
+With t0 the step of the last gradient, after which m and v were what they are:
 
     w <- w - sum over steps t = t0, t0 + 1, ... of pace_t (b1 / sqrt(b2))^(t - t0) m / (sqrt(v) + eps_t)
     pace_t = rate sqrt(1 - b2^t) / (1 - b1^t),   eps_t = eps sqrt(1 - b2^t) / sqrt(b2)^(t - t0)
@@ -12,8 +12,8 @@ tail[t0] - (b1 / sqrt(b2))^(t - t0) tail[t]. The work is in proportion to the sa
 
 One thing is not exact: in the place of the eps_t stands their mean by these weights, for all the steps that are due.
 The error is of the second order in eps_t / sqrt(v). After 90 steps with gradients of 1e-4 the most that a number
-differs is .02 % of the longest move, with gradients of 1e-6 .2 % (`tests/unit/kernels/llvm/test_lazy_adam.py`). What is
-off most, beside itself, is what hardly moves: a single gradient of 1e-8 and no other moves a number by 13 % too much.
+differs is .02 % of the longest move, with gradients of 1e-6 .2 % (`tests/unit/kernels/llvm/test_lazy_adam.py`). Numbers
+that hardly move have the largest relative error: a single gradient of 1e-8 moves a number by 13 % too much.
 
 Rows stand in a flat array of float32, each as w, m and v one after the other; their width is that of the rows of
 `items` (`rows_of`), which all intrinsics take for that reason. Offsets are in numbers and not checked.
@@ -201,7 +201,7 @@ EmittedCode = tuple[Any, Callable[..., Any]]
 
 
 @intrinsic
-def wake(typing_context: Any, state: Any, at: Any, items: Any, item: Any) -> EmittedCode:
+def start_row(typing_context: Any, state: Any, at: Any, items: Any, item: Any) -> EmittedCode:
     """Put a row of `items` at `at`, with moments of zero."""
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:

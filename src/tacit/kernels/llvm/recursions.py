@@ -76,7 +76,7 @@ def _vectors(builder: Any, width: int, numbers: Any) -> list[Any]:
     return [broadcast(builder, number, width) for number in numbers]
 
 
-def walk(width: int, is_forward: bool) -> Any:
+def make_recursion(width: int, is_forward: bool) -> Any:
     """Make an intrinsic that runs over a history and leaves, for each item, what the items before it lead to.
 
     From zero, at each item: r = p r + s, leave f r; s = q s + table[item]. Forwards, g s is kept in `kept` [n, width].
@@ -118,8 +118,8 @@ def walk(width: int, is_forward: bool) -> Any:
     return run
 
 
-def walk_back(width: int) -> Any:
-    """Make an intrinsic that runs back over what `walk` kept, but for the last step: r = p r + kept[t], leave r."""
+def make_backward_recursion(width: int) -> Any:
+    """Return an intrinsic that runs back over `kept` of `make_recursion` but its last row: r = p r + kept, leave r."""
 
     @intrinsic
     def run(typing_context, places, start, n, p, kept, scale, out, to):

@@ -168,7 +168,7 @@ def _ask(builder: Any, start: Any, offsets: list[int], for_writing: bool) -> Non
 
 @intrinsic
 def prefetch(typing_context, table, row):
-    """Ask for a row that will be needed soon, so that it is near when it is."""
+    """Prefetch a row that will be needed soon."""
     _need_rows(table)
 
     def generate(context, builder, signature, args):

@@ -1,8 +1,8 @@
 """Small matrix products with samples side by side: the layers of a device, a few units wide, at near full speed.
 
-Matrices are stored with one row per unit and one column per sample, all in flat float32 arrays, so every loop runs
-along the samples and it does not matter how narrow a layer is. A tile holds some outputs of some samples in registers
-while it runs over the inputs; multiply and add are one instruction, in one fixed order, so the bits are the same on
+Matrices are stored with one row per unit and one column per sample, all in flat float32 arrays. So every loop runs
+along the samples, and it does not matter how narrow a layer is. A tile holds some outputs of some samples in registers
+while it runs over the inputs. Multiply and add are one instruction, in one fixed order, so the bits are the same on
 every machine that has it. Libraries for large matrices spend most of their time here on getting ready.
 
 Offsets are in numbers from the start of the flat array and are not checked.

@@ -175,7 +175,7 @@ class _Step:
         kept = _fma(builder, _fill(builder, builder.fneg(shrink), p, last=0.0), p, self.row.load())
         self.row.store(_fma(builder, _fill(builder, step, p, last=0.0), _minus(builder, self.q_i, self.q_j), kept))
 
-    def pull(self, z: Any) -> list[Any]:
+    def scaled_row(self, z: Any) -> list[Any]:
         """Return round(z [p, 1])."""
         return _on_grid(self.builder, z, self.p)
 
@@ -190,7 +190,7 @@ def step_and_write(typing_context, moved, users, table, c, i, j, step, shrink, z
     def generate(context, builder, signature, args):
         triple = _Step(context, builder, (moved, users, table), args)
         step, shrink, z, reg_i, reg_j, unit, target, a, b = args[6:]
-        pull = triple.pull(z)
+        pull = triple.scaled_row(z)
         push = [builder.fneg(vector) for vector in pull]
         for at, row, reg, q in ((a, pull, reg_i, triple.q_i), (b, push, reg_j, triple.q_j)):
             whole = _minus(builder, row, _on_grid(builder, reg, q, last=0.0))
@@ -213,7 +213,7 @@ def step_and_measure(typing_context, moved, users, table, c, i, j, step, shrink,
     def generate(context, builder, signature, args):
         triple = _Step(context, builder, (moved, users, table), args)
         step, shrink, z, reg_i, reg_j, target, a, b = args[6:]
-        pull = triple.pull(z)
+        pull = triple.scaled_row(z)
         positive = _minus(builder, pull, _on_grid(builder, reg_i, triple.q_i, last=0.0))
         grids = zip(pull, _on_grid(builder, reg_j, triple.q_j, last=0.0), strict=True)
         negative = [builder.fadd(x, y) for x, y in grids]
@@ -241,7 +241,7 @@ def step_and_add(typing_context, moved, users, table, c, i, j, step, shrink, z, 
         triple = _Step(context, builder, (moved, users, table), args)
         step, shrink, z, target, a, largest = args[6:]
         length = table.dtype.size // 4
-        grid = triple.pull(z)
+        grid = triple.scaled_row(z)
         pull = []
         for vector in grid:
             kind = ir.VectorType(number, vector.type.count)
@@ -272,7 +272,7 @@ def step_and_apply(typing_context, moved, users, table, c, i, j, step, shrink, z
     def generate(context, builder, signature, args):
         triple = _Step(context, builder, (moved, users, table), args)
         step, shrink, z, reg_i, reg_j, gain, sent, largest = args[6:]
-        pull = triple.pull(z)
+        pull = triple.scaled_row(z)
         push = [builder.fneg(vector) for vector in pull]
         triple.advance(step, shrink)
 
