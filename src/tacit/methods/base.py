@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 
 class Method(ABC):
-    """What every method answers, however it was learnt.
+    """What every method provides, however it was learnt.
 
     `shared` and `private` are the two halves of its model, `private` already narrowed to `clients`.
     """
@@ -119,15 +119,15 @@ class FederatedSpec:
     large the sums are.
 
     Every shared array is one of: `downloads`, which devices receive (all they need to learn and to score); `constants`,
-    which follow from options and catalogue alone and are never sent; `server_state`, which never leaves the server and
-    is no part of a served model.
+    which follow from options and catalogue alone and are never sent; `server_state`, which stays on the server and is
+    no part of a served model.
 
     `item_rows` says what a reader of a message sees: *pairs* of positives that rise and negatives that fall,
     rows of the client's *own* items and no others, or a *mixed* set for which the privacy meter has no model.
 
     `growth` says how the part of a shared array that is about new items begins, when items join the catalogue: as in
-    the *first* model (unless it is said otherwise), with *zeros*, with what keeps columns *orthonormal*; or that the
-    whole array is *public* and follows from the new catalogue.
+    the *first* model (the default), with *zeros*, or with what keeps columns *orthonormal*. An array that is *public*
+    follows from the new catalogue as a whole.
     """
 
     item_tables: tuple[str, ...] = ()
@@ -189,7 +189,8 @@ class Federated(Method):
     ) -> Mapping[str, Array]:
         """Put the values of all planned rows into the sink; return the new private part. Inputs stay untouched.
 
-        `plan` is the one that `plan` returned, with some rows not kept: what these would say must not be in others.
+        `plan` is the one that `plan` returned, with some rows not kept: nothing of these may be in the values of
+        others.
         """
 
     @abstractmethod
@@ -223,8 +224,8 @@ class Federated(Method):
     def budget_share(self, shared: Mapping[str, Array]) -> float | None:
         """Return which share of a client's privacy budget the next round spends; None: equal shares of all rounds.
 
-        It follows from what devices receive, so that a device can tell what a round costs it. 0: there is nothing more
-        to learn, and no client is asked.
+        It follows from what devices receive, so that a device can compute what a round costs it. 0: there is nothing
+        more to learn, and no client is asked.
         """
         return None
 

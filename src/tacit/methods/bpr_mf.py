@@ -35,7 +35,7 @@ class BPRMFConfig(Config):
     init_scale: float = Field(0.1, gt=0, description="standard deviation of the initial vectors and biases")
 
     def regs(self) -> Floats:
-        """Return the four pulls: user, positive, negative, bias."""
+        """Return the four regularisation weights: of user, positive, negative, bias."""
         alpha = self.learning_rate
         user = alpha / 20 if self.reg_user is None else self.reg_user
         positive = alpha / 20 if self.reg_positive is None else self.reg_positive
@@ -90,7 +90,7 @@ class BPRMF(Centralised):
 
 
 def _refuse_if_diverged(model: Model, epoch: int, learning_rate: float) -> None:
-    """Look from outside the kernel, where NaN is still NaN."""
+    """Check outside the kernel, where NaN is still NaN."""
     for table in (model.private["people"], model.shared["items"], model.shared["bias"]):
         largest = float(np.abs(table).max(initial=0.0))
         if not largest < _EXPLODED:

@@ -8,9 +8,9 @@ Every client adds vectors of length 1 to four to seven sums, whatever its histor
                  of length 1, where m is popularity.
 
 The server puts all sums side by side, each in units of its own noise, and takes the posterior mean of their rows given
-popularity and public features of items: rare items are pulled to what is known of them. Widths and shares of the
-budget follow from noisy sums, the number of clients and the catalogue. A client's own list is made on its device, from
-its whole history. Without a guarantee sums are exact, and the same steps learn without noise. After Nicolas et al.
+popularity and public features of items. So rare items are shrunk towards what is known of them. Widths and shares of
+the budget follow from noisy sums, the number of clients and the catalogue. A client's own list is made on its device,
+from its whole history. Without a guarantee sums are exact, and the same steps learn without noise. After Nicolas et al.
 (2024, 2025), who run a private power method under secure aggregation.
 """
 

@@ -10,8 +10,8 @@ are released with Gaussian noise; items follow from them: (G + alpha L_i + reg B
 L_i are moved to the nearest matrices without negative eigenvalues. Only the most counted items are learnt. Weights fall
 with an item's count (Krichene et al. 2023). A client's own p, from its whole history, is for its own list only.
 
-The published runs choose items by exact counts (`split="exact"`). That choice tells of clients and has no noise: no
-epsilon follows, and none is stated. With `split="noisy"` it is made from noisy counts, which are accounted.
+The published runs choose items by exact counts (`split="exact"`). That choice reveals something of clients and has no
+noise: no epsilon follows, and none is stated. With `split="noisy"` it is made from noisy counts, which are accounted.
 """
 
 from __future__ import annotations

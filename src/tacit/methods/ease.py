@@ -1,9 +1,9 @@
 """EASE (Steck, 2019): every item predicted from the others by one ridge regression in closed form.
 
-With X the users-items matrix and G = X'X, the weights are B = -P / diag(P) off the diagonal, 0 on it, where
-P = (G + reg I)^-1. Items without users would only add zero rows and columns and are left out. Where there are fewer
-users than items the same B is kept in its dual form: P = (I - A A') / reg with A = X' L'^-1 and
-L L' = X X' + reg I, so that nothing of the size items x items is made.
+With X the users-items matrix and G = X'X, the weights are B = -P / diag(P) off the diagonal, 0 on it, where P = (G +
+reg I)^-1. Items without users would only add zero rows and columns and are left out. Where there are fewer users than
+items, the same B is stored in its dual form: P = (I - A A') / reg with A = X' L'^-1 and L L' = X X' + reg I. So nothing
+of the size items x items is made.
 """
 
 from __future__ import annotations

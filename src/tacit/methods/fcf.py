@@ -40,10 +40,10 @@ BETA_1, BETA_2, TINY = np.float32(0.9), np.float32(0.999), np.float32(1e-8)
 class FCF(Federated):
     """Federated collaborative filtering: devices solve for their own vector, the server follows summed gradients.
 
-    A device mentions every item. Its message has the rows of an empty history, for all items, and a correction for
-    each item of the history. Corrections are the sensitive rows: disclosure drops some of them and keeps the rest,
-    so that a dropped one is like an item outside the history, and not like a gap. What else a row tells is the client's
-    vector, up to its length: FCF in the clear shows that to its server, whatever pi is.
+    A device mentions every item. Its message has the rows of an empty history, for all items, and a correction for each
+    item of the history. Corrections are the sensitive rows: disclosure drops some of them and keeps the rest. An item
+    whose correction is dropped looks like one outside the history, not like a gap. A row also reveals the client's
+    vector, up to its length: in readable rounds the server sees that, whatever pi is.
 
     The vector is solved for whenever it is needed and never kept, so there is no private part.
     """
@@ -109,7 +109,7 @@ class FCF(Federated):
         return {}
 
     def apply(self, shared: Mapping[str, Array], total: Total, ring: Ring) -> Mapping[str, Array]:
-        """Step along the summed gradient, less the pull to zero."""
+        """Step along the summed gradient, less the regularisation."""
         c, items = self.config, shared["items"]
         gradient = ring.decode(total.sums["items"]) - np.float32(c.reg) * items
         rate, steps = np.float32(c.learning_rate), int(shared["steps"]) + 1

@@ -1,8 +1,8 @@
 """fed-als: implicit ALS (Hu, Koren, Volinsky, 2008) with the item side solved from sums of normal equations.
 
-A device solves its own vector p from the item table and its Gramian, then sends for each of its items the upper
-triangle of p p' and p itself, and one row more for the Gramian of all clients. The server solves every item:
-(P'P + reg I + alpha sum p p') q = (1 + alpha) sum p. The objective, and its minimum, are those of `als`.
+A device solves its own vector p from the item table and its Gramian. For each of its items it sends the upper triangle
+of p p' and p itself, and one row more for the Gramian of all clients. The server solves every item: (P'P + reg I +
+alpha sum p p') q = (1 + alpha) sum p. The objective, and its minimum, are those of `als`.
 
 Range: p minimises (1 + alpha) sum over own items of (1 - p.q)^2 + sum over others of (p.q)^2 + reg |p|^2, from which
 |p|^2 <= (1 + alpha) n / (4 reg) for n items, whatever the item table is. Rows are scaled so that 4,096 items fit.
@@ -129,7 +129,7 @@ class FedALS(BySums):
         return {}
 
     def solve(self, shared: Mapping[str, Array], total: Total, ring: Ring) -> Mapping[str, Array]:
-        """Solve for every item; an item that no client mentions becomes zero. Without any rows, nothing changes."""
+        """Solve for every item; an item that no client mentions becomes zero. An empty sum changes nothing."""
         counts = total.counts["normal"]
         if not counts.any():
             return shared

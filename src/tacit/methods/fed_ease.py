@@ -115,7 +115,7 @@ class FedEASE(BySums):
         return {}
 
     def solve(self, shared: Mapping[str, Array], total: Total, ring: Ring) -> Mapping[str, Array]:
-        """Approximate G from the sum, invert it, and sketch with its directions next time. No rows move nothing."""
+        """Approximate G from the sum, invert it, sketch with its directions next time. An empty sum changes nothing."""
         sums, counts = total.sums["sketch"], total.counts["sketch"]
         if not sums.any():
             return shared

@@ -157,7 +157,7 @@ class FedSLIST(BySums):
         return {}
 
     def solve(self, shared: Mapping[str, Array], total: Total, ring: Ring) -> Mapping[str, Array]:
-        """Find the next basis, or solve the regression restricted to it. No rows move nothing."""
+        """Find the next basis, or solve the regression restricted to it. An empty sum changes nothing."""
         if not total.sums["steps"].any():
             return shared
         basis, counts = shared["basis"].astype(np.float64), total.counts["steps"]

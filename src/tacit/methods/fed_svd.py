@@ -1,7 +1,7 @@
 """fed-svd: the leading item directions of all histories, found by sums alone.
 
-Subspace iteration on X'X needs only the sum over clients of x_u (x_u' Q): each client multiplies its history with the
-basis on its device and sends one row per item it has; the server adds and orthonormalises. A handful of rounds gives
+Subspace iteration on X'X needs only the sum over clients of x_u (x_u' Q). Each client multiplies its history with the
+basis on its device and sends one row per item it has. The server adds and orthonormalises. A handful of rounds gives
 the subspace that a centralised SVD has. In each row stands Q' x_u: only a secure sum hides it from the server.
 """
 
@@ -114,7 +114,7 @@ class FedSVD(BySums):
         return {}
 
     def solve(self, shared: Mapping[str, Array], total: Total, ring: Ring) -> Mapping[str, Array]:
-        """Orthonormalise the sum; the first one also says how many clients have each item. No rows move nothing.
+        """Orthonormalise the sum; the first also gives the clients per item. An empty sum changes nothing.
 
         Directions beyond what the data supports, up to rounding, become zero and stay so.
         """

@@ -1,4 +1,4 @@
-"""FedFast: FedAvg that also learns from who is alike (Muhammad et al., 2020).
+"""FedFast: FedAvg in which clusters of similar clients move together (Muhammad et al., 2020).
 
 Devices send their users' vectors too: the server clusters clients by them in every round and moves those who were not
 asked as their cluster moved. FedFast draws those it asks evenly from its clusters; here every client is asked once in

@@ -20,8 +20,8 @@ from tacit.kernels.kgflex import (
     add_feature_rows,
     affinities,
     choose_features,
+    gradient_factors,
     move_own,
-    pulls,
     rows_that_mention,
     score_items,
     write_rows,
@@ -134,14 +134,14 @@ class KGFlex(Federated):
         return views
 
     def _pull(self, model: Model, clients: Clients, key: Key) -> tuple[Floats, Floats]:
-        """Return how a round pulls at each feature of each client, and where it moves its views."""
+        """Return the gradient factor of each feature of each client in a round, and p after the step."""
         shared, private = model.shared, model.private
         features, weights, p = private["features"], private["weights"], private["p"]
         affinity, pull = np.empty(features.shape, np.float32), np.empty(features.shape, np.float32)
         affinities(features, weights, p, shared["features"], affinity)
         history = clients.ids, clients.ptr, clients.items, clients.derive_once("taken", _owned_items), clients.n_items
         known = shared["item_ptr"], shared["item_features"]
-        pulls(key.word, *history, *known, features, weights, affinity, pull)
+        gradient_factors(key.word, *history, *known, features, weights, affinity, pull)
         moved = np.empty_like(p)
         move_own(features, p, shared["features"], pull, np.float32(self.config.learning_rate), moved)
         return pull, moved
@@ -231,7 +231,7 @@ class KGFlex(Federated):
         return made
 
     def remarks(self, shared: Mapping[str, Array], private: Mapping[str, Array]) -> list[str]:
-        """Say of how many items nothing is known, and for how many clients nothing tells: there all ties at 0."""
+        """Return how many items have no feature, and how many clients no informative one: their scores tie at 0."""
         sizes = np.diff(shared["item_ptr"])
         bare = int((sizes == 0).sum()), len(sizes), "items carry no feature: they score 0 and tie with each other"
         carried = [each.tobytes() for each in np.split(shared["item_features"], shared["item_ptr"][1:-1])]
@@ -286,7 +286,7 @@ class KGFlexCentral(Centralised):
         return self._steps.explain(shared, private, client, item)
 
     def remarks(self, shared: Mapping[str, Array], private: Mapping[str, Array]) -> list[str]:
-        """Say of how many items nothing is known, and for how many clients nothing tells: there all ties at 0."""
+        """Return how many items have no feature, and how many clients no informative one: their scores tie at 0."""
         return self._steps.remarks(shared, private)
 
 

@@ -1,4 +1,4 @@
-"""MultiVAE (Liang et al., 2018): a variational autoencoder that predicts a history from a thinned copy of it."""
+"""MultiVAE (Liang et al., 2018): a variational autoencoder that predicts a history from a copy of it after dropout."""
 
 from __future__ import annotations
 

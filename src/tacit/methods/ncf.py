@@ -66,7 +66,7 @@ class _CentralNCF(Neural, Centralised):
         users = initial_adam_state(self.shape.init_private(clients.ids, key.child("init"), c.init_scale)["users"])
         items, layers = initial_adam_state(shared["items"]), initial_adam_state(self.shape.flatten(shared))
         model = Model({"items": items.w, **self.shape.unflatten(layers.w)}, {"users": users.w})
-        awake = np.zeros(len(clients), np.bool_), np.zeros(catalog.n_items, np.bool_)
+        active = np.zeros(len(clients), np.bool_), np.zeros(catalog.n_items, np.bool_)
         barred = clients.avoid
         avoid = (np.zeros_like(clients.ptr), clients.items[:0]) if barred is None else (barred.ptr, barred.items)
         group, steps = 1 if c.loss == "bce" else 1 + c.negatives, 0
@@ -100,7 +100,7 @@ class _CentralNCF(Neural, Centralised):
                 layers,
                 self.shape.sizes,
                 self.shape.product,
-                *awake,
+                *active,
                 *corrections(steps, batches, c.learning_rate),
             )
             steps += batches

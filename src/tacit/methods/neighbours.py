@@ -54,7 +54,7 @@ class UserKNN(Centralised):
         self.config = config
 
     def fit(self, clients: Clients, catalog: Catalog, key: Key) -> Iterator[Model]:
-        """Keep the histories by users and by items; neighbours are found when they are needed."""
+        """Store the histories by users and by items; neighbours are found when they are needed."""
         by_users = clients.matrix()
         by_items = by_users.tocsc()
         yield Model(

@@ -1,8 +1,8 @@
-"""PEPPER and its decentralised rivals (Belal et al., 2022): the same gossip under different rules.
+"""PEPPER and its decentralised baselines (Belal et al., 2022): the same gossip under different rules.
 
-PEPPER weighs a received model against its own by what both earn on a weighting set, which it carves from its client's
-training part, and sends its own model to some of those whose models earned most. The others weigh by the owner's
-samples (decentralised FedAvg) or by age (Hegedus et al.), and choose peers at random.
+PEPPER weighs a received model against its own by what both earn on a weighting set, which it draws from its client's
+training part. It sends its own model to some of those whose models earned most. The others weigh by the owner's samples
+(decentralised FedAvg) or by age (Hegedus et al.), and choose peers at random.
 
 Text and algorithm 3 of the paper contradict each other on alpha: 40 % of the view from the best, or 60 %. The text is
 our default, `alpha_means` has both. A model is worth HR@20 times NDCG@20, as in the authors' code; their text says

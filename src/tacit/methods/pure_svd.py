@@ -1,4 +1,4 @@
-"""PureSVD (Cremonesi, Koren, Turrin, 2010): a history seen through the strongest directions of all histories."""
+"""PureSVD (Cremonesi, Koren, Turrin, 2010): a history projected on the strongest directions of all histories."""
 
 from __future__ import annotations
 

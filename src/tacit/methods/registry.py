@@ -1,9 +1,9 @@
 """Which methods there are, read from their sources: a method's module is imported when the method is first used.
 
 Importing every method means importing numba and all kernels, which whoever only wants their names should not wait for.
-So the files of this folder are parsed, not run: a class decorated with `@register("name", Config)` is a method, the
-first line of its docstring is its summary, and its kind is that of the class in `base` from which it derives. A method
-of another package (an entry point in the group `tacit.methods`), or of a notebook, is known once its module has run.
+So the files of this folder are parsed, not run. A class decorated with `@register("name", Config)` is a method. The
+first line of its docstring is its summary, and its kind is that of its base class in `base`. A method of another
+package (an entry point in the group `tacit.methods`), or of a notebook, is known once its module has run.
 """
 
 from __future__ import annotations
@@ -44,21 +44,21 @@ class Entry:
     @property
     def config(self) -> type[Config]:
         """The class of its options."""
-        return self._registered()[0]
+        return self._import_parts()[0]
 
     @property
     def build(self) -> Callable[[Any], Method]:
         """What makes the method from its options."""
-        return self._registered()[1]
+        return self._import_parts()[1]
 
-    def _registered(self) -> tuple[type[Config], type[Method]]:
+    def _import_parts(self) -> tuple[type[Config], type[Method]]:
         if (self.module, self.name) not in _REGISTERED:
             import_module(self.module)
         return _REGISTERED[self.module, self.name]
 
 
 def remember(name: str, config: type[Config], cls: type[Method]) -> None:
-    """Keep a method under its name; `base.register` does so when its module runs."""
+    """Store a method under its name; `base.register` does so when its module runs."""
     if not cls.__module__.startswith(f"{PACKAGE}.") and name in _find_declared():
         print(f"Method '{name}' of {cls.__module__} replaces Tacit's own method of that name.", file=sys.stderr)
     _REGISTERED[cls.__module__, name] = config, cls

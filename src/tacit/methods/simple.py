@@ -35,7 +35,7 @@ class Random(Centralised):
     def explain(
         self, shared: Mapping[str, Array], private: Mapping[str, Array], client: Clients, item: int
     ) -> list[Reason]:
-        """Chance has no reasons."""
+        """Random order has no reasons."""
         return []
 
 

@@ -1,10 +1,10 @@
 """slist: the next items predicted from the past ones by one ridge regression in closed form.
 
-After each step t of a history stands a source s_t, the items so far, weighted by exp(-age / decay), and a target, the
-items to come, weighted alike by their distance (Choi et al., 2021). With S and T stacking them over all steps of all
-clients, B = (S'S + reg I)^-1 S'T. Both products are sums over pairs of items in histories, whose weights depend on how
-far apart two items are and follow in closed form: see `kernels.sequences`. A score is the source after the last step
-times B.
+Each step t of a history has a source s_t and a target (Choi et al., 2021). The source is the items so far, weighted by
+exp(-age / decay); the target is the items to come, weighted alike by their distance. With S and T stacking them over
+all steps of all clients, B = (S'S + reg I)^-1 S'T. Both products are sums over pairs of items in histories, whose
+weights depend on how far apart two items are and follow in closed form: see `kernels.sequences`. A score is the source
+after the last step times B.
 """
 
 from __future__ import annotations

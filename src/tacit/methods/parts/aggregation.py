@@ -1,10 +1,10 @@
-"""Averages of what devices learnt: by whom a sum is divided, and by what each device multiplies before it sends.
+"""Averages of updates: what a sum is divided by, and what each device multiplies its rows by before it sends them.
 
     simple-avg   every number over all who took part
     fedavg       every number weighted by the samples behind it (McMahan et al., 2017)
     mf-fedavg    a row of a table over those who learnt it, layers weighted by samples (FedNCF)
 
-A device that does not touch a row sends nothing for it, which is a move of zero: dividing by all clients, as the first
+A device that does not touch a row sends nothing for it, which is a move of zero. Dividing by all clients, as the first
 two do, keeps rows of rare items where they are. Devices send moves, not values, so that a sum needs no old model.
 
 A rule is an object with the methods of `Average`; `AVERAGES` names ours.

@@ -1,11 +1,11 @@
 """What a server makes of noisy sums: everything here is post-processing, from sums, their noise and public knowledge.
 
-The noise in a sum is known, so how far a direction stands out of it is known too: in a matrix [n, m] with noise of
+The noise in a sum is known, so how far a direction stands out of it is known too. In a matrix [n, m] with noise of
 variance 1 in every number, singular values of noise alone stay below sqrt(n) + sqrt(m). Above, the spiked model gives
 the true value and how well the found vector agrees with the true one (Benaych-Georges, Nadakuditi 2012).
 
-Rows of rare items hold more noise than signal. `find_posterior` pulls each row to what is known of its item without
-any history: its popularity and its public features (a prior, as in Curmei et al. 2023).
+Rows of rare items hold more noise than signal. `find_posterior` shrinks each row towards what is known of its item
+without any history: its popularity and its public features (a prior, as in Curmei et al. 2023).
 """
 
 from __future__ import annotations

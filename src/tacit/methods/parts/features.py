@@ -45,7 +45,7 @@ class Features:
 def features_of(catalog: Catalog, kind: FeatureKind, who: str) -> Features:
     """Return the features of a catalogue's items; of any kind means those of its graph if it has one.
 
-    `who` asks: it is named in errors.
+    `who` is the method that asks; errors name it.
     """
     has_graph = catalog.graph is not None and len(catalog.graph) > 0
     has_categories = catalog.categories is not None and len(catalog.categories.ids) > 0

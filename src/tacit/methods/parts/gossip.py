@@ -1,8 +1,8 @@
 """What gossip methods have in common: peers that hold whole models, learn alone, mix what peers send, choose peers.
 
 A method is a merge rule (`mixing`), a peer sampler (`peers`) and a model that lives on peers. All functions take
-cohorts of peers, arrays with the peer axis first; a peer alone is a cohort of one. A peer's chance is its own: a root
-drawn from its client's id, and the number of things it has done so far.
+cohorts of peers, arrays with the peer axis first; a peer alone is a cohort of one. Each peer has its own random stream:
+a root that follows from its client's id, and the number of its draws so far.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ class GossipMethod(Gossip):
         self.release = self._build_release()
 
     def _build_release(self) -> PeerRelease | None:
-        """Return how models are shaped before they leave; refuse noise beside what would still tell of a history."""
+        """Return how models are shaped before they leave; refuse noise if other arrays would still reveal a history."""
         c = self.config
         if not (c.send_bound or c.send_noise or c.send_periods):
             return None
@@ -221,7 +221,7 @@ class GossipMethod(Gossip):
         weights = self.rule.weigh(ModelPair(samples, ages, worths))
         weights = weights / weights.sum(axis=1, keepdims=True)
         if self.config.clip:
-            weights = self._clipped(rows, at, models, peer_models, weights)
+            weights = self._clip_distant(rows, at, models, peer_models, weights)
         for name in self.sent:
             mix_at(rows, at, models[name], peer_models.tables[name], weights.astype(np.float32), moved[name])
         moved["age"][rows] = np.maximum(moved["age"][rows], peer_models.ages[at])
@@ -231,7 +231,7 @@ class GossipMethod(Gossip):
         """Return the performance of models, [R, 2], from their HR and NDCG; -1 if the peer could not measure it."""
         return np.where(judged[:, :, 0] < 0, -1.0, judged[:, :, 0] * judged[:, :, 1])
 
-    def _clipped(
+    def _clip_distant(
         self, rows: Array, at: Array, models: LocalArrays, peer_models: PeerModels, weights: Weights
     ) -> Weights:
         """Clip a peer model that is farther away than usual to the usual distance."""

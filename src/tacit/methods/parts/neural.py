@@ -1,4 +1,4 @@
-"""What GMF, MLP and NeuMF answer once they are learnt, in one place or on devices: scores and reasons."""
+"""Scores and reasons of GMF, MLP and NeuMF, learnt in one place or on devices."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tacit.types import Array, Clients, Floats, Reason
 
 
 class Neural:
-    """A method whose model has the given shape; whoever learns it says how its layers are kept."""
+    """A method whose model has the given shape; a subclass says how its layers are stored."""
 
     scores_pairs: ClassVar[bool] = True
     shape: NCF

@@ -1,4 +1,4 @@
-"""What methods that know order have in common: each item at its newest place, weights by age, decays of steps."""
+"""What sequential methods have in common: each item at its newest place, weights by age, decays of steps."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ class SumPlan:
 
     @classmethod
     def read(cls, numbers: Array) -> SumPlan:
-        """Read it from the shared model, which a lying server may have made: a width is never negative."""
+        """Read it from the shared model, which a malicious server may have made: a width is never negative."""
         return cls(int(numbers[0]), max(0, int(numbers[1])), tuple(float(share) for share in numbers[2:]))
 
     def write(self) -> Array:

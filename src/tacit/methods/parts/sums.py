@@ -28,7 +28,7 @@ from tacit.updates import PlannedRows, Ring, Total, UpdatePlan
 
 LONG_HISTORY = 4096.0  # ranges are chosen for a history of this length; longer ones fit up to the ring's own limit
 WARM = "folder of an earlier run of this method to start from; items are matched by their labels"
-NEARLY_ORTHONORMAL = 1e-2  # of a Gramian: so far from one it may be for the second factorisation to mend it
+NEARLY_ORTHONORMAL = 1e-2  # of a Gramian: so far from one it may be for the second factorisation to correct it
 _ROWS = 64  # about how many rows of 64 numbers a client makes: cohorts are cut into chunks by it
 
 
