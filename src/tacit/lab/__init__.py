@@ -1,1 +1,1 @@
-"""Where learning runs."""
+"""Simulations and experiments: training, comparison, search."""

@@ -3,10 +3,10 @@
     sign-flip   the opposite, `strength` times as strong
     noise       Gaussian noise of the grid's reach instead of every number
     promote     for one item, `strength` times the mean of the rows of their own items: it is to seem liked by all
-    nan         numbers that are none (a broken device)
+    nan         NaN instead of every number (a broken device)
 
-An adversary skips all stages: it sends what it likes, within what the ring can hold. What does not fit
-is refused like that of any client.
+An adversary skips all stages: it sends any numbers that the ring can hold. What does not fit is refused like that of
+any client.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Large arrays between processes of one simulation: files that are read where they lie.
+"""Large arrays that processes of one simulation share, as memory-mapped files.
 
 Processes of one machine map a file: nothing is copied, and what was removed can still be read. On a cluster a file may
 change under its reader, so it is read whole.
@@ -60,7 +60,7 @@ def write_array(path: Path, array: Array) -> None:
 
 
 def map_array(path: Path) -> Array:
-    """Return the array of a file where it lies, to read."""
+    """Return the array of a file as a memory map, to read."""
     found: Array = np.load(path, mmap_mode="r", allow_pickle=False).view(np.ndarray)
     return found
 

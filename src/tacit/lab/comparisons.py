@@ -154,8 +154,8 @@ def _test_rows(name: str, primary: str, groups: list[tuple[str, list[Run]]], tes
 def compare_runs(runs: list[Run]) -> list[ComparisonResult]:
     """Put runs read from folders beside each other: one comparison for each data, split and protocol among them.
 
-    Runs that differ in their seed only make one row, in which each seed counts once. Rows of one method are told apart
-    by the options that differ.
+    Runs that differ in their seed only make one row, in which each seed counts once. Rows of one method are named by
+    the options that differ.
     """
     found, named = [], []
     for _, group in groupby(sorted(runs, key=lambda run: _conditions([run])), key=lambda run: _conditions([run])):

@@ -78,7 +78,7 @@ class NetworkConfig(Config):
     promoted: int = Field(0, ge=0, description="the item that adversaries promote, by its index in the catalogue")
 
     @property
-    def is_calm(self) -> bool:
+    def is_synchronous(self) -> bool:
         """Whether the rounds of the papers say the same."""
         return not (
             self.uneven or self.staggered or self.delay or self.bandwidth or self.effort or self.loss
@@ -96,20 +96,20 @@ class GossipRuntime:
 
 
 def simulate_gossip(
-    method: Gossip, clients: Clients, catalog: Catalog, key: Key, talk: GossipRuntime, traffic: Traffic | None = None
+    method: Gossip, clients: Clients, catalog: Catalog, key: Key, runtime: GossipRuntime, traffic: Traffic | None = None
 ) -> Iterator[Model]:
-    """Yield the models of all peers after each round: in step if the network is calm, otherwise event by event."""
+    """Yield the models of all peers after each round: in lock step if the network is calm, otherwise event by event."""
     refuse_unknown_items(clients, catalog)
-    network, overlay = talk.network, talk.overlay
+    network, overlay = runtime.network, runtime.overlay
     if network.promoted >= catalog.n_items:
         raise ConfigError(
             f"runtime.network.promoted is {network.promoted}, but there are {catalog.n_items:,} items, counted from 0.",
             f"Name one below {catalog.n_items:,}.",
         )
-    if network.is_calm and method.release is None:
-        sent = _as_sent(network, len(clients), key) if network.adversaries else None
+    if network.is_synchronous and method.release is None:
+        sent = _build_sender(network, len(clients), key) if network.adversaries else None
         options = SynchronousNetwork(network.start, overlay, sent)
-        return gossip_synchronously(method, clients, catalog, key, traffic, talk.threads, options)
+        return gossip_synchronously(method, clients, catalog, key, traffic, runtime.threads, options)
     return gossip_event_driven(method, clients, catalog, key, network, traffic, overlay)
 
 
@@ -162,7 +162,7 @@ class _Network:
         self.busy = np.zeros(n)
         self.alive = np.ones(n, np.bool_)
         self.session = np.zeros(n, np.int64)  # how often each has come: what was meant for an earlier one is void
-        self.pushed = count()  # tells events apart that are alike in everything else
+        self.pushed = count()  # orders events that are alike in everything else
         self.queue: list[tuple[Any, ...]] = []
         late = _some(draws[:, 4], config.late)
         for at in range(n):
@@ -245,7 +245,7 @@ class _Network:
         draws = self.key.child("come", int(self.session[at])).uniform(np.array([at]), 2)[0]
         if self.alive[at]:
             self.alive[at] = False
-            if draws[1] >= self.config.crashing:  # it says goodbye to those it knows
+            if draws[1] >= self.config.crashing:  # it tells the peers that it knows
                 for peer in self.peers[at].senders | set(self.peers[at].view):
                     forget_peer(self.peers[peer], at)
             self._push(time - self.config.away * np.log1p(-draws[0]), COMES_OR_GOES, at, int(self.session[at]))
@@ -287,11 +287,11 @@ class _JoinedArrays(Mapping[str, Array]):
 
 
 def attack_model(config: NetworkConfig, peer_model: PeerModels, number: int, at: int, key: Key) -> PeerModels:
-    """Return what a adversary sends the `number`-th time in place of its peer model."""
+    """Return what an adversary sends the `number`-th time in place of its peer model."""
     return ATTACKS[config.attack](peer_model, config.promoted, key.child("lie", number, at))
 
 
-def _as_sent(config: NetworkConfig, n: int, key: Key) -> Callable[[PeerModels, int], PeerModels]:
+def _build_sender(config: NetworkConfig, n: int, key: Key) -> Callable[[PeerModels, int], PeerModels]:
     """Return a function from the peer models of a round to those that are sent; adversaries replace theirs."""
     adversaries = np.flatnonzero(_some(_draw_peer_traits(n, key)[:, ATTACKING], config.adversaries))
 

@@ -56,8 +56,8 @@ class Events:
                 {
                     "round": pl.repeat(number, n_clients, dtype=pl.Int64, eager=True),
                     "user": self._users.gather(message.clients),
-                    "positives": self._listed(np.concatenate(sent[True], axis=1), n_clients),
-                    "negatives": self._listed(np.concatenate(sent[False], axis=1), n_clients),
+                    "positives": self._list_labels(np.concatenate(sent[True], axis=1), n_clients),
+                    "negatives": self._list_labels(np.concatenate(sent[False], axis=1), n_clients),
                     "bytes": message.release.bytes,
                 }
             )
@@ -66,7 +66,7 @@ class Events:
         if self._n_buffered > BUFFERED_ROWS:
             self._flush()
 
-    def _listed(self, rows: NDArray[np.int64], n_clients: int) -> pl.Series:
+    def _list_labels(self, rows: NDArray[np.int64], n_clients: int) -> pl.Series:
         """Return one list of labels per client from (client, item) rows [2, R]."""
         order = np.argsort(rows[0], kind="stable")
         labels = pl.DataFrame({"client": rows[0][order], "item": self._items.gather(rows[1][order])})

@@ -156,7 +156,7 @@ class TrainingJob:
         return Disclosure.build(config, self.user_ids, self.catalog, Key(self.experiment.seed).child("people"))
 
     def make_recommender(self, model: Model) -> Recommender:
-        """Put a model behind a counter."""
+        """Wrap a trained model in a Recommender."""
         chosen, seed = self.experiment.method, self.experiment.seed
         return Recommender(chosen.name, chosen.options, model, self.train, self.catalog, self.user_ids, seed)
 
@@ -242,7 +242,7 @@ def _check_leaks(job: TrainingJob, parts: Split, model: Model, progress: Progres
     try:
         local_only = check_leak(method, experiment, parts, progress, early=True, engine=job.engine)
     except (DivergedError, EvaluationError) as error:
-        local_only = LeakVerdict.not_made(error)
+        local_only = LeakVerdict.of_error(error)
 
     def learn_again(clients: Clients) -> Model:
         return (
@@ -259,7 +259,7 @@ def _check_leaks(job: TrainingJob, parts: Split, model: Model, progress: Progres
             placebo = check_placebo(Trainer(learn_again, score), model, parts, key)
         except (DivergedError, EvaluationError) as error:
             if local_only is None or local_only.ok:  # a leak that was found stays one
-                local_only = LeakVerdict.not_made(error)
+                local_only = LeakVerdict.of_error(error)
     return LeakVerdict.join(local_only, placebo)
 
 

@@ -62,7 +62,7 @@ def build_privacy(
 
 
 def refuse_releases(rounds: RoundsConfig) -> None:
-    """Refuse rounds that would tell something of clients beside the noisy sums."""
+    """Refuse rounds that would reveal something of clients beside the noisy sums."""
     if rounds.criteria is not None:
         raise ConfigError(
             "runtime.rounds.criteria is a release without noise: weights depend on what all clients did.",
@@ -133,7 +133,7 @@ class SimulatedBudgets:
 
 @dataclass(frozen=True)
 class NoisyRound:
-    """One noisy sum: who was in it, what it cost each of them, and how loud the noise was."""
+    """One noisy sum: who was in it, what it cost each of them, and how large the noise was."""
 
     number: int
     event: PrivacyEvent
@@ -160,7 +160,7 @@ class PrivacyLog:
         return [one.event for one in self.rounds if one.who is None or worst in one.who]
 
     def guarantee(self, n_clients: int, delta: float) -> Guarantee:
-        """Return what all sums together tell of any one client, from what happened."""
+        """Return what all sums together reveal about any one client, from what happened."""
         return account(self.worst_events(n_clients), delta)
 
     def list_events(self, n_clients: int) -> list[dict[str, Any]]:
@@ -200,7 +200,7 @@ class PrivacyLog:
         }
 
 
-def loudness(total: Total, ring: Ring) -> float:
+def root_mean_square(total: Total, ring: Ring) -> float:
     """Return the root mean square of all numbers of a sum, in the unit of values."""
     squares = sum(float(np.square(array / float(ring.scale)).sum()) for array in total.sums.values())
     return float(np.sqrt(squares / max(1, sum(array.size for array in total.sums.values()))))

@@ -29,7 +29,7 @@ from tacit.random import Key
 
 
 class ParticipantLottery:
-    """The draws of one simulation, with a `share` of `n_people` in each of so many rounds on average."""
+    """The draws of one simulation, with a `share` of `n_participants` in each of so many rounds on average."""
 
     def __init__(self, key: Key, n_participants: int, rounds: int, share: float) -> None:
         self.key, self.n_participants, self.rounds, self.share = key, n_participants, rounds, share

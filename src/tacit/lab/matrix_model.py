@@ -1,4 +1,4 @@
-"""Any method behind the functions that other libraries have: `fit(csr)`, `recommend`, `get_params`.
+"""Any method with the functions that other libraries have: `fit(csr)`, `recommend`, `get_params`.
 
     model = tacit.MatrixModel("ease", {"reg": 300}).fit(user_items)  # scipy sparse, [users, items]
     items, scores = model.recommend(7, N=10)
@@ -73,7 +73,7 @@ class MatrixModel:
 
     def predict(self, user_items: Any = None) -> Floats:
         """Return scores [users, items]: of the users it was fitted to, or of new rows if the method can serve them."""
-        model = self._fitted()
+        model = self._require_fitted()
         clients = model.clients if user_items is None else self._new_rows(user_items)
         blocks = [np.arange(at, min(at + BLOCK, len(clients))) for at in range(0, len(clients), BLOCK)]
         with one_blas_thread():
@@ -93,7 +93,7 @@ class MatrixModel:
 
         A list that has fewer items is filled with the index -1 and the score -inf.
         """
-        model, wanted = self._fitted(), np.atleast_1d(np.asarray(users))
+        model, wanted = self._require_fitted(), np.atleast_1d(np.asarray(users))
         if not np.issubdtype(wanted.dtype, np.integer) or ((wanted < 0) | (wanted >= len(model.clients))).any():
             raise DataError(f"Users are rows of the matrix, 0 to {len(model.clients) - 1}.")
         items = np.full((len(wanted), N), -1, np.int64)
@@ -106,14 +106,14 @@ class MatrixModel:
                 items[row, : len(best)], scores[row, : len(best)] = best, found
         return (items[0], scores[0]) if np.ndim(users) == 0 else (items, scores)
 
-    def _fitted(self) -> Recommender:
+    def _require_fitted(self) -> Recommender:
         if self.recommender_ is None:
             raise MethodError("This model has not learnt yet.", "Call fit(user_items) first.")
         return self.recommender_
 
     def _new_rows(self, user_items: Any) -> Clients:
         """Return new users; refuse a method that knows only those it was fitted to."""
-        model, clients = self._fitted(), _cohort(user_items)
+        model, clients = self._require_fitted(), _cohort(user_items)
         if model.model.private:
             raise MethodError(f"'{model.name}' keeps a vector per user and cannot score new rows.")
         if clients.n_items != model.catalog.n_items:

@@ -80,7 +80,7 @@ class MLflowLog:
 
 
 def _name(run: Run) -> str:
-    """Return what tells a run from others: its experiment and its metrics, whatever it is called."""
+    """Return what distinguishes a run from others: its experiment and its metrics, whatever it is called."""
     experiment = to_yaml(run.experiment.model_copy(update={"name": "run"}))
     return hashlib.blake2b(f"{experiment}{sorted(run.metrics.items())}".encode(), digest_size=12).hexdigest()
 

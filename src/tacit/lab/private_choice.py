@@ -1,8 +1,8 @@
-"""A choice among trials that tells little of any one client: the exponential mechanism on the validation part.
+"""A choice among trials that reveals little of any one client: the exponential mechanism on the validation part.
 
 Every trial learns under differential privacy, so its model is a noisy release of its own. Given the models, a client
 changes the sum of a metric over clients by its own value and by nothing else: at most 1. The choice costs what the
-exponential mechanism costs, and the search costs that and all trainings together. What trials reached is not told.
+exponential mechanism costs, and the search costs that and all trainings together. What trials reached is not reported.
 """
 
 from __future__ import annotations

@@ -32,7 +32,7 @@ class AskedRound:
 
 @dataclass
 class RoundAnswers:
-    """What the clients of a round, or of a group in it, answered; nothing of it has been believed yet."""
+    """What the clients of a round, or of a group in it, answered; nothing of it has been checked yet."""
 
     total: Total
     ticket: int = -1  # by which the engine knows what its clients learnt
@@ -46,7 +46,7 @@ class RoundAnswers:
 class AnswerCollector:
     """Lets clients learn where they are, and adds what the shards answer.
 
-    With `by_message`, shards return every message, which adversaries may change and `events` are told of. With
+    With `by_message`, shards return every message, which adversaries may change and `events` records. With
     `counts_mentions`, clients that mention a row are counted, and messages are kept for a secure sum.
     """
 
@@ -88,7 +88,7 @@ class AnswerCollector:
         answers.refused.append(positions[~fit])
 
     def _tamper(self, message: Message, number: int) -> Message:
-        """Return what is really sent, and tell `events` of it."""
+        """Return what is really sent, and note it in `events`."""
         if self.adversaries is not None:
             message = self.adversaries.tamper(message, self.key.child("seal", number, len(self.path.stages)))
         if self.events is not None:

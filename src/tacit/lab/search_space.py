@@ -33,7 +33,7 @@ class Range(Config):
         return self
 
     def value(self, share: float) -> int | float:
-        """Return the number that so large a share of the range lies below; `share` is in [0, 1)."""
+        """Return the number at a share of the range, from its lower end; `share` is in [0, 1)."""
         low, high = float(self.low), float(self.high)
         if not (isinstance(self.low, int) and isinstance(self.high, int)):
             return exp(log(low) + share * (log(high) - log(low))) if self.log else low + share * (high - low)

@@ -131,7 +131,7 @@ class PendingMessages:
     by_client: dict[int, tuple[Message, int]] = field(default_factory=dict)
 
     def add(self, positions: Array, message: Message) -> None:
-        """Keep a message of the participants at some positions, in its order."""
+        """Store a message of the participants at some positions, in its order."""
         self.by_client.update({int(participant): (message, at) for at, participant in enumerate(positions)})
 
 

@@ -18,8 +18,8 @@ from tacit.lab.guarantee import (
     PrivacyLog,
     SimulatedBudgets,
     add_noise_shares,
-    loudness,
     refuse_other_sums,
+    root_mean_square,
 )
 from tacit.lab.round_answers import AnswerCollector, AskedRound, RoundAnswers
 from tacit.lab.secure_rounds import DropoutPlan, PendingMessages, SecureRoundsConfig, SecureSumOutcome, SecureSums
@@ -47,11 +47,11 @@ class SimulationOptions:
     """What a simulation does besides learning.
 
     `reference` writes every message out and adds them one by one, as devices and a server do; otherwise cohorts are
-    added up at once. A law holds the two together, bit for bit. `events` are told of every message, and adversaries
-    change them, so that a simulation with either writes messages too. `weight_log` learns which client counted how
-    much, and why. With `secure` sums the server is shown what a secure sum shows. With `noise_shares`, and `reference`,
-    every client adds its own share of noise, as devices do; otherwise the noise of a sum is drawn at once. `engine`
-    says where clients learn; it changes no bit.
+    added up at once. A law holds the two together, bit for bit. `events` records every message, and adversaries change
+    messages, so that a simulation with either writes messages too. `weight_log` records how much each client counted,
+    and why. With `secure` sums the server is shown what a secure sum shows. With `noise_shares`, and `reference`, every
+    client adds its own share of noise, as devices do; otherwise the noise of a sum is drawn at once. `engine` says
+    where clients learn; it changes no bit.
     """
 
     rounds: RoundsConfig = field(default_factory=RoundsConfig)
@@ -73,7 +73,7 @@ def simulate(
     traffic: Traffic | None = None,
     options: SimulationOptions | None = None,
 ) -> Iterator[Model]:
-    """Yield the model after each pass; its arrays go on changing."""
+    """Yield the model after each pass; its arrays change in later passes."""
     refuse_unknown_items(clients, catalog)
     options, method = options or SimulationOptions(), path.method
     refuse_unmaskable(method, options.secure)
@@ -147,7 +147,7 @@ class _Federation:
 
     def run(self, shared: dict[str, Array], rounds: range) -> dict[str, Array]:
         """Run the rounds of a pass, in one go where a method can."""
-        is_plain = self.rules.is_calm and not self.collector.by_message
+        is_plain = self.rules.is_failure_free and not self.collector.by_message
         if is_plain and self.schedule.clients_per_round in (1, len(self.clients)):
             done = self._run_in_kernel(shared, rounds)
             if done is not None:
@@ -178,7 +178,7 @@ class _Federation:
             model = Model(shared, private)
             found = self.method.run_rounds(model, self.clients, self.ring, disclosure, self.key, rounds)
         except DivergedError:
-            return None  # nothing was moved; one by one, the rounds tell whose numbers do not fit
+            return None  # nothing was moved; one by one, the rounds show whose numbers do not fit
         if found is None:
             return None
         release, times = found
@@ -191,7 +191,11 @@ class _Federation:
         if self.path.privacy is not None and not share:
             return shared  # there is nothing more to learn for this budget
         who: Attendance | None = None  # all clients
-        if not self.rules.is_calm or self.schedule.clients_per_round < len(self.clients) or self.sums is not None:
+        if (
+            not self.rules.is_failure_free
+            or self.schedule.clients_per_round < len(self.clients)
+            or self.sums is not None
+        ):
             lottery = None if self.sums is None else self.sums.lottery
             drawn = None if lottery is None else lottery.draw_participants(number)
             who = draw_attendance(self.schedule, self.rules, self.key, number, len(self.clients), drawn)
@@ -209,7 +213,7 @@ class _Federation:
         elif self.sums is None:
             answers = [self.collector.collect(round_, cohort.answered) for cohort in self._cohorts(who, number)]
         else:
-            answers = self._secured(self.sums, round_, self._cohorts(who, number))
+            answers = self._sum_securely(self.sums, round_, self._cohorts(who, number))
         self.engine.settle([answer.ticket for answer in answers])
         if not answers:
             self._lose(np.arange(len(self.clients)) if who is None else who.asked, shared)
@@ -229,7 +233,7 @@ class _Federation:
         if path.privacy is None:
             return dict(server_round(path, shared, total))
         n_asked = len(self.clients) if who is None else len(who.asked)
-        total = self._noisy(path.privacy, total, share, number, who)
+        total = self._add_noise(path.privacy, total, share, number, who)
         return dict(server_round(path, shared, total, n_asked))
 
     def _cohorts(self, who: Attendance, number: int) -> list[Attendance]:
@@ -247,10 +251,10 @@ class _Federation:
         privacy = self.path.privacy
         return privacy is not None and len(who.answered) < privacy.n_needed(len(who.asked))
 
-    def _noisy(
+    def _add_noise(
         self, privacy: DifferentialPrivacy, total: Total, share: float, number: int, who: Attendance | None
     ) -> Total:
-        """Add the noise that devices, or the server, would add, and note what the sum tells of each client.
+        """Add the noise that devices, or the server, would add, and note what the sum reveals of each client.
 
         Clients whose numbers do not fit add zeros: how many there are depends on what they did.
         """
@@ -266,7 +270,7 @@ class _Federation:
                 n_summed,
                 None if who is None else who.answered,
                 float(np.sqrt(privacy.variance(share, n_asked, n_summed))),
-                loudness(total, self.ring),
+                root_mean_square(total, self.ring),
             )
             self.options.privacy_log.rounds.append(log)
         if self.options.noise_shares is not None:
@@ -279,7 +283,7 @@ class _Federation:
         self.traffic.lost[lost] += 1
         self.traffic.bytes_down[lost] += download_bytes(self.method, shared)
 
-    def _secured(self, sums: SecureSums, here: AskedRound, cohorts: Sequence[Attendance]) -> list[RoundAnswers]:
+    def _sum_securely(self, sums: SecureSums, here: AskedRound, cohorts: Sequence[Attendance]) -> list[RoundAnswers]:
         """Return what secure sums show of each cohort; one of which too few remain is not there."""
         key, found, given_up = self.key.child("fates", here.number), [], []
         for cohort in cohorts:
@@ -300,12 +304,12 @@ class _Federation:
             except AbortedError:
                 given_up.append(cohort.answered)
                 continue
-            found.append(self._masked(answers, outcome))
+            found.append(self._replace_by_masked(answers, outcome))
         for answered in given_up if found else ():  # without any sum, the whole round is lost
             self._lose(answered, here.shared)
         return found
 
-    def _masked(self, answers: RoundAnswers, outcome: SecureSumOutcome) -> RoundAnswers:
+    def _replace_by_masked(self, answers: RoundAnswers, outcome: SecureSumOutcome) -> RoundAnswers:
         """Put what a secure sum shows in the place of the plain sum, and the bytes it took in that of the rows'."""
         all_clients, up = np.arange(len(self.clients)), dict(outcome.up)
         sent = []
@@ -322,7 +326,7 @@ class _Federation:
     def _weighing(
         self, scales: ClientWeighting, shared: dict[str, Array], who: NDArray[np.int64], number: int
     ) -> Stage:
-        """Weigh those who answer; whoever must learn to be measured learns the same again afterwards."""
+        """Weigh those who answer; a client that must learn to be measured learns the same again afterwards."""
 
         def learnt() -> Iterator[tuple[Array, Update]]:
             _, answers = self.engine.ask(ShardRequest(number, who, by_message=True, is_bare=True), shared)

@@ -51,7 +51,7 @@ def gossip_synchronously(
     threads: int = 1,
     network: SynchronousNetwork = SynchronousNetwork(),  # noqa: B008 - frozen
 ) -> Iterator[Model]:
-    """Yield the models of all peers after each round; their arrays go on changing."""
+    """Yield the models of all peers after each round; their arrays change in later rounds."""
     overlay, sent = network.overlay, network.sent
     refuse_too_large(method, len(clients), catalog.n_items)
     first = method.init(clients, catalog, key.child("init"))

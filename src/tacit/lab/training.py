@@ -113,7 +113,7 @@ class TrainingResult:
     model: Model
     passes: int  # after which the kept model was taken
     seconds: float  # of learning, without checkpoints
-    curve: list[dict[str, float]] = field(default_factory=list)  # one row per look
+    curve: list[dict[str, float]] = field(default_factory=list)  # one row per checkpoint
     traffic: Traffic | None = None  # what was sent, if the method is federated; all of it, later passes included
     all_passes: int = 0  # later ones included
     events: Events | None = None  # every release, if they were asked for
@@ -187,13 +187,13 @@ def passes(
 
 @dataclass(frozen=True)
 class TrainingContext:
-    """What surrounds a training: who evaluates checkpoints and is told of progress, and the workers of an engine."""
+    """What surrounds a training: evaluator of checkpoints, callback for progress, workers of an engine."""
 
     evaluate: Evaluator | None = None
     primary: str = ""  # the metric by which the best checkpoint is kept
     users: Vocabulary | None = None  # labels that a ledger of events calls clients by; none: numbers
     progress: Progress = lambda what, done, total: None
-    workers: Workers | None = None  # that go on afterwards; none: an engine starts its own
+    workers: Workers | None = None  # that continue afterwards; none: an engine starts its own
 
 
 def learn(
@@ -239,8 +239,8 @@ def learn(
             privacy_log=privacy_log,
             engine=replace(config.engine_config, workers=context.workers),
         )
-        talk = GossipRuntime(config.network, config.threads, overlay)
-        how = PassOptions(built, config.ring, traffic, simulation, talk)
+        runtime = GossipRuntime(config.network, config.threads, overlay)
+        how = PassOptions(built, config.ring, traffic, simulation, runtime)
         for model in passes(method, clients, catalog, key, how):
             done += 1
             spent += time.perf_counter() - started

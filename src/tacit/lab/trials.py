@@ -32,7 +32,7 @@ class Trial:
     metrics: dict[str, float]
     problem: str = ""
     users: int = 0  # over whom the value is a mean
-    is_hidden: bool = False  # the choice is private: what it reached is not told
+    is_hidden: bool = False  # the choice is private: what it reached is not reported
     failed: bool = False  # `problem` says why
 
     @property

@@ -161,7 +161,7 @@ def _make_trials(
             settings,
             base,
             tuple(config.place(experiment.model_copy(update={"seed": seed})) for seed in seeds),
-            None if tuning.private_choice is not None else kept,  # what private trials reached is not told
+            None if tuning.private_choice is not None else kept,  # what private trials reached is not reported
             config.again,
         )
         for settings, experiment in points
@@ -271,7 +271,7 @@ def final_experiment(experiment: Experiment, passes: int) -> Experiment:
 
 
 def _refuse_unaccounted_trials(experiments: Sequence[Experiment]) -> None:
-    """Refuse a private choice among trials that tell something of clients without an account."""
+    """Refuse a private choice among trials that reveal something of clients without an account."""
     if any(not any(isinstance(stage, DPConfig) for stage in experiment.stages) for experiment in experiments):
         raise ConfigError(
             "private_choice needs trials that learn under differential privacy: their models tell of clients too.",

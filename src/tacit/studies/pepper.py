@@ -104,10 +104,10 @@ def run_with_checkpoints(
     job, built, parts = TrainingJob.from_split(experiment, setup.parts), experiment.method.build(), setup.parts
     seen, spent, total = GossipResult(), 0.0, passes_of(built, parts.train)
     with one_blas_thread():
-        talk = GossipRuntime(network or NetworkConfig(), experiment.runtime.threads)
+        runtime = GossipRuntime(network or NetworkConfig(), experiment.runtime.threads)
         started = time.process_time()
         for done, model in enumerate(
-            passes(built, parts.train, parts.catalog, Key(seed).child("learn"), PassOptions(gossip=talk)), 1
+            passes(built, parts.train, parts.catalog, Key(seed).child("learn"), PassOptions(gossip=runtime)), 1
         ):
             spent += time.process_time() - started
             setup.progress(f"{setup.name}: {label}, seed {seed}", done, total)
