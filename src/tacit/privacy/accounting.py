@@ -70,10 +70,10 @@ class PrivacyEvent:
     `noise_multiplier` is the standard deviation of the noise over the Euclidean sensitivity; for `laplace` it is the
     scale over the L1 sensitivity. `exponential` and `randomised-response` have an `epsilon` instead. Where noise was
     drawn in whole steps by many devices, `std_in_steps`, `dimension` and `shares` say how wide it is, in how many cells
-    and in how many parts, and the difference to a Gaussian is accounted; `skellam` needs them. `laplace` has a
-    `dimension` only: what its sampler leaves open, in every cell. Where `sampling` is the
-    probability with which each client was drawn, on its own and in secret, `draws` is the number of rounds in which it
-    could have been drawn, and `count` the number in which it was.
+    and in how many parts. The difference to a Gaussian is then accounted; `skellam` needs them. `laplace` has a
+    `dimension` only: what its sampler leaves open, in every cell. Where `sampling` is the probability with which each
+    client was drawn, on its own and in secret, `draws` is the number of rounds in which it could have been drawn, and
+    `count` the number in which it was.
     """
 
     mechanism: str

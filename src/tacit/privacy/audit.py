@@ -22,7 +22,7 @@ from tacit.privacy.gaussian import epsilon_of_gdp, require
 
 CONFIDENCE = 0.95
 SHARES_GUESSED = (0.5, 0.2, 0.05, 0.02)  # of the canaries, the surest first
-_LARGEST = 60.0  # no audit can tell larger epsilons apart
+_LARGEST = 60.0  # no audit can distinguish larger epsilons
 
 
 def bound_by_two_worlds(

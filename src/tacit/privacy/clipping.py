@@ -53,8 +53,8 @@ class Clipping(Stage):
     """The stage. Lengths hold up to the rounding to the ring's grid that follows.
 
     They are those of rows as they are sent. Where a client sends a row more than once (`rows_repeat`: fpl, fcf), its
-    rows add up in the sum, and what it moves there can be longer: at most as many times as the row occurs. With
-    `in_sum` it cannot: the lengths of rows with the same number are added before the client's is taken.
+    rows add up in the sum. What it moves there can be longer, at most as many times as the row occurs. With `in_sum` it
+    cannot: the lengths of rows with the same number are added before the client's is taken.
     """
 
     row: float = np.inf

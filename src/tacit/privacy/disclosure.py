@@ -60,7 +60,7 @@ class Disclosure(Stage):
     fixed: Key | None = None  # of coins that are tossed once: an item that is kept back is so in every round
 
     def narrow(self, plan: UpdatePlan, key: Key) -> UpdatePlan:
-        """Take the rows away that must not leave."""
+        """Remove the rows that must not leave."""
         parts, key = [], key if self.fixed is None else self.fixed
         for number, part in enumerate(plan.parts):
             # one coin per item is the same in all parts; coins per row have a stream for each part, the first its own
@@ -96,7 +96,7 @@ class Disclosure(Stage):
     def build(cls, config: DisclosureConfig, user_ids: Vocabulary, catalog: Catalog, key: Key) -> Disclosure:
         """Set every client's pi and the items that are never sent; every name must exist.
 
-        Coins that are tossed once come from `key`: whoever gives another one later tosses them anew.
+        Coins that are tossed once come from `key`: another key later tosses them anew.
         """
         secret = np.zeros(catalog.n_items, bool)
         for label in config.never_items:

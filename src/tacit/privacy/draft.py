@@ -39,8 +39,8 @@ _NO_SQUARES = np.zeros(0)
 class Limits(NamedTuple):
     """How long what leaves may be: a row, and all rows of a client together.
 
-    With `in_sum` the second is what the client's rows add up to in a sum, where rows with the same number meet; their
-    lengths are added, so it is a true bound of what one client moves there, up to the rounding to the grid.
+    With `in_sum` the second is what the client's rows add up to in a sum, where rows with the same number meet. Their
+    lengths are added, so it bounds what one client moves there, up to the rounding to the grid.
     """
 
     row: float = np.inf
@@ -151,12 +151,12 @@ class DraftRows:
             count_repeats(planned.ptr, planned.ids, self.kept, seen, times)
 
     def bound(self) -> float:
-        """Return a number that nothing in these rows exceeds, cheaply; it is none where one of them is none."""
+        """Return a cheap upper bound of the numbers in these rows; NaN if one of them is NaN."""
         with allow_any_numbers():
             most = largest_of(self.values) * (1.0 if self.weights is None else largest_of(self.weights))
             return most * largest_of(self.factors) if len(self.factors) else most
 
-    def raiselargest_of(self, largest: Floats) -> None:
+    def raise_largest(self, largest: Floats) -> None:
         """Raise `largest` [C] to the largest number that a kept row holds."""
         if not self.is_outer:
             largest_dense(self.planned.ptr, self.kept, self.values, self.factors, largest)
@@ -302,7 +302,7 @@ class Draft:
         largest = np.zeros(len(self.clients), np.float32)
         for part in self.parts:
             if not part.bound() <= ring.largest:
-                part.raiselargest_of(largest)
+                part.raise_largest(largest)
         return ring.holds(largest)
 
 
@@ -312,5 +312,5 @@ def allow_any_numbers() -> np.errstate:
 
 
 def largest_of(values: Floats) -> float:
-    """Return the largest absolute value, NaN where one is no number."""
+    """Return the largest absolute value; NaN if one value is NaN."""
     return float(np.maximum(values.max(initial=0.0), -values.min(initial=0.0)))

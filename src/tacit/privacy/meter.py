@@ -1,8 +1,8 @@
-"""The privacy meter: what a reader of everything that left a device could tell of its owner.
+"""The privacy meter: what a reader of everything that left a device could infer about its user.
 
 The reader knows the catalogue and the popularity of each item. From readable rows it also knows, for each item, in how
-many rounds it had a row (*presence*) and whether it moved up or down (*sign*: in pair-wise learning the bias of an item
-of the history always rises, that of another always falls). Each gives a log-likelihood ratio per item; prior and
+many rounds it had a row (*presence*) and whether it moved up or down (*sign*). In pair-wise learning the bias of an
+item of the history always rises, that of another always falls. Each gives a log-likelihood ratio per item; prior and
 evidence add up to a posterior. Masked rows reveal nothing about one client beyond the sum, so they are not counted
 here; the threat model says what sums may still reveal.
 
@@ -28,7 +28,7 @@ Numbers = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Exposure:
-    """How well a reader tells a client's items from all others."""
+    """How well a reader distinguishes a client's items from all others."""
 
     auc: float
     auc_popularity: float  # of a reader who saw nothing and guesses the popular items
@@ -78,7 +78,7 @@ def presence(seen: ObservedRows, size: int, pi: float, steps: int) -> Numbers:
 
 
 def sign(seen: ObservedRows) -> Numbers:
-    """Return what rising and falling tells of each item."""
+    """Return the evidence of rising and falling for each item."""
     ratio: Numbers = (seen.rose - seen.fell) * np.log((1.0 - MISREAD) / MISREAD)
     return ratio
 

@@ -1,8 +1,8 @@
 """Noise in whole steps of the ring's grid, from a stream cipher.
 
 A `NoiseSource` is a stream of 64-bit words of AES-256 in counter mode: `SystemNoise` under a fresh key of the operating
-system, `SimulatedNoise` under a key that follows from a `tacit.random.Key`, which a simulation can repeat and a report
-must call simulated. Nothing here draws from numpy's generators.
+system, `SimulatedNoise` under a key that follows from a `tacit.random.Key`. A simulation can repeat the latter, and a
+report must call it simulated. Nothing here draws from numpy's generators.
 
 Samplers decide on as many bits as a draw needs: where 53 bits leave two whole numbers possible, more are drawn.
 docs/privacy.md says how far the probabilities are from the exact ones.
@@ -233,7 +233,7 @@ def randomise_bits(source: NoiseSource, bits: ArrayLike, epsilon: float) -> NDAr
 
 
 def sum_random_bits(source: NoiseSource, counts: ArrayLike, n: int, epsilon: float) -> Steps:
-    """Return how many of `n` clients tell a 1, for each of several bits, of whom `counts` have it set.
+    """Return how many of `n` clients report a 1, for each of several bits, of whom `counts` have it set.
 
     Every client's every bit is flipped on its own, as `randomise_bits` does it on a device.
     """

@@ -6,9 +6,9 @@
 
 The first model follows from keys and not from the history, so what is sent lies within the bound around it, whatever
 the history and whatever others sent. Two histories can therefore move it by twice the bound, and that is what is
-accounted: a peer without any history also mixes what it receives, so there is no model that "nothing" would send. Each
+accounted. A peer without any history also mixes what it receives, so there is no model that "nothing" would send. Each
 period sends one model, the same to everyone in the view: it is one Gaussian release, and releases add up
-(`privacy.accounting`). All of the noise is in every message: the guarantee is *local* and rests on no other peer.
+(`privacy.accounting`). All of the noise is in every message: the guarantee is *local* and depends on no other peer.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
     laplace               the magnitudes of what a client adds are at most S together; noise of scale S / epsilon_i on
                           every number, by a trusted server or on every message
-    randomised response   a client tells which of all items it has, at most B; every bit is flipped with probability
+    randomised response   a client reports which of all items it has, at most B; every bit is flipped with probability
                           1 / (1 + e^(epsilon_i / B)) before its message leaves, and sums of bits are unbiased again
 
 Sums compose: epsilon is the sum of the epsilon_i, so a share of the budget is a share of epsilon, and not of its square
@@ -82,11 +82,11 @@ class LaplacePrivacy(DifferentialPrivacy):
 
 @dataclass(frozen=True)
 class RandomisedResponse(DifferentialPrivacy):
-    """The stage that flips bits: a message says which items a client has, and each bit of it may be a lie."""
+    """The stage that flips bits: a message says which items a client has, and each of its bits may be flipped."""
 
     @classmethod
     def find_bound(cls, config: DPConfig, of: ContributionSpec) -> float:
-        """Return the most items that a client tells."""
+        """Return the most items that a client reports."""
         if not of.tells_items:
             raise ConfigError(
                 "Randomised response flips bits, and messages of this method are no bits.",
@@ -110,7 +110,7 @@ class RandomisedResponse(DifferentialPrivacy):
         return bound / _std_of_bit(epsilon / bound)
 
     def narrow(self, plan: UpdatePlan, key: Key) -> UpdatePlan:
-        """Keep at most as many items of each client as it may tell, drawn at random."""
+        """Keep at most as many items of each client as it may report, drawn at random."""
         return replace(plan, parts=tuple(self._narrow_part(plan, part, key) for part in plan.parts))
 
     def _narrow_part(self, plan: UpdatePlan, part: PlannedRows, key: Key) -> PlannedRows:

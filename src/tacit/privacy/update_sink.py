@@ -1,4 +1,4 @@
-"""The way out: rows pass the stages and become whole numbers, in a message or in a total, and in no other way.
+"""The update sink: rows pass the privacy stages and become whole numbers, in a message or in a total.
 
     plan      which rows an update will have (`UpdatePlan`); stages narrow it before any arithmetic
     values    the method computes its rows into an `UpdateSink`
@@ -38,7 +38,7 @@ Shapes = Mapping[str, tuple[int, ...]]
 
 
 class Stage:
-    """One step on the way out. Override `narrow`, or `shape` (then `shapes_values` is true), or both.
+    """A privacy stage. Override `narrow`, or `shape` (then `shapes_values` is true), or both.
 
     A stage that clips and does nothing else overrides `limits` in place of `shape`: a kernel may then clip by itself.
     """
@@ -99,9 +99,9 @@ class UpdateSink:
     def direct(self, *, clips: bool = False) -> Total | None:
         """Return the total, if a method may add its kept rows to it by itself: nothing shapes the values.
 
-        Whoever does adds the same whole numbers and counts as the rows would, and hands the largest to `check`. A
-        method that can clip dense rows as `clip_rows` does says `clips`: it gets the total also where one stage clips
-        and no other shapes values, and then keeps `limits`, which the ring can hold.
+        Such a method adds the same whole numbers and counts as the rows would, and passes the largest to `check`. A
+        method that can clip dense rows as `clip_rows` does says `clips`. It gets the total also where one stage clips
+        and no other shapes values, and then applies `limits`, which the ring can hold.
         """
         shaping = [stage for stage, _ in self._stages if stage.shapes_values]
         limits = shaping[0].limits if clips and len(shaping) == 1 else None

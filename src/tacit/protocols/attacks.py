@@ -4,7 +4,7 @@
     flip      the model with every sign flipped
     promote   the model, with one item made similar to its favourites
 
-Adversaries tell the truth about how many samples they have learnt from and how often; peers do not check that.
+Adversaries report their true numbers of samples and of updates; peers do not check these.
 """
 
 from __future__ import annotations

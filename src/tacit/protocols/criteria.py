@@ -1,9 +1,9 @@
 """Client-aware aggregation: who counts how much in a round, and why (Ferrara's thesis, chapter 5).
 
-Criteria measure what a device can report without showing the history: how long it is, how diverse it is, how
-far the model has moved. In priority order they make a score, f(x) = x1 + x1 x2 + x1 x2 x3 + ... (5.5): a criterion that
-is not met silences all after it (5.7). A device multiplies what it learnt by its weight before it leaves, so sums,
-secure ones too, work as they are. All it needs from others are two sums, of the criteria and of the scores.
+Criteria measure what a device can report without showing the history: how long it is, how diverse it is, how far the
+model has moved. In priority order they make a score, f(x) = x1 + x1 x2 + x1 x2 x3 + ... (5.5): a criterion of 0 cancels
+all after it (5.7). A device multiplies what it learnt by its weight before it leaves, so sums, secure ones too, work as
+they are. All it needs from others are two sums, of the criteria and of the scores.
 
 A criterion of one's own is one function:
 

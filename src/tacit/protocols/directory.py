@@ -1,4 +1,4 @@
-"""The directory of a federation: a list of identities that only grows, and the word of a witness that there is one.
+"""The directory of a federation: a list of identities that only grows, signed by a witness who signs no other list.
 
 The coordinator keeps the list. A witness, who is not the operator, has a copy of it, adds what is new and signs the
 root of what it holds: a checkpoint. It signs one list only, so that no two devices can be shown different ones. Before
@@ -8,8 +8,9 @@ a device joins a secure sum, it checks
     that the directory only grows                                                  (growth since the last one it saw)
     that the witness has looked at it lately                                       (the time of the newest checkpoint)
 
-Invented identities must then stand in the list, in the witness's sight, for as long as devices demand, and each of them
-counts against the number that the witness accepts in a day. It is no proof that an identity belongs to a human being.
+So invented identities must have been in the list, where the witness sees them, for as long as devices demand. Each
+counts against the number that the witness accepts in a day. The directory is no proof that an identity belongs to a
+human being.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ class DirectoryPolicy(Config):
 
 @dataclass(frozen=True)
 class DirectoryCheckpoint:
-    """The word of a witness: at this time the directory of a federation had so many identities, with this root."""
+    """A witness's statement: at this time the directory of a federation had so many identities, with this root."""
 
     log: bytes  # the federation's id
     size: int
@@ -172,7 +173,7 @@ def _hashes(reader: ByteReader) -> tuple[bytes, ...]:
 
 @dataclass(frozen=True)
 class DirectoryView:
-    """What a device goes by: the federation, the witness's key, its own demands and the last checkpoint that it saw."""
+    """What a device checks with: the federation, the witness's key, its own demands and the last checkpoint it saw."""
 
     log: bytes
     witness: bytes
@@ -212,7 +213,7 @@ class DirectoryView:
             raise ForgedError.because(ReasonCode.DIRECTORY_FORKED)
 
     def _check_times(self, newest: DirectoryCheckpoint, settled: DirectoryCheckpoint, now: float) -> None:
-        """Refuse a witness that has not looked for long, and identities that are too new."""
+        """Refuse a witness that has not signed for long, and identities that are too new."""
         if not now - self.policy.fresh_days * DAY <= newest.time <= now + AHEAD:
             raise DevicePolicyError.because(ReasonCode.DIRECTORY_STALE, days=self.policy.fresh_days)
         if newest.time - settled.time < self.policy.settled_hours * HOUR:

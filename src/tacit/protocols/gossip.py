@@ -61,7 +61,7 @@ def first_models(method: Gossip, clients: Clients, catalog: Catalog, common: Key
 
 
 def peers_to_offer(method: Gossip) -> int:
-    """Return how many others a peer should hear of when it chooses anew."""
+    """Return how many candidates a peer is offered when it chooses anew."""
     return int(np.ceil(method.config.view + method.n_best))
 
 
@@ -135,7 +135,7 @@ def note_acknowledgement(state: Peer, peer: int, was: bool) -> None:
 
 
 def forget_peer(state: Peer, peer: int) -> None:
-    """Know a peer no longer: it said goodbye, or does not answer."""
+    """Forget a peer that left, or does not answer."""
     state.view = [other for other in state.view if other != peer]
     state.judged.pop(peer, None)
     state.strikes.pop(peer, None)

@@ -64,7 +64,7 @@ def tells_items(method: Federated, shared: Mapping[str, Array]) -> bool:
 
 
 def refuse_unaccounted(method: Federated, catalog: Catalog) -> None:
-    """Refuse a method that tells something of clients beside the noisy sums."""
+    """Refuse a method that reveals something of clients beside the noisy sums."""
     if method.spec.client_tables:
         raise ConfigError(
             f"Differential privacy cannot hold here: the server reads a row of '{method.spec.client_tables[0]}' from "

@@ -5,7 +5,7 @@
 
 An identity is a name for as long as a device is in a federation: cohorts, and who stays with them, go by it. Only the
 key that signs for it changes, so that a device with a new key is the same participant, and no cohort looks like another
-one. Notices are few. Every device is shown all of them, and where there is a witness, its signature of the list: none
+one. Notices are few. Every device is shown all of them, and where there is a witness, its signature of the list. None
 can be left out for one device without a second list, and the witness signs one.
 """
 
@@ -146,7 +146,7 @@ class NoticeList:
 
 @dataclass(frozen=True)
 class NoticeView:
-    """What a device goes by: the federation, its witness's key if it has one, and what it saw last."""
+    """What a device checks with: the federation, its witness's key if it has one, and what it saw last."""
 
     log: bytes
     witness: bytes | None = None

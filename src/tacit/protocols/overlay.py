@@ -25,9 +25,9 @@ SPARE = 8  # draws beyond those wanted, for repeats
 def first_views(n_peers: int, view: int, start: Literal["preferential", "random"], key: Key) -> Views:
     """Return the views a network starts with; a peer alone has an empty one.
 
-    Preferential: peers arrive in random order, and each comes to know earlier ones in proportion to how well known
-    they are; the first few know each other. Random: views are drawn uniformly. A start in which some peers cannot
-    reach the others, links taken both ways, is refused.
+    Preferential: peers arrive in random order, and each links to earlier ones in proportion to their degree; the first
+    few know each other. Random: views are drawn uniformly. A start in which some peers cannot reach the others, links
+    taken both ways, is refused.
     """
     if n_peers == 1:
         return np.empty((1, 0), np.int64)
@@ -64,7 +64,7 @@ def _others(drawn: Views, me: int) -> Views:
 def offer_peers(
     key: Key, number: int, ids: NDArray[np.int64], alive: NDArray[np.int64], n: int
 ) -> list[NDArray[np.int64]]:
-    """Return for each of `ids` up to `n` others of `alive` in random order: what a peer sampling service says.
+    """Return for each of `ids` up to `n` others of `alive` in random order: as a peer sampling service gives them.
 
     The candidates of a peer at its `number`-th request depend on the key, its id and the living peers only.
     """

@@ -146,7 +146,7 @@ class PeerSampler:
             self._take_up([peer])
 
     def drop(self, peer: int) -> None:
-        """Forget a peer that does not answer or said goodbye; its slots begin anew."""
+        """Forget a peer that does not answer or left; its slots begin anew."""
         self.gone.add(peer)
         self.view = [other for other in self.view if other != peer]
         self.pulls = [other for other in self.pulls if other != peer]

@@ -1,4 +1,4 @@
-"""Robust aggregation: the clients of a round are dealt into groups, and a rule combines the means of the groups.
+"""Robust aggregation: the clients of a round are assigned to groups, and a rule combines the means of the groups.
 
     trimmed-mean   the mean of what is left, coordinate by coordinate, without the largest and the smallest groups
     median         the middle one, coordinate by coordinate
@@ -46,7 +46,7 @@ class RobustConfig(Config):
 
 
 def assign_groups(positions: NDArray[np.int64], config: RobustConfig, key: Key) -> list[NDArray[np.int64]]:
-    """Deal clients into groups of nearly equal size, anew in each round."""
+    """Assign clients to groups of nearly equal size, anew in each round."""
     n_groups = min(config.groups or len(positions), len(positions))
     draws = key.uniform(positions, 1)[:, 0]
     order = positions[np.argsort(draws, kind="stable")]

@@ -37,7 +37,7 @@ class RoundsConfig(Config):
     criteria: CriteriaConfig | None = Field(None, description="weights of clients, by criteria in order of priority")
 
     @property
-    def is_calm(self) -> bool:
+    def is_failure_free(self) -> bool:
         """Whether all asked clients answer, and their messages are just added."""
         plain = self.robust is None and self.criteria is None
         return not self.dropout and not self.over_selection and plain and self.minimum == 1

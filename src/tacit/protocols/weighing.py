@@ -41,7 +41,7 @@ class WeightLog:
     rows: int = 0
 
     def note(self, number: int, ids: Array, weighed: ClientWeights) -> None:
-        """Keep the weights of a round."""
+        """Store the weights of a round."""
         self.rows += len(ids)
         if self.rows > MOST_ROWS:
             return

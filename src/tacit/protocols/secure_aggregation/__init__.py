@@ -15,10 +15,10 @@ Two state machines that know no transport, no clock and no method. Bytes in, byt
     unmaskings       server.advance()[i]       device.unmask(confirmed)
     done             server.advance(); server.total, server.survivors
 
-Each answer goes to `server.receive`; `server.answered` says who has answered in this phase, and whoever carries the
+Each answer goes to `server.receive`; `server.answered` says who has answered in this phase, and the carrier of the
 messages decides when to close it. `i` is a position in `server.session.cohort`. In between, a device process may end:
 `SecureDevice(identity, device_policy, journal)` is again where it was, and `last_answer` may be sent once more, as it
-is. After the last phase, or when tired of waiting, `device.leave()`.
+is. After the last phase, or to stop waiting, call `device.leave()`.
 
 `Terms` say what is summed (`VectorLayout`, from `rows_layout` or `counts_layout`), for whom at least, and on which
 graph (`plan_masking`).

@@ -7,8 +7,8 @@
     unmask(confirmed)          of each neighbour one share         phase 3
 
 Every answer is in the journal before it is returned. After a restart the same journal gives the same device: it may
-repeat its last answer (`last_answer`) or go on, and can neither give away a second share nor mask a second vector. An
-error changes nothing. There is no clock in here: whoever carries the messages decides when to `leave`.
+repeat its last answer (`last_answer`) or continue, and can neither give away a second share nor mask a second vector.
+An error changes nothing. There is no clock in here: the carrier of the messages decides when to `leave`.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ class SecureDevice:
 
     def advertise(self, invitation: bytes) -> bytes:
         """Join a round: check its terms and cohort against this device's limits, make keys, sign them."""
-        session = self._invited(invitation, self.history)
+        session = self._read_invitation(invitation, self.history)
         state = DeviceSession(
             session,
             session.position(self.identity.public),
@@ -215,7 +215,7 @@ class SecureDevice:
 
     def check(self, invitation: bytes, task: str) -> Session:
         """Refuse an invitation that `advertise` would refuse after `turn_to`; nothing changes."""
-        return self._invited(invitation, self.history.of(task))
+        return self._read_invitation(invitation, self.history.of(task))
 
     def switch_to(self, task: str) -> None:
         """Go by the memory of one task from now on; a session of another is left, the memory of it stays."""
@@ -230,7 +230,7 @@ class SecureDevice:
 
     # --- checks: all of them before anything changes ------------------------------------------------------------------
 
-    def _invited(self, data: bytes, history: ParticipationHistory) -> Session:
+    def _read_invitation(self, data: bytes, history: ParticipationHistory) -> Session:
         invitation = SessionInvitation.decode(data)
         session = invitation.session
         session.check()
@@ -262,11 +262,11 @@ class SecureDevice:
 
     def _restore(self) -> None:
         steps: dict[int, Callable[[bytes, bytes], None]] = {
-            DevicePhase.ADVERTISED: self._again_advertised,
-            DevicePhase.SHARED: self._again_shared,
-            DevicePhase.MASKED: self._again_masked,
-            DevicePhase.CONFIRMED: self._again_confirmed,
-            DevicePhase.UNMASKED: self._again_unmasked,
+            DevicePhase.ADVERTISED: self._restore_advert,
+            DevicePhase.SHARED: self._restore_shares,
+            DevicePhase.MASKED: self._restore_vector,
+            DevicePhase.CONFIRMED: self._restore_confirmation,
+            DevicePhase.UNMASKED: self._restore_unmasking,
         }
         for kind, content in self.journal.records():
             if kind == _HISTORY:
@@ -277,7 +277,7 @@ class SecureDevice:
             steps[kind](request, answer)
             self._answer_in(DevicePhase(kind), answer[3 * KEY_BYTES :] if kind == DevicePhase.ADVERTISED else answer)
 
-    def _again_advertised(self, request: bytes, answer: bytes) -> None:
+    def _restore_advert(self, request: bytes, answer: bytes) -> None:
         session = SessionInvitation.decode(request).session
         own = [answer[start : start + KEY_BYTES] for start in range(0, 3 * KEY_BYTES, KEY_BYTES)]
         self._state = DeviceSession(
@@ -285,20 +285,20 @@ class SecureDevice:
         )
         self.history = self.history.with_session(session)
 
-    def _again_shared(self, request: bytes, answer: bytes) -> None:
+    def _restore_shares(self, request: bytes, answer: bytes) -> None:
         state = self._in(DevicePhase.ADVERTISED)
         state.adverts = read_roster(state, request, self.changed_keys)
         state.pair_keys = state.agree_keys(state.adverts)
 
-    def _again_masked(self, request: bytes, answer: bytes) -> None:
+    def _restore_vector(self, request: bytes, answer: bytes) -> None:
         state = self._in(DevicePhase.SHARED)
         state.sharing, state.kept, self.complaints = open_inbox(state, request)
         self.history = self.history.with_vector(state.session)
 
-    def _again_confirmed(self, request: bytes, answer: bytes) -> None:
+    def _restore_confirmation(self, request: bytes, answer: bytes) -> None:
         state = self._in(DevicePhase.MASKED)
         state.survivors = Survivors.decode(request, state.session.n_participants)[1].participants
         self.history = self._with_sum(state)
 
-    def _again_unmasked(self, request: bytes, answer: bytes) -> None:
+    def _restore_unmasking(self, request: bytes, answer: bytes) -> None:
         self._in(DevicePhase.CONFIRMED)

@@ -58,7 +58,7 @@ def open_inbox(
     kept, complaints = {}, {}
     for entry in inbox.entries:
         opened = state.open_box(entry)
-        if opened is None:  # we cannot help to rebuild its secrets; the round may go on
+        if opened is None:  # we cannot help to rebuild its secrets; the round may continue
             complaints[entry.participant] = ReasonCode.BAD_SHARE
         else:
             kept[entry.participant] = opened
@@ -115,7 +115,7 @@ def _check_present(state: DeviceSession, participants: frozenset[int], named: st
 
 
 def _check_near(state: DeviceSession, n_near: int, phase: str) -> None:
-    """Refuse to go on with fewer neighbours than rebuild a secret together."""
+    """Refuse to continue with fewer neighbours than rebuild a secret together."""
     needed = state.session.terms.threshold
     if n_near < needed:
         raise DevicePolicyError.because(ReasonCode.TOO_FEW_NEIGHBOURS, left=n_near, needed=needed, phase=phase)

@@ -1,11 +1,11 @@
 """What a device demands, whatever the server asks: enough participants, few cohorts, and a cool-down.
 
-Cohorts are known and contributions repeat, so that sums over different cohorts are linear equations in participants:
-two that differ by a few show what these sent (FedNCF, section 3.5.2), and four that differ by many can still be solved
+Cohorts are known and contributions repeat, so that sums over different cohorts are linear equations in participants.
+Two that differ by a few show what these sent (FedNCF, section 3.5.2), and four that differ by many can still be solved
 for one participant. The same participants again are harmless: equal sets have no difference. Of each cohort some
-participants therefore *stay*: they are in sums of no other cohort from then on. The others may go on elsewhere
-(`most_cohorts`), so that a cohort that has lost a device does not end for all. However sums are combined, those who
-stay in the earliest of them are left in the result, and they are at least `k_min` honest ones
+participants therefore *stay*: they are in sums of no other cohort from then on. The others may join sums of other
+cohorts (`most_cohorts`), so that a cohort that has lost a device does not end for all. However sums are combined, those
+who stay in the earliest of them are left in the result, and they are at least `k_min` honest ones
 (docs/decisions/0024-who-stays.md). Who stays follows from the list of participants, and each device goes by it itself.
 
 The check is made on those whose vectors are in the sum, because a server can also pretend that a participant dropped
@@ -101,7 +101,7 @@ class ParticipationHistory:
     task: str = ""  # the only one that this memory is of
     latest: tuple[int, int] = (-1, 0)  # round and stage of the last session joined, finished or not
     sums: tuple[PastSum, ...] = ()
-    others: tuple[ParticipationHistory, ...] = ()  # of other tasks: who comes back finds what was remembered
+    others: tuple[ParticipationHistory, ...] = ()  # of other tasks: a device that joins again continues with it
 
     def of(self, task: str) -> ParticipationHistory:
         """Return what is remembered of a task, nothing if it is new; the others are kept beside it."""
@@ -210,10 +210,10 @@ def has_ended(device_policy: DevicePolicy, history: ParticipationHistory, revoke
 def staying(device_policy: DevicePolicy, session: Session, participants: Iterable[int]) -> frozenset[int]:
     """Return who of a sum stays with its cohort: as many as leave enough honest ones who know of it.
 
-    Up to `corrupted` participants may lie about it. Others may not have heard who was in the sum, because it can be
-    opened by as many as rebuild a secret. In graphs that are not complete it is not known how many have heard, and all
-    stay. Those with the lowest names stay: they cannot be chosen once the cohort is known, and who has gone on once
-    is likely to go on again.
+    Up to `corrupted` participants may lie about it. Others may not know who was in the sum, because as many as rebuild
+    a secret can open it. In graphs that are not complete it is not known how many know, and all stay. Those with the
+    lowest names stay: names cannot be chosen once the cohort is known, and who has left one batch is likely to leave
+    the next.
     """
     present, terms, n_invited = sorted(participants), session.terms, session.n_participants
     if device_policy.most_cohorts is None or device_policy.most_cohorts == 1 or terms.degree < n_invited - 1:
@@ -224,7 +224,7 @@ def staying(device_policy: DevicePolicy, session: Session, participants: Iterabl
 
 
 def check_invitation(device_policy: DevicePolicy, history: ParticipationHistory, session: Session) -> None:
-    """Refuse an invitation that asks for too little care, comes too soon, or is over."""
+    """Refuse an invitation whose limits are too weak, that comes too soon, or is over."""
     terms = session.terms
     if history.task not in ("", terms.task):
         raise OutOfTurnError.because(ReasonCode.OTHER_FEDERATION)
@@ -267,7 +267,7 @@ def check_parts(session: Session, *, was_counted: bool) -> None:
     """Refuse a stage that holds what belongs into another one.
 
     The first counts participants and nothing else, of all rows. After it the rows that it listed are added, and none is
-    counted again: the difference would tell about those who dropped out in between. A sum in one stage has no quality.
+    counted again: the difference would be about those who dropped out in between. A sum in one stage has no quality.
     """
     stage = session.terms.stage
     for part in session.terms.layout.segments:

@@ -1,4 +1,4 @@
-"""Who takes part is drawn by chance that each device can check.
+"""The participant lottery: a random draw of participants that each device can verify.
 
 At enrolment a device commits to the end of a hash chain. In each round it shows the link before the one it showed, or
 published, last: its ticket. No other party knew it, and the device could not choose it. Together with the round's

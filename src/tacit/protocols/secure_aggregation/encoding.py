@@ -9,8 +9,8 @@ sum bit for bit. A table travels as up to three parts:
                               as a number of the ring, and only where the server reads counts
     participants   [rows]     1 if the participant mentions it at all; the sum counts participants
 
-Every part has a bound on what one participant adds to a number, and a sum stays in the ring because
-`n_people * bound < 2^(bits - 1)`: server and device both check it before a key is made.
+Every part has a bound on what one participant adds to a number, and a sum stays in the ring because `n_participants *
+bound < 2^(bits - 1)`. Server and device both check it before a key is made.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ class VectorLayout:
         return wide, middle, narrow
 
     def check(self, n_participants: int) -> None:
-        """Refuse a layout in which a sum over `n_people` could leave the ring."""
+        """Refuse a layout in which a sum over `n_participants` could leave the ring."""
         for part in self.segments:
             if n_participants * part.bound >= 2 ** (part.bits - 1):
                 raise RangeError.because(

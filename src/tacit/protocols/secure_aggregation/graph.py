@@ -6,7 +6,7 @@ participants may work together with the server and how many may drop out, by hyp
 rule of thumb.
 
     threshold   so many shares rebuild a secret
-    2 threshold > degree + those of the neighbours who cheat: a server that tells two halves different stories cannot
+    2 threshold > degree + those of the neighbours who cheat: a server that shows two halves different lists cannot
     collect enough shares of both kinds
 """
 
@@ -40,7 +40,7 @@ def plan_masking(n_participants: int, corrupted: float, dropped: float) -> Maski
     """Return degree and threshold for a cohort of which these shares may cheat or drop out.
 
     >>> plan_masking(20, corrupted=1 / 3, dropped=0.1)
-    Plan(degree=19, threshold=13)
+    MaskingPlan(degree=19, threshold=13)
     """
     if n_participants < 2:
         raise SecureSumError.because(ReasonCode.COHORT_TOO_SMALL, cohort=n_participants, needed=2)
@@ -108,7 +108,7 @@ def is_safe(n_participants: int, chosen: MaskingPlan, corrupted: float) -> bool:
 
 @dataclass(frozen=True)
 class NeighbourGraph:
-    """The neighbours of all participants in a cohort of `n_people`, in an order keyed by 32 bytes."""
+    """The neighbours of all participants in a cohort of `n_participants`, in an order keyed by 32 bytes."""
 
     n_participants: int
     degree: int

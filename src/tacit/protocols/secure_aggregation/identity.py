@@ -111,7 +111,7 @@ def _useless(sender: int) -> ForgedError:
 
 
 def tag(key: bytes, message: bytes) -> bytes:
-    """Return a short code that proves a message to whoever has the same key."""
+    """Return a short code that authenticates a message to holders of the same key."""
     return hmac.digest(key, message, "sha256")[:TAG_BYTES]
 
 

@@ -1,4 +1,4 @@
-"""What a device keeps before anything leaves, so that a restart cannot take back or repeat what was said.
+"""What a device stores before anything leaves, so that a restart cannot take back or repeat what was sent.
 
 A device on a real machine keeps its records in its own file, in the transaction of what was learnt
 (`tacit.field.device.masked_rounds`). A server keeps none: a coordinator that was killed does not ask for a round again
@@ -14,14 +14,14 @@ Record = tuple[int, bytes]
 
 
 class Journal(Protocol):
-    """What keeps records: kinds are small numbers, contents are bytes. A record is kept whole or not at all."""
+    """A store of records: kinds are small numbers, contents are bytes. A record is stored whole or not at all."""
 
     def records(self) -> list[Record]:
         """Return all records, oldest first."""
         ...
 
     def append(self, kind: int, content: bytes) -> None:
-        """Keep one more record; when this returns, it is kept."""
+        """Store one more record; when this returns, it is stored durably."""
         ...
 
     def rewrite(self, records: Iterable[Record]) -> None:
@@ -40,7 +40,7 @@ class MemoryJournal:
         return list(self._records)
 
     def append(self, kind: int, content: bytes) -> None:
-        """Keep one more record."""
+        """Store one more record."""
         self._records.append((kind, content))
 
     def rewrite(self, records: Iterable[Record]) -> None:

@@ -66,7 +66,7 @@ def commitment_to(context: bytes, participant: int, seed: bytes) -> bytes:
 
 
 def share_hash(context: bytes, dealer: int, holder: int, of_self_mask: bool, share: bytes) -> bytes:
-    """Return by what a share is known again: shares are uniformly random, so their hashes tell nothing of them."""
+    """Return the hash by which a share is checked: shares are uniformly random, so hashes reveal nothing of them."""
     whose = _WHOSE.pack(dealer, holder, of_self_mask)
     return hashlib.sha256(b"share" + context + whose + share).digest()[:TAG_BYTES]
 

@@ -81,7 +81,7 @@ class SecureServer:
         self._arrived: set[int] = set()
         self._codes: dict[int, dict[int, bytes]] = {}  # sender -> receiver -> code
         self._unmaskings: dict[int, Unmasking] = {}
-        self.blamed: set[int] = set()  # who gave wrong shares of participants that fell silent at the very end
+        self.blamed: set[int] = set()  # who gave wrong shares of participants that were lost in the last phase
         self._false_dealers: set[int] = set()  # whose shares fit their hashes, and give another secret than announced
         self.total = Vector(self.session.terms.layout.sizes)
 
@@ -183,7 +183,7 @@ class SecureServer:
 
     # --- one message ------------------------------------------------------------------------------------------------
 
-    def _known(self, context: bytes, sender: int, among: Iterable[int]) -> None:
+    def _check_sender(self, context: bytes, sender: int, among: Iterable[int]) -> None:
         if context != self.context:
             raise OutOfTurnError.because(ReasonCode.OTHER_SESSION)
         if sender not in among:
@@ -191,15 +191,15 @@ class SecureServer:
         if sender in self.answered:
             raise OutOfTurnError.because(ReasonCode.REPEATED_ANSWER, sender=sender)
 
-    def _genuine(self, message: bytes, code: bytes, sender: int) -> None:
+    def _check_code(self, message: bytes, code: bytes, sender: int) -> None:
         check_tag(self._links[sender], message[: -len(code)], code, sender)
 
-    def _misaddressed(self, sender: int) -> ForgedError:
+    def _misaddressed_error(self, sender: int) -> ForgedError:
         return ForgedError.because(ReasonCode.WRONG_RECIPIENTS, phase=self.phase.name.lower(), sender=sender)
 
     def _take_advert(self, message: bytes) -> int:
         context, advert = Advert.decode(message)
-        self._known(context, advert.sender, range(self.session.n_participants))
+        self._check_sender(context, advert.sender, range(self.session.n_participants))
         name = self.session.cohort[advert.sender]
         verify(self._changed_keys.get(name, name), advert.signed_part(context), advert.signature, advert.sender)
         keys = {advert.mask_key, advert.seal_key}
@@ -213,36 +213,36 @@ class SecureServer:
 
     def _take_shares(self, message: bytes) -> int:
         context, shares, code = Shares.decode(message)
-        self._known(context, shares.sender, self.adverts)
-        self._genuine(message, code, shares.sender)
+        self._check_sender(context, shares.sender, self.adverts)
+        self._check_code(message, code, shares.sender)
         expected = self.session.graph.neighbours(shares.sender) & self.adverts.keys()
         if {entry.participant for entry in shares.entries} != expected:
-            raise self._misaddressed(shares.sender)
+            raise self._misaddressed_error(shares.sender)
         self._shares[shares.sender] = {entry.participant: entry for entry in shares.entries}
         return shares.sender
 
     def _take_vector(self, message: bytes) -> int:
         context, masked, code = MaskedVector.decode(message, bytes_of(self.total.sizes))
-        self._known(context, masked.sender, self._shares)
-        self._genuine(message, code, masked.sender)
+        self._check_sender(context, masked.sender, self._shares)
+        self._check_code(message, code, masked.sender)
         self.total.add(masked.vector)
         self._arrived.add(masked.sender)
         return masked.sender
 
     def _take_codes(self, message: bytes) -> int:
         context, sender, codes, code = Codes.decode_sent(message)
-        self._known(context, sender, self.survivors)
-        self._genuine(message, code, sender)
+        self._check_sender(context, sender, self.survivors)
+        self._check_code(message, code, sender)
         if {participant for participant, _ in codes.entries} != self._near(sender) & self.survivors:
-            raise self._misaddressed(sender)
+            raise self._misaddressed_error(sender)
         self._codes[sender] = dict(codes.entries)
         return sender
 
     def _take_unmasking(self, message: bytes) -> int:
         context, unmasking, code = Unmasking.decode(message)
         sender = unmasking.sender
-        self._known(context, sender, self._codes)
-        self._genuine(message, code, sender)
+        self._check_sender(context, sender, self._codes)
+        self._check_code(message, code, sender)
         if commitment_to(context, sender, unmasking.seed) != self.adverts[sender].commitment:
             raise ForgedError.because(ReasonCode.BROKEN_COMMITMENT, sender=sender)
         near = self._near(sender)
@@ -260,7 +260,7 @@ class SecureServer:
         """The neighbours of a participant that have sent it shares."""
         return self.session.graph.neighbours(participant) & self._shares.keys()
 
-    def _enough(self, there: Iterable[int], whose: Iterable[int]) -> None:
+    def _require_enough(self, there: Iterable[int], whose: Iterable[int]) -> None:
         """Abort if too few are there, or too few neighbours of a participant that needs them."""
         participants, terms, phase = frozenset(there), self.session.terms, self.phase.name.lower()
         if len(participants) < terms.n_min:
@@ -279,7 +279,7 @@ class SecureServer:
                 )
 
     def _close_adverts(self) -> dict[int, bytes]:
-        self._enough(self.adverts, self.adverts)
+        self._require_enough(self.adverts, self.adverts)
         present, near = frozenset(self.adverts), self.session.graph.neighbours
         return {
             participant: Roster(
@@ -289,7 +289,7 @@ class SecureServer:
         }
 
     def _close_shares(self) -> dict[int, bytes]:
-        self._enough(self._shares, self._shares)
+        self._require_enough(self._shares, self._shares)
         sharing = frozenset(self._shares)
         sent = {}
         for participant in self._shares:
@@ -300,13 +300,13 @@ class SecureServer:
         return sent
 
     def _close_vectors(self) -> dict[int, bytes]:
-        self._enough(self._arrived, self._shares)
+        self._require_enough(self._arrived, self._shares)
         self.survivors = frozenset(self._arrived)
         message = Survivors(self.survivors).encode(self.context, self.session.n_participants)
         return dict.fromkeys(self.survivors, message)
 
     def _close_confirmations(self) -> dict[int, bytes]:
-        self._enough(self._codes, self._codes)
+        self._require_enough(self._codes, self._codes)
         sent = {}
         for participant in self._codes:
             near = sorted(other for other in self._near(participant) if other in self._codes)
@@ -317,7 +317,7 @@ class SecureServer:
 
     def _close_unmaskings(self) -> dict[int, bytes]:
         lost = self._shares.keys() - self.survivors
-        held = self._pieces((self.survivors - self._unmaskings.keys()) | lost)
+        held = self._gather_pieces((self.survivors - self._unmaskings.keys()) | lost)
         points = {
             participant: point_of(self.adverts[participant].mask_key, participant) for participant in self.survivors
         }
@@ -325,26 +325,26 @@ class SecureServer:
         minus = []
         for participant in sorted(self.survivors):
             given = self._unmaskings.get(participant)
-            seed = given.seed if given is not None else self._rebuilt(held, participant)
+            seed = given.seed if given is not None else self._rebuild_secret(held, participant)
             if commitment_to(self.context, participant, seed) != self.adverts[participant].commitment:
-                raise self._dealt_falsely(participant)
+                raise self._blame_dealer(participant)
             minus.append(own_mask(self.context, participant, seed))
         for participant in sorted(lost):
-            pair = KeyPair(self._rebuilt(held, participant))
+            pair = KeyPair(self._rebuild_secret(held, participant))
             if pair.public != self.adverts[participant].mask_key:
-                raise self._dealt_falsely(participant)
+                raise self._blame_dealer(participant)
             for other in self._near(participant) & self.survivors:
                 key = pair_mask(pair, participant, points[other], other, self.context)
                 (minus if participant > other else plus).append(key)
         mask(self.total, plus, minus)
         return {}
 
-    def _dealt_falsely(self, participant: int) -> AbortedError:
+    def _blame_dealer(self, participant: int) -> AbortedError:
         """Note a participant whose secret cannot be rebuilt from its own shares: the sum is lost by its fault."""
         self._false_dealers.add(participant)
         return AbortedError.because(ReasonCode.BROKEN_COMMITMENT, sender=participant)
 
-    def _pieces(self, wanted: Iterable[int]) -> dict[int, dict[int, int]]:
+    def _gather_pieces(self, wanted: Iterable[int]) -> dict[int, dict[int, int]]:
         """Gather the shares given of some participants, by place; whoever gave a wrong one is noted in `blamed`."""
         held: dict[int, dict[int, int]] = {participant: {} for participant in wanted}
         for sender, unmasking in sorted(self._unmaskings.items()):
@@ -363,7 +363,7 @@ class SecureServer:
         known = box.self_hash if piece.of_self_mask else box.key_hash
         return share_hash(self.context, piece.participant, sender, piece.of_self_mask, piece.share) == known
 
-    def _rebuilt(self, held: Mapping[int, Mapping[int, int]], participant: int) -> bytes:
+    def _rebuild_secret(self, held: Mapping[int, Mapping[int, int]], participant: int) -> bytes:
         shares, threshold = held[participant], self.session.terms.threshold
         if len(shares) < threshold:
             raise AbortedError.because(

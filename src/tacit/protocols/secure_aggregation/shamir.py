@@ -1,4 +1,4 @@
-"""Secrets in pieces. Additive sharing needs every piece to rebuild a secret, Shamir's any `threshold` of them.
+"""Secret sharing. Additive sharing needs every piece to rebuild a secret, Shamir's any `threshold` of them.
 
 Shares of Shamir's kind are points of a polynomial over the whole numbers modulo a prime just above 2^256, whose value
 at 0 is the secret: a 32-byte key fits, and a share takes 33 bytes. The coefficients come from the system's entropy, or

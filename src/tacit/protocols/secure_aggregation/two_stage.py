@@ -5,7 +5,7 @@ point the same way, so they can be linked: a sum in one stage hides little. The 
 mention each row, with two bytes a row. The second stage adds the rows that at least `k_min` participants mention; no
 other row leaves a device. The size of a message follows the length of that list instead of the catalogue's.
 
-A row's count is that of the first stage. A second count would tell, by the difference, which items those have who
+A row's count is that of the first stage. The difference to a second count would reveal the items of participants who
 dropped out in between. Rows are listed from `k_min + spare` participants on, and no device unmasks a second stage that
 has lost more than `spare`: so every listed row keeps at least `k_min` participants.
 """
