@@ -1,4 +1,4 @@
-"""The paper that figures are drawn on: one style, one width, the same numbers along every axis."""
+"""The canvas of figures: one style, one width, the same numbers along every axis."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ class MethodRow:
 
     @property
     def is_legacy(self) -> bool:
-        """True if training or evaluation was told what is held out, to stand beside published numbers."""
+        """True if training or evaluation was given the held-out items, for comparison with published numbers."""
         return any(run.result.get("sampling") == "legacy" for run in self.runs)
 
     def mean(self, field: str) -> float:

@@ -1,4 +1,4 @@
-"""How much the releases that a run kept tell about its users."""
+"""How much the stored releases of a run reveal about its users."""
 
 from __future__ import annotations
 

@@ -360,6 +360,6 @@ def _brief(value: float) -> str:
 
 
 def _sparse(i: int, n: int) -> tuple[int, int]:
-    """A marker now and then, at other places for each line, so that lines are told apart in grey."""
+    """A marker now and then, at other places for each line, so that lines can be distinguished in grey."""
     every = max(n // 6, 1)
     return (i * max(every // 5, 1)) % every, every

@@ -115,7 +115,7 @@ class Run:
         return metrics
 
     def load_evaluation(self) -> Evaluation:
-        """The evaluation as the folder tells it: every metric of every user, without the lists themselves."""
+        """The evaluation as the folder holds it: every metric of every user, without the lists themselves."""
         labels = [str(label) for label in self.users["user"].to_list()]
         users = np.array([zlib.crc32(label.encode()) for label in labels], np.int64)  # only ever compared for equality
         values = {name: self.users[name].to_numpy() for name in self.users.columns if name != "user"}
@@ -212,7 +212,7 @@ def _read_result(path: Path) -> dict[str, Any]:
 
 def refuse_foreign(folder: Path) -> None:
     """Refuse to put a run where something else is: only what an earlier run left is ever replaced."""
-    for _ in range(5):  # while another process puts its own run there, a single look can see neither of the two
+    for _ in range(5):  # while another process puts its own run there, a single check can see neither of the two
         if not _is_foreign(folder):
             return
         time.sleep(0.01)

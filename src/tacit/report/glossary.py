@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class MetricEntry:
-    """A metric as a reader meets it."""
+    """A metric as reports show it."""
 
     name: str
     meaning: str

@@ -21,7 +21,7 @@ BOUNDS = {
 
 
 def describe_guarantee(found: Mapping[str, Any]) -> str:
-    """Return one sentence on what all noisy sums of a run tell of any one client."""
+    """Return one sentence on what all noisy sums of a run reveal about any one client."""
     server, others, delta = found["epsilon_server"], found["epsilon_others"], found["delta"]
     both = f"epsilon {server:.3g} against the server and {others:.3g} against everybody else, delta {delta:.2g}"
     n_sums = len(found["rounds"])

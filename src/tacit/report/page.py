@@ -334,7 +334,7 @@ def _notes(compared: ComparisonResult) -> list[str]:
 
 
 def _recipe(lines: Sequence[TableLine]) -> dict[str, Any]:
-    """The commands; what all configurations share, said once, and what each adds. Unsaved runs are told in full."""
+    """The commands; what all configurations share, said once, and what each adds. Unsaved runs are listed in full."""
     saved = [run.result["run"] for line in lines for run in line.row.runs if run.result["run"]]
     if not saved:
         lines_of_text = [(line, to_yaml(line.row.runs[0].experiment)) for line in lines]

@@ -30,9 +30,9 @@ def criteria_of(weights: pl.DataFrame) -> list[str]:
 def explain_weights(weights: pl.DataFrame, number: int | None = None, most: int = 5, *, named: bool = True) -> Lines:
     """Return columns and lines of a table: the heaviest and the lightest of a round, the last one if none is named.
 
-    Each line says what a user measured, which share of the round's sum that is (or how it stands to the mean, 50 %
-    for the average), and the client's weight: 1 is what all would have if they counted the same. Without names
-    users are called by their places.
+    Each line says what a user measured, which share of the round's sum that is (or how it stands to the mean, 50 % for
+    the average), and the client's weight. If all counted the same, each weight would be 1. Without names users are
+    called by their places.
     """
     rows = _round(weights, number).with_row_index("place", 1)
     shown = rows if rows.height <= 2 * most else pl.concat([rows.head(most), rows.tail(most)])
@@ -83,7 +83,7 @@ def draw_weights(weights: pl.DataFrame, number: int | None = None, whose: str = 
     parts *= (rows["factor"] / score).fill_null(0.0).to_numpy()
     with report_style():
         figure, (axes,) = new_figure(3.2)
-        shown = np.unique(np.linspace(0, rows.height - 1, MOST_DRAWN).astype(int))  # more cannot be told apart
+        shown = np.unique(np.linspace(0, rows.height - 1, MOST_DRAWN).astype(int))  # more cannot be distinguished
         edges, bottom = np.append(shown, rows.height) + 0.5, np.zeros(len(shown))
         fills = [(name if at == 0 else f"and {name}", COLOURS[at % len(COLOURS)]) for at, name in enumerate(names)]
         rest = rows["factor"].to_numpy() - parts.sum(axis=0)

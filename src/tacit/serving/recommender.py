@@ -288,7 +288,7 @@ def _places(clients: Clients) -> NDArray[np.int32]:
 
 
 def explain_in_words(reasons: list[Reason], catalog: Catalog) -> str:
-    """Say the strongest reasons in one plain sentence."""
+    """Return the strongest reasons as one plain sentence."""
     if not reasons:
         return ""
     first = reasons[0]

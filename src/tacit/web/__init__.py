@@ -1,1 +1,1 @@
-"""Pages on this machine: a user's own, and the lab's. They read what is on disk and have no private door."""
+"""Pages on this machine: a user's own, and the lab's. They read what is on disk and use no interface of their own."""

@@ -117,13 +117,13 @@ def build_api(view: DeviceView, token: str, port: int) -> ASGIApp:
         return _answer(openapi())
 
     async def status(request: Request) -> Response:
-        member = view.cached("member", lambda: view.device.membership)
+        member = view.cache("member", lambda: view.device.membership)
         method = None if member is None else member.federation.method
         return _answer({"state": view.state().as_json(), "interactions": len(view.history), "method": method})
 
     async def recommendations(request: Request) -> Response:
         k = _whole(request, "k", 10, 1)
-        view.cached("member", lambda: view.device.membership)  # another program may have changed the file
+        view.cache("member", lambda: view.device.membership)  # another program may have changed the file
         found = view.device.recommend(k)
         rows = [{"item": one.item, "title": one.title, "score": one.score, "why": one.why} for one in found]
         return _answer({"recommendations": rows})

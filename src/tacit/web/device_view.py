@@ -41,7 +41,7 @@ class RunningParticipant(Protocol):
         ...
 
 
-class Neighbours(Protocol):
+class SimulatedOthers(Protocol):
     """A simulated federation for a demonstration."""
 
     n_others: int
@@ -101,7 +101,7 @@ class CatalogIndex:
         found = [item for item, title in enumerate(titles) if words[0] in title]
         for word in words[1:]:
             found = [item for item in found if word in titles[item]]
-        ranked = found[:RANKED]  # more cannot be told apart by one short word anyway
+        ranked = found[:RANKED]  # one short word cannot distinguish more anyway
         first = nsmallest(most, ranked, key=lambda item: (not titles[item].startswith(words[0]), titles[item]))
         return [self.thing(self.catalog.item_ids[item]) for item in first], len(found)
 
@@ -117,7 +117,7 @@ class DeviceView:
         self,
         device: Device,
         curve: str = "ml-100k",
-        neighbours: Neighbours | None = None,
+        neighbours: SimulatedOthers | None = None,
         participant: RunningParticipant | None = None,
         peer: RunningParticipant | None = None,
     ) -> None:
@@ -130,7 +130,7 @@ class DeviceView:
         self._kept: dict[tuple[str, str], Any] = {}
         self._shelf: CatalogIndex | None = None
 
-    def cached(self, name: str, make: Callable[[], T]) -> T:
+    def cache(self, name: str, make: Callable[[], T]) -> T:
         """Return what `make` reads from the device, cached until the file changes."""
         moment = self.device.moment
         if moment != self._moment:
@@ -146,7 +146,7 @@ class DeviceView:
     @property
     def shelf(self) -> CatalogIndex | None:
         """The catalogue of the user's federation or network of peers, if there is one."""
-        member = self.cached("member", lambda: self.device.membership) or self.network
+        member = self.cache("member", lambda: self.device.membership) or self.network
         if member is None:
             return None
         if self._shelf is None or self._shelf.catalog is not member.catalog:
@@ -156,11 +156,11 @@ class DeviceView:
     @property
     def network(self) -> PeerMembership | None:
         """The network of peers that the user is a member of, if any."""
-        return self.cached("network", lambda: PeerMembership.of(self.device.store))
+        return self.cache("network", lambda: PeerMembership.of(self.device.store))
 
     def state(self) -> DeviceState:
         """Return what the device does now."""
-        self.cached("member", lambda: self.device.membership)  # another program may have joined or left
+        self.cache("member", lambda: self.device.membership)  # another program may have joined or left
         running = self.participant if self.network is None else self.peer
         found = read_state(self.device, "" if running is None else running.failure)
         if self.neighbours is not None and found.code == DeviceStateCode.NO_SERVER:
@@ -170,13 +170,13 @@ class DeviceView:
     @property
     def method(self) -> str:
         """The method of the user's federation; fpl, with which the page's curve was measured, without one."""
-        member = self.cached("member", lambda: self.device.membership)
+        member = self.cache("member", lambda: self.device.membership)
         return "fpl" if member is None else member.federation.method
 
     @property
     def history(self) -> list[HistoryEntry]:
         """The user's history, newest first."""
-        return self.cached("history", lambda: self.device.history.list()[::-1])
+        return self.cache("history", lambda: self.device.history.list()[::-1])
 
     def label(self, text: str) -> Label:
         """Return the id that a form field names."""
@@ -192,11 +192,11 @@ class DeviceView:
     def page_response(self, template: str, here: str, title: str, **values: Any) -> Response:
         """Answer with a page in the common frame of the user's pages."""
         message, undo, self._message, self._undo = self._message, self._undo, "", None
-        sharing = self.cached("sharing", lambda: self.device.sharing)
-        member = self.cached("member", lambda: self.device.membership)
+        sharing = self.cache("sharing", lambda: self.device.sharing)
+        member = self.cache("member", lambda: self.device.membership)
         frame: dict[str, Any] = {"here": here, "title": title, "message": message, "undo": undo}
         frame |= {"sharing": sharing, "member": member, "network": self.network, "state": self.state()}
-        frame |= {"chosen_language": self.cached("language", lambda: self.device.preferences.language)}
+        frame |= {"chosen_language": self.cache("language", lambda: self.device.preferences.language)}
         return page_response(template, **frame, neighbours=self.neighbours, **values)
 
 

@@ -55,7 +55,7 @@ def routes(view: DeviceView) -> list[Route]:
             "for_you.html",
             "for-you",
             "For you",
-            picks=view.cached("picks", picks),
+            picks=view.cache("picks", picks),
             start=_start(view, asked),
             alone=suggests_alone(),
         )
@@ -146,7 +146,7 @@ def _titles(view: DeviceView) -> list[str]:
 
 
 def _keep(view: DeviceView, categories: list[str], titles: list[str]) -> None:
-    """Keep interests, and say what that means."""
+    """Store interests, and say what that means."""
     found = view.device.preferences.choose_interests([*categories, *titles])
     view.say(
         "Suggestions now begin with your interests. They stay on this device, and nothing is learnt from them."

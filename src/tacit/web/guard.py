@@ -59,7 +59,7 @@ NO_TOKEN = "Open the link that the program printed in its terminal: it contains 
 
 
 @dataclass(frozen=True)
-class Door:
+class PageAddress:
     """The address of a page, and its secrets, which are new for each start."""
 
     port: int
@@ -78,15 +78,15 @@ class Door:
 
     @property
     def base(self) -> str:
-        """The path below which all pages are; whoever knows it is let in."""
+        """The path below which all pages are; requests that know it are accepted."""
         return f"/{self.secret}"
 
 
 class Guard:
     """Wraps a page: refuses requests, bounds their size, and sets headers of answers."""
 
-    def __init__(self, app: ASGIApp, door: Door, caps: Mapping[str, int]) -> None:
-        self.app, self.door, self.caps = app, door, caps
+    def __init__(self, app: ASGIApp, address: PageAddress, caps: Mapping[str, int]) -> None:
+        self.app, self.address, self.caps = app, address, caps
         self._is_used = False  # the start link
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -94,34 +94,36 @@ class Guard:
         if scope["type"] != "http":
             return
         headers = Headers(scope=scope)
-        send = _seal(send, scope["path"], self.door.base)
+        send = _seal(send, scope["path"], self.address.base)
         answer = self._answer(scope, headers)
         if answer is not None:
             await answer(scope, receive, send)
             return
         path = scope["path"]
         if not path.startswith(STATIC):
-            path = "/" + path.removeprefix(self.door.base).removeprefix("/")
+            path = "/" + path.removeprefix(self.address.base).removeprefix("/")
         scope = {**scope, "path": path, "raw_path": path.encode()}
-        BASE.set("" if path.startswith(STATIC) else self.door.base)  # static files are public
+        BASE.set("" if path.startswith(STATIC) else self.address.base)  # static files are public
         await self.app(scope, cap_body(receive, self.caps.get(path, SMALL), headers), send)
 
     def _answer(self, scope: Scope, headers: Headers) -> Response | None:
         """Return a refusal or the first page, or none to accept the request."""
         host, method, path = headers.get("host", ""), scope["method"], scope["path"]
-        if host not in self.door.hosts:
+        if host not in self.address.hosts:
             return PlainTextResponse("This page can be opened at its own address only.", 421)
         if method not in ("GET", "HEAD", "POST"):
             return PlainTextResponse("This page accepts GET and POST only.", 405)
         if path.startswith(STATIC):
             return None
         key = QueryParams(scope["query_string"]).get("key")
-        if path == "/" and method == "GET" and key is not None and _same(key, self.door.token):
+        if path == "/" and method == "GET" and key is not None and _same(key, self.address.token):
             if self._is_used:
                 return _refuse(USED, 403)
             self._is_used = True
-            return HTMLResponse(WELCOME.format(base=self.door.base))  # no redirect: it would be a link's from elsewhere
-        if not _same(path.split("/")[1], self.door.secret):
+            return HTMLResponse(
+                WELCOME.format(base=self.address.base)
+            )  # no redirect: it would be a link's from elsewhere
+        if not _same(path.split("/")[1], self.address.secret):
             return _refuse(NO_TOKEN, 403)
         if method == "POST" and not _is_own(headers, host):
             return _refuse("This request came from another site. Nothing was changed.", 403)

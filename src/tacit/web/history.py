@@ -26,14 +26,14 @@ NEAR = 4  # things that are offered where nothing is called so
 
 def routes(view: DeviceView) -> list[Route]:
     """Return the page of the user's history and its forms."""
-    last: dict[str, Any] = {}  # the file that is looked at: its preview or a question about it; then what was done
+    last: dict[str, Any] = {}  # the file that was chosen: its preview or a question about it; then what was done
 
     async def page(request: Request) -> Response:
         asked = request.query_params
         query, mine, shelf = asked.get("q", "")[:200], asked.get("mine", "")[:200], view.shelf
         found, total = shelf.search(query, FOUND) if shelf is not None else ([], 0)
         near = shelf.near(query, NEAR) if shelf is not None and len(query.strip()) > 2 and not found else []
-        has = view.cached("has", lambda: {entry.item for entry in view.history})
+        has = view.cache("has", lambda: {entry.item for entry in view.history})
         rows = _find(view.history, normalise_text(mine), shelf)
         leaf = RowsPage.of(rows, asked.get("page", "1"), PAGE)
         sharing = view.device.sharing
@@ -75,7 +75,7 @@ def routes(view: DeviceView) -> list[Route]:
         return "/" if form.get("from") == "for-you" else "/history"
 
     async def read(content: bytes, name: str, choices: ImportChoices) -> Response:
-        """Read a file in a thread, so that other pages answer meanwhile; a question about it is kept for the user."""
+        """Read a file in a thread, so that other pages answer meanwhile; a question about it is stored for the user."""
         last.clear()
         last.update(name=name, content=content, choices=choices)
         try:

@@ -85,7 +85,7 @@ def routes(view: DeviceView) -> list[Route]:
     """Return the page of the user's file and its forms."""
 
     async def page(request: Request) -> Response:
-        sums = ReleaseSums.of(view.cached("ledger", lambda: view.device.ledger.list()[::-1]))
+        sums = ReleaseSums.of(view.cache("ledger", lambda: view.device.ledger.list()[::-1]))
         return view.page_response(
             "mine.html",
             "mine",

@@ -73,7 +73,7 @@ class FederationStatus:
 
     @classmethod
     def of(cls, journal: CoordinatorJournal, rules: RoundRules, present: int) -> FederationStatus:
-        """Read it from a journal; of devices only counts are kept, but for those with strikes."""
+        """Read it from a journal; of devices only counts are stored, but for those with strikes."""
         revoked = [device.revoked for device in journal.members.devices()]
         enrolled = len(revoked) - sum(revoked)
         rounds, items = [_public(happened) for happened in journal.rounds.records()], journal.catalog.n_items
@@ -110,7 +110,7 @@ class FederationStatus:
         return sum(one.reason is not None and one.reason.code == LACK_OF_NOISE for one in self.rounds)
 
     def epsilon(self, until: int | None = None) -> float | None:
-        """Return what all sums, or those until a round, tell of a device; none without a guarantee."""
+        """Return what all sums, or those until a round, reveal about a device; none without a guarantee."""
         agreed = self.federation.privacy
         return None if agreed is None else find_epsilon(self.sums, agreed.delta, until)
 

@@ -36,7 +36,7 @@ class OwnPages:
 
 def build_user_page(view: DeviceView) -> Page:
     """Return the page of a device."""
-    rooms = (for_you, history, sharing, peers, sent, mine)
+    parts = (for_you, history, sharing, peers, sent, mine)
 
     async def state(request: Request) -> Response:
         return JSONResponse({**view.state().as_json(), "tone": view.state().tone})
@@ -53,6 +53,6 @@ def build_user_page(view: DeviceView) -> Page:
         Route("/static/app.html", app),
         Route("/state", state),
         language,
-        *(route for room in rooms for route in room.routes(view)),
+        *(route for part in parts for route in part.routes(view)),
     ]
     return Page(OwnPages(application(routes), view), {"/history/import": MOST_UPLOAD, "/mine/join": MOST_UPLOAD})

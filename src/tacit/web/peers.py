@@ -35,7 +35,7 @@ def routes(view: DeviceView) -> list[Route]:
         from tacit.field.peer.peer_status import CLOCK_OFF, read_status
 
         network = view.network.network
-        status = view.cached("peer status", lambda: read_status(view.device))
+        status = view.cache("peer status", lambda: read_status(view.device))
         lab, options = load_peer_exposure(), network.options
         setting = NOISY if status.epsilon is not None else SENT if options.get("user_vector") == "sent" else PRIVATE
         shelf = view.shelf

@@ -83,9 +83,9 @@ def routes(view: DeviceView) -> list[Route]:
 
     async def page(request: Request) -> Response:
         shelf = view.shelf
-        releases = view.cached("ledger", lambda: view.device.ledger.list()[::-1])
+        releases = view.cache("ledger", lambda: view.device.ledger.list()[::-1])
         leaf = RowsPage.of(releases, request.query_params.get("page", "1"), PAGE)
-        upcoming, measures = view.cached("measured", lambda: measure_next_release(view))
+        upcoming, measures = view.cache("measured", lambda: measure_next_release(view))
         return view.page_response(
             "sent.html",
             "sent",
@@ -99,8 +99,8 @@ def routes(view: DeviceView) -> list[Route]:
             now=measures.get("now"),
             after=measures.get("next"),
             named=[shelf.thing(item).title for item in measures["now"].named] if shelf is not None and measures else [],
-            sum_exposure=view.cached("sum exposure", lambda: view.device.sum_exposure),
-            budget=view.cached("budget", lambda: view_budget(view.device)),
+            sum_exposure=view.cache("sum exposure", lambda: view.device.sum_exposure),
+            budget=view.cache("budget", lambda: view_budget(view.device)),
             verdict=describe_leak(measures["now"].exposure.leak_index) if measures else ("", ""),
         )
 

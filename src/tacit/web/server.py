@@ -14,7 +14,7 @@ import uvicorn
 from starlette.types import ASGIApp
 
 from tacit.errors import FieldError
-from tacit.web.guard import Door, Guard
+from tacit.web.guard import Guard, PageAddress
 
 ADDRESS = "127.0.0.1"
 STOP_SECONDS = 10.0
@@ -31,10 +31,10 @@ class Page:
 def serve_page(page: Page, port: int, say: Callable[[str], None]) -> None:
     """Serve a page until Ctrl-C; `say` receives the link that opens it. Port 0 takes any free port."""
     with _listening(port) as listener, suppress(KeyboardInterrupt):  # the usual way to close it
-        door = Door(listener.getsockname()[1])
-        say(door.link)
+        address = PageAddress(listener.getsockname()[1])
+        say(address.link)
         freeze_loaded_objects()
-        _server(Guard(page.app, door, page.caps)).run(sockets=[listener])
+        _server(Guard(page.app, address, page.caps)).run(sockets=[listener])
 
 
 @contextmanager
@@ -53,12 +53,12 @@ def freeze_loaded_objects() -> None:
 
 
 @contextmanager
-def serving(page: Page, port: int = 0) -> Iterator[Door]:
+def serving(page: Page, port: int = 0) -> Iterator[PageAddress]:
     """Serve a page in a thread of its own while the block runs."""
     with _listening(port) as listener:
-        door = Door(listener.getsockname()[1])
-        with _running(_server(Guard(page.app, door, page.caps)), listener):
-            yield door
+        address = PageAddress(listener.getsockname()[1])
+        with _running(_server(Guard(page.app, address, page.caps)), listener):
+            yield address
 
 
 @contextmanager

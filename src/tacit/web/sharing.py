@@ -35,7 +35,7 @@ SAYINGS: list[tuple[float, str]] = [
 BOXES = ("masked_only", "measure")  # check boxes of the form
 
 
-def saying(pi: float) -> str:
+def describe_pi(pi: float) -> str:
     """Return in words how much is shared."""
     words = [text for least, text in SAYINGS if pi >= least][-1]
     return translate(words, pi=f"{100 * pi:.0f}")
@@ -70,7 +70,7 @@ def routes(view: DeviceView) -> list[Route]:
             "sharing.html",
             "sharing",
             "Sharing",
-            saying=saying(sharing.pi),
+            saying=describe_pi(sharing.pi),
             sayings=json.dumps([(least, translate(text)) for least, text in SAYINGS]),
             percent=_percent(sharing),
             coin=sharing.coin,
@@ -80,9 +80,9 @@ def routes(view: DeviceView) -> list[Route]:
             chart=chart(curve, lab["popular"], sharing.pi, values),
             drawn=json.dumps({"curve": curve, **BOX}),
             values=values,
-            categories=view.cached("categories", lambda: _categories(view)),
+            categories=view.cache("categories", lambda: _categories(view)),
             never=[shelf.thing(item) for item in sharing.never_items] if shelf is not None else [],
-            budget=view.cached("budget", lambda: view_budget(view.device)),
+            budget=view.cache("budget", lambda: view_budget(view.device)),
             limits=_write_limits(sharing.limits),
             knows_mains=sharing.limits.mains_only or is_on_mains() is not None,
         )

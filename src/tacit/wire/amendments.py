@@ -3,9 +3,9 @@
     amendment   signature (64) · what changed, packed: its number, the catalogue's digest after it, and one change
 
 A change is of the catalogue (items join, are renamed or retired; their places stay), a return to an earlier model, or
-another method: that one changes what leaves a device, and holds there only once its user has agreed.
-The terms after an amendment name those before by their digest: a chain back to what a device agreed to. Where the terms
-name an authority, its signature must hold; else the line to the coordinator vouches for it, as for all messages.
+another method. The latter changes what leaves a device, and holds there only once its user has agreed. The terms after
+an amendment name those before by their digest: a chain back to what a device agreed to. Where the terms name an
+authority, its signature must hold; otherwise the connection to the coordinator authenticates it, as all messages.
 """
 
 from __future__ import annotations

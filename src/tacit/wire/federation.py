@@ -131,7 +131,7 @@ class Federation(Config):
         self.check_guarantee(catalog)
 
     def check_guarantee(self, catalog: Catalog) -> None:
-        """Refuse a method that tells something, or too much, beside the noisy sums of a guarantee."""
+        """Refuse a method that reveals anything, or too much, beside the noisy sums of a guarantee."""
         if self.guarantee is not None:
             refuse_unaccounted(self.built, catalog)
             self._refuse_coarse_noise(self.guarantee, catalog)
@@ -229,7 +229,7 @@ class Federation(Config):
 
     @property
     def title(self) -> str:
-        """The name, to be shown: whoever founded the federation may have put anything into it."""
+        """The name, to be shown: its founder may have put anything into it."""
         return strip_controls(self.name)
 
     def list_differences(self, other: Federation) -> list[str]:

@@ -63,7 +63,7 @@ Shared: TypeAlias = Mapping[str, Array]
 class Request:
     """A shared model as it was in a round; `learn` says whether an answer is wanted.
 
-    `counted` is the last round in which an answer of the receiver was added, -1 if none was: what a device learnt for
+    `counted` is the last round in which an answer of the receiver was added, -1 if none was. What a device learnt for
     an answer that came too late is undone, as if it had never been asked.
     """
 

@@ -65,7 +65,7 @@ class PeerNetwork(Config):
 
     @property
     def title(self) -> str:
-        """The name, to be shown: whoever founded the network may have put anything into it."""
+        """The name, to be shown: its founder may have put anything into it."""
         return strip_controls(self.name)
 
     @property

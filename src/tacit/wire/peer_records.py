@@ -68,7 +68,8 @@ class PeerRecord:
     def is_valid(self, network: bytes, now: float) -> bool:
         """Say whether it is of this network, signed by the peer itself, neither old nor of the future, and of use.
 
-        Nothing can be sealed for a key of low order (zeros, for one): whoever kept such a record could not send.
+        Nothing can be sealed for a key of low order (zeros, for one): a peer that stored such a record could not send
+        to it.
         """
         return self.is_current(now) and self._is_signed(network)
 

@@ -35,7 +35,7 @@ _LABEL = b"tacit/peer/1/session"
 
 @dataclass(frozen=True)
 class PeerSession:
-    """A session key and the ticket that tells its receiver of it."""
+    """A session key and the ticket by which its receiver gets it."""
 
     ticket: bytes
     key: bytes = field(repr=False)
@@ -56,7 +56,7 @@ class PeerSessions:
         name = to.id + to.sealing
         with self._guard:
             for other in [known for known, session in self._drawn.items() if not _is_used(session, now)]:
-                del self._drawn[other]  # who forgets a key cannot betray what it sealed
+                del self._drawn[other]  # a key that is forgotten cannot open what it sealed
             found = self._drawn.get(name)
             if found is None:
                 found = self._drawn[name] = self._draw(to, now)

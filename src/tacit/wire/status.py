@@ -1,4 +1,4 @@
-"""What a coordinator tells devices that look for messages: what it does, how many are here, how many are missing."""
+"""The status that devices get when they poll: what the coordinator does, how many devices are here and missing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which versions of its messages a program knows, as a range: two programs that have none in common know whose fault.
+"""The versions of messages that a program knows, as ranges; they show which of two programs is too old for the other.
 
 Every request of a device and every answer of a coordinator names the sender's ranges in a header. A program that names
 none is of the time before there were ranges: it knows the first version of each.
