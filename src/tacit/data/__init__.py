@@ -1,4 +1,4 @@
-"""Where histories come from, and how they are cut: log -> cohort."""
+"""Loading, filtering and splitting of datasets: from a log to cohorts."""
 
 from tacit.data.dataset import PARTS, Dataset, Step
 from tacit.data.describe import describe

@@ -112,7 +112,7 @@ def _parse(column: pl.Series, where: Where, dates: DateOrder) -> pl.Series:
 
 
 def _parse_either(text: pl.Series, column: pl.Series, where: Where, dates: DateOrder) -> pl.Series:
-    """Read dates of which the day or the month comes first, as the whole column tells, or else as `dates` says."""
+    """Read dates of which the day or the month comes first, as the whole column shows, or else as `dates` says."""
     first, second = (text.str.extract(_EITHER, group).cast(pl.Int64, strict=False) for group in (1, 3))
     with_dots = text.str.extract(_EITHER, 2)[0] == "."
     day, month = bool((first > 12).any()), bool((second > 12).any())

@@ -28,7 +28,7 @@ _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 @dataclass(frozen=True)
 class Remote:
-    """An official file: its address, the name it is kept under, and what it must hash to."""
+    """An official file: its address, the name it is stored under, and what it must hash to."""
 
     url: str
     name: str
@@ -37,7 +37,7 @@ class Remote:
 
 
 def cache_folder() -> Path:
-    """Return where fetched datasets are kept: TACIT_CACHE, or the platform's folder for caches."""
+    """Return where fetched datasets are stored: TACIT_CACHE, or the platform's folder for caches."""
     if own := os.environ.get("TACIT_CACHE"):
         return Path(own).expanduser()
     if sys.platform == "win32":
@@ -52,7 +52,7 @@ def download(
 ) -> Path:
     """Fetch one file into a folder and return its path; a file that is already there is not fetched again.
 
-    Where no checksum is published, that of the first download is kept beside the file and later ones must agree.
+    Where no checksum is published, that of the first download is stored beside the file and later ones must agree.
     """
     target = folder / remote.name
     if target.is_file():

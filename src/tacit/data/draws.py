@@ -1,4 +1,4 @@
-"""Keyed draws for ragged rows: each user's draw number t is the same whoever else is in the room."""
+"""Keyed draws for ragged rows: each user's draw number t does not depend on the other users."""
 
 from __future__ import annotations
 

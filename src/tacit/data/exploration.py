@@ -1,4 +1,4 @@
-"""Exploration of a knowledge graph: what can be said of an item in up to n steps (thesis, 6.1 and 6.5.2).
+"""Exploration of a knowledge graph: the statements about an item that n steps reach (thesis, 6.1 and 6.5.2).
 
 A feature is a path of predicates and the object it ends at. An explored graph is again a graph, whose statements are
 all about items and whose relations are whole paths, joined by `~`.
@@ -71,15 +71,15 @@ def explore(
 ) -> Triples:
     """Return the statements about items that `hops` steps reach.
 
-    `skip` and `only` look at the first predicate of a path. A relation that is a path already (`a~b`) counts its steps.
-    A path that leads back to its item is left out. Features of fewer than `min_items` items are dropped.
+    `skip` and `only` apply to the first predicate of a path. A relation that is a path already (`a~b`) counts its
+    steps. A path that leads back to its item is left out. Features of fewer than `min_items` items are dropped.
     """
     starts, n_items = np.unique(graph.item_entity[graph.item_entity >= 0], return_counts=True)
     begins = _may_begin(graph.relation_names, skip, only)
     ptr = offsets(np.bincount(graph.heads, minlength=len(graph.entities)))
     by_head = np.argsort(graph.heads, kind="stable")
     steps = np.array([name.count(STEP) + 1 for name in graph.relation_names], np.int64)
-    _refuse_if_silent(graph, starts, begins, ptr, by_head)
+    _refuse_if_empty(graph, starts, begins, ptr, by_head)
     paths, lengths = [""], np.zeros(1, np.int64)
     at, path, node = np.arange(len(starts)), np.zeros(len(starts), np.int64), starts.astype(np.int64)
     found: list[tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]] = []
@@ -136,7 +136,7 @@ def _may_begin(relations: Sequence[str], skip: Sequence[str], only: Sequence[str
     return np.array([not names & set(skip) and (not only or bool(names & set(only))) for names in spelt], bool)
 
 
-def _refuse_if_silent(
+def _refuse_if_empty(
     graph: Triples,
     starts: NDArray[np.int32],
     begins: NDArray[np.bool_],

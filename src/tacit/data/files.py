@@ -294,7 +294,7 @@ def _read_slowly(layout: TextLayout, roles: Mapping[str, int]) -> pl.DataFrame:
 
 
 def _find_wrong_line(layout: TextLayout, roles: Mapping[str, int]) -> None:
-    """Walk through the file slowly and raise an error that names the first row that cannot be read."""
+    """Read the file row by row and raise an error that names the first row that cannot be read."""
     numeric = {"rating", "lat", "lon"}
     stamp = roles.get("timestamp")
     if stamp is not None and all(_is_number(row[stamp]) for row in layout.sample[:1] if stamp < len(row)):

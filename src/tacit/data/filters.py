@@ -20,7 +20,7 @@ from tacit.types import Array, Config, Interactions
 
 
 class FilterConfig(Config):
-    """What of the log is kept."""
+    """Which rows of the log are kept."""
 
     min_rating: float | None = Field(None, description="keep only rows with at least this rating (binarisation)")
     duplicates: Literal["latest", "keep", "latest-after"] = Field(
@@ -116,7 +116,7 @@ def latest(log: Interactions, rows: NDArray[np.int64], given: NDArray[np.int8] |
     repeated = np.zeros(len(order), bool)
     repeated[1:] |= same
     repeated[:-1] |= same
-    again = np.sort(order[repeated])  # only these need a closer look
+    again = np.sort(order[repeated])  # only these are compared in full
     keys: list[Array] = [pairs[again]]
     if log.times is not None:
         keys.append(log.times[rows[again]])

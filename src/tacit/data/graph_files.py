@@ -1,4 +1,4 @@
-"""Graphs too large to hold: N-Triples or TSV files, read block by block, of which only what items reach is kept."""
+"""Large graphs in N-Triples or TSV files, read block by block; only what items reach is stored."""
 
 from __future__ import annotations
 
@@ -52,13 +52,13 @@ class _Labels:
     def __len__(self) -> int:
         return int(self.known.n[0])
 
-    def room(self, more: int) -> NDArray[np.int64]:
-        """Make room for so many labels; return where a kernel notes those that it meets first."""
+    def reserve(self, more: int) -> NDArray[np.int64]:
+        """Reserve room for so many labels more; return the array in which a kernel notes new ones."""
         self.known = with_room(self.known, more)
         return np.empty((more, 2), np.int64)
 
-    def met(self, text: NDArray[np.uint8], spans: NDArray[np.int64]) -> None:
-        """Keep the text of labels that were met first."""
+    def add_new(self, text: NDArray[np.uint8], spans: NDArray[np.int64]) -> None:
+        """Store the text of new labels."""
         self._text.append(copy_spans(text, spans))
         self._lengths.append(spans[:, 1] - spans[:, 0])
 
@@ -66,12 +66,12 @@ class _Labels:
         """Return the numbers of labels, new ones where they were not known."""
         pieces = [label.encode() for label in labels]
         text, ptr = np.frombuffer(b"".join(pieces), np.uint8), offsets(np.array([len(piece) for piece in pieces]))
-        before, new, numbers = len(self), self.room(len(pieces)), np.empty(len(pieces), np.int32)
+        before, new, numbers = len(self), self.reserve(len(pieces)), np.empty(len(pieces), np.int32)
         number_labels(text, ptr, self.known, new, numbers)
-        self.met(text, new[: len(self) - before])
+        self.add_new(text, new[: len(self) - before])
         return numbers
 
-    def sorted(self, used: NDArray[np.bool_]) -> tuple[list[str], NDArray[np.int32]]:
+    def sort(self, used: NDArray[np.bool_]) -> tuple[list[str], NDArray[np.int32]]:
         """Return the used labels in their order, each once, and the place of every number among them."""
         labels: list[str] = []
         start = 0
@@ -131,10 +131,10 @@ def _statements(path: Path, labels: _Labels, marks: NDArray[np.uint8], everythin
             skip, line = skip + names.end(), 2
         text = block[skip:]
         most = int(np.count_nonzero(text == NEWLINE))
-        before, new = len(labels), labels.room(3 * most)
+        before, new = len(labels), labels.reserve(3 * most)
         triples, odd = np.empty((3, most), np.int32), np.empty((most, 3), np.int64)
         n, n_odd, n_lines = parse_statements(text, is_nt, labels.known, marks, everything, triples, new, odd)
-        labels.met(text, new[: len(labels) - before])
+        labels.add_new(text, new[: len(labels) - before])
         if n:
             yield triples[:, :n].copy()
         if n_odd:
@@ -218,8 +218,8 @@ def _index(triples: NDArray[np.int32], labels: _Labels, items: NDArray[np.int32]
     for numbers in (triples[0], triples[2], items):
         ends[numbers] = True
     kinds[triples[1]] = True
-    relation_names, relation_at = labels.sorted(kinds)
-    names, entity_at = labels.sorted(ends)
+    relation_names, relation_at = labels.sort(kinds)
+    names, entity_at = labels.sort(ends)
     item_entity = np.full(len(has), -1, np.int32)
     item_entity[has] = entity_at[items]
     return Triples(

@@ -1,4 +1,4 @@
-"""Splits by the clock: one moment for all users, rolling windows, sessions; and what a split tells its reader."""
+"""Splits by time: one moment for all users, rolling windows, sessions; and notes for readers of their figures."""
 
 from __future__ import annotations
 

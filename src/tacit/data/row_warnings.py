@@ -19,13 +19,13 @@ def find_rated(frame: pl.DataFrame, name: str) -> NDArray[np.bool_]:
 
 
 def warn_of_unrated(count: int, first: str = "") -> str:
-    """Say that rows without a rating are no ratings: whether they mean a like is not known."""
+    """Warn of rows without a rating: it is not known whether they mean a like."""
     what = "rows have no rating and were" if count > 1 else "row has no rating and was"
     return f"{count:,} {what} left out{first}."
 
 
 def warn_of_spaces(frame: pl.DataFrame) -> list[str]:
-    """Say which ids differ only by spaces around them: they are taken for different ones."""
+    """Warn of ids that differ only by spaces around them: they count as different ids."""
     found = []
     for role in ("user", "item"):
         if frame.schema[role] == pl.String:

@@ -1,4 +1,4 @@
-"""The split: what a method may learn from, and what is held back. Only the evaluation room can open the latter."""
+"""The split: what a method may learn from, and what is held out. Only `tacit.evaluation` opens the latter."""
 
 from __future__ import annotations
 
@@ -202,13 +202,13 @@ def _age(log: Interactions, n: NDArray[np.int64], config: SplitConfig, name: str
 def _newest_first(log: Interactions, times: NDArray[np.int64], ties: str) -> NDArray[np.int64]:
     if ties == "file-order":
         return order_by(log.users, times, np.arange(len(log)), descending=(False, True, True))
-    # repeated rows of one item at one time are told apart by their value
+    # repeated rows of one item at one time are distinguished by their value
     keys: list[Array] = [log.users, times, log.items, *([] if log.values is None else [log.values])]
     return order_by(*keys, descending=[False, True, ties == "larger-item", False][: len(keys)])
 
 
 def _places(log: Interactions, ties: str) -> NDArray[np.int32] | None:
-    """Return what came when, oldest first, where the rule for ties is not that of `Clients` itself."""
+    """Return the order of rows, oldest first, where the rule for ties is not that of `Clients` itself."""
     if ties == "smaller-item" or (log.times is None and ties != "file-order"):
         return None
     order = _newest_first(log, np.zeros(len(log), np.int64) if log.times is None else log.times, ties)
@@ -218,7 +218,7 @@ def _places(log: Interactions, ties: str) -> NDArray[np.int32] | None:
 
 
 def _identity(log: Interactions) -> tuple[NDArray[np.float32] | NDArray[np.int64], ...]:
-    """What tells repeated rows of one item apart whatever their order in the file."""
+    """What distinguishes repeated rows of one item whatever their order in the file."""
     return tuple(column for column in (log.times, log.values) if column is not None)
 
 
@@ -274,7 +274,7 @@ def _build(dataset: Dataset, parts: NDArray[np.int8], config: SplitConfig) -> Sp
 
 
 def cohort(log: Interactions, rows: NDArray[np.bool_], places: NDArray[np.int32] | None = None) -> Clients:
-    """Return every user's history among some rows, sorted by item; `places` [N] of the log say what came when."""
+    """Return every user's history among some rows, sorted by item; `places` [N] of the log give their order."""
     at = np.flatnonzero(rows)
     ordered = at[order_by(log.users[at], log.items[at])]
     same = (log.users[ordered[1:]] == log.users[ordered[:-1]]) & (log.items[ordered[1:]] == log.items[ordered[:-1]])

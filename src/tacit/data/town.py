@@ -63,7 +63,7 @@ def town(n_users: int = 1000, places: int = 800, visits: int = 60, seed: int = 0
     known = _places(places, key.child("places"))
     order = np.argsort(
         key.child("ids").bits(np.arange(places), 1)[:, 0], kind="stable"
-    )  # ids tell nothing about a place
+    )  # ids reveal nothing about a place
     item_of = np.empty(places, np.int32)
     item_of[order] = np.arange(places, dtype=np.int32)
     chunks = [

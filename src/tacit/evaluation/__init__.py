@@ -1,4 +1,4 @@
-"""How good, how varied, how fair: one value per user first."""
+"""Metrics of accuracy, diversity and fairness: one value per user first."""
 
 from tacit.evaluation.cold_items import evaluate_cold_items
 from tacit.evaluation.compare import ComparedMethod, MethodComparison, PairedTest, average, compare_methods, holm

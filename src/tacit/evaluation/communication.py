@@ -1,7 +1,7 @@
-"""What learning together costs on the wire, in vectors (Anelli et al., JIIS 2022, section 6.3) and in bytes.
+"""The communication cost of federated learning, in vectors (Anelli et al., JIIS 2022, section 6.3) and in bytes.
 
-A client that is asked in a round receives the |I| vectors of the item table and returns T (1 + pi): T for items outside
-its history, and the share pi of T for items of it.
+A client that is asked in a round receives the |I| vectors of the item table and returns T (1 + pi). T of these are for
+items outside its history, and the share pi of T for items of it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Which method is better, and is it chance: paired tests over users, corrected for their number."""
+"""Paired significance tests of methods over users, corrected for the number of comparisons."""
 
 from __future__ import annotations
 

@@ -36,10 +36,10 @@ def evaluate(
     candidates of the sampled protocol and the order of tied items in the lists: give the same one to all methods
     compared.
 
-    Full protocol: candidates are all items the user has not seen. Sampled: each held-out item is ranked against
-    its own N items drawn from those neither seen nor held out; every metric is computed for each held-out item alone
-    and averaged over the user's items. With `config.users`, only so many users are evaluated, the same whatever
-    the key: methods and seeds are then compared user by user.
+    Full protocol: candidates are all items the user has not seen. Sampled: each held-out item is ranked against its own
+    N items drawn from those neither seen nor held out. Every metric is computed for each held-out item alone and
+    averaged over the user's items. With `config.users`, only so many users are evaluated, the same whatever the key:
+    methods and seeds are then compared user by user.
     """
     threads, lists = options.threads, options.lists
     if threads < 1:

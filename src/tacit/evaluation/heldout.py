@@ -1,4 +1,4 @@
-"""Opening, narrowing and sampling what a split kept back."""
+"""Opening, narrowing and sampling the held-out part of a split."""
 
 from __future__ import annotations
 

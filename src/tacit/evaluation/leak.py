@@ -1,15 +1,15 @@
 """The leak verdict: a model that learns from one user alone must not know what was held out from that user.
 
-Without item features, the history of one user does not tell which unseen item comes next. What such a local-only
+Without item features, the history of one user does not determine which unseen item comes next. What such a local-only
 model may know honestly is the catalogue: its order may follow popularity or time, and initial values and ties may
-follow its order. But that, the model of another user knows as well. So held-out items of a user are ranked twice
-among the same rivals, by the user's own local-only model and by the local-only models of other users. If the own
-model is better beyond chance, something told it.
+follow its order. The models of other users know the same. So held-out items of a user are ranked twice among the same
+rivals, by the user's own local-only model and by the local-only models of other users. If the user's own model is
+better beyond chance, held-out items have leaked.
 
-Two statistics are tested, each over users: AUC, which sees items that were spared from being pushed down, and the
-mean gain 1 / log2(place + 1), which sees single items at the top. Users are added in stages while the evidence is
-neither clear nor absent: most honest methods need the first stage only. Where training is given held-out items (to
-spare them as negatives), some users learn once more with those of someone else: a model that changes has read them.
+Two statistics are tested, each over users: AUC, which detects items that were spared as negatives, and the mean gain 1
+/ log2(place + 1), which detects single items at the top. Users are added in stages while the evidence is neither clear
+nor absent: most honest methods need the first stage only. Where training is given held-out items (to spare them as
+negatives), some users learn once more with those of someone else: a model that changes has read them.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class LeakVerdict:
     placebo: PlaceboResult | None = None  # of the joint model, if it was trained once more
 
     @classmethod
-    def not_made(cls, error: TacitError) -> LeakVerdict:
+    def of_error(cls, error: TacitError) -> LeakVerdict:
         """Return the verdict of a check that ended with an error."""
         return cls(None, f"The leak check could not be made: {error.message}", 0, {}, {}, {})
 
@@ -157,7 +157,7 @@ def swap(scores: Floats, heldout: Heldout, catalog: Catalog) -> SwapTest:
             items = truth[is_rival[truth]]
             is_rival[truth] = False
             if len(items) and is_rival.any():
-                pairs.append([stand(scores[who], items, is_rival, gains) for who in (u, v)])
+                pairs.append([rank_among_rivals(scores[who], items, is_rival, gains) for who in (u, v)])
         if pairs:
             found.append(np.mean(pairs, axis=0))  # [own or other, statistic]
     table = np.array(found).reshape(-1, 2, 2)
@@ -170,7 +170,7 @@ def discounted_gains(n_items: int) -> Values:
     return np.concatenate([[0.0], np.cumsum(1.0 / np.log2(np.arange(2, n_items + 3)))])
 
 
-def stand(scores: Array, items: Array, is_rival: Array, gains: Values) -> tuple[float, float]:
+def rank_among_rivals(scores: Array, items: Array, is_rival: Array, gains: Values) -> tuple[float, float]:
     """Return mean AUC and mean gain of some items among rivals; each item alone."""
     rivals = np.sort(scores[is_rival])
     low, high = np.searchsorted(rivals, scores[items], "left"), np.searchsorted(rivals, scores[items], "right")
@@ -189,8 +189,8 @@ def judge_leak(
 
     It is a leak if a corrected p-value is below 0.01, unless the method scores from item features: then a lead may be
     honest, and is only shown. `reads_held_out` says that local-only models changed when the held-out items that their
-    training was given became those of someone else: a leak without any chance. The evaluations of the local-only
-    models and of Most Popular are for the reader.
+    training was given became those of someone else: a leak for certain. The evaluations of the local-only models and of
+    Most Popular are for the reader.
     """
     check_same_users("the local-only model", local_only, "Most Popular", most_popular)
     p_values = {name: _correct_p_values(p) for name, p in swapped.p_values().items()}

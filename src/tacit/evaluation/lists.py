@@ -1,4 +1,4 @@
-"""What the lists do to the catalogue: coverage, concentration, the long tail, categories.
+"""What lists show of the catalogue: coverage, concentration, the long tail, categories.
 
 All take the top lists [users, k] of item indices, where -1 is padding and counts for nothing, or what is counted
 from them. Popularity is the number of users who have the item in their history.

@@ -1,6 +1,6 @@
 """What a device computes and sends when it learns a neural model of collaborative filtering (FedNCF, section 4.5).
 
-A model is told by its sizes: D factors, the widths h_1, ..., h_L of its tower (none: no tower) and whether it has a
+A model is given by its sizes: D factors, the widths h_1, ..., h_L of its tower (none: no tower) and whether it has a
 product. `product + tower` is a user's or an item's vector.
 """
 

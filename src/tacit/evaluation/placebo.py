@@ -1,14 +1,14 @@
 """The placebo test: with random items in place of the held-out ones, training must give the same model.
 
-A method is never given what was held out. So it learns the same bits whatever that is, and what it learns jointly can
-be checked too: it is trained once more while every held-out item is replaced by a placebo, an item that chance chose.
+A method is never given the held-out items, so its model must not depend on them. To check that, it is trained once more
+while every held-out item is replaced by a placebo, a random item.
 
 If the model and its scores keep their bits, they do not depend on what was held out. If they change, the method is
 trained a third time as at first. If that gives the first bits again, only the held-out items can have changed them: a
-leak without any chance. Otherwise the method draws without the key, and bits tell nothing. Then the ranks of placebos
-are compared with those of controls, which were drawn alike and never held out. Given the training data it is a coin's
-toss which of the two was the placebo, so turning signs of users' differences is an exact test, for personal models and
-for methods with item features too.
+leak for certain. Otherwise the method draws without the key, and bits cannot be compared. Then the ranks of placebos
+are compared with those of controls, which were drawn alike and never held out. Given the training data, either of the
+two is equally likely to be the placebo. So flipping the signs of users' differences is an exact test, also for personal
+models and for methods with item features.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.evaluation.heldout import open_heldout
-from tacit.evaluation.leak import LEVEL, discounted_gains, stand
+from tacit.evaluation.leak import LEVEL, discounted_gains, rank_among_rivals
 from tacit.evaluation.metrics import Values
 from tacit.heldout import Heldout
 from tacit.random import Key
 from tacit.types import Array, Catalog, Clients, Floats, offsets, ragged_rows
 
-TURNS = 9999  # random turns of the signs: the least p-value is 1 / (TURNS + 1), for each of two statistics
+TURNS = 9999  # random sign flips: the least p-value is 1 / (TURNS + 1), for each of two statistics
 BLOCK = 256  # users whose items are drawn at once
 
 
@@ -61,7 +61,7 @@ class PlaceboResult:
 
     @property
     def is_exact(self) -> bool:
-        """True if the result does not rest on chance."""
+        """True if the result is certain, not a matter of probability."""
         return not self.changed or bool(self.is_repeatable)
 
     @property
@@ -151,7 +151,7 @@ def compare_ranks(
     """Return how many users were compared, and how likely placebos lead controls so far by chance, per statistic.
 
     `scores` [P, n_items] are those of the users at `positions`. Two corrections are part of the p-values: for there
-    being two statistics, and for random turns of signs instead of all.
+    being two statistics, and for random sign flips instead of all.
     """
     _, seen = heldout.open()
     gains = discounted_gains(seen.n_items)
@@ -162,7 +162,7 @@ def compare_ranks(
         for taken in (*pair, seen.of(u)):
             is_rival[taken] = False
         if len(pair[0]) and is_rival.any():
-            own, other = (stand(scores[row], items, is_rival, gains) for items in pair)
+            own, other = (rank_among_rivals(scores[row], items, is_rival, gains) for items in pair)
             leads.append((own[0] - other[0], own[1] - other[1]))
     table = np.array(leads).reshape(-1, 2)
     turns = [key.child(name) for name in ("AUC", "gain")]
@@ -171,7 +171,7 @@ def compare_ranks(
 
 
 def turn_signs(differences: Values, key: Key) -> float:
-    """Return the one-sided p-value of a positive mean when each sign is a coin's toss.
+    """Return the one-sided p-value of a positive mean when either sign is equally likely.
 
     >>> turn_signs(np.ones(20), Key(1)) < 0.001, turn_signs(np.zeros(20), Key(1))
     (True, 1.0)

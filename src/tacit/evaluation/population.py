@@ -26,7 +26,7 @@ from tacit.types import Array, Catalog
 
 @dataclass
 class Population:
-    """What the lists do to the catalogue: metrics by name, the rest by k."""
+    """What lists show of the catalogue: metrics by name, the rest by k."""
 
     metrics: dict[str, float] = field(default_factory=dict)
     recommended: dict[int, NDArray[np.int64]] = field(default_factory=dict)

@@ -194,8 +194,8 @@ class Ranking:
     def scores(self, rows: NDArray[np.int64]) -> Floats:
         """Ask the method and check the shape of its answer.
 
-        One user alone is scored twice: a matrix times a vector has other bits than a matrix times a matrix, and what a
-        user is ranked by must not depend on who else is in the block.
+        One user alone is scored twice, because a matrix times a vector has other bits than a matrix times a matrix.
+        What a user is ranked by must not depend on who else is in the block.
         """
         asked = np.repeat(rows, 2) if len(rows) == 1 else rows
         scores = np.ascontiguousarray(self.score(asked), np.float32)[: len(rows)]
