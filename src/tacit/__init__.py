@@ -56,7 +56,7 @@ _HOMES = {
 _FORMER = {"Letters": "PeerModels"}  # public names of the version before
 _HOME = {name: module for module, names in _HOMES.items() for name in names}
 
-__all__ = [  # noqa: RUF022 - by room, as above
+__all__ = [  # noqa: RUF022 - by package, as above
     "compare",
     "Comparison",
     "Experiment",

@@ -76,7 +76,7 @@ class Experiment(_RunSettings):
 
     @property
     def stages(self) -> tuple[DisclosureConfig | ClippingConfig | DPConfig, ...]:
-        """The stages on the way out; `method.pi` is shorthand for a first one."""
+        """The privacy stages, in order; `method.pi` is shorthand for a first one."""
         pi = getattr(self.method.options, "pi", None)
         if pi is None:
             return self.privacy

@@ -1,4 +1,4 @@
-"""What a split keeps back from training, behind a door that only the evaluation room opens."""
+"""The held-out part of a split. Only `tacit.evaluation` opens it."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from tacit.types import Clients
 
 
 class Heldout:
-    """What a split keeps back from training. Only the evaluation room opens it.
+    """The held-out part of a split. Only `tacit.evaluation` opens it.
 
-    Methods, samplers and runtimes are never given one: their signatures take `Clients` and `Catalog`, and
-    `make check` refuses a file of theirs that so much as names this type.
+    Methods, samplers and runtimes are never given one: their signatures take `Clients` and `Catalog`, and `make check`
+    refuses a file of theirs that names this type.
     """
 
     __slots__ = ("__seen", "__truth")

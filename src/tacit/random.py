@@ -1,4 +1,4 @@
-"""Chance is keyed: a draw depends on (seed, purpose, lane, position) only, never on batch, thread or order.
+"""Keyed draws: each depends on (seed, purpose, lane, position) only, never on batch, thread or order.
 
 A `Key` is a seed and a path of names. Its word starts a counter-based generator: draw number `t` of lane `l` is
 `mix(lane_state(word, l) + (t + 1) * GAMMA)`, so any draw can be made alone. Kernels make the same draws with
@@ -45,7 +45,7 @@ def _mix(x: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """A named source of chance. `key.child("learn", round)` is independent of every other path."""
+    """A named source of random draws. `key.child("learn", round)` is independent of every other path."""
 
     seed: int
     path: tuple[str | int, ...] = ()

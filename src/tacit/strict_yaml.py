@@ -15,7 +15,7 @@ SHOWN = 60  # characters of a line that a message repeats
 
 
 def read_yaml(text: str, where: str) -> Any:
-    """Return the content of some YAML; a key that occurs twice is an error, not a silent overwrite."""
+    """Return the content of some YAML; a key that occurs twice is an error."""
     try:
         return yaml.load(text, Loader=_StrictLoader)
     except yaml.reader.ReaderError as error:
@@ -81,7 +81,7 @@ def _explain(error: yaml.MarkedYAMLError, line: str) -> tuple[str, str]:
 
 
 class _StrictLoader(yaml.SafeLoader):
-    """YAML in which a key given twice is an error instead of a silent overwrite."""
+    """YAML in which a key that occurs twice is an error; the standard loader takes the last value."""
 
 
 def _mapping(loader: _StrictLoader, node: yaml.MappingNode) -> dict[Any, Any]:

@@ -1,4 +1,4 @@
-"""The nouns that flow through every room, and `Config`, the frozen base of all options."""
+"""The data types that all packages share, and `Config`, the frozen base of all options."""
 
 from __future__ import annotations
 
@@ -254,10 +254,10 @@ class Catalog:
 class Clients:
     """A cohort: each client's own history. A device holds one of length 1.
 
-    Items are sorted within a client. What came when is in `in_order`: by `places` where they are given, otherwise by
-    `times`, where at equal times the smaller item counts as later. `avoid` holds items that training negatives must not
-    hit although they are not in the history: only the `legacy` switch of a split fills it, to reproduce the leak of
-    published code.
+    Items are sorted within a client. `in_order` returns the order of a client's rows: by `places` where these are
+    given, otherwise by `times`. At equal times the smaller item counts as later. `avoid` holds items outside the
+    history that training must not draw as negatives. Only the `legacy` switch of a split fills it, to reproduce the
+    leak of published code.
     """
 
     ids: NDArray[np.int64]  # [C] who: index into the vocabulary of users; -1 for a user outside it
@@ -267,7 +267,7 @@ class Clients:
     values: Floats | None = None  # [N]
     times: NDArray[np.int64] | None = None  # [N] unix seconds
     avoid: Clients | None = None
-    places: NDArray[np.int32] | None = None  # [N] what came when within a client, smallest first; no two are equal
+    places: NDArray[np.int32] | None = None  # [N] place of a row in its client's order, the oldest first; all differ
     _kept: dict[str, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -354,7 +354,7 @@ class Clients:
 
     @property
     def has_order(self) -> bool:
-        """Whether it is known what came when; a history of one row at most has an order anyway."""
+        """Whether the order of each history is known; a history of at most one row always has one."""
         return self.places is not None or self.times is not None or bool((self.sizes <= 1).all())
 
     @property

@@ -1,11 +1,11 @@
-"""The nouns of learning together: what was learnt, what may leave, and the sum of it.
+"""The data types of federated learning: what was learnt, what may leave, and the sum of it.
 
     UpdatePlan   which rows an update will have; stages narrow it before any arithmetic
     Message      what may be sent: whole numbers of the ring, made by an `UpdateSink` only
     Total        the sum of many; `+` is associative and has a zero
 
 Sums are exact. A value v travels as round(v * 2^fraction), an integer modulo 2^bits, so the order of arrival cannot
-change a sum and masks cancel exactly. A value that does not fit is an error, never a silent wrap.
+change a sum and masks cancel exactly. A value that does not fit is an error; it never wraps around.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Ring(Config):
         return found
 
     def fits(self, largest: float) -> None:
-        """Refuse a value that the grid cannot hold; NaN is none that it can."""
+        """Refuse a value that the grid cannot hold, such as NaN."""
         if not largest <= self.largest:
             raise DivergedError(
                 f"Learning diverged: {largest:.3g} does not fit the ring, whose largest value is {self.largest:g}.",
@@ -122,7 +122,8 @@ class PlannedRows:
 class UpdatePlan:
     """Which rows the updates of a cohort will have, decided before any arithmetic; stages narrow it.
 
-    A message holds the parts of a table one after the other. `work` is what the method drew for it, for its own eyes.
+    A message holds the parts of a table one after the other. `work` holds the method's own draws; no other code reads
+    it.
     """
 
     clients: NDArray[np.int64]  # [C] ids
@@ -161,9 +162,9 @@ class Release:
 class Message:
     """The only thing that may be sent: rows as whole numbers of the ring. Only an `UpdateSink` makes one.
 
-    `release` and `sensitive` are for the device's own ledger and are not part of what travels. `withheld` are clients
-    whose update the ring cannot hold (NaN, or far too large): nothing of theirs is in it. Under differential privacy a
-    row counts as a whole number of the ring (`counts`), shortened with the row.
+    `release` and `sensitive` are for the device's own ledger and are not sent. `withheld` are clients whose update the
+    ring cannot hold (NaN, or far too large): nothing of theirs is in it. Under differential privacy a row counts as a
+    whole number of the ring (`counts`), shortened with the row.
     """
 
     clients: NDArray[np.int64]
@@ -244,7 +245,7 @@ class Total:
 class PeerModels:
     """Whole models on their way from peer to peer, one per sender: all that a reader learns of the sender.
 
-    `samples` and `ages` are what senders say of themselves: how much they have learnt from, and how often.
+    `samples` and `ages` are what senders report of themselves: how much they have learnt from, and how often.
     """
 
     senders: NDArray[np.int64]  # [L] ids

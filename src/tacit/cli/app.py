@@ -13,7 +13,7 @@ import click
 import typer
 import typer.main
 
-from tacit.cli.arguments import asks_for_json, existing, known_method, takes
+from tacit.cli.arguments import asks_for_json, check_exists, check_method, takes
 from tacit.cli.screen import Screen
 from tacit.errors import ConfigError, StorageError, TacitError
 
@@ -100,9 +100,9 @@ class ExperimentOptions:
     """The arguments that say which experiment a command is about: a file, a method and data, and what differs."""
 
     file: Annotated[
-        Path | None, typer.Argument(callback=existing, help="An experiment in YAML; options below override it.")
+        Path | None, typer.Argument(callback=check_exists, help="An experiment in YAML; options below override it.")
     ] = None
-    method: Annotated[str | None, typer.Option("--method", "-m", callback=known_method, help="A method by name.")] = (
+    method: Annotated[str | None, typer.Option("--method", "-m", callback=check_method, help="A method by name.")] = (
         None
     )
     data: Annotated[str | None, typer.Option("--data", "-d", help="A dataset by name, or your own file.")] = None
@@ -186,7 +186,7 @@ def run(options: RunOptions) -> None:
 @app.command(epilog="Example: tacit compare examples/baselines.yaml --set data.source=ml-100k")
 def compare(
     file: Annotated[
-        Path, typer.Argument(callback=existing, help="A comparison in YAML: methods, data, split, evaluation.")
+        Path, typer.Argument(callback=check_exists, help="A comparison in YAML: methods, data, split, evaluation.")
     ],
     settings: Set = [],  # noqa: B006
     threads: Threads = None,

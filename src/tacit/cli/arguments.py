@@ -13,7 +13,7 @@ import click
 T = TypeVar("T")
 
 
-def existing(path: Path | None) -> Path | None:
+def check_exists(path: Path | None) -> Path | None:
     """Refuse a path that does not exist while arguments are parsed, before anything large is imported."""
     if path is not None:
         from tacit.strict_yaml import refuse_missing
@@ -22,7 +22,7 @@ def existing(path: Path | None) -> Path | None:
     return path
 
 
-def known_method(name: str | None) -> str | None:
+def check_method(name: str | None) -> str | None:
     """Refuse an unknown method, before anything large is imported."""
     if name is not None:
         from tacit.methods.registry import entry

@@ -94,7 +94,7 @@ def history_import(
         found = preview.entries(accepted)
         document = {"preview": preview.counts(), "added": 0, "known_already": 0}
         if not found:
-            shell.screen.document(document | {"not_understood": _as_documents(preview.not_added())})
+            shell.screen.document(document | {"not_understood": _as_documents(preview.list_not_added())})
             shell.screen.say(
                 "Nothing was added. A table needs a column 'title'; put a title with a comma in quotes."
                 if len(preview.not_found) == preview.n_rows
@@ -102,7 +102,7 @@ def history_import(
             )
             raise typer.Exit(DataError.exit_code)
         if not yes and not _confirm(len(found)):
-            shell.screen.document(document | {"not_understood": _as_documents(preview.not_added(accepted))})
+            shell.screen.document(document | {"not_understood": _as_documents(preview.list_not_added(accepted))})
             shell.screen.say("Nothing was added. To add these items, repeat the command with --yes.")
             return
         done = device.history.add_import(preview, accepted)

@@ -59,14 +59,14 @@ def limits(
 
     with open_device() as device:
         settled = device.change(decide).limits
-        resting = device.participation.why_resting(device.sharing)
+        obstacle = device.participation.find_obstacle(device.sharing)
     shell.screen.document(
-        {**settled.model_dump(mode="json"), "resting": None if resting is None else str(resting.code)}
+        {**settled.model_dump(mode="json"), "resting": None if obstacle is None else str(obstacle.code)}
     )
     for sentence in describe_limits(settled):
         shell.screen.say(sentence)
-    if resting is not None:
-        shell.screen.say(f"Now: {resting.message}")
+    if obstacle is not None:
+        shell.screen.say(f"Now: {obstacle.message}")
 
 
 def _choose(given: int | None, before: int | None) -> int | None:

@@ -13,7 +13,7 @@ import typer
 
 from tacit.cli import app as shell
 from tacit.cli.app import Json, Set, app
-from tacit.cli.arguments import existing
+from tacit.cli.arguments import check_exists
 from tacit.cli.device import device_app, open_device
 from tacit.cli.secret_input import read_names
 from tacit.errors import DeviceError, FieldError
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from tacit.field.serve import ServeConfig
     from tacit.reasons import RoundReason
 
-File = Annotated[Path, typer.Argument(callback=existing, help="A federation in YAML; see examples/field.yaml.")]
+File = Annotated[Path, typer.Argument(callback=check_exists, help="A federation in YAML; see examples/field.yaml.")]
 
 
 def needs_flower() -> None:

@@ -150,6 +150,6 @@ def open_meanwhile(page: Page, port: int, what: str) -> Iterator[None]:
     """Serve a page while something else runs; the link goes to standard error, like the log."""
     from tacit.web.server import serving
 
-    with serving(page, port) as door:
-        shell.screen.err.print(f"{what} is open on this machine only: {door.link}", markup=False, soft_wrap=True)
+    with serving(page, port) as address:
+        shell.screen.err.print(f"{what} is open on this machine only: {address.link}", markup=False, soft_wrap=True)
         yield

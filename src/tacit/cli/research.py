@@ -10,7 +10,7 @@ import typer
 
 from tacit.cli import app as shell
 from tacit.cli.app import Again, ExperimentOptions, Jobs, Json, Out, Set, Threads, app, with_threads
-from tacit.cli.arguments import existing, takes
+from tacit.cli.arguments import check_exists, takes
 from tacit.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 def tune(
     file: Annotated[
         Path,
-        typer.Argument(callback=existing, help="An experiment in YAML with a 'search:' section: option -> values."),
+        typer.Argument(callback=check_exists, help="An experiment in YAML with a 'search:' section: option -> values."),
     ],
     settings: Set = [],  # noqa: B006
     threads: Threads = None,

@@ -11,7 +11,7 @@ import typer
 
 from tacit.cli import app as shell
 from tacit.cli.app import Json, app
-from tacit.cli.arguments import existing, takes
+from tacit.cli.arguments import check_exists, takes
 
 if TYPE_CHECKING:
     from tacit.serving.lists import ListFilter
@@ -120,7 +120,7 @@ def _write_all(model: Recommender, options: RecommendOptions, out: Path) -> None
 @app.command(epilog="Example: tacit fit runs/town-ease-42-1a2b3c4d --out model")
 def fit(
     source: Annotated[
-        Path, typer.Argument(metavar="RUN", callback=existing, help="A run folder, or an experiment in YAML.")
+        Path, typer.Argument(metavar="RUN", callback=check_exists, help="A run folder, or an experiment in YAML.")
     ],
     out: Annotated[Path, typer.Option("--out", help="Folder for the model; `tacit recommend` reads it.")],
     as_json: Json = False,
@@ -147,7 +147,7 @@ def fit(
 @app.command(epilog="Example: tacit export model --out exported")
 def export(
     folder: Annotated[
-        Path, typer.Argument(metavar="RUN", callback=existing, help="A run folder, or a model of `tacit fit`.")
+        Path, typer.Argument(metavar="RUN", callback=check_exists, help="A run folder, or a model of `tacit fit`.")
     ],
     out: Annotated[Path, typer.Option("--out", help="Folder for the matrix, the items and the scorers.")],
     onnx: Annotated[

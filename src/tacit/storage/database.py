@@ -56,7 +56,7 @@ class FileFormat:
             raise self.error(f"'{path}' is damaged: {found}.", self.restore)
 
     def upgrade(self, connection: sqlite3.Connection, finish: Callable[[int], None] = lambda before: None) -> None:
-        """Bring a file to the newest version; `finish` is told which it had, inside the same transaction."""
+        """Bring a file to the newest version; `finish` is called with the one it had, inside the same transaction."""
         if _version(connection) < self.version:
             connection.execute("BEGIN IMMEDIATE")
             try:
